@@ -1,0 +1,3 @@
+module mediastack.dev
+
+go 1.26.0
