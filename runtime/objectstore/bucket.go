@@ -1,0 +1,162 @@
+package objectstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/minio/minio-go/v7"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// MarkerKey is the object that says whose bucket it is. It is not media: it counts
+// towards nothing.
+const MarkerKey = "_mediastack/owner.json"
+
+// markerLimit bounds what is read of a marker, in bytes.
+const markerLimit = 4096
+
+// Owner is what a bucket's marker says.
+type Owner struct {
+	AccountID string `json:"accountID"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// Claim makes bucket exist and belong to owner, and says whether it had to write
+// anything. A bucket without a marker that was there before is taken only when
+// adopt is set and is otherwise a Conflict; so is one that another account marked.
+// Two claims of one bucket at the same time: exactly one wins, by a conditional put.
+func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt bool) (changed bool, err error) {
+	current, err := s.Owner(ctx, bucket)
+	switch {
+	case err == nil:
+		return false, foreign(bucket, current, owner)
+	case !fault.Is(err, fault.NotFound):
+		return false, err
+	}
+	exists, err := s.client.BucketExists(ctx, bucket)
+	if err != nil {
+		return false, classify(err, "look for bucket "+bucket)
+	}
+	if exists && !adopt {
+		// A crash between making a bucket and marking it leaves an empty, unmarked
+		// bucket behind: that one is ours to take, since there is nothing to lose.
+		empty, err := s.empty(ctx, bucket)
+		if err != nil {
+			return false, err
+		}
+		if !empty {
+			return false, fault.New(fault.Conflict, "bucket %s exists, holds objects and has no owner: set spec.storage.bucket.adopt to take it over", bucket)
+		}
+	}
+	if !exists {
+		err := s.client.MakeBucket(ctx, bucket, minio.MakeBucketOptions{Region: s.region})
+		if code := minio.ToErrorResponse(err).Code; err != nil && code != "BucketAlreadyOwnedByYou" {
+			return false, classify(err, "make bucket "+bucket)
+		}
+	}
+	marker, err := json.Marshal(owner)
+	if err != nil {
+		return false, err
+	}
+	options := minio.PutObjectOptions{ContentType: "application/json", DisableContentSha256: true, PartSize: PartSize}
+	options.SetMatchETagExcept("*")
+	_, err = s.client.PutObject(ctx, bucket, MarkerKey, bytes.NewReader(marker), int64(len(marker)), options)
+	if err = classify(err, "mark bucket "+bucket); fault.Is(err, fault.Conflict) {
+		current, err := s.Owner(ctx, bucket)
+		if err != nil {
+			return false, err
+		}
+		return false, foreign(bucket, current, owner)
+	}
+	return err == nil, err
+}
+
+// foreign gives a Conflict unless current is owner.
+func foreign(bucket string, current, owner Owner) error {
+	if current.AccountID == owner.AccountID {
+		return nil
+	}
+	return fault.New(fault.Conflict, "bucket %s is owned by another account", bucket)
+}
+
+// Owner reads the marker; NotFound when the bucket or its marker is missing.
+func (s *Store) Owner(ctx context.Context, bucket string) (Owner, error) {
+	object, _, _, err := s.core.GetObject(ctx, bucket, MarkerKey, minio.GetObjectOptions{})
+	if err != nil {
+		return Owner{}, classify(err, "read the owner of bucket "+bucket)
+	}
+	defer func() { _ = object.Close() }()
+	text, err := io.ReadAll(io.LimitReader(object, markerLimit))
+	if err != nil {
+		return Owner{}, classify(err, "read the owner of bucket "+bucket)
+	}
+	var owner Owner
+	if err := json.Unmarshal(text, &owner); err != nil || owner.AccountID == "" {
+		return Owner{}, fault.Wrap(errors.Join(err, fmt.Errorf("%s is not an owner marker", MarkerKey)), fault.Conflict,
+			"bucket %s has an owner marker that can't be read", bucket)
+	}
+	return owner, nil
+}
+
+// empty tells whether the bucket holds no object at all.
+func (s *Store) empty(ctx context.Context, bucket string) (bool, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for object := range s.client.ListObjects(ctx, bucket, minio.ListObjectsOptions{Recursive: true, MaxKeys: 1}) {
+		if object.Err != nil {
+			return false, classify(object.Err, "list bucket "+bucket)
+		}
+		return false, nil
+	}
+	return true, nil
+}
+
+// Drain removes up to batch objects and unfinished uploads of the bucket, the
+// marker last, and says whether the bucket is empty now. A missing bucket is empty.
+// It asks nobody whose bucket it is: check Owner first.
+func (s *Store) Drain(ctx context.Context, bucket string, batch int) (empty bool, err error) {
+	var keys []string
+	marked := false
+	listing, stop := context.WithCancel(ctx)
+	defer stop()
+	for object := range s.client.ListObjects(listing, bucket, minio.ListObjectsOptions{Recursive: true}) {
+		if err := classify(object.Err, "list bucket "+bucket); fault.Is(err, fault.NotFound) {
+			return true, nil
+		} else if err != nil {
+			return false, err
+		}
+		if object.Key == MarkerKey {
+			marked = true
+			continue
+		}
+		if keys = append(keys, object.Key); len(keys) >= batch {
+			break
+		}
+	}
+	if len(keys) > 0 {
+		return false, s.Remove(ctx, bucket, keys)
+	}
+	for upload := range s.client.ListIncompleteUploads(listing, bucket, "", true) {
+		if upload.Err != nil {
+			return false, classify(upload.Err, "list unfinished uploads of "+bucket)
+		}
+		if err := s.core.AbortMultipartUpload(ctx, bucket, upload.Key, upload.UploadID); err != nil {
+			return false, classify(err, "abort an upload in "+bucket)
+		}
+	}
+	if marked {
+		return true, s.Remove(ctx, bucket, []string{MarkerKey})
+	}
+	return true, nil
+}
+
+// RemoveBucket removes an empty bucket; a missing one is success.
+func (s *Store) RemoveBucket(ctx context.Context, bucket string) error {
+	return ignoreMissing(s.client.RemoveBucket(ctx, bucket), "remove bucket "+bucket)
+}

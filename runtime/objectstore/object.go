@@ -1,0 +1,156 @@
+package objectstore
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// PartSize is how many bytes of an upload are sent, and held in memory, at a time.
+// S3 takes parts of 5 MiB and more, the last one excepted, and 10,000 of them.
+const PartSize = 8 << 20
+
+// MaxObject is the largest object that fits in S3's 10,000 parts of PartSize.
+const MaxObject = 10_000 * PartSize
+
+// Put stores data under key in one request; the object is durable, as far as the
+// store promises that, when Put returns nil.
+func (s *Store) Put(ctx context.Context, bucket, key, contentType string, data []byte) error {
+	_, err := s.core.PutObject(ctx, bucket, key, bytes.NewReader(data), int64(len(data)), "", "", minio.PutObjectOptions{
+		ContentType: contentType,
+		// Signed streaming uploads leave "aws-chunked" on the object in some stores.
+		DisableContentSha256: true,
+	})
+	return classify(err, "put "+key)
+}
+
+// Multipart is an object that is being put part by part. It is not safe for
+// concurrent use. Nothing of it is visible before Complete.
+type Multipart struct {
+	store       *Store
+	bucket, key string
+	uploadID    string
+	parts       []minio.CompletePart
+}
+
+// StartMultipart begins an object of unknown size.
+func (s *Store) StartMultipart(ctx context.Context, bucket, key, contentType string) (*Multipart, error) {
+	id, err := s.core.NewMultipartUpload(ctx, bucket, key, minio.PutObjectOptions{ContentType: contentType})
+	if err != nil {
+		return nil, classify(err, "begin "+key)
+	}
+	return &Multipart{store: s, bucket: bucket, key: key, uploadID: id}, nil
+}
+
+// Part stores the next part. All parts but the last are PartSize long.
+func (m *Multipart) Part(ctx context.Context, data []byte) error {
+	number := len(m.parts) + 1
+	part, err := m.store.core.PutObjectPart(ctx, m.bucket, m.key, m.uploadID, number,
+		bytes.NewReader(data), int64(len(data)), minio.PutObjectPartOptions{DisableContentSha256: true})
+	if err != nil {
+		return classify(err, "put a part of "+m.key)
+	}
+	m.parts = append(m.parts, minio.CompletePart{PartNumber: number, ETag: part.ETag})
+	return nil
+}
+
+// Complete makes the object from its parts; it is durable when Complete returns nil.
+func (m *Multipart) Complete(ctx context.Context, contentType string) error {
+	_, err := m.store.core.CompleteMultipartUpload(ctx, m.bucket, m.key, m.uploadID, m.parts,
+		minio.PutObjectOptions{ContentType: contentType})
+	return classify(err, "complete "+m.key)
+}
+
+// Stored is an object as the store describes it.
+type Stored struct {
+	Key      string
+	Bytes    int64
+	Modified time.Time
+}
+
+// Open reads length bytes of an object from offset on; length below 0 reads to the
+// end. The caller closes the reader.
+func (s *Store) Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error) {
+	options := minio.GetObjectOptions{}
+	var err error
+	switch {
+	case length == 0:
+		return io.NopCloser(bytes.NewReader(nil)), nil
+	case length > 0:
+		err = options.SetRange(offset, offset+length-1)
+	case offset > 0:
+		err = options.SetRange(offset, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	body, _, _, err := s.core.GetObject(ctx, bucket, key, options)
+	if err != nil {
+		return nil, classify(err, "get "+key)
+	}
+	return body, nil
+}
+
+// Stat describes an object; NotFound when it is missing.
+func (s *Store) Stat(ctx context.Context, bucket, key string) (Stored, error) {
+	info, err := s.client.StatObject(ctx, bucket, key, minio.StatObjectOptions{})
+	if err != nil {
+		return Stored{}, classify(err, "stat "+key)
+	}
+	return Stored{Key: info.Key, Bytes: info.Size, Modified: info.LastModified}, nil
+}
+
+// List calls visit for every object whose key begins with prefix, in key order,
+// until visit returns an error, which List then returns.
+func (s *Store) List(ctx context.Context, bucket, prefix string, visit func(Stored) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for info := range s.client.ListObjects(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
+		if info.Err != nil {
+			return classify(info.Err, "list "+bucket)
+		}
+		if err := visit(Stored{Key: info.Key, Bytes: info.Size, Modified: info.LastModified}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeTogether is S3's limit of keys in one bulk removal.
+const removeTogether = 1000
+
+// Remove removes the keys; missing ones, and a missing bucket, are success. On an
+// error some may be gone already; removing again is safe.
+func (s *Store) Remove(ctx context.Context, bucket string, keys []string) error {
+	if len(keys) == 1 {
+		return ignoreMissing(s.client.RemoveObject(ctx, bucket, keys[0], minio.RemoveObjectOptions{}), "remove "+keys[0])
+	}
+	for len(keys) > 0 {
+		n := min(len(keys), removeTogether)
+		batch := make(chan minio.ObjectInfo, n)
+		for _, key := range keys[:n] {
+			batch <- minio.ObjectInfo{Key: key}
+		}
+		close(batch)
+		var first error
+		for failed := range s.client.RemoveObjects(ctx, bucket, batch, minio.RemoveObjectsOptions{}) {
+			if err := ignoreMissing(failed.Err, "remove "+failed.ObjectName); err != nil && first == nil {
+				first = err
+			}
+		}
+		if first != nil {
+			return first
+		}
+		keys = keys[n:]
+	}
+	return nil
+}
+
+// RemoveUnfinished aborts every unfinished multipart upload of exactly this key; a
+// missing bucket is success.
+func (s *Store) RemoveUnfinished(ctx context.Context, bucket, key string) error {
+	return ignoreMissing(s.client.RemoveIncompleteUpload(ctx, bucket, key), "abort uploads of "+key)
+}
