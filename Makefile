@@ -1,0 +1,67 @@
+# mediastack. `make` alone lists what can be made; on a bare machine `make run` and `make test` set up everything themselves.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# Everything is pure Go, and no setting of the caller's may change what is built.
+export CGO_ENABLED := 0
+export GOWORK := off
+export GOFLAGS :=
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+CACHE := $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack)
+TOOLS := $(CACHE)/bin
+SETUP := go run ./hack/cmd/setup
+
+##@ Try it
+.PHONY: run stop status clean
+run: build parts packages kube ## Start the whole stack and print lines to paste (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
+	@go build -trimpath -o bin/mediastack-trial ./hack/trial
+	@exec bin/mediastack-trial run $(if $(DETACH),--detach) $(ARGS)
+
+stop: ## End a stack that runs in this checkout
+	@go run ./hack/trial stop $(ARGS)
+
+status: ## Say whether a stack runs, and print its lines
+	@go run ./hack/trial status $(ARGS)
+
+clean: ## Remove the stack's data folder (refused while it runs)
+	@go run ./hack/trial clean $(ARGS)
+
+##@ Build
+.PHONY: build generate fmt
+build: ## Build the operator and the runtime into bin/
+	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./controllers/cmd/... ./runtime/cmd/...
+
+generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
+	$(TOOLS)/controller-gen object paths=./api/...
+	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
+	cd runtime/postgres && $(TOOLS)/sqlc generate
+	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
+
+fmt: ## Format all Go code
+	gofmt -w api controllers runtime hack
+
+##@ Set up
+.PHONY: packages kube minio parts tools
+packages: ## Install the Debian packages that are missing (root on Debian), or say which
+	@$(SETUP) packages
+
+kube: ## Build etcd, kube-apiserver and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
+	@$(SETUP) kube
+
+minio: ## Build the MinIO server into the cache (tests only)
+	@$(SETUP) minio
+
+parts: ## Build the trial stack's S3 store and mail sink into bin/
+	@cd hack/parts && go build -trimpath -buildvcs=false -ldflags "-s -w" -o ../../bin/mediastack-parts .
+
+tools: ## Build the pinned generators and linters into the cache
+	@$(SETUP) tools
+
+.PHONY: help
+help: ## List what can be made
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,174 @@
+// Package setup prepares a machine for the trial stack, the tests and the code generators: it
+// installs the Debian packages they need and builds pinned programs, once, into a cache folder.
+// The command hack/cmd/setup and the trial stack call it. It needs the standard library only, so
+// that it compiles in a moment on a machine that has nothing yet.
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// CacheEnv names the environment variable that moves the cache folder.
+const CacheEnv = "MEDIASTACK_CACHE"
+
+// AssetsEnv names the environment variable that points to a folder which already has etcd,
+// kube-apiserver and, if possible, kubectl.
+const AssetsEnv = "KUBEBUILDER_ASSETS"
+
+// KubernetesVersion is the version that hack/kube/go.mod pins.
+const KubernetesVersion = "1.36.3"
+
+// CacheDir is the folder that holds programs which take long to build. It outlives any checkout.
+func CacheDir() (string, error) {
+	if dir := os.Getenv(CacheEnv); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("there is no cache folder (%w); set %s to a folder that can be written", err, CacheEnv)
+	}
+	return filepath.Join(dir, "mediastack"), nil
+}
+
+// RepoRoot is the folder of the checkout that the working directory lies in.
+func RepoRoot() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(content), "module mediastack.dev\n") {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("%s is not inside a checkout of mediastack", start)
+		}
+	}
+}
+
+// KubeTools are the programs of a small control plane. Kubectl is empty where only the other two
+// are at hand.
+type KubeTools struct {
+	Etcd      string
+	APIServer string
+	Kubectl   string
+}
+
+// FindKube finds the control plane's programs: in KUBEBUILDER_ASSETS when that is set, else in the
+// cache. The error says what to run.
+func FindKube() (KubeTools, error) {
+	if assets := os.Getenv(AssetsEnv); assets != "" {
+		tools := KubeTools{
+			Etcd:      filepath.Join(assets, "etcd"),
+			APIServer: filepath.Join(assets, "kube-apiserver"),
+			Kubectl:   filepath.Join(assets, "kubectl"),
+		}
+		for _, path := range []string{tools.Etcd, tools.APIServer} {
+			if err := executable(path); err != nil {
+				return KubeTools{}, fmt.Errorf("%s is set to %s, but %w", AssetsEnv, assets, err)
+			}
+		}
+		if executable(tools.Kubectl) != nil {
+			tools.Kubectl = ""
+		}
+		return tools, nil
+	}
+	dir, err := CacheDir()
+	if err != nil {
+		return KubeTools{}, err
+	}
+	dir = filepath.Join(dir, kubeFolder)
+	tools := KubeTools{
+		Etcd:      filepath.Join(dir, "etcd"),
+		APIServer: filepath.Join(dir, "kube-apiserver"),
+		Kubectl:   filepath.Join(dir, "kubectl"),
+	}
+	for _, path := range []string{tools.Etcd, tools.APIServer, tools.Kubectl} {
+		if err := executable(path); err != nil {
+			return KubeTools{}, fmt.Errorf("%w; run `make kube`, or set %s", err, AssetsEnv)
+		}
+	}
+	return tools, nil
+}
+
+// FindMinIO finds the MinIO server that tests use as a second S3 store.
+func FindMinIO() (string, error) {
+	dir, err := CacheDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "bin", "minio")
+	if err := executable(path); err != nil {
+		return "", fmt.Errorf("%w; run `make minio`", err)
+	}
+	return path, nil
+}
+
+// BinEnv names the environment variable that points to the folder of our own built programs; by
+// default they are in bin/ of the checkout.
+const BinEnv = "MEDIASTACK_BIN"
+
+// FindBinary finds a program of this repository that make has built.
+func FindBinary(name string) (string, error) {
+	dir := os.Getenv(BinEnv)
+	if dir == "" {
+		root, err := RepoRoot()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(root, "bin")
+	}
+	path, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		return "", err
+	}
+	if err := executable(path); err != nil {
+		return "", fmt.Errorf("%w; run `make build parts`, or set %s to the folder that has it", err, BinEnv)
+	}
+	return path, nil
+}
+
+// FindPostgres finds the folder of PostgreSQL's server programs, newest version first.
+func FindPostgres() (string, error) {
+	dirs, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil {
+		return "", err
+	}
+	for _, path := range strings.Split(os.Getenv("PATH"), string(os.PathListSeparator)) {
+		dirs = append(dirs, path)
+	}
+	best, bestVersion := "", -1
+	for _, dir := range dirs {
+		if executable(filepath.Join(dir, "postgres")) != nil || executable(filepath.Join(dir, "initdb")) != nil {
+			continue
+		}
+		version := 0
+		_, _ = fmt.Sscanf(filepath.Base(filepath.Dir(dir)), "%d", &version)
+		if version > bestVersion {
+			best, bestVersion = dir, version
+		}
+	}
+	if best == "" {
+		return "", errors.New("PostgreSQL's server programs (initdb, postgres) are not installed: on Debian and Ubuntu, run `apt-get install postgresql`")
+	}
+	return best, nil
+}
+
+// executable says in one sentence why a path is not a program that can be run.
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%s is missing", path)
+	case err != nil:
+		return err
+	case info.IsDir() || info.Mode()&0o111 == 0:
+		return fmt.Errorf("%s is not a program", path)
+	}
+	return nil
+}
