@@ -64,7 +64,7 @@ func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt boo
 	if err != nil {
 		return false, err
 	}
-	options := minio.PutObjectOptions{ContentType: "application/json", DisableContentSha256: true, PartSize: PartSize}
+	options := minio.PutObjectOptions{ContentType: "application/json", DisableContentSha256: true}
 	options.SetMatchETagExcept("*")
 	_, err = s.client.PutObject(ctx, bucket, MarkerKey, bytes.NewReader(marker), int64(len(marker)), options)
 	if err = classify(err, "mark bucket "+bucket); fault.Is(err, fault.Conflict) {

@@ -7,14 +7,11 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
+
+	"mediastack.dev/runtime/media"
 )
 
-// PartSize is how many bytes of an upload are sent, and held in memory, at a time.
-// S3 takes parts of 5 MiB and more, the last one excepted, and 10,000 of them.
-const PartSize = 8 << 20
-
-// MaxObject is the largest object that fits in S3's 10,000 parts of PartSize.
-const MaxObject = 10_000 * PartSize
+var _ media.ObjectStore = (*Store)(nil)
 
 // Put stores data under key in one request; the object is durable, as far as the
 // store promises that, when Put returns nil.
@@ -27,26 +24,27 @@ func (s *Store) Put(ctx context.Context, bucket, key, contentType string, data [
 	return classify(err, "put "+key)
 }
 
-// Multipart is an object that is being put part by part. It is not safe for
+// multipart is an object that is being put part by part. It is not safe for
 // concurrent use. Nothing of it is visible before Complete.
-type Multipart struct {
+type multipart struct {
 	store       *Store
 	bucket, key string
 	uploadID    string
 	parts       []minio.CompletePart
 }
 
-// StartMultipart begins an object of unknown size.
-func (s *Store) StartMultipart(ctx context.Context, bucket, key, contentType string) (*Multipart, error) {
+// StartMultipart begins an object of unknown size. Nothing of it is visible before
+// its Complete.
+func (s *Store) StartMultipart(ctx context.Context, bucket, key, contentType string) (media.Multipart, error) {
 	id, err := s.core.NewMultipartUpload(ctx, bucket, key, minio.PutObjectOptions{ContentType: contentType})
 	if err != nil {
 		return nil, classify(err, "begin "+key)
 	}
-	return &Multipart{store: s, bucket: bucket, key: key, uploadID: id}, nil
+	return &multipart{store: s, bucket: bucket, key: key, uploadID: id}, nil
 }
 
-// Part stores the next part. All parts but the last are PartSize long.
-func (m *Multipart) Part(ctx context.Context, data []byte) error {
+// Part stores the next part. All parts but the last are media.PartSize long.
+func (m *multipart) Part(ctx context.Context, data []byte) error {
 	number := len(m.parts) + 1
 	part, err := m.store.core.PutObjectPart(ctx, m.bucket, m.key, m.uploadID, number,
 		bytes.NewReader(data), int64(len(data)), minio.PutObjectPartOptions{DisableContentSha256: true})
@@ -58,7 +56,7 @@ func (m *Multipart) Part(ctx context.Context, data []byte) error {
 }
 
 // Complete makes the object from its parts; it is durable when Complete returns nil.
-func (m *Multipart) Complete(ctx context.Context, contentType string) error {
+func (m *multipart) Complete(ctx context.Context, contentType string) error {
 	_, err := m.store.core.CompleteMultipartUpload(ctx, m.bucket, m.key, m.uploadID, m.parts,
 		minio.PutObjectOptions{ContentType: contentType})
 	return classify(err, "complete "+m.key)

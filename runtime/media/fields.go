@@ -1,0 +1,99 @@
+package media
+
+import (
+	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// Limits of the fields that come with an upload, in bytes of UTF-8.
+const (
+	MaxFileName = 255
+	MaxCaption  = 4096
+	MaxGroup    = 255
+)
+
+// Fields is what a client says about an upload.
+type Fields struct {
+	// FileName is cleaned, not refused.
+	FileName string
+	// MimeType is a claim: what the bytes look like wins.
+	MimeType string
+	Access   Access // empty = private
+	Caption  string
+	Group    string
+}
+
+// validate refuses fields out of bounds and gives them with defaults filled in.
+func (f Fields) validate() (Fields, error) {
+	if f.Access == "" {
+		f.Access = Private
+	}
+	if err := (Filter{Access: f.Access, Group: f.Group}).validate(); err != nil {
+		return Fields{}, err
+	}
+	if err := checkText("caption", f.Caption, MaxCaption, "\n\r\t"); err != nil {
+		return Fields{}, err
+	}
+	f.FileName = CleanFileName(f.FileName)
+	return f, nil
+}
+
+func (f Filter) validate() error {
+	if f.Access != "" && f.Access != Public && f.Access != Private {
+		return fault.New(fault.Invalid, "access must be public or private")
+	}
+	return CheckGroup(f.Group)
+}
+
+// CheckGroup refuses a group label that is too long or holds control characters.
+func CheckGroup(group string) error { return checkText("group", group, MaxGroup, "") }
+
+func checkText(name, text string, limit int, allowed string) error {
+	if len(text) > limit {
+		return fault.New(fault.Invalid, "%s must be at most %d bytes", name, limit)
+	}
+	if !utf8.ValidString(text) {
+		return fault.New(fault.Invalid, "%s must be UTF-8", name)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune(allowed, r) }) {
+		return fault.New(fault.Invalid, "%s must not contain control characters", name)
+	}
+	return nil
+}
+
+// CleanFileName makes a client's file name safe to show and to offer for download:
+// the last path element (of / and \), valid UTF-8, without control characters and
+// without the characters that turn the direction of text, at most 255 bytes with
+// its extension kept. A name of which nothing is left becomes "file".
+func CleanFileName(name string) string {
+	name = strings.ToValidUTF8(name, "\uFFFD")
+	if cut := strings.LastIndexAny(name, `/\`); cut >= 0 {
+		name = name[cut+1:]
+	}
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
+			return -1
+		}
+		return r
+	}, name)
+	name = strings.TrimSpace(name)
+	if strings.Trim(name, ".") == "" {
+		return "file"
+	}
+	if len(name) <= MaxFileName {
+		return name
+	}
+	extension := filepath.Ext(name)
+	if len(extension) > 32 {
+		extension = ""
+	}
+	stem := name[:MaxFileName-len(extension)]
+	for !utf8.ValidString(stem) {
+		stem = stem[:len(stem)-1]
+	}
+	return stem + extension
+}

@@ -1,0 +1,129 @@
+// Package media is the heart of the service: items, their states and caps, and the
+// use cases create, seal, get, list, count, totals, delete and sweep. REST, TUS and
+// MCP all come through Service; it knows no HTTP, no Kubernetes and no libvips, and
+// reaches PostgreSQL and S3 through the interfaces Store and Objects.
+package media
+
+import (
+	"encoding/hex"
+	"path"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Access says who may read a sealed item's file.
+type Access string
+
+// The values of Access. Private is the default everywhere.
+const (
+	Public  Access = "public"
+	Private Access = "private"
+)
+
+// Variant names one stored object of an item.
+type Variant string
+
+// The variants of an item. Only Original is always there.
+const (
+	Original  Variant = "original"
+	WebP      Variant = "webp"
+	Thumbnail Variant = "thumbnail"
+)
+
+// SHA256 is the hash of an object's bytes; it reads and writes JSON as hexadecimal.
+type SHA256 []byte
+
+// MarshalText gives the lower-case hexadecimal form.
+func (h SHA256) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)), nil }
+
+// UnmarshalText reads the hexadecimal form.
+func (h *SHA256) UnmarshalText(text []byte) error {
+	sum, err := hex.DecodeString(string(text))
+	*h = sum
+	return err
+}
+
+// Object is one durably stored object of an item.
+type Object struct {
+	Variant  Variant `json:"variant"`
+	Key      string  `json:"key"`
+	Bytes    int64   `json:"bytes"`
+	MimeType string  `json:"mimeType"`
+	SHA256   SHA256  `json:"sha256"`
+}
+
+// Objects are the objects of an item, the original first.
+type Objects []Object
+
+// Find gives the object of a variant.
+func (o Objects) Find(variant Variant) (Object, bool) {
+	for _, object := range o {
+		if object.Variant == variant {
+			return object, true
+		}
+	}
+	return Object{}, false
+}
+
+// Bytes adds up what the objects weigh: this is what counts towards the cap and the totals.
+func (o Objects) Bytes() int64 {
+	var sum int64
+	for _, object := range o {
+		sum += object.Bytes
+	}
+	return sum
+}
+
+// Item is a stored media file with its metadata.
+type Item struct {
+	ID        uuid.UUID // UUIDv7: ids order as creation does
+	AccountID uuid.UUID
+	AppID     uuid.UUID
+	FileName  string // as the client gave it, cleaned by CleanFileName
+	Access    Access
+	Caption   string
+	Group     string // empty = none
+	Objects   Objects
+	CreatedAt time.Time
+	// SealedAt is nil while the item is a draft.
+	SealedAt *time.Time
+}
+
+// Draft tells whether the item is still unsealed.
+func (i Item) Draft() bool { return i.SealedAt == nil }
+
+// File is the object that `file`, `mimeType` and `size` of the media document
+// describe: the WebP conversion when there is one, else the original.
+func (i Item) File() Object {
+	if converted, ok := i.Objects.Find(WebP); ok {
+		return converted
+	}
+	original, _ := i.Objects.Find(Original)
+	return original
+}
+
+// ObjectKey is where an object of an item is stored in its account's bucket.
+func ObjectKey(itemID uuid.UUID, variant Variant) string {
+	return path.Join("media", itemID.String(), string(variant))
+}
+
+// Totals is what an account stores: Storage counts the bytes of sealed items' objects.
+type Totals struct {
+	Storage    int64
+	MaxStorage int64
+}
+
+// Filter narrows lists and counts; empty fields match everything.
+type Filter struct {
+	Access Access
+	Group  string // exact match
+}
+
+// Page is one page of a list.
+type Page struct {
+	Items  []Item
+	Total  int64 // items that match the filter, on all pages
+	Number int   // from 1
+	Limit  int
+}

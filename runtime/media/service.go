@@ -1,0 +1,155 @@
+package media
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+)
+
+// Config bounds the use cases. The tags are flag and environment names.
+type Config struct {
+	MaxUploads    int           `env:"SERVICE_MAX_UPLOADS" default:"32" help:"Uploads received at once by this process; each holds up to 8 MiB of memory."`
+	UploadQueue   int           `env:"SERVICE_UPLOAD_QUEUE" default:"128" help:"Uploads that may wait for a place before others are refused with 429."`
+	UploadWait    time.Duration `env:"SERVICE_UPLOAD_WAIT" default:"30s" help:"How long an upload waits for a place."`
+	UploadLease   time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge takes it for dead."`
+	DeleteTimeout time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for the object store before leaving the objects to the purge."`
+}
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
+	switch {
+	case c.MaxUploads < 1:
+		return fmt.Errorf("SERVICE_MAX_UPLOADS must be at least 1, not %d", c.MaxUploads)
+	case c.UploadQueue < 0:
+		return fmt.Errorf("SERVICE_UPLOAD_QUEUE must not be negative, but is %d", c.UploadQueue)
+	case c.UploadWait <= 0:
+		return fmt.Errorf("SERVICE_UPLOAD_WAIT must be positive, not %s", c.UploadWait)
+	case c.UploadLease < time.Minute:
+		return fmt.Errorf("SERVICE_UPLOAD_LEASE must be at least 1m, not %s", c.UploadLease)
+	case c.DeleteTimeout <= 0:
+		return fmt.Errorf("SERVICE_DELETE_TIMEOUT must be positive, not %s", c.DeleteTimeout)
+	}
+	return nil
+}
+
+// Bounds of lists.
+const (
+	DefaultPage  = 1
+	DefaultLimit = 10
+	MaxLimit     = 100
+	// MaxOffset keeps page*limit inside what the database counts with.
+	MaxOffset = 1<<31 - 1
+)
+
+// Service is what can be done with media. It is safe for concurrent use.
+type Service struct {
+	store   Store
+	objects ObjectStore
+	cfg     Config
+	now     func() time.Time
+	log     *slog.Logger
+
+	places  chan struct{} // one for each running upload
+	waiting atomic.Int64  // uploads that wait for a place
+}
+
+// NewService joins the use cases to their store and object store.
+func NewService(store Store, objects ObjectStore, cfg Config, now func() time.Time, log *slog.Logger) (*Service, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return &Service{store: store, objects: objects, cfg: cfg, now: now, log: log,
+		places: make(chan struct{}, cfg.MaxUploads)}, nil
+}
+
+// ScopeOf gives the scope that a principal's calls act in.
+func ScopeOf(p account.Principal) Scope {
+	return Scope{AccountID: p.Account.ID, AppID: p.App.ID, Bucket: p.Account.Bucket}
+}
+
+// Get gives a draft or a sealed item; NotFound for any other app's item.
+func (s *Service) Get(ctx context.Context, p account.Principal, id uuid.UUID) (Item, error) {
+	return s.store.Item(ctx, ScopeOf(p), id)
+}
+
+// Seal makes a draft visible and lasting. Sealing again gives the sealed item.
+func (s *Service) Seal(ctx context.Context, p account.Principal, id uuid.UUID) (Item, error) {
+	return s.store.Seal(ctx, ScopeOf(p), id, s.now())
+}
+
+// Delete removes a draft or a sealed item with all its objects. The row is gone
+// when Delete returns nil; objects that S3 would not give up in time are queued and
+// removed by the purge.
+func (s *Service) Delete(ctx context.Context, p account.Principal, id uuid.UUID) error {
+	removal, err := s.store.DeleteItem(ctx, ScopeOf(p), id, s.now().Add(removalGrace))
+	if err != nil {
+		return err
+	}
+	s.removeNow(ctx, removal)
+	return nil
+}
+
+// removalGrace is how long the purge leaves a removal to the request that made it.
+const removalGrace = time.Minute
+
+// removeNow tries a queued removal once, also when the client has gone.
+func (s *Service) removeNow(ctx context.Context, removal Removal) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DeleteTimeout)
+	defer cancel()
+	if err := removeObjects(ctx, s.objects, removal); err != nil {
+		s.log.WarnContext(ctx, "objects are left to the purge", "removal", removal.ID, "error", err)
+		return
+	}
+	if err := s.store.FinishRemovals(ctx, []int64{removal.ID}); err != nil {
+		s.log.WarnContext(ctx, "a finished removal stays queued", "removal", removal.ID, "error", err)
+	}
+}
+
+// List gives one page of sealed items, newest first.
+func (s *Service) List(ctx context.Context, p account.Principal, filter Filter, page, limit int) (Page, error) {
+	if page < 1 {
+		return Page{}, fault.New(fault.Invalid, "page must be 1 or more")
+	}
+	if limit < 1 || limit > MaxLimit {
+		return Page{}, fault.New(fault.Invalid, "limit must be from 1 to %d", MaxLimit)
+	}
+	if page-1 > MaxOffset/limit {
+		return Page{}, fault.New(fault.Invalid, "page must be %d or less with this limit", MaxOffset/limit+1)
+	}
+	if err := filter.validate(); err != nil {
+		return Page{}, err
+	}
+	scope := ScopeOf(p)
+	total, err := s.store.CountItems(ctx, scope, filter)
+	if err != nil {
+		return Page{}, err
+	}
+	items, err := s.store.ListItems(ctx, scope, filter, limit, (page-1)*limit)
+	if err != nil {
+		return Page{}, err
+	}
+	return Page{Items: items, Total: total, Number: page, Limit: limit}, nil
+}
+
+// Count counts the app's sealed items.
+func (s *Service) Count(ctx context.Context, p account.Principal) (int64, error) {
+	return s.store.CountItems(ctx, ScopeOf(p), Filter{})
+}
+
+// Totals gives what the whole account stores and may store.
+func (s *Service) Totals(ctx context.Context, p account.Principal) (Totals, error) {
+	return s.store.Totals(ctx, ScopeOf(p))
+}
+
+// ForDelivery gives an item by id alone, with the bucket of its objects. Whether
+// the caller may read it is for the delivery edge to decide.
+func (s *Service) ForDelivery(ctx context.Context, id uuid.UUID) (Item, string, error) {
+	return s.store.ItemForDelivery(ctx, id)
+}

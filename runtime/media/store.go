@@ -1,0 +1,94 @@
+package media
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Scope is the app on whose behalf a call acts: a credential reaches its own app's
+// items only, so every method that names an item takes one.
+type Scope struct {
+	AccountID uuid.UUID
+	AppID     uuid.UUID
+	Bucket    string
+}
+
+// Store keeps items, uploads and counters. PostgreSQL implements it. Errors are
+// faults; an item of another app is NotFound like a missing one.
+type Store interface {
+	// BeginUpload durably notes that bytes of this item may reach S3 from now on.
+	BeginUpload(ctx context.Context, itemID uuid.UUID, scope Scope, leaseEnds time.Time) error
+	// Reserve holds more bytes for the upload and extends its lease. OverCap when the
+	// account has no room; NotFound when the upload's lease ran out and it was swept.
+	Reserve(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
+	// Headroom says how many bytes the account can still hold.
+	Headroom(ctx context.Context, scope Scope) (bytes, maxStorage int64, err error)
+	// CommitUpload makes the draft and ends the upload in one transaction, settling
+	// the reservation to the item's bytes. NotFound when the upload was swept.
+	CommitUpload(ctx context.Context, item Item) error
+	// AbandonUpload ends the upload, releases its reservation and queues the removal
+	// of what may be stored under keys, due at notBefore. It does nothing, and gives
+	// no removal, when the item was committed after all.
+	AbandonUpload(ctx context.Context, itemID uuid.UUID, scope Scope, keys []string, notBefore time.Time) (*Removal, error)
+
+	// Item gives a draft or a sealed item.
+	Item(ctx context.Context, scope Scope, id uuid.UUID) (Item, error)
+	// ItemForDelivery gives an item by id alone, with its bucket. NotFound also when
+	// the account is suspended or closed.
+	ItemForDelivery(ctx context.Context, id uuid.UUID) (Item, string, error)
+	// Seal makes a draft visible and lasting. A sealed item is given as it is.
+	Seal(ctx context.Context, scope Scope, id uuid.UUID, now time.Time) (Item, error)
+	// DeleteItem removes the row and queues its objects in one transaction. The
+	// removal is due at notBefore, so that the caller can try it first.
+	DeleteItem(ctx context.Context, scope Scope, id uuid.UUID, notBefore time.Time) (Removal, error)
+	// ListItems gives sealed items, newest first.
+	ListItems(ctx context.Context, scope Scope, filter Filter, limit, offset int) ([]Item, error)
+	// CountItems counts sealed items in constant time.
+	CountItems(ctx context.Context, scope Scope, filter Filter) (int64, error)
+	// Totals gives the account's totals in constant time.
+	Totals(ctx context.Context, scope Scope) (Totals, error)
+
+	// ExclusiveSweep runs sweep while no other process sweeps; it says false when one does.
+	ExclusiveSweep(ctx context.Context, sweep func(ctx context.Context) error) (ran bool, err error)
+	// PurgeDrafts removes up to batch drafts created before cutoff, queueing their objects.
+	PurgeDrafts(ctx context.Context, cutoff time.Time, batch int) (purged int, err error)
+	// ExpireUploads ends up to batch uploads whose lease ended before cutoff, as
+	// AbandonUpload does; keysOf names the objects that an upload may have stored.
+	ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(itemID uuid.UUID) []string) (expired int, err error)
+	// DueRemovals claims up to batch removals until claimedUntil.
+	DueRemovals(ctx context.Context, now, claimedUntil time.Time, batch int) ([]Removal, error)
+	// FinishRemovals forgets removals that are done.
+	FinishRemovals(ctx context.Context, ids []int64) error
+	// FailRemovals puts removals off until notBefore.
+	FailRemovals(ctx context.Context, ids []int64, notBefore time.Time, reason string) error
+	// CountRemovals counts what is still queued.
+	CountRemovals(ctx context.Context) (int64, error)
+}
+
+// Removal is a queued removal of objects.
+type Removal struct {
+	ID     int64
+	Bucket string
+	Keys   []string
+	// Unfinished removals also abort multipart uploads of the keys.
+	Unfinished bool
+	Attempts   int
+}
+
+// ObjectStore is S3 as this package needs it; objectstore.Store implements it.
+type ObjectStore interface {
+	Put(ctx context.Context, bucket, key, contentType string, data []byte) error
+	StartMultipart(ctx context.Context, bucket, key, contentType string) (Multipart, error)
+	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
+	Remove(ctx context.Context, bucket string, keys []string) error
+	RemoveUnfinished(ctx context.Context, bucket, key string) error
+}
+
+// Multipart is an object that is stored part by part, all but the last of PartSize.
+type Multipart interface {
+	Part(ctx context.Context, data []byte) error
+	Complete(ctx context.Context, contentType string) error
+}

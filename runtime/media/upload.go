@@ -1,0 +1,283 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"hash"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+)
+
+// PartSize is how many bytes of an upload are sent to S3, and held in memory, at a
+// time. S3 takes parts of 5 MiB and more, the last one excepted.
+const PartSize = 8 << 20
+
+// MaxObject is the largest object that fits in S3's 10,000 parts of PartSize.
+const MaxObject = 10_000 * PartSize
+
+// Upload is a file on its way in. Begin, Receive, Commit; and Close in any case. It
+// is not safe for concurrent use.
+//
+// A file of up to PartSize touches neither PostgreSQL nor S3 before Commit, so that
+// a request which turns out wrong has changed nothing. A larger one is noted
+// (intent), reserved under the cap and sent part by part while it arrives.
+type Upload struct {
+	service   *Service
+	principal account.Principal
+	scope     Scope
+	id        uuid.UUID
+	key       string
+
+	part     *bytes.Buffer // what has arrived and is not in S3 yet
+	digest   hash.Hash
+	size     int64
+	mimeType string
+	parts    Multipart // nil while the file fits in one part
+	began    bool      // the intent row is there
+	reserved int64
+	renewed  time.Time // when the lease was last extended
+	over     bool      // committed, or abandoned
+}
+
+var parts = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// Begin takes a place for an upload of at least atLeast bytes (0 = not known) and
+// refuses early what can't end well: TooLarge, OverCap, Busy.
+func (s *Service) Begin(ctx context.Context, p account.Principal, atLeast int64) (*Upload, error) {
+	scope := ScopeOf(p)
+	if atLeast > p.Account.MaxUploadSize {
+		return nil, tooLarge(p)
+	}
+	if atLeast > PartSize {
+		room, maxStorage, err := s.store.Headroom(ctx, scope)
+		if err != nil {
+			return nil, err
+		}
+		if atLeast > room {
+			return nil, OverCap(maxStorage)
+		}
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.takePlace(ctx); err != nil {
+		return nil, err
+	}
+	part, _ := parts.Get().(*bytes.Buffer)
+	part.Reset()
+	return &Upload{service: s, principal: p, scope: scope, id: id, key: ObjectKey(id, Original),
+		part: part, digest: sha256.New()}, nil
+}
+
+// takePlace waits for one of the MaxUploads places, in a queue that is bounded too.
+func (s *Service) takePlace(ctx context.Context) error {
+	select {
+	case s.places <- struct{}{}:
+		return nil
+	default:
+	}
+	busy := &fault.Error{Kind: fault.Busy, Public: "too many uploads at once", RetryAfter: 2 * time.Second}
+	if s.waiting.Add(1) > int64(s.cfg.UploadQueue) {
+		s.waiting.Add(-1)
+		return busy
+	}
+	defer s.waiting.Add(-1)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.UploadWait)
+	defer cancel()
+	select {
+	case s.places <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return busy
+	}
+}
+
+func tooLarge(p account.Principal) error {
+	return fault.New(fault.TooLarge, "the file is larger than maxUploadSize, %d bytes", p.Account.MaxUploadSize)
+}
+
+// OverCap is the fault of an account whose cap has no room for the bytes offered.
+func OverCap(maxStorage int64) error {
+	return fault.New(fault.OverCap, "the account's storage cap, %d bytes, has no room for this file", maxStorage)
+}
+
+// Receive reads the file to its end. claim is the client's word for the type. After
+// an error the upload can only be closed.
+func (u *Upload) Receive(ctx context.Context, file io.Reader, claim string) error {
+	for {
+		ended, err := u.fill(ctx, file)
+		if err != nil {
+			return err
+		}
+		if u.mimeType == "" {
+			u.mimeType = sniff(u.part.Bytes()[:min(u.part.Len(), sniffLength)], claim)
+		}
+		if ended {
+			return nil
+		}
+		if err := u.flush(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// fill reads until a part is full (false) or the file has ended (true). It reads
+// one byte past a full part to tell which, and leaves it for the next.
+func (u *Upload) fill(ctx context.Context, file io.Reader) (ended bool, err error) {
+	for u.part.Len() <= PartSize {
+		before := u.part.Len()
+		n, err := io.CopyN(u.part, file, int64(min(readStep, PartSize+1-before)))
+		_, _ = u.digest.Write(u.part.Bytes()[before:])
+		if u.size += n; u.size > u.principal.Account.MaxUploadSize {
+			return false, tooLarge(u.principal)
+		}
+		if errors.Is(err, io.EOF) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if err := u.renew(ctx); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// readStep is how much is read between two looks at the lease, in bytes.
+const readStep = 256 << 10
+
+// renew extends the lease of an upload that makes progress, but slowly.
+func (u *Upload) renew(ctx context.Context) error {
+	if !u.began || u.service.now().Sub(u.renewed) < u.service.cfg.UploadLease/2 {
+		return nil
+	}
+	return u.reserve(ctx, 0)
+}
+
+// flush sends the full part at the front of the buffer.
+func (u *Upload) flush(ctx context.Context) error {
+	full := u.part.Next(PartSize)
+	if err := u.hold(ctx, int64(len(full))); err != nil {
+		return err
+	}
+	if u.parts == nil {
+		var err error
+		if u.parts, err = u.service.objects.StartMultipart(ctx, u.scope.Bucket, u.key, u.mimeType); err != nil {
+			return err
+		}
+	}
+	if err := u.parts.Part(ctx, full); err != nil {
+		return err
+	}
+	// Drop what is sent, so that the buffer does not grow by the rest in front of it.
+	rest := bytes.Clone(u.part.Bytes())
+	u.part.Reset()
+	u.part.Write(rest)
+	return nil
+}
+
+// hold notes the intent, once, and reserves bytes under the cap: both before those bytes reach S3.
+func (u *Upload) hold(ctx context.Context, n int64) error {
+	if !u.began {
+		u.renewed = u.service.now()
+		u.began = true // from here on there may be a row, whatever the answer
+		if err := u.service.store.BeginUpload(ctx, u.id, u.scope, u.renewed.Add(u.service.cfg.UploadLease)); err != nil {
+			return err
+		}
+	}
+	return u.reserve(ctx, n)
+}
+
+func (u *Upload) reserve(ctx context.Context, n int64) error {
+	now := u.service.now()
+	if err := u.service.store.Reserve(ctx, u.id, u.scope, n, now.Add(u.service.cfg.UploadLease)); err != nil {
+		return err
+	}
+	u.renewed = now
+	u.reserved += n
+	return nil
+}
+
+// Commit stores what is left of the file and makes the draft. When it returns nil,
+// the draft and its bytes are durable.
+func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
+	fields, err := fields.validate()
+	if err != nil {
+		return Item{}, err
+	}
+	original, err := u.storeOriginal(ctx)
+	if err != nil {
+		return Item{}, err
+	}
+	item := Item{
+		ID: u.id, AccountID: u.scope.AccountID, AppID: u.scope.AppID,
+		FileName: fields.FileName, Access: fields.Access, Caption: fields.Caption, Group: fields.Group,
+		Objects: Objects{original}, CreatedAt: u.service.now(),
+	}
+	if err := u.service.store.CommitUpload(ctx, item); err != nil {
+		return Item{}, err
+	}
+	u.over = true
+	return item, nil
+}
+
+// storeOriginal puts the last part, or the whole of a small file.
+func (u *Upload) storeOriginal(ctx context.Context) (Object, error) {
+	if err := u.hold(ctx, int64(u.part.Len())); err != nil {
+		return Object{}, err
+	}
+	if u.parts == nil {
+		if err := u.service.objects.Put(ctx, u.scope.Bucket, u.key, u.mimeType, u.part.Bytes()); err != nil {
+			return Object{}, err
+		}
+	} else {
+		if err := u.parts.Part(ctx, u.part.Bytes()); err != nil {
+			return Object{}, err
+		}
+		if err := u.parts.Complete(ctx, u.mimeType); err != nil {
+			return Object{}, err
+		}
+	}
+	return Object{Variant: Original, Key: u.key, Bytes: u.size, MimeType: u.mimeType, SHA256: u.digest.Sum(nil)}, nil
+}
+
+// abandonTimeout bounds the clean-up after a failed upload; what it can't do in
+// time, the purge does when the lease has ended.
+const abandonTimeout = 30 * time.Second
+
+// Close gives the upload's place and memory back. An upload that was not committed
+// is abandoned: its reservation is released and what reached S3 is removed.
+func (u *Upload) Close(ctx context.Context) {
+	if u.began && !u.over {
+		u.abandon(ctx)
+	}
+	u.over = true
+	if u.part != nil {
+		parts.Put(u.part)
+		u.part = nil
+		<-u.service.places
+	}
+}
+
+func (u *Upload) abandon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
+	defer cancel()
+	removal, err := u.service.store.AbandonUpload(ctx, u.id, u.scope, []string{u.key}, u.service.now().Add(removalGrace))
+	if err != nil {
+		u.service.log.WarnContext(ctx, "an abandoned upload is left to the purge", "item", u.id, "error", err)
+		return
+	}
+	if removal != nil {
+		u.service.removeNow(ctx, *removal)
+	}
+}

@@ -1,0 +1,89 @@
+-- name: Item :one
+SELECT * FROM item WHERE app_id = $1 AND id = $2;
+
+-- name: ItemForDelivery :one
+-- By id alone: a file's URL names no app. Suspended and closed accounts serve nothing.
+SELECT sqlc.embed(item), account.bucket FROM item
+JOIN account ON account.id = item.account_id AND account.closed_at IS NULL AND NOT account.suspended
+WHERE item.id = $1;
+
+-- name: Seal :one
+-- One conditional update decides between seal and purge (DESIGN.md, invariants 2 and 4).
+WITH sealed AS (
+    UPDATE item SET sealed_at = sqlc.arg(now)::timestamptz
+    WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL
+    RETURNING item.*
+), total AS (
+    UPDATE app_total SET public_items = public_items + (sealed.access = 'public')::int,
+        private_items = private_items + (sealed.access = 'private')::int, bytes = app_total.bytes + sealed.bytes
+    FROM sealed WHERE app_total.app_id = sealed.app_id AND app_total.slot = sqlc.arg(slot)::smallint
+), grouped AS (
+    INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
+    SELECT app_id, group_label, sqlc.arg(slot)::smallint % 4, (access = 'public')::int, (access = 'private')::int
+    FROM sealed WHERE group_label <> ''
+    ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
+        public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
+)
+SELECT * FROM sealed;
+
+-- name: DeleteItem :one
+-- The row goes and its objects are queued in one statement (invariant 3).
+WITH gone AS (
+    DELETE FROM item WHERE item.app_id = $1 AND item.id = $2 RETURNING item.*
+), total AS (
+    UPDATE app_total SET public_items = public_items - (gone.access = 'public')::int,
+        private_items = private_items - (gone.access = 'private')::int, bytes = app_total.bytes - gone.bytes
+    FROM gone WHERE gone.sealed_at IS NOT NULL AND app_total.app_id = gone.app_id AND app_total.slot = sqlc.arg(slot)::smallint
+), grouped AS (
+    INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
+    SELECT app_id, group_label, sqlc.arg(slot)::smallint % 4, -(access = 'public')::int, -(access = 'private')::int
+    FROM gone WHERE group_label <> '' AND sealed_at IS NOT NULL
+    ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
+        public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
+), released AS (
+    UPDATE account_hold SET bytes = account_hold.bytes - gone.bytes FROM gone WHERE account_hold.account_id = gone.account_id
+)
+INSERT INTO object_removal (account_id, bucket, keys, unfinished, not_before)
+SELECT gone.account_id, account.bucket,
+    (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(gone.objects) AS o (object))::text[], false, sqlc.arg(not_before)::timestamptz
+FROM gone JOIN account ON account.id = gone.account_id
+RETURNING id, bucket, keys;
+
+-- name: PurgeDrafts :many
+-- The next batch of drafts that are too old. The condition on sealed_at stands in
+-- the DELETE too: a seal that won in between keeps its item.
+WITH old AS (
+    SELECT id FROM item WHERE sealed_at IS NULL AND created_at < sqlc.arg(cutoff)::timestamptz
+    ORDER BY created_at LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM item USING old WHERE item.id = old.id AND item.sealed_at IS NULL
+    RETURNING item.id, item.account_id, item.objects, item.bytes
+), freed AS (
+    SELECT account_id, sum(bytes)::bigint AS bytes FROM gone GROUP BY account_id
+), released AS (
+    UPDATE account_hold SET bytes = account_hold.bytes - freed.bytes FROM freed WHERE account_hold.account_id = freed.account_id
+)
+INSERT INTO object_removal (account_id, bucket, keys, unfinished)
+SELECT gone.account_id, account.bucket,
+    (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(gone.objects) AS o (object))::text[], false
+FROM gone JOIN account ON account.id = gone.account_id
+RETURNING id;
+
+-- name: ListItems :many
+SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id DESC LIMIT $2 OFFSET $3;
+
+-- name: ListItemsByAccess :many
+SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND access = $2 ORDER BY id DESC LIMIT $3 OFFSET $4;
+
+-- name: ListItemsByGroup :many
+SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label = $2 AND group_label <> ''
+    AND (sqlc.arg(access)::text = '' OR access = sqlc.arg(access)::text) ORDER BY id DESC LIMIT $3 OFFSET $4;
+
+-- name: CountApp :one
+SELECT coalesce(sum(public_items), 0)::bigint AS public_items, coalesce(sum(private_items), 0)::bigint AS private_items FROM app_total WHERE app_id = $1;
+
+-- name: CountGroup :one
+SELECT coalesce(sum(public_items), 0)::bigint AS public_items, coalesce(sum(private_items), 0)::bigint AS private_items FROM group_total WHERE app_id = $1 AND group_label = $2;
+
+-- name: Totals :one
+SELECT (SELECT coalesce(sum(bytes), 0) FROM app_total WHERE app_total.account_id = account.id)::bigint AS storage, max_storage FROM account WHERE id = $1;

@@ -1,0 +1,148 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres/internal/sqlgen"
+)
+
+// BeginUpload implements media.Store.
+func (s *Store) BeginUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, leaseEnds time.Time) error {
+	return classify(s.queries.InsertUpload(ctx, sqlgen.InsertUploadParams{
+		ItemID: itemID, AccountID: scope.AccountID, AppID: scope.AppID, LeaseEnds: leaseEnds,
+	}), "begin upload")
+}
+
+// Reserve implements media.Store.
+func (s *Store) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
+	_, err := s.queries.Reserve(ctx, sqlgen.ReserveParams{ItemID: itemID, Bytes: bytes, LeaseEnds: leaseEnds})
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return classify(err, "reserve")
+	}
+	room, maxStorage, err := s.Headroom(ctx, scope)
+	if err != nil {
+		return err
+	}
+	if bytes > room {
+		return media.OverCap(maxStorage)
+	}
+	return swept()
+}
+
+// swept is the fault of an upload that made no progress for so long that the purge ended it.
+func swept() error {
+	return fault.New(fault.NotFound, "the upload made no progress for too long and was given up")
+}
+
+// Headroom implements media.Store.
+func (s *Store) Headroom(ctx context.Context, scope media.Scope) (int64, int64, error) {
+	row, err := s.queries.Headroom(ctx, scope.AccountID)
+	if err != nil {
+		return 0, 0, classify(err, "read headroom")
+	}
+	return row.Bytes, row.MaxStorage, nil
+}
+
+// CommitUpload implements media.Store.
+func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
+	bytes := item.Objects.Bytes()
+	made, err := s.queries.CommitExactUpload(ctx, sqlgen.CommitExactUploadParams{
+		ID: item.ID, FileName: item.FileName, Access: string(item.Access), Caption: item.Caption, GroupLabel: item.Group,
+		Objects: item.Objects, Bytes: bytes, CreatedAt: item.CreatedAt,
+	})
+	if err != nil {
+		return classify(err, "commit upload")
+	}
+	if made == 1 {
+		return nil
+	}
+	return s.settleUpload(ctx, item, bytes)
+}
+
+// settleUpload commits an upload whose reservation is not what is stored.
+func (s *Store) settleUpload(ctx context.Context, item media.Item, bytes int64) error {
+	return s.inTx(ctx, "settle upload", func(q *sqlgen.Queries) error {
+		upload, err := q.TakeUpload(ctx, item.ID)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return swept()
+		}
+		if err != nil {
+			return err
+		}
+		settled, err := q.SettleHold(ctx, sqlgen.SettleHoldParams{AccountID: upload.AccountID, Delta: bytes - upload.Reserved})
+		if err != nil {
+			return err
+		}
+		if settled == 0 {
+			return fault.New(fault.OverCap, "the account's storage cap has no room for this file")
+		}
+		return q.InsertItem(ctx, sqlgen.InsertItemParams{
+			ID: item.ID, AccountID: upload.AccountID, AppID: upload.AppID, FileName: item.FileName, Access: string(item.Access),
+			Caption: item.Caption, GroupLabel: item.Group, Objects: item.Objects, Bytes: bytes, CreatedAt: item.CreatedAt,
+		})
+	})
+}
+
+// AbandonUpload implements media.Store.
+func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, keys []string, notBefore time.Time) (*media.Removal, error) {
+	var removal *media.Removal
+	err := s.inTx(ctx, "abandon upload", func(q *sqlgen.Queries) error {
+		upload, err := q.TakeUpload(ctx, itemID)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			// Committed after all, or swept while bytes were still on their way.
+			if exists, err := q.ItemExists(ctx, itemID); err != nil || exists {
+				return err
+			}
+		case err != nil:
+			return err
+		default:
+			if _, err := q.SettleHold(ctx, sqlgen.SettleHoldParams{AccountID: upload.AccountID, Delta: -upload.Reserved}); err != nil {
+				return err
+			}
+		}
+		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: scope.AccountID, Bucket: scope.Bucket, Keys: keys, Unfinished: true, NotBefore: notBefore})
+		if err != nil {
+			return err
+		}
+		removal = &media.Removal{ID: id, Bucket: scope.Bucket, Keys: keys, Unfinished: true}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return removal, nil
+}
+
+// ExpireUploads implements media.Store.
+func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(uuid.UUID) []string) (int, error) {
+	expired := 0
+	err := s.inTx(ctx, "expire uploads", func(q *sqlgen.Queries) error {
+		uploads, err := q.ExpiredUploads(ctx, sqlgen.ExpiredUploadsParams{LeaseEnds: cutoff, Limit: int32(min(batch, 100_000))}) //nolint:gosec // bounded just there
+		if err != nil {
+			return err
+		}
+		for _, upload := range uploads {
+			if err := q.DeleteUpload(ctx, upload.ItemID); err != nil {
+				return err
+			}
+			if _, err := q.SettleHold(ctx, sqlgen.SettleHoldParams{AccountID: upload.AccountID, Delta: -upload.Reserved}); err != nil {
+				return err
+			}
+			if _, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: upload.AccountID, Bucket: upload.Bucket,
+				Keys: keysOf(upload.ItemID), Unfinished: true, NotBefore: cutoff}); err != nil {
+				return err
+			}
+		}
+		expired = len(uploads)
+		return nil
+	})
+	return expired, err
+}
