@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 # Everything is pure Go, and no setting of the caller's may change what is built.
 export CGO_ENABLED := 0
 export GOWORK := off
-export GOFLAGS :=
+export GOFLAGS := -buildvcs=false
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -44,6 +44,17 @@ generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 
 fmt: ## Format all Go code
 	gofmt -w api controllers runtime hack
+
+##@ Check
+.PHONY: test test-race
+# A package with the real parts takes a minute or two of a slow machine; a hang should not take an hour.
+TEST_TIMEOUT ?= 15m
+TEST_PACKAGES ?= ./...
+test: packages kube minio build parts ## Run all tests, after setting up what they need (TEST_PACKAGES=./runtime/... narrows them)
+	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+
+test-race: packages kube minio build parts ## Run all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 
 ##@ Set up
 .PHONY: packages kube minio parts tools

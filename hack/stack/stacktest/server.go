@@ -1,0 +1,81 @@
+package stacktest
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"mediastack.dev/hack/stack"
+)
+
+// Server is a part of the test's own, which it may stop, kill and start again at the same address.
+type Server[T any] struct {
+	// Part is the running part; it changes with every Start.
+	Part T
+
+	t     testing.TB
+	stop  func(T)
+	kill  func(T)
+	start func(ctx context.Context) (T, error)
+}
+
+// Start starts the part again, with the data and at the address that it had.
+func (s *Server[T]) Start() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	part, err := s.start(ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Part = part
+}
+
+// Stop ends the part in order.
+func (s *Server[T]) Stop() { s.stop(s.Part) }
+
+// Kill ends the part as a crash would.
+func (s *Server[T]) Kill() { s.kill(s.Part) }
+
+// PostgresServer starts a PostgreSQL cluster that only this test uses.
+func PostgresServer(t testing.TB) *Server[*stack.Postgres] {
+	t.Helper()
+	dir, group := Folder(t), Group(t)
+	config := stack.PostgresConfig{Dir: filepath.Join(dir, "pg"), LogFile: filepath.Join(dir, "postgres.log"), Volatile: true}
+	server := &Server[*stack.Postgres]{
+		t:     t,
+		stop:  func(p *stack.Postgres) { p.Stop() },
+		kill:  func(p *stack.Postgres) { p.Kill() },
+		start: func(ctx context.Context) (*stack.Postgres, error) { return group.StartPostgres(ctx, config) },
+	}
+	server.Start()
+	return server
+}
+
+// Database makes an empty database on a cluster of the test's own and gives its URL, which stays the
+// same when the cluster is started again.
+func Database(t testing.TB, server *Server[*stack.Postgres]) string {
+	t.Helper()
+	return freshDatabase(t, server.Part)
+}
+
+// S3Server starts a versitygw store that only this test uses.
+func S3Server(t testing.TB) *Server[*stack.S3] {
+	t.Helper()
+	dir, group := Folder(t), Group(t)
+	config := stack.S3Config{Dir: filepath.Join(dir, "s3"), LogFile: filepath.Join(dir, "s3.log")}
+	server := &Server[*stack.S3]{
+		t:    t,
+		stop: func(s *stack.S3) { s.Stop() },
+		kill: func(s *stack.S3) { s.Kill() },
+		start: func(ctx context.Context) (*stack.S3, error) {
+			s3, err := group.StartS3(ctx, config)
+			if err == nil {
+				config.Port, config.AccessKey, config.SecretKey = s3.Port, s3.Access.AccessKey, s3.Access.SecretKey
+			}
+			return s3, err
+		},
+	}
+	server.Start()
+	return server
+}
