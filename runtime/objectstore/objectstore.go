@@ -52,6 +52,9 @@ func New(cfg Config) (*Store, error) {
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
 		Transport: transport,
+		// Ten tries with growing pauses, the default, keep a request waiting for most
+		// of a minute when the store is down; whoever asked can try again sooner.
+		MaxRetries: 3,
 	}
 	client, err := minio.New(u.Host, options)
 	if err != nil {

@@ -25,8 +25,6 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-//go:generate sqlc generate
-
 // Config says where the database is. The tags are flag and environment names.
 type Config struct {
 	DatabaseURL    string        `env:"SERVICE_DATABASE_URL" required:"" help:"PostgreSQL URL, e.g. postgres://user:password@host/db (prefer the environment over the flag)."`

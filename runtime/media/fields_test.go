@@ -1,0 +1,90 @@
+package media
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"mediastack.dev/runtime/fault"
+)
+
+func TestCleanFileNameNeutralisesTricksAndKeepsNames(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"photo.jpg":                           "photo.jpg",
+		"Füße 写真 🦊.png":                       "Füße 写真 🦊.png",
+		"../../etc/passwd":                    "passwd",
+		`C:\Users\me\a.gif`:                   "a.gif",
+		"a\x00b\r\nc.txt":                     "abc.txt",
+		"evil\u202Egnp.exe":                   "evilgnp.exe",
+		"":                                    "file",
+		"..":                                  "file",
+		"/":                                   "file",
+		"   ":                                 "file",
+		"\xff.png":                            "\uFFFD.png",
+		strings.Repeat("a", 300) + ".jpeg":    strings.Repeat("a", 250) + ".jpeg",
+		strings.Repeat("写", 100) + ".jpeg":    strings.Repeat("写", 83) + ".jpeg",
+		".htaccess":                           ".htaccess",
+		"x." + strings.Repeat("extension", 9): "x." + strings.Repeat("extension", 9),
+	} {
+		if got := CleanFileName(given); got != want {
+			t.Errorf("CleanFileName(%q) = %q, want %q", given, got, want)
+		}
+	}
+}
+
+func FuzzCleanFileName(f *testing.F) {
+	f.Add("a/b\\c\x00.jpg")
+	f.Fuzz(func(t *testing.T, name string) {
+		got := CleanFileName(name)
+		if got == "" || len(got) > MaxFileName || !utf8.ValidString(got) || strings.ContainsAny(got, `/\`) || strings.ContainsFunc(got, unicode.IsControl) {
+			t.Errorf("CleanFileName(%q) = %q", name, got)
+		}
+		if again := CleanFileName(got); again != got {
+			t.Errorf("cleaning %q again gives %q", got, again)
+		}
+	})
+}
+
+func TestFieldsOutOfBoundsAreRefusedWithTheirName(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]Fields{
+		"access":  {Access: "secret"},
+		"caption": {Caption: strings.Repeat("a", MaxCaption+1)},
+		"group":   {Group: strings.Repeat("a", MaxGroup+1)},
+	} {
+		if _, err := bad.validate(); !fault.Is(err, fault.Invalid) || !strings.Contains(fault.Of(err).Public, name) {
+			t.Errorf("a bad %s must be refused by its name, not %v", name, err)
+		}
+	}
+	for name, bad := range map[string]Fields{"NUL": {Caption: "a\x00"}, "not UTF-8": {Group: "\xff"}, "line break in a group": {Group: "a\nb"}} {
+		if _, err := bad.validate(); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s must be refused, not %v", name, err)
+		}
+	}
+	fields, err := Fields{Caption: "two\nlines"}.validate()
+	if err != nil || fields.Access != Private || fields.FileName != "file" {
+		t.Errorf("the defaults are private and a name, not %+v, %v", fields, err)
+	}
+}
+
+func TestTheBytesWinOverTheClaim(t *testing.T) {
+	t.Parallel()
+	png := "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+	for name, c := range map[string]struct{ head, claim, want string }{
+		"a PNG that claims to be a JPEG":       {png, "image/jpeg", "image/png"},
+		"HTML that claims to be a picture":     {"<!DOCTYPE html><html><script>", "image/png", "text/html"},
+		"unknown bytes that claim to be HTML":  {"\x00\x01\x02\x03", "text/html", "application/octet-stream"},
+		"unknown bytes that claim to be a PNG": {"\x00\x01\x02\x03", "image/png", "application/octet-stream"},
+		"unknown bytes with a claim of theirs": {"\x00\x01\x02\x03", "application/x-thing", "application/x-thing"},
+		"text that claims to be Markdown":      {"# hello", "text/markdown; charset=utf-8", "text/markdown"},
+		"text that claims to be a script":      {"alert(1)", "text/javascript", "text/plain"},
+		"an empty file":                        {"", "", "text/plain"},
+		"a claim that is no type":              {"hello", ";;;", "text/plain"},
+	} {
+		if got := sniff([]byte(c.head), c.claim); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,286 @@
+package objectstore_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// onBoth runs a test against both stores that this project is tried with: they
+// differ where S3 leaves room.
+func onBoth(t *testing.T, test func(t *testing.T, store *objectstore.Store)) {
+	for name, access := range map[string]func(testing.TB) stack.S3Access{"versitygw": stacktest.S3, "minio": stacktest.MinIO} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, open(t, access(t)))
+		})
+	}
+}
+
+func open(t *testing.T, a stack.S3Access) *objectstore.Store {
+	t.Helper()
+	store, err := objectstore.New(objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func claimed(t *testing.T, store *objectstore.Store) (string, objectstore.Owner) {
+	t.Helper()
+	bucket, owner := "b-"+uuid.NewString(), objectstore.Owner{AccountID: uuid.NewString(), Namespace: "team-a", Name: "demo"}
+	if changed, err := store.Claim(t.Context(), bucket, owner, false); err != nil || !changed {
+		t.Fatalf("claim: %v, %v", changed, err)
+	}
+	return bucket, owner
+}
+
+func read(t *testing.T, store *objectstore.Store, bucket, key string, offset, length int64) []byte {
+	t.Helper()
+	body, err := store.Open(t.Context(), bucket, key, offset, length)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = body.Close() }()
+	data, err := io.ReadAll(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestObjectsComeBackAsTheyWerePut(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, _ := claimed(t, store)
+		data := make([]byte, 2*media.PartSize+12345)
+		if _, err := rand.Read(data); err != nil {
+			t.Fatal(err)
+		}
+		for name, put := range map[string]func(key string) []byte{
+			"empty": func(key string) []byte { must(t, store.Put(t.Context(), bucket, key, "text/plain", nil)); return nil },
+			"small": func(key string) []byte {
+				must(t, store.Put(t.Context(), bucket, key, "image/png", data[:1000]))
+				return data[:1000]
+			},
+			"multipart": func(key string) []byte {
+				upload, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
+				must(t, err)
+				for start := 0; start < len(data); start += media.PartSize {
+					must(t, upload.Part(t.Context(), data[start:min(start+media.PartSize, len(data))]))
+				}
+				must(t, upload.Complete(t.Context(), "image/png"))
+				return data
+			},
+		} {
+			key := "media/" + uuid.NewString() + "/original"
+			want := put(key)
+			if got := read(t, store, bucket, key, 0, -1); !bytes.Equal(got, want) {
+				t.Errorf("%s: %d bytes came back, and not the %d that were put", name, len(got), len(want))
+			}
+			stored, err := store.Stat(t.Context(), bucket, key)
+			if err != nil || stored.Bytes != int64(len(want)) {
+				t.Errorf("%s: stat says %d bytes, %v", name, stored.Bytes, err)
+			}
+			if len(want) > 100 {
+				if got := read(t, store, bucket, key, 10, 50); !bytes.Equal(got, want[10:60]) {
+					t.Errorf("%s: a range came back wrong", name)
+				}
+				if got := read(t, store, bucket, key, int64(len(want)-7), -1); !bytes.Equal(got, want[len(want)-7:]) {
+					t.Errorf("%s: the tail came back wrong", name)
+				}
+			}
+		}
+	})
+}
+
+func TestMissingThingsAreNotFoundAndRemovingThemIsFine(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, _ := claimed(t, store)
+		if _, err := store.Open(t.Context(), bucket, "media/none", 0, -1); !fault.Is(err, fault.NotFound) {
+			t.Errorf("open of a missing key: %v", err)
+		}
+		if _, err := store.Stat(t.Context(), bucket, "media/none"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("stat of a missing key: %v", err)
+		}
+		if _, err := store.Owner(t.Context(), "b-"+uuid.NewString()); !fault.Is(err, fault.NotFound) {
+			t.Errorf("owner of a missing bucket: %v", err)
+		}
+		must(t, store.Remove(t.Context(), bucket, []string{"media/none"}))
+		must(t, store.Remove(t.Context(), bucket, []string{"media/none", "media/nothing"}))
+		must(t, store.Remove(t.Context(), "b-"+uuid.NewString(), []string{"a"}))
+		must(t, store.RemoveUnfinished(t.Context(), bucket, "media/none"))
+		must(t, store.RemoveBucket(t.Context(), "b-"+uuid.NewString()))
+	})
+}
+
+func TestUnfinishedUploadsOfAKeyCanBeRemoved(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, _ := claimed(t, store)
+		key := "media/" + uuid.NewString() + "/original"
+		upload, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
+		must(t, err)
+		must(t, upload.Part(t.Context(), make([]byte, media.PartSize)))
+		must(t, store.RemoveUnfinished(t.Context(), bucket, key))
+		if err := upload.Complete(t.Context(), "image/png"); err == nil {
+			t.Error("an upload that was removed could still be completed")
+		}
+		if _, err := store.Stat(t.Context(), bucket, key); !fault.Is(err, fault.NotFound) {
+			t.Errorf("the object is there: %v", err)
+		}
+	})
+}
+
+func TestABucketHasOneOwner(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, owner := claimed(t, store)
+		if changed, err := store.Claim(t.Context(), bucket, owner, false); err != nil || changed {
+			t.Errorf("claiming one's own bucket again must change nothing: %v, %v", changed, err)
+		}
+		for _, adopt := range []bool{false, true} {
+			if _, err := store.Claim(t.Context(), bucket, objectstore.Owner{AccountID: uuid.NewString()}, adopt); !fault.Is(err, fault.Conflict) {
+				t.Errorf("another account's claim (adopt=%v) must be a conflict, not %v", adopt, err)
+			}
+		}
+	})
+}
+
+func TestABucketWithObjectsIsTakenOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, _ := claimed(t, store)
+		must(t, store.Put(t.Context(), bucket, "precious", "text/plain", []byte("x")))
+		must(t, store.Remove(t.Context(), bucket, []string{objectstore.MarkerKey}))
+		owner := objectstore.Owner{AccountID: uuid.NewString()}
+		if _, err := store.Claim(t.Context(), bucket, owner, false); !fault.Is(err, fault.Conflict) {
+			t.Errorf("an unmarked bucket that holds objects must be refused, not %v", err)
+		}
+		if changed, err := store.Claim(t.Context(), bucket, owner, true); err != nil || !changed {
+			t.Errorf("adopt must take it: %v, %v", changed, err)
+		}
+		if got := read(t, store, bucket, "precious", 0, -1); string(got) != "x" {
+			t.Error("adopting a bucket must keep its objects")
+		}
+	})
+}
+
+func TestOfManyClaimsExactlyOneWins(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket := "b-" + uuid.NewString()
+		var won atomic.Int32
+		var all sync.WaitGroup
+		for range 12 {
+			all.Go(func() {
+				switch _, err := store.Claim(t.Context(), bucket, objectstore.Owner{AccountID: uuid.NewString()}, false); {
+				case err == nil:
+					won.Add(1)
+				case !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Unavailable):
+					t.Errorf("a claim that lost: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if won.Load() != 1 {
+			t.Errorf("%d claims won", won.Load())
+		}
+	})
+}
+
+func TestDrainEmptiesABucketInBatches(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, _ := claimed(t, store)
+		for i := range 7 {
+			must(t, store.Put(t.Context(), bucket, fmt.Sprintf("media/%d/original", i), "text/plain", []byte("x")))
+		}
+		_, err := store.StartMultipart(t.Context(), bucket, "media/unfinished/original", "text/plain")
+		must(t, err)
+		rounds := 0
+		for empty := false; !empty; rounds++ {
+			if rounds > 10 {
+				t.Fatal("the bucket does not get empty")
+			}
+			empty, err = store.Drain(t.Context(), bucket, 3)
+			must(t, err)
+		}
+		if rounds < 3 {
+			t.Errorf("7 objects in batches of 3 took %d rounds", rounds)
+		}
+		must(t, store.RemoveBucket(t.Context(), bucket))
+		if empty, err := store.Drain(t.Context(), bucket, 3); err != nil || !empty {
+			t.Errorf("a missing bucket is empty: %v, %v", empty, err)
+		}
+	})
+}
+
+func TestListVisitsEveryObjectUnderAPrefix(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, _ := claimed(t, store)
+		for _, key := range []string{"media/a/original", "media/b/original", "other"} {
+			must(t, store.Put(t.Context(), bucket, key, "text/plain", []byte("abc")))
+		}
+		var keys []string
+		must(t, store.List(t.Context(), bucket, "media/", func(s objectstore.Stored) error {
+			keys = append(keys, fmt.Sprintf("%s=%d", s.Key, s.Bytes))
+			return nil
+		}))
+		if got := strings.Join(keys, " "); got != "media/a/original=3 media/b/original=3" {
+			t.Errorf("listed %s", got)
+		}
+		stop := errors.New("enough")
+		if err := store.List(t.Context(), bucket, "", func(objectstore.Stored) error { return stop }); !errors.Is(err, stop) {
+			t.Errorf("List must return what visit returned, not %v", err)
+		}
+	})
+}
+
+func TestAStoreThatIsDownIsUnavailable(t *testing.T) {
+	t.Parallel()
+	server := stacktest.S3Server(t)
+	store := open(t, server.Part.Access)
+	must(t, store.Ping(t.Context()))
+	bucket, _ := claimed(t, store)
+	server.Stop()
+	if err := store.Ping(t.Context()); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("ping of a dead store: %v", err)
+	}
+	server.Start()
+	must(t, store.Put(t.Context(), bucket, "media/x", "text/plain", []byte("x")))
+}
+
+func TestConfigurationErrorsSaySo(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{"", "localhost:9000", "ftp://host", "http://host/path", "http://"} {
+		if _, err := objectstore.New(objectstore.Config{Endpoint: endpoint, AccessKey: "a", SecretKey: "b"}); err == nil || !strings.Contains(err.Error(), "https://host") {
+			t.Errorf("%q must be refused with an example, not %v", endpoint, err)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
