@@ -104,7 +104,7 @@ func TestSealAgainstPurge(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
-	const drafts = 60
+	const drafts, sealers = 120, 3
 	ids := make([]uuid.UUID, drafts)
 	for i := range ids {
 		ids[i] = b.upload(p, random(100+i), media.Fields{Group: "g"}).ID
@@ -113,14 +113,16 @@ func TestSealAgainstPurge(t *testing.T) {
 	var sealed atomic.Int64
 	var all sync.WaitGroup
 	start := make(chan struct{})
-	for _, id := range ids {
+	for first := range sealers { // from the youngest on, as the purge comes from the oldest
 		all.Go(func() {
 			<-start
-			switch _, err := b.service.Seal(t.Context(), p, id); {
-			case err == nil:
-				sealed.Add(1)
-			case !fault.Is(err, fault.NotFound):
-				t.Errorf("seal: %v", err)
+			for i := drafts - 1 - first; i >= 0; i -= sealers {
+				switch _, err := b.service.Seal(t.Context(), p, ids[i]); {
+				case err == nil:
+					sealed.Add(1)
+				case !fault.Is(err, fault.NotFound):
+					t.Errorf("seal: %v", err)
+				}
 			}
 		})
 	}
