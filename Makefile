@@ -9,8 +9,7 @@ export CGO_ENABLED := 0
 export GOWORK := off
 export GOFLAGS := -buildvcs=false
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 CACHE := $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack)
 TOOLS := $(CACHE)/bin
 SETUP := go run ./hack/cmd/setup
@@ -18,7 +17,7 @@ SETUP := go run ./hack/cmd/setup
 ##@ Try it
 .PHONY: run stop status clean
 run: build parts packages kube ## Start the whole stack and print lines to paste (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
-	@go build -trimpath -o bin/mediastack-trial ./hack/trial
+	@$(SETUP) trial
 	@exec bin/mediastack-trial run $(if $(DETACH),--detach) $(ARGS)
 
 stop: ## End a stack that runs in this checkout
@@ -33,7 +32,7 @@ clean: ## Remove the stack's data folder (refused while it runs)
 ##@ Build
 .PHONY: build generate fmt
 build: ## Build the operator and the runtime into bin/
-	go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./controllers/cmd/... ./runtime/cmd/...
+	@$(SETUP) build
 
 generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 	$(TOOLS)/controller-gen object paths=./api/...
@@ -68,7 +67,7 @@ minio: ## Build the MinIO server into the cache (tests only)
 	@$(SETUP) minio
 
 parts: ## Build the trial stack's S3 store and mail sink into bin/
-	@cd hack/parts && go build -trimpath -buildvcs=false -ldflags "-s -w" -o ../../bin/mediastack-parts .
+	@$(SETUP) parts
 
 tools: ## Build the pinned generators and linters into the cache
 	@$(SETUP) tools

@@ -141,7 +141,8 @@ func (b *Builder) Build(ctx context.Context, program Program) (string, error) {
 	started := time.Now()
 	temporary := fmt.Sprintf("%s.new-%d", target, os.Getpid())
 	defer os.Remove(temporary)
-	if err := b.compile(ctx, program, module, temporary); err != nil {
+	fmt.Fprintf(b.Out, "%s: building it, once, into %s\n", program.Name, folder)
+	if err := b.compile(ctx, program.Name, module, temporary, program.LDFlags, program.Package); err != nil {
 		return "", err
 	}
 	// The stamp goes first and comes last: a crash between the two steps only causes a rebuild.
@@ -211,14 +212,15 @@ func buildEnv() []string {
 	return append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS=", "GOARCH=")
 }
 
-func (b *Builder) compile(ctx context.Context, program Program, module, output string) error {
-	fmt.Fprintf(b.Out, "%s: fetching its modules\n", program.Name)
-	total, err := countPackages(ctx, module, program.Package)
-	if err != nil {
-		return err
-	}
+// Compile builds packages of a module, in a folder of the repository, straight to an output: a file,
+// or a folder that ends in a slash. Nothing is printed when that takes less than a few seconds.
+func (b *Builder) Compile(ctx context.Context, name, module, output, ldflags string, packages ...string) error {
+	return b.compile(ctx, name, filepath.Join(b.Root, module), output, ldflags, packages...)
+}
 
-	cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", program.LDFlags, "-o", output, program.Package)
+func (b *Builder) compile(ctx context.Context, name, module, output, ldflags string, packages ...string) error {
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", output}
+	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
 	cmd.Dir = module
 	cmd.Env = buildEnv()
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -228,80 +230,97 @@ func (b *Builder) compile(ctx context.Context, program Program, module, output s
 		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("build %s: %w", program.Name, err)
+		return fmt.Errorf("build %s: %w", name, err)
 	}
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, buildNiceness)
 
-	var compiled atomic.Int64
-	finished := make(chan struct{})
-	reporterDone := make(chan struct{})
+	var done progress
+	reporting, finish := context.WithCancel(ctx)
+	reported := make(chan struct{})
 	go func() {
-		defer close(reporterDone)
-		b.report(program.Name, total, &compiled, finished)
+		defer close(reported)
+		b.report(reporting, name, module, packages, &done)
 	}()
-	messages := readBuildOutput(pipe, &compiled)
+	messages := done.read(pipe)
 	err = cmd.Wait()
-	close(finished)
-	<-reporterDone
+	finish()
+	<-reported
 	if err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("building %s was interrupted", program.Name)
+			return fmt.Errorf("building %s was interrupted", name)
 		}
-		return fmt.Errorf("build %s from %s: %w: %s", program.Name, program.Module, err, strings.Join(messages, "; "))
+		return fmt.Errorf("build %s in %s: %w: %s", name, module, err, strings.Join(messages, "; "))
 	}
 	return nil
 }
 
-// report says every few seconds how far a build is.
-func (b *Builder) report(name string, total int, compiled *atomic.Int64, finished <-chan struct{}) {
-	started := time.Now()
-	fmt.Fprintf(b.Out, "%s: building, up to %d packages to compile\n", name, total)
-	ticker := time.NewTicker(progressEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-finished:
-			return
-		case <-ticker.C:
-			fmt.Fprintf(b.Out, "%s: compiled %d of up to %d packages, %s so far\n",
-				name, compiled.Load(), total, time.Since(started).Round(time.Second))
-		}
-	}
-}
+// progress counts what `go build -v` says.
+type progress struct{ fetched, compiled atomic.Int64 }
 
-// readBuildOutput counts the package names that `go build -v` prints, and keeps the last lines that
-// are none, which tell what went wrong.
-func readBuildOutput(r io.Reader, compiled *atomic.Int64) []string {
+// read counts until the output ends, and keeps the last lines that tell of something else: of what
+// went wrong.
+func (p *progress) read(r io.Reader) []string {
+	const keep = 10
 	var messages []string
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		line := lines.Text()
 		switch {
 		case strings.HasPrefix(line, "go: downloading "):
+			p.fetched.Add(1)
 		case strings.ContainsAny(line, " :#\t"):
-			if messages = append(messages, line); len(messages) > 10 {
+			if messages = append(messages, line); len(messages) > keep {
 				messages = messages[1:]
 			}
 		default:
-			compiled.Add(1)
+			p.compiled.Add(1)
 		}
 	}
 	return messages
 }
 
-func countPackages(ctx context.Context, module, pkg string) (int, error) {
-	cmd := exec.CommandContext(ctx, "go", "list", "-deps", pkg)
+// report says every few seconds how far a build is, and how many packages it has at most.
+func (b *Builder) report(ctx context.Context, name, module string, packages []string, done *progress) {
+	started := time.Now()
+	ticker := time.NewTicker(progressEvery)
+	defer ticker.Stop()
+	total := 0
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		text := name + ": "
+		if fetched := done.fetched.Load(); fetched > 0 {
+			text += fmt.Sprintf("fetched %d modules, ", fetched)
+		}
+		compiled := done.compiled.Load()
+		if total == 0 && compiled > 0 {
+			total = countPackages(ctx, module, packages)
+		}
+		switch {
+		case compiled == 0:
+			text += "nothing compiled yet, "
+		case total > 0:
+			text += fmt.Sprintf("compiled %d of up to %d packages, ", compiled, total)
+		default:
+			text += fmt.Sprintf("compiled %d packages, ", compiled)
+		}
+		fmt.Fprintf(b.Out, "%s%s so far\n", text, time.Since(started).Round(time.Second))
+	}
+}
+
+// countPackages says how many packages a build has; zero when that can't be told.
+func countPackages(ctx context.Context, module string, packages []string) int {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-deps"}, packages...)...)
 	cmd.Dir = module
 	cmd.Env = buildEnv()
-	var out, message bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &message
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return 0, errors.New("fetching modules was interrupted")
-		}
-		return 0, fmt.Errorf("fetch the modules of %s: %w: %s", pkg, err, lastLine(message.String()))
+	out, err := cmd.Output()
+	if err != nil {
+		return 0
 	}
-	return bytes.Count(out.Bytes(), []byte("\n")), nil
+	return bytes.Count(out, []byte("\n"))
 }
 
 func lastLine(text string) string {

@@ -48,7 +48,7 @@ func (g *Group) StartKubernetes(ctx context.Context, config KubernetesConfig) (*
 		return nil, err
 	}
 	k := &Kubernetes{dir: config.Dir}
-	if k.Port, err = choosePort(config.Port); err != nil {
+	if k.Port, err = ChoosePort(config.Port); err != nil {
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
 	}
 	admin, err := k.prepare()

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"strconv"
+	"sync"
 	"syscall"
 )
 
@@ -16,16 +17,35 @@ const (
 	lastFreePort  = 32000
 )
 
+// chosen holds the ports that this program has given out, so that it gives none out twice between the
+// choice and its use.
+var chosen sync.Map
+
 // FreePort chooses a loopback port that nothing listens on.
 func FreePort() (int, error) {
-	const tries = 100
+	const tries = 200
 	for range tries {
 		port := firstFreePort + rand.IntN(lastFreePort-firstFreePort)
-		if CheckPort(port) == nil {
+		if CheckPort(port) != nil {
+			continue
+		}
+		if _, taken := chosen.LoadOrStore(port, true); !taken {
 			return port, nil
 		}
 	}
 	return 0, fmt.Errorf("no free port found between %d and %d", firstFreePort, lastFreePort)
+}
+
+// ChoosePort checks that a port can be listened on, and chooses a free one for zero.
+func ChoosePort(port int) (int, error) {
+	if port == 0 {
+		return FreePort()
+	}
+	if err := CheckPort(port); err != nil {
+		return 0, err
+	}
+	chosen.Store(port, true)
+	return port, nil
 }
 
 // CheckPort says in one sentence why a loopback port can't be listened on.
@@ -38,14 +58,6 @@ func CheckPort(port int) error {
 		return fmt.Errorf("port %d can't be used: %w", port, err)
 	}
 	return listener.Close()
-}
-
-// choosePort checks a fixed port and chooses a free one for zero.
-func choosePort(port int) (int, error) {
-	if port == 0 {
-		return FreePort()
-	}
-	return port, CheckPort(port)
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -114,7 +114,7 @@ func (g *Group) StartPostgres(ctx context.Context, config PostgresConfig) (*Post
 		return nil, err
 	}
 	if config.TCP {
-		if config.Port, err = choosePort(config.Port); err != nil {
+		if config.Port, err = ChoosePort(config.Port); err != nil {
 			return nil, fmt.Errorf("PostgreSQL: %w", err)
 		}
 	}

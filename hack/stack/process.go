@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -128,6 +129,31 @@ func (g *Group) Start(ctx context.Context, spec Spec) (*Process, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// Run runs a program to its end. Its error tells the exit status and the log's last line.
+func (g *Group) Run(ctx context.Context, spec Spec) error {
+	p, err := g.launch(spec)
+	if err != nil {
+		return err
+	}
+	defer g.forget(p)
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.Stop()
+		return fmt.Errorf("%s was interrupted: %w", spec.Name, context.Cause(ctx))
+	}
+	if state := p.cmd.ProcessState; !state.Success() {
+		return fmt.Errorf("%s failed (%s): %s [log: %s]", spec.Name, state, p.lastLine(), spec.LogFile)
+	}
+	return nil
+}
+
+func (g *Group) forget(p *Process) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.processes = slices.DeleteFunc(g.processes, func(other *Process) bool { return other == p })
 }
 
 func (g *Group) launch(spec Spec) (*Process, error) {
@@ -354,7 +380,7 @@ func shorten(line string) string {
 // nil when the context ends first. Processes that are started later are not watched by it.
 func (g *Group) Dead(ctx context.Context) error {
 	g.mu.Lock()
-	processes := append([]*Process(nil), g.processes...)
+	processes := slices.Clone(g.processes)
 	g.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -385,7 +411,7 @@ func (g *Group) Dead(ctx context.Context) error {
 // and ends the group.
 func (g *Group) Close() {
 	g.mu.Lock()
-	processes := append([]*Process(nil), g.processes...)
+	processes := slices.Clone(g.processes)
 	g.mu.Unlock()
 	for i := len(processes) - 1; i >= 0; i-- {
 		processes[i].Stop()

@@ -76,7 +76,7 @@ func (g *Group) StartMinIO(ctx context.Context, config S3Config) (*S3, error) {
 }
 
 func (g *Group) startS3(ctx context.Context, config S3Config, name, health string, command func(address string) Spec, accessEnv, secretEnv string) (*S3, error) {
-	port, err := choosePort(config.Port)
+	port, err := ChoosePort(config.Port)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -109,7 +109,7 @@ func (g *Group) StartMailSink(ctx context.Context, port int, logFile string) (pr
 	if err != nil {
 		return nil, "", err
 	}
-	if port, err = choosePort(port); err != nil {
+	if port, err = ChoosePort(port); err != nil {
 		return nil, "", fmt.Errorf("the mail sink: %w", err)
 	}
 	address = loopback(port)

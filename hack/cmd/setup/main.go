@@ -1,9 +1,10 @@
-// Command setup prepares a machine: `setup packages` installs Debian packages, `setup kube minio
-// tools` (or one program's name) builds pinned programs into the cache, `setup path` prints the
-// folder of the built tools. The Makefile calls it.
+// Command setup prepares a machine and a checkout: `setup packages` installs Debian packages, `setup
+// kube minio tools` (or one program's name) builds pinned programs into the cache, `setup build
+// parts trial` builds our own programs into bin/. The Makefile calls it.
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -25,7 +26,7 @@ func main() {
 
 func run(ctx context.Context, targets []string) error {
 	if len(targets) == 0 {
-		return fmt.Errorf("say what to set up: packages, %s, %s, %s, the name of one pinned program, or path", setup.GroupKube, setup.GroupMinIO, setup.GroupTools)
+		return fmt.Errorf("say what to set up: packages, %s, %s, %s, the name of one pinned program, build, parts or trial", setup.GroupKube, setup.GroupMinIO, setup.GroupTools)
 	}
 	root, err := setup.RepoRoot()
 	if err != nil {
@@ -35,11 +36,25 @@ func run(ctx context.Context, targets []string) error {
 	if err != nil {
 		return err
 	}
+	bin := filepath.Join(root, "bin") + string(filepath.Separator)
+	version := cmp.Or(os.Getenv("VERSION"), "devel")
 	builder := setup.Builder{Root: root, Cache: cache, Out: os.Stderr}
 	for _, target := range targets {
 		switch target {
-		case "path":
-			fmt.Println(filepath.Join(cache, "bin"))
+		case "build":
+			if err := builder.Compile(ctx, "the operator and the runtime", ".", bin, "-s -w -X main.version="+version, "./controllers/cmd/...", "./runtime/cmd/..."); err != nil {
+				return err
+			}
+			continue
+		case "parts":
+			if err := builder.Compile(ctx, "the S3 store and the mail sink", "hack/parts", bin, "-s -w", "."); err != nil {
+				return err
+			}
+			continue
+		case "trial":
+			if err := builder.Compile(ctx, "the trial program", ".", filepath.Join(bin, "mediastack-trial"), "-s -w", "./hack/trial"); err != nil {
+				return err
+			}
 			continue
 		case "packages":
 			if err := setup.Packages(ctx, os.Stderr); err != nil {

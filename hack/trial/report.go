@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"io"
+	"os"
+	"sync"
+	"text/template"
+	"time"
+)
+
+// trial is what scripts need to use a running stack.
+type trial struct {
+	BaseURL     string  `json:"baseURL"`
+	MCPURL      string  `json:"mcpURL"`
+	AdminURL    string  `json:"adminURL"`
+	APIKey      string  `json:"apiKey"`
+	Account     string  `json:"account"`
+	Kubeconfig  string  `json:"kubeconfig"`
+	Kubectl     string  `json:"kubectl"`
+	DatabaseURL string  `json:"databaseURL"`
+	S3          trialS3 `json:"s3"`
+	SMTP        string  `json:"smtp"`
+	Picture     string  `json:"picture"`
+	Logs        string  `json:"logs"`
+}
+
+type trialS3 struct {
+	Endpoint  string `json:"endpoint"`
+	Region    string `json:"region"`
+	AccessKey string `json:"accessKey"`
+	SecretKey string `json:"secretKey"`
+	Bucket    string `json:"bucket"`
+}
+
+// lines are pasted into a shell, so they use nothing but what every system has.
+var lines = template.Must(template.New("lines").Parse(`
+  base URL    {{.BaseURL}}
+  API key     {{.APIKey}}
+  kubeconfig  {{.Kubeconfig}}
+  logs        {{.Logs}} (mail that was sent is in mailsink.log)
+
+Upload a picture, seal it, list it and fetch it back:
+
+  KEY='x-service-apikey: {{.APIKey}}'
+  ID=$(curl -sS -H "$KEY" -F access=public -F caption='My first picture' -F file=@'{{.Picture}}' {{.BaseURL}}/media/create | sed 's/.*"mediaId":"\([^"]*\)".*/\1/')
+  curl -sS -H "$KEY" -X POST {{.BaseURL}}/media/seal/$ID; echo
+  curl -sS -H "$KEY" {{.BaseURL}}/media/get; echo
+  curl -sS -o copy.jpg "$(curl -sS -H "$KEY" {{.BaseURL}}/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')" && cmp copy.jpg '{{.Picture}}' && echo identical
+
+Look at the account:
+
+  export KUBECONFIG={{.Kubeconfig}}
+  {{.Kubectl}} -n team-a get mediaaccounts,mediasettings,secrets
+
+`))
+
+// print writes the lines to paste.
+func (t trial) print(w io.Writer) error {
+	var text bytes.Buffer
+	if err := lines.Execute(&text, t); err != nil {
+		return err
+	}
+	_, err := w.Write(text.Bytes())
+	return err
+}
+
+// printRunning tells of a stack that another process runs.
+func printRunning(w io.Writer, data *folder, pid int) error {
+	content, err := os.ReadFile(data.path(trialFile))
+	if errors.Is(err, os.ErrNotExist) {
+		_, err := fmt.Fprintf(w, "A stack is starting in %s (process %d).\n", data.dir, pid)
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	var running trial
+	if err := json.Unmarshal(content, &running); err != nil {
+		return fmt.Errorf("read %s: %w", data.path(trialFile), err)
+	}
+	if _, err := fmt.Fprintf(w, "A stack runs in %s (process %d); `make stop` ends it.\n", data.dir, pid); err != nil {
+		return err
+	}
+	return running.print(w)
+}
+
+// progress prints what is done, with the time since the start.
+type progress struct {
+	started time.Time
+
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (p *progress) say(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, "%6.1f s  %s\n", time.Since(p.started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// writePicture makes a small photograph-like JPEG to upload.
+func writePicture(path string) error {
+	const width, height = 640, 480
+	picture := image.NewRGBA(image.Rect(0, 0, width, height))
+	for y := range height {
+		for x := range width {
+			// A sky that grows lighter downwards, and hills.
+			hill := height/2 + (x*(width-x))/1500 - (x%160)*(160-x%160)/200
+			shade := color.RGBA{R: uint8(60 + y/4), G: uint8(120 + y/5), B: 220, A: 255}
+			if y > hill {
+				shade = color.RGBA{R: uint8(40 + x/16), G: uint8(140 - y/8), B: 60, A: 255}
+			}
+			picture.SetRGBA(x, y, shade)
+		}
+	}
+	var content bytes.Buffer
+	if err := jpeg.Encode(&content, picture, &jpeg.Options{Quality: 90}); err != nil {
+		return err
+	}
+	return os.WriteFile(path, content.Bytes(), 0o644)
+}

@@ -1,0 +1,454 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/stack/kubeapply"
+)
+
+const (
+	runtimeBinary  = "mediastack-runtime"
+	operatorBinary = "mediastack-operator"
+	database       = "mediastack"
+
+	operatorNamespace = "mediastack-system"
+	operatorAccount   = "mediastack-operator"
+	sampleNamespace   = "team-a"
+	sampleName        = "demo"
+
+	fieldManager = "mediastack-trial"
+	pollEvery    = 50 * time.Millisecond
+)
+
+var (
+	accounts = schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: "mediaaccounts"}
+	secrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+)
+
+// session is one run of the stack.
+type session struct {
+	*runCommand
+
+	data     *folder
+	group    *stack.Group
+	progress *progress
+
+	state    state
+	runtime  string // paths of the two shipped programs
+	operator string
+	config   *rest.Config
+
+	postgres     *stack.Postgres
+	s3           *stack.S3
+	kube         *stack.Kubernetes
+	mail         *stack.Process
+	operatorProc *stack.Process
+	runtimeProc  *stack.Process
+
+	trial trial
+}
+
+// start brings everything up, in the order in which the parts need each other.
+func (s *session) start(ctx context.Context) error {
+	// What an earlier run left behind would describe a stack that does not run.
+	if err := os.Remove(s.data.path(trialFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	saved, fresh, err := s.data.loadState()
+	if err != nil {
+		return err
+	}
+	s.state = saved
+	if s.runtime, err = setup.FindBinary(runtimeBinary); err != nil {
+		return err
+	}
+	if s.operator, err = setup.FindBinary(operatorBinary); err != nil {
+		return err
+	}
+	if err := s.choosePorts(); err != nil {
+		return err
+	}
+	if err := s.data.writeJSON(stateFile, s.state); err != nil {
+		return err
+	}
+	if err := s.startParts(ctx, fresh); err != nil {
+		return err
+	}
+	if err := s.startProduct(ctx); err != nil {
+		return err
+	}
+	account, err := s.waitReady(ctx)
+	if err != nil {
+		return err
+	}
+	return s.describe(ctx, account)
+}
+
+// choosePorts settles every port: a flag's, else the last run's where it is free, else any.
+func (s *session) choosePorts() error {
+	saved := &s.state.Ports
+	for _, choice := range []struct {
+		flag  string
+		wish  int
+		saved *int
+	}{
+		{"port", s.Ports.API, &saved.API},
+		{"admin-port", s.Ports.Admin, &saved.Admin},
+		{"postgres-port", s.Ports.Postgres, &saved.Postgres},
+		{"s3-port", s.Ports.S3, &saved.S3},
+		{"kube-port", s.Ports.Kube, &saved.Kube},
+		{"smtp-port", s.Ports.SMTP, &saved.SMTP},
+		{"operator-health-port", s.Ports.OperatorHealth, &saved.OperatorHealth},
+		{"operator-metrics-port", s.Ports.OperatorMetrics, &saved.OperatorMetrics},
+	} {
+		if choice.wish != 0 {
+			port, err := stack.ChoosePort(choice.wish)
+			if err != nil {
+				return fmt.Errorf("%w; choose another with --%s, or let it be chosen", err, choice.flag)
+			}
+			*choice.saved = port
+			continue
+		}
+		port, err := stack.ChoosePort(*choice.saved)
+		if err != nil {
+			if port, err = stack.FreePort(); err != nil {
+				return err
+			}
+		}
+		*choice.saved = port
+	}
+	return nil
+}
+
+func (s *session) log(name string) string { return s.data.path(filepath.Join("logs", name)) }
+
+// startParts starts what the product runs on.
+func (s *session) startParts(ctx context.Context, fresh bool) error {
+	postgresDir, outside, err := s.data.postgresDir(fresh)
+	if err != nil {
+		return err
+	}
+	if outside {
+		s.progress.say("PostgreSQL can't reach %s, so its data goes to %s", s.data.dir, postgresDir)
+	}
+	s.progress.say("starting PostgreSQL, the S3 store, the mail sink and the Kubernetes API server")
+	parts, ctx := errgroup.WithContext(ctx)
+	parts.Go(func() (err error) {
+		s.postgres, err = s.group.StartPostgres(ctx, stack.PostgresConfig{
+			Dir: postgresDir, LogFile: s.log("postgres.log"), TCP: true, Port: s.state.Ports.Postgres, Password: s.state.PostgresPassword,
+		})
+		if err != nil {
+			return err
+		}
+		if err := s.postgres.CreateDatabase(ctx, database); err != nil {
+			return err
+		}
+		s.progress.say("PostgreSQL is ready on port %d", s.postgres.Port)
+		return nil
+	})
+	parts.Go(func() (err error) {
+		s.s3, err = s.group.StartS3(ctx, stack.S3Config{
+			Dir: s.data.path("s3"), LogFile: s.log("s3.log"), Port: s.state.Ports.S3,
+			AccessKey: s.state.S3AccessKey, SecretKey: s.state.S3SecretKey,
+		})
+		if err == nil {
+			s.progress.say("the S3 store is ready on port %d", s.s3.Port)
+		}
+		return err
+	})
+	parts.Go(func() (err error) {
+		var address string
+		s.mail, address, err = s.group.StartMailSink(ctx, s.state.Ports.SMTP, s.log("mailsink.log"))
+		if err == nil {
+			s.progress.say("the mail sink is ready on %s", address)
+		}
+		return err
+	})
+	parts.Go(func() (err error) {
+		s.kube, err = s.group.StartKubernetes(ctx, stack.KubernetesConfig{
+			Dir: s.data.path("kubernetes"), LogDir: s.data.path("logs"), Port: s.state.Ports.Kube,
+		})
+		if err == nil {
+			s.progress.say("the Kubernetes API server is ready on port %d", s.kube.Port)
+		}
+		return err
+	})
+	return parts.Wait()
+}
+
+// startProduct applies the manifests and starts the operator and the runtime.
+func (s *session) startProduct(ctx context.Context) error {
+	config, err := clientcmd.BuildConfigFromFlags("", s.kube.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	s.config = config
+	product, both := errgroup.WithContext(ctx)
+	product.Go(func() error {
+		if err := s.group.Run(both, s.runtimeSpec("the database migration", "migrate.log", "migrate")); err != nil {
+			return err
+		}
+		s.progress.say("the database is migrated")
+		var err error
+		s.runtimeProc, err = s.group.Start(both, s.serveSpec())
+		if err == nil {
+			s.progress.say("the runtime is ready at %s", s.baseURL())
+		}
+		return err
+	})
+	product.Go(func() error { return s.applyManifests(both) })
+	if err := product.Wait(); err != nil {
+		return err
+	}
+
+	kubeconfig, err := s.kube.ServiceAccountKubeconfig(operatorNamespace, operatorAccount)
+	if err != nil {
+		return err
+	}
+	if s.operatorProc, err = s.group.Start(ctx, s.operatorSpec(kubeconfig)); err != nil {
+		return err
+	}
+	s.progress.say("the operator is ready")
+	return nil
+}
+
+// applyManifests applies the resource definitions, the operator's rights and the samples.
+func (s *session) applyManifests(ctx context.Context) error {
+	root, err := setup.RepoRoot()
+	if err != nil {
+		return err
+	}
+	objects, err := kubeapply.Read(
+		filepath.Join(root, "config", "crd", "bases"),
+		filepath.Join(root, "config", "rbac"),
+		filepath.Join(root, "config", "samples"),
+	)
+	if err != nil {
+		return fmt.Errorf("read the manifests: %w", err)
+	}
+	applier, err := kubeapply.New(s.config, fieldManager)
+	if err != nil {
+		return err
+	}
+	objects = append(objects, operatorHome())
+	if err := applier.Apply(ctx, objects...); err != nil {
+		return err
+	}
+	s.progress.say("the resource definitions, the operator's rights and the samples are applied (%d objects)", len(objects))
+	return nil
+}
+
+// operatorHome is the namespace that config/ puts the operator into.
+func operatorHome() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": operatorNamespace},
+	}}
+}
+
+func (s *session) baseURL() string { return "http://" + address(s.state.Ports.API) }
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// storeEnv is what the operator and the runtime have in common.
+func (s *session) storeEnv() []string {
+	access := s.s3.Access
+	return []string{
+		"SERVICE_DATABASE_URL=" + s.postgres.URL(database),
+		"SERVICE_S3_ENDPOINT=" + access.Endpoint,
+		"SERVICE_S3_REGION=" + access.Region,
+		"SERVICE_S3_ACCESS_KEY=" + access.AccessKey,
+		"SERVICE_S3_SECRET_KEY=" + access.SecretKey,
+		"SERVICE_BASE_URL=" + s.baseURL(),
+	}
+}
+
+func (s *session) runtimeSpec(name, logFile string, args ...string) stack.Spec {
+	return stack.Spec{
+		Name: name, Path: s.runtime, Args: args, LogFile: s.log(logFile),
+		Env: append(s.storeEnv(),
+			"SERVICE_SECRET="+s.state.ServerSecret,
+			"SERVICE_LISTEN="+address(s.state.Ports.API),
+			"SERVICE_ADMIN_LISTEN="+address(s.state.Ports.Admin),
+			"SERVICE_LOG_FORMAT=text",
+		),
+		OrphanSignal: syscall.SIGTERM,
+	}
+}
+
+func (s *session) serveSpec() stack.Spec {
+	spec := s.runtimeSpec("the runtime", "runtime.log", "serve")
+	spec.Ready = stack.Answers("http://" + address(s.state.Ports.Admin) + "/readyz")
+	return spec
+}
+
+func (s *session) operatorSpec(kubeconfig string) stack.Spec {
+	return stack.Spec{
+		Name: "the operator", Path: s.operator, LogFile: s.log("operator.log"),
+		Args: []string{
+			"--kubeconfig", kubeconfig,
+			"--health-listen", address(s.state.Ports.OperatorHealth),
+			"--metrics-listen", address(s.state.Ports.OperatorMetrics),
+			"--leader-elect", "--leader-election-namespace", operatorNamespace,
+		},
+		Env:          append(s.storeEnv(), "SERVICE_LOG_FORMAT=text"),
+		OrphanSignal: syscall.SIGTERM,
+		Ready:        stack.Answers("http://" + address(s.state.Ports.OperatorHealth) + "/readyz"),
+	}
+}
+
+// waitReady waits until the sample account's condition Ready is True, and tells what it waits for.
+func (s *session) waitReady(ctx context.Context) (*unstructured.Unstructured, error) {
+	client, err := dynamic.NewForConfig(s.config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.ReadyTimeout, fmt.Errorf("it was not ready after %s", s.ReadyTimeout))
+	defer cancel()
+	dead := make(chan error, 1)
+	go func() { dead <- s.group.Dead(ctx) }()
+	told := ""
+	for {
+		account, err := client.Resource(accounts).Namespace(sampleNamespace).Get(ctx, sampleName, metav1.GetOptions{})
+		if err != nil && ctx.Err() == nil {
+			return nil, fmt.Errorf("read the MediaAccount %s/%s: %w", sampleNamespace, sampleName, err)
+		}
+		now := "its operator has not looked at it yet"
+		if err == nil {
+			status, reason, message := kubeapply.Condition(account, "Ready")
+			if status == "True" {
+				s.progress.say("the MediaAccount %s/%s is Ready", sampleNamespace, sampleName)
+				return account, nil
+			}
+			if reason != "" {
+				now = reason + ": " + message
+			}
+		}
+		if now != told {
+			s.progress.say("waiting for the MediaAccount %s/%s (%s)", sampleNamespace, sampleName, now)
+			told = now
+		}
+		select {
+		case err := <-dead:
+			if err != nil {
+				return nil, err
+			}
+			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+				return nil, fmt.Errorf("the MediaAccount %s/%s did not become Ready: %w (%s) [log: %s]", sampleNamespace, sampleName, cause, now, s.operatorProc.LogFile())
+			}
+			return nil, context.Canceled
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// describe collects what a user needs and writes it into trial.json.
+func (s *session) describe(ctx context.Context, account *unstructured.Unstructured) error {
+	secretName, bucket, err := accountStatus(account)
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(s.config)
+	if err != nil {
+		return err
+	}
+	secret, err := client.Resource(secrets).Namespace(sampleNamespace).Get(ctx, secretName, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("read the Secret %s/%s of the account: %w", sampleNamespace, secretName, err)
+	}
+	values := map[string]string{}
+	for _, name := range []string{"apiKey", "mcpURL"} {
+		encoded, _, _ := unstructured.NestedString(secret.Object, "data", name)
+		value, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || len(value) == 0 {
+			return fmt.Errorf("the Secret %s/%s has no %s", sampleNamespace, secretName, name)
+		}
+		values[name] = string(value)
+	}
+	picture := s.data.path("sample.jpg")
+	if err := writePicture(picture); err != nil {
+		return fmt.Errorf("make a picture to upload: %w", err)
+	}
+	access := s.s3.Access
+	s.trial = trial{
+		BaseURL:     s.baseURL(),
+		MCPURL:      values["mcpURL"],
+		AdminURL:    "http://" + address(s.state.Ports.Admin),
+		APIKey:      values["apiKey"],
+		Account:     sampleNamespace + "/" + sampleName,
+		Kubeconfig:  s.kube.Kubeconfig,
+		Kubectl:     kubectl(),
+		DatabaseURL: s.postgres.URL(database),
+		S3: trialS3{
+			Endpoint: access.Endpoint, Region: access.Region,
+			AccessKey: access.AccessKey, SecretKey: access.SecretKey, Bucket: bucket,
+		},
+		SMTP:    address(s.state.Ports.SMTP),
+		Picture: picture,
+		Logs:    s.data.path("logs"),
+	}
+	return s.data.writeJSON(trialFile, s.trial)
+}
+
+func accountStatus(account *unstructured.Unstructured) (secretName, bucket string, err error) {
+	keys, _, _ := unstructured.NestedSlice(account.Object, "status", "keys")
+	if len(keys) > 0 {
+		if key, ok := keys[0].(map[string]any); ok {
+			secretName, _ = key["secretName"].(string)
+		}
+	}
+	bucket, _, _ = unstructured.NestedString(account.Object, "status", "bucket")
+	if secretName == "" || bucket == "" {
+		return "", "", errors.New("the MediaAccount is Ready, but its status names no Secret or no bucket")
+	}
+	return secretName, bucket, nil
+}
+
+// kubectl is the path of the kubectl that fits the API server, or just its name.
+func kubectl() string {
+	if tools, err := setup.FindKube(); err == nil && tools.Kubectl != "" {
+		return tools.Kubectl
+	}
+	return "kubectl"
+}
+
+// stop ends the parts, those first that use others, and makes sure that nothing is left.
+func (s *session) stop() {
+	if err := os.Remove(s.data.path(trialFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.progress.say("%v", err)
+	}
+	for _, process := range []*stack.Process{s.runtimeProc, s.operatorProc, s.mail} {
+		if process != nil {
+			process.Stop()
+		}
+	}
+	if s.kube != nil {
+		s.kube.Stop()
+	}
+	if s.s3 != nil {
+		s.s3.Stop()
+	}
+	if s.postgres != nil {
+		s.postgres.Stop()
+	}
+	s.group.Close()
+}
