@@ -1,0 +1,114 @@
+// Command mediastack-operator brings MediaAccount and MediaSettings objects to life:
+// it watches the Kubernetes API and hands desired state to PostgreSQL and S3.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"mediastack.dev/controllers/operator"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+)
+
+// version is set by the linker: -ldflags "-X main.version=v1.2.3".
+var version = "development"
+
+// flags is the command line; every flag has an environment variable.
+type flags struct {
+	Operator operator.Config    `embed:""`
+	Database postgres.Config    `embed:""`
+	S3       objectstore.Config `embed:"" prefix:"s3-"`
+
+	Kubeconfig string `env:"KUBECONFIG" help:"Kubeconfig file; without it, the pod's service account."`
+	LogFormat  string `env:"SERVICE_LOG_FORMAT" enum:"json,text" default:"json" help:"Form of the log: json or text."`
+	LogLevel   string `env:"SERVICE_LOG_LEVEL" enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error."`
+
+	Version kong.VersionFlag `help:"Show the version and exit."`
+}
+
+func main() {
+	var options flags
+	kong.Parse(&options,
+		kong.Name("mediastack-operator"),
+		kong.Description("Brings MediaAccount and MediaSettings objects to life."),
+		kong.Vars{"version": version},
+	)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, options, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "mediastack-operator:", err)
+		os.Exit(1)
+	}
+}
+
+// run joins the parts and works until ctx ends.
+func run(ctx context.Context, options flags, logs io.Writer) error {
+	log := logger(options, logs)
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	klog.SetSlogLogger(log)
+
+	kube, err := kubeConfig(options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	database, err := postgres.Open(ctx, options.Database)
+	if err != nil {
+		return err
+	}
+	defer database.Close()
+	buckets, err := objectstore.New(options.S3)
+	if err != nil {
+		return err
+	}
+	manager, err := operator.New(ctx, kube, options.Operator, operator.Parts{
+		Accounts: database, Settings: database, Buckets: buckets, Now: time.Now, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("starting", "version", version)
+	return manager.Start(ctx)
+}
+
+// logger writes JSON or text lines of the chosen level.
+func logger(options flags, out io.Writer) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(options.LogLevel)); err != nil {
+		level = slog.LevelInfo
+	}
+	handler := &slog.HandlerOptions{Level: level}
+	if options.LogFormat == "text" {
+		return slog.New(slog.NewTextHandler(out, handler))
+	}
+	return slog.New(slog.NewJSONHandler(out, handler))
+}
+
+// kubeConfig is the file's configuration, or that of the pod's service account.
+func kubeConfig(path string) (*rest.Config, error) {
+	if path == "" {
+		cfg, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("there is no --kubeconfig, and this is not a pod with a service account: %w", err)
+		}
+		return cfg, nil
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return cfg, nil
+}

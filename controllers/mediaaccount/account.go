@@ -1,0 +1,84 @@
+package mediaaccount
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/status"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+)
+
+const (
+	defaultMaxStorage    = 10 << 30 // bytes; the schema's default says the same
+	defaultMaxUploadSize = 2 << 30  // bytes, or the cap where that is smaller
+)
+
+// ensureAccount hands the spec over to PostgreSQL and learns the account's id and bucket.
+func (r *Reconciler) ensureAccount(ctx context.Context, run *run) bool {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	found, err := r.accounts.Ensure(ctx, specOf(run.object))
+	if err != nil {
+		run.seen.account.failure = status.Fail(status.Database, err)
+		return false
+	}
+	// Another id than before means another database, or one restored from before the
+	// account: going on would rotate every key and serve from an empty bucket.
+	if known := run.object.Status.AccountID; known != "" && known != found.ID.String() {
+		run.seen.account.failure = status.Fail(status.Database, fault.New(fault.Conflict,
+			"the database knows this account as %s, but it has been %s: restore the database, or clear status.accountID to begin anew", found.ID, known))
+		return false
+	}
+	run.account = found
+	run.seen.account.done = true
+	run.object.Status.AccountID = found.ID.String()
+	run.object.Status.Bucket = found.Bucket
+	run.object.Status.Endpoints = r.endpoints()
+	return true
+}
+
+// endpoints is where the runtime serves accounts.
+func (r *Reconciler) endpoints() *v1alpha1.EndpointsStatus {
+	return &v1alpha1.EndpointsStatus{
+		REST:      r.config.BaseURL,
+		Resumable: r.config.BaseURL + "/media/create/resumable",
+		MCP:       r.mcpURL(),
+	}
+}
+
+func (r *Reconciler) mcpURL() string { return r.config.BaseURL + "/mcp" }
+
+// specOf is the spec in the words of the account package.
+func specOf(object *v1alpha1.MediaAccount) account.Spec {
+	owners := make([]string, 0, len(object.Spec.Owners))
+	for _, owner := range object.Spec.Owners {
+		owners = append(owners, strings.ToLower(string(owner)))
+	}
+	slices.Sort(owners)
+	spec := account.Spec{
+		Namespace:   object.Namespace,
+		Name:        object.Name,
+		DisplayName: object.Spec.DisplayName,
+		Owners:      slices.Compact(owners),
+		MaxStorage:  bytesOr(object.Spec.Storage.MaxStorage, defaultMaxStorage),
+		Suspended:   object.Spec.Suspended,
+	}
+	spec.MaxUploadSize = bytesOr(object.Spec.Storage.MaxUploadSize, min(defaultMaxUploadSize, spec.MaxStorage))
+	if bucket := object.Spec.Storage.Bucket; bucket != nil {
+		spec.Bucket = bucket.Name
+	}
+	return spec
+}
+
+// bytesOr is a quantity in bytes, rounded up, or fallback when there is none.
+func bytesOr(quantity *resource.Quantity, fallback int64) int64 {
+	if quantity == nil {
+		return fallback
+	}
+	return quantity.Value()
+}
