@@ -41,11 +41,11 @@ generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
 
-fmt: ## Format all Go code
-	gofmt -w api controllers runtime hack
+fmt: lint-tool ## Format all Go code
+	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race
+.PHONY: test test-race lint tidy verify bench vulncheck
 # A package with the real parts takes a minute or two of a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -54,6 +54,23 @@ test: packages kube minio build parts ## Run all tests, after setting up what th
 
 test-race: packages kube minio build parts ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+
+lint: lint-tool ## Look for mistakes and forbidden imports
+	$(TOOLS)/golangci-lint run ./...
+	cd hack/parts && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...
+
+tidy: ## Tidy every module of the repository
+	git ls-files -- 'go.mod' '*/go.mod' | while read -r mod; do (cd "$$(dirname "$$mod")" && go mod tidy); done
+
+verify: ## Regenerate, format, tidy and lint; fail if that changes a file
+	@hack/verify.sh
+
+bench: packages build parts ## Measure uploads through REST against the bare store
+	go run ./hack/bench $(ARGS)
+
+vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on the network)
+	@$(SETUP) govulncheck
+	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
 .PHONY: packages kube minio parts tools
@@ -71,6 +88,10 @@ parts: ## Build the trial stack's S3 store and mail sink into bin/
 
 tools: ## Build the pinned generators and linters into the cache
 	@$(SETUP) tools
+
+.PHONY: lint-tool
+lint-tool:
+	@$(SETUP) golangci-lint
 
 .PHONY: help
 help: ## List what can be made

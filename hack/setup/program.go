@@ -64,6 +64,8 @@ func Programs(name string) ([]Program, error) {
 		toolProgram("oapi-codegen", "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen"),
 		toolProgram("golangci-lint", "github.com/golangci/golangci-lint/v2/cmd/golangci-lint"),
 	}
+	// It needs a database on the network, so it is built only when it is asked for by name.
+	vulncheck := toolProgram("govulncheck", "golang.org/x/vuln/cmd/govulncheck")
 	switch name {
 	case GroupKube:
 		return kube, nil
@@ -72,7 +74,7 @@ func Programs(name string) ([]Program, error) {
 	case GroupTools:
 		return tools, nil
 	}
-	for _, program := range slices.Concat(kube, minio, tools) {
+	for _, program := range slices.Concat(kube, minio, tools, []Program{vulncheck}) {
 		if program.Name == name {
 			return []Program{program}, nil
 		}

@@ -139,9 +139,7 @@ func FindPostgres() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, path := range strings.Split(os.Getenv("PATH"), string(os.PathListSeparator)) {
-		dirs = append(dirs, path)
-	}
+	dirs = append(dirs, filepath.SplitList(os.Getenv("PATH"))...)
 	best, bestVersion := "", -1
 	for _, dir := range dirs {
 		if executable(filepath.Join(dir, "postgres")) != nil || executable(filepath.Join(dir, "initdb")) != nil {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,6 +29,7 @@ const (
 	maxSocketFolder = 107 - len("/.s.PGSQL.65535")
 	// A socket's name holds a port even where no port is listened on.
 	socketOnlyPort = 5432
+	crashPatience  = 10 * time.Second
 )
 
 // PostgresConfig says how to run a PostgreSQL cluster.
@@ -138,14 +140,33 @@ func (g *Group) StartPostgres(ctx context.Context, config PostgresConfig) (*Post
 		OrphanSignal: syscall.SIGINT,
 		Ready:        postgres.ping,
 	}
-	if postgres.Process, err = g.Start(ctx, spec); err != nil {
+	if postgres.Process, err = g.startAfterCrash(ctx, spec); err != nil {
 		return nil, err
 	}
 	if err := postgres.prepareRole(ctx); err != nil {
-		postgres.Process.Stop()
+		postgres.Stop()
 		return nil, err
 	}
 	return postgres, nil
+}
+
+// startAfterCrash starts a server whose predecessor may have been killed a moment ago: the children
+// of that one need some time to notice, and until then PostgreSQL refuses to start.
+func (g *Group) startAfterCrash(ctx context.Context, spec Spec) (*Process, error) {
+	deadline := time.Now().Add(crashPatience)
+	for {
+		process, err := g.Start(ctx, spec)
+		var exit *ExitError
+		if !errors.As(err, &exit) || time.Now().After(deadline) ||
+			!strings.Contains(exit.LastLine, "pre-existing shared memory block") && !strings.Contains(exit.LastLine, `"postmaster.pid" already exists`) {
+			return process, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(probePause):
+		}
+	}
 }
 
 func (p *Postgres) arguments() []string {

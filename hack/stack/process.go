@@ -109,11 +109,11 @@ type ExitError struct {
 // Error is one sentence.
 func (e *ExitError) Error() string {
 	text := fmt.Sprintf("%s stopped by itself (%s)", e.Name, e.State)
-	if e.LastLine != "" {
-		text += ": " + e.LastLine
-	}
-	if e.LogFile != "" {
-		text += " [log: " + e.LogFile + "]"
+	switch {
+	case e.LastLine != "":
+		text += "; its log " + e.LogFile + " says: " + e.LastLine
+	case e.LogFile != "":
+		text += "; its log is " + e.LogFile
 	}
 	return text
 }
@@ -145,7 +145,7 @@ func (g *Group) Run(ctx context.Context, spec Spec) error {
 		return fmt.Errorf("%s was interrupted: %w", spec.Name, context.Cause(ctx))
 	}
 	if state := p.cmd.ProcessState; !state.Success() {
-		return fmt.Errorf("%s failed (%s): %s [log: %s]", spec.Name, state, p.lastLine(), spec.LogFile)
+		return fmt.Errorf("%s failed (%s); its log %s says: %s", spec.Name, state, spec.LogFile, p.lastLine())
 	}
 	return nil
 }
@@ -425,19 +425,19 @@ func (g *Group) Close() {
 	}
 }
 
-// KillAll ends every process of the group at once, children of children included.
+// KillAll ends every process of the group at once, children of children included, and returns when
+// they are gone.
 func (g *Group) KillAll() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.processes {
 		p.expectEnd()
-		select {
-		case <-p.done:
-		default:
-			_ = p.cmd.Process.Kill()
-		}
+		_ = p.cmd.Process.Kill()
 	}
 	if g.pgid != 0 {
 		_ = syscall.Kill(-g.pgid, syscall.SIGKILL)
+	}
+	for _, p := range g.processes {
+		<-p.done
 	}
 }

@@ -85,7 +85,11 @@ func (s *session) run(ctx context.Context, parent *parent) error {
 	}
 	ready := err == nil
 	if ready {
-		s.progress.say("running; Ctrl-C or `make stop` ends it")
+		if parent.notify == nil {
+			s.progress.say("running; Ctrl-C ends it")
+		} else {
+			s.progress.say("running; `make stop` ends it")
+		}
 		_ = parent.finish(nil)
 		err = s.supervise(ctx)
 	}

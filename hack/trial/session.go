@@ -353,7 +353,7 @@ func (s *session) waitReady(ctx context.Context) (*unstructured.Unstructured, er
 				return nil, err
 			}
 			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-				return nil, fmt.Errorf("the MediaAccount %s/%s did not become Ready: %w (%s) [log: %s]", sampleNamespace, sampleName, cause, now, s.operatorProc.LogFile())
+				return nil, fmt.Errorf("the MediaAccount %s/%s did not become Ready: %w (%s); the operator's log is %s", sampleNamespace, sampleName, cause, now, s.operatorProc.LogFile())
 			}
 			return nil, context.Canceled
 		case <-time.After(pollEvery):

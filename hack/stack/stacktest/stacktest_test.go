@@ -105,7 +105,7 @@ func roundTrip(t *testing.T, access stack.S3Access) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer object.Close()
+	t.Cleanup(func() { _ = object.Close() })
 	got, err := io.ReadAll(object)
 	if err != nil || !bytes.Equal(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
