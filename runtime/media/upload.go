@@ -1,13 +1,11 @@
 package media
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"hash"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -36,18 +34,15 @@ type Upload struct {
 	id        uuid.UUID
 	key       string
 
-	part     *bytes.Buffer // what has arrived and is not in S3 yet
+	part     *buffer // what has arrived and is not in S3 yet; nil when closed
 	digest   hash.Hash
 	size     int64
 	mimeType string
 	parts    Multipart // nil while the file fits in one part
 	began    bool      // the intent row is there
-	reserved int64
 	renewed  time.Time // when the lease was last extended
 	over     bool      // committed, or abandoned
 }
-
-var parts = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // Begin takes a place for an upload of at least atLeast bytes (0 = not known) and
 // refuses early what can't end well: TooLarge, OverCap, Busy.
@@ -72,10 +67,8 @@ func (s *Service) Begin(ctx context.Context, p account.Principal, atLeast int64)
 	if err := s.takePlace(ctx); err != nil {
 		return nil, err
 	}
-	part, _ := parts.Get().(*bytes.Buffer)
-	part.Reset()
 	return &Upload{service: s, principal: p, scope: scope, id: id, key: ObjectKey(id, Original),
-		part: part, digest: sha256.New()}, nil
+		part: newBuffer(), digest: sha256.New()}, nil
 }
 
 // takePlace waits for one of the MaxUploads places, in a queue that is bounded too.
@@ -119,7 +112,7 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, claim string) erro
 			return err
 		}
 		if u.mimeType == "" {
-			u.mimeType = sniff(u.part.Bytes()[:min(u.part.Len(), sniffLength)], claim)
+			u.mimeType = sniff(u.part.data[:min(len(u.part.data), sniffLength)], claim)
 		}
 		if ended {
 			return nil
@@ -130,14 +123,15 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, claim string) erro
 	}
 }
 
-// fill reads until a part is full (false) or the file has ended (true). It reads
-// one byte past a full part to tell which, and leaves it for the next.
+// emptyReads is how many reads in a row may give nothing before the reader is taken for broken.
+const emptyReads = 100
+
+// fill reads until a part is full and goes on (false) or the file has ended (true).
 func (u *Upload) fill(ctx context.Context, file io.Reader) (ended bool, err error) {
-	for u.part.Len() <= PartSize {
-		before := u.part.Len()
-		n, err := io.CopyN(u.part, file, int64(min(readStep, PartSize+1-before)))
-		_, _ = u.digest.Write(u.part.Bytes()[before:])
-		if u.size += n; u.size > u.principal.Account.MaxUploadSize {
+	for empty := 0; !u.part.complete(); {
+		fresh, err := u.part.read(file)
+		_, _ = u.digest.Write(fresh)
+		if u.size += int64(len(fresh)); u.size > u.principal.Account.MaxUploadSize {
 			return false, tooLarge(u.principal)
 		}
 		if errors.Is(err, io.EOF) {
@@ -146,15 +140,17 @@ func (u *Upload) fill(ctx context.Context, file io.Reader) (ended bool, err erro
 		if err != nil {
 			return false, err
 		}
+		if len(fresh) > 0 {
+			empty = 0
+		} else if empty++; empty > emptyReads {
+			return false, io.ErrNoProgress
+		}
 		if err := u.renew(ctx); err != nil {
 			return false, err
 		}
 	}
 	return false, nil
 }
-
-// readStep is how much is read between two looks at the lease, in bytes.
-const readStep = 256 << 10
 
 // renew extends the lease of an upload that makes progress, but slowly.
 func (u *Upload) renew(ctx context.Context) error {
@@ -166,8 +162,7 @@ func (u *Upload) renew(ctx context.Context) error {
 
 // flush sends the full part at the front of the buffer.
 func (u *Upload) flush(ctx context.Context) error {
-	full := u.part.Next(PartSize)
-	if err := u.hold(ctx, int64(len(full))); err != nil {
+	if err := u.hold(ctx, PartSize); err != nil {
 		return err
 	}
 	if u.parts == nil {
@@ -176,13 +171,10 @@ func (u *Upload) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := u.parts.Part(ctx, full); err != nil {
+	if err := u.parts.Part(ctx, u.part.data[:PartSize]); err != nil {
 		return err
 	}
-	// Drop what is sent, so that the buffer does not grow by the rest in front of it.
-	rest := bytes.Clone(u.part.Bytes())
-	u.part.Reset()
-	u.part.Write(rest)
+	u.part.shift(PartSize)
 	return nil
 }
 
@@ -204,7 +196,6 @@ func (u *Upload) reserve(ctx context.Context, n int64) error {
 		return err
 	}
 	u.renewed = now
-	u.reserved += n
 	return nil
 }
 
@@ -233,15 +224,15 @@ func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
 
 // storeOriginal puts the last part, or the whole of a small file.
 func (u *Upload) storeOriginal(ctx context.Context) (Object, error) {
-	if err := u.hold(ctx, int64(u.part.Len())); err != nil {
+	if err := u.hold(ctx, int64(len(u.part.data))); err != nil {
 		return Object{}, err
 	}
 	if u.parts == nil {
-		if err := u.service.objects.Put(ctx, u.scope.Bucket, u.key, u.mimeType, u.part.Bytes()); err != nil {
+		if err := u.service.objects.Put(ctx, u.scope.Bucket, u.key, u.mimeType, u.part.data); err != nil {
 			return Object{}, err
 		}
 	} else {
-		if err := u.parts.Part(ctx, u.part.Bytes()); err != nil {
+		if err := u.parts.Part(ctx, u.part.data); err != nil {
 			return Object{}, err
 		}
 		if err := u.parts.Complete(ctx, u.mimeType); err != nil {
@@ -263,7 +254,7 @@ func (u *Upload) Close(ctx context.Context) {
 	}
 	u.over = true
 	if u.part != nil {
-		parts.Put(u.part)
+		u.part.release()
 		u.part = nil
 		<-u.service.places
 	}
