@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+)
+
+type purgeCommand struct {
+	Sweep    media.SweepConfig  `embed:"" group:"Purge"`
+	Database postgres.Config    `embed:"" group:"Stores"`
+	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
+}
+
+// Validate checks the bounds; kong calls it.
+func (c *purgeCommand) Validate() error {
+	if err := checkSet(c); err != nil {
+		return err
+	}
+	return c.Sweep.Validate()
+}
+
+// Run makes one pass.
+func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io streams) error {
+	store, err := postgres.Open(ctx, c.Database)
+	if err != nil {
+		return usage{err}
+	}
+	defer store.Close()
+	objects, err := objectstore.New(c.Objects)
+	if err != nil {
+		return usage{err}
+	}
+	sweeper, err := media.NewSweeper(store, objects, c.Sweep, time.Now, log)
+	if err != nil {
+		return err
+	}
+	// The summary tells what was done also when the pass did not reach its end.
+	summary, swept := sweeper.Sweep(ctx)
+	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
+		return err
+	}
+	if swept == nil && summary.NeedsPerson {
+		return exit(exitPerson)
+	}
+	return swept
+}

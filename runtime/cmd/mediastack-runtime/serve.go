@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/rest"
+	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/settings"
+)
+
+type serveCommand struct {
+	Server   server.Config      `embed:"" group:"Server"`
+	Auth     auth.Config        `embed:"" group:"Credentials"`
+	Media    media.Config       `embed:"" group:"Media"`
+	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
+	Database postgres.Config    `embed:"" group:"Stores"`
+	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
+}
+
+// Validate checks what can be checked without any store; kong calls it.
+func (c *serveCommand) Validate() error {
+	if err := checkSet(c); err != nil {
+		return err
+	}
+	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Delivery.Validate} {
+		if err := validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run serves until ctx ends. A database that is down or behind makes it not ready,
+// and nothing worse.
+func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
+	store, err := postgres.Open(ctx, c.Database)
+	if err != nil {
+		return usage{err}
+	}
+	defer store.Close()
+	objects, err := objectstore.New(c.Objects)
+	if err != nil {
+		return usage{err}
+	}
+	parts, err := c.join(store, objects, log)
+	if err != nil {
+		return err
+	}
+	if err := parts.server.Listen(ctx); err != nil {
+		return err
+	}
+	log.InfoContext(ctx, "starting", "version", versionText())
+
+	// Requests that run after SIGTERM still need fresh keys, and their uses are noted.
+	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
+	listened := make(chan error, 1)
+	go func() { listened <- parts.auth.Run(listening) }()
+	err = parts.server.Run(ctx)
+	stop()
+	if heard := <-listened; err == nil {
+		err = heard
+	}
+	log.InfoContext(ctx, "ended")
+	return err
+}
+
+type served struct {
+	server *server.Server
+	auth   *auth.Authenticator
+}
+
+func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, log *slog.Logger) (served, error) {
+	authenticator, err := auth.New(c.Auth, c.Server.Brand, store, time.Now, log)
+	if err != nil {
+		return served{}, err
+	}
+	items, err := media.NewService(store, objects, c.Media, time.Now, log)
+	if err != nil {
+		return served{}, err
+	}
+	secret, err := c.Auth.ServerSecret()
+	if err != nil {
+		return served{}, err
+	}
+	files, err := delivery.New(c.Delivery, c.Server.BaseURL, secret, items, objects, time.Now, log)
+	if err != nil {
+		return served{}, err
+	}
+	api, err := rest.New(rest.Parts{
+		Media: items, Settings: settings.NewService(store), Auth: authenticator, Documents: files.Links(),
+		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
+	})
+	if err != nil {
+		return served{}, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	checks := []server.Check{
+		{Name: "database", Run: store.Ping},
+		{Name: "schema", Run: store.CheckSchema},
+		{Name: "objects", Run: objects.Ping},
+	}
+	serving, err := server.New(c.Server, log, registry, checks, api.Mount, files.Mount)
+	return served{server: serving, auth: authenticator}, err
+}

@@ -1,0 +1,233 @@
+// Package auth turns the credentials of a request into an account.Principal: API
+// keys everywhere, upload signatures where a route takes them. It also holds the
+// server secret that signatures and delivery addresses are made with. Package rest
+// puts its middleware in front of routes; package server runs its listener.
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/exchange"
+)
+
+// Config is what authentication needs. The tags are flag and environment names.
+type Config struct {
+	Secret         string        `env:"SERVICE_SECRET" required:"" help:"Server secret, at least 32 bytes in hexadecimal or base64 (prefer the environment over the flag)."`
+	SecretPrevious string        `env:"SERVICE_SECRET_PREVIOUS" help:"The secret before this one: still accepted, never signed with."`
+	SignatureTTL   time.Duration `env:"SERVICE_SIGNATURE_TTL" default:"1h" help:"How long an upload signature is valid."`
+	KeyCacheTTL    time.Duration `env:"SERVICE_KEY_CACHE_TTL" default:"60s" help:"How long a key is remembered at most; changes end it at once."`
+}
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
+	if _, err := c.ServerSecret(); err != nil {
+		return err
+	}
+	if c.SignatureTTL < time.Second || c.SignatureTTL > 7*24*time.Hour {
+		return fmt.Errorf("SERVICE_SIGNATURE_TTL must be from 1s to 168h, not %s", c.SignatureTTL)
+	}
+	if c.KeyCacheTTL < 0 || c.KeyCacheTTL > time.Hour {
+		return fmt.Errorf("SERVICE_KEY_CACHE_TTL must be from 0s to 1h, not %s", c.KeyCacheTTL)
+	}
+	return nil
+}
+
+// ServerSecret reads the secrets.
+func (c Config) ServerSecret() (Secret, error) { return ParseSecret(c.Secret, c.SecretPrevious) }
+
+// Directory knows principals. postgres.Store implements it. A key that does not
+// exist, was revoked with its app or belongs to a closed account is NotFound.
+type Directory interface {
+	FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error)
+	FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error)
+	// TouchKeys notes when keys were last used.
+	TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) error
+	// Listen runs until ctx ends. onConnect is called when changes are told from then
+	// on, onChange for every change of an account, onLost when changes are missed.
+	Listen(ctx context.Context, onConnect func(), onChange func(accountID uuid.UUID), onLost func(error)) error
+}
+
+// Grant is what a request may do.
+type Grant struct {
+	account.Principal
+	// Group binds an upload that came by signature; empty = not bound.
+	Group string
+}
+
+type grantKey struct{}
+
+// Of gives the grant of a request that passed the middleware.
+func Of(ctx context.Context) Grant {
+	grant, _ := ctx.Value(grantKey{}).(Grant)
+	return grant
+}
+
+// Authenticator checks credentials. It is safe for concurrent use.
+type Authenticator struct {
+	keys         *keyring
+	uses         *uses
+	directory    Directory
+	signer       *Signer
+	signatureTTL time.Duration
+	now          func() time.Time
+	log          *slog.Logger
+
+	// KeyHeader and SignatureHeader are the names of the headers, brand included.
+	KeyHeader, SignatureHeader string
+}
+
+// New joins the authenticator to its directory. Header names begin with x-<brand>-.
+func New(cfg Config, brand string, directory Directory, now func() time.Time, log *slog.Logger) (*Authenticator, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	secret, err := cfg.ServerSecret()
+	if err != nil {
+		return nil, err
+	}
+	signer, err := secret.Signer(ForUploads)
+	if err != nil {
+		return nil, err
+	}
+	return &Authenticator{
+		keys: newKeyring(directory, cfg.KeyCacheTTL, now), uses: newUses(), directory: directory,
+		signer: signer, signatureTTL: cfg.SignatureTTL, now: now, log: log,
+		KeyHeader: "x-" + brand + "-apikey", SignatureHeader: "x-" + brand + "-signature",
+	}, nil
+}
+
+// Run keeps the remembered keys fresh and writes down when keys were used, until
+// ctx ends.
+func (a *Authenticator) Run(ctx context.Context) error {
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		a.uses.run(ctx, a.directory, a.log)
+	}()
+	err := a.directory.Listen(ctx, func() { _ = a.keys.reset(true) }, a.keys.changed, func(cause error) {
+		if a.keys.lost() { // once, not for every attempt to come back
+			a.log.WarnContext(ctx, "account changes are not heard: every request's key is looked up", "error", cause)
+		}
+	})
+	_ = a.keys.lost()
+	<-flushed
+	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// RequireKey lets requests with an API key through.
+func (a *Authenticator) RequireKey(next http.Handler) http.Handler { return a.require(next, a.byKey) }
+
+// RequireKeyOrSignature lets requests with an API key or an upload signature through.
+func (a *Authenticator) RequireKeyOrSignature(next http.Handler) http.Handler {
+	return a.require(next, func(ctx context.Context, header http.Header) (Grant, error) {
+		signatures := header.Values(a.SignatureHeader)
+		switch {
+		case len(signatures) == 0 || len(signatures) == 1 && signatures[0] == "":
+			return a.byKey(ctx, header)
+		case len(signatures) > 1 || header.Get(a.KeyHeader) != "" || bearer(header):
+			return Grant{}, fault.New(fault.Invalid, "send one credential: %s or %s", a.KeyHeader, a.SignatureHeader)
+		}
+		return a.bySignature(ctx, signatures[0])
+	})
+}
+
+func (a *Authenticator) require(next http.Handler, check func(context.Context, http.Header) (Grant, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		grant, err := check(r.Context(), r.Header)
+		if err != nil {
+			if fault.Is(err, fault.Unauthenticated) {
+				w.Header().Set("WWW-Authenticate", `ApiKey realm="media", header="`+a.KeyHeader+`"`)
+			}
+			exchange.Fail(w, r, err)
+			return
+		}
+		record := exchange.Of(r.Context())
+		record.AccountID, record.AppID, record.KeyID = grant.Account.ID, grant.App.ID, grant.Key.ID
+		a.uses.note(grant.Key.ID, a.now())
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), grantKey{}, grant)))
+	})
+}
+
+// bearer tells whether the request carries an OAuth token.
+func bearer(header http.Header) bool {
+	scheme, _, _ := strings.Cut(header.Get("Authorization"), " ")
+	return strings.EqualFold(scheme, "Bearer")
+}
+
+func (a *Authenticator) byKey(ctx context.Context, header http.Header) (Grant, error) {
+	sent := header.Values(a.KeyHeader)
+	switch {
+	case len(sent) > 1 || len(sent) == 1 && sent[0] != "" && bearer(header):
+		return Grant{}, fault.New(fault.Invalid, "send one credential, once")
+	case bearer(header):
+		return Grant{}, fault.New(fault.Unauthenticated, "bearer tokens are not accepted: send an API key in %s", a.KeyHeader)
+	case len(sent) == 0 || sent[0] == "":
+		return Grant{}, fault.New(fault.Unauthenticated, "send an API key in %s", a.KeyHeader)
+	}
+	token, ok := account.ParseToken(sent[0])
+	if !ok {
+		return Grant{}, notAccepted()
+	}
+	hash := token.Hash()
+	principal, err := a.keys.find(ctx, lookup{hash: hash})
+	if fault.Is(err, fault.NotFound) || err == nil && !principal.Key.Hash.Equal(hash) {
+		return Grant{}, notAccepted()
+	}
+	if err != nil {
+		return Grant{}, err
+	}
+	return Grant{Principal: principal}, a.judge(principal)
+}
+
+func notAccepted() error { return fault.New(fault.Unauthenticated, "the API key is not accepted") }
+
+// judge refuses principals whose key ended or whose account serves nobody.
+func (a *Authenticator) judge(p account.Principal) error {
+	switch {
+	case p.Account.ClosedAt != nil, p.Key.ExpiresAt != nil && !a.now().Before(*p.Key.ExpiresAt):
+		return notAccepted()
+	case p.Account.Suspended:
+		return fault.New(fault.Unauthenticated, "the account is suspended")
+	}
+	return nil
+}
+
+// Sign makes an upload signature for the principal's app, bound to group unless it is empty.
+func (a *Authenticator) Sign(p account.Principal, group string) string {
+	return sealClaims(a.signer, claimsOf(p, a.now().Add(a.signatureTTL), group))
+}
+
+// bySignature accepts an upload signature while it is valid and the key that made it is, too.
+func (a *Authenticator) bySignature(ctx context.Context, signature string) (Grant, error) {
+	refused := fault.New(fault.BadSignature, "the upload signature is not accepted")
+	claims, ok := openClaims(a.signer, signature)
+	if !ok {
+		return Grant{}, refused
+	}
+	if !a.now().Before(claims.expires) {
+		return Grant{}, fault.New(fault.BadSignature, "the upload signature has expired")
+	}
+	principal, err := a.keys.find(ctx, lookup{id: claims.keyID})
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return Grant{}, refused
+	case err != nil:
+		return Grant{}, err
+	case !claims.belongTo(principal) || a.judge(principal) != nil:
+		return Grant{}, refused
+	}
+	return Grant{Principal: principal, Group: claims.group}, nil
+}

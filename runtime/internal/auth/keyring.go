@@ -1,0 +1,140 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/singleflight"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+)
+
+// Bounds of the keyring, in entries and in time.
+const (
+	keyringLimit = 10_000
+	// unknownTTL is short, and there is a limit of its own, so that made-up keys
+	// neither push good ones out nor hide a key that was just made.
+	unknownTTL = 5 * time.Second
+	// loadTimeout bounds one look-up, which serves every request that waits for it.
+	loadTimeout = 10 * time.Second
+)
+
+// lookup names a principal by the hash of its key, or by the key's id.
+type lookup struct {
+	hash account.Hash
+	id   uuid.UUID // set when hash is not
+}
+
+// known is a remembered answer of the directory.
+type known struct {
+	principal account.Principal
+	until     time.Time
+}
+
+// keyring remembers principals between requests. Whatever it holds of an account is
+// dropped when the database says that the account changed, and it remembers nothing
+// while nobody would tell it. It is safe for concurrent use.
+type keyring struct {
+	directory Directory
+	ttl       time.Duration
+	now       func() time.Time
+	flights   singleflight.Group
+
+	mu      sync.Mutex
+	told    bool   // changes reach us
+	epoch   uint64 // raised by every change: an answer from before it is not kept
+	found   *lru[lookup, known]
+	unknown *lru[lookup, time.Time] // until when
+}
+
+func newKeyring(directory Directory, ttl time.Duration, now func() time.Time) *keyring {
+	return &keyring{directory: directory, ttl: ttl, now: now,
+		found: newLRU[lookup, known](keyringLimit), unknown: newLRU[lookup, time.Time](keyringLimit)}
+}
+
+// find gives the principal; NotFound when the directory has none.
+func (k *keyring) find(ctx context.Context, what lookup) (account.Principal, error) {
+	principal, epoch, ok, err := k.recall(what)
+	if ok || err != nil {
+		return principal, err
+	}
+	// Requests share one look-up, but never one that began before a change.
+	flight := k.flights.DoChan(fmt.Sprintf("%d %x %s", epoch, what.hash, what.id), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+		defer cancel()
+		return k.load(ctx, what, epoch)
+	})
+	select {
+	case <-ctx.Done():
+		return account.Principal{}, fault.Wrap(ctx.Err(), fault.Unavailable, "the request ended before its key was looked up")
+	case result := <-flight:
+		principal, _ = result.Val.(account.Principal)
+		return principal, result.Err
+	}
+}
+
+// recall gives what is remembered, and the epoch for a look-up when nothing is.
+func (k *keyring) recall(what lookup) (account.Principal, uint64, bool, error) {
+	now := k.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if entry, ok := k.found.get(what); ok && now.Before(entry.until) {
+		return entry.principal, k.epoch, true, nil
+	}
+	if until, ok := k.unknown.get(what); ok && now.Before(until) {
+		return account.Principal{}, k.epoch, false, fault.New(fault.NotFound, "no such key")
+	}
+	return account.Principal{}, k.epoch, false, nil
+}
+
+func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (account.Principal, error) {
+	var principal account.Principal
+	var err error
+	if what.id != uuid.Nil {
+		principal, err = k.directory.FindPrincipalByKeyID(ctx, what.id)
+	} else {
+		principal, err = k.directory.FindPrincipal(ctx, what.hash)
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return account.Principal{}, err
+	}
+	now := k.now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case !k.told || k.epoch != epoch:
+		// The answer may be older than a change that we were, or were not, told of.
+	case err != nil:
+		k.unknown.put(what, now.Add(unknownTTL))
+	default:
+		k.found.put(what, known{principal: principal, until: now.Add(k.ttl)})
+	}
+	return principal, err
+}
+
+// lost is called when changes no longer reach us. It tells whether they did before.
+func (k *keyring) lost() bool { return k.reset(false) }
+
+// reset forgets everything, and gives whether changes reached us before.
+func (k *keyring) reset(told bool) (before bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before, k.told = k.told, told
+	k.epoch++
+	k.found.clear()
+	k.unknown.clear()
+	return before
+}
+
+// changed is called when an account, its apps or its keys changed.
+func (k *keyring) changed(accountID uuid.UUID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.epoch++
+	k.found.dropIf(func(entry known) bool { return entry.principal.Account.ID == accountID })
+	k.unknown.clear()
+}

@@ -1,0 +1,104 @@
+package auth
+
+import (
+	"crypto/hkdf"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// secretLength is the least length of the server secret, in bytes.
+const secretLength = 32
+
+// Purpose binds a signing key to one use: what is signed for one purpose is
+// worthless for any other.
+type Purpose string
+
+// The purposes of signing keys.
+const (
+	ForUploads  Purpose = "signature"
+	ForDelivery Purpose = "delivery"
+)
+
+// Secret is the server secret that everything is signed with, and the previous one
+// while it is being replaced. It prints and logs as nothing.
+type Secret struct{ current, previous []byte }
+
+// String hides the secret.
+func (Secret) String() string { return "(hidden)" }
+
+// GoString hides the secret from %#v.
+func (Secret) GoString() string { return "(hidden)" }
+
+// ParseSecret reads the server secret, and the previous one unless it is empty.
+// Text of hexadecimal digits alone is hexadecimal, other text base64 (standard or
+// URL-safe, padded or not).
+func ParseSecret(current, previous string) (Secret, error) {
+	var secret Secret
+	var err error
+	if secret.current, err = decodeSecret(current); err != nil {
+		return Secret{}, fmt.Errorf("SERVICE_SECRET %w", err)
+	}
+	if previous != "" {
+		if secret.previous, err = decodeSecret(previous); err != nil {
+			return Secret{}, fmt.Errorf("SERVICE_SECRET_PREVIOUS %w", err)
+		}
+	}
+	return secret, nil
+}
+
+func decodeSecret(text string) ([]byte, error) {
+	text = strings.TrimSpace(text)
+	decoded, err := hex.DecodeString(text)
+	if err != nil {
+		text = strings.NewReplacer("+", "-", "/", "_").Replace(strings.TrimRight(text, "="))
+		if decoded, err = base64.RawURLEncoding.DecodeString(text); err != nil {
+			return nil, errors.New("must be hexadecimal or base64")
+		}
+	}
+	if len(decoded) < secretLength {
+		return nil, fmt.Errorf("must hold at least %d bytes, not %d", secretLength, len(decoded))
+	}
+	return decoded, nil
+}
+
+// Signer signs and verifies for one purpose.
+type Signer struct{ keys [][]byte }
+
+// Signer derives the keys of a purpose.
+func (s Secret) Signer(purpose Purpose) (*Signer, error) {
+	signer := &Signer{}
+	for _, secret := range [][]byte{s.current, s.previous} {
+		if secret == nil {
+			continue
+		}
+		key, err := hkdf.Key(sha256.New, secret, nil, "mediastack "+string(purpose), sha256.Size)
+		if err != nil {
+			return nil, fmt.Errorf("derive the key for %s: %w", purpose, err)
+		}
+		signer.keys = append(signer.keys, key)
+	}
+	return signer, nil
+}
+
+// Sign gives the code of a message, by the current secret.
+func (s *Signer) Sign(message []byte) []byte { return code(s.keys[0], message) }
+
+// Verify tells in constant time whether the current or the previous secret signed the message.
+func (s *Signer) Verify(message, mac []byte) bool {
+	ok := false
+	for _, key := range s.keys {
+		ok = hmac.Equal(code(key, message), mac) || ok
+	}
+	return ok
+}
+
+func code(key, message []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	_, _ = mac.Write(message) // never fails, by its contract
+	return mac.Sum(nil)
+}

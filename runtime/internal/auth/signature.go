@@ -1,0 +1,97 @@
+package auth
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/media"
+)
+
+// claims is what an upload signature says: who made it, until when it is valid and
+// which group it is bound to.
+type claims struct {
+	accountID, appID, keyID uuid.UUID
+	expires                 time.Time // whole seconds
+	group                   string    // empty = not bound
+}
+
+const (
+	signatureVersion = 1
+	// claimsLength is the length of claims without a group: version, expiry, three ids.
+	claimsLength = 1 + 8 + 3*16
+	// signatureLongest bounds what is decoded at all, in characters.
+	signatureLongest = 4*(claimsLength+media.MaxGroup+2)/3 + 1 + 43
+)
+
+func claimsOf(p account.Principal, expires time.Time, group string) claims {
+	return claims{accountID: p.Account.ID, appID: p.App.ID, keyID: p.Key.ID, expires: expires, group: group}
+}
+
+// belongTo tells whether the claims are those of this principal.
+func (c claims) belongTo(p account.Principal) bool {
+	return c.accountID == p.Account.ID && c.appID == p.App.ID && c.keyID == p.Key.ID
+}
+
+func (c claims) encode() []byte {
+	text := make([]byte, 0, claimsLength+len(c.group))
+	text = append(text, signatureVersion)
+	text = binary.BigEndian.AppendUint64(text, uint64(c.expires.Unix())) //nolint:gosec // a time after 1970
+	text = append(text, c.accountID[:]...)
+	text = append(text, c.appID[:]...)
+	text = append(text, c.keyID[:]...)
+	return append(text, c.group...)
+}
+
+func decodeClaims(text []byte) (claims, bool) {
+	if len(text) < claimsLength || len(text) > claimsLength+media.MaxGroup || text[0] != signatureVersion {
+		return claims{}, false
+	}
+	seconds := binary.BigEndian.Uint64(text[1:9])
+	group := string(text[claimsLength:])
+	if seconds > 1<<40 || !utf8.ValidString(group) {
+		return claims{}, false
+	}
+	return claims{
+		expires:   time.Unix(int64(seconds), 0),
+		accountID: uuid.UUID(text[9:25]),
+		appID:     uuid.UUID(text[25:41]),
+		keyID:     uuid.UUID(text[41:57]),
+		group:     group,
+	}, true
+}
+
+// sealClaims gives the signature in the form that clients send: claims and code, each in
+// URL-safe base64, with a dot between.
+func sealClaims(signer *Signer, c claims) string {
+	text := c.encode()
+	encode := base64.RawURLEncoding.EncodeToString
+	return encode(text) + "." + encode(signer.Sign(text))
+}
+
+// openClaims gives the claims of a signature that one of our secrets made. Nothing
+// of a signature is looked at before its code is found right.
+func openClaims(signer *Signer, signature string) (claims, bool) {
+	if len(signature) > signatureLongest {
+		return claims{}, false
+	}
+	first, second, ok := strings.Cut(signature, ".")
+	if !ok {
+		return claims{}, false
+	}
+	decode := base64.RawURLEncoding.Strict().DecodeString
+	text, err := decode(first)
+	if err != nil {
+		return claims{}, false
+	}
+	mac, err := decode(second)
+	if err != nil || !signer.Verify(text, mac) {
+		return claims{}, false
+	}
+	return decodeClaims(text)
+}

@@ -1,0 +1,97 @@
+package delivery
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gabriel-vasile/mimetype"
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/media"
+)
+
+const prefix = "/media/file/"
+
+// Links makes the addresses of files, and the documents that carry them. It is safe
+// for concurrent use.
+type Links struct {
+	base   string
+	ttl    time.Duration
+	signer *auth.Signer
+	now    func() time.Time
+}
+
+// Document is how an item looks to clients, on every interface.
+func (l *Links) Document(item media.Item) wire.MediaItem {
+	file := item.File()
+	document := wire.MediaItem{
+		MediaId:          item.ID,
+		OriginalFileName: item.FileName,
+		MimeType:         file.MimeType,
+		Size:             file.Bytes,
+		Access:           wire.Access(item.Access),
+		File:             l.address(item, file),
+		Caption:          item.Caption,
+		Group:            item.Group,
+		Temp:             item.Draft(),
+	}
+	if thumbnail, ok := item.Objects.Find(media.Thumbnail); ok {
+		document.Thumbnail = l.address(item, thumbnail)
+	}
+	return document
+}
+
+// address is plain for a public sealed item, signed and expiring for any other.
+func (l *Links) address(item media.Item, object media.Object) string {
+	plain := l.base + prefix + item.ID.String() + "/" + string(object.Variant) + "/" + url.PathEscape(nameOf(item, object))
+	if item.Access == media.Public && !item.Draft() {
+		return plain
+	}
+	expires := l.now().Add(l.ttl).Unix()
+	mac := l.signer.Sign(permission(item.ID, object.Variant, expires))
+	return plain + "?expires=" + strconv.FormatInt(expires, 10) + "&signature=" + base64.RawURLEncoding.EncodeToString(mac)
+}
+
+// verify checks a signed address and says how much longer it is valid.
+func (l *Links) verify(id uuid.UUID, variant media.Variant, expires, signature string) (time.Duration, error) {
+	refused := fault.New(fault.BadSignature, "the address is not signed for this file")
+	until, err := strconv.ParseInt(expires, 10, 64)
+	if err != nil || strconv.FormatInt(until, 10) != expires {
+		return 0, refused
+	}
+	mac, err := base64.RawURLEncoding.Strict().DecodeString(signature)
+	if err != nil || !l.signer.Verify(permission(id, variant, until), mac) {
+		return 0, refused
+	}
+	left := time.Unix(until, 0).Sub(l.now())
+	if left <= 0 {
+		return 0, fault.New(fault.BadSignature, "the address has expired")
+	}
+	return left, nil
+}
+
+// permission is what a signed address signs: this object, until then, and nothing else.
+func permission(id uuid.UUID, variant media.Variant, expires int64) []byte {
+	return fmt.Appendf(nil, "read\n%s\n%s\n%d", id, variant, expires)
+}
+
+// nameOf is the name that a download of the object gets: the item's own, with the
+// extension of what a derivative really is.
+func nameOf(item media.Item, object media.Object) string {
+	if object.Variant == media.Original {
+		return item.FileName
+	}
+	kind := mimetype.Lookup(object.MimeType)
+	if kind == nil {
+		return item.FileName
+	}
+	return strings.TrimSuffix(item.FileName, path.Ext(item.FileName)) + kind.Extension()
+}

@@ -1,0 +1,108 @@
+package exchange
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/rest/wire"
+)
+
+// JSON answers with a document. Signed addresses in it stay as they are ("&", not
+// "\u0026"), so that they can be copied from a terminal.
+func JSON(w http.ResponseWriter, r *http.Request, status int, document any) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(document); err != nil {
+		Fail(w, r, fmt.Errorf("encode the answer: %w", err))
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Content-Length", strconv.Itoa(body.Len()))
+	header.Set("X-Content-Type-Options", "nosniff")
+	if header.Get("Cache-Control") == "" {
+		header.Set("Cache-Control", "private, no-store")
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the client is gone, and the log line says how much it got
+}
+
+// statusOf is the one mapping of faults to HTTP.
+func statusOf(kind fault.Kind) int {
+	switch kind {
+	case fault.Invalid:
+		return http.StatusBadRequest
+	case fault.Unauthenticated:
+		return http.StatusUnauthorized
+	case fault.BadSignature:
+		return http.StatusForbidden
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.Conflict:
+		return http.StatusConflict
+	case fault.TooLarge, fault.OverCap:
+		return http.StatusRequestEntityTooLarge
+	case fault.Unsupported:
+		return http.StatusUnsupportedMediaType
+	case fault.Busy:
+		return http.StatusTooManyRequests
+	case fault.Unavailable:
+		return http.StatusServiceUnavailable
+	case fault.Internal:
+		return http.StatusInternalServerError
+	}
+	return http.StatusInternalServerError
+}
+
+// Texts of the specification that no status code spells.
+const (
+	badSignatureText = "Invalid signature"
+	internalDetail   = "The service failed; the request id says where to look."
+)
+
+// pause is what Retry-After says when the fault does not.
+const pause = 5 * time.Second
+
+// Fail answers with a fault, and notes it for the log.
+func Fail(w http.ResponseWriter, r *http.Request, err error) {
+	f := fault.Of(err)
+	FailStatus(w, r, statusOf(f.Kind), err)
+}
+
+// FailStatus is Fail with a status code that no kind of fault has, such as 405.
+func FailStatus(w http.ResponseWriter, r *http.Request, status int, err error) {
+	record, f := Of(r.Context()), fault.Of(err)
+	record.Err = err
+	body := wire.Error{Error: errorText(status, record.fewTexts), Detail: f.Public}
+	if status == http.StatusInternalServerError {
+		body.Detail = internalDetail
+	}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		wait := f.RetryAfter
+		if wait <= 0 {
+			wait = pause
+		}
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	JSON(w, r, status, body)
+}
+
+func errorText(status int, few bool) string {
+	switch {
+	case status == http.StatusForbidden:
+		return badSignatureText
+	case status == http.StatusUnauthorized, !few:
+		return http.StatusText(status)
+	case status < http.StatusInternalServerError:
+		return http.StatusText(http.StatusBadRequest)
+	}
+	return http.StatusText(http.StatusInternalServerError)
+}

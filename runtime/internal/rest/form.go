@@ -1,0 +1,205 @@
+package rest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+)
+
+// Bounds of an upload's form, whatever is sent.
+const (
+	// outsideLimit is how many bytes may surround the file: boundaries, part headers,
+	// fields and unknown parts together. Up to 4 KiB of it is what the parser reads ahead.
+	outsideLimit = 64 << 10
+	// partsLimit is how many parts a form may have.
+	partsLimit = 32
+	// fieldLimit is how many bytes of one field are read. Package media has the exact
+	// limits, which are lower.
+	fieldLimit = 8 << 10
+	// readAhead is how much is read from the connection at a time. The parser alone
+	// would read 4 KiB.
+	readAhead = 64 << 10
+)
+
+// receiver takes the file. media.Upload implements it.
+type receiver interface {
+	Receive(ctx context.Context, file io.Reader, claim string) error
+}
+
+// form is a multipart body on its way in. The parts may come in any order.
+type form struct {
+	meter  *meter
+	buffer *bufio.Reader
+	parts  *multipart.Reader
+
+	fields media.Fields
+	seen   map[string]bool
+}
+
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readAhead) }}
+
+// newForm looks at the headers only.
+func newForm(r *http.Request) (*form, error) {
+	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" {
+		return nil, fault.New(fault.Unsupported, "the body must be multipart/form-data")
+	}
+	boundary := params["boundary"]
+	if boundary == "" || len(boundary) > 70 { // RFC 2046
+		return nil, fault.New(fault.Invalid, "the multipart boundary must have 1 to 70 characters")
+	}
+	buffer, _ := readers.Get().(*bufio.Reader)
+	buffer.Reset(r.Body)
+	m := &meter{from: buffer}
+	return &form{meter: m, buffer: buffer, parts: multipart.NewReader(m, boundary), seen: map[string]bool{}}, nil
+}
+
+// close gives the read buffer back.
+func (f *form) close() {
+	f.buffer.Reset(nil)
+	readers.Put(f.buffer)
+}
+
+// fileAtLeast says how large the file must be for a body of this length, 0 when the
+// length is not known: all that may surround it is taken off.
+func (f *form) fileAtLeast(contentLength int64) int64 { return max(0, contentLength-outsideLimit) }
+
+// read takes the form apart to its end, and hands the file over while it arrives.
+func (f *form) read(ctx context.Context, upload receiver) error {
+	for count := 0; ; count++ {
+		part, err := f.parts.NextRawPart()
+		if err == io.EOF { //nolint:errorlint // a wrapped EOF is a body that was cut short
+			break
+		}
+		if err != nil {
+			return malformed(err)
+		}
+		if count == partsLimit {
+			return fault.New(fault.Invalid, "the form has more than %d parts", partsLimit)
+		}
+		if err := f.take(ctx, part, upload); err != nil {
+			return err
+		}
+	}
+	if !f.seen["file"] {
+		return fault.New(fault.Invalid, "the part file is missing")
+	}
+	return nil
+}
+
+// take reads one part.
+func (f *form) take(ctx context.Context, part *multipart.Part, upload receiver) error {
+	kind, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+	if err != nil || kind != "form-data" {
+		return fault.New(fault.Invalid, "a part has no Content-Disposition of form-data")
+	}
+	var field *string
+	var access string
+	name := params["name"]
+	switch name {
+	case "access":
+		field = &access
+	case "caption":
+		field = &f.fields.Caption
+	case "group":
+		field = &f.fields.Group
+	case "file":
+	default:
+		return nil // NextRawPart passes over it, within outsideLimit
+	}
+	if f.seen[name] {
+		return fault.New(fault.Invalid, "the part %s was sent twice", name)
+	}
+	f.seen[name] = true
+	switch strings.ToLower(part.Header.Get("Content-Transfer-Encoding")) {
+	case "", "binary", "8bit", "7bit":
+	default:
+		return fault.New(fault.Invalid, "the part %s must be sent without a transfer encoding", name)
+	}
+	if field == nil {
+		f.fields.FileName = fileName(part.Header.Get("Content-Disposition"), params)
+		return upload.Receive(ctx, f.meter.file(part), part.Header.Get("Content-Type"))
+	}
+	text, err := io.ReadAll(io.LimitReader(part, fieldLimit+1))
+	if err != nil {
+		return malformed(err)
+	}
+	if len(text) > fieldLimit {
+		return fault.New(fault.Invalid, "%s is too long", name)
+	}
+	if *field = string(text); name == "access" {
+		f.fields.Access = media.Access(access)
+	}
+	return nil
+}
+
+// fileName reads the name as it was sent, not only its last element: package media
+// decides what remains. Browsers, curl and most libraries write a quotation mark in a
+// plain filename as %22, and no other character in that way; filename* is exact.
+func fileName(disposition string, params map[string]string) string {
+	name := params["filename"]
+	if !strings.Contains(strings.ToLower(disposition), "filename*") {
+		name = strings.ReplaceAll(name, "%22", `"`)
+	}
+	return name
+}
+
+// malformed makes an error of reading the body the client's; faults pass.
+func malformed(err error) error {
+	var known *fault.Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, io.EOF): // an end in the wrong place must not look like the right one
+		err = io.ErrUnexpectedEOF
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault.Wrap(err, fault.Invalid, "the upload made no progress for too long")
+	}
+	return fault.Wrap(err, fault.Invalid, "the multipart body is malformed or was cut short")
+}
+
+// meter counts what the parser reads, and ends a body that carries too much besides
+// its file. It belongs to one goroutine.
+type meter struct {
+	from   io.Reader
+	total  int64 // read from the body
+	inFile int64 // of these, given to the reader of the file
+}
+
+// Read passes bytes of the body on.
+func (m *meter) Read(p []byte) (int, error) {
+	n, err := m.from.Read(p)
+	if m.total += int64(n); m.total-m.inFile > outsideLimit {
+		return 0, fault.New(fault.Invalid, "everything but the file must be at most %d bytes", outsideLimit)
+	}
+	return n, err
+}
+
+// file reads the file's part, which counts for itself.
+func (m *meter) file(part io.Reader) io.Reader { return fileReader{part: part, meter: m} }
+
+type fileReader struct {
+	part  io.Reader
+	meter *meter
+}
+
+// Read reads the file. Its errors are faults, so that they can be told from those of
+// the stores that the file goes to.
+func (f fileReader) Read(p []byte) (int, error) {
+	n, err := f.part.Read(p)
+	f.meter.inFile += int64(n)
+	if err != nil && err != io.EOF { //nolint:errorlint // only the bare one ends a part
+		err = malformed(err)
+	}
+	return n, err
+}

@@ -1,0 +1,3 @@
+package rest
+
+//go:generate oapi-codegen -config oapi-codegen.yaml openapi.yaml

@@ -1,0 +1,82 @@
+package rest
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/media"
+)
+
+// ListMedia answers GET /media/get.
+func (a *API) ListMedia(w http.ResponseWriter, r *http.Request, params wire.ListMediaParams) {
+	a.list(w, r, asQuery(params))
+}
+
+// ListMediaByPost answers POST /media/get. What the body gives stands above the query.
+func (a *API) ListMediaByPost(w http.ResponseWriter, r *http.Request, params wire.ListMediaByPostParams) {
+	query := asQuery(wire.ListMediaParams(params))
+	if err := readJSON(w, r, &query); err != nil {
+		exchange.Fail(w, r, err)
+		return
+	}
+	a.list(w, r, query)
+}
+
+// asQuery gives the parameters of a URL the form of those in a body.
+func asQuery(p wire.ListMediaParams) wire.ListQuery {
+	return wire.ListQuery{Page: p.Page, Limit: p.Limit, Access: p.Access, Group: p.Group}
+}
+
+func (a *API) list(w http.ResponseWriter, r *http.Request, query wire.ListQuery) {
+	number, limit := media.DefaultPage, media.DefaultLimit
+	if query.Page != nil {
+		number = *query.Page
+	}
+	if query.Limit != nil {
+		limit = *query.Limit
+	}
+	filter := media.Filter{Access: media.Access(value(query.Access)), Group: value(query.Group)}
+	page, err := a.Media.List(r.Context(), principal(r), filter, number, limit)
+	if err != nil {
+		exchange.Fail(w, r, err)
+		return
+	}
+	w.Header().Set("X-Total-Count", strconv.FormatInt(page.Total, 10))
+	w.Header().Set("Link", a.links(page, filter))
+	documents := make([]wire.MediaItem, 0, len(page.Items))
+	for _, item := range page.Items {
+		documents = append(documents, a.Documents.Document(item))
+	}
+	exchange.JSON(w, r, http.StatusOK, documents)
+}
+
+// links names the pages around this one (RFC 8288). An empty list has one empty page.
+func (a *API) links(page media.Page, filter media.Filter) string {
+	limit := int64(page.Limit)
+	last := max(1, (page.Total+limit-1)/limit)
+	current := int64(page.Number)
+	var links []string
+	add := func(relation string, number int64) {
+		query := url.Values{"page": {strconv.FormatInt(number, 10)}, "limit": {strconv.Itoa(page.Limit)}}
+		if filter.Access != "" {
+			query.Set("access", string(filter.Access))
+		}
+		if filter.Group != "" {
+			query.Set("group", filter.Group)
+		}
+		links = append(links, "<"+strings.TrimRight(a.BaseURL, "/")+"/media/get?"+query.Encode()+`>; rel="`+relation+`"`)
+	}
+	add("first", 1)
+	if current > 1 {
+		add("prev", min(current-1, last))
+	}
+	if current < last {
+		add("next", current+1)
+	}
+	add("last", last)
+	return strings.Join(links, ", ")
+}

@@ -1,0 +1,204 @@
+// Package rest is the REST interface: it translates between HTTP and the use cases
+// of media and settings, and holds no rule of its own. openapi.yaml comes first; the
+// routes and the types of package wire are generated from it. Package server mounts it.
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
+)
+
+// Documents shows items to clients. delivery.Links implements it.
+type Documents interface {
+	Document(item media.Item) wire.MediaItem
+}
+
+// Parts are what the interface stands on.
+type Parts struct {
+	Media     *media.Service
+	Settings  *settings.Service
+	Auth      *auth.Authenticator
+	Documents Documents
+	// BaseURL is how clients reach the service, without a slash at its end.
+	BaseURL string
+	// Brand is the word in header names.
+	Brand string
+}
+
+// API serves the REST routes. It is safe for concurrent use.
+type API struct {
+	Parts
+	description []byte
+}
+
+var _ wire.ServerInterface = (*API)(nil)
+
+// New joins the interface to its parts.
+func New(parts Parts) (*API, error) {
+	description, err := describe(parts.BaseURL, parts.Brand)
+	if err != nil {
+		return nil, err
+	}
+	return &API{Parts: parts, description: description}, nil
+}
+
+// Mount adds the routes.
+func (a *API) Mount(r chi.Router) {
+	r.Get("/openapi.json", a.describeService)
+	// The upload's route is the only one that takes signatures; the generated router
+	// has no way to say so, so the middleware looks.
+	r.Group(func(r chi.Router) {
+		r.Use(a.authenticate)
+		wire.HandlerWithOptions(a, wire.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: badParameter})
+	})
+}
+
+const createRoute = "/media/create"
+
+func (a *API) authenticate(next http.Handler) http.Handler {
+	byKey, byEither := a.Auth.RequireKey(next), a.Auth.RequireKeyOrSignature(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if chi.RouteContext(r.Context()).RoutePattern() == createRoute {
+			exchange.Of(r.Context()).FewTexts()
+			byEither.ServeHTTP(w, r)
+			return
+		}
+		byKey.ServeHTTP(w, r)
+	})
+}
+
+// badParameter answers for the generated code when a parameter can't be read.
+func badParameter(w http.ResponseWriter, r *http.Request, err error) {
+	var format *wire.InvalidParamFormatError
+	switch {
+	case !errors.As(err, &format):
+		err = fault.Wrap(err, fault.Invalid, "the parameters can't be read")
+	case format.ParamName == "mediaId":
+		err = fault.Wrap(err, fault.NotFound, "there is no such item")
+	case format.ParamName == "page" || format.ParamName == "limit":
+		err = fault.Wrap(err, fault.Invalid, "%s must be an integer, once", format.ParamName)
+	default:
+		err = fault.Wrap(err, fault.Invalid, "%s can't be read", format.ParamName)
+	}
+	exchange.Fail(w, r, err)
+}
+
+// principal is who the request acts for.
+func principal(r *http.Request) account.Principal { return auth.Of(r.Context()).Principal }
+
+// reply answers with a document, or with the fault that stands in its place.
+func reply[T any](w http.ResponseWriter, r *http.Request, document func() (T, error)) {
+	answer, err := document()
+	if err != nil {
+		exchange.Fail(w, r, err)
+		return
+	}
+	exchange.JSON(w, r, http.StatusOK, answer)
+}
+
+// item answers with one item.
+func (a *API) item(w http.ResponseWriter, r *http.Request, id uuid.UUID,
+	find func(context.Context, account.Principal, uuid.UUID) (media.Item, error),
+) {
+	reply(w, r, func() (wire.MediaItem, error) {
+		item, err := find(r.Context(), principal(r), id)
+		if err != nil {
+			return wire.MediaItem{}, missing(err)
+		}
+		return a.Documents.Document(item), nil
+	})
+}
+
+// missing gives every item that can't be had the same words.
+func missing(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return fault.Wrap(err, fault.NotFound, "there is no such item")
+	}
+	return err
+}
+
+// GetMedia answers GET /media/get/{mediaId}.
+func (a *API) GetMedia(w http.ResponseWriter, r *http.Request, id wire.MediaID) {
+	a.item(w, r, id, a.Media.Get)
+}
+
+// GetMediaByPost answers POST /media/get/{mediaId}.
+func (a *API) GetMediaByPost(w http.ResponseWriter, r *http.Request, id wire.MediaID) {
+	a.item(w, r, id, a.Media.Get)
+}
+
+// SealMedia answers POST /media/seal/{mediaId}.
+func (a *API) SealMedia(w http.ResponseWriter, r *http.Request, id wire.MediaID) {
+	a.item(w, r, id, a.Media.Seal)
+}
+
+// DeleteMedia answers DELETE /media/delete/{mediaId}.
+func (a *API) DeleteMedia(w http.ResponseWriter, r *http.Request, id wire.MediaID) {
+	reply(w, r, func() (wire.Deleted, error) {
+		return wire.Deleted{Deleted: true, MediaId: id}, missing(a.Media.Delete(r.Context(), principal(r), id))
+	})
+}
+
+// CountMedia answers GET /media/get/count.
+func (a *API) CountMedia(w http.ResponseWriter, r *http.Request) {
+	reply(w, r, func() (wire.Count, error) {
+		count, err := a.Media.Count(r.Context(), principal(r))
+		return wire.Count{Count: count}, err
+	})
+}
+
+// CountMediaByPost answers POST /media/get/count.
+func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request) { a.CountMedia(w, r) }
+
+// TotalStorage answers GET /media/get/size.
+func (a *API) TotalStorage(w http.ResponseWriter, r *http.Request) {
+	reply(w, r, func() (wire.Totals, error) {
+		totals, err := a.Media.Totals(r.Context(), principal(r))
+		return wire.Totals{Storage: totals.Storage, MaxStorage: totals.MaxStorage}, err
+	})
+}
+
+// TotalStorageByPost answers POST /media/get/size.
+func (a *API) TotalStorageByPost(w http.ResponseWriter, r *http.Request) { a.TotalStorage(w, r) }
+
+// CreateSignature answers POST /media/signature/create.
+func (a *API) CreateSignature(w http.ResponseWriter, r *http.Request) {
+	reply(w, r, func() (wire.Signature, error) {
+		var body wire.SignatureRequest
+		if err := readJSON(w, r, &body); err != nil {
+			return wire.Signature{}, err
+		}
+		group := value(body.Group)
+		if err := media.CheckGroup(group); err != nil {
+			return wire.Signature{}, err
+		}
+		return wire.Signature{Signature: a.Auth.Sign(principal(r), group)}, nil
+	})
+}
+
+// value gives what an optional field points to, or its zero value.
+func value[T any](field *T) T {
+	if field == nil {
+		var none T
+		return none
+	}
+	return *field
+}
+
+// location is where an item can be read.
+func (a *API) location(id uuid.UUID) string {
+	return strings.TrimRight(a.BaseURL, "/") + "/media/get/" + id.String()
+}

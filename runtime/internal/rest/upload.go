@@ -1,0 +1,54 @@
+package rest
+
+import (
+	"net/http"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/media"
+)
+
+// CreateMedia answers POST /media/create. The file goes to the object store while it
+// arrives; nothing is read before the upload has a place and could fit.
+func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
+	item, err := a.receive(r)
+	if err != nil {
+		exchange.Fail(w, r, err)
+		return
+	}
+	w.Header().Set("Location", a.location(item.ID))
+	exchange.JSON(w, r, http.StatusCreated, a.Documents.Document(item))
+}
+
+func (a *API) receive(r *http.Request) (media.Item, error) {
+	form, err := newForm(r)
+	if err != nil {
+		return media.Item{}, err
+	}
+	defer form.close()
+	grant := auth.Of(r.Context())
+	upload, err := a.Media.Begin(r.Context(), grant.Principal, form.fileAtLeast(r.ContentLength))
+	if err != nil {
+		return media.Item{}, unstored(err)
+	}
+	defer upload.Close(r.Context())
+	if err := form.read(r.Context(), upload); err != nil {
+		return media.Item{}, unstored(err)
+	}
+	if grant.Group != "" {
+		form.fields.Group = grant.Group
+	}
+	item, err := upload.Commit(r.Context(), form.fields)
+	return item, unstored(err)
+}
+
+// unstored explains a thing that is missing while a file is stored: not the client's
+// mistake, but a bucket that is being made again, or an upload that took so long that
+// the purge gave it up.
+func unstored(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return fault.Wrap(err, fault.Unavailable, "the file could not be stored: try again")
+	}
+	return err
+}

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+)
+
+// contextWithRoute gives chi a route context that outlives it, so that the pattern
+// can be read after the request.
+func contextWithRoute(ctx context.Context, route *chi.Context) context.Context {
+	return context.WithValue(ctx, chi.RouteCtxKey, route)
+}
+
+// guard gives the request a body and an answer whose deadlines move on with every
+// step: an upload of hours is fine, a client that stands still is not.
+func (o *observer) guard(w http.ResponseWriter, r *http.Request) (*requestBody, *responseWriter) {
+	control := http.NewResponseController(w)
+	writer := &responseWriter{ResponseWriter: w, control: control, stall: o.stall}
+	// The connection may still have the deadline of the answer before this one, which
+	// "100 Continue" would run into.
+	writer.extend()
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil, writer
+	}
+	return &requestBody{ReadCloser: r.Body, control: control, stall: o.stall}, writer
+}
+
+// requestBody is a body whose every read has stall of time.
+type requestBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+	stall   time.Duration
+	read    int64
+}
+
+// Read gives the next bytes. The deadline is set before each read and not after the
+// last one: a handler that is busy elsewhere is not the client's fault.
+func (b *requestBody) Read(p []byte) (int, error) {
+	_ = b.control.SetReadDeadline(time.Now().Add(b.stall)) // a transport without deadlines has none
+	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	if errors.Is(err, io.EOF) {
+		// From here on net/http itself reads, to notice when the client leaves. A
+		// deadline that passed meanwhile would look like that.
+		_ = b.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// count is how much was read; a request without a body has none.
+func (b *requestBody) count() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.read
+}
+
+// responseWriter is an answer whose every write has stall of time. It knows what went out.
+type responseWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	stall   time.Duration
+	status  int
+	written int64
+}
+
+// WriteHeader sends the header once.
+func (w *responseWriter) WriteHeader(status int) {
+	if status >= http.StatusOK && w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write sends the next bytes.
+func (w *responseWriter) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	w.extend()
+	n, err := w.ResponseWriter.Write(p)
+	w.written += int64(n)
+	return n, err
+}
+
+// Flush sends what is buffered.
+func (w *responseWriter) Flush() {
+	w.extend()
+	_ = w.control.Flush() // a transport that can't has nothing buffered
+}
+
+// finish leaves net/http time for the rest of the answer.
+func (w *responseWriter) finish() { w.extend() }
+
+func (w *responseWriter) extend() {
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.stall)) // a transport without deadlines has none
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *responseWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,138 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/exchange"
+)
+
+// Handler is the public handler: the routes behind what every request passes.
+func Handler(cfg Config, log *slog.Logger, metrics *metrics, mounts ...func(chi.Router)) http.Handler {
+	router := chi.NewRouter()
+	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		exchange.Fail(w, r, fault.New(fault.NotFound, "there is no such route"))
+	})
+	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
+		exchange.FailStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
+	})
+	for _, mount := range mounts {
+		router.Group(mount)
+	}
+	o := &observer{next: router, stall: cfg.StallTimeout, log: log, metrics: metrics}
+	return o
+}
+
+// methods are those that a route may have.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+
+// allowed gives the methods of the route that has this path.
+func allowed(routes chi.Routes, r *http.Request) []string {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	var found []string
+	for _, method := range methods {
+		if routes.Match(chi.NewRouteContext(), method, path) {
+			found = append(found, method)
+		}
+	}
+	return found
+}
+
+// observer gives every request an id, deadlines, metrics and a line in the log, and
+// survives a handler's panic.
+type observer struct {
+	next    http.Handler
+	stall   time.Duration
+	log     *slog.Logger
+	metrics *metrics
+}
+
+// requestID is what is taken over from a caller.
+var requestID = regexp.MustCompile(`^[0-9A-Za-z._-]{8,64}$`)
+
+// ServeHTTP begins and ends the record of a request.
+func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	id := r.Header.Get("X-Request-Id")
+	if !requestID.MatchString(id) {
+		id = uuid.NewString()
+	}
+	w.Header().Set("X-Request-Id", id)
+	record := &exchange.Record{RequestID: id}
+	route := chi.NewRouteContext()
+	ctx := exchange.With(r.Context(), record)
+	ctx = contextWithRoute(ctx, route)
+	body, writer := o.guard(w, r)
+	r = r.WithContext(ctx)
+	if body != nil {
+		r.Body = body
+	}
+	o.metrics.inFlight.Inc()
+	defer func() {
+		problem := recover()
+		aborted := problem == http.ErrAbortHandler //nolint:errorlint // net/http compares it, too
+		if problem != nil && !aborted {
+			err := fault.Wrap(fmt.Errorf("panic: %v\n%s", problem, debug.Stack()), fault.Internal, "")
+			if writer.status == 0 {
+				exchange.Fail(writer, r, err)
+			} else {
+				record.Err, aborted = err, true // the answer has begun: only a cut tells that it is not whole
+			}
+		}
+		writer.finish()
+		o.metrics.inFlight.Dec()
+		o.done(r, record, route.RoutePattern(), writer, body, time.Since(start), aborted)
+		if aborted {
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	o.next.ServeHTTP(writer, r)
+}
+
+// done counts the request and writes its line.
+func (o *observer) done(r *http.Request, record *exchange.Record, pattern string, writer *responseWriter, body *requestBody, took time.Duration, aborted bool) {
+	if pattern == "" {
+		pattern = "unmatched"
+	}
+	status := writer.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	o.metrics.observe(r.Method, pattern, status, took, body.count(), writer.written)
+	level := slog.LevelInfo
+	if status >= http.StatusInternalServerError || aborted {
+		level = slog.LevelError
+	}
+	attributes := []slog.Attr{
+		slog.String("request_id", record.RequestID),
+		slog.String("method", r.Method),
+		slog.String("route", pattern),
+		slog.Int("status", status),
+		slog.Int64("bytes_in", body.count()),
+		slog.Int64("bytes_out", writer.written),
+		slog.Duration("duration", took),
+	}
+	if record.AccountID != uuid.Nil {
+		attributes = append(attributes, slog.String("account", record.AccountID.String()), slog.String("app", record.AppID.String()))
+	}
+	if aborted {
+		attributes = append(attributes, slog.Bool("aborted", true))
+	}
+	if record.Err != nil {
+		attributes = append(attributes, slog.String("error", record.Err.Error()))
+	}
+	o.log.LogAttrs(r.Context(), level, "request", attributes...)
+}

@@ -1,0 +1,155 @@
+// Package server runs the runtime's HTTP servers: the public one, with what every
+// request passes through (request id, log line, metrics, recovery, deadlines), and
+// the admin one with health, readiness and metrics. A main gives it the routes and
+// the checks, and runs it.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// Config says where the servers listen and how they end. The tags are flag and
+// environment names.
+type Config struct {
+	BaseURL         string        `env:"SERVICE_BASE_URL" required:"" help:"How clients reach the service, e.g. https://media.example.org; without a path."`
+	Brand           string        `env:"SERVICE_BRAND" default:"service" help:"The word in header names: x-<brand>-apikey."`
+	Listen          string        `env:"SERVICE_LISTEN" default:":8080" help:"Address of the service."`
+	AdminListen     string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Address of health, readiness and metrics; not for the public."`
+	StallTimeout    time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or takes a body."`
+	DrainDelay      time.Duration `env:"SERVICE_DRAIN_DELAY" default:"0s" help:"How long to go on serving, not ready, after SIGTERM."`
+	ShutdownTimeout time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after that."`
+}
+
+var brandForm = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
+	base, err := url.Parse(c.BaseURL)
+	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" ||
+		strings.Trim(base.Path, "/") != "" || base.RawQuery != "" || base.Fragment != "" || base.User != nil {
+		return fmt.Errorf("SERVICE_BASE_URL must look like https://host[:port], without a path, not %q", c.BaseURL)
+	}
+	switch {
+	case !brandForm.MatchString(c.Brand):
+		return fmt.Errorf("SERVICE_BRAND must be 1 to 32 of a-z, 0-9 and -, not %q", c.Brand)
+	case c.StallTimeout < time.Second:
+		return fmt.Errorf("SERVICE_STALL_TIMEOUT must be at least 1s, not %s", c.StallTimeout)
+	case c.DrainDelay < 0:
+		return fmt.Errorf("SERVICE_DRAIN_DELAY must not be negative, but is %s", c.DrainDelay)
+	case c.ShutdownTimeout < 0:
+		return fmt.Errorf("SERVICE_SHUTDOWN_TIMEOUT must not be negative, but is %s", c.ShutdownTimeout)
+	}
+	return nil
+}
+
+// Limits of the HTTP servers.
+const (
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 16 << 10
+)
+
+// Server is both servers. Listen, then Run.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	checks   []Check
+	draining atomic.Bool
+
+	public, admin   *http.Server
+	publicAt, admAt net.Listener
+}
+
+// New composes the servers: mounts add the public routes.
+func New(cfg Config, log *slog.Logger, registry *prometheus.Registry, checks []Check, mounts ...func(chi.Router)) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: log, checks: checks}
+	s.public = s.httpServer(Handler(cfg, log, newMetrics(registry), mounts...))
+	s.admin = s.httpServer(s.adminHandler(registry))
+	return s, nil
+}
+
+func (s *Server) httpServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		// What net/http itself has to say is about connections: of no use to an operator.
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// Listen takes the ports, so that a port in use shows at once.
+func (s *Server) Listen(ctx context.Context) error {
+	var err error
+	var network net.ListenConfig
+	if s.publicAt, err = network.Listen(ctx, "tcp", s.cfg.Listen); err != nil {
+		return fmt.Errorf("listen on SERVICE_LISTEN %s: %w", s.cfg.Listen, err)
+	}
+	if s.admAt, err = network.Listen(ctx, "tcp", s.cfg.AdminListen); err != nil {
+		_ = s.publicAt.Close()
+		return fmt.Errorf("listen on SERVICE_ADMIN_LISTEN %s: %w", s.cfg.AdminListen, err)
+	}
+	return nil
+}
+
+// Addr is where the public server listens; AdminAddr the other one.
+func (s *Server) Addr() string { return s.publicAt.Addr().String() }
+
+// AdminAddr is where the admin server listens.
+func (s *Server) AdminAddr() string { return s.admAt.Addr().String() }
+
+// Run serves until ctx ends. Then it is not ready, waits for DrainDelay, takes no new
+// connections, and lets running requests end for ShutdownTimeout.
+func (s *Server) Run(ctx context.Context) error {
+	s.log.InfoContext(ctx, "serving", "address", s.Addr(), "admin", s.AdminAddr(), "base_url", s.cfg.BaseURL)
+	group, failed := errgroup.WithContext(ctx)
+	group.Go(func() error { return serve(s.public, s.publicAt) })
+	group.Go(func() error { return serve(s.admin, s.admAt) })
+	group.Go(func() error {
+		<-failed.Done()
+		return s.shutDown(context.WithoutCancel(ctx))
+	})
+	return group.Wait()
+}
+
+func serve(server *http.Server, at net.Listener) error {
+	if err := server.Serve(at); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", at.Addr(), err)
+	}
+	return nil
+}
+
+func (s *Server) shutDown(ctx context.Context) error {
+	s.draining.Store(true)
+	s.log.InfoContext(ctx, "shutting down", "drain_delay", s.cfg.DrainDelay, "timeout", s.cfg.ShutdownTimeout)
+	if s.cfg.DrainDelay > 0 {
+		<-time.After(s.cfg.DrainDelay)
+	}
+	ending, cancel := context.WithTimeout(ctx, s.cfg.ShutdownTimeout)
+	defer cancel()
+	err := s.public.Shutdown(ending)
+	if err != nil {
+		s.log.WarnContext(ctx, "requests were cut off", "after", s.cfg.ShutdownTimeout)
+		err = s.public.Close()
+	}
+	// The admin server answers to the end, that probes see "not ready" and not "dead".
+	return errors.Join(err, s.admin.Close())
+}
