@@ -36,7 +36,7 @@ const (
 	sampleName        = "demo"
 
 	fieldManager = "mediastack-trial"
-	pollEvery    = 50 * time.Millisecond
+	pollEvery    = 100 * time.Millisecond
 )
 
 var (
@@ -201,6 +201,7 @@ func (s *session) startProduct(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	config.QPS = -1 // the limit on clients is there for crowds of them
 	s.config = config
 	product, both := errgroup.WithContext(ctx)
 	product.Go(func() error {
@@ -238,6 +239,7 @@ func (s *session) applyManifests(ctx context.Context) error {
 		return err
 	}
 	objects, err := kubeapply.Read(
+		filepath.Join(root, "config", "default", "namespace.yaml"),
 		filepath.Join(root, "config", "crd", "bases"),
 		filepath.Join(root, "config", "rbac"),
 		filepath.Join(root, "config", "samples"),
@@ -249,20 +251,11 @@ func (s *session) applyManifests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects = append(objects, operatorHome())
 	if err := applier.Apply(ctx, objects...); err != nil {
 		return err
 	}
 	s.progress.say("the resource definitions, the operator's rights and the samples are applied (%d objects)", len(objects))
 	return nil
-}
-
-// operatorHome is the namespace that config/ puts the operator into.
-func operatorHome() *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace",
-		"metadata": map[string]any{"name": operatorNamespace},
-	}}
 }
 
 func (s *session) baseURL() string { return "http://" + address(s.state.Ports.API) }

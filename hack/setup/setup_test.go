@@ -1,0 +1,64 @@
+package setup_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mediastack.dev/hack/setup"
+)
+
+func TestTheKubernetesVersionIsTheOneThatTheModulePins(t *testing.T) {
+	root, err := setup.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(root, "hack", "kube", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(content), "k8s.io/kubernetes v"+setup.KubernetesVersion+" ") &&
+		!strings.Contains(string(content), "k8s.io/kubernetes v"+setup.KubernetesVersion+"\n") {
+		t.Errorf("hack/kube/go.mod does not pin k8s.io/kubernetes v%s", setup.KubernetesVersion)
+	}
+}
+
+func TestAMissingProgramSaysWhatToRun(t *testing.T) {
+	empty := t.TempDir()
+	t.Setenv(setup.CacheEnv, empty)
+	t.Setenv(setup.BinEnv, empty)
+	t.Setenv(setup.AssetsEnv, "")
+	_, kube := setup.FindKube()
+	_, minio := setup.FindMinIO()
+	_, binary := setup.FindBinary("mediastack-runtime")
+	t.Setenv(setup.AssetsEnv, empty)
+	_, assets := setup.FindKube()
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{kube, "run `make kube`"},
+		{minio, "run `make minio`"},
+		{binary, "run `make build parts`"},
+		{assets, "KUBEBUILDER_ASSETS is set to " + empty + ", but " + empty + "/etcd is missing"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
+			t.Errorf("got %v, want a sentence with %q", c.err, c.want)
+		}
+	}
+}
+
+func TestKubebuilderAssetsNeedNoKubectl(t *testing.T) {
+	assets := t.TempDir()
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if err := os.WriteFile(filepath.Join(assets, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(setup.AssetsEnv, assets)
+	tools, err := setup.FindKube()
+	if err != nil || tools.Etcd != filepath.Join(assets, "etcd") || tools.Kubectl != "" {
+		t.Errorf("got %+v, %v", tools, err)
+	}
+}
