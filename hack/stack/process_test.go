@@ -256,7 +256,7 @@ func TestAPortInUseIsOneSentence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
+	t.Cleanup(func() { _ = listener.Close() })
 	port := listener.Addr().(*net.TCPAddr).Port
 	_, err = stack.ChoosePort(port)
 	if want := fmt.Sprintf("port %d is already in use", port); err == nil || err.Error() != want {
