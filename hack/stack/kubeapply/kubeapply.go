@@ -165,6 +165,8 @@ func (a *Applier) resource(ctx context.Context, object *unstructured.Unstructure
 		var err error
 		mapping, err = a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if meta.IsNoMatchError(err) {
+			// What was learned a moment ago counts as fresh and would be believed for good.
+			a.mapper.Reset()
 			return false, nil
 		}
 		return err == nil, err
