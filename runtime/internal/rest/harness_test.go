@@ -1,0 +1,373 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/textproto"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/rest"
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/settings"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// baseURL leads nowhere: every client dials the runtime that it belongs to.
+const baseURL = "http://media.test"
+
+// world is a database and an S3 store, and what the operator does with them.
+type world struct {
+	database postgres.Config
+	store    *postgres.Store
+	objects  *objectstore.Store
+	registry *account.Registry
+	settings *settings.Service
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ctx := t.Context()
+	access := stacktest.S3(t)
+	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region,
+		AccessKey: access.AccessKey, SecretKey: access.SecretKey})
+	must(t, err)
+	cfg := postgres.Config{DatabaseURL: stacktest.Postgres(t), DatabaseConns: 8}
+	must(t, postgres.Migrate(ctx, cfg, slog.New(slog.DiscardHandler)))
+	store, err := postgres.Open(ctx, cfg)
+	must(t, err)
+	t.Cleanup(store.Close)
+	return &world{database: cfg, store: store, objects: objects,
+		registry: account.NewRegistry(store, "t", time.Now), settings: settings.NewService(store)}
+}
+
+// tenant is a provisioned account with the key of its Default App.
+type tenant struct {
+	account account.Account
+	spec    account.Spec
+	app     account.App
+	key     string
+	keyID   uuid.UUID
+}
+
+// limits of a tenant that nobody changed.
+const (
+	maxStorage    = 64 << 20
+	maxUploadSize = 24 << 20
+)
+
+// tenant does what the operator does for a MediaAccount.
+func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
+	t.Helper()
+	ctx := t.Context()
+	spec := account.Spec{Namespace: "team", Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
+	for _, apply := range change {
+		apply(&spec)
+	}
+	made, err := w.registry.Ensure(ctx, spec)
+	must(t, err)
+	_, err = w.objects.Claim(ctx, made.Bucket, objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: name}, false)
+	must(t, err)
+	apps, err := w.registry.SetApps(ctx, made.ID, nil)
+	must(t, err)
+	token, key, err := w.registry.IssueKey(ctx, apps[0].ID, 1, 0)
+	must(t, err)
+	return tenant{account: made, spec: spec, app: apps[0], key: token.Reveal(), keyID: key.ID}
+}
+
+// clock is a clock that a test can turn; it starts at the real time.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+func (c *clock) advance(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += by
+}
+
+// logBuffer holds a runtime's log.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// runtime is a running runtime with real parts.
+type runtime struct {
+	client *http.Client
+	server *server.Server
+	api    *rest.API
+	files  *delivery.Delivery
+	clock  *clock
+	logs   *logBuffer
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+// options of a runtime.
+type options struct {
+	secret, previous string
+	brand            string
+	media            media.Config
+	server           server.Config
+}
+
+func secretOf(letter string) string {
+	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
+}
+
+func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
+	t.Helper()
+	o := options{secret: secretOf("a"), brand: "service",
+		media: media.Config{MaxUploads: 8, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, DeleteTimeout: 10 * time.Second},
+		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
+			StallTimeout: 30 * time.Second, ShutdownTimeout: 30 * time.Second}}
+	for _, apply := range change {
+		apply(&o)
+	}
+	o.server.Brand = o.brand
+	rt := &runtime{clock: &clock{}, logs: &logBuffer{}, ended: make(chan error, 1)}
+	log := slog.New(slog.NewJSONHandler(rt.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	authCfg := auth.Config{Secret: o.secret, SecretPrevious: o.previous, SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
+	authenticator, err := auth.New(authCfg, o.brand, w.store, rt.clock.now, log)
+	must(t, err)
+	items, err := media.NewService(w.store, w.objects, o.media, rt.clock.now, log)
+	must(t, err)
+	secret, err := authCfg.ServerSecret()
+	must(t, err)
+	rt.files, err = delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour}, baseURL, secret, items, w.objects, rt.clock.now, log)
+	must(t, err)
+	rt.api, err = rest.New(rest.Parts{Media: items, Settings: w.settings, Auth: authenticator, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
+	must(t, err)
+	checks := []server.Check{{Name: "database", Run: w.store.Ping}, {Name: "schema", Run: w.store.CheckSchema}, {Name: "objects", Run: w.objects.Ping}}
+	rt.server, err = server.New(o.server, log, prometheus.NewRegistry(), checks, rt.api.Mount, rt.files.Mount)
+	must(t, err)
+	must(t, rt.server.Listen(t.Context()))
+
+	serving, stop := context.WithCancel(context.Background())
+	listening, hangUp := context.WithCancel(context.Background())
+	rt.stop = stop
+	heard := make(chan struct{})
+	go func() { defer close(heard); _ = authenticator.Run(listening) }()
+	done := make(chan struct{})
+	go func() { defer close(done); rt.ended <- rt.server.Run(serving) }()
+	t.Cleanup(func() { stop(); <-done; hangUp(); <-heard })
+	rt.client = newClient(t, rt.server.Addr(), o.brand)
+	return rt
+}
+
+// dialer gives a transport that reaches address whatever the URL says.
+func dialer(address string) *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+		ExpectContinueTimeout: 10 * time.Second,
+	}
+}
+
+// answer is a response whose body was read.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// request is what the options of do change.
+type request struct {
+	header        http.Header
+	body          io.Reader
+	contentLength int64
+}
+
+type option func(*request)
+
+func header(name, value string) option {
+	return func(r *request) { r.header.Set(name, value) }
+}
+
+func key(k string) option { return header("x-service-apikey", k) }
+
+func signature(s string) option { return header("x-service-signature", s) }
+
+func text(body string) option {
+	return func(r *request) { r.body = strings.NewReader(body) }
+}
+
+// part is one part of a form; a file has a file name.
+type part struct {
+	name, fileName, contentType string
+	data                        []byte
+}
+
+func filePart(name string, data []byte) part { return part{name: "file", fileName: name, data: data} }
+
+func field(name, value string) part { return part{name: name, data: []byte(value)} }
+
+// form sends parts in this order.
+func form(parts ...part) option {
+	return func(r *request) {
+		body, kind := encode(parts...)
+		r.body = bytes.NewReader(body)
+		r.header.Set("Content-Type", kind)
+	}
+}
+
+func encode(parts ...part) (body []byte, contentType string) {
+	var buffer bytes.Buffer
+	writer := multipart.NewWriter(&buffer)
+	for _, p := range parts {
+		params := map[string]string{"name": p.name}
+		mimeHeader := textproto.MIMEHeader{}
+		if p.fileName != "" {
+			params["filename"] = p.fileName
+			mimeHeader.Set("Content-Type", "application/octet-stream")
+		}
+		if p.contentType != "" {
+			mimeHeader.Set("Content-Type", p.contentType)
+		}
+		mimeHeader.Set("Content-Disposition", formData(params))
+		w, _ := writer.CreatePart(mimeHeader)
+		_, _ = w.Write(p.data)
+	}
+	_ = writer.Close()
+	return buffer.Bytes(), writer.FormDataContentType()
+}
+
+// formData writes the names as browsers do: UTF-8 in quotation marks, with %22 for the mark itself.
+func formData(params map[string]string) string {
+	value := `form-data; name="` + params["name"] + `"`
+	if name, ok := params["filename"]; ok {
+		value += `; filename="` + strings.ReplaceAll(name, `"`, "%22") + `"`
+	}
+	return value
+}
+
+// do sends one request and reads the answer, which the client holds against openapi.yaml.
+func (rt *runtime) do(t *testing.T, method, path string, change ...option) answer {
+	t.Helper()
+	got, err := rt.try(t.Context(), method, path, change...)
+	must(t, err)
+	return got
+}
+
+func (rt *runtime) try(ctx context.Context, method, path string, change ...option) (answer, error) {
+	r := request{header: http.Header{}}
+	for _, apply := range change {
+		apply(&r)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, baseURL+strings.TrimPrefix(path, baseURL), r.body)
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header = r.header
+	response, err := rt.client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return answer{status: response.StatusCode, header: response.Header, body: body}, err
+}
+
+// item reads a media document.
+func (a answer) item(t *testing.T) wire.MediaItem { return decode[wire.MediaItem](t, a) }
+
+func decode[T any](t *testing.T, a answer) T {
+	t.Helper()
+	var value T
+	if a.status/100 != 2 {
+		t.Fatalf("status %d: %s", a.status, a.body)
+	}
+	must(t, json.Unmarshal(a.body, &value))
+	return value
+}
+
+// refused checks the status and the error text, and gives the detail.
+func (a answer) refused(t *testing.T, status int, text string) string {
+	t.Helper()
+	var body wire.Error
+	if err := json.Unmarshal(a.body, &body); err != nil || a.status != status || body.Error != text {
+		t.Fatalf("got %d %s, want %d with error %q", a.status, a.body, status, text)
+	}
+	return body.Detail
+}
+
+// upload stores a draft.
+func (rt *runtime) upload(t *testing.T, k string, parts ...part) wire.MediaItem {
+	t.Helper()
+	got := rt.do(t, http.MethodPost, "/media/create", key(k), form(parts...))
+	if got.status != http.StatusCreated {
+		t.Fatalf("upload: status %d: %s", got.status, got.body)
+	}
+	return got.item(t)
+}
+
+// sealed stores and seals.
+func (rt *runtime) sealed(t *testing.T, k string, parts ...part) wire.MediaItem {
+	t.Helper()
+	draft := rt.upload(t, k, parts...)
+	return rt.do(t, http.MethodPost, "/media/seal/"+draft.MediaId.String(), key(k)).item(t)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually asks again until what is asked for is so; the test's deadline ends it.
+func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(within)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline:
+			t.Fatalf("not within %s: %s", within, what)
+		case <-tick.C:
+		}
+	}
+}

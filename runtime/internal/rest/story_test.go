@@ -1,0 +1,192 @@
+package rest_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"mediastack.dev/runtime/internal/rest/wire"
+)
+
+// noise gives n bytes of no known type, the same for the same seed.
+func noise(seed uint64, n int) []byte {
+	source := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	data := make([]byte, n)
+	_, _ = source.Read(data)
+	return data
+}
+
+func TestAFileGoesFromUploadToDelete(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	photo := append([]byte("\x89PNG\r\n\x1a\n"), noise(1, 100_000)...)
+
+	// A draft can be read, and is in no list and no sum.
+	got := rt.do(t, http.MethodPost, "/media/create", key(one.key),
+		form(field("caption", "on the beach"), filePart("Ferien über 7\".png", photo), field("group", "summer"), field("access", "public")))
+	if got.status != http.StatusCreated {
+		t.Fatalf("upload: %d %s", got.status, got.body)
+	}
+	draft := got.item(t)
+	if want := baseURL + "/media/get/" + draft.MediaId.String(); got.header.Get("Location") != want {
+		t.Errorf("Location %q, want %q", got.header.Get("Location"), want)
+	}
+	if !draft.Temp || draft.OriginalFileName != "Ferien über 7\".png" || draft.MimeType != "image/png" || draft.Size != int64(len(photo)) ||
+		draft.Access != wire.Public || draft.Caption != "on the beach" || draft.Group != "summer" || draft.Thumbnail != "" {
+		t.Errorf("the draft is wrong: %s", got.body)
+	}
+	if order := []string{"mediaId", "originalFileName", "mimeType", "size", "access", "file", "thumbnail", "caption", "group", "temp"}; !inOrder(string(got.body), order) {
+		t.Errorf("the fields are not in the specification's order: %s", got.body)
+	}
+	if strings.Contains(string(got.body), `\u0026`) {
+		t.Errorf("an address in the answer can't be copied: %s", got.body)
+	}
+	id := draft.MediaId.String()
+	if again := rt.do(t, http.MethodGet, "/media/get/"+id, key(one.key)).item(t); !again.Temp {
+		t.Error("the draft reads as sealed")
+	}
+	rt.expect(t, one, 0, 0)
+
+	// Its file is under the signed address only.
+	plain, _, _ := strings.Cut(draft.File, "?")
+	rt.do(t, http.MethodGet, plain).refused(t, http.StatusNotFound, "Not Found")
+	if file := rt.do(t, http.MethodGet, draft.File); !bytes.Equal(file.body, photo) {
+		t.Error("the draft's file is not what was sent")
+	}
+
+	// Sealing makes it count, once.
+	for range 2 {
+		item := rt.do(t, http.MethodPost, "/media/seal/"+id, key(one.key)).item(t)
+		if item.Temp || item.File != plain {
+			t.Errorf("the sealed item is wrong: %+v", item)
+		}
+		rt.expect(t, one, 1, int64(len(photo)))
+	}
+	file := rt.do(t, http.MethodGet, plain)
+	sum := sha256.Sum256(photo)
+	if !bytes.Equal(file.body, photo) || file.header.Get("ETag") != `"`+hex.EncodeToString(sum[:])+`"` {
+		t.Error("the sealed file is not what was sent")
+	}
+	if item := rt.do(t, http.MethodPost, "/media/get/"+id, key(one.key)).item(t); item.MediaId != draft.MediaId || item.Temp {
+		t.Errorf("POST reads another item: %+v", item)
+	}
+
+	// A second, larger file, in parts, the file first.
+	film := noise(2, 20<<20)
+	second := rt.sealed(t, one.key, filePart("film.bin", film), field("group", "summer"))
+	rt.expect(t, one, 2, int64(len(photo)+len(film)))
+	if file := rt.do(t, http.MethodGet, second.File); !bytes.Equal(file.body, film) {
+		t.Error("the large file is not what was sent")
+	}
+
+	// Deleting takes it back out, to the byte.
+	gone := rt.do(t, http.MethodDelete, "/media/delete/"+id, key(one.key))
+	if want := fmt.Sprintf(`{"deleted":true,"mediaId":"%s"}`, id); strings.TrimSpace(string(gone.body)) != want {
+		t.Errorf("delete answered %s, want %s", gone.body, want)
+	}
+	rt.expect(t, one, 1, int64(len(film)))
+	rt.do(t, http.MethodGet, "/media/get/"+id, key(one.key)).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, http.MethodGet, plain).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, http.MethodDelete, "/media/delete/"+id, key(one.key)).refused(t, http.StatusNotFound, "Not Found")
+
+	// A draft can be deleted too.
+	other := rt.upload(t, one.key, filePart("x", []byte("x")))
+	rt.do(t, http.MethodDelete, "/media/delete/"+other.MediaId.String(), key(one.key))
+	rt.expect(t, one, 1, int64(len(film)))
+}
+
+func inOrder(body string, names []string) bool {
+	for _, name := range names {
+		at := strings.Index(body, `"`+name+`":`)
+		if at < 0 {
+			return false
+		}
+		body = body[at:]
+	}
+	return true
+}
+
+// expect checks list, count and totals, each by both methods.
+func (rt *runtime) expect(t *testing.T, of tenant, items, storage int64) {
+	t.Helper()
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		list := rt.do(t, method, "/media/get", key(of.key))
+		if got := decode[[]wire.MediaItem](t, list); int64(len(got)) != items || list.header.Get("X-Total-Count") != strconv.FormatInt(items, 10) {
+			t.Errorf("%s list: %d items, X-Total-Count %s, want %d", method, len(got), list.header.Get("X-Total-Count"), items)
+		}
+		if got := decode[wire.Count](t, rt.do(t, method, "/media/get/count", key(of.key))); got.Count != items {
+			t.Errorf("%s count %d, want %d", method, got.Count, items)
+		}
+		want := wire.Totals{Storage: storage, MaxStorage: of.spec.MaxStorage}
+		if got := decode[wire.Totals](t, rt.do(t, method, "/media/get/size", key(of.key))); got != want {
+			t.Errorf("%s totals %+v, want %+v", method, got, want)
+		}
+	}
+}
+
+func TestPartsMayComeInAnyOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	parts := []part{filePart("a.txt", []byte("hello")), field("access", "public"), field("caption", "c"), field("group", "g"), field("other", "ignored")}
+	for turn := range parts {
+		order := append(append([]part{}, parts[turn:]...), parts[:turn]...)
+		item := rt.upload(t, one.key, order...)
+		if item.OriginalFileName != "a.txt" || item.Access != wire.Public || item.Caption != "c" || item.Group != "g" || item.Size != 5 {
+			t.Errorf("turned by %d: %+v", turn, item)
+		}
+	}
+}
+
+func TestListsPageAndFilter(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	var newest []string
+	for i := range 5 {
+		access := []string{"private", "public"}[i%2]
+		item := rt.sealed(t, one.key, filePart(fmt.Sprintf("%d.txt", i), []byte("x")), field("access", access), field("group", "a b&c"))
+		newest = append([]string{item.MediaId.String()}, newest...)
+	}
+	list := func(change ...option) (answer, []string) {
+		got := rt.do(t, http.MethodPost, "/media/get?limit=2&group=a+b%26c", append(change, key(one.key))...)
+		var ids []string
+		for _, item := range decode[[]wire.MediaItem](t, got) {
+			ids = append(ids, item.MediaId.String())
+		}
+		return got, ids
+	}
+	got, ids := list(text(`{"page": 2}`), header("Content-Type", "application/json"))
+	if fmt.Sprint(ids) != fmt.Sprint(newest[2:4]) || got.header.Get("X-Total-Count") != "5" {
+		t.Errorf("page 2 has %v of %s, want %v of 5", ids, got.header.Get("X-Total-Count"), newest[2:4])
+	}
+	page := func(n int, rel string) string {
+		return fmt.Sprintf(`<%s/media/get?group=a+b%%26c&limit=2&page=%d>; rel="%s"`, baseURL, n, rel)
+	}
+	if want := strings.Join([]string{page(1, "first"), page(1, "prev"), page(3, "next"), page(3, "last")}, ", "); got.header.Get("Link") != want {
+		t.Errorf("Link %s\nwant %s", got.header.Get("Link"), want)
+	}
+	if _, ids := list(text(`{"access": "public", "limit": 100, "unknown": 1}`)); fmt.Sprint(ids) != fmt.Sprint([]string{newest[1], newest[3]}) {
+		t.Errorf("public items %v", ids)
+	}
+	if _, ids := list(text(`{"group": "a b"}`)); len(ids) != 0 {
+		t.Errorf("a group matched by its beginning: %v", ids)
+	}
+	if got, ids := list(text(`{"page": 9}`)); len(ids) != 0 || !strings.Contains(got.header.Get("Link"), page(3, "prev")) {
+		t.Errorf("a page past the end: %v, %s", ids, got.header.Get("Link"))
+	}
+	next := rt.do(t, http.MethodGet, "/media/get?page=2&limit=3&access=", key(one.key))
+	if items := decode[[]wire.MediaItem](t, next); len(items) != 2 || strings.Contains(next.header.Get("Link"), `rel="next"`) {
+		t.Errorf("the last page has %d items and Link %s", len(items), next.header.Get("Link"))
+	}
+}
