@@ -52,7 +52,7 @@ Upload a picture, seal it, list it and fetch it back:
   ID=$(curl -sS -H "$KEY" -F access=public -F caption='My first picture' -F file=@'{{.Picture}}' {{.BaseURL}}/media/create | sed 's/.*"mediaId":"\([^"]*\)".*/\1/')
   curl -sS -H "$KEY" -X POST {{.BaseURL}}/media/seal/$ID; echo
   curl -sS -H "$KEY" {{.BaseURL}}/media/get; echo
-  curl -sS -o copy.jpg "$(curl -sS -H "$KEY" {{.BaseURL}}/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')" && cmp copy.jpg '{{.Picture}}' && echo identical
+  curl -sS -o copy -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" {{.BaseURL}}/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
 
 Look at the account:
 

@@ -328,11 +328,13 @@ func (s *session) waitReady(ctx context.Context) (*unstructured.Unstructured, er
 		now := "its operator has not looked at it yet"
 		if err == nil {
 			status, reason, message := kubeapply.Condition(account, "Ready")
-			if status == "True" {
+			// What an earlier run left may name another port.
+			rest, _, _ := unstructured.NestedString(account.Object, "status", "endpoints", "rest")
+			if status == "True" && rest == s.baseURL() {
 				s.progress.say("the MediaAccount %s/%s is Ready", sampleNamespace, sampleName)
 				return account, nil
 			}
-			if reason != "" {
+			if reason != "" && status != "True" {
 				now = reason + ": " + message
 			}
 		}

@@ -47,7 +47,7 @@ func run(ctx context.Context, targets []string) error {
 			}
 			continue
 		case "parts":
-			if err := builder.Compile(ctx, "the S3 store and the mail sink", "hack/parts", bin, "-s -w", "."); err != nil {
+			if err := builder.Compile(ctx, "the S3 store and the mail sink", "hack/parts", filepath.Join(bin, "mediastack-parts"), "-s -w", "."); err != nil {
 				return err
 			}
 			continue
