@@ -18,7 +18,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, run *run) bool {
 	if controllerutil.ContainsFinalizer(run.object, v1alpha1.Finalizer) {
 		return true
 	}
-	if ending, failure := r.namespaceEnds(ctx, run.object.Namespace); ending || failure != nil {
+	if ending, failure := r.namespaceEnds(ctx, run); ending || failure != nil {
 		run.seen.account.failure, run.over = failure, ending
 		return false
 	}
@@ -63,7 +63,11 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, run *run, change func(
 
 // namespaceEnds tells whether the namespace is being deleted: nothing is made in it
 // any more, and the deletion of the account follows by itself.
-func (r *Reconciler) namespaceEnds(ctx context.Context, name string) (bool, *status.Failure) {
+func (r *Reconciler) namespaceEnds(ctx context.Context, run *run) (bool, *status.Failure) {
+	if run.namespaceStays {
+		return false, nil
+	}
+	name := run.object.Namespace
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
@@ -72,5 +76,6 @@ func (r *Reconciler) namespaceEnds(ctx context.Context, name string) (bool, *sta
 		}
 		return false, status.FailKubernetes(err, "read namespace %s", name)
 	}
-	return !namespace.DeletionTimestamp.IsZero(), nil
+	run.namespaceStays = namespace.DeletionTimestamp.IsZero()
+	return !run.namespaceStays, nil
 }

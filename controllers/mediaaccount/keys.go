@@ -88,7 +88,7 @@ func (r *Reconciler) ensureKey(ctx context.Context, run *run, want wanted, cache
 		return keys, r.writeSecret(ctx, run, want, have, string(have.Data[v1alpha1.SecretAPIKey]))
 	}
 	if have == nil {
-		ending, failure := r.namespaceEnds(ctx, run.object.Namespace)
+		ending, failure := r.namespaceEnds(ctx, run)
 		if ending || failure != nil {
 			run.over = ending
 			return nil, failure

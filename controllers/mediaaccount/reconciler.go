@@ -117,6 +117,8 @@ type run struct {
 	seen    observed
 	next    time.Time // when to look again at the latest
 	over    bool      // the object needs no report: it is gone, or about to be
+
+	namespaceStays bool // the namespace was read and is not being deleted
 }
 
 // lookAgain brings the next look forward to at.

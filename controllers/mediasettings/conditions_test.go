@@ -1,0 +1,118 @@
+package mediasettings
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/status"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/settings"
+)
+
+func TestConditionsTellWhatWasSeen(t *testing.T) {
+	t.Parallel()
+	type table map[string]string
+	down := status.Fail(status.Database, fault.New(fault.Unavailable, "the database can't be reached"))
+	cases := map[string]struct {
+		seen    observed
+		want    table
+		handled bool
+	}{
+		"settings that hold are Ready": {
+			seen: observed{layers: &settings.Layers{}}, handled: true,
+			want: table{"Ready": "True Succeeded", "Reconciling": "False Succeeded", "Stalled": "False Succeeded"},
+		},
+		"settings beside older ones are stalled": {
+			seen: observed{ruler: "older"}, handled: true,
+			want: table{"Ready": "False Conflict", "Reconciling": "False Conflict", "Stalled": "True Conflict"},
+		},
+		"settings without an account wait": {
+			seen: observed{waiting: "There is no MediaAccount demo in this namespace"},
+			want: table{"Ready": "False AccountNotReady", "Reconciling": "True AccountNotReady", "Stalled": "False AccountNotReady"},
+		},
+		"an unreachable database is tried again": {
+			seen: observed{failure: down},
+			want: table{"Ready": "False DatabaseUnavailable", "Reconciling": "True DatabaseUnavailable", "Stalled": "False DatabaseUnavailable"},
+		},
+		"an unforeseen error shows nothing of itself": {
+			seen: observed{failure: status.Fail(status.Database, errors.New("secret"))},
+			want: table{"Ready": "False InternalError", "Reconciling": "True InternalError", "Stalled": "False InternalError"},
+		},
+		"a deletion shows": {
+			seen: observed{deleting: true, waiting: "MediaAccount demo is being deleted"},
+			want: table{"Ready": "False Deleting", "Reconciling": "True Deleting", "Stalled": "False Deleting"},
+		},
+		"nothing seen yet is Progressing": {
+			seen: observed{},
+			want: table{"Ready": "False Progressing", "Reconciling": "True Progressing", "Stalled": "False Progressing"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := table{}
+			for _, condition := range conditions(c.seen) {
+				got[condition.Type] = string(condition.Status) + " " + condition.Reason
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if c.seen.handled() != c.handled {
+				t.Errorf("handled is %t, want %t", !c.handled, c.handled)
+			}
+		})
+	}
+}
+
+func TestShowLayersNamesTheSourceOfEveryField(t *testing.T) {
+	t.Parallel()
+	quality, width, yes := 60, 200, true
+	layers := settings.Layers{
+		Pinned: settings.Layer{WebPOutputQuality: &quality},
+		Tenant: settings.Layer{WebPOutputQuality: &width, ThumbnailWidth: &width, UseWebP: &yes},
+	}
+	var shown v1alpha1.MediaSettingsStatus
+	showLayers(&shown, observed{layers: &layers})
+	if !slices.Equal(shown.Pinned, []string{"webpOutputQuality"}) || !slices.Equal(shown.Tenant, []string{"useWebP", "thumbnailWidth"}) {
+		t.Errorf("pinned %v, tenant %v: a field that is pinned is not the tenant's", shown.Pinned, shown.Tenant)
+	}
+	down := observed{failure: status.Fail(status.Database, fault.New(fault.Unavailable, "down"))}
+	if showLayers(&shown, down); shown.Effective == nil {
+		t.Error("an outage must not wipe what was read last")
+	}
+	if showLayers(&shown, observed{ruler: "older"}); shown.Effective != nil || shown.Pinned != nil || shown.Tenant != nil {
+		t.Errorf("settings that do not rule show %+v", shown)
+	}
+}
+
+func TestTheOldestRules(t *testing.T) {
+	t.Parallel()
+	made := func(name string, second int64, change ...func(*v1alpha1.MediaSettings)) v1alpha1.MediaSettings {
+		s := v1alpha1.MediaSettings{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(second, 0)}}
+		for _, change := range change {
+			change(&s)
+		}
+		return s
+	}
+	ending := func(s *v1alpha1.MediaSettings) { now := metav1.NewTime(time.Unix(9, 0)); s.DeletionTimestamp = &now }
+	cases := map[string]struct {
+		all  []v1alpha1.MediaSettings
+		want string
+	}{
+		"alone":                      {all: []v1alpha1.MediaSettings{made("a", 1)}, want: "a"},
+		"by creation":                {all: []v1alpha1.MediaSettings{made("a", 2), made("b", 1)}, want: "b"},
+		"by name in the same time":   {all: []v1alpha1.MediaSettings{made("b", 1), made("a", 1)}, want: "a"},
+		"not one that is on its way": {all: []v1alpha1.MediaSettings{made("a", 1, ending), made("b", 2)}, want: "b"},
+	}
+	for name, c := range cases {
+		if got := oldest(c.all); got.Name != c.want {
+			t.Errorf("%s: %s rules, want %s", name, got.Name, c.want)
+		}
+	}
+}

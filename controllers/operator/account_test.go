@@ -1,0 +1,423 @@
+package operator_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/objectstore"
+)
+
+func TestAnAppliedAccountBecomesReadyWithEverythingATenantNeeds(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.DisplayName = "Demo"
+		a.Spec.Owners = []v1alpha1.EmailAddress{"Ana@Example.org", "ana@example.org", "bo@example.org"}
+		a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}}
+		a.Spec.Storage.MaxStorage = quantity("1Gi")
+	})
+	b.ready(object)
+
+	found, err := b.registry.Find(b.ctx, b.namespace, "demo")
+	must(t, err)
+	if found.ID.String() != object.Status.AccountID || found.Bucket != object.Status.Bucket {
+		t.Errorf("the status shows account %s and bucket %s, the database has %s and %s", object.Status.AccountID, object.Status.Bucket, found.ID, found.Bucket)
+	}
+	if found.MaxStorage != 1<<30 || found.MaxUploadSize != 1<<30 {
+		t.Errorf("caps are %d and %d, want 1Gi for both: the upload size defaults to the smaller of 2Gi and the cap", found.MaxStorage, found.MaxUploadSize)
+	}
+	if got := strings.Join(found.Owners, " "); got != "ana@example.org bo@example.org" {
+		t.Errorf("owners are %q", got)
+	}
+	owner, err := b.store.Owner(b.ctx, found.Bucket)
+	must(t, err)
+	if owner != (objectstore.Owner{AccountID: found.ID.String(), Namespace: b.namespace, Name: "demo"}) {
+		t.Errorf("the bucket's marker says %+v", owner)
+	}
+	for _, app := range []string{"default", "web"} {
+		secret := b.secret("demo", app)
+		want := map[string]string{"baseURL": baseURL, "mcpURL": baseURL + "/mcp", "accountID": found.ID.String(), "app": app}
+		for name, value := range want {
+			if string(secret.Data[name]) != value {
+				t.Errorf("Secret of %s: %s is %q, want %q", app, name, secret.Data[name], value)
+			}
+		}
+		if !b.opens(secret.Data["apiKey"]) {
+			t.Errorf("the key of app %s does not open the account", app)
+		}
+		if secret.Labels[v1alpha1.LabelAccount] != "demo" || !metav1.IsControlledBy(secret, object) {
+			t.Errorf("Secret of %s is not labelled, or not controlled by its account", app)
+		}
+	}
+	if got := *object.Status.Endpoints; got != (v1alpha1.EndpointsStatus{REST: baseURL, Resumable: baseURL + "/media/create/resumable", MCP: baseURL + "/mcp"}) {
+		t.Errorf("endpoints are %+v", got)
+	}
+	if len(object.Status.Keys) != 2 || object.Status.Usage == nil || object.Status.Usage.Used != "0" {
+		t.Errorf("keys and usage are missing from the status: %+v", object.Status)
+	}
+	for _, kind := range []string{v1alpha1.ConditionBucketReady, v1alpha1.ConditionAppsReady, v1alpha1.ConditionKeysReady} {
+		if !meta.IsStatusConditionTrue(object.Status.Conditions, kind) {
+			t.Errorf("%s is not True: %s", kind, describe(object.Status.Conditions))
+		}
+	}
+	b.eventsHoldNoSecret(string(b.secret("demo", "default").Data["apiKey"]), "BucketClaimed", "KeyIssued", "Succeeded")
+}
+
+// eventsHoldNoSecret waits for events with the reasons and reads all of them for the key.
+func (b *bundle) eventsHoldNoSecret(key string, reasons ...string) {
+	b.t.Helper()
+	clients, err := kubernetes.NewForConfig(stacktest.Kubernetes(b.t))
+	must(b.t, err)
+	var list *eventsv1.EventList
+	b.eventually(func() string {
+		list, err = clients.EventsV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
+		must(b.t, err)
+		seen := map[string]bool{}
+		for _, event := range list.Items {
+			seen[event.Reason] = true
+		}
+		for _, reason := range reasons {
+			if !seen[reason] {
+				return "there is no event " + reason
+			}
+		}
+		return ""
+	})
+	for _, event := range list.Items {
+		if strings.Contains(fmt.Sprintf("%+v", event), key) {
+			b.t.Errorf("event %s holds the key", event.Reason)
+		}
+	}
+}
+
+func TestADeletedSecretComesBackWithANewKeyAndTheOldOneStops(t *testing.T) {
+	t.Parallel()
+	// The watch mends it: no timer is due before the test has given up.
+	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	object := b.account("demo")
+	b.ready(object)
+	old := b.secret("demo", "default")
+	must(t, b.Delete(b.ctx, old))
+	b.eventually(func() string {
+		secret := &corev1.Secret{}
+		if err := b.Get(b.ctx, client.ObjectKeyFromObject(old), secret); err != nil {
+			return err.Error()
+		}
+		if !b.opens(secret.Data["apiKey"]) {
+			return "the new key does not open the account"
+		}
+		return ""
+	})
+	if b.opens(old.Data["apiKey"]) {
+		t.Error("the old key still opens the account")
+	}
+	b.ready(object)
+}
+
+func TestADriftedSecretIsMendedWithoutANewKey(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	b.ready(b.account("demo"))
+	before := b.secret("demo", "default")
+	drifts := map[string]func(*corev1.Secret){
+		"data":   func(s *corev1.Secret) { s.Data["baseURL"] = []byte("https://elsewhere.example.org") },
+		"labels": func(s *corev1.Secret) { s.Labels = nil },
+		"owner":  func(s *corev1.Secret) { s.OwnerReferences = nil },
+	}
+	for name, drift := range drifts {
+		change(b, b.secret("demo", "default"), drift)
+		b.eventually(func() string {
+			after := b.secret("demo", "default")
+			if string(after.Data["apiKey"]) != string(before.Data["apiKey"]) {
+				t.Fatalf("%s: the key changed", name)
+			}
+			if string(after.Data["baseURL"]) != baseURL || after.Labels[v1alpha1.LabelAccount] != "demo" || len(after.OwnerReferences) != 1 {
+				return name + " was not mended"
+			}
+			return ""
+		})
+	}
+	if !b.opens(before.Data["apiKey"]) {
+		t.Error("the key stopped")
+	}
+}
+
+func TestASpoiledKeyIsReplaced(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	b.ready(b.account("demo"))
+	old := b.secret("demo", "default").Data["apiKey"]
+	change(b, b.secret("demo", "default"), func(s *corev1.Secret) { s.Data["apiKey"] = []byte("msk_spoiled") })
+	b.eventually(func() string {
+		key := string(b.secret("demo", "default").Data["apiKey"])
+		if key == "msk_spoiled" {
+			return "the key was not replaced"
+		}
+		return ""
+	})
+	if b.opens(old) {
+		t.Error("the key that nobody holds any more still opens the account")
+	}
+}
+
+func TestADeletedBucketIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	object := b.account("demo")
+	b.ready(object)
+	for empty := false; !empty; {
+		var err error
+		empty, err = b.store.Drain(b.ctx, object.Status.Bucket, 100)
+		must(t, err)
+	}
+	must(t, b.store.RemoveBucket(b.ctx, object.Status.Bucket))
+	b.eventually(func() string {
+		if _, err := b.store.Owner(b.ctx, object.Status.Bucket); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	b.ready(object)
+	b.eventsHoldNoSecret("msk_", "BucketRestored")
+}
+
+func TestAConvergedAccountIsQuiet(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	object, pins := b.account("demo"), b.settings("site", "demo")
+	b.ready(object)
+	b.ready(pins)
+	b.settle()
+	before, version, claims := b.requests.snapshot(), object.ResourceVersion, b.buckets.of(object.Status.Bucket)
+
+	// Reconciles that find nothing to do: a Secret changes in what is its holder's own
+	// to change, and changes back.
+	secret := b.secret("demo", "default")
+	change(b, secret, func(s *corev1.Secret) { s.Data["more"] = []byte("mine") })
+	change(b, secret, func(s *corev1.Secret) { delete(s.Data, "more") })
+	b.settle()
+
+	must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+	if object.ResourceVersion != version {
+		t.Errorf("the account was written: version %s, then %s", version, object.ResourceVersion)
+	}
+	if after := b.requests.snapshot(); !maps.Equal(before, after) {
+		t.Errorf("requests went from\n%v to\n%v", before, after)
+	}
+	if now := b.buckets.of(object.Status.Bucket); now != claims {
+		t.Errorf("the bucket was asked for %d times more", now-claims)
+	}
+}
+
+// settle waits until the operator has sent nothing for two seconds.
+func (b *bundle) settle() {
+	b.t.Helper()
+	calm, last := 0, b.requests.snapshot()
+	b.eventually(func() string {
+		now := b.requests.snapshot()
+		if calm++; !maps.Equal(now, last) {
+			calm, last = 0, now
+		}
+		if calm*int(tick) < int(2*time.Second) {
+			return "the operator does not come to rest"
+		}
+		return ""
+	})
+}
+
+func TestAChangedSpecReachesTheDatabase(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
+	b.ready(object)
+	webKey := b.secret("demo", "web").Data["apiKey"]
+	change(b, object, func(a *v1alpha1.MediaAccount) {
+		a.Spec.Storage.MaxStorage = quantity("20Gi")
+		a.Spec.Suspended = true
+		a.Spec.Apps = nil
+	})
+	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
+	b.eventually(func() string {
+		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
+		must(t, err)
+		if found.MaxStorage != 20<<30 || !found.Suspended {
+			return fmt.Sprintf("the database has %+v", found)
+		}
+		secret := &corev1.Secret{}
+		if err := b.Get(b.ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.SecretName("demo", "web")}, secret); err == nil {
+			return "the Secret of the closed app is still there"
+		}
+		return ""
+	})
+	if b.opens(webKey) {
+		t.Error("the key of the closed app still works")
+	}
+}
+
+func TestRaisingTheGenerationRotatesWithOverlap(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.APIKeys.Overlap = &metav1.Duration{Duration: 5 * time.Second}
+	})
+	b.ready(object)
+	old := b.secret("demo", "default").Data["apiKey"]
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
+	b.ready(object)
+	current := b.secret("demo", "default").Data["apiKey"]
+	if string(current) == string(old) {
+		t.Fatal("the key did not change")
+	}
+	if !b.opens(current) || !b.opens(old) {
+		t.Error("during the overlap both keys must work")
+	}
+	if key := object.Status.Keys[0]; key.PreviousExpiresAt == nil || key.Generation != 2 {
+		t.Errorf("the status shows no overlap: %+v", key)
+	}
+	b.eventually(func() string {
+		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+		if object.Status.Keys[0].PreviousExpiresAt != nil {
+			return "the end of the overlap does not show"
+		}
+		return ""
+	})
+	if b.opens(old) || !b.opens(current) {
+		t.Error("after the overlap only the new key must work")
+	}
+}
+
+// A crash between the new key's row and the Secret leaves a current key that nobody
+// holds, while clients use the older one: it keeps its overlap.
+func TestAnInterruptedRotationKeepsTheOverlap(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	object := b.account("demo")
+	b.ready(object)
+	old := b.secret("demo", "default").Data["apiKey"]
+	apps, err := b.registry.SetApps(b.ctx, b.accountID(object), nil)
+	must(t, err)
+	lost, _, err := b.registry.IssueKey(b.ctx, apps[0].ID, 1, time.Hour)
+	must(t, err)
+	b.eventually(func() string {
+		if key := b.secret("demo", "default").Data["apiKey"]; string(key) == string(old) || !b.opens(key) {
+			return "the Secret carries no new key"
+		}
+		return ""
+	})
+	if string(b.secret("demo", "default").Data["apiKey"]) == lost.Reveal() || !b.opens(old) {
+		t.Error("the key that clients use must stay valid for the overlap")
+	}
+}
+
+func TestAnImmutableSecretIsReplacedWhenItHasToChange(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	object := b.account("demo")
+	b.ready(object)
+	old := b.secret("demo", "default")
+	change(b, old, func(s *corev1.Secret) { yes := true; s.Immutable = &yes })
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
+	b.ready(object)
+	if fresh := b.secret("demo", "default"); string(fresh.Data["apiKey"]) == string(old.Data["apiKey"]) || !b.opens(fresh.Data["apiKey"]) {
+		t.Error("the rotation did not reach the Secret")
+	}
+}
+
+func TestAForeignSecretIsNeverOverwritten(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	foreign := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: v1alpha1.SecretName("demo", "default")},
+		StringData: map[string]string{"precious": "yes"},
+	}
+	must(t, b.Create(b.ctx, foreign))
+	object := b.account("demo")
+	b.shows(object, v1alpha1.ConditionKeysReady, metav1.ConditionFalse, v1alpha1.ReasonConflict)
+	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
+	if object.Status.ObservedGeneration != object.Generation {
+		t.Error("a stalled generation has been handled, and must be observed")
+	}
+	if got := b.secret("demo", "default"); len(got.Data) != 1 || len(got.OwnerReferences) != 0 {
+		t.Errorf("the foreign Secret was changed: %v", got)
+	}
+	must(t, b.Delete(b.ctx, foreign))
+	b.ready(object)
+}
+
+func TestAForeignBucketIsRefusedUntilItIsAdopted(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	name := "foreign-" + b.namespace
+	_, err := b.store.Claim(b.ctx, name, objectstore.Owner{AccountID: "x"}, false)
+	must(t, err)
+	must(t, b.store.Put(b.ctx, name, "photo", "image/jpeg", []byte("bytes")))
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: name}
+	})
+	b.shows(object, v1alpha1.ConditionBucketReady, metav1.ConditionFalse, v1alpha1.ReasonConflict)
+	// Another account's marker is respected even with adopt; without a marker adopt takes it.
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Storage.Bucket.Adopt = true })
+	b.eventually(func() string {
+		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+		if object.Status.ObservedGeneration != object.Generation {
+			return "the generation has not been observed"
+		}
+		return lacks(object.Status.Conditions, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
+	})
+	must(t, b.store.Remove(b.ctx, name, []string{objectstore.MarkerKey}))
+	b.ready(object)
+	if _, err := b.store.Stat(b.ctx, name, "photo"); err != nil {
+		t.Errorf("the adopted bucket lost an object: %v", err)
+	}
+}
+
+func TestTwoAccountsCanNotHaveOneBucket(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	named := func(a *v1alpha1.MediaAccount) {
+		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: "shared-" + b.namespace}
+	}
+	first := b.account("first", named)
+	b.ready(first)
+	second := b.account("second", named)
+	b.shows(second, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
+	must(t, b.Get(b.ctx, client.ObjectKeyFromObject(first), first))
+	if !meta.IsStatusConditionTrue(first.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Error("the first account suffers from the second")
+	}
+}
+
+func TestAnAccountThatTheDatabaseLostIsNotBegunAnew(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	object := b.account("demo")
+	b.ready(object)
+	key := b.secret("demo", "default").Data["apiKey"]
+	must(t, b.registry.Close(b.ctx, b.accountID(object)))
+	if _, err := b.registry.Find(b.ctx, b.namespace, "demo"); !fault.Is(err, fault.NotFound) {
+		t.Fatal(err)
+	}
+	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
+	if string(b.secret("demo", "default").Data["apiKey"]) != string(key) {
+		t.Error("the Secret was overwritten")
+	}
+}
+
+func quantity(text string) *resource.Quantity {
+	q := resource.MustParse(text)
+	return &q
+}

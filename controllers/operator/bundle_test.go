@@ -1,0 +1,405 @@
+package operator_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/mediaaccount"
+	"mediastack.dev/controllers/operator"
+	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/stack/kubeapply"
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+const (
+	// patience is how long a story waits for something; slow machines run several at once.
+	patience = time.Minute
+	tick     = 50 * time.Millisecond
+	baseURL  = "https://media.example.org"
+)
+
+// bundle is one test's own namespace, database and operator, on the shared parts. The
+// operator acts as its service account, with what config/rbac grants and no more.
+type bundle struct {
+	client.Client // an administrator's, uncached
+	t             *testing.T
+	ctx           context.Context
+	namespace     string
+	database      *postgres.Store
+	registry      *account.Registry
+	store         *objectstore.Store
+	buckets       *countingBuckets
+	requests      *requestCounter
+}
+
+// options is what a story can choose.
+type options struct {
+	config      operator.Config
+	databaseURL func(testing.TB) string
+	s3          func(testing.TB) stack.S3Access
+	idle        bool // set up everything, but start no operator
+}
+
+func setupBundle(t *testing.T, choose ...func(*options)) *bundle {
+	t.Helper()
+	chosen := options{
+		config: operator.Config{
+			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
+			Concurrency: 8, HealthListen: "0", MetricsListen: "0",
+		},
+		databaseURL: stacktest.Postgres, s3: stacktest.S3,
+	}
+	for _, change := range choose {
+		change(&chosen)
+	}
+	ctx := t.Context()
+	b := &bundle{t: t, ctx: ctx, Client: admin(t)}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}
+	must(t, b.Create(ctx, namespace))
+	b.namespace = namespace.Name
+
+	database := postgres.Config{DatabaseURL: chosen.databaseURL(t), DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
+	must(t, postgres.Migrate(ctx, database, slog.New(slog.DiscardHandler)))
+	var err error
+	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)
+	must(t, err)
+	t.Cleanup(b.database.Close)
+	b.registry = account.NewRegistry(b.database, chosen.config.BucketPrefix, time.Now)
+	access := chosen.s3(t)
+	b.store, err = objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
+	must(t, err)
+	b.buckets = &countingBuckets{Buckets: b.store, calls: map[string]int{}}
+	b.requests = &requestCounter{calls: map[string]int{}}
+	chosen.config.Namespaces = []string{b.namespace}
+	if !chosen.idle {
+		b.run(chosen.config)
+	}
+	return b
+}
+
+// run starts an operator for the test's namespace; it is stopped when the test ends.
+func (b *bundle) run(cfg operator.Config) {
+	b.t.Helper()
+	kube := operatorAccess(b.t)
+	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
+	ctx, cancel := context.WithCancel(context.Background())
+	manager, err := operator.New(ctx, kube, cfg, operator.Parts{
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Now: time.Now, Log: testLog(b.t),
+	})
+	must(b.t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Start(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.t.Errorf("the operator ended with %v", err)
+		}
+	})
+}
+
+// testLog shows the operator's log with -v only: retries are part of many stories.
+func testLog(t *testing.T) *slog.Logger {
+	out := io.Discard
+	if testing.Verbose() {
+		out = t.Output()
+	}
+	return slog.New(slog.NewTextHandler(out, nil))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// admin gives a client that may do everything and reads past any cache.
+func admin(t testing.TB) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must(t, v1alpha1.AddToScheme(scheme))
+	must(t, corev1.AddToScheme(scheme))
+	c, err := client.New(stacktest.Kubernetes(t), client.Options{Scheme: scheme})
+	must(t, err)
+	return c
+}
+
+// asOperator gives the kubeconfig of the operator's service account, after granting it
+// what config/rbac says.
+var asOperator = func() func(testing.TB) string {
+	var once sync.Once
+	var path string
+	return func(t testing.TB) string {
+		t.Helper()
+		once.Do(func() {
+			root, err := setup.RepoRoot()
+			must(t, err)
+			objects, err := kubeapply.Read(filepath.Join(root, "config", "default", "namespace.yaml"), filepath.Join(root, "config", "rbac"))
+			must(t, err)
+			applier, err := kubeapply.New(stacktest.Kubernetes(t), "operator-test")
+			must(t, err)
+			must(t, applier.Apply(t.Context(), objects...))
+			path = stacktest.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator")
+		})
+		return path
+	}
+}()
+
+// operatorAccess acts as the operator's service account.
+func operatorAccess(t testing.TB) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", asOperator(t))
+	must(t, err)
+	return config
+}
+
+// eventually waits until check gives "", and fails with what it gave last.
+func (b *bundle) eventually(check func() string) {
+	b.t.Helper()
+	timeout, ticker := time.After(patience), time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		missing := check()
+		if missing == "" {
+			return
+		}
+		select {
+		case <-timeout:
+			b.t.Fatalf("after %s: %s", patience, missing)
+		case <-ticker.C:
+		}
+	}
+}
+
+// account makes a MediaAccount.
+func (b *bundle) account(name string, change ...func(*v1alpha1.MediaAccount)) *v1alpha1.MediaAccount {
+	b.t.Helper()
+	object := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
+	for _, change := range change {
+		change(object)
+	}
+	must(b.t, b.Create(b.ctx, object))
+	return object
+}
+
+// settings makes a MediaSettings.
+func (b *bundle) settings(name, account string, change ...func(*v1alpha1.MediaSettings)) *v1alpha1.MediaSettings {
+	b.t.Helper()
+	object := &v1alpha1.MediaSettings{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
+	object.Spec.AccountRef.Name = account
+	for _, change := range change {
+		change(object)
+	}
+	must(b.t, b.Create(b.ctx, object))
+	return object
+}
+
+// change updates an object, again if somebody else did meanwhile.
+func change[T client.Object](b *bundle, object T, change func(T)) {
+	b.t.Helper()
+	b.eventually(func() string {
+		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+		change(object)
+		if err := b.Update(b.ctx, object); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// shows waits until an object's condition has a status and a reason.
+func (b *bundle) shows(object client.Object, kind string, status metav1.ConditionStatus, reason string) {
+	b.t.Helper()
+	b.eventually(func() string {
+		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+		return lacks(conditionsOf(object), kind, status, reason)
+	})
+}
+
+// ready waits until an object is Ready in its present generation.
+func (b *bundle) ready(object client.Object) {
+	b.t.Helper()
+	b.eventually(func() string {
+		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+		if observed := observedOf(object); observed != object.GetGeneration() {
+			return "the generation has not been observed: " + describe(conditionsOf(object))
+		}
+		return lacks(conditionsOf(object), v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+	})
+}
+
+// gone waits until an object is gone.
+func (b *bundle) gone(object client.Object) {
+	b.t.Helper()
+	b.eventually(func() string {
+		err := b.Get(b.ctx, client.ObjectKeyFromObject(object), object)
+		if err == nil {
+			return object.GetName() + " is still there: " + describe(conditionsOf(object))
+		}
+		must(b.t, client.IgnoreNotFound(err))
+		return ""
+	})
+}
+
+func lacks(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) string {
+	condition := meta.FindStatusCondition(conditions, kind)
+	if condition != nil && condition.Status == status && condition.Reason == reason {
+		return ""
+	}
+	return kind + " is not " + string(status) + ", " + reason + ": " + describe(conditions)
+}
+
+func describe(conditions []metav1.Condition) string {
+	var lines []string
+	for _, c := range conditions {
+		lines = append(lines, c.Type+"="+string(c.Status)+" "+c.Reason+": "+c.Message)
+	}
+	return strings.Join(lines, "\n\t")
+}
+
+func conditionsOf(object client.Object) []metav1.Condition {
+	switch object := object.(type) {
+	case *v1alpha1.MediaAccount:
+		return object.Status.Conditions
+	case *v1alpha1.MediaSettings:
+		return object.Status.Conditions
+	}
+	return nil
+}
+
+func observedOf(object client.Object) int64 {
+	switch object := object.(type) {
+	case *v1alpha1.MediaAccount:
+		return object.Status.ObservedGeneration
+	case *v1alpha1.MediaSettings:
+		return object.Status.ObservedGeneration
+	}
+	return 0
+}
+
+// secret reads the Secret of an app.
+func (b *bundle) secret(account, app string) *corev1.Secret {
+	b.t.Helper()
+	secret := &corev1.Secret{}
+	must(b.t, b.Get(b.ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.SecretName(account, app)}, secret))
+	return secret
+}
+
+// opens tells whether a Secret's key opens the account, as the runtime finds out.
+func (b *bundle) opens(key []byte) bool {
+	b.t.Helper()
+	token, ok := account.ParseToken(string(key))
+	if !ok {
+		b.t.Fatalf("the key does not look like one")
+	}
+	principal, err := b.database.FindPrincipal(b.ctx, token.Hash())
+	if err != nil {
+		return false
+	}
+	return principal.Account.ClosedAt == nil && (principal.Key.ExpiresAt == nil || principal.Key.ExpiresAt.After(time.Now()))
+}
+
+// accountID is the id in the status.
+func (b *bundle) accountID(object *v1alpha1.MediaAccount) uuid.UUID {
+	b.t.Helper()
+	id, err := uuid.Parse(object.Status.AccountID)
+	must(b.t, err)
+	return id
+}
+
+// requestCounter counts the requests that the operator sends to the API server.
+type requestCounter struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (c *requestCounter) around(next http.RoundTripper) http.RoundTripper {
+	return roundTrip(func(request *http.Request) (*http.Response, error) {
+		if request.URL.Query().Get("watch") == "" {
+			c.mu.Lock()
+			c.calls[request.Method+" "+kindOf(request.URL.Path)]++
+			c.mu.Unlock()
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+// snapshot gives the counts so far.
+func (c *requestCounter) snapshot() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.calls)
+}
+
+// kindOf is the part of a path that names no object.
+func kindOf(path string) string {
+	parts := strings.Split(path, "/")
+	at := slices.Index(parts, "namespaces")
+	switch {
+	case at < 0:
+		return path
+	case at+2 >= len(parts):
+		return "namespaces"
+	case len(parts) == at+5:
+		return parts[at+2] + "/" + parts[at+4]
+	}
+	return parts[at+2]
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// countingBuckets counts the calls to the object store.
+type countingBuckets struct {
+	mediaaccount.Buckets
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+// Claim counts and passes on.
+func (c *countingBuckets) Claim(ctx context.Context, bucket string, owner objectstore.Owner, adopt bool) (bool, error) {
+	c.mu.Lock()
+	c.calls[bucket]++
+	c.mu.Unlock()
+	return c.Buckets.Claim(ctx, bucket, owner, adopt)
+}
+
+// of gives how often a bucket was claimed.
+func (c *countingBuckets) of(bucket string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[bucket]
+}
+
+// snapshot gives the counts so far.
+func (c *countingBuckets) snapshot() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.calls)
+}

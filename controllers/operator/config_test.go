@@ -1,0 +1,44 @@
+package operator_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/controllers/operator"
+)
+
+func TestConfigRefusesWhatCanNotWork(t *testing.T) {
+	t.Parallel()
+	valid := operator.Config{
+		BaseURL: "https://media.example.org/api/", BucketPrefix: "media",
+		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, Concurrency: 8,
+	}
+	good := valid
+	if err := good.Validate(); err != nil || good.BaseURL != "https://media.example.org/api" {
+		t.Fatalf("a good configuration gives %q, %v", good.BaseURL, err)
+	}
+	cases := map[string]struct {
+		change func(*operator.Config)
+		says   string
+	}{
+		"no scheme":             {func(c *operator.Config) { c.BaseURL = "media.example.org" }, "base URL"},
+		"another scheme":        {func(c *operator.Config) { c.BaseURL = "ftp://media.example.org" }, "base URL"},
+		"a query":               {func(c *operator.Config) { c.BaseURL = "https://media.example.org/?a=b" }, "base URL"},
+		"a password in the URL": {func(c *operator.Config) { c.BaseURL = "https://a:b@media.example.org" }, "base URL"},
+		"no interval":           {func(c *operator.Config) { c.BucketCheckInterval = 0 }, "interval"},
+		"no workers":            {func(c *operator.Config) { c.Concurrency = 0 }, "concurrency"},
+		"upper case prefix":     {func(c *operator.Config) { c.BucketPrefix = "Media" }, "prefix"},
+		"a prefix too long":     {func(c *operator.Config) { c.BucketPrefix = strings.Repeat("m", 21) }, "prefix"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := valid
+			c.change(&config)
+			if err := config.Validate(); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

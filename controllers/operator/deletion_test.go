@@ -1,0 +1,152 @@
+package operator_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/objectstore"
+)
+
+// deleting chooses the policy that takes the media along.
+func deleting(a *v1alpha1.MediaAccount) { a.Spec.DeletionPolicy = v1alpha1.DeletionDelete }
+
+func (b *bundle) hasNoBucket(bucket string) {
+	b.t.Helper()
+	if changed, err := b.store.Claim(b.ctx, bucket, objectstore.Owner{AccountID: "probe"}, false); err != nil || !changed {
+		b.t.Errorf("the bucket is still there (%v)", err)
+	}
+}
+
+func TestRetainKeepsTheBucketAndStopsTheKeys(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	object := b.account("demo")
+	b.ready(object)
+	bucket, id, key := object.Status.Bucket, b.accountID(object), b.secret("demo", "default")
+	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", []byte("bytes")))
+	must(t, b.Delete(b.ctx, object))
+	b.gone(object)
+	if b.opens(key.Data["apiKey"]) {
+		t.Error("the key outlives the account")
+	}
+	if _, err := b.store.Stat(b.ctx, bucket, "photo"); err != nil {
+		t.Errorf("the bucket was not kept: %v", err)
+	}
+	if err := b.Get(b.ctx, client.ObjectKeyFromObject(key), key); !apierrors.IsNotFound(err) {
+		t.Errorf("the Secret is still there: %v", err)
+	}
+	// One of the same name is another account.
+	again := b.account("demo")
+	b.ready(again)
+	if again.Status.AccountID == id.String() || again.Status.Bucket == bucket {
+		t.Error("the new account has the old one's id or bucket")
+	}
+}
+
+func TestDeleteTakesItemsObjectsAndBucketAlong(t *testing.T) {
+	t.Parallel()
+	var databaseURL string
+	b := setupBundle(t, func(o *options) {
+		o.databaseURL = func(t testing.TB) string { databaseURL = stacktest.Postgres(t); return databaseURL }
+	})
+	object := b.account("demo", deleting)
+	b.ready(object)
+	const items = 2*account.EraseBatch + 10
+	b.seedItems(databaseURL, object, items)
+	for i := range 20 {
+		must(t, b.store.Put(b.ctx, object.Status.Bucket, fmt.Sprintf("objects/%d", i), "image/jpeg", []byte("bytes")))
+	}
+	b.eventually(func() string {
+		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+		if object.Status.Usage == nil || object.Status.Usage.DraftItems != items {
+			return "the drafts do not show in the usage"
+		}
+		return ""
+	})
+	bucket, id := object.Status.Bucket, b.accountID(object)
+	must(t, b.Delete(b.ctx, object))
+	b.gone(object)
+	b.hasNoBucket(bucket)
+	if apps, err := b.registry.SetApps(b.ctx, id, nil); err == nil {
+		t.Errorf("the account's rows are still there: %v", apps)
+	}
+}
+
+// seedItems puts drafts into the account's Default App.
+func (b *bundle) seedItems(databaseURL string, object *v1alpha1.MediaAccount, n int) {
+	b.t.Helper()
+	conn, err := pgx.Connect(b.ctx, databaseURL)
+	must(b.t, err)
+	defer func() { _ = conn.Close(b.ctx) }()
+	_, err = conn.Exec(b.ctx, `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
+		SELECT gen_random_uuid(), app.account_id, app.id, 'photo.jpg', 'private', '', '', '[]', 0, now()
+		FROM app, generate_series(1, $2) WHERE app.account_id = $1`, b.accountID(object), n)
+	must(b.t, err)
+}
+
+func TestDeleteLeavesABucketThatIsAnotherAccounts(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	name := "other-" + b.namespace
+	_, err := b.store.Claim(b.ctx, name, objectstore.Owner{AccountID: "another"}, false)
+	must(t, err)
+	object := b.account("demo", deleting, func(a *v1alpha1.MediaAccount) {
+		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: name}
+	})
+	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
+	must(t, b.Delete(b.ctx, object))
+	b.gone(object)
+	if owner, err := b.store.Owner(b.ctx, name); err != nil || owner.AccountID != "another" {
+		t.Errorf("the other account's bucket was touched: %+v, %v", owner, err)
+	}
+}
+
+func TestDeleteSucceedsWhenTheBucketIsGoneAlready(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval = time.Hour })
+	object := b.account("demo", deleting)
+	b.ready(object)
+	must(t, b.store.Remove(b.ctx, object.Status.Bucket, []string{objectstore.MarkerKey}))
+	must(t, b.store.RemoveBucket(b.ctx, object.Status.Bucket))
+	must(t, b.Delete(b.ctx, object))
+	b.gone(object)
+}
+
+func TestNothingIsMadeInANamespaceThatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	object := b.account("demo", deleting)
+	b.ready(object)
+	must(t, b.Delete(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}))
+
+	// What a namespace controller does: first the Secret, later the account.
+	secret := b.secret("demo", "default")
+	must(t, b.Delete(b.ctx, secret))
+	b.settle()
+	if err := b.Get(b.ctx, client.ObjectKeyFromObject(secret), secret); !apierrors.IsNotFound(err) {
+		t.Errorf("the Secret was made again: %v", err)
+	}
+	keys, err := b.registry.Keys(b.ctx, b.accountID(object))
+	must(t, err)
+	if len(keys) != 1 {
+		t.Errorf("there are %d keys: a key was issued that no Secret can carry", len(keys))
+	}
+	bucket := object.Status.Bucket
+	must(t, b.Delete(b.ctx, object))
+	b.gone(object)
+	b.hasNoBucket(bucket)
+	if _, err := b.registry.Find(b.ctx, b.namespace, "demo"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the account is still open: %v", err)
+	}
+}

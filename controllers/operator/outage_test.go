@@ -1,0 +1,77 @@
+package operator_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/stack/stacktest"
+)
+
+func TestAnUnreachableObjectStoreShowsAndPasses(t *testing.T) {
+	t.Parallel()
+	server := stacktest.S3Server(t)
+	b := setupBundle(t, func(o *options) { o.s3 = func(testing.TB) stack.S3Access { return server.Part.Access } })
+	old := b.account("old")
+	b.ready(old)
+	server.Stop()
+	b.shows(old, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonObjectStoreUnavailable)
+	b.shows(old, v1alpha1.ConditionBucketReady, metav1.ConditionUnknown, v1alpha1.ReasonObjectStoreUnavailable)
+	b.shows(old, v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonObjectStoreUnavailable)
+	// What does not need the store goes on without it.
+	fresh := b.account("fresh")
+	b.shows(fresh, v1alpha1.ConditionKeysReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+	if fresh.Status.ObservedGeneration != -1 {
+		t.Errorf("the generation counts as observed (%d) while it is being retried", fresh.Status.ObservedGeneration)
+	}
+	server.Start()
+	b.ready(old)
+	b.ready(fresh)
+}
+
+func TestAnUnreachableDatabaseShowsAndPasses(t *testing.T) {
+	t.Parallel()
+	server := stacktest.PostgresServer(t)
+	b := setupBundle(t, func(o *options) {
+		o.databaseURL = func(t testing.TB) string { return stacktest.Database(t, server) }
+	})
+	object, pins := b.account("demo"), b.settings("site", "demo")
+	b.ready(object)
+	b.ready(pins)
+	key := b.secret("demo", "default").Data["apiKey"]
+	server.Stop()
+	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDatabaseUnavailable)
+	b.shows(object, v1alpha1.ConditionBucketReady, metav1.ConditionUnknown, v1alpha1.ReasonDatabaseUnavailable)
+	b.shows(pins, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDatabaseUnavailable)
+	server.Start()
+	b.ready(object)
+	b.ready(pins)
+	if string(b.secret("demo", "default").Data["apiKey"]) != string(key) {
+		t.Error("an outage of the database changed the key")
+	}
+}
+
+func TestADeletionWaitsForTheStoresAndGoesOn(t *testing.T) {
+	t.Parallel()
+	s3, postgres := stacktest.S3Server(t), stacktest.PostgresServer(t)
+	b := setupBundle(t, func(o *options) {
+		o.databaseURL = func(t testing.TB) string { return stacktest.Database(t, postgres) }
+		o.s3 = func(testing.TB) stack.S3Access { return s3.Part.Access }
+		o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour
+	})
+	object := b.account("demo", deleting)
+	b.ready(object)
+	postgres.Stop()
+	must(t, b.Delete(b.ctx, object))
+	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDatabaseUnavailable)
+	s3.Stop()
+	postgres.Start()
+	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonObjectStoreUnavailable)
+	bucket := object.Status.Bucket
+	s3.Start()
+	b.gone(object)
+	b.hasNoBucket(bucket)
+}

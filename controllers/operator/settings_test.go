@@ -1,0 +1,130 @@
+package operator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/settings"
+)
+
+func pinQuality(n int32) func(*v1alpha1.MediaSettings) {
+	return func(s *v1alpha1.MediaSettings) { s.Spec.WebPOutputQuality = &n }
+}
+
+func TestSettingsPinAndShowWhatHolds(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	account := b.account("demo")
+	pins := b.settings("site", "demo", pinQuality(60))
+	b.ready(account)
+	b.ready(pins)
+	service := settings.NewService(b.database)
+	width, quality := 200, 90
+	_, err := service.Update(b.ctx, b.accountID(account), settings.Layer{WebPOutputQuality: &quality})
+	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "pinned by MediaSettings "+b.namespace+"/site") {
+		t.Errorf("a change of a pinned field gives %v", err)
+	}
+	// The tenant's choice makes no event; the timer shows it.
+	_, err = service.Update(b.ctx, b.accountID(account), settings.Layer{ThumbnailWidth: &width})
+	must(t, err)
+	b.eventually(func() string {
+		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(pins), pins))
+		want := v1alpha1.EffectiveSettings{WebPOutputQuality: 60, ThumbnailWidth: 200, ThumbnailHeight: 320}
+		if got := pins.Status.Effective; got == nil || *got != want {
+			return "the tenant's choice does not show"
+		}
+		return ""
+	})
+	if !slices.Equal(pins.Status.Pinned, []string{"webpOutputQuality"}) || !slices.Equal(pins.Status.Tenant, []string{"thumbnailWidth"}) {
+		t.Errorf("pinned %v, tenant %v", pins.Status.Pinned, pins.Status.Tenant)
+	}
+
+	change(b, pins, func(s *v1alpha1.MediaSettings) { s.Spec.WebPOutputQuality = nil })
+	b.ready(pins)
+	if len(pins.Status.Pinned) != 0 || pins.Status.Effective.WebPOutputQuality != 80 {
+		t.Errorf("the pin was not taken back: %+v", pins.Status)
+	}
+	must(t, b.Delete(b.ctx, pins))
+	b.gone(pins)
+}
+
+func TestSettingsWaitForTheirAccount(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t, func(o *options) { o.config.UsageInterval = time.Hour })
+	pins := b.settings("site", "demo", pinQuality(60))
+	b.shows(pins, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
+	b.shows(pins, v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonAccountNotReady)
+	account := b.account("demo")
+	b.ready(account)
+	b.ready(pins)
+	must(t, b.Delete(b.ctx, account))
+	b.gone(account)
+	b.shows(pins, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
+	must(t, b.Delete(b.ctx, pins))
+	b.gone(pins)
+}
+
+func TestTheOldestSettingsRuleAndTheNextTakesOver(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t, func(o *options) { o.config.UsageInterval = time.Hour })
+	account := b.account("demo")
+	b.ready(account)
+	// Times of creation have seconds; within one the name decides.
+	first := b.settings("a-first", "demo", pinQuality(50))
+	second := b.settings("b-second", "demo", pinQuality(60))
+	third := b.settings("c-third", "demo", pinQuality(70))
+	other := b.settings("other", "elsewhere", pinQuality(1))
+	b.ready(first)
+	for _, loser := range []*v1alpha1.MediaSettings{second, third} {
+		b.shows(loser, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
+		if message := meta.FindStatusCondition(loser.Status.Conditions, v1alpha1.ConditionStalled).Message; !strings.Contains(message, "a-first") {
+			t.Errorf("the message names nobody: %s", message)
+		}
+		if loser.Status.Effective != nil {
+			t.Error("settings that do not rule show effective values")
+		}
+	}
+	b.holds(account, 50, "a-first")
+	must(t, b.Delete(b.ctx, first))
+	b.gone(first)
+	b.ready(second)
+	b.holds(account, 60, "b-second")
+	b.eventually(func() string {
+		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(third), third))
+		if message := meta.FindStatusCondition(third.Status.Conditions, v1alpha1.ConditionStalled).Message; !strings.Contains(message, "b-second") {
+			return "the third still names the first: " + message
+		}
+		return ""
+	})
+	must(t, b.Delete(b.ctx, second))
+	must(t, b.Delete(b.ctx, third))
+	b.gone(second)
+	b.gone(third)
+	b.holds(account, 80, "")
+	b.shows(other, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
+}
+
+// holds waits until the account's quality is n, pinned by the settings of that name.
+func (b *bundle) holds(account *v1alpha1.MediaAccount, n int, by string) {
+	b.t.Helper()
+	if by != "" {
+		by = b.namespace + "/" + by
+	}
+	b.eventually(func() string {
+		layers, err := settings.NewService(b.database).Get(b.ctx, b.accountID(account))
+		must(b.t, err)
+		if layers.Effective().WebPOutputQuality != n || layers.PinnedBy != by {
+			return fmt.Sprintf("the database holds quality %d, pinned by %q", layers.Effective().WebPOutputQuality, layers.PinnedBy)
+		}
+		return ""
+	})
+}
