@@ -16,27 +16,37 @@ const createClusterConf = "/etc/postgresql-common/createcluster.conf"
 // Packages makes sure that the Debian packages are there which the trial stack and the tests use.
 // As root on Debian or Ubuntu it installs what is missing; anywhere else its error says what to install.
 func Packages(ctx context.Context, out io.Writer) error {
-	_, err := FindPostgres()
-	if err == nil {
+	var missing []string
+	_, noPostgres := FindPostgres()
+	if noPostgres != nil {
+		missing = append(missing, "postgresql")
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		missing = append(missing, "curl")
+	}
+	if len(missing) == 0 {
 		return nil
 	}
 	if _, noApt := exec.LookPath("apt-get"); noApt != nil || os.Getuid() != 0 {
-		return err
+		if noPostgres == nil {
+			fmt.Fprintln(out, "curl is missing; only the lines that `make run` prints need it")
+		}
+		return noPostgres
 	}
 	if err := keepClusterFromStarting(); err != nil {
 		return err
 	}
 	started := time.Now()
-	fmt.Fprintln(out, "Debian packages: installing postgresql")
+	fmt.Fprintln(out, "Debian packages: installing", strings.Join(missing, " and "))
 	if err := aptGet(ctx, out, "update"); err != nil {
 		return err
 	}
-	if err := aptGet(ctx, out, "install", "-y", "--no-install-recommends", "postgresql"); err != nil {
+	if err := aptGet(ctx, out, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Debian packages: installed in %s\n", time.Since(started).Round(time.Second))
-	_, err = FindPostgres()
-	return err
+	_, noPostgres = FindPostgres()
+	return noPostgres
 }
 
 // keepClusterFromStarting tells the postgresql package not to make and start a cluster of its own:
