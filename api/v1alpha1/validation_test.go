@@ -1,0 +1,270 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"mediastack.dev/hack/stack/stacktest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// setup gives the resource of one kind in a namespace of the test's own.
+func setup(t *testing.T, resource string) dynamic.ResourceInterface {
+	t.Helper()
+	config := stacktest.Kubernetes(t)
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace, err := clients.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "api-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Resource(schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: resource}).Namespace(namespace.Name)
+}
+
+// object builds a custom resource from the YAML of its spec.
+func object(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	var value map[string]any
+	if err := yaml.Unmarshal([]byte(spec), &value); err != nil {
+		t.Fatalf("%s: %v", spec, err)
+	}
+	if value == nil {
+		value = map[string]any{}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "mediastack.dev/v1alpha1", "kind": kind,
+		"metadata": map[string]any{"name": name}, "spec": value,
+	}}
+}
+
+func TestAMediaAccountThatCanNotBeIsRefusedWithASentence(t *testing.T) {
+	t.Parallel()
+	accounts := setup(t, "mediaaccounts")
+	const (
+		quantity   = "must be a quantity of bytes such as 10Gi"
+		capBounds  = "must be above 0 and at most 4Ei"
+		uploadSize = "must be above 0 and at most 80000Mi"
+		email      = "must be an e-mail address such as ana@example.org"
+		bucket     = "must be an S3 bucket name"
+		reserved   = "must not look like an IP address or use a prefix or suffix that S3 keeps for itself"
+		label      = "must be a DNS label"
+		overlap    = "must be a duration from 0s to 720h, such as 24h or 1h30m"
+	)
+	cases := map[string]struct{ name, spec, says string }{
+		"text as a cap":                  {spec: `{storage: {maxStorage: plenty}}`, says: quantity},
+		"a unit that is none":            {spec: `{storage: {maxStorage: 10Gib}}`, says: quantity},
+		"a cap of nothing":               {spec: `{storage: {maxStorage: 0}}`, says: capBounds},
+		"a negative cap":                 {spec: `{storage: {maxStorage: -1Gi}}`, says: capBounds},
+		"a cap beyond counting":          {spec: `{storage: {maxStorage: 5Ei}}`, says: capBounds},
+		"a cap far beyond counting":      {spec: `{storage: {maxStorage: "1e400"}}`, says: capBounds},
+		"an upload size of nothing":      {spec: `{storage: {maxUploadSize: "0"}}`, says: uploadSize},
+		"an upload size S3 can't take":   {spec: `{storage: {maxStorage: 1Ti, maxUploadSize: 80001Mi}}`, says: uploadSize},
+		"an upload size over the cap":    {spec: `{storage: {maxStorage: 1Gi, maxUploadSize: 2Gi}}`, says: "maxUploadSize: Invalid value: must not be larger than maxStorage"},
+		"over the default cap":           {spec: `{storage: {maxUploadSize: 11Gi}}`, says: "must not be larger than maxStorage"},
+		"an owner without an address":    {spec: `{owners: [ana]}`, says: email},
+		"an owner without a domain":      {spec: `{owners: [ana@]}`, says: email},
+		"an owner with a display name":   {spec: `{owners: ["Ana <ana@example.org>"]}`, says: email},
+		"an owner with two dots":         {spec: `{owners: [ana..b@example.org]}`, says: email},
+		"an owner with a line break":     {spec: `{owners: ["ana@example.org\n"]}`, says: email},
+		"the same owner twice":           {spec: `{owners: [ana@example.org, ana@example.org]}`, says: "Duplicate value"},
+		"an upper-case bucket":           {spec: `{storage: {bucket: {name: Photos}}}`, says: bucket},
+		"a bucket with two dots":         {spec: `{storage: {bucket: {name: a..b}}}`, says: bucket},
+		"a bucket that ends in a dash":   {spec: `{storage: {bucket: {name: photos-}}}`, says: bucket},
+		"a bucket like an IP address":    {spec: `{storage: {bucket: {name: 192.168.0.1}}}`, says: reserved},
+		"a bucket with S3's own prefix":  {spec: `{storage: {bucket: {name: xn--photos}}}`, says: reserved},
+		"a bucket too short":             {spec: `{storage: {bucket: {name: ab}}}`, says: "should be at least 3 chars long"},
+		"adoption of no bucket":          {spec: `{storage: {bucket: {adopt: true}}}`, says: "adopt needs the name of the bucket to take over"},
+		"the Default App as another":     {spec: `{apps: [{name: default}]}`, says: "the Default App always exists"},
+		"an app that is no label":        {spec: `{apps: [{name: Web}]}`, says: label},
+		"an app with a dot":              {spec: `{apps: [{name: a.b}]}`, says: label},
+		"the same app twice":             {spec: `{apps: [{name: web}, {name: web}]}`, says: "Duplicate value"},
+		"a key generation of nothing":    {spec: `{apiKeys: {generation: 0}}`, says: "should be greater than or equal to 1"},
+		"an overlap over a month":        {spec: `{apiKeys: {overlap: 721h}}`, says: overlap},
+		"a negative overlap":             {spec: `{apiKeys: {overlap: -1s}}`, says: overlap},
+		"an overlap without a unit":      {spec: `{apiKeys: {overlap: "24"}}`, says: overlap},
+		"an overlap that overflows":      {spec: `{apiKeys: {overlap: 999999h999999h}}`, says: overlap},
+		"a policy that is none":          {spec: `{deletionPolicy: Keep}`, says: `supported values: "Retain", "Delete"`},
+		"a field that is none":           {spec: `{storge: {}}`, says: `unknown field "spec.storge"`},
+		"a name with a dot":              {name: "a.b", spec: `{}`, says: "metadata.name must be a DNS label"},
+		"a name longer than a label":     {name: strings.Repeat("a", 64), spec: `{}`, says: "metadata.name must be a DNS label"},
+		"a display name without measure": {spec: `{displayName: ` + strings.Repeat("a", 201) + `}`, says: "may not be more than 200"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.name == "" {
+				c.name = "demo"
+			}
+			refused(t, accounts, object(t, "MediaAccount", c.name, c.spec), c.says)
+		})
+	}
+}
+
+// refused tries to create an object, without doing it.
+func refused(t *testing.T, resource dynamic.ResourceInterface, o *unstructured.Unstructured, says string) {
+	t.Helper()
+	_, err := resource.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: "Strict"})
+	if err == nil {
+		t.Fatalf("%v is accepted", o.Object["spec"])
+	}
+	if !strings.Contains(err.Error(), says) {
+		t.Errorf("the answer is %q, want it to say %q", err, says)
+	}
+}
+
+func TestAMediaAccountThatCanBeIsAccepted(t *testing.T) {
+	t.Parallel()
+	accounts := setup(t, "mediaaccounts")
+	for i, spec := range []string{
+		`{}`,
+		`{storage: {maxStorage: 1Gi}}`, // less than the default upload size: the smaller counts
+		`{storage: {maxStorage: 1.5Gi, maxUploadSize: 1536Mi}}`,
+		`{storage: {maxStorage: 1024, maxUploadSize: 1024}}`,
+		`{storage: {maxStorage: 4Ei, maxUploadSize: 80000Mi}}`,
+		`{storage: {bucket: {name: photos.example.org, adopt: true}}}`,
+		`{owners: [ana@example.org, "bo+media@sub.example.org"]}`,
+		`{apps: [{name: web}, {name: "2"}], apiKeys: {generation: 7, overlap: 1h30m}}`,
+		`{apiKeys: {overlap: 0s}}`,
+		`{apiKeys: {overlap: 720h}}`,
+	} {
+		if _, err := accounts.Create(t.Context(), object(t, "MediaAccount", fmt.Sprintf("ok-%d", i), spec), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
+			t.Errorf("%s: %v", spec, err)
+		}
+	}
+}
+
+func TestDefaultsShowInTheObject(t *testing.T) {
+	t.Parallel()
+	accounts := setup(t, "mediaaccounts")
+	made, err := accounts.Create(t.Context(), object(t, "MediaAccount", "demo", `{}`), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"spec.storage.maxStorage":   "10Gi",
+		"spec.deletionPolicy":       "Retain",
+		"spec.apiKeys.generation":   "1",
+		"spec.apiKeys.overlap":      "24h",
+		"status.observedGeneration": "-1",
+	} {
+		got, _, err := unstructured.NestedFieldNoCopy(made.Object, strings.Split(path, ".")...)
+		if err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%s is %v, want %s (%v)", path, got, want, err)
+		}
+	}
+}
+
+func TestWhatIsFixedCanNotBeChanged(t *testing.T) {
+	t.Parallel()
+	const fixed = "the bucket's name is fixed when the account is created"
+	cases := map[string]struct{ kind, resource, before, after, says string }{
+		"a bucket's name":            {before: `{storage: {bucket: {name: first}}}`, after: `{storage: {bucket: {name: second}}}`, says: fixed},
+		"a bucket that is taken out": {before: `{storage: {bucket: {name: first}}}`, after: `{storage: {}}`, says: fixed},
+		"storage that is taken out":  {before: `{storage: {bucket: {name: first}}}`, after: `{}`, says: fixed},
+		"a bucket that is put in":    {before: `{}`, after: `{storage: {bucket: {name: first}}}`, says: fixed},
+		"a name put in beside adopt": {before: `{storage: {bucket: {adopt: false}}}`, after: `{storage: {bucket: {name: first}}}`, says: fixed},
+		"a lowered generation":       {before: `{apiKeys: {generation: 3}}`, after: `{apiKeys: {generation: 2}}`, says: "can only be raised"},
+		"generations taken out":      {before: `{apiKeys: {generation: 3}}`, after: `{}`, says: "can only be raised"},
+		"an account reference": {
+			kind: "MediaSettings", resource: "mediasettings", before: `{accountRef: {name: a}}`, after: `{accountRef: {name: b}}`,
+			says: "can't be changed: make another MediaSettings for the other account",
+		},
+	}
+	accounts, settings := setup(t, "mediaaccounts"), setup(t, "mediasettings")
+	i := 0
+	for name, c := range cases {
+		i++
+		resource, kind := accounts, "MediaAccount"
+		if c.kind != "" {
+			resource, kind = settings, c.kind
+		}
+		id := fmt.Sprintf("case-%d", i)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			made, err := resource.Create(t.Context(), object(t, kind, id, c.before), metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			made.Object["spec"] = object(t, kind, id, c.after).Object["spec"]
+			if _, err = resource.Update(t.Context(), made, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the answer is %v, want it to say %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestWhatMayChangeCanBeChanged(t *testing.T) {
+	t.Parallel()
+	accounts := setup(t, "mediaaccounts")
+	made, err := accounts.Create(t.Context(), object(t, "MediaAccount", "demo", `{storage: {bucket: {name: photos}}}`), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range []string{
+		`{storage: {bucket: {name: photos, adopt: true}, maxStorage: 20Gi}}`,
+		`{storage: {bucket: {name: photos}, maxStorage: 1Gi}, apiKeys: {generation: 2}}`,
+		`{storage: {bucket: {name: photos}}, apiKeys: {generation: 9, overlap: 1h}, suspended: true}`,
+	} {
+		made.Object["spec"] = object(t, "MediaAccount", "demo", spec).Object["spec"]
+		if made, err = accounts.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+			t.Fatalf("%s: %v", spec, err)
+		}
+	}
+	list := func(ctx context.Context, selector string) int {
+		found, err := accounts.List(ctx, metav1.ListOptions{FieldSelector: selector})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(found.Items)
+	}
+	if list(t.Context(), "spec.suspended=true") != 1 || list(t.Context(), "spec.suspended=false") != 0 {
+		t.Error("accounts can't be selected by spec.suspended")
+	}
+}
+
+func TestMediaSettingsThatCanNotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	settings := setup(t, "mediasettings")
+	cases := map[string]struct{ spec, says string }{
+		"no account":               {`{}`, "spec.accountRef: Required value"},
+		"an account without name":  {`{accountRef: {}}`, "spec.accountRef.name: Required value"},
+		"a quality over 100":       {`{accountRef: {name: demo}, webpOutputQuality: 101}`, "should be less than or equal to 100"},
+		"a negative quality":       {`{accountRef: {name: demo}, webpOutputQuality: -1}`, "should be greater than or equal to 0"},
+		"a thumbnail of no width":  {`{accountRef: {name: demo}, thumbnailWidth: 0}`, "should be greater than or equal to 1"},
+		"a thumbnail over bounds":  {`{accountRef: {name: demo}, thumbnailHeight: 4097}`, "should be less than or equal to 4096"},
+		"a text for a switch":      {`{accountRef: {name: demo}, useWebP: "yes"}`, "must be of type boolean"},
+		"a quality in a fraction":  {`{accountRef: {name: demo}, webpOutputQuality: 80.5}`, "must be of type integer"},
+		"a field that is not ours": {`{accountRef: {name: demo}, useAVIF: true}`, `unknown field "spec.useAVIF"`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			refused(t, settings, object(t, "MediaSettings", "site", c.spec), c.says)
+		})
+	}
+	if _, err := settings.Create(t.Context(), object(t, "MediaSettings", "site",
+		`{accountRef: {name: demo}, useWebP: false, webpOutputQuality: 0, thumbnailWidth: 1, thumbnailHeight: 4096}`), metav1.CreateOptions{}); err != nil {
+		t.Errorf("settings at their bounds are refused: %v", err)
+	}
+	found, err := settings.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.accountRef.name=demo"})
+	if err != nil || len(found.Items) != 1 {
+		t.Errorf("settings can't be selected by their account: %v", err)
+	}
+}

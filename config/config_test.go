@@ -1,0 +1,204 @@
+// Package config_test renders the kustomize form and asks a real API server whether
+// it would take every object of it.
+package config_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/stack/stacktest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+const namespace = "mediastack-system"
+
+// render runs `kubectl kustomize` on a folder of config/.
+func render(t *testing.T, folder string) []*unstructured.Unstructured {
+	t.Helper()
+	tools, err := setup.FindKube()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := setup.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), tools.Kubectl, "kustomize", filepath.Join(root, "config", folder)).Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			t.Fatalf("render %s: %s", folder, exit.Stderr)
+		}
+		t.Fatal(err)
+	}
+	var objects []*unstructured.Unstructured
+	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096); ; {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(object)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, object)
+	}
+}
+
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.New(stacktest.Kubernetes(t), client.Options{Scheme: clientgoscheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// as converts a rendered object to its type.
+func as[T any](t *testing.T, object *unstructured.Unstructured) *T {
+	t.Helper()
+	typed := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
+		t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+	}
+	return typed
+}
+
+// pods gives the pod templates of the workloads, by the workload's name.
+func pods(t *testing.T, objects []*unstructured.Unstructured) map[string]corev1.PodTemplateSpec {
+	t.Helper()
+	templates := map[string]corev1.PodTemplateSpec{}
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "Deployment":
+			templates[object.GetName()] = as[appsv1.Deployment](t, object).Spec.Template
+		case "CronJob":
+			templates[object.GetName()] = as[batchv1.CronJob](t, object).Spec.JobTemplate.Spec.Template
+		}
+	}
+	return templates
+}
+
+// prepare makes what pods and roles need to be judged: the namespace as it is
+// rendered, which enforces the restricted standard, and the priority class.
+func prepare(t *testing.T, c client.Client, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, object := range objects {
+		if kind := object.GetKind(); kind == "Namespace" || kind == "PriorityClass" || kind == "ServiceAccount" {
+			if err := client.IgnoreAlreadyExists(c.Create(t.Context(), object.DeepCopy())); err != nil {
+				t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+			}
+		}
+	}
+}
+
+func TestAnAPIServerTakesEveryObject(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	for _, folder := range []string{"default", "samples"} {
+		objects := render(t, folder)
+		prepare(t, c, objects)
+		for _, object := range objects {
+			err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.DryRunAll, client.FieldOwner("config-test"), client.ForceOwnership)
+			if err != nil {
+				t.Errorf("%s: %s %s: %v", folder, object.GetKind(), object.GetName(), err)
+			}
+		}
+	}
+}
+
+func TestEveryPodFitsTheRestrictedStandard(t *testing.T) {
+	t.Parallel()
+	c := newClient(t)
+	objects := render(t, "default")
+	prepare(t, c, objects)
+	templates := pods(t, objects)
+	if len(templates) != 3 {
+		t.Fatalf("there are %d workloads, want the operator, the runtime and the purge", len(templates))
+	}
+	for name, template := range templates {
+		if err := dryRun(t.Context(), c, name, template); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The namespace does enforce it: a pod that asks for more is refused.
+	lax := templates["mediastack-runtime"]
+	yes := true
+	lax.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = &yes
+	if err := dryRun(t.Context(), c, "lax", lax); err == nil || !strings.Contains(err.Error(), "violates PodSecurity") {
+		t.Errorf("a pod outside the standard gives %v", err)
+	}
+}
+
+func dryRun(ctx context.Context, c client.Client, name string, template corev1.PodTemplateSpec) error {
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: template.Labels},
+		Spec:       template.Spec,
+	}
+	return c.Create(ctx, pod, client.DryRunAll)
+}
+
+func TestOnlyTheOperatorHoldsAKubernetesCredential(t *testing.T) {
+	t.Parallel()
+	objects := render(t, "default")
+	for name, template := range pods(t, objects) {
+		mounts := template.Spec.AutomountServiceAccountToken == nil || *template.Spec.AutomountServiceAccountToken
+		for _, volume := range template.Spec.Volumes {
+			if volume.Projected == nil {
+				continue
+			}
+			mounts = mounts || slices.ContainsFunc(volume.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
+		}
+		if mounts != (name == "mediastack-operator") {
+			t.Errorf("%s: mounts a token: %t", name, mounts)
+		}
+	}
+	for _, object := range objects {
+		var subjects []rbacv1.Subject
+		switch object.GetKind() {
+		case "ClusterRoleBinding":
+			subjects = as[rbacv1.ClusterRoleBinding](t, object).Subjects
+		case "RoleBinding":
+			subjects = as[rbacv1.RoleBinding](t, object).Subjects
+		}
+		for _, subject := range subjects {
+			if subject.Name != "mediastack-operator" {
+				t.Errorf("%s %s grants rights to %s", object.GetKind(), object.GetName(), subject.Name)
+			}
+		}
+	}
+}
+
+func TestTheOperatorSeesNothingThatTheRuntimeSignsWith(t *testing.T) {
+	t.Parallel()
+	operator := pods(t, render(t, "default"))["mediastack-operator"].Spec.Containers[0]
+	if len(operator.EnvFrom) > 0 {
+		t.Error("the operator takes whole ConfigMaps or Secrets as environment")
+	}
+	for _, env := range operator.Env {
+		if strings.HasPrefix(env.Name, "SERVICE_SECRET") {
+			t.Errorf("the operator has %s", env.Name)
+		}
+	}
+}
