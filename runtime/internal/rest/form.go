@@ -60,7 +60,8 @@ func newForm(r *http.Request) (*form, error) {
 	}
 	buffer, _ := readers.Get().(*bufio.Reader)
 	buffer.Reset(r.Body)
-	m := &meter{from: buffer}
+	// The last boundary may lack its line's end, which the parser wants to see.
+	m := &meter{from: io.MultiReader(buffer, strings.NewReader("\r\n"))}
 	return &form{meter: m, buffer: buffer, parts: multipart.NewReader(m, boundary), seen: map[string]bool{}}, nil
 }
 
@@ -78,7 +79,7 @@ func (f *form) fileAtLeast(contentLength int64) int64 { return max(0, contentLen
 func (f *form) read(ctx context.Context, upload receiver) error {
 	for count := 0; ; count++ {
 		part, err := f.parts.NextRawPart()
-		if err == io.EOF { //nolint:errorlint // a wrapped EOF is a body that was cut short
+		if err == io.EOF { //nolint:errorlint // the parser's own: the last boundary
 			break
 		}
 		if err != nil {
@@ -169,7 +170,9 @@ func malformed(err error) error {
 }
 
 // meter counts what the parser reads, and ends a body that carries too much besides
-// its file. It belongs to one goroutine.
+// its file. The parser takes the end of a body where a part's header should stand for
+// the end of the form, so the meter makes that end an error: whoever reads as far did
+// not find the last boundary. It belongs to one goroutine.
 type meter struct {
 	from   io.Reader
 	total  int64 // read from the body
@@ -181,6 +184,9 @@ func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.from.Read(p)
 	if m.total += int64(n); m.total-m.inFile > outsideLimit {
 		return 0, fault.New(fault.Invalid, "everything but the file must be at most %d bytes", outsideLimit)
+	}
+	if err == io.EOF { //nolint:errorlint // readers end with the bare one
+		err = fault.New(fault.Invalid, "the multipart body was cut short")
 	}
 	return n, err
 }

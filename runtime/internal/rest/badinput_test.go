@@ -1,0 +1,317 @@
+package rest_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/settings"
+)
+
+// layer pins a thumbnail width.
+func layer(width *int) settings.Layer { return settings.Layer{ThumbnailWidth: width} }
+
+// raw sends a body as it is, as a form with the boundary "b".
+func raw(body string) option {
+	return func(r *request) {
+		r.body = strings.NewReader(body)
+		r.header.Set("Content-Type", `multipart/form-data; boundary=b`)
+	}
+}
+
+func many(n int) []part {
+	parts := []part{filePart("a", []byte("x"))}
+	for i := range n {
+		parts = append(parts, field(fmt.Sprint("f", i), "x"))
+	}
+	return parts
+}
+
+func TestBadUploadsAreRefusedAndLeaveNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxUploadSize = 1 << 20 })
+	rt := w.runtime(t)
+	good := filePart("a.txt", []byte("hello"))
+	const head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
+	unknown := account.KeyPrefix + strings.Repeat("a", 43)
+	tests := []struct {
+		name   string
+		send   []option
+		status int
+		text   string
+		detail string
+	}{
+		{"no credential", []option{form(good)}, 401, "Unauthorized", "send an API key"},
+		{"an unknown key", []option{key(unknown), form(good)}, 401, "Unauthorized", "not accepted"},
+		{"a malformed key", []option{key("msk_short"), form(good)}, 401, "Unauthorized", "not accepted"},
+		{"a bearer token", []option{header("Authorization", "Bearer x"), form(good)}, 401, "Unauthorized", "bearer"},
+		{"key and bearer token", []option{key(one.key), header("Authorization", "Bearer x"), form(good)}, 400, "Bad Request", "one credential"},
+		{"key and signature", []option{key(one.key), signature("x"), form(good)}, 400, "Bad Request", "one credential"},
+		{"a signature that is none", []option{signature("x.y"), form(good)}, 403, "Invalid signature", "not accepted"},
+		{"no form", []option{key(one.key), text("{}"), header("Content-Type", "application/json")}, 415, "Bad Request", "multipart/form-data"},
+		{"no content type", []option{key(one.key), text("x")}, 415, "Bad Request", "multipart/form-data"},
+		{"no boundary", []option{key(one.key), text("x"), header("Content-Type", "multipart/form-data")}, 400, "Bad Request", "boundary"},
+		{"an empty body", []option{key(one.key), raw("")}, 400, "Bad Request", "cut short"},
+		{"text instead of parts", []option{key(one.key), raw("hello")}, 400, "Bad Request", "cut short"},
+		{"a body that ends in the file", []option{key(one.key), raw(head + "hello")}, 400, "Bad Request", "cut short"},
+		{"a body that ends after the file", []option{key(one.key), raw(head + "hello\r\n--b")}, 400, "Bad Request", "cut short"},
+		{"a body without its last boundary", []option{key(one.key), raw(head + "hello\r\n--b\r\n")}, 400, "Bad Request", "Content-Disposition"},
+		{"a part without a disposition", []option{key(one.key), raw("--b\r\nX: y\r\n\r\nx\r\n--b--\r\n")}, 400, "Bad Request", "Content-Disposition"},
+		{"a base64 part", []option{key(one.key), raw(strings.Replace(head, "\r\n\r\n", "\r\nContent-Transfer-Encoding: base64\r\n\r\n", 1) + "eA==\r\n--b--\r\n")}, 400, "Bad Request", "transfer encoding"},
+		{"an empty form", []option{key(one.key), raw("--b--\r\n")}, 400, "Bad Request", "file is missing"},
+		{"no file", []option{key(one.key), form(field("access", "public"))}, 400, "Bad Request", "file is missing"},
+		{"two files", []option{key(one.key), form(good, good)}, 400, "Bad Request", "twice"},
+		{"a field twice", []option{key(one.key), form(field("group", "a"), field("group", "b"), good)}, 400, "Bad Request", "twice"},
+		{"an unknown access value", []option{key(one.key), form(good, field("access", "secret"))}, 400, "Bad Request", "public or private"},
+		{"a caption over its limit", []option{key(one.key), form(good, field("caption", strings.Repeat("c", 4097)))}, 400, "Bad Request", "4096"},
+		{"a caption far over its limit", []option{key(one.key), form(field("caption", strings.Repeat("c", 9000)), good)}, 400, "Bad Request", "too long"},
+		{"a group over its limit", []option{key(one.key), form(good, field("group", strings.Repeat("g", 256)))}, 400, "Bad Request", "255"},
+		{"a group that is not UTF-8", []option{key(one.key), form(good, field("group", "\xff"))}, 400, "Bad Request", "UTF-8"},
+		{"a large unknown part", []option{key(one.key), form(field("other", strings.Repeat("x", 70_000)), good)}, 400, "Bad Request", "65536"},
+		{"a large part header", []option{key(one.key), raw("--b\r\nX: " + strings.Repeat("x", 70_000))}, 400, "Bad Request", "65536"},
+		{"a large preamble", []option{key(one.key), raw(strings.Repeat("x\r\n", 30_000))}, 400, "Bad Request", "65536"},
+		{"too many parts", []option{key(one.key), form(many(40)...)}, 400, "Bad Request", "32 parts"},
+		{"a file over maxUploadSize", []option{key(one.key), form(filePart("a", noise(1, 1<<20+1)))}, 413, "Bad Request", "maxUploadSize"},
+		{"a file far over maxUploadSize", []option{key(one.key), form(filePart("a", noise(1, 3<<20)))}, 413, "Bad Request", "maxUploadSize"},
+		{"a file over maxUploadSize of unknown length", []option{key(one.key), form(filePart("a", noise(1, 1<<20+1))), chunked()}, 413, "Bad Request", "maxUploadSize"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := rt.do(t, http.MethodPost, "/media/create", tt.send...)
+			if detail := got.refused(t, tt.status, tt.text); !strings.Contains(detail, tt.detail) {
+				t.Errorf("the detail %q does not say %q", detail, tt.detail)
+			}
+			if tt.status == http.StatusUnauthorized && got.header.Get("WWW-Authenticate") == "" {
+				t.Error("a 401 says no challenge")
+			}
+			if got.header.Get("X-Request-Id") == "" {
+				t.Error("the answer has no request id")
+			}
+		})
+	}
+	t.Cleanup(func() {
+		usage, err := w.registry.Usage(context.Background(), one.account.ID)
+		if err != nil || usage != (account.Usage{}) {
+			t.Errorf("something is kept: %+v, %v", usage, err)
+		}
+		err = w.objects.List(context.Background(), one.account.Bucket, "media/", func(s objectstore.Stored) error {
+			return fmt.Errorf("%s is still stored", s.Key)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// chunked hides the length of the body.
+func chunked() option {
+	return func(r *request) { r.body = struct{ io.Reader }{r.body} }
+}
+
+func TestAFileOfExactlyMaxUploadSizeIsTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxUploadSize = 1 << 20 })
+	rt := w.runtime(t)
+	if item := rt.upload(t, one.key, filePart("a", noise(1, 1<<20)), field("caption", strings.Repeat("c", 4096))); item.Size != 1<<20 {
+		t.Errorf("stored %d bytes", item.Size)
+	}
+	if item := rt.upload(t, one.key, filePart("empty", nil)); item.Size != 0 {
+		t.Errorf("an empty file has %d bytes", item.Size)
+	}
+}
+
+func TestTheCapRefusesWith413(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage = 10 << 20 })
+	rt := w.runtime(t)
+	rt.upload(t, one.key, filePart("a", noise(1, 9<<20)))
+	for name, change := range map[string]option{"by its length": func(*request) {}, "on the way": chunked()} {
+		got := rt.do(t, http.MethodPost, "/media/create", key(one.key), form(filePart("b", noise(2, 9<<20))), change)
+		if detail := got.refused(t, http.StatusRequestEntityTooLarge, "Bad Request"); !strings.Contains(detail, "cap") {
+			t.Errorf("%s: detail %q", name, detail)
+		}
+	}
+	rt.upload(t, one.key, filePart("c", noise(3, 1<<20)))
+}
+
+func TestBadRequestsAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	json := header("Content-Type", "application/json")
+	const noItem = "/0190a0a0-0000-7000-8000-000000000000"
+	tests := []struct {
+		method, path string
+		send         []option
+		status       int
+		text, detail string
+	}{
+		{"GET", "/media/get?page=0", nil, 400, "Bad Request", "page"},
+		{"GET", "/media/get?page=-1", nil, 400, "Bad Request", "page"},
+		{"GET", "/media/get?page=x", nil, 400, "Bad Request", "page must be an integer"},
+		{"GET", "/media/get?page=1.5", nil, 400, "Bad Request", "page must be an integer"},
+		{"GET", "/media/get?page=99999999999999999999", nil, 400, "Bad Request", "page must be an integer"},
+		{"GET", "/media/get?page=9223372036854775807&limit=100", nil, 400, "Bad Request", "page"},
+		{"GET", "/media/get?page=1&page=2", nil, 400, "Bad Request", "page"},
+		{"GET", "/media/get?limit=0", nil, 400, "Bad Request", "limit"},
+		{"GET", "/media/get?limit=101", nil, 400, "Bad Request", "limit"},
+		{"GET", "/media/get?limit=", nil, 400, "Bad Request", "limit"},
+		{"GET", "/media/get?access=secret", nil, 400, "Bad Request", "public or private"},
+		{"GET", "/media/get?group=" + strings.Repeat("g", 256), nil, 400, "Bad Request", "255"},
+		{"GET", "/media/get?group=%00", nil, 400, "Bad Request", "control"},
+		{"GET", "/media/get?group=%ff", nil, 400, "Bad Request", "UTF-8"},
+		{"POST", "/media/get", []option{json, text(`{"page": 0}`)}, 400, "Bad Request", "page"},
+		{"POST", "/media/get", []option{json, text(`{"page": "1"}`)}, 400, "Bad Request", "page must be an integer"},
+		{"POST", "/media/get", []option{json, text(`{"limit": 1.5}`)}, 400, "Bad Request", "limit must be an integer"},
+		{"POST", "/media/get", []option{json, text(`{"group": 1}`)}, 400, "Bad Request", "group must be a string"},
+		{"POST", "/media/get", []option{json, text(`[]`)}, 400, "Bad Request", "JSON object"},
+		{"POST", "/media/get", []option{json, text(`{`)}, 400, "Bad Request", "JSON object"},
+		{"POST", "/media/get", []option{json, text(`{} x`)}, 400, "Bad Request", "JSON object"},
+		{"POST", "/media/get", []option{json, text(`{"group":"` + strings.Repeat("g", 70_000) + `"}`)}, 413, "Request Entity Too Large", "65536"},
+		{"POST", "/media/signature/create", []option{json, text(`{"group": false}`)}, 400, "Bad Request", "group must be a string"},
+		{"POST", "/media/signature/create", []option{json, text(`{"group":"` + strings.Repeat("g", 256) + `"}`)}, 400, "Bad Request", "255"},
+		{"POST", "/settings/media/create", nil, 400, "Bad Request", "JSON object"},
+		{"POST", "/settings/media/create", []option{json, text(`{"useWebp": true}`)}, 400, "Bad Request", `"useWebp"`},
+		{"POST", "/settings/media/create", []option{json, text(`{"useWebP": "yes"}`)}, 400, "Bad Request", "useWebP must be true or false"},
+		{"POST", "/settings/media/create", []option{json, text(`{"useWebP": null}`)}, 400, "Bad Request", "useWebP must be true or false"},
+		{"POST", "/settings/media/create", []option{json, text(`{"webpOutputQuality": 101}`)}, 400, "Bad Request", "webpOutputQuality"},
+		{"POST", "/settings/media/create", []option{json, text(`{"webpOutputQuality": 1.5}`)}, 400, "Bad Request", "an integer"},
+		{"POST", "/settings/media/create", []option{json, text(`{"thumbnailWidth": 0}`)}, 400, "Bad Request", "thumbnailWidth"},
+		{"GET", "/media/get/" + "not-a-uuid", nil, 404, "Not Found", "no such item"},
+		{"GET", "/media/get" + noItem, nil, 404, "Not Found", "no such item"},
+		{"POST", "/media/seal/x", nil, 404, "Not Found", "no such item"},
+		{"DELETE", "/media/delete/x", nil, 404, "Not Found", "no such item"},
+		{"GET", "/media/file/x/original/a", nil, 404, "Not Found", "no such file"},
+		{"GET", "/media/file" + noItem + "/original/a", nil, 404, "Not Found", "no such file"},
+		{"GET", "/media/file" + noItem + "/other/a", nil, 404, "Not Found", "no such file"},
+		{"GET", "/", nil, 404, "Not Found", "no such route"},
+		{"GET", "/media", nil, 404, "Not Found", "no such route"},
+		{"POST", "/media/create/resumable", nil, 404, "Not Found", "no such route"},
+		{"POST", "/mcp", nil, 404, "Not Found", "no such route"},
+		{"GET", "/docs", nil, 404, "Not Found", "no such route"},
+		{"GET", "/.well-known/oauth-protected-resource", nil, 404, "Not Found", "no such route"},
+		{"PUT", "/media/create", nil, 405, "Method Not Allowed", "other methods"},
+		{"GET", "/media/create", nil, 405, "Method Not Allowed", "other methods"},
+		{"DELETE", "/media/get", nil, 405, "Method Not Allowed", "other methods"},
+		{"POST", "/media/delete" + noItem, nil, 405, "Method Not Allowed", "other methods"},
+		{"POST", "/media/file" + noItem + "/original/a", nil, 405, "Method Not Allowed", "other methods"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
+			t.Parallel()
+			got := rt.do(t, tt.method, tt.path, append(tt.send, key(one.key))...)
+			if detail := got.refused(t, tt.status, tt.text); !strings.Contains(detail, tt.detail) {
+				t.Errorf("the detail %q does not say %q", detail, tt.detail)
+			}
+		})
+	}
+	allow := rt.do(t, http.MethodPatch, "/media/get").header.Get("Allow")
+	if allow != "GET, POST" {
+		t.Errorf("Allow: %q", allow)
+	}
+}
+
+func TestSettingsAreChangedAllOrNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	get := func() string {
+		body := string(rt.do(t, http.MethodGet, "/settings/media/get", key(one.key)).body)
+		if posted := string(rt.do(t, http.MethodPost, "/settings/media/get", key(one.key)).body); posted != body {
+			t.Errorf("POST says %s, GET %s", posted, body)
+		}
+		return strings.TrimSpace(body)
+	}
+	change := func(body string) answer {
+		return rt.do(t, http.MethodPost, "/settings/media/create", key(one.key), text(body))
+	}
+	if got, want := get(), `{"useWebP":false,"webpOutputQuality":80,"thumbnailWidth":320,"thumbnailHeight":320,`+
+		`"sources":{"useWebP":"default","webpOutputQuality":"default","thumbnailWidth":"default","thumbnailHeight":"default"}}`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+	changed := change(`{"useWebP": true, "webpOutputQuality": 55.0}`)
+	if got := decode[wire.Settings](t, changed); !got.UseWebP || got.WebpOutputQuality != 55 || got.Sources.UseWebP != wire.Tenant {
+		t.Errorf("after the change: %s", changed.body)
+	}
+	wide := 100
+	must(t, w.settings.Pin(t.Context(), one.account.ID, layer(&wide), "team-a/site"))
+	before := get()
+	got := change(`{"thumbnailWidth": 10, "webpOutputQuality": 1}`)
+	if detail := got.refused(t, http.StatusConflict, "Conflict"); detail != "thumbnailWidth: pinned by MediaSettings team-a/site" {
+		t.Errorf("detail %q", detail)
+	}
+	if after := get(); after != before || !strings.Contains(after, `"pinnedBy":"team-a/site"`) {
+		t.Errorf("a refused change left %s, was %s", after, before)
+	}
+	change(`{"useWebP": false}`)
+	change(`{}`)
+}
+
+func TestRefusalsAnswerBeforeTheBodyIsSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage = 10 << 20 })
+	rt := w.runtime(t)
+	for name, tt := range map[string]struct {
+		header string
+		status string
+	}{
+		"no key":          {"", "401"},
+		"too large":       {"x-service-apikey: " + one.key + "\r\n", "413"},
+		"a bad signature": {"x-service-signature: x\r\n", "403"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+			must(t, err)
+			defer func() { _ = conn.Close() }()
+			must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+			_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\n%sContent-Type: multipart/form-data; boundary=b\r\n"+
+				"Content-Length: 50000000\r\nExpect: 100-continue\r\n\r\n", tt.header)
+			must(t, err)
+			status, err := bufio.NewReader(conn).ReadString('\n')
+			must(t, err)
+			if !strings.Contains(status, " "+tt.status+" ") {
+				t.Errorf("the first line is %q, want %s", status, tt.status)
+			}
+		})
+	}
+}
+
+func TestAClientThatSendsAllTheSameReadsTheRefusal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.runtime(t)
+	// Larger than what the server takes off the connection after it has answered: the
+	// client must get the 401 all the same, and not only a reset.
+	body, kind := encode(filePart("a", bytes.Repeat([]byte("x"), 50<<20)))
+	seen := 0
+	for range 5 {
+		got, err := rt.try(t.Context(), http.MethodPost, "/media/create", func(r *request) {
+			r.body = bytes.NewReader(body)
+			r.header.Set("Content-Type", kind)
+		})
+		if err == nil && got.status == http.StatusUnauthorized {
+			seen++
+		}
+	}
+	if seen == 0 {
+		t.Error("no client ever saw the refusal")
+	}
+}

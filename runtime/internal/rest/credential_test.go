@@ -1,0 +1,200 @@
+package rest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/internal/rest/wire"
+)
+
+// sign makes an upload signature.
+func (rt *runtime) sign(t *testing.T, k, body string) string {
+	t.Helper()
+	return decode[wire.Signature](t, rt.do(t, http.MethodPost, "/media/signature/create", key(k), text(body))).Signature
+}
+
+func (rt *runtime) uploadSigned(t *testing.T, s string, parts ...part) answer {
+	t.Helper()
+	return rt.do(t, http.MethodPost, "/media/create", signature(s), form(parts...))
+}
+
+func TestASignatureUploadsIntoItsAppAndGroup(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt, second := w.runtime(t), w.runtime(t)
+	file := filePart("a.txt", []byte("hello"))
+
+	item := rt.uploadSigned(t, rt.sign(t, one.key, ""), file, field("group", "mine")).item(t)
+	if item.Group != "mine" || !item.Temp {
+		t.Errorf("unbound: %+v", item)
+	}
+	// Another replica takes it, and the bound group wins.
+	bound := rt.sign(t, one.key, `{"group": "guests"}`)
+	item = second.uploadSigned(t, bound, field("group", "mine"), file).item(t)
+	if item.Group != "guests" {
+		t.Errorf("bound: %+v", item)
+	}
+	got := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.key)).item(t)
+	if got.MediaId != item.MediaId {
+		t.Error("the key does not reach what its signature uploaded")
+	}
+}
+
+func TestSignaturesThatAreNotAccepted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.runtime(t)
+	file := filePart("a.txt", []byte("hello"))
+	refused := func(t *testing.T, s string) {
+		t.Helper()
+		rt.uploadSigned(t, s, file).refused(t, http.StatusForbidden, "Invalid signature")
+	}
+	t.Run("garbage and changes", func(t *testing.T) {
+		t.Parallel()
+		good := rt.sign(t, w.tenant(t, "garbage").key, `{"group": "g"}`)
+		claims, code, _ := strings.Cut(good, ".")
+		for _, s := range []string{"x", ".", "x.y", claims, claims + ".", "." + code, good + "A", "A" + good, claims + "." + claims,
+			good[:len(good)-1], strings.Repeat("A", 5000), claims[:10] + "B" + claims[11:] + "." + code, "é" + good} {
+			refused(t, s)
+		}
+		rt.uploadSigned(t, good, file).item(t)
+	})
+	t.Run("made with another secret", func(t *testing.T) {
+		t.Parallel()
+		foreign := w.runtime(t, func(o *options) { o.secret = secretOf("z") })
+		refused(t, foreign.sign(t, w.tenant(t, "foreign").key, ""))
+	})
+	t.Run("of a rotated key", func(t *testing.T) {
+		t.Parallel()
+		rotated := w.tenant(t, "rotated")
+		s := rt.sign(t, rotated.key, "")
+		rt.uploadSigned(t, s, file).item(t)
+		_, _, err := w.registry.IssueKey(t.Context(), rotated.app.ID, 2, 0)
+		must(t, err)
+		eventually(t, time.Second, "the signature of a revoked key is void", func() bool {
+			return rt.uploadSigned(t, s, file).status == http.StatusForbidden
+		})
+	})
+	t.Run("of a suspended account", func(t *testing.T) {
+		t.Parallel()
+		suspended := w.tenant(t, "suspended")
+		s := rt.sign(t, suspended.key, "")
+		suspended.spec.Suspended = true
+		_, err := w.registry.Ensure(t.Context(), suspended.spec)
+		must(t, err)
+		eventually(t, time.Second, "the signature of a suspended account is void", func() bool {
+			return rt.uploadSigned(t, s, file).status == http.StatusForbidden
+		})
+	})
+	t.Run("expired", func(t *testing.T) {
+		t.Parallel()
+		late := w.runtime(t)
+		s := late.sign(t, w.tenant(t, "expired").key, "")
+		late.clock.advance(time.Hour - 10*time.Second)
+		late.uploadSigned(t, s, file).item(t)
+		late.clock.advance(11 * time.Second)
+		late.uploadSigned(t, s, file).refused(t, http.StatusForbidden, "Invalid signature")
+	})
+}
+
+func TestThePreviousSecretIsAcceptedAndNotSignedWith(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	file := filePart("a.txt", []byte("hello"))
+	before := w.runtime(t)
+	during := w.runtime(t, func(o *options) { o.previous, o.secret = o.secret, secretOf("b") })
+	after := w.runtime(t, func(o *options) { o.secret = secretOf("b") })
+
+	old := before.sign(t, one.key, "")
+	item := before.upload(t, one.key, file)
+	during.uploadSigned(t, old, file).item(t)
+	after.uploadSigned(t, old, file).refused(t, http.StatusForbidden, "Invalid signature")
+	if got := during.do(t, http.MethodGet, item.File); got.status != http.StatusOK {
+		t.Errorf("an address by the previous secret: %d", got.status)
+	}
+	after.do(t, http.MethodGet, item.File).refused(t, http.StatusForbidden, "Invalid signature")
+	after.uploadSigned(t, during.sign(t, one.key, ""), file).item(t)
+	before.uploadSigned(t, during.sign(t, one.key, ""), file).refused(t, http.StatusForbidden, "Invalid signature")
+}
+
+func TestARevokedKeyStopsOnEveryRuntimeWithinASecond(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, other := w.tenant(t, "one"), w.tenant(t, "other")
+	runtimes := []*runtime{w.runtime(t), w.runtime(t)}
+	for _, rt := range runtimes {
+		rt.expect(t, one, 0, 0)
+		rt.expect(t, other, 0, 0)
+	}
+	token, _, err := w.registry.IssueKey(t.Context(), one.app.ID, 2, 0)
+	must(t, err)
+	for _, rt := range runtimes {
+		eventually(t, time.Second, "the old key is refused", func() bool {
+			return rt.do(t, http.MethodGet, "/media/get", key(one.key)).status == http.StatusUnauthorized
+		})
+		if got := rt.do(t, http.MethodGet, "/media/get", key(token.Reveal())); got.status != http.StatusOK {
+			t.Errorf("the new key: %d %s", got.status, got.body)
+		}
+		rt.expect(t, other, 0, 0)
+	}
+}
+
+func TestASuspendedAccountIsRefusedUntilItIsServedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	one.spec.Suspended = true
+	_, err := w.registry.Ensure(t.Context(), one.spec)
+	must(t, err)
+	eventually(t, time.Second, "the suspended account is refused", func() bool {
+		got := rt.do(t, http.MethodGet, "/media/get", key(one.key))
+		return got.status == http.StatusUnauthorized && strings.Contains(string(got.body), "suspended")
+	})
+	one.spec.Suspended = false
+	_, err = w.registry.Ensure(t.Context(), one.spec)
+	must(t, err)
+	eventually(t, time.Second, "the account is served again", func() bool {
+		return rt.do(t, http.MethodGet, "/media/get", key(one.key)).status == http.StatusOK
+	})
+}
+
+func TestARotatedKeyEndsWithItsOverlap(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	_, _, err := w.registry.IssueKey(t.Context(), one.app.ID, 2, time.Hour)
+	must(t, err)
+	rt.expect(t, one, 0, 0)
+	rt.clock.advance(time.Hour - 10*time.Second)
+	rt.expect(t, one, 0, 0)
+	rt.clock.advance(11 * time.Second)
+	rt.do(t, http.MethodGet, "/media/get", key(one.key)).refused(t, http.StatusUnauthorized, "Unauthorized")
+}
+
+func TestTheBrandIsInHeaderNamesAndInTheDescription(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, func(o *options) { o.brand = "acme" })
+	if got := rt.do(t, http.MethodGet, "/media/get", header("x-acme-apikey", one.key)); got.status != http.StatusOK {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	rt.do(t, http.MethodGet, "/media/get", key(one.key)).refused(t, http.StatusUnauthorized, "Unauthorized")
+	description := string(rt.do(t, http.MethodGet, "/openapi.json").body)
+	for _, want := range []string{`"x-acme-apikey"`, `"x-acme-signature"`, `"servers":[{"url":"http://media.test"}]`} {
+		if !strings.Contains(description, want) {
+			t.Errorf("the description lacks %s", want)
+		}
+	}
+	for _, unwanted := range []string{"x-service-", "x-order", "x-go-"} {
+		if strings.Contains(description, unwanted) {
+			t.Errorf("the description holds %s", unwanted)
+		}
+	}
+}
