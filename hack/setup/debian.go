@@ -33,8 +33,10 @@ func Packages(ctx context.Context, out io.Writer) error {
 		}
 		return noPostgres
 	}
-	if err := keepClusterFromStarting(); err != nil {
-		return err
+	if noPostgres != nil {
+		if err := keepClusterFromStarting(); err != nil {
+			return err
+		}
 	}
 	started := time.Now()
 	fmt.Fprintln(out, "Debian packages: installing", strings.Join(missing, " and "))

@@ -139,6 +139,7 @@ func (f *folder) remove() error {
 	if err := os.RemoveAll(f.outside()); err != nil {
 		return err
 	}
+	_ = os.Remove(outsideParent) // stays while another stack keeps its data there
 	return os.RemoveAll(f.dir)
 }
 
