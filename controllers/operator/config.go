@@ -55,7 +55,7 @@ func (c *Config) Validate() error {
 func cleanBaseURL(text string) (string, error) {
 	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return "", fmt.Errorf("the base URL must look like https://media.example.org, with no user, query or fragment, not %q", text)
+		return "", fmt.Errorf("the base URL (--base-url or SERVICE_BASE_URL) must look like https://media.example.org, with no user, query or fragment, not %q", text)
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/stack/kubeapply"
+	"mediastack.dev/hack/stack/stacktest"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// libvips belongs to the imaging program, HTTP to the runtime, and test helpers to
+// tests: none of them may come into the operator through an import.
+func TestTheOperatorLinksNoImagingNoTenantHTTPAndNoTestHelper(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.FieldsSeq(string(out)) {
+		for _, unwanted := range []string{"h2non/bimg", "mediastack.dev/runtime/internal", "mediastack.dev/hack", "go-chi", "tusd"} {
+			if strings.Contains(path, unwanted) {
+				t.Errorf("the operator links %s", path)
+			}
+		}
+	}
+}
+
+func parse(t *testing.T, args ...string) (flags, error) {
+	t.Helper()
+	var options flags
+	parser, err := kong.New(&options, kong.Vars{"version": version}, kong.Exit(func(int) { t.Fatal("the parser wants to exit") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parser.Parse(args)
+	return options, err
+}
+
+func TestFlagsHaveTheirEnvironmentAndDefaults(t *testing.T) {
+	for name, value := range map[string]string{
+		"SERVICE_BASE_URL": "https://media.example.org", "SERVICE_DATABASE_URL": "postgres://localhost/db", "SERVICE_S3_ENDPOINT": "https://s3.example.org",
+		"SERVICE_S3_ACCESS_KEY": "key", "SERVICE_S3_SECRET_KEY": "secret", "SERVICE_HEALTH_LISTEN": ":9999",
+	} {
+		t.Setenv(name, value)
+	}
+	got, err := parse(t, "--leader-elect", "--bucket-check-interval=1m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := got.Operator
+	if o.HealthListen != ":9999" || o.MetricsListen != ":8080" || !o.LeaderElect || o.BucketCheckInterval != time.Minute ||
+		o.UsageInterval != 5*time.Minute || o.Concurrency != 8 || o.BucketPrefix != "media" || len(o.Namespaces) != 0 {
+		t.Errorf("flags are %+v", o)
+	}
+	if got.S3.Endpoint != "https://s3.example.org" || got.Database.DatabaseURL != "postgres://localhost/db" {
+		t.Errorf("stores are %+v, %+v", got.S3, got.Database)
+	}
+	if _, err := parse(t, "--log-format=xml"); err == nil {
+		t.Error("an unknown log format is accepted")
+	}
+}
+
+func TestAMissingFlagIsNamed(t *testing.T) {
+	t.Parallel()
+	if _, err := parse(t); err == nil || !strings.Contains(err.Error(), "--base-url") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// The operator comes up with its service account's rights alone, answers its probes,
+// takes the lease, and lets it go when it is asked to end.
+func TestTheOperatorRunsAndEndsInOrder(t *testing.T) {
+	t.Parallel()
+	root, err := setup.RepoRoot()
+	must(t, err)
+	objects, err := kubeapply.Read(filepath.Join(root, "config", "default", "namespace.yaml"), filepath.Join(root, "config", "rbac"))
+	must(t, err)
+	applier, err := kubeapply.New(stacktest.Kubernetes(t), "operator-test")
+	must(t, err)
+	must(t, applier.Apply(t.Context(), objects...))
+	health, err := stack.FreePort()
+	must(t, err)
+	metrics, err := stack.FreePort()
+	must(t, err)
+	access := stacktest.S3(t)
+	options, err := parse(t,
+		"--kubeconfig", stacktest.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator"),
+		"--leader-elect", "--leader-election-namespace", "mediastack-system",
+		"--health-listen", "127.0.0.1:"+strconv.Itoa(health), "--metrics-listen", "127.0.0.1:"+strconv.Itoa(metrics),
+		"--base-url", "https://media.example.org", "--database-url", stacktest.Postgres(t),
+		"--s3-endpoint", access.Endpoint, "--s3-access-key", access.AccessKey, "--s3-secret-key", access.SecretKey,
+	)
+	must(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var logs bytes.Buffer
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx, options, &logs) }()
+
+	clients, err := kubernetes.NewForConfig(stacktest.Kubernetes(t))
+	must(t, err)
+	holder := func() string {
+		lease, err := clients.CoordinationV1().Leases("mediastack-system").Get(context.Background(), "mediastack-operator", metav1.GetOptions{})
+		if err != nil || lease.Spec.HolderIdentity == nil {
+			return ""
+		}
+		return *lease.Spec.HolderIdentity
+	}
+	eventually(t, "the operator answers its probes", func() bool {
+		return answers(t, health, "/healthz") && answers(t, health, "/readyz") && answers(t, metrics, "/metrics")
+	})
+	eventually(t, "the operator holds the lease", func() bool { return holder() != "" })
+	eventually(t, "an event tells who leads", func() bool {
+		events, err := clients.CoreV1().Events("mediastack-system").List(context.Background(), metav1.ListOptions{})
+		must(t, err)
+		for _, event := range events.Items {
+			if event.Reason == "LeaderElection" && event.Type == corev1.EventTypeNormal {
+				return true
+			}
+		}
+		return false
+	})
+	stop()
+	select {
+	case err := <-ended:
+		must(t, err)
+	case <-time.After(time.Minute):
+		t.Fatal("the operator does not end")
+	}
+	if who := holder(); who != "" {
+		t.Errorf("the lease is still held by %q", who)
+	}
+	for line := range strings.Lines(logs.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line of the log is not JSON: %s", line)
+		}
+	}
+	if strings.Contains(logs.String(), access.SecretKey) {
+		t.Error("the log holds the S3 secret key")
+	}
+}
+
+func TestWithoutAClusterTheOperatorSaysSo(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	err := run(t.Context(), flags{LogFormat: "text", LogLevel: slog.LevelInfo.String()}, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	timeout, ticker := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
+	defer ticker.Stop()
+	for !check() {
+		select {
+		case <-timeout:
+			t.Fatalf("it never came to be that %s", what)
+		case <-ticker.C:
+		}
+	}
+}
+
+func answers(t *testing.T, port int, path string) bool {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+strconv.Itoa(port)+path, nil)
+	must(t, err)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = response.Body.Close() }()
+	return response.StatusCode == http.StatusOK
+}
