@@ -41,7 +41,7 @@ func startRig(ctx context.Context, parent string) (*rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the user postgres must pass
+	if err := os.Chmod(dir, 0o755); err != nil { // the user postgres must pass
 		return nil, err
 	}
 	r := &rig{group: stack.NewGroup(), dir: dir}
