@@ -16,18 +16,21 @@ SETUP := go run ./hack/cmd/setup
 
 ##@ Try it
 .PHONY: run stop status clean
-run: build parts packages kube ## Start the whole stack and print lines to paste (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
-	@$(SETUP) trial
+run: build parts trial packages kube ## Start the whole stack and print lines to paste (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
 	@exec bin/mediastack-trial run $(if $(DETACH),--detach) $(ARGS)
 
-stop: ## End a stack that runs in this checkout
-	@go run ./hack/trial stop $(ARGS)
+stop: bin/mediastack-trial ## End a stack that runs in this checkout
+	@bin/mediastack-trial stop $(ARGS)
 
-status: ## Say whether a stack runs, and print its lines
-	@go run ./hack/trial status $(ARGS)
+status: bin/mediastack-trial ## Say whether a stack runs, and print its lines
+	@bin/mediastack-trial status $(ARGS)
 
-clean: ## Remove the stack's data folder (refused while it runs)
-	@go run ./hack/trial clean $(ARGS)
+clean: bin/mediastack-trial ## Remove the stack's data folder (refused while it runs)
+	@bin/mediastack-trial clean $(ARGS)
+
+# Ending a stack must not depend on a tree that builds.
+bin/mediastack-trial:
+	@$(SETUP) trial
 
 ##@ Build
 .PHONY: build generate fmt
@@ -49,10 +52,10 @@ fmt: lint-tool ## Format all Go code
 # A package with the real parts takes a minute or two of a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
-test: packages kube minio build parts ## Run all tests, after setting up what they need (TEST_PACKAGES=./runtime/... narrows them)
+test: packages kube minio build parts trial ## Run all tests, after setting up what they need (TEST_PACKAGES=./runtime/... narrows them)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 
-test-race: packages kube minio build parts ## Run all tests with the race detector (needs a C compiler)
+test-race: packages kube minio build parts trial ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 
 lint: lint-tool ## Look for mistakes and forbidden imports
@@ -73,7 +76,7 @@ vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages kube minio parts tools
+.PHONY: packages kube minio parts trial tools
 packages: ## Install the Debian packages that are missing (root on Debian), or say which
 	@$(SETUP) packages
 
@@ -85,6 +88,9 @@ minio: ## Build the MinIO server into the cache (tests only)
 
 parts: ## Build the trial stack's S3 store and mail sink into bin/
 	@$(SETUP) parts
+
+trial: ## Build the program behind `make run` into bin/
+	@$(SETUP) trial
 
 tools: ## Build the pinned generators and linters into the cache
 	@$(SETUP) tools

@@ -128,7 +128,7 @@ func FindBinary(name string) (string, error) {
 		return "", err
 	}
 	if err := executable(path); err != nil {
-		return "", fmt.Errorf("%w; run `make build parts`, or set %s to the folder that has it", err, BinEnv)
+		return "", fmt.Errorf("%w; run `make build parts trial`, or set %s to the folder that has it", err, BinEnv)
 	}
 	return path, nil
 }

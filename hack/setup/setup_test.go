@@ -40,7 +40,7 @@ func TestAMissingProgramSaysWhatToRun(t *testing.T) {
 	}{
 		{kube, "run `make kube`"},
 		{minio, "run `make minio`"},
-		{binary, "run `make build parts`"},
+		{binary, "run `make build parts trial`"},
 		{assets, "KUBEBUILDER_ASSETS is set to " + empty + ", but " + empty + "/etcd is missing"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {
