@@ -55,6 +55,7 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file found) {
 	switch {
 	case sender.outside:
 		forget(header, "Content-Disposition", "ETag", "Last-Modified", "Cache-Control")
+		header.Set("Content-Range", "bytes */"+strconv.FormatInt(file.object.Bytes, 10))
 		exchange.FailStatus(w, r, http.StatusRequestedRangeNotSatisfiable,
 			fault.New(fault.Invalid, "the file has %d bytes", file.object.Bytes))
 	case sender.refused != nil:

@@ -1,0 +1,232 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+
+	"mediastack.dev/hack/stack/stacktest"
+)
+
+func TestShutdownFinishesARunningUploadAndTakesNoNewOnes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	data := noise(3, 10<<20)
+	body, kind := encode(filePart("a.bin", data))
+	reader, writer := io.Pipe()
+	result := make(chan answer, 1)
+	failed := make(chan error, 1)
+	go func() {
+		got, err := rt.try(context.WithoutCancel(t.Context()), http.MethodPost, "/media/create", key(one.key), func(r *request) {
+			r.body = reader
+			r.header.Set("Content-Type", kind)
+		})
+		failed <- err
+		result <- got
+	}()
+	_, err := writer.Write(body[:9<<20]) // the upload is under way: more than any buffer has gone in
+	must(t, err)
+	rt.stop()
+	eventually(t, 5*time.Second, "new connections are refused", func() bool {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	})
+	if got := rt.admin(t, "/readyz"); got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), `"draining":true`) {
+		t.Errorf("while draining /readyz says %d %s", got.status, got.body)
+	}
+	_, err = writer.Write(body[9<<20:])
+	must(t, err)
+	must(t, writer.Close())
+	must(t, <-failed)
+	if item := (<-result).item(t); item.Size != int64(len(data)) {
+		t.Errorf("the upload that was running stored %d bytes", item.Size)
+	}
+	select {
+	case err := <-rt.ended:
+		must(t, err)
+	case <-t.Context().Done():
+		t.Fatal("the runtime did not end")
+	}
+}
+
+// admin asks the admin server.
+func (rt *runtime) admin(t *testing.T, path string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+rt.server.AdminAddr()+path, nil)
+	must(t, err)
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	must(t, err)
+	return answer{status: response.StatusCode, header: response.Header, body: body}
+}
+
+func TestReadinessNamesWhatIsMissingAndRecovers(t *testing.T) {
+	t.Parallel()
+	access := stacktest.S3(t)
+	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
+	must(t, err)
+	cfg := postgres.Config{DatabaseURL: stacktest.Postgres(t), DatabaseConns: 4}
+	store, err := postgres.Open(t.Context(), cfg)
+	must(t, err)
+	t.Cleanup(store.Close)
+	rt := (&world{database: cfg, store: store, objects: objects}).runtime(t)
+
+	got := rt.admin(t, "/readyz")
+	if got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), "migrate") || !strings.Contains(string(got.body), `"database":"ok"`) {
+		t.Errorf("without a schema: %d %s", got.status, got.body)
+	}
+	if got := rt.admin(t, "/healthz"); got.status != http.StatusOK {
+		t.Errorf("/healthz: %d", got.status)
+	}
+	made, err := account.NewToken()
+	must(t, err)
+	if got := rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+		t.Errorf("a request without a schema: %d %s", got.status, got.body)
+	}
+	must(t, postgres.Migrate(t.Context(), cfg, slog.New(slog.DiscardHandler)))
+	if got := rt.admin(t, "/readyz"); got.status != http.StatusOK {
+		t.Errorf("after migrate: %d %s", got.status, got.body)
+	}
+	rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())).refused(t, http.StatusUnauthorized, "Unauthorized")
+}
+
+func TestMetricsCountByRouteAndNotByPath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	item := rt.upload(t, one.key, filePart("a.txt", []byte("hello")))
+	rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.key))
+	rt.do(t, http.MethodGet, "/no/such/route")
+	metrics := string(rt.admin(t, "/metrics").body)
+	for _, want := range []string{
+		`mediastack_http_requests_total{code="200",method="GET",route="/media/get/{mediaId}"} 1`,
+		`mediastack_http_requests_total{code="201",method="POST",route="/media/create"} 1`,
+		`mediastack_http_requests_total{code="404",method="GET",route="unmatched"} 1`,
+		`mediastack_http_requests_in_flight 0`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	if strings.Contains(metrics, item.MediaId.String()) {
+		t.Error("the metrics hold an id")
+	}
+}
+
+func TestLogsTellOfRequestsAndHoldNoCredential(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	wrong, err := account.NewToken()
+	must(t, err)
+	item := rt.upload(t, one.key, filePart("holiday.txt", []byte("hello")))
+	rt.do(t, http.MethodGet, item.File)
+	granted := rt.sign(t, one.key, `{"group": "g"}`)
+	rt.uploadSigned(t, granted, filePart("a.txt", []byte("x")))
+	rt.uploadSigned(t, granted+"A", filePart("a.txt", []byte("x")))
+	rt.do(t, http.MethodGet, "/media/get?group=querytext", key(wrong.Reveal()))
+	rt.do(t, http.MethodGet, item.File+"A")
+	got := rt.do(t, http.MethodGet, "/media/get", key(one.key), header("X-Request-Id", "my-request-0001"))
+	if got.header.Get("X-Request-Id") != "my-request-0001" {
+		t.Errorf("X-Request-Id: %s", got.header.Get("X-Request-Id"))
+	}
+	if got := rt.do(t, http.MethodGet, "/media/get", key(one.key), header("X-Request-Id", "no good id")); strings.Contains(got.header.Get("X-Request-Id"), "no") {
+		t.Error("a request id that is none was taken over")
+	}
+	_, query, _ := strings.Cut(item.File, "?")
+	_, code, _ := strings.Cut(query, "signature=")
+	claims, _, _ := strings.Cut(granted, ".")
+	eventually(t, 5*time.Second, "the last request is logged", func() bool { return strings.Count(rt.logs.String(), `"msg":"request"`) >= 9 })
+	logs := rt.logs.String()
+	for name, secret := range map[string]string{"the key": one.key, "a wrong key": wrong.Reveal(), "a key's random part": one.key[4:20], "the signature": granted,
+		"its claims": claims, "a delivery signature": code, "the server secret": secretOf("a"), "a query": "querytext", "a file name": "holiday.txt"} {
+		if strings.Contains(logs, secret) {
+			t.Errorf("the log holds %s", name)
+		}
+	}
+	found := false
+	for line := range strings.Lines(logs) {
+		var entry map[string]any
+		must(t, json.Unmarshal([]byte(line), &entry))
+		if entry["request_id"] == "my-request-0001" {
+			found = entry["route"] == "/media/get" && entry["method"] == "GET" && entry["status"] == 200.0 &&
+				entry["account"] == one.account.ID.String() && entry["app"] == one.app.ID.String()
+		}
+	}
+	if !found {
+		t.Errorf("no line tells of the request:\n%s", logs)
+	}
+}
+
+func TestAnUploadThatStallsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, func(o *options) { o.server.StallTimeout = time.Second })
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+	must(t, err)
+	defer func() { _ = conn.Close() }()
+	must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\n"+
+		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000\r\n\r\n--b\r\n", one.key)
+	must(t, err)
+	got, err := io.ReadAll(conn)
+	must(t, err)
+	if !bytes.HasPrefix(got, []byte("HTTP/1.1 400 ")) || !bytes.Contains(got, []byte("no progress")) {
+		t.Errorf("the client is told %s", got)
+	}
+}
+
+func TestAnUploadWhoseClientLeavesKeepsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	body, kind := encode(filePart("a.bin", noise(3, 20<<20)))
+	ctx, leave := context.WithCancel(t.Context())
+	reader, writer := io.Pipe()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := rt.try(ctx, http.MethodPost, "/media/create", key(one.key), func(r *request) {
+			r.body = reader
+			r.header.Set("Content-Type", kind)
+		})
+		failed <- err
+	}()
+	_, err := writer.Write(body[:18<<20])
+	must(t, err)
+	usage := func() account.Usage {
+		usage, err := w.registry.Usage(t.Context(), one.account.ID)
+		must(t, err)
+		return usage
+	}
+	eventually(t, 10*time.Second, "bytes are reserved", func() bool { return usage().Reserved > 0 })
+	leave()
+	_ = writer.CloseWithError(context.Canceled)
+	if err := <-failed; !errors.Is(err, context.Canceled) {
+		t.Errorf("the client saw %v", err)
+	}
+	eventually(t, 10*time.Second, "nothing is held", func() bool { return usage() == (account.Usage{}) })
+}

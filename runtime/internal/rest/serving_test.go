@@ -1,0 +1,236 @@
+package rest_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFilesAreServedByRangeAndCondition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	data := noise(7, 3<<20)
+	item := rt.sealed(t, one.key, filePart("a.bin", data), field("access", "public"))
+	whole := rt.do(t, http.MethodGet, item.File)
+	etag, modified := whole.header.Get("ETag"), whole.header.Get("Last-Modified")
+	if !bytes.Equal(whole.body, data) || whole.header.Get("Accept-Ranges") != "bytes" || modified == "" {
+		t.Errorf("the whole file: %d bytes, %v", len(whole.body), whole.header)
+	}
+	for name, want := range map[string]string{
+		"Cache-Control":                "public, max-age=3600",
+		"X-Content-Type-Options":       "nosniff",
+		"Cross-Origin-Resource-Policy": "cross-origin",
+		"Content-Type":                 "application/octet-stream",
+		"Content-Disposition":          `attachment; filename="a.bin"; filename*=UTF-8''a.bin`,
+	} {
+		if got := whole.header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if csp := whole.header.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "sandbox") {
+		t.Errorf("Content-Security-Policy: %q", csp)
+	}
+	n := len(data)
+	tests := []struct {
+		name   string
+		send   []option
+		status int
+		body   []byte
+	}{
+		{"the first bytes", []option{header("Range", "bytes=0-99")}, 206, data[:100]},
+		{"the middle", []option{header("Range", "bytes=1500000-2500000")}, 206, data[1500000:2500001]},
+		{"the last bytes", []option{header("Range", "bytes=-5")}, 206, data[n-5:]},
+		{"to the end", []option{header("Range", fmt.Sprintf("bytes=%d-", n-7))}, 206, data[n-7:]},
+		{"past the end", []option{header("Range", fmt.Sprintf("bytes=%d-", n))}, 416, nil},
+		{"a range that is none", []option{header("Range", "bytes=x-y")}, 416, nil},
+		{"unless it changed", []option{header("If-None-Match", etag)}, 304, nil},
+		{"unless it changed since", []option{header("If-Modified-Since", modified)}, 304, nil},
+		{"if it did not change", []option{header("If-Match", `"other"`)}, 412, nil},
+		{"a range of the same file", []option{header("Range", "bytes=0-9"), header("If-Range", etag)}, 206, data[:10]},
+		{"a range of another file", []option{header("Range", "bytes=0-9"), header("If-Range", `"other"`)}, 200, data},
+		{"more ranges than are worth it", []option{header("Range", "bytes=0-0"+strings.Repeat(",9-9", 20))}, 200, data},
+	}
+	for _, tt := range tests {
+		got := rt.do(t, http.MethodGet, item.File, tt.send...)
+		if got.status != tt.status || tt.body != nil && !bytes.Equal(got.body, tt.body) {
+			t.Errorf("%s: %d with %d bytes, want %d with %d", tt.name, got.status, len(got.body), tt.status, len(tt.body))
+		}
+		if got.status == http.StatusRequestedRangeNotSatisfiable && (!strings.HasPrefix(string(got.body), `{"error":`) || got.header.Get("Content-Range") != fmt.Sprintf("bytes */%d", n)) {
+			t.Errorf("%s: %s, Content-Range %q", tt.name, got.body, got.header.Get("Content-Range"))
+		}
+	}
+	head := rt.do(t, http.MethodHead, item.File)
+	if head.status != http.StatusOK || head.header.Get("Content-Length") != fmt.Sprint(n) || head.header.Get("ETag") != etag || len(head.body) > 0 {
+		t.Errorf("HEAD: %d, %v", head.status, head.header)
+	}
+	rt.severalRanges(t, item.File, data)
+}
+
+func (rt *runtime) severalRanges(t *testing.T, file string, data []byte) {
+	t.Helper()
+	got := rt.do(t, http.MethodGet, file, header("Range", "bytes=5-9,2000000-2999999,0-0"))
+	_, params, err := mime.ParseMediaType(got.header.Get("Content-Type"))
+	must(t, err)
+	reader := multipart.NewReader(bytes.NewReader(got.body), params["boundary"])
+	for _, want := range [][]byte{data[5:10], data[2000000:3000000], data[:1]} {
+		p, err := reader.NextPart()
+		must(t, err)
+		body, err := io.ReadAll(p)
+		must(t, err)
+		if !bytes.Equal(body, want) {
+			t.Errorf("the range %s has %d bytes that are not the file's", p.Header.Get("Content-Range"), len(body))
+		}
+	}
+}
+
+func TestAnyNameComesBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	for sent, want := range map[string]string{
+		"photo.jpg":                       "photo.jpg",
+		"Straße & Søn + 100%.txt":         "Straße & Søn + 100%.txt",
+		"日本語 写真.png":                      "日本語 写真.png",
+		"emoji 👩‍👩‍👧 🏳️‍🌈.gif":            "emoji 👩‍👩‍👧 🏳️‍🌈.gif",
+		`quote " and 'apostrophe'; a=b`:   `quote " and 'apostrophe'; a=b`,
+		"#?&=/../../etc/passwd":           "passwd",
+		`C:\Users\me\holiday.jpg`:         "holiday.jpg",
+		"..":                              "file",
+		"ends with a dot.":                "ends with a dot.",
+		"مرحبا.txt":                       "مرحبا.txt",
+		"evil\u202egpj.exe":               "evilgpj.exe",
+		"%2e%2e%2f.txt":                   "%2e%2e%2f.txt",
+		strings.Repeat("ü", 200) + ".jpg": strings.Repeat("ü", 125) + ".jpg",
+	} {
+		item := rt.sealed(t, one.key, filePart(sent, []byte("x")), field("access", "public"))
+		if item.OriginalFileName != want {
+			t.Errorf("%q became %q, want %q", sent, item.OriginalFileName, want)
+		}
+		got := rt.do(t, http.MethodGet, item.File)
+		if got.status != http.StatusOK {
+			t.Errorf("%q: %s answers %d", sent, item.File, got.status)
+			continue
+		}
+		_, params, err := mime.ParseMediaType(got.header.Get("Content-Disposition"))
+		if err != nil || params["filename"] != want {
+			t.Errorf("%q: Content-Disposition %q gives %q, %v", sent, got.header.Get("Content-Disposition"), params["filename"], err)
+		}
+		parsed, err := url.Parse(item.File)
+		if err != nil || !strings.HasSuffix(parsed.Path, "/original/"+want) {
+			t.Errorf("%q: the address %s does not end in the name", sent, item.File)
+		}
+	}
+	// The exact form of a name stands above the other.
+	raw := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x\"; filename*=UTF-8''%22%E2%82%AC%2522.txt\r\n\r\nx\r\n--b--"
+	got := rt.do(t, http.MethodPost, "/media/create", key(one.key), text(raw), header("Content-Type", "multipart/form-data; boundary=b"))
+	if name := got.item(t).OriginalFileName; name != `"€%22.txt` {
+		t.Errorf("filename* gave %q", name)
+	}
+}
+
+func TestOnlyListedTypesAreShownInline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	for name, tt := range map[string]struct {
+		data, kind, mime string
+	}{
+		"a.png":  {"\x89PNG\r\n\x1a\n0000", "inline", "image/png"},
+		"a.jpg":  {"\xff\xd8\xff\xe0\x00\x10JFIF\x00", "inline", "image/jpeg"},
+		"a.txt":  {"hello", "inline", "text/plain"},
+		"a.svg":  {`<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>`, "attachment", "image/svg+xml"},
+		"a.html": {"<!DOCTYPE html><html><script>alert(1)</script></html>", "attachment", "text/html"},
+		"a.pdf":  {"%PDF-1.7\n", "attachment", "application/pdf"},
+		"b.png":  {"<html><body onload=alert(1)>", "attachment", "text/html"},
+		"b.bin":  {"\x00\x01\x02\x03", "attachment", "application/octet-stream"},
+	} {
+		item := rt.sealed(t, one.key, part{name: "file", fileName: name, contentType: "image/png", data: []byte(tt.data)}, field("access", "public"))
+		got := rt.do(t, http.MethodGet, item.File)
+		kind, _, _ := strings.Cut(got.header.Get("Content-Disposition"), ";")
+		if kind != tt.kind || got.header.Get("Content-Type") != tt.mime || item.MimeType != tt.mime {
+			t.Errorf("%s: %s, %s, %s; want %s, %s", name, kind, got.header.Get("Content-Type"), item.MimeType, tt.kind, tt.mime)
+		}
+	}
+}
+
+func TestSignedAddressesOpenOneFileForAWhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	private := rt.sealed(t, one.key, filePart("a.txt", []byte("private")))
+	other := rt.sealed(t, one.key, filePart("b.txt", []byte("other")))
+	plain, query, _ := strings.Cut(private.File, "?")
+	otherPlain, _, _ := strings.Cut(other.File, "?")
+	got := rt.do(t, http.MethodGet, private.File)
+	if string(got.body) != "private" || got.header.Get("Cache-Control") != "private, max-age=300" {
+		t.Errorf("%d %s, %s", got.status, got.body, got.header.Get("Cache-Control"))
+	}
+	expires := strings.Split(strings.TrimPrefix(query, "expires="), "&")[0]
+	const invalid = "Invalid signature"
+	for name, tt := range map[string]struct {
+		address string
+		status  int
+		text    string
+	}{
+		"without a signature":         {plain, 404, "Not Found"},
+		"another item's":              {otherPlain + "?" + query, 403, invalid},
+		"another variant's":           {strings.Replace(private.File, "/original/", "/thumbnail/", 1), 403, invalid},
+		"a later expiry":              {strings.Replace(private.File, expires, "9"+expires, 1), 403, invalid},
+		"an expiry written otherwise": {strings.Replace(private.File, expires, "+"+expires, 1), 403, invalid},
+		"without its expiry":          {strings.Replace(private.File, "expires="+expires, "", 1), 403, invalid},
+		"without its code":            {plain + "?expires=" + expires, 403, invalid},
+		"a wrong code":                {private.File + "A", 403, invalid},
+		"a wrong code, no such item":  {"/media/file/" + anyItem + "/original/a?expires=" + expires + "&signature=AAAA", 403, invalid},
+		"any name":                    {strings.Replace(private.File, "a.txt", "whatever", 1), 200, ""},
+	} {
+		got := rt.do(t, http.MethodGet, tt.address)
+		if tt.status == http.StatusOK {
+			if got.status != tt.status {
+				t.Errorf("%s: %d %s", name, got.status, got.body)
+			}
+			continue
+		}
+		t.Run(name, func(t *testing.T) { got.refused(t, tt.status, tt.text) })
+	}
+	rt.clock.advance(time.Hour - 100*time.Second)
+	if got := rt.do(t, http.MethodGet, private.File); got.status != http.StatusOK || got.header.Get("Cache-Control") == "private, max-age=300" {
+		t.Errorf("shortly before its end: %d, %s", got.status, got.header.Get("Cache-Control"))
+	}
+	rt.clock.advance(101 * time.Second)
+	rt.do(t, http.MethodGet, private.File).refused(t, http.StatusForbidden, invalid)
+
+	fresh := rt.do(t, http.MethodGet, "/media/get/"+private.MediaId.String(), key(one.key)).item(t)
+	if got := rt.do(t, http.MethodGet, fresh.File); string(got.body) != "private" {
+		t.Errorf("a fresh address: %d", got.status)
+	}
+	rt.do(t, http.MethodDelete, "/media/delete/"+private.MediaId.String(), key(one.key))
+	rt.do(t, http.MethodGet, fresh.File).refused(t, http.StatusNotFound, "Not Found")
+}
+
+func TestAFileWhoseObjectIsLostIsAnErrorAndNotAnEmptyFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	item := rt.sealed(t, one.key, filePart("a.txt", []byte("hello")), field("access", "public"))
+	must(t, w.objects.Remove(t.Context(), one.account.Bucket, []string{"media/" + item.MediaId.String() + "/original"}))
+	for _, send := range [][]option{nil, {header("Range", "bytes=1-2")}, {header("Range", "bytes=1-1,3-3")}} {
+		got := rt.do(t, http.MethodGet, item.File, send...)
+		got.refused(t, http.StatusInternalServerError, "Internal Server Error")
+		if got.header.Get("Content-Disposition") != "" || got.header.Get("ETag") != "" || strings.Contains(got.header.Get("Cache-Control"), "public") {
+			t.Errorf("the error has a file's headers: %v", got.header)
+		}
+	}
+}
