@@ -62,9 +62,9 @@ func showLayers(next *v1alpha1.MediaSettingsStatus, seen observed) {
 	effective := seen.layers.Effective()
 	next.Effective = &v1alpha1.EffectiveSettings{
 		UseWebP:           effective.UseWebP,
-		WebPOutputQuality: int32(effective.WebPOutputQuality),
-		ThumbnailWidth:    int32(effective.ThumbnailWidth),
-		ThumbnailHeight:   int32(effective.ThumbnailHeight),
+		WebPOutputQuality: int32(effective.WebPOutputQuality), //nolint:gosec // bounded by settings.Layer.Validate
+		ThumbnailWidth:    int32(effective.ThumbnailWidth),    //nolint:gosec // bounded by settings.Layer.Validate
+		ThumbnailHeight:   int32(effective.ThumbnailHeight),   //nolint:gosec // bounded by settings.Layer.Validate
 	}
 	next.Pinned = fieldsFrom(*seen.layers, settings.FromPin)
 	next.Tenant = fieldsFrom(*seen.layers, settings.FromTenant)

@@ -50,12 +50,12 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// cleanBaseURL accepts http and https URLs with a host and at most a path, and gives
+// cleanBaseURL accepts http and https URLs of a host, as the runtime does, and gives
 // them without a slash at the end.
 func cleanBaseURL(text string) (string, error) {
 	u, err := url.Parse(text)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
-		return "", fmt.Errorf("the base URL (--base-url or SERVICE_BASE_URL) must look like https://media.example.org, with no user, query or fragment, not %q", text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return "", fmt.Errorf("the base URL (--base-url or SERVICE_BASE_URL) must look like https://media.example.org, with no path, user, query or fragment, not %q", text)
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }

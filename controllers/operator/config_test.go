@@ -11,11 +11,11 @@ import (
 func TestConfigRefusesWhatCanNotWork(t *testing.T) {
 	t.Parallel()
 	valid := operator.Config{
-		BaseURL: "https://media.example.org/api/", BucketPrefix: "media",
+		BaseURL: "https://media.example.org/", BucketPrefix: "media",
 		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, Concurrency: 8,
 	}
 	good := valid
-	if err := good.Validate(); err != nil || good.BaseURL != "https://media.example.org/api" {
+	if err := good.Validate(); err != nil || good.BaseURL != "https://media.example.org" {
 		t.Fatalf("a good configuration gives %q, %v", good.BaseURL, err)
 	}
 	cases := map[string]struct {
@@ -24,6 +24,7 @@ func TestConfigRefusesWhatCanNotWork(t *testing.T) {
 	}{
 		"no scheme":             {func(c *operator.Config) { c.BaseURL = "media.example.org" }, "base URL"},
 		"another scheme":        {func(c *operator.Config) { c.BaseURL = "ftp://media.example.org" }, "base URL"},
+		"a path":                {func(c *operator.Config) { c.BaseURL = "https://example.org/media" }, "base URL"},
 		"a query":               {func(c *operator.Config) { c.BaseURL = "https://media.example.org/?a=b" }, "base URL"},
 		"a password in the URL": {func(c *operator.Config) { c.BaseURL = "https://a:b@media.example.org" }, "base URL"},
 		"no interval":           {func(c *operator.Config) { c.BucketCheckInterval = 0 }, "interval"},

@@ -1,0 +1,85 @@
+package operator_test
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"mediastack.dev/controllers/mediaaccount"
+	"mediastack.dev/runtime/objectstore"
+)
+
+// requestCounter counts the requests that the operator sends to the API server.
+type requestCounter struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (c *requestCounter) around(next http.RoundTripper) http.RoundTripper {
+	return roundTrip(func(request *http.Request) (*http.Response, error) {
+		if request.URL.Query().Get("watch") == "" {
+			c.mu.Lock()
+			c.calls[request.Method+" "+kindOf(request.URL.Path)]++
+			c.mu.Unlock()
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+// snapshot gives the counts so far.
+func (c *requestCounter) snapshot() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.calls)
+}
+
+// kindOf is the part of a path that names no object.
+func kindOf(path string) string {
+	parts := strings.Split(path, "/")
+	at := slices.Index(parts, "namespaces")
+	switch {
+	case at < 0:
+		return path
+	case at+2 >= len(parts):
+		return "namespaces"
+	case len(parts) == at+5:
+		return parts[at+2] + "/" + parts[at+4]
+	}
+	return parts[at+2]
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// countingBuckets counts the calls to the object store.
+type countingBuckets struct {
+	mediaaccount.Buckets
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+// Claim counts and passes on.
+func (c *countingBuckets) Claim(ctx context.Context, bucket string, owner objectstore.Owner, adopt bool) (bool, error) {
+	c.mu.Lock()
+	c.calls[bucket]++
+	c.mu.Unlock()
+	return c.Buckets.Claim(ctx, bucket, owner, adopt)
+}
+
+// of gives how often a bucket was claimed.
+func (c *countingBuckets) of(bucket string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[bucket]
+}
+
+// snapshot gives the counts so far.
+func (c *countingBuckets) snapshot() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.calls)
+}

@@ -1,0 +1,170 @@
+package operator_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/api/v1alpha1"
+)
+
+func TestADeletedSecretComesBackWithANewKeyAndTheOldOneStops(t *testing.T) {
+	t.Parallel()
+	// The watch mends it: no timer is due before the test has given up.
+	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	object := b.account("demo")
+	b.ready(object)
+	old := b.secret("demo", "default")
+	must(t, b.Delete(b.ctx, old))
+	b.eventually(func() string {
+		secret := &corev1.Secret{}
+		if err := b.Get(b.ctx, client.ObjectKeyFromObject(old), secret); err != nil {
+			return err.Error()
+		}
+		if !b.opens(secret.Data["apiKey"]) {
+			return "the new key does not open the account"
+		}
+		return ""
+	})
+	if b.opens(old.Data["apiKey"]) {
+		t.Error("the old key still opens the account")
+	}
+	b.ready(object)
+}
+
+func TestADriftedSecretIsMendedWithoutANewKey(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	b.ready(b.account("demo"))
+	before := b.secret("demo", "default")
+	drifts := map[string]func(*corev1.Secret){
+		"data":   func(s *corev1.Secret) { s.Data["baseURL"] = []byte("https://elsewhere.example.org") },
+		"labels": func(s *corev1.Secret) { s.Labels = nil },
+		"owner":  func(s *corev1.Secret) { s.OwnerReferences = nil },
+	}
+	for name, drift := range drifts {
+		change(b, b.secret("demo", "default"), drift)
+		b.eventually(func() string {
+			after := b.secret("demo", "default")
+			if string(after.Data["apiKey"]) != string(before.Data["apiKey"]) {
+				t.Fatalf("%s: the key changed", name)
+			}
+			if string(after.Data["baseURL"]) != baseURL || after.Labels[v1alpha1.LabelAccount] != "demo" || len(after.OwnerReferences) != 1 {
+				return name + " was not mended"
+			}
+			return ""
+		})
+	}
+	if !b.opens(before.Data["apiKey"]) {
+		t.Error("the key stopped")
+	}
+}
+
+func TestASpoiledKeyIsReplaced(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	b.ready(b.account("demo"))
+	old := b.secret("demo", "default").Data["apiKey"]
+	change(b, b.secret("demo", "default"), func(s *corev1.Secret) { s.Data["apiKey"] = []byte("msk_spoiled") })
+	b.eventually(func() string {
+		key := string(b.secret("demo", "default").Data["apiKey"])
+		if key == "msk_spoiled" {
+			return "the key was not replaced"
+		}
+		return ""
+	})
+	if b.opens(old) {
+		t.Error("the key that nobody holds any more still opens the account")
+	}
+}
+
+func TestRaisingTheGenerationRotatesWithOverlap(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.APIKeys.Overlap = &metav1.Duration{Duration: 5 * time.Second}
+	})
+	b.ready(object)
+	old := b.secret("demo", "default").Data["apiKey"]
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
+	b.ready(object)
+	current := b.secret("demo", "default").Data["apiKey"]
+	if string(current) == string(old) {
+		t.Fatal("the key did not change")
+	}
+	if !b.opens(current) || !b.opens(old) {
+		t.Error("during the overlap both keys must work")
+	}
+	if key := object.Status.Keys[0]; key.PreviousExpiresAt == nil || key.Generation != 2 {
+		t.Errorf("the status shows no overlap: %+v", key)
+	}
+	b.eventually(func() string {
+		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+		if object.Status.Keys[0].PreviousExpiresAt != nil {
+			return "the end of the overlap does not show"
+		}
+		return ""
+	})
+	if b.opens(old) || !b.opens(current) {
+		t.Error("after the overlap only the new key must work")
+	}
+}
+
+func TestAnInterruptedRotationKeepsTheOverlap(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	object := b.account("demo")
+	b.ready(object)
+	old := b.secret("demo", "default").Data["apiKey"]
+	apps, err := b.registry.SetApps(b.ctx, b.accountID(object), nil)
+	must(t, err)
+	lost, _, err := b.registry.IssueKey(b.ctx, apps[0].ID, 1, time.Hour)
+	must(t, err)
+	b.eventually(func() string {
+		if key := b.secret("demo", "default").Data["apiKey"]; string(key) == string(old) || !b.opens(key) {
+			return "the Secret carries no new key"
+		}
+		return ""
+	})
+	if string(b.secret("demo", "default").Data["apiKey"]) == lost.Reveal() || !b.opens(old) {
+		t.Error("the key that clients use must stay valid for the overlap")
+	}
+}
+
+func TestAnImmutableSecretIsReplacedWhenItHasToChange(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	object := b.account("demo")
+	b.ready(object)
+	old := b.secret("demo", "default")
+	change(b, old, func(s *corev1.Secret) { yes := true; s.Immutable = &yes })
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
+	b.ready(object)
+	if fresh := b.secret("demo", "default"); string(fresh.Data["apiKey"]) == string(old.Data["apiKey"]) || !b.opens(fresh.Data["apiKey"]) {
+		t.Error("the rotation did not reach the Secret")
+	}
+}
+
+func TestAForeignSecretIsNeverOverwritten(t *testing.T) {
+	t.Parallel()
+	b := setupBundle(t)
+	foreign := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: v1alpha1.SecretName("demo", "default")},
+		StringData: map[string]string{"precious": "yes"},
+	}
+	must(t, b.Create(b.ctx, foreign))
+	object := b.account("demo")
+	b.shows(object, v1alpha1.ConditionKeysReady, metav1.ConditionFalse, v1alpha1.ReasonConflict)
+	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
+	if object.Status.ObservedGeneration != object.Generation {
+		t.Error("a stalled generation has been handled, and must be observed")
+	}
+	if got := b.secret("demo", "default"); len(got.Data) != 1 || len(got.OwnerReferences) != 0 {
+		t.Errorf("the foreign Secret was changed: %v", got)
+	}
+	must(t, b.Delete(b.ctx, foreign))
+	b.ready(object)
+}
