@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -94,12 +95,14 @@ func run(ctx context.Context, args []string, io streams) int {
 	log := cli.Log.logger(io.err)
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	err = parsed.Run(log, io)
-	switch err := err.(type) { //nolint:errorlint // the commands return these bare
-	case nil:
+	var code exit
+	var wrong usage
+	switch {
+	case err == nil:
 		return 0
-	case exit:
-		return int(err)
-	case usage:
+	case errors.As(err, &code):
+		return int(code)
+	case errors.As(err, &wrong):
 		return fail(io, exitUsage, err)
 	}
 	return fail(io, exitFailed, err)

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os/exec"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/media"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// buffer is written by a command while the test reads it.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// call runs a command to its end.
+func call(ctx context.Context, args ...string) (code int, out, err string) {
+	var stdout, stderr buffer
+	code = run(ctx, args, streams{out: &stdout, err: &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+func TestTheCommandLineExplainsItself(t *testing.T) {
+	t.Parallel()
+	if code, out, _ := call(t.Context(), "--version"); code != 0 || strings.TrimSpace(out) == "" {
+		t.Errorf("--version: %d %q", code, out)
+	}
+	for name, config := range map[string]any{"serve": serveCommand{}, "purge": purgeCommand{}, "migrate": migrateCommand{}} {
+		code, out, _ := call(t.Context(), name, "--help")
+		if code != 0 {
+			t.Errorf("%s --help: %d", name, code)
+		}
+		for _, env := range append(environment(reflect.TypeOf(config)), "SERVICE_LOG_FORMAT", "SERVICE_LOG_LEVEL") {
+			if !strings.Contains(out, env) {
+				t.Errorf("%s --help does not name %s", name, env)
+			}
+		}
+	}
+}
+
+// environment lists the environment names of a command's settings.
+func environment(config reflect.Type) []string {
+	var names []string
+	for i := range config.NumField() {
+		field := config.Field(i)
+		if _, embedded := field.Tag.Lookup("embed"); embedded {
+			names = append(names, environment(field.Type)...)
+		} else {
+			names = append(names, field.Tag.Get("env"))
+		}
+	}
+	return names
+}
+
+const goodSecret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
+func TestAWrongConfigurationIsOneSentenceAndExitCode2(t *testing.T) {
+	t.Parallel()
+	serve := []string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--database-url=postgres://u:hunter2@127.0.0.1:1/x",
+		"--s3-endpoint=http://127.0.0.1:1", "--s3-access-key=a", "--s3-secret-key=hunter2"}
+	for want, args := range map[string][]string{
+		"expected one of":               {},
+		"unexpected argument bogus":     {"bogus"},
+		"not set: SERVICE_BASE_URL, SE": {"serve"},
+		"not set: SERVICE_DATABASE_URL": {"migrate"},
+		"SERVICE_BASE_URL must":         append(serve, "--base-url=media.test"),
+		"SERVICE_SECRET must":           append(serve, "--secret=abc"),
+		"SERVICE_BRAND must":            append(serve, "--brand=Ü"),
+		"SERVICE_MAX_UPLOADS must":      append(serve, "--max-uploads=0"),
+		"SERVICE_DELIVERY_TTL must":     append(serve, "--delivery-ttl=0s"),
+		"--log-level":                   append(serve, "--log-level=loud"),
+		"--log-format":                  append(serve, "--log-format=xml"),
+		"SERVICE_DATABASE_URL is not":   append(serve, "--database-url=mysql://u:hunter2@x"),
+		"the S3 endpoint must":          append(serve, "--s3-endpoint=x"),
+	} {
+		code, out, err := call(t.Context(), args...)
+		if code != exitUsage || out != "" || !strings.HasPrefix(err, "mediastack-runtime: ") || !strings.Contains(err, want) || strings.Count(err, "\n") != 1 {
+			t.Errorf("%v: code %d, %q, want %q", args, code, err, want)
+		}
+		if strings.Contains(err, "hunter2") {
+			t.Errorf("a secret is in %q", err)
+		}
+	}
+}
+
+func TestTheCommandsOnRealParts(t *testing.T) {
+	t.Parallel()
+	database, s3 := stacktest.Postgres(t), stacktest.S3(t)
+	stores := []string{"--database-url=" + database, "--s3-endpoint=" + s3.Endpoint, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey}
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var logs buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, stores...),
+			streams{out: &logs, err: &logs})
+	}()
+	var admin string
+	within(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "serving", "admin"); return admin != "" })
+	ready := func() int {
+		response, err := http.Get("http://" + admin + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	if status := ready(); status != http.StatusServiceUnavailable {
+		t.Errorf("without a schema /readyz answers %d", status)
+	}
+	if code, out, err := call(t.Context(), append([]string{"purge"}, stores...)...); code != exitFailed || !strings.Contains(err, "migrate") {
+		t.Errorf("purge without a schema: %d %s %s", code, out, err)
+	}
+	for _, want := range []string{"00001_foundation.sql", "the schema is current"} {
+		if code, _, err := call(t.Context(), "migrate", "--database-url="+database); code != 0 || !strings.Contains(err, want) {
+			t.Errorf("migrate: %d %s, want %s", code, err, want)
+		}
+	}
+	within(t, "the runtime is ready", func() bool { return ready() == http.StatusOK })
+	code, out, _ := call(t.Context(), append([]string{"purge"}, stores...)...)
+	var summary media.SweepSummary
+	if err := json.Unmarshal([]byte(out), &summary); code != 0 || err != nil || !summary.Ran || strings.Count(out, "\n") != 1 {
+		t.Errorf("purge: %d %s %v", code, out, err)
+	}
+	stop()
+	if code := <-ended; code != 0 {
+		t.Errorf("serve ended with %d: %s", code, logs.String())
+	}
+	if text := logs.String(); strings.Contains(text, goodSecret) || strings.Contains(text, s3.SecretKey) {
+		t.Error("the log holds a secret")
+	}
+}
+
+// attribute finds an attribute in the log line with this message.
+func attribute(logs, message, name string) string {
+	for line := range strings.Lines(logs) {
+		var entry map[string]any
+		if json.Unmarshal([]byte(line), &entry) == nil && entry["msg"] == message {
+			value, _ := entry[name].(string)
+			return value
+		}
+	}
+	return ""
+}
+
+func within(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline:
+			t.Fatalf("not in time: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestTheProgramLinksNothingItMustNot(t *testing.T) {
+	t.Parallel()
+	deps, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.Lines(string(deps)) {
+		for _, banned := range []string{"k8s.io/", "sigs.k8s.io/controller-runtime", "github.com/h2non/bimg", "github.com/getkin/kin-openapi", "mediastack.dev/hack", "testing"} {
+			if dep = strings.TrimSpace(dep); dep == banned || strings.HasPrefix(dep, banned) && strings.HasSuffix(banned, "/") || strings.HasPrefix(dep, banned+"/") {
+				t.Errorf("the program links %s", dep)
+			}
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+)
+
+// scripted is a directory whose answers a test decides. It stands for nothing real:
+// the tests of package rest run against PostgreSQL.
+type scripted struct {
+	find  func(account.Hash) (account.Principal, error)
+	calls atomic.Int64
+
+	mu      sync.Mutex
+	touched []map[uuid.UUID]time.Time
+	fail    error
+}
+
+// FindPrincipal answers as scripted.
+func (s *scripted) FindPrincipal(_ context.Context, hash account.Hash) (account.Principal, error) {
+	s.calls.Add(1)
+	return s.find(hash)
+}
+
+// FindPrincipalByKeyID answers as scripted.
+func (s *scripted) FindPrincipalByKeyID(ctx context.Context, _ uuid.UUID) (account.Principal, error) {
+	return s.FindPrincipal(ctx, account.Hash{})
+}
+
+// TouchKeys remembers, or fails.
+func (s *scripted) TouchKeys(_ context.Context, used map[uuid.UUID]time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail != nil {
+		return s.fail
+	}
+	s.touched = append(s.touched, maps.Clone(used))
+	return nil
+}
+
+// Listen tells of nothing.
+func (s *scripted) Listen(ctx context.Context, _ func(), _ func(uuid.UUID), _ func(error)) error {
+	<-ctx.Done()
+	return nil
+}
+
+func holder(hash account.Hash) account.Principal {
+	return account.Principal{Account: account.Account{ID: uuid.UUID{1}}, Key: account.Key{ID: uuid.UUID{2}, Hash: hash}}
+}
+
+func TestAKeyIsRememberedUntilItsTimeOrAChange(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	directory := &scripted{find: func(h account.Hash) (account.Principal, error) { return holder(h), nil }}
+	ring := newKeyring(directory, time.Minute, func() time.Time { return now })
+	what := lookup{hash: account.Hash{7}}
+	asks := func(reason string, want int64) {
+		t.Helper()
+		before := directory.calls.Load()
+		if _, err := ring.find(t.Context(), what); err != nil {
+			t.Fatal(err)
+		}
+		if got := directory.calls.Load() - before; got != want {
+			t.Errorf("%s: %d look-ups, want %d", reason, got, want)
+		}
+	}
+	asks("before changes are heard", 1)
+	asks("still", 1)
+	ring.reset(true)
+	asks("once they are", 1)
+	asks("then it is known", 0)
+	now = now.Add(59 * time.Second)
+	asks("within its time", 0)
+	now = now.Add(time.Second)
+	asks("after its time", 1)
+	ring.changed(uuid.UUID{9})
+	asks("after another account's change", 0)
+	ring.changed(uuid.UUID{1})
+	asks("after its account's change", 1)
+	if !ring.lost() {
+		t.Error("the keyring did not know that it was told")
+	}
+	asks("when changes are not heard any more", 1)
+	asks("still not", 1)
+	if ring.lost() {
+		t.Error("lost twice")
+	}
+}
+
+func TestAnUnknownKeyIsRememberedForSeconds(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	missing := fault.New(fault.NotFound, "no such key")
+	directory := &scripted{find: func(account.Hash) (account.Principal, error) { return account.Principal{}, missing }}
+	ring := newKeyring(directory, time.Minute, func() time.Time { return now })
+	ring.reset(true)
+	for range 3 {
+		if _, err := ring.find(t.Context(), lookup{hash: account.Hash{7}}); !fault.Is(err, fault.NotFound) {
+			t.Fatal(err)
+		}
+	}
+	if calls := directory.calls.Load(); calls != 1 {
+		t.Errorf("%d look-ups", calls)
+	}
+	directory.find = func(h account.Hash) (account.Principal, error) { return holder(h), nil }
+	ring.changed(uuid.UUID{1})
+	if _, err := ring.find(t.Context(), lookup{hash: account.Hash{7}}); err != nil {
+		t.Errorf("a key that was just made: %v", err)
+	}
+}
+
+func TestAFailureIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	directory := &scripted{find: func(account.Hash) (account.Principal, error) {
+		return account.Principal{}, fault.New(fault.Unavailable, "down")
+	}}
+	ring := newKeyring(directory, time.Minute, time.Now)
+	ring.reset(true)
+	for range 3 {
+		if _, err := ring.find(t.Context(), lookup{}); !fault.Is(err, fault.Unavailable) {
+			t.Fatal(err)
+		}
+	}
+	if calls := directory.calls.Load(); calls != 3 {
+		t.Errorf("%d look-ups", calls)
+	}
+}
+
+// An answer that was read before a change, and arrives after it, must not be kept:
+// it would let a revoked key live for the whole of its time.
+func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		arrive := make(chan struct{})
+		directory := &scripted{find: func(h account.Hash) (account.Principal, error) { <-arrive; return holder(h), nil }}
+		ring := newKeyring(directory, time.Minute, time.Now)
+		ring.reset(true)
+		what := lookup{hash: account.Hash{7}}
+		done := make(chan error)
+		go func() { _, err := ring.find(t.Context(), what); done <- err }()
+		synctest.Wait() // the look-up is under way
+		ring.changed(uuid.UUID{1})
+		go func() { _, err := ring.find(t.Context(), what); done <- err }()
+		synctest.Wait()
+		if calls := directory.calls.Load(); calls != 2 {
+			t.Errorf("a request after the change joined a look-up from before it: %d look-ups", calls)
+		}
+		close(arrive)
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		_, _, kept, _ := ring.recall(what)
+		if !kept {
+			t.Error("the answer from after the change was not kept")
+		}
+		ring.changed(uuid.UUID{1})
+		if _, _, kept, _ := ring.recall(what); kept {
+			t.Error("the answer outlived a change")
+		}
+	})
+}
+
+func TestRequestsShareOneLookUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		arrive := make(chan struct{})
+		directory := &scripted{find: func(h account.Hash) (account.Principal, error) { <-arrive; return holder(h), nil }}
+		ring := newKeyring(directory, time.Minute, time.Now)
+		done := make(chan error)
+		gone, leave := context.WithCancel(t.Context())
+		go func() { _, err := ring.find(gone, lookup{}); done <- err }()
+		synctest.Wait()
+		for range 10 {
+			go func() { _, err := ring.find(t.Context(), lookup{}); done <- err }()
+		}
+		synctest.Wait()
+		leave() // the request that began the look-up must not take the others with it
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the request that left saw %v", err)
+		}
+		close(arrive)
+		for range 10 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if calls := directory.calls.Load(); calls != 1 {
+			t.Errorf("%d look-ups", calls)
+		}
+	})
+}
+
+func TestTheKeyringIsBounded(t *testing.T) {
+	t.Parallel()
+	l := newLRU[int, int](3)
+	for i := range 10 {
+		l.put(i, i)
+		l.get(7)
+	}
+	if _, ok := l.get(7); !ok || len(l.entries) != 3 || l.order.Len() != 3 {
+		t.Errorf("%d entries, the used one kept: %t", len(l.entries), ok)
+	}
+	l.dropIf(func(v int) bool { return v == 7 })
+	if _, ok := l.get(7); ok || len(l.entries) != 2 {
+		t.Error("an unwanted entry stayed")
+	}
+	l.put(9, 1)
+	if v, _ := l.get(9); v != 1 || len(l.entries) != 2 {
+		t.Error("an entry was not replaced")
+	}
+}
+
+func TestLastUsesAreWrittenEveryMinuteAndAtTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		directory := &scripted{fail: errors.New("down")}
+		uses := newUses()
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); uses.run(ctx, directory, slog.New(slog.DiscardHandler)) }()
+		first, second := uuid.UUID{1}, uuid.UUID{2}
+		at := time.Now()
+		uses.note(first, at)
+		uses.note(first, at.Add(-time.Hour))
+		time.Sleep(flushEvery + time.Second) // synctest's clock: the write fails
+		directory.mu.Lock()
+		directory.fail = nil
+		directory.mu.Unlock()
+		uses.note(second, at)
+		time.Sleep(flushEvery)
+		if len(directory.touched) != 1 || len(directory.touched[0]) != 2 || !directory.touched[0][first].Equal(at) {
+			t.Errorf("written: %v", directory.touched)
+		}
+		time.Sleep(flushEvery)
+		if len(directory.touched) != 1 {
+			t.Error("nothing was written although nothing was used")
+		}
+		uses.note(first, at.Add(time.Hour))
+		end()
+		<-ended
+		if len(directory.touched) != 2 {
+			t.Error("the last uses were not written at the end")
+		}
+	})
+}

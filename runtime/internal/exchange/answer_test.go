@@ -1,0 +1,82 @@
+package exchange
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/rest/wire"
+)
+
+func fail(record *Record, err error) (*httptest.ResponseRecorder, wire.Error) {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	w := httptest.NewRecorder()
+	Fail(w, r.WithContext(With(r.Context(), record)), err)
+	var body wire.Error
+	_ = json.Unmarshal(w.Body.Bytes(), &body)
+	return w, body
+}
+
+func TestEveryKindHasItsStatusAndText(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[fault.Kind]struct {
+		status      int
+		text, fewer string
+	}{
+		fault.Internal:        {500, "Internal Server Error", "Internal Server Error"},
+		fault.Invalid:         {400, "Bad Request", "Bad Request"},
+		fault.Unauthenticated: {401, "Unauthorized", "Unauthorized"},
+		fault.BadSignature:    {403, "Invalid signature", "Invalid signature"},
+		fault.NotFound:        {404, "Not Found", "Bad Request"},
+		fault.Conflict:        {409, "Conflict", "Bad Request"},
+		fault.TooLarge:        {413, "Request Entity Too Large", "Bad Request"},
+		fault.OverCap:         {413, "Request Entity Too Large", "Bad Request"},
+		fault.Unsupported:     {415, "Unsupported Media Type", "Bad Request"},
+		fault.Busy:            {429, "Too Many Requests", "Bad Request"},
+		fault.Unavailable:     {503, "Service Unavailable", "Internal Server Error"},
+	} {
+		w, body := fail(&Record{}, fault.New(kind, "public"))
+		if w.Code != want.status || body.Error != want.text {
+			t.Errorf("%s: %d %q", kind, w.Code, body.Error)
+		}
+		few := &Record{}
+		few.FewTexts()
+		if w, body := fail(few, fault.New(kind, "public")); w.Code != want.status || body.Error != want.fewer {
+			t.Errorf("%s on the upload: %d %q", kind, w.Code, body.Error)
+		}
+		if detail := body.Detail; (detail == "public") == (kind == fault.Internal) {
+			t.Errorf("%s: detail %q", kind, detail)
+		}
+		if (w.Header().Get("Retry-After") != "") != (kind == fault.Busy || kind == fault.Unavailable) {
+			t.Errorf("%s: Retry-After %q", kind, w.Header().Get("Retry-After"))
+		}
+	}
+}
+
+func TestNothingInternalLeaks(t *testing.T) {
+	t.Parallel()
+	record := &Record{}
+	cause := errors.New("password=hunter2 at 10.0.0.1")
+	for _, err := range []error{cause, fault.Wrap(cause, fault.Unavailable, "the database can't be reached"), fault.Wrap(cause, fault.Internal, "secret plan")} {
+		w, _ := fail(record, err)
+		if text := w.Body.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "secret") {
+			t.Errorf("the answer is %s", text)
+		}
+		if !errors.Is(record.Err, cause) {
+			t.Error("the record lost the cause")
+		}
+	}
+}
+
+func TestRetryAfterIsTheFaultsOwnInWholeSeconds(t *testing.T) {
+	t.Parallel()
+	w, _ := fail(&Record{}, &fault.Error{Kind: fault.Busy, RetryAfter: 1500 * time.Millisecond})
+	if got := w.Header().Get("Retry-After"); got != "2" {
+		t.Errorf("Retry-After %q", got)
+	}
+}

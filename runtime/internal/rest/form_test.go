@@ -1,0 +1,166 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/textproto"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+)
+
+// collector takes a file into memory.
+type collector struct {
+	files [][]byte
+	claim string
+}
+
+// Receive reads the file to its end.
+func (c *collector) Receive(_ context.Context, file io.Reader, claim string) error {
+	data, err := io.ReadAll(file)
+	if err == nil {
+		c.files, c.claim = append(c.files, data), claim
+	}
+	return err
+}
+
+// parse reads a body as the upload's handler does.
+func parse(body io.Reader, contentType string) (*form, *collector, error) {
+	r := httptest.NewRequest(http.MethodPost, "/media/create", body)
+	r.Header.Set("Content-Type", contentType)
+	f, err := newForm(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.close()
+	var c collector
+	return f, &c, f.read(context.Background(), &c)
+}
+
+func FuzzAnyBodyIsAFormOrRefused(f *testing.F) {
+	const head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
+	for _, seed := range []string{"", "--b--", "--b--\r\n", head, head + "x", head + "x\r\n--b", head + "x\r\n--b-", head + "x\r\n--b--",
+		head + "x\r\n--b--\r\nepilogue", "preamble\r\n" + head + "\r\n--b--", head + "x\n--b--", strings.ReplaceAll(head, "\r\n", "\n") + "x\n--b--\n",
+		"--b\r\nContent-Disposition: form-data; name=access\r\n\r\npublic\r\n" + head + "\r\n--b--\r\n"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		form, got, err := parse(bytes.NewReader(body), "multipart/form-data; boundary=b")
+		slow, gotSlow, errSlow := parse(iotest.OneByteReader(bytes.NewReader(body)), "multipart/form-data; boundary=b")
+		if (err == nil) != (errSlow == nil) {
+			t.Fatalf("how the bytes arrive matters: %v, %v", err, errSlow)
+		}
+		if err != nil {
+			if !fault.Is(err, fault.Invalid) {
+				t.Fatalf("%v is not the client's fault", err)
+			}
+			return
+		}
+		if len(got.files) != 1 || len(got.files[0]) > len(body) {
+			t.Fatalf("%d files from %d bytes", len(got.files), len(body))
+		}
+		if !bytes.Contains(body, []byte("--b--")) {
+			t.Fatal("a form without its end was taken")
+		}
+		if !bytes.Equal(got.files[0], gotSlow.files[0]) || form.fields != slow.fields {
+			t.Fatal("how the bytes arrive changes what they say")
+		}
+	})
+}
+
+func FuzzWhatIsSentArrives(f *testing.F) {
+	f.Add("a.txt", "public", "caption", "group", []byte("hello"), uint8(0))
+	f.Add(`q"uo\te; x=y`, "", "\r\n--b--", "日本", []byte("\r\n--b\r\n"), uint8(3))
+	f.Fuzz(func(t *testing.T, name, access, caption, group string, data []byte, turn uint8) {
+		if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) || strings.Contains(name, "%22") {
+			return // a part's header can't carry control characters, and %22 stands for the quotation mark
+		}
+		var body bytes.Buffer
+		writer := multipart.NewWriter(&body)
+		writes := []func() error{
+			func() error { return writer.WriteField("access", access) },
+			func() error { return writer.WriteField("caption", caption) },
+			func() error { return writer.WriteField("group", group) },
+			func() error {
+				part, err := writer.CreatePart(textproto.MIMEHeader{
+					"Content-Disposition": {`form-data; name="file"; filename="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`},
+					"Content-Type":        {"image/png"},
+				})
+				if err == nil {
+					_, err = part.Write(data)
+				}
+				return err
+			},
+		}
+		for i := range writes {
+			if err := writes[(i+int(turn))%len(writes)](); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = writer.Close()
+		form, got, err := parse(&body, writer.FormDataContentType())
+		if len(access)+len(caption)+len(group)+len(name) > 1000 {
+			return // over the limits, perhaps
+		}
+		if _, _, unreadable := mime.ParseMediaType(`form-data; filename="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`); unreadable != nil {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := media.Fields{FileName: name, Access: media.Access(access), Caption: caption, Group: group}
+		if form.fields != want || len(got.files) != 1 || !bytes.Equal(got.files[0], data) || got.claim != "image/png" {
+			t.Fatalf("got %+v and %d files, want %+v", form.fields, len(got.files), want)
+		}
+	})
+}
+
+func TestTheFileDoesNotCountTowardsWhatSurroundsIt(t *testing.T) {
+	t.Parallel()
+	var body bytes.Buffer
+	writer := multipart.NewWriter(&body)
+	part, _ := writer.CreateFormFile("file", "large")
+	file := bytes.Repeat([]byte("0123456789abcde\n"), 200_000)
+	_, _ = part.Write(file)
+	_ = writer.WriteField("caption", strings.Repeat("c", 4096))
+	_ = writer.Close()
+	form, got, err := parse(&body, writer.FormDataContentType())
+	if err != nil || !bytes.Equal(got.files[0], file) {
+		t.Fatalf("%v", err)
+	}
+	if surrounding := form.meter.total - form.meter.inFile; surrounding > 5000 {
+		t.Errorf("%d bytes surround the file", surrounding)
+	}
+}
+
+func TestErrorsOfTheStoreAreNotTheClients(t *testing.T) {
+	t.Parallel()
+	var body bytes.Buffer
+	writer := multipart.NewWriter(&body)
+	_, _ = writer.CreateFormFile("file", "a")
+	_ = writer.Close()
+	r := httptest.NewRequest(http.MethodPost, "/media/create", &body)
+	r.Header.Set("Content-Type", writer.FormDataContentType())
+	form, err := newForm(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the store is broken")
+	if err := form.read(t.Context(), failing{broken}); !errors.Is(err, broken) || fault.Of(err).Kind != fault.Internal {
+		t.Errorf("got %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+// Receive fails.
+func (f failing) Receive(context.Context, io.Reader, string) error { return f.err }

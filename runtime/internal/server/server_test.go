@@ -1,0 +1,149 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func valid() Config {
+	return Config{BaseURL: "https://media.example.org", Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
+		StallTimeout: 30 * time.Second, ShutdownTimeout: time.Second}
+}
+
+func TestConfigsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	if err := valid().Validate(); err != nil {
+		t.Error(err)
+	}
+	for want, change := range map[string]func(*Config){
+		"SERVICE_BASE_URL":         func(c *Config) { c.BaseURL = "media.example.org" },
+		"SERVICE_BASE_URL must":    func(c *Config) { c.BaseURL = "https://media.example.org/api" },
+		"without a path":           func(c *Config) { c.BaseURL = "ftp://media.example.org" },
+		"SERVICE_BRAND":            func(c *Config) { c.Brand = "Ü" },
+		"SERVICE_STALL_TIMEOUT":    func(c *Config) { c.StallTimeout = 0 },
+		"SERVICE_DRAIN_DELAY":      func(c *Config) { c.DrainDelay = -1 },
+		"SERVICE_SHUTDOWN_TIMEOUT": func(c *Config) { c.ShutdownTimeout = -1 },
+	} {
+		cfg := valid()
+		change(&cfg)
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// running gives a server of these routes and its log.
+func running(t *testing.T, mount func(chi.Router)) (*httptest.Server, *bytes.Buffer) {
+	t.Helper()
+	var logs bytes.Buffer
+	server := httptest.NewServer(Handler(valid(), slog.New(slog.NewTextHandler(&logs, nil)), newMetrics(prometheus.NewRegistry()), mount))
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	t.Cleanup(server.Close)
+	return server, &logs
+}
+
+func TestAPanicIsAnAnswerOrACut(t *testing.T) {
+	t.Parallel()
+	server, logs := running(t, func(r chi.Router) {
+		r.Get("/early", func(http.ResponseWriter, *http.Request) { panic("private words") })
+		r.Get("/late", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 100_000))
+			panic("private words")
+		})
+	})
+	response, err := http.Get(server.URL + "/early")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusInternalServerError || !strings.HasPrefix(string(body), `{"error":"Internal Server Error"`) || strings.Contains(string(body), "private") {
+		t.Errorf("%d %s", response.StatusCode, body)
+	}
+	response, err = http.Get(server.URL + "/late")
+	if err == nil {
+		_, err = io.ReadAll(response.Body)
+		_ = response.Body.Close()
+	}
+	if err == nil {
+		t.Error("an answer that broke in the middle looks whole")
+	}
+	server.Close() // every line is written
+	if got := logs.String(); strings.Count(got, "private words") != 2 || !strings.Contains(got, "server_test.go") || !strings.Contains(got, "aborted=true") {
+		t.Errorf("the log says %s", got)
+	}
+}
+
+func TestRequestIDsAreTakenOverWhenTheyAreSane(t *testing.T) {
+	t.Parallel()
+	server, _ := running(t, func(r chi.Router) { r.Get("/", func(http.ResponseWriter, *http.Request) {}) })
+	for sent, same := range map[string]bool{"": false, "short": false, "with spaces in it": false, strings.Repeat("x", 65): false, "0af7651916cd43dd8448eb211c80319c": true, "a.b-c_d.e": true} {
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		request.Header.Set("X-Request-Id", sent)
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if got := response.Header.Get("X-Request-Id"); (got == sent) != same || got == "" {
+			t.Errorf("%q became %q", sent, got)
+		}
+	}
+}
+
+func TestAPortInUseIsOneSentence(t *testing.T) {
+	t.Parallel()
+	taken := httptest.NewServer(http.NotFoundHandler())
+	defer taken.Close()
+	cfg := valid()
+	cfg.AdminListen = strings.TrimPrefix(taken.URL, "http://")
+	s, err := New(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Listen(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "listen on SERVICE_ADMIN_LISTEN 127.0.0.1:") {
+		t.Errorf("%v", err)
+	}
+}
+
+// deadlines notes what a connection was told; it has no other abilities.
+type deadlines struct {
+	http.ResponseWriter
+	read, write []time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error { d.read = append(d.read, at); return nil }
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = append(d.write, at); return nil }
+
+func TestDeadlinesMoveOnWithEveryStep(t *testing.T) {
+	t.Parallel()
+	d := &deadlines{ResponseWriter: httptest.NewRecorder()}
+	o := &observer{stall: time.Minute}
+	body, writer := o.guard(d, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello")))
+	for range 2 {
+		_, _ = body.Read(make([]byte, 3))
+	}
+	if _, err := body.Read(make([]byte, 3)); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	if len(d.read) != 4 || !d.read[3].IsZero() || d.read[0].Before(time.Now().Add(50*time.Second)) || body.count() != 5 {
+		t.Errorf("read deadlines %v", d.read)
+	}
+	_, _ = writer.Write([]byte("x"))
+	_, _ = writer.Write([]byte("yz"))
+	writer.finish()
+	if len(d.write) != 4 || writer.written != 3 || writer.status != http.StatusOK {
+		t.Errorf("write deadlines %v, %d bytes", d.write, writer.written)
+	}
+}
