@@ -294,6 +294,54 @@ func own(dir string, credential *syscall.Credential) error {
 	return os.Chown(dir, int(credential.Uid), int(credential.Gid))
 }
 
+// Kill ends the server as a power cut would: its processes, one for each connection, go with it, and no
+// client hears another word. (Killing the first process alone leaves the others to find out.)
+func (p *Postgres) Kill() {
+	backends := childrenOf(p.PID())
+	p.Process.Kill()
+	for _, pid := range backends {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	for _, pid := range backends {
+		for i := 0; i < int(crashPatience/probePause) && processLives(pid); i++ {
+			time.Sleep(probePause)
+		}
+	}
+}
+
+// childrenOf lists the processes that a process has started.
+func childrenOf(pid int) []int {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	var children []int
+	for _, stat := range stats {
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
+		if err != nil {
+			continue
+		}
+		if fields := processStat(child); len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			children = append(children, child)
+		}
+	}
+	return children
+}
+
+// processLives says whether a process has not ended; one that only waits to be collected has.
+func processLives(pid int) bool {
+	fields := processStat(pid)
+	return len(fields) > 0 && fields[0] != "Z" && fields[0] != "X"
+}
+
+// processStat reads a process's state, parent and what follows; nothing when it is gone.
+func processStat(pid int) []string {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	// The name before it is in brackets and may hold anything.
+	end := strings.LastIndex(string(content), ")")
+	return strings.Fields(string(content[end+1:]))
+}
+
 func (p *Postgres) ping(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.AdminURL("postgres"))
 	if err != nil {
