@@ -236,16 +236,16 @@ func TestLastUsesAreWrittenEveryMinuteAndAtTheEnd(t *testing.T) {
 		at := time.Now()
 		uses.note(first, at)
 		uses.note(first, at.Add(-time.Hour))
-		time.Sleep(flushEvery + time.Second) // synctest's clock: the write fails
+		<-time.After(flushEvery + time.Second) // synctest's clock: the write fails
 		directory.mu.Lock()
 		directory.fail = nil
 		directory.mu.Unlock()
 		uses.note(second, at)
-		time.Sleep(flushEvery)
+		<-time.After(flushEvery)
 		if len(directory.touched) != 1 || len(directory.touched[0]) != 2 || !directory.touched[0][first].Equal(at) {
 			t.Errorf("written: %v", directory.touched)
 		}
-		time.Sleep(flushEvery)
+		<-time.After(flushEvery)
 		if len(directory.touched) != 1 {
 			t.Error("nothing was written although nothing was used")
 		}

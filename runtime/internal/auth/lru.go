@@ -26,7 +26,7 @@ func (l *lru[K, V]) get(key K) (V, bool) {
 		return none, false
 	}
 	l.order.MoveToFront(element)
-	return element.Value.(pair[K, V]).value, true //nolint:forcetypeassert // the list holds nothing else
+	return element.Value.(pair[K, V]).value, true
 }
 
 func (l *lru[K, V]) put(key K, value V) {
@@ -44,7 +44,7 @@ func (l *lru[K, V]) put(key K, value V) {
 func (l *lru[K, V]) dropIf(unwanted func(V) bool) {
 	for element := l.order.Front(); element != nil; {
 		next := element.Next()
-		if unwanted(element.Value.(pair[K, V]).value) { //nolint:forcetypeassert // the list holds nothing else
+		if unwanted(element.Value.(pair[K, V]).value) {
 			l.drop(element)
 		}
 		element = next
@@ -58,5 +58,5 @@ func (l *lru[K, V]) clear() {
 
 func (l *lru[K, V]) drop(element *list.Element) {
 	l.order.Remove(element)
-	delete(l.entries, element.Value.(pair[K, V]).key) //nolint:forcetypeassert // the list holds nothing else
+	delete(l.entries, element.Value.(pair[K, V]).key)
 }

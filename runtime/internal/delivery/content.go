@@ -17,7 +17,7 @@ const window = 1 << 20
 // for what is read. It is safe for concurrent use, because answers of several ranges
 // are read in a goroutine of their own.
 type content struct {
-	ctx     context.Context //nolint:containedctx // io.Reader has no other way to carry it
+	ctx     context.Context // io.Reader has no other way to carry it
 	objects Objects
 	bucket  string
 	object  media.Object

@@ -1,10 +1,13 @@
 package rest_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/runtime/internal/rest/wire"
 )
@@ -141,6 +144,31 @@ func TestARevokedKeyStopsOnEveryRuntimeWithinASecond(t *testing.T) {
 		}
 		rt.expect(t, other, 0, 0)
 	}
+}
+
+func TestAChangeIsNotMissedWhenTheListenerLosesItsConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	rt.expect(t, one, 0, 0)
+	conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
+	must(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	listeners := func(what string) (count int) {
+		must(t, conn.QueryRow(t.Context(), "SELECT count("+what+") FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()").Scan(&count))
+		return count
+	}
+	eventually(t, 5*time.Second, "the runtime listens", func() bool { return listeners("*") == 1 })
+	if listeners("pg_terminate_backend(pid)::text") != 1 {
+		t.Fatal("the listener's connection was not cut")
+	}
+	_, _, err = w.registry.IssueKey(t.Context(), one.app.ID, 2, 0)
+	must(t, err)
+	eventually(t, time.Second, "the old key is refused", func() bool {
+		return rt.do(t, http.MethodGet, "/media/get", key(one.key)).status == http.StatusUnauthorized
+	})
+	eventually(t, 5*time.Second, "the runtime listens again", func() bool { return listeners("*") == 1 })
 }
 
 func TestASuspendedAccountIsRefusedUntilItIsServedAgain(t *testing.T) {

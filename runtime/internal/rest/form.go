@@ -79,7 +79,7 @@ func (f *form) fileAtLeast(contentLength int64) int64 { return max(0, contentLen
 func (f *form) read(ctx context.Context, upload receiver) error {
 	for count := 0; ; count++ {
 		part, err := f.parts.NextRawPart()
-		if err == io.EOF { //nolint:errorlint // the parser's own: the last boundary
+		if err == io.EOF { // the parser's own, bare: the last boundary
 			break
 		}
 		if err != nil {

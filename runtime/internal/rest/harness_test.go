@@ -215,9 +215,8 @@ type answer struct {
 
 // request is what the options of do change.
 type request struct {
-	header        http.Header
-	body          io.Reader
-	contentLength int64
+	header http.Header
+	body   io.Reader
 }
 
 type option func(*request)
