@@ -112,7 +112,7 @@ func (s *Store) empty(ctx context.Context, bucket string) (bool, error) {
 		if object.Err != nil {
 			return false, classify(object.Err, "list bucket "+bucket)
 		}
-		return false, nil
+		return false, nil //nolint:staticcheck // SA4004: the first object is answer enough
 	}
 	return true, nil
 }
