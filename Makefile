@@ -7,7 +7,8 @@ MAKEFLAGS += --no-print-directory
 # Everything is pure Go, and no setting of the caller's may change what is built.
 export CGO_ENABLED := 0
 export GOWORK := off
-export GOFLAGS := -buildvcs=false
+# -trimpath everywhere, so that programs, tests and linters share what was compiled.
+export GOFLAGS := -buildvcs=false -trimpath
 
 export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 CACHE := $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack)

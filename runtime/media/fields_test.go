@@ -54,17 +54,18 @@ func TestFieldsOutOfBoundsAreRefusedWithTheirName(t *testing.T) {
 		"caption": {Caption: strings.Repeat("a", MaxCaption+1)},
 		"group":   {Group: strings.Repeat("a", MaxGroup+1)},
 	} {
-		if _, err := bad.validate(); !fault.Is(err, fault.Invalid) || !strings.Contains(fault.Of(err).Public, name) {
+		if err := bad.Validate(); !fault.Is(err, fault.Invalid) || !strings.Contains(fault.Of(err).Public, name) {
 			t.Errorf("a bad %s must be refused by its name, not %v", name, err)
 		}
 	}
 	for name, bad := range map[string]Fields{"NUL": {Caption: "a\x00"}, "not UTF-8": {Group: "\xff"}, "line break in a group": {Group: "a\nb"}} {
-		if _, err := bad.validate(); !fault.Is(err, fault.Invalid) {
+		if err := bad.Validate(); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s must be refused, not %v", name, err)
 		}
 	}
-	fields, err := Fields{Caption: "two\nlines"}.validate()
-	if err != nil || fields.Access != Private || fields.FileName != "file" {
+	fields := Fields{Caption: "two\nlines"}
+	err := fields.Validate()
+	if fields = fields.withDefaults(); err != nil || fields.Access != Private || fields.FileName != "file" {
 		t.Errorf("the defaults are private and a name, not %+v, %v", fields, err)
 	}
 }

@@ -202,10 +202,10 @@ func (u *Upload) reserve(ctx context.Context, n int64) error {
 // Commit stores what is left of the file and makes the draft. When it returns nil,
 // the draft and its bytes are durable.
 func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
-	fields, err := fields.validate()
-	if err != nil {
+	if err := fields.Validate(); err != nil {
 		return Item{}, err
 	}
+	fields = fields.withDefaults()
 	original, err := u.storeOriginal(ctx)
 	if err != nil {
 		return Item{}, err

@@ -141,7 +141,7 @@ func (f *form) take(ctx context.Context, part *multipart.Part, upload receiver) 
 	if *field = string(text); name == "access" {
 		f.fields.Access = media.Access(access)
 	}
-	return nil
+	return f.fields.Validate() // now, so that a file which comes later need not be sent
 }
 
 // fileName reads the name as it was sent, not only its last element: package media
