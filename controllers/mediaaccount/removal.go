@@ -24,6 +24,7 @@ const (
 
 // closeAccount ends the account: every key stops now. It learns the account's id and
 // bucket first and writes them down, since a closed account can't be looked up again.
+// What the status said before counts for nothing: others can write it.
 func (r *Reconciler) closeAccount(ctx context.Context, run *run) bool {
 	run.seen.removal = &removal{progress: "The account is being closed"}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
@@ -35,7 +36,7 @@ func (r *Reconciler) closeAccount(ctx context.Context, run *run) bool {
 		run.seen.removal.failure = status.Fail(status.Database, err)
 		return false
 	default:
-		if run.object.Status.AccountID == "" {
+		if run.object.Status.AccountID != found.ID.String() || run.object.Status.Bucket != found.Bucket {
 			run.object.Status.AccountID, run.object.Status.Bucket = found.ID.String(), found.Bucket
 			if _, err := status.Write(ctx, r.client, run.before, run.object); err != nil {
 				run.seen.removal.failure = status.FailKubernetes(err, "write the status")
@@ -97,7 +98,7 @@ func (r *Reconciler) eraseItems(ctx context.Context, run *run) bool {
 func (r *Reconciler) eraseBatch(ctx context.Context, run *run) (left int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	return r.accounts.Erase(ctx, run.account.ID)
+	return r.accounts.Erase(ctx, run.object.Namespace, run.object.Name, run.account.ID)
 }
 
 // removeBucket empties and removes the bucket, if its marker says that it is this
@@ -125,7 +126,7 @@ func (r *Reconciler) removeBucket(ctx context.Context, run *run) bool {
 	case err != nil:
 		run.seen.removal.failure = status.Fail(status.ObjectStore, err)
 		return false
-	case owner.AccountID != run.account.ID.String():
+	case owner != r.owner(run):
 		return r.keepBucket(run, "it belongs to another account")
 	}
 	return r.drain(ctx, run)

@@ -21,7 +21,7 @@ type bigStore struct {
 }
 
 // EraseAccount takes four seconds for a batch.
-func (s *bigStore) EraseAccount(_ context.Context, _ uuid.UUID, batch int) (int64, error) {
+func (s *bigStore) EraseAccount(_ context.Context, _, _ string, _ uuid.UUID, batch int) (int64, error) {
 	*s.now = s.now.Add(4 * time.Second)
 	s.left = max(s.left-int64(batch), 0)
 	return s.left, nil

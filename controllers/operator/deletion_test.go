@@ -112,6 +112,34 @@ func TestDeleteLeavesABucketThatIsAnotherAccounts(t *testing.T) {
 	}
 }
 
+// The deletion once went by the account id and bucket in the status alone: whoever
+// could write the status of one account could erase another tenant's media.
+func TestDeleteDoesNotBelieveAStatusThatNamesAnotherAccount(t *testing.T) {
+	t.Parallel()
+	var databaseURL string
+	b := setupBundle(t, func(o *options) {
+		o.databaseURL = func(t testing.TB) string { databaseURL = stacktest.Postgres(t); return databaseURL }
+	})
+	victim, forger := b.account("victim"), b.account("forger", deleting)
+	b.ready(victim)
+	b.ready(forger)
+	b.seedItems(databaseURL, victim, 1)
+	must(t, b.store.Put(b.ctx, victim.Status.Bucket, "photo", "image/jpeg", []byte("bytes")))
+	own := forger.Status.Bucket
+	patch := client.MergeFrom(forger.DeepCopy())
+	forger.Status.AccountID, forger.Status.Bucket = victim.Status.AccountID, victim.Status.Bucket
+	must(t, b.Status().Patch(b.ctx, forger, patch))
+	must(t, b.Delete(b.ctx, forger))
+	b.gone(forger)
+	if _, err := b.store.Stat(b.ctx, victim.Status.Bucket, "photo"); err != nil {
+		t.Errorf("the other account's object is gone: %v", err)
+	}
+	if usage, err := b.registry.Usage(b.ctx, b.accountID(victim)); err != nil || usage.DraftItems != 1 {
+		t.Errorf("the other account's item is gone: %+v, %v", usage, err)
+	}
+	b.hasNoBucket(own)
+}
+
 func TestDeleteSucceedsWhenTheBucketIsGoneAlready(t *testing.T) {
 	t.Parallel()
 	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval = time.Hour })

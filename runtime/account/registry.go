@@ -32,8 +32,10 @@ type Store interface {
 	CloseAccount(ctx context.Context, accountID uuid.UUID, now time.Time) error
 	// EraseAccount removes up to batch item rows of a closed account and says how
 	// many are left. When none is left, the account and all that hangs on it is
-	// removed too. The objects are the caller's: it empties the bucket afterwards.
-	EraseAccount(ctx context.Context, accountID uuid.UUID, batch int) (left int64, err error)
+	// removed too. An account that is open, or was never this MediaAccount's, is not
+	// touched and has nothing left. The objects are the caller's: it empties the
+	// bucket afterwards.
+	EraseAccount(ctx context.Context, namespace, name string, accountID uuid.UUID, batch int) (left int64, err error)
 	// Usage adds up what the account holds. It counts drafts row by row, so call it at a slow pace.
 	Usage(ctx context.Context, accountID uuid.UUID) (Usage, error)
 }
@@ -124,9 +126,10 @@ const EraseBatch = 500
 
 // Erase removes the rows of the next batch of a closed account's items and says
 // how many are left. Call it until left is 0; the account's own row is then gone
-// too, and the bucket can be emptied.
-func (r *Registry) Erase(ctx context.Context, accountID uuid.UUID) (left int64, err error) {
-	return r.store.EraseAccount(ctx, accountID, EraseBatch)
+// too, and the bucket can be emptied. The account must have been that of the named
+// MediaAccount: any other is as if it were gone already.
+func (r *Registry) Erase(ctx context.Context, namespace, name string, accountID uuid.UUID) (left int64, err error) {
+	return r.store.EraseAccount(ctx, namespace, name, accountID, EraseBatch)
 }
 
 // Usage adds up what the account holds.

@@ -195,18 +195,20 @@ func (s *Store) CloseAccount(ctx context.Context, accountID uuid.UUID, now time.
 }
 
 // EraseAccount implements account.Store.
-func (s *Store) EraseAccount(ctx context.Context, accountID uuid.UUID, batch int) (int64, error) {
-	if _, err := s.queries.EraseItems(ctx, sqlgen.EraseItemsParams{AccountID: accountID, Batch: int32(min(batch, 100_000))}); err != nil { //nolint:gosec // bounded just there
+func (s *Store) EraseAccount(ctx context.Context, namespace, name string, accountID uuid.UUID, batch int) (int64, error) {
+	if _, err := s.queries.EraseItems(ctx, sqlgen.EraseItemsParams{
+		ID: accountID, Namespace: namespace, Name: name, Batch: int32(min(batch, 100_000)), //nolint:gosec // bounded just there
+	}); err != nil {
 		return 0, classify(err, "erase items")
 	}
-	left, err := s.queries.CountItemsOfAccount(ctx, accountID)
+	left, err := s.queries.CountItemsToErase(ctx, sqlgen.CountItemsToEraseParams{ID: accountID, Namespace: namespace, Name: name})
 	if err != nil {
 		return 0, classify(err, "count items")
 	}
 	if left > 0 {
 		return left, nil
 	}
-	return 0, classify(s.queries.EraseAccount(ctx, accountID), "erase account")
+	return 0, classify(s.queries.EraseAccount(ctx, sqlgen.EraseAccountParams{ID: accountID, Namespace: namespace, Name: name}), "erase account")
 }
 
 // Usage implements account.Store.

@@ -201,7 +201,7 @@ func TestAppsAndKeysLiveAndEnd(t *testing.T) {
 	if _, err := store.FindPrincipal(t.Context(), second.Hash()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the key of a closed account: %v", err)
 	}
-	if left, err := r.Erase(t.Context(), a.ID); err != nil || left != 0 {
+	if left, err := r.Erase(t.Context(), a.Namespace, a.Name, a.ID); err != nil || left != 0 {
 		t.Errorf("erase: %d, %v", left, err)
 	}
 	if v := version(t, url, "account") + version(t, url, "api_key") + version(t, url, "app"); v != "" {
@@ -214,12 +214,50 @@ func TestAnOpenAccountIsNeverErased(t *testing.T) {
 	store, _ := setup(t)
 	a, err := registry(store).Ensure(t.Context(), spec)
 	must(t, err)
-	if _, err := registry(store).Erase(t.Context(), a.ID); err != nil {
+	if _, err := registry(store).Erase(t.Context(), a.Namespace, a.Name, a.ID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := registry(store).Find(t.Context(), spec.Namespace, spec.Name); err != nil {
 		t.Errorf("an open account was erased: %v", err)
 	}
+}
+
+// An id of another tenant's that somebody wrote into a status once took that tenant's
+// items along.
+func TestNoAccountIsErasedUnderAnothersName(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	r := registry(store)
+	a, err := r.Ensure(t.Context(), spec)
+	must(t, err)
+	_, err = r.SetApps(t.Context(), a.ID, nil)
+	must(t, err)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
+		SELECT gen_random_uuid(), account_id, id, 'photo.jpg', 'private', '', '', '[]', 0, now() FROM app`)
+	must(t, err)
+	kept := func(when string) {
+		t.Helper()
+		var items int
+		must(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM item`).Scan(&items))
+		if items != 1 {
+			t.Errorf("%s took the items", when)
+		}
+	}
+	erase := func(namespace, name string) {
+		t.Helper()
+		if left, err := r.Erase(t.Context(), namespace, name, a.ID); err != nil || left != 0 {
+			t.Errorf("erase of what is not there: %d, %v", left, err)
+		}
+	}
+	erase(a.Namespace, a.Name)
+	kept("an open account's erasure")
+	must(t, r.Close(t.Context(), a.ID))
+	erase("another", a.Name)
+	erase(a.Namespace, "another")
+	kept("a stranger's erasure")
 }
 
 func TestLastUseIsKeptAndTellsNobody(t *testing.T) {

@@ -70,13 +70,18 @@ UPDATE api_key SET expires_at = sqlc.arg(now)::timestamptz
 WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > sqlc.arg(now)::timestamptz);
 
 -- name: EraseItems :execrows
-DELETE FROM item WHERE id IN (SELECT i.id FROM item i WHERE i.account_id = $1 LIMIT sqlc.arg(batch)::int);
+-- The id comes from a status, which others can write: name and state must fit as well.
+DELETE FROM item WHERE id IN (
+    SELECT i.id FROM item i JOIN account ON account.id = i.account_id
+    WHERE account.id = $1 AND account.namespace = $2 AND account.name = $3 AND account.closed_at IS NOT NULL
+    LIMIT sqlc.arg(batch)::int);
 
--- name: CountItemsOfAccount :one
-SELECT count(*) FROM item WHERE account_id = $1;
+-- name: CountItemsToErase :one
+SELECT count(*) FROM item i JOIN account ON account.id = i.account_id
+WHERE account.id = $1 AND account.namespace = $2 AND account.name = $3 AND account.closed_at IS NOT NULL;
 
 -- name: EraseAccount :exec
-DELETE FROM account WHERE id = $1 AND closed_at IS NOT NULL;
+DELETE FROM account WHERE id = $1 AND namespace = $2 AND name = $3 AND closed_at IS NOT NULL;
 
 -- name: Principal :one
 -- Who holds the key with this hash. Expired keys are told by the caller's clock.

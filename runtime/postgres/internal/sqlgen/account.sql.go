@@ -65,12 +65,19 @@ func (q *Queries) CloseApps(ctx context.Context, ids []uuid.UUID) error {
 	return err
 }
 
-const countItemsOfAccount = `-- name: CountItemsOfAccount :one
-SELECT count(*) FROM item WHERE account_id = $1
+const countItemsToErase = `-- name: CountItemsToErase :one
+SELECT count(*) FROM item i JOIN account ON account.id = i.account_id
+WHERE account.id = $1 AND account.namespace = $2 AND account.name = $3 AND account.closed_at IS NOT NULL
 `
 
-func (q *Queries) CountItemsOfAccount(ctx context.Context, accountID uuid.UUID) (int64, error) {
-	row := q.db.QueryRow(ctx, countItemsOfAccount, accountID)
+type CountItemsToEraseParams struct {
+	ID        uuid.UUID
+	Namespace string
+	Name      string
+}
+
+func (q *Queries) CountItemsToErase(ctx context.Context, arg CountItemsToEraseParams) (int64, error) {
+	row := q.db.QueryRow(ctx, countItemsToErase, arg.ID, arg.Namespace, arg.Name)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -93,25 +100,42 @@ func (q *Queries) DraftUsage(ctx context.Context, accountID uuid.UUID) (DraftUsa
 }
 
 const eraseAccount = `-- name: EraseAccount :exec
-DELETE FROM account WHERE id = $1 AND closed_at IS NOT NULL
+DELETE FROM account WHERE id = $1 AND namespace = $2 AND name = $3 AND closed_at IS NOT NULL
 `
 
-func (q *Queries) EraseAccount(ctx context.Context, id uuid.UUID) error {
-	_, err := q.db.Exec(ctx, eraseAccount, id)
+type EraseAccountParams struct {
+	ID        uuid.UUID
+	Namespace string
+	Name      string
+}
+
+func (q *Queries) EraseAccount(ctx context.Context, arg EraseAccountParams) error {
+	_, err := q.db.Exec(ctx, eraseAccount, arg.ID, arg.Namespace, arg.Name)
 	return err
 }
 
 const eraseItems = `-- name: EraseItems :execrows
-DELETE FROM item WHERE id IN (SELECT i.id FROM item i WHERE i.account_id = $1 LIMIT $2::int)
+DELETE FROM item WHERE id IN (
+    SELECT i.id FROM item i JOIN account ON account.id = i.account_id
+    WHERE account.id = $1 AND account.namespace = $2 AND account.name = $3 AND account.closed_at IS NOT NULL
+    LIMIT $4::int)
 `
 
 type EraseItemsParams struct {
-	AccountID uuid.UUID
+	ID        uuid.UUID
+	Namespace string
+	Name      string
 	Batch     int32
 }
 
+// The id comes from a status, which others can write: name and state must fit as well.
 func (q *Queries) EraseItems(ctx context.Context, arg EraseItemsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseItems, arg.AccountID, arg.Batch)
+	result, err := q.db.Exec(ctx, eraseItems,
+		arg.ID,
+		arg.Namespace,
+		arg.Name,
+		arg.Batch,
+	)
 	if err != nil {
 		return 0, err
 	}
