@@ -3,7 +3,9 @@ package media_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
 )
 
 // Invariant 5: the cap is exact under any concurrency.
@@ -265,6 +268,66 @@ func TestASmallUploadSweptBeforeItsCommitLeavesNothing(t *testing.T) {
 	_, err = b.sweeper.Sweep(t.Context())
 	must(t, err)
 	b.balanced(p)
+}
+
+// lateStore carries a write out after the request for it was given up, as a store does
+// that has the bytes when its client leaves.
+type lateStore struct {
+	*objectstore.Store
+	late func(context.Context) error
+}
+
+var errGone = errors.New("the client has gone")
+
+func (s *lateStore) Put(_ context.Context, bucket, key, contentType string, data []byte) error {
+	data = bytes.Clone(data)
+	s.late = func(ctx context.Context) error { return s.Store.Put(ctx, bucket, key, contentType, data) }
+	return errGone
+}
+
+func (s *lateStore) StartMultipart(ctx context.Context, bucket, key, contentType string) (media.Multipart, error) {
+	parts, err := s.Store.StartMultipart(ctx, bucket, key, contentType)
+	return &lateParts{parts, s}, err
+}
+
+type lateParts struct {
+	media.Multipart
+	store *lateStore
+}
+
+func (p *lateParts) Complete(_ context.Context, contentType string) error {
+	p.store.late = func(ctx context.Context) error {
+		_ = p.Multipart.Complete(ctx, contentType) // may find nothing left to complete
+		return nil
+	}
+	return errGone
+}
+
+// A client that left just after its last byte once left an object behind that no row
+// named: S3 stored it after the abandoned upload had been removed for good.
+func TestAnObjectThatLandsAfterItsUploadWasAbandonedIsSwept(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"small": 1000, "in parts": 2 * media.PartSize} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p := b.tenant(1 << 30)
+			objects := &lateStore{Store: b.objects}
+			service, err := media.NewService(b.store, objects, config, b.clock.Now, slog.New(slog.DiscardHandler))
+			must(t, err)
+			if _, err := upload(t.Context(), service, p, bytes.NewReader(random(size)), media.Fields{}); !errors.Is(err, errGone) {
+				t.Fatalf("the upload: %v", err)
+			}
+			must(t, objects.late(t.Context()))
+			b.clock.advance(2 * time.Minute)
+			_, err = b.sweeper.Sweep(t.Context())
+			must(t, err)
+			b.balanced(p)
+			if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal)`); n != 0 {
+				t.Errorf("%d rows are left", n)
+			}
+		})
+	}
 }
 
 // A commit whose answer was lost may have happened: abandoning it must not touch the item.

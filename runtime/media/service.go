@@ -103,13 +103,21 @@ const removalGrace = time.Minute
 func (s *Service) removeNow(ctx context.Context, removal Removal) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DeleteTimeout)
 	defer cancel()
-	if err := removeObjects(ctx, s.objects, removal); err != nil {
-		s.log.WarnContext(ctx, "objects are left to the purge", "removal", removal.ID, "error", err)
+	if !s.tryRemoval(ctx, removal) {
 		return
 	}
 	if err := s.store.FinishRemovals(ctx, []int64{removal.ID}); err != nil {
 		s.log.WarnContext(ctx, "a finished removal stays queued", "removal", removal.ID, "error", err)
 	}
+}
+
+// tryRemoval removes the objects, and leaves the removal queued.
+func (s *Service) tryRemoval(ctx context.Context, removal Removal) (done bool) {
+	err := removeObjects(ctx, s.objects, removal)
+	if err != nil {
+		s.log.WarnContext(ctx, "objects are left to the purge", "removal", removal.ID, "error", err)
+	}
+	return err == nil
 }
 
 // List gives one page of sealed items, newest first.

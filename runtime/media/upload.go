@@ -42,6 +42,7 @@ type Upload struct {
 	began    bool      // the intent row is there
 	renewed  time.Time // when the lease was last extended
 	over     bool      // committed, or abandoned
+	unsure   bool      // S3 may still be carrying out a write that was given up
 }
 
 // Begin takes a place for an upload of at least atLeast bytes (0 = not known) and
@@ -168,14 +169,21 @@ func (u *Upload) flush(ctx context.Context) error {
 	if u.parts == nil {
 		var err error
 		if u.parts, err = u.service.objects.StartMultipart(ctx, u.scope.Bucket, u.key, u.mimeType); err != nil {
-			return err
+			return u.doubt(err)
 		}
 	}
 	if err := u.parts.Part(ctx, u.part.data[:PartSize]); err != nil {
-		return err
+		return u.doubt(err)
 	}
 	u.part.shift(PartSize)
 	return nil
+}
+
+// doubt notes that a write to S3 ended with an error. S3 may be told too late that
+// its client has gone, and store the object after it was removed.
+func (u *Upload) doubt(err error) error {
+	u.unsure = true
+	return err
 }
 
 // hold notes the intent, once, and reserves bytes under the cap: both before those bytes reach S3.
@@ -229,14 +237,14 @@ func (u *Upload) storeOriginal(ctx context.Context) (Object, error) {
 	}
 	if u.parts == nil {
 		if err := u.service.objects.Put(ctx, u.scope.Bucket, u.key, u.mimeType, u.part.data); err != nil {
-			return Object{}, err
+			return Object{}, u.doubt(err)
 		}
 	} else {
 		if err := u.parts.Part(ctx, u.part.data); err != nil {
-			return Object{}, err
+			return Object{}, u.doubt(err)
 		}
 		if err := u.parts.Complete(ctx, u.mimeType); err != nil {
-			return Object{}, err
+			return Object{}, u.doubt(err)
 		}
 	}
 	return Object{Variant: Original, Key: u.key, Bytes: u.size, MimeType: u.mimeType, SHA256: u.digest.Sum(nil)}, nil
@@ -268,7 +276,13 @@ func (u *Upload) abandon(ctx context.Context) {
 		u.service.log.WarnContext(ctx, "an abandoned upload is left to the purge", "item", u.id, "error", err)
 		return
 	}
-	if removal != nil {
+	switch {
+	case removal == nil:
+	case u.unsure:
+		// Space is freed now; the removal stays queued, so that the purge looks again
+		// once nothing can be on its way any more.
+		u.service.tryRemoval(ctx, *removal)
+	default:
 		u.service.removeNow(ctx, *removal)
 	}
 }
