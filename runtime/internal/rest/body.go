@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"unicode/utf8"
 
 	"mediastack.dev/runtime/fault"
 )
@@ -54,6 +55,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] != '{' {
 		return nil, fault.New(fault.Invalid, "the body must be a JSON object")
+	}
+	if !utf8.Valid(text) { // package json would put other characters in their place
+		return nil, fault.New(fault.Invalid, "the body must be UTF-8")
 	}
 	return text, nil
 }

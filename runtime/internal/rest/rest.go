@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -61,7 +62,7 @@ func (a *API) Mount(r chi.Router) {
 	// The upload's route is the only one that takes signatures; the generated router
 	// has no way to say so, so the middleware looks.
 	r.Group(func(r chi.Router) {
-		r.Use(a.authenticate)
+		r.Use(a.authenticate, readableQuery)
 		wire.HandlerWithOptions(a, wire.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: badParameter})
 	})
 }
@@ -77,6 +78,18 @@ func (a *API) authenticate(next http.Handler) http.Handler {
 			return
 		}
 		byKey.ServeHTTP(w, r)
+	})
+}
+
+// readableQuery refuses a query that net/url reads only in part: a filter or a page
+// that fell out unseen would give another list than was asked for.
+func readableQuery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+			exchange.Fail(w, r, fault.Wrap(err, fault.Invalid, "the query can't be read"))
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 
