@@ -112,6 +112,7 @@ type MediaAccountSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:cntrl:]]')",message="must not contain control characters"
 	DisplayName string `json:"displayName,omitempty"`
 
 	// Owners are the e-mail addresses that may log in. Upper and lower case are the same.
