@@ -17,28 +17,49 @@ import (
 func (r *Reconciler) ensureBucket(ctx context.Context, run *run) bool {
 	name := run.account.Bucket
 	done := part{done: true, message: fmt.Sprintf("Bucket %s belongs to this account", name)}
-	if due := r.memory.bucketDue(run.object.UID, name); r.now().Before(due) {
+	if due := r.memory.bucketDue(run.object.UID, name); r.now().Before(due) && run.account.BucketOwned {
 		run.seen.bucket = done
 		run.lookAgain(due)
 		return true
 	}
-	adopt := run.object.Spec.Storage.Bucket != nil && run.object.Spec.Storage.Bucket.Adopt
-	ctx, cancel := context.WithTimeout(ctx, bucketTimeout)
-	defer cancel()
-	changed, err := r.buckets.Claim(ctx, name, r.owner(run), adopt)
-	if err != nil {
+	changed, err := r.claimBucket(ctx, run)
+	due := r.now().Add(status.Jitter(r.config.BucketCheckInterval))
+	run.lookAgain(due)
+	if failure := r.noteOwner(ctx, run, err); failure != nil {
 		r.memory.doubtBucket(run.object.UID)
-		run.seen.bucket.failure = status.Fail(status.ObjectStore, err)
+		run.seen.bucket.failure = failure
 		return true // apps and keys do not wait for the bucket
 	}
 	if changed {
 		r.announceBucket(run)
 	}
-	due := r.now().Add(status.Jitter(r.config.BucketCheckInterval))
 	r.memory.sawBucket(run.object.UID, name, due)
-	run.lookAgain(due)
 	run.seen.bucket = done
 	return true
+}
+
+func (r *Reconciler) claimBucket(ctx context.Context, run *run) (changed bool, err error) {
+	adopt := run.object.Spec.Storage.Bucket != nil && run.object.Spec.Storage.Bucket.Adopt
+	ctx, cancel := context.WithTimeout(ctx, bucketTimeout)
+	defer cancel()
+	return r.buckets.Claim(ctx, run.account.Bucket, r.owner(run), adopt)
+}
+
+// noteOwner tells the runtime whose the bucket is: it takes no upload into a bucket
+// that is not the account's. A store that can't be reached leaves that as it was.
+func (r *Reconciler) noteOwner(ctx context.Context, run *run, claim error) *status.Failure {
+	failure := status.Fail(status.ObjectStore, claim)
+	owned := claim == nil
+	if claim != nil && !failure.Stalls() || run.account.BucketOwned == owned {
+		return failure
+	}
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	if err := r.accounts.SetBucketOwned(ctx, run.account.ID, owned); err != nil {
+		return status.Fail(status.Database, err)
+	}
+	run.account.BucketOwned = owned
+	return failure
 }
 
 // owner is what the bucket's marker says.

@@ -198,8 +198,6 @@ func TestAChangedSpecReachesTheDatabase(t *testing.T) {
 	}
 }
 
-// A crash between the new key's row and the Secret leaves a current key that nobody
-// holds, while clients use the older one: it keeps its overlap.
 func TestAForeignBucketIsRefusedUntilItIsAdopted(t *testing.T) {
 	t.Parallel()
 	b := setupBundle(t)
@@ -211,6 +209,10 @@ func TestAForeignBucketIsRefusedUntilItIsAdopted(t *testing.T) {
 		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: name}
 	})
 	b.shows(object, v1alpha1.ConditionBucketReady, metav1.ConditionFalse, v1alpha1.ReasonConflict)
+	// The account has keys by then: only this keeps its uploads out of that bucket.
+	if found, err := b.registry.Find(b.ctx, b.namespace, "demo"); err != nil || found.BucketOwned {
+		t.Errorf("the runtime takes a foreign bucket for the account's own: %v", err)
+	}
 	// Another account's marker is respected even with adopt; without a marker adopt takes it.
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Storage.Bucket.Adopt = true })
 	b.eventually(func() string {
@@ -222,6 +224,9 @@ func TestAForeignBucketIsRefusedUntilItIsAdopted(t *testing.T) {
 	})
 	must(t, b.store.Remove(b.ctx, name, []string{objectstore.MarkerKey}))
 	b.ready(object)
+	if found, err := b.registry.Find(b.ctx, b.namespace, "demo"); err != nil || !found.BucketOwned {
+		t.Errorf("the runtime does not know that the bucket is the account's now: %v", err)
+	}
 	if _, err := b.store.Stat(b.ctx, name, "photo"); err != nil {
 		t.Errorf("the adopted bucket lost an object: %v", err)
 	}

@@ -113,6 +113,8 @@ func TestRaisingTheGenerationRotatesWithOverlap(t *testing.T) {
 	}
 }
 
+// A crash between the new key's row and the Secret leaves a current key that nobody
+// holds, while clients use the older one: it keeps its overlap.
 func TestAnInterruptedRotationKeepsTheOverlap(t *testing.T) {
 	t.Parallel()
 	b := setupBundle(t)

@@ -103,6 +103,9 @@ func (r *rig) provision(ctx context.Context, database postgres.Config, access st
 	if _, err := objects.Claim(ctx, tenant.Bucket, objectstore.Owner{AccountID: tenant.ID.String()}, false); err != nil {
 		return err
 	}
+	if err := registry.SetBucketOwned(ctx, tenant.ID, true); err != nil {
+		return err
+	}
 	apps, err := registry.SetApps(ctx, tenant.ID, nil)
 	if err != nil {
 		return err

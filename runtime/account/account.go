@@ -30,6 +30,9 @@ type Account struct {
 	// MaxUploadSize is the largest single file in bytes.
 	MaxUploadSize int64
 	Bucket        string
+	// BucketOwned is set while the operator knows the bucket's marker to name this
+	// account. Without it nothing is uploaded: the bucket could be somebody else's.
+	BucketOwned bool
 	// Suspended accounts keep everything and serve nothing.
 	Suspended bool
 	// ClosedAt is set when the MediaAccount was deleted; a closed account's keys are revoked for good.

@@ -20,6 +20,9 @@ type Store interface {
 	EnsureAccount(ctx context.Context, candidate Account) (Account, error)
 	// FindAccount gives the open account of a MediaAccount.
 	FindAccount(ctx context.Context, namespace, name string) (Account, error)
+	// SetBucketOwned notes whether the account's bucket is its own. It writes nothing
+	// when that is known already.
+	SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned bool) error
 	// SetApps opens the named apps and closes all others of the account, revoking
 	// their keys. It writes nothing when they are already so.
 	SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]App, error)
@@ -83,6 +86,12 @@ func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 // Find gives the open account of a MediaAccount; NotFound when there is none.
 func (r *Registry) Find(ctx context.Context, namespace, name string) (Account, error) {
 	return r.store.FindAccount(ctx, namespace, name)
+}
+
+// SetBucketOwned notes whether the account's bucket carries its marker. Uploads are
+// refused while it does not.
+func (r *Registry) SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned bool) error {
+	return r.store.SetBucketOwned(ctx, accountID, owned)
 }
 
 // SetApps makes the account's apps exactly the Default App and the named ones. An

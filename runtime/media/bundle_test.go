@@ -114,6 +114,7 @@ func (b *bundle) tenant(maxStorage int64) account.Principal {
 	must(b.t, err)
 	_, err = b.objects.Claim(ctx, a.Bucket, objectstore.Owner{AccountID: a.ID.String()}, false)
 	must(b.t, err)
+	must(b.t, b.registry.SetBucketOwned(ctx, a.ID, true))
 	apps, err := b.registry.SetApps(ctx, a.ID, nil)
 	must(b.t, err)
 	token, _, err := b.registry.IssueKey(ctx, apps[0].ID, 1, 0)

@@ -161,6 +161,23 @@ func TestAnUploadThatFailsLeavesNothing(t *testing.T) {
 	b.upload(small, make([]byte, media.PartSize+100), media.Fields{}) // exactly the cap still fits
 }
 
+// An account that waited for a bucket of somebody else's had keys already, and its
+// uploads went into that bucket.
+func TestNothingIsUploadedIntoABucketThatIsNotTheAccounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	must(t, b.registry.SetBucketOwned(t.Context(), p.Account.ID, false))
+	p, err := b.store.FindPrincipalByKeyID(t.Context(), p.Key.ID)
+	must(t, err)
+	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(random(10)), media.Fields{}); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("an upload into a bucket that is not owned: %v", err)
+	}
+	if left := b.stored(p); len(left) != 0 {
+		t.Errorf("objects are in the bucket: %v", left)
+	}
+}
+
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }

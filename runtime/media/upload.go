@@ -46,9 +46,13 @@ type Upload struct {
 }
 
 // Begin takes a place for an upload of at least atLeast bytes (0 = not known) and
-// refuses early what can't end well: TooLarge, OverCap, Busy.
+// refuses early what can't end well: TooLarge, OverCap, Busy, and Unavailable while
+// the account's bucket is not known to be its own.
 func (s *Service) Begin(ctx context.Context, p account.Principal, atLeast int64) (*Upload, error) {
 	scope := ScopeOf(p)
+	if !p.Account.BucketOwned {
+		return nil, fault.New(fault.Unavailable, "the account's bucket is not ready for uploads")
+	}
 	if atLeast > p.Account.MaxUploadSize {
 		return nil, tooLarge(p)
 	}

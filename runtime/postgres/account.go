@@ -74,6 +74,11 @@ func (s *Store) FindAccount(ctx context.Context, namespace, name string) (accoun
 	return accountOf(found), nil
 }
 
+// SetBucketOwned implements account.Store.
+func (s *Store) SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned bool) error {
+	return classify(s.queries.SetBucketOwned(ctx, sqlgen.SetBucketOwnedParams{ID: accountID, BucketOwned: owned}), "note the bucket's owner")
+}
+
 // SetApps implements account.Store.
 func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]account.App, error) {
 	current, err := s.queries.Apps(ctx, accountID)
@@ -259,7 +264,7 @@ func (s *Store) TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) err
 
 func accountOf(row sqlgen.Account) account.Account {
 	return account.Account{ID: row.ID, Namespace: row.Namespace, Name: row.Name, DisplayName: row.DisplayName, Owners: row.Owners,
-		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, Suspended: row.Suspended, ClosedAt: row.ClosedAt}
+		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, BucketOwned: row.BucketOwned, Suspended: row.Suspended, ClosedAt: row.ClosedAt}
 }
 
 func appOf(row sqlgen.App) account.App {

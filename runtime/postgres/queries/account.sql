@@ -19,6 +19,9 @@ WHERE id = sqlc.arg(id) AND (display_name, owners, max_storage, max_upload_size,
     IS DISTINCT FROM (sqlc.arg(display_name), sqlc.arg(owners)::text[], sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(suspended))
 RETURNING *;
 
+-- name: SetBucketOwned :exec
+UPDATE account SET bucket_owned = $2 WHERE id = $1 AND bucket_owned <> $2;
+
 -- name: LockAccount :one
 SELECT * FROM account WHERE id = $1 FOR NO KEY UPDATE;
 

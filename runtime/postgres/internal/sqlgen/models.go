@@ -20,6 +20,7 @@ type Account struct {
 	MaxStorage    int64
 	MaxUploadSize int64
 	Bucket        string
+	BucketOwned   bool
 	Suspended     bool
 	CreatedAt     time.Time
 	ClosedAt      *time.Time
