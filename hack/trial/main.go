@@ -123,7 +123,7 @@ func (c *stopCommand) Run(ctx context.Context) error {
 type statusCommand struct{ dataFlag }
 
 // Run prints the lines of a running stack; it fails when there is none.
-func (c *statusCommand) Run() error {
+func (c *statusCommand) Run(ctx context.Context) error {
 	data, err := c.folder()
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (c *statusCommand) Run() error {
 	if pid == 0 {
 		return fmt.Errorf("no stack runs in %s", data.dir)
 	}
-	return printRunning(os.Stdout, data, pid)
+	return printRunning(ctx, os.Stdout, data, pid)
 }
 
 type cleanCommand struct{ dataFlag }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ Upload a picture, seal it, list it and fetch it back:
   ID=$(curl -sS -H "$KEY" -F access=public -F caption='My first picture' -F file=@'{{.Picture}}' {{.BaseURL}}/media/create | sed 's/.*"mediaId":"\([^"]*\)".*/\1/')
   curl -sS -H "$KEY" -X POST {{.BaseURL}}/media/seal/$ID; echo
   curl -sS -H "$KEY" {{.BaseURL}}/media/get; echo
-  curl -sS -o copy -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" {{.BaseURL}}/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
+  curl -sS -o '{{.Picture}}.copy' -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" {{.BaseURL}}/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
 
 Look at the account:
 
@@ -72,7 +73,7 @@ func (t trial) print(w io.Writer) error {
 }
 
 // printRunning tells of a stack that another process runs.
-func printRunning(w io.Writer, data *folder, pid int) error {
+func printRunning(ctx context.Context, w io.Writer, data *folder, pid int) error {
 	content, err := os.ReadFile(data.path(trialFile))
 	if errors.Is(err, os.ErrNotExist) {
 		_, err := fmt.Fprintf(w, "A stack is starting in %s (process %d).\n", data.dir, pid)
@@ -84,6 +85,11 @@ func printRunning(w io.Writer, data *folder, pid int) error {
 	var running trial
 	if err := json.Unmarshal(content, &running); err != nil {
 		return fmt.Errorf("read %s: %w", data.path(trialFile), err)
+	}
+	if err := running.refresh(ctx, data); err != nil {
+		if _, err := fmt.Fprintf(w, "The API key below may be an old one: %v.\n", err); err != nil {
+			return err
+		}
 	}
 	if _, err := fmt.Fprintf(w, "A stack runs in %s (process %d); `make stop` ends it.\n", data.dir, pid); err != nil {
 		return err

@@ -56,7 +56,7 @@ func (c *runCommand) Run(ctx context.Context, further interrupts) error {
 		if pid == 0 {
 			return parent.finish(fmt.Errorf("another stack in %s was just ending; try again", data.dir))
 		}
-		return parent.finish(printRunning(parent.out(), data, pid))
+		return parent.finish(printRunning(ctx, parent.out(), data, pid))
 	}
 	defer data.release()
 

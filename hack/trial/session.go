@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -303,7 +302,8 @@ func (s *session) operatorSpec(kubeconfig string) stack.Spec {
 			"--metrics-listen", address(s.state.Ports.OperatorMetrics),
 			"--leader-elect", "--leader-election-namespace", operatorNamespace,
 		},
-		Env:          append(s.storeEnv(), "SERVICE_LOG_FORMAT=text"),
+		// Whoever tries it wants to see an upload in the account's status soon.
+		Env:          append(s.storeEnv(), "SERVICE_LOG_FORMAT=text", "SERVICE_USAGE_INTERVAL=10s"),
 		OrphanSignal: syscall.SIGTERM,
 		Ready:        stack.Answers("http://" + address(s.state.Ports.OperatorHealth) + "/readyz"),
 	}
@@ -358,26 +358,9 @@ func (s *session) waitReady(ctx context.Context) (*unstructured.Unstructured, er
 
 // describe collects what a user needs and writes it into trial.json.
 func (s *session) describe(ctx context.Context, account *unstructured.Unstructured) error {
-	secretName, bucket, err := accountStatus(account)
+	tenant, err := readTenant(ctx, s.config, account)
 	if err != nil {
 		return err
-	}
-	client, err := dynamic.NewForConfig(s.config)
-	if err != nil {
-		return err
-	}
-	secret, err := client.Resource(secrets).Namespace(sampleNamespace).Get(ctx, secretName, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read the Secret %s/%s of the account: %w", sampleNamespace, secretName, err)
-	}
-	values := map[string]string{}
-	for _, name := range []string{"apiKey", "mcpURL"} {
-		encoded, _, _ := unstructured.NestedString(secret.Object, "data", name)
-		value, err := base64.StdEncoding.DecodeString(encoded)
-		if err != nil || len(value) == 0 {
-			return fmt.Errorf("the Secret %s/%s has no %s", sampleNamespace, secretName, name)
-		}
-		values[name] = string(value)
 	}
 	picture := s.data.path("sample.jpg")
 	if err := writePicture(picture); err != nil {
@@ -386,36 +369,22 @@ func (s *session) describe(ctx context.Context, account *unstructured.Unstructur
 	access := s.s3.Access
 	s.trial = trial{
 		BaseURL:     s.baseURL(),
-		MCPURL:      values["mcpURL"],
+		MCPURL:      tenant.mcpURL,
 		AdminURL:    "http://" + address(s.state.Ports.Admin),
-		APIKey:      values["apiKey"],
+		APIKey:      tenant.apiKey,
 		Account:     sampleNamespace + "/" + sampleName,
 		Kubeconfig:  s.kube.Kubeconfig,
 		Kubectl:     kubectl(),
 		DatabaseURL: s.postgres.URL(database),
 		S3: trialS3{
 			Endpoint: access.Endpoint, Region: access.Region,
-			AccessKey: access.AccessKey, SecretKey: access.SecretKey, Bucket: bucket,
+			AccessKey: access.AccessKey, SecretKey: access.SecretKey, Bucket: tenant.bucket,
 		},
 		SMTP:    address(s.state.Ports.SMTP),
 		Picture: picture,
 		Logs:    s.data.path("logs"),
 	}
 	return s.data.writeJSON(trialFile, s.trial)
-}
-
-func accountStatus(account *unstructured.Unstructured) (secretName, bucket string, err error) {
-	keys, _, _ := unstructured.NestedSlice(account.Object, "status", "keys")
-	if len(keys) > 0 {
-		if key, ok := keys[0].(map[string]any); ok {
-			secretName, _ = key["secretName"].(string)
-		}
-	}
-	bucket, _, _ = unstructured.NestedString(account.Object, "status", "bucket")
-	if secretName == "" || bucket == "" {
-		return "", "", errors.New("the MediaAccount is Ready, but its status names no Secret or no bucket")
-	}
-	return secretName, bucket, nil
 }
 
 // kubectl is the path of the kubectl that fits the API server, or just its name.

@@ -82,7 +82,10 @@ func classify(err error, what string) error {
 		return fault.Wrap(fmt.Errorf("s3: %s: %w", what, err), fault.Unavailable, "the object store did not answer in time")
 	}
 	response := minio.ToErrorResponse(err)
-	cause := fmt.Errorf("s3: %s: %s: %w", what, response.Code, err)
+	cause := fmt.Errorf("s3: %s: %w", what, err)
+	if response.Code != "" {
+		cause = fmt.Errorf("s3: %s: %s: %w", what, response.Code, err)
+	}
 	switch response.Code {
 	case "NoSuchBucket", "NoSuchKey", "NoSuchUpload", "NotFound":
 		return fault.Wrap(cause, fault.NotFound, "the object store has no such object")

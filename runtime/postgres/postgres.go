@@ -131,10 +131,10 @@ func classify(err error, what string) error {
 }
 
 // unavailable tells the server's error codes that pass by themselves: connection
-// exceptions, lack of resources, operator intervention, and transactions that lost
-// against another one.
+// exceptions, a login or a database that is not there yet, lack of resources, operator
+// intervention, and transactions that lost against another one.
 func unavailable(code string) bool {
-	for _, class := range []string{"08", "53", "57", "40"} {
+	for _, class := range []string{"08", "28", "3D", "53", "57", "40"} {
 		if strings.HasPrefix(code, class) {
 			return true
 		}

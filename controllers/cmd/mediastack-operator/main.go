@@ -27,6 +27,9 @@ import (
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
 var version = "development"
 
+// exitUsage is the exit status of a command line that is wrong; a failure later is 1.
+const exitUsage = 2
+
 // flags is the command line; every flag has an environment variable.
 type flags struct {
 	Operator operator.Config    `embed:""`
@@ -46,6 +49,7 @@ func main() {
 		kong.Name("mediastack-operator"),
 		kong.Description("Brings MediaAccount and MediaSettings objects to life."),
 		kong.Vars{"version": version},
+		kong.Exit(exit),
 	)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -53,6 +57,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "mediastack-operator:", err)
 		os.Exit(1)
 	}
+}
+
+// exit ends the program; what kong does not understand has the usual status of wrong usage.
+func exit(status int) {
+	if status != 0 {
+		status = exitUsage
+	}
+	os.Exit(status)
 }
 
 // run joins the parts and works until ctx ends.
