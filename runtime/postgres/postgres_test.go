@@ -2,7 +2,11 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -371,6 +375,26 @@ func TestSchemaThatIsBehindIsSaidAndMigrationsMayRace(t *testing.T) {
 	all.Wait()
 	must(t, store.CheckSchema(t.Context()))
 	migrate(t, url)
+}
+
+// A column was once added to a migration that databases had behind them: they counted
+// as current, lacked the column, and every account on them failed. What changes the
+// schema is a file of its own; its hash comes here with it.
+func TestMigrationsAreNeverEdited(t *testing.T) {
+	t.Parallel()
+	known := map[string]string{
+		"00001_foundation.sql":   "8ff395c17ee7ec3b03547b305a5cd1769779801f7804fbf66ec7a58d81ccd002",
+		"00002_bucket_owned.sql": "e9a27fd7ed39780629bb3a42a1b742c44232bc7b696ebed47d12ede886fb84dd",
+	}
+	files, err := os.ReadDir("migrations")
+	must(t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join("migrations", file.Name()))
+		must(t, err)
+		if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != known[file.Name()] {
+			t.Errorf("%s has the hash %s, and not the known %q", file.Name(), got, known[file.Name()])
+		}
+	}
 }
 
 func TestABadURLIsRefusedWithoutShowingIt(t *testing.T) {

@@ -10,7 +10,6 @@ CREATE TABLE account (
     max_storage     bigint NOT NULL CHECK (max_storage > 0),
     max_upload_size bigint NOT NULL CHECK (max_upload_size > 0),
     bucket          text NOT NULL,
-    bucket_owned    boolean NOT NULL DEFAULT false, -- the bucket's marker names this account
     suspended       boolean NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT now(),
     closed_at       timestamptz

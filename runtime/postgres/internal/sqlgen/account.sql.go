@@ -143,7 +143,7 @@ func (q *Queries) EraseItems(ctx context.Context, arg EraseItemsParams) (int64, 
 }
 
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, created_at, closed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -163,10 +163,10 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
-		&i.BucketOwned,
 		&i.Suspended,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.BucketOwned,
 	)
 	return i, err
 }
@@ -175,7 +175,7 @@ const insertAccount = `-- name: InsertAccount :one
 INSERT INTO account (id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (namespace, name) WHERE closed_at IS NULL DO NOTHING
-RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, created_at, closed_at
+RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned
 `
 
 type InsertAccountParams struct {
@@ -213,10 +213,10 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
-		&i.BucketOwned,
 		&i.Suspended,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.BucketOwned,
 	)
 	return i, err
 }
@@ -340,7 +340,7 @@ func (q *Queries) LimitKeys(ctx context.Context, arg LimitKeysParams) error {
 }
 
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, created_at, closed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -355,10 +355,10 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
-		&i.BucketOwned,
 		&i.Suspended,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.BucketOwned,
 	)
 	return i, err
 }
@@ -407,7 +407,7 @@ func (q *Queries) OpenApp(ctx context.Context, arg OpenAppParams) (App, error) {
 }
 
 const principal = `-- name: Principal :one
-SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.suspended, account.created_at, account.closed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
+SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.suspended, account.created_at, account.closed_at, account.bucket_owned, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -433,10 +433,10 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 		&i.Account.MaxStorage,
 		&i.Account.MaxUploadSize,
 		&i.Account.Bucket,
-		&i.Account.BucketOwned,
 		&i.Account.Suspended,
 		&i.Account.CreatedAt,
 		&i.Account.ClosedAt,
+		&i.Account.BucketOwned,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
@@ -454,7 +454,7 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 }
 
 const principalOfKey = `-- name: PrincipalOfKey :one
-SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.suspended, account.created_at, account.closed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
+SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.suspended, account.created_at, account.closed_at, account.bucket_owned, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -479,10 +479,10 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 		&i.Account.MaxStorage,
 		&i.Account.MaxUploadSize,
 		&i.Account.Bucket,
-		&i.Account.BucketOwned,
 		&i.Account.Suspended,
 		&i.Account.CreatedAt,
 		&i.Account.ClosedAt,
+		&i.Account.BucketOwned,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
@@ -593,7 +593,7 @@ UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
     max_upload_size = $4, suspended = $5
 WHERE id = $6 AND (display_name, owners, max_storage, max_upload_size, suspended)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5)
-RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, created_at, closed_at
+RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned
 `
 
 type UpdateAccountParams struct {
@@ -625,10 +625,10 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
-		&i.BucketOwned,
 		&i.Suspended,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.BucketOwned,
 	)
 	return i, err
 }

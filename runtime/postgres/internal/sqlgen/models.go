@@ -20,10 +20,10 @@ type Account struct {
 	MaxStorage    int64
 	MaxUploadSize int64
 	Bucket        string
-	BucketOwned   bool
 	Suspended     bool
 	CreatedAt     time.Time
 	ClosedAt      *time.Time
+	BucketOwned   bool
 }
 
 type AccountHold struct {
