@@ -2,7 +2,9 @@ package exchange
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -61,6 +63,10 @@ func statusOf(kind fault.Kind) int {
 	return http.StatusInternalServerError
 }
 
+// clientGone is what the log and the metrics say of a request whose client left: what
+// broke off because of that is no failure of the service. Nobody reads the answer.
+const clientGone = 499
+
 // Texts of the specification that no status code spells.
 const (
 	badSignatureText = "Invalid signature"
@@ -80,6 +86,9 @@ func Fail(w http.ResponseWriter, r *http.Request, err error) {
 func FailStatus(w http.ResponseWriter, r *http.Request, status int, err error) {
 	record, f := Of(r.Context()), fault.Of(err)
 	record.Err = err
+	if status >= http.StatusInternalServerError && errors.Is(r.Context().Err(), context.Canceled) {
+		status = clientGone
+	}
 	body := wire.Error{Error: errorText(status, record.fewTexts), Detail: f.Public}
 	if status == http.StatusInternalServerError {
 		body.Detail = internalDetail

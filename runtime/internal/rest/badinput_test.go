@@ -190,6 +190,10 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		{"POST", "/media/signature/create", []option{json, text(`{"group": false}`)}, 400, "Bad Request", "group must be a string"},
 		{"POST", "/media/signature/create", []option{json, text(`{"group":"` + strings.Repeat("g", 256) + `"}`)}, 400, "Bad Request", "255"},
 		{"POST", "/media/signature/create", []option{json, text("{\"group\": \"\xff\"}")}, 400, "Bad Request", "UTF-8"}, // was signed for U+FFFD
+		// A misspelt name once made a signature that was bound to no group.
+		{"POST", "/media/signature/create", []option{json, text(`{"grop":"g"}`)}, 400, "Bad Request", `"grop"`},
+		{"POST", "/media/get", []option{json, text(`{"grop":"g"}`)}, 400, "Bad Request", `"grop"`},
+		{"POST", "/media/get", []option{json, text(`{} }`)}, 400, "Bad Request", "JSON object"},
 		{"POST", "/settings/media/create", nil, 400, "Bad Request", "JSON object"},
 		{"POST", "/settings/media/create", []option{json, text(`{"useWebp": true}`)}, 400, "Bad Request", `"useWebp"`},
 		{"POST", "/settings/media/create", []option{json, text(`{"useWebP": "yes"}`)}, 400, "Bad Request", "useWebP must be true or false"},

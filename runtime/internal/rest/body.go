@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"unicode/utf8"
 
 	"mediastack.dev/runtime/fault"
@@ -14,18 +15,30 @@ import (
 // bodyLimit bounds the JSON that a request may carry, in bytes.
 const bodyLimit = 64 << 10
 
+// unknownField begins the error of package json for a field that the target lacks.
+const unknownField = "json: unknown field "
+
 // readJSON reads an optional JSON object; an empty body leaves target as it is, and
-// so does every field that the object lacks. Fields nobody knows are ignored.
+// so does every field that the object lacks. A field that nobody knows is refused: a
+// misspelt group would bind a signature, or a list, to nothing.
 func readJSON(w http.ResponseWriter, r *http.Request, target any) error {
 	text, err := readBody(w, r)
 	if err != nil || len(text) == 0 {
 		return err
 	}
-	err = json.Unmarshal(text, target)
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err = decoder.Decode(target); err == nil {
+		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
+			err = errors.New("something follows the object")
+		}
+	}
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case err == nil:
 		return nil
+	case strings.HasPrefix(err.Error(), unknownField):
+		return fault.Wrap(err, fault.Invalid, "there is no field %s", strings.TrimPrefix(err.Error(), unknownField))
 	case errors.As(err, &mismatch) && mismatch.Field != "":
 		return fault.Wrap(err, fault.Invalid, "%s must be %s", mismatch.Field, kindOf(mismatch))
 	}
