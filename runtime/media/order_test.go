@@ -1,0 +1,75 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"path"
+	"testing"
+
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+)
+
+// watchedStore is the real store; it calls before ahead of every write, with the bytes
+// that the upload has then sent, these included.
+type watchedStore struct {
+	*objectstore.Store
+	before func(key string, sent int64)
+}
+
+func (s *watchedStore) Put(ctx context.Context, bucket, key, contentType string, data []byte) error {
+	s.before(key, int64(len(data)))
+	return s.Store.Put(ctx, bucket, key, contentType, data)
+}
+
+func (s *watchedStore) StartMultipart(ctx context.Context, bucket, key, contentType string) (media.Multipart, error) {
+	s.before(key, 0)
+	parts, err := s.Store.StartMultipart(ctx, bucket, key, contentType)
+	return &watchedParts{Multipart: parts, store: s, key: key}, err
+}
+
+type watchedParts struct {
+	media.Multipart
+	store *watchedStore
+	key   string
+	sent  int64
+}
+
+func (p *watchedParts) Part(ctx context.Context, data []byte) error {
+	p.sent += int64(len(data))
+	p.store.before(p.key, p.sent)
+	return p.Multipart.Part(ctx, data)
+}
+
+// Invariants 1 and 5: before a byte reaches S3 there is a row that knows of it, and it
+// is reserved under the cap; and no item names it yet.
+func TestBytesAreNotedAndReservedBeforeTheyAreSent(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"one request": 1000, "several parts": 2*media.PartSize + 5} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p := b.tenant(1 << 30)
+			writes := 0
+			store := &watchedStore{Store: b.objects, before: func(key string, sent int64) {
+				writes++
+				id := path.Base(path.Dir(key))
+				if reserved := b.number(`SELECT coalesce(sum(reserved), -1)::bigint FROM upload WHERE item_id = $1`, id); reserved < sent {
+					t.Errorf("%d bytes are about to be sent, %d are reserved (-1: no row knows of them)", sent, reserved)
+				}
+				if n := b.number(`SELECT count(*) FROM item WHERE id = $1`, id); n != 0 {
+					t.Error("an item names bytes that are not stored yet")
+				}
+			}}
+			service, err := media.NewService(b.store, store, config, b.clock.Now, slog.New(slog.DiscardHandler))
+			must(t, err)
+			_, err = upload(t.Context(), service, p, bytes.NewReader(random(size)), media.Fields{})
+			must(t, err)
+			if writes == 0 {
+				t.Error("nothing was written")
+			}
+			b.balanced(p)
+		})
+	}
+}
