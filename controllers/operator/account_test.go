@@ -204,7 +204,7 @@ func TestAForeignBucketIsRefusedUntilItIsAdopted(t *testing.T) {
 	name := "foreign-" + b.namespace
 	_, err := b.store.Claim(b.ctx, name, objectstore.Owner{AccountID: "x"}, false)
 	must(t, err)
-	must(t, b.store.Put(b.ctx, name, "photo", "image/jpeg", []byte("bytes")))
+	must(t, b.store.Put(b.ctx, name, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
 		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: name}
 	})

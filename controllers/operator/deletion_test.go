@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,7 +35,7 @@ func TestRetainKeepsTheBucketAndStopsTheKeys(t *testing.T) {
 	object := b.account("demo")
 	b.ready(object)
 	bucket, id, key := object.Status.Bucket, b.accountID(object), b.secret("demo", "default")
-	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", []byte("bytes")))
+	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
 	if b.opens(key.Data["apiKey"]) {
@@ -65,7 +66,7 @@ func TestDeleteTakesItemsObjectsAndBucketAlong(t *testing.T) {
 	const items = 2*account.EraseBatch + 10
 	b.seedItems(databaseURL, object, items)
 	for i := range 20 {
-		must(t, b.store.Put(b.ctx, object.Status.Bucket, fmt.Sprintf("objects/%d", i), "image/jpeg", []byte("bytes")))
+		must(t, b.store.Put(b.ctx, object.Status.Bucket, fmt.Sprintf("objects/%d", i), "image/jpeg", strings.NewReader("bytes"), 5))
 	}
 	b.eventually(func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
@@ -124,7 +125,7 @@ func TestDeleteDoesNotBelieveAStatusThatNamesAnotherAccount(t *testing.T) {
 	b.ready(victim)
 	b.ready(forger)
 	b.seedItems(databaseURL, victim, 1)
-	must(t, b.store.Put(b.ctx, victim.Status.Bucket, "photo", "image/jpeg", []byte("bytes")))
+	must(t, b.store.Put(b.ctx, victim.Status.Bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	own := forger.Status.Bucket
 	patch := client.MergeFrom(forger.DeepCopy())
 	forger.Status.AccountID, forger.Status.Bucket = victim.Status.AccountID, victim.Status.Bucket

@@ -1,57 +1,118 @@
 package media
 
 import (
+	"errors"
 	"io"
 	"sync"
 )
 
-// classes are the sizes that part buffers come in, in bytes: most files are small,
-// and a slow client holds no more memory than it has sent, times eight. The largest
-// holds a part and the one byte that tells whether the file goes on.
-var classes = [...]int{128 << 10, 1 << 20, PartSize + 1}
+// chunkSize is the step in which buffers grow, so that an upload holds about as much
+// memory as it has sent, however slowly. PartSize is a multiple of it.
+const chunkSize = 256 << 10
 
-// pools keep buffers that are not in use, one pool for each class.
-var pools [len(classes)]sync.Pool
+type chunk [chunkSize]byte
 
-// buffer collects the bytes of a file that have arrived and are not in S3 yet.
+var chunks = sync.Pool{New: func() any { return new(chunk) }}
+
+// buffer collects the bytes of a file that have arrived and are not in S3 yet, in
+// chunks of which all but the last are full.
 type buffer struct {
-	data  []byte // what has arrived; its capacity is the class's size
-	class int
+	chunks []*chunk
+	size   int
 }
 
-func newBuffer() *buffer { return &buffer{data: take(0)} }
-
-func take(class int) []byte {
-	if used, ok := pools[class].Get().(*[]byte); ok {
-		return (*used)[:0]
-	}
-	return make([]byte, 0, classes[class])
-}
-
-// read takes what one Read of file gives, growing to the next class when full. It
-// must not be called when the largest class is full.
+// read takes what one Read of file gives.
 func (b *buffer) read(file io.Reader) (fresh []byte, err error) {
-	if len(b.data) == cap(b.data) {
-		larger := take(b.class + 1)[:len(b.data)]
-		copy(larger, b.data)
-		b.release()
-		b.data, b.class = larger, b.class+1
+	at := b.size % chunkSize
+	if at == 0 && b.size == len(b.chunks)*chunkSize {
+		next, _ := chunks.Get().(*chunk)
+		b.chunks = append(b.chunks, next)
 	}
-	from := len(b.data)
-	n, err := file.Read(b.data[from:cap(b.data)])
-	b.data = b.data[:from+n]
-	return b.data[from:], err
+	last := b.chunks[len(b.chunks)-1]
+	n, err := file.Read(last[at:])
+	b.size += n
+	return last[at : at+n], err
 }
 
-// complete tells whether a part and one byte more are there.
-func (b *buffer) complete() bool { return len(b.data) > PartSize }
+// head gives up to n of the first bytes, n at most chunkSize.
+func (b *buffer) head(n int) []byte {
+	if len(b.chunks) == 0 {
+		return nil
+	}
+	return b.chunks[0][:min(n, b.size)]
+}
 
-// shift drops the first n bytes.
-func (b *buffer) shift(n int) { b.data = b.data[:copy(b.data, b.data[n:])] }
+// body reads the first n bytes of the buffer, which must not change meanwhile.
+func (b *buffer) body(n int) *body { return &body{chunks: b.chunks, size: int64(n)} }
 
-// release gives the memory back; the buffer must not be used afterwards.
+// drop forgets the first n bytes: whole chunks, or everything.
+func (b *buffer) drop(n int) {
+	gone := (n + chunkSize - 1) / chunkSize
+	for _, used := range b.chunks[:gone] {
+		chunks.Put(used)
+	}
+	b.chunks = append(b.chunks[:0], b.chunks[gone:]...)
+	b.size -= n
+}
+
+// release gives all memory back.
 func (b *buffer) release() {
-	data := b.data
-	pools[b.class].Put(&data)
-	b.data = nil
+	for _, used := range b.chunks {
+		chunks.Put(used)
+	}
+	b.chunks, b.size = nil, 0
+}
+
+// body is a part of a file as an object store wants to read it: again from the start
+// when a request is tried again. An HTTP client may go on reading after its request
+// was given up; once a body is closed it reads nothing any more, since its memory
+// then holds the bytes of another upload.
+type body struct {
+	mu     sync.Mutex
+	chunks []*chunk // nil when closed
+	size   int64
+	at     int64
+}
+
+// Read gives the next bytes.
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.chunks == nil && b.size > 0:
+		return 0, io.ErrClosedPipe
+	case b.at >= b.size:
+		return 0, io.EOF
+	}
+	in := b.at % chunkSize
+	n := copy(p, b.chunks[b.at/chunkSize][in:min(chunkSize, in+b.size-b.at)])
+	b.at += int64(n)
+	return n, nil
+}
+
+var errSeek = errors.New("seek outside of the file")
+
+// Seek moves to where the next Read begins.
+func (b *body) Seek(offset int64, whence int) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch whence {
+	case io.SeekCurrent:
+		offset += b.at
+	case io.SeekEnd:
+		offset += b.size
+	}
+	if offset < 0 || offset > b.size {
+		return 0, errSeek
+	}
+	b.at = offset
+	return offset, nil
+}
+
+// Close ends all reading.
+func (b *body) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.chunks = nil
+	return nil
 }

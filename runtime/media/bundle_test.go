@@ -19,6 +19,7 @@ import (
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/settings"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
@@ -54,7 +55,8 @@ type bundle struct {
 }
 
 var (
-	config      = media.Config{MaxUploads: 32, UploadQueue: 1000, UploadWait: time.Minute, UploadLease: 15 * time.Minute, DeleteTimeout: 10 * time.Second}
+	config = media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadShare: 100, UploadQueue: 1000, UploadWait: time.Minute,
+		UploadLease: 15 * time.Minute, DeleteTimeout: 10 * time.Second}
 	sweepConfig = media.SweepConfig{DraftTTL: 24 * time.Hour, UploadGrace: 5 * time.Minute, BatchSize: 7, AlarmAfter: 3, RetryLongest: time.Hour}
 )
 
@@ -101,7 +103,14 @@ func (b *bundle) open() *postgres.Store {
 
 func (b *bundle) replica(cfg media.Config) *media.Service {
 	b.t.Helper()
-	service, err := media.NewService(b.store, b.objects, cfg, b.clock.Now, slog.New(slog.DiscardHandler))
+	return b.replicaOver(b.objects, cfg)
+}
+
+// replicaOver is a replica with an object store of the test's own.
+func (b *bundle) replicaOver(objects media.ObjectStore, cfg media.Config) *media.Service {
+	b.t.Helper()
+	service, err := media.NewService(media.Parts{Store: b.store, Objects: objects, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)}, cfg)
 	must(b.t, err)
 	return service
 }

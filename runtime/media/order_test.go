@@ -3,7 +3,7 @@ package media_test
 import (
 	"bytes"
 	"context"
-	"log/slog"
+	"io"
 	"path"
 	"testing"
 
@@ -18,9 +18,9 @@ type watchedStore struct {
 	before func(key string, sent int64)
 }
 
-func (s *watchedStore) Put(ctx context.Context, bucket, key, contentType string, data []byte) error {
-	s.before(key, int64(len(data)))
-	return s.Store.Put(ctx, bucket, key, contentType, data)
+func (s *watchedStore) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
+	s.before(key, size)
+	return s.Store.Put(ctx, bucket, key, contentType, body, size)
 }
 
 func (s *watchedStore) StartMultipart(ctx context.Context, bucket, key, contentType string) (media.Multipart, error) {
@@ -36,10 +36,10 @@ type watchedParts struct {
 	sent  int64
 }
 
-func (p *watchedParts) Part(ctx context.Context, data []byte) error {
-	p.sent += int64(len(data))
+func (p *watchedParts) Part(ctx context.Context, body io.ReadSeeker, size int64) error {
+	p.sent += size
 	p.store.before(p.key, p.sent)
-	return p.Multipart.Part(ctx, data)
+	return p.Multipart.Part(ctx, body, size)
 }
 
 // Invariants 1 and 5: before a byte reaches S3 there is a row that knows of it, and it
@@ -62,9 +62,8 @@ func TestBytesAreNotedAndReservedBeforeTheyAreSent(t *testing.T) {
 					t.Error("an item names bytes that are not stored yet")
 				}
 			}}
-			service, err := media.NewService(b.store, store, config, b.clock.Now, slog.New(slog.DiscardHandler))
-			must(t, err)
-			_, err = upload(t.Context(), service, p, bytes.NewReader(random(size)), media.Fields{})
+			service := b.replicaOver(store, config)
+			_, err := upload(t.Context(), service, p, bytes.NewReader(random(size)), media.Fields{})
 			must(t, err)
 			if writes == 0 {
 				t.Error("nothing was written")

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -249,13 +249,12 @@ func TestASmallUploadSweptBeforeItsCommitLeavesNothing(t *testing.T) {
 	p := b.tenant(1 << 30)
 	id := uuid.Must(uuid.NewV7())
 	scope := media.ScopeOf(p)
-	must(t, b.store.BeginUpload(t.Context(), id, scope, b.clock.Now()))
-	must(t, b.store.Reserve(t.Context(), id, scope, 3, b.clock.Now()))
+	must(t, b.store.OpenUpload(t.Context(), id, scope, 3, b.clock.Now()))
 	b.clock.advance(time.Hour)
 	_, err := b.sweeper.Sweep(t.Context())
 	must(t, err)
 	key := media.ObjectKey(id, media.Original)
-	must(t, b.objects.Put(t.Context(), scope.Bucket, key, "text/plain", []byte("abc")))
+	must(t, b.objects.Put(t.Context(), scope.Bucket, key, "text/plain", strings.NewReader("abc"), 3))
 	item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: key, Bytes: 3}}, CreatedAt: b.clock.Now()}
 	if err := b.store.CommitUpload(t.Context(), item); !fault.Is(err, fault.NotFound) {
 		t.Errorf("commit of a swept upload: %v", err)
@@ -279,9 +278,11 @@ type lateStore struct {
 
 var errGone = errors.New("the client has gone")
 
-func (s *lateStore) Put(_ context.Context, bucket, key, contentType string, data []byte) error {
-	data = bytes.Clone(data)
-	s.late = func(ctx context.Context) error { return s.Store.Put(ctx, bucket, key, contentType, data) }
+func (s *lateStore) Put(_ context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
+	data, err := io.ReadAll(body)
+	s.late = func(ctx context.Context) error {
+		return errors.Join(err, s.Store.Put(ctx, bucket, key, contentType, bytes.NewReader(data), size))
+	}
 	return errGone
 }
 
@@ -313,14 +314,13 @@ func TestAnObjectThatLandsAfterItsUploadWasAbandonedIsSwept(t *testing.T) {
 			b := setup(t)
 			p := b.tenant(1 << 30)
 			objects := &lateStore{Store: b.objects}
-			service, err := media.NewService(b.store, objects, config, b.clock.Now, slog.New(slog.DiscardHandler))
-			must(t, err)
+			service := b.replicaOver(objects, config)
 			if _, err := upload(t.Context(), service, p, bytes.NewReader(random(size)), media.Fields{}); !errors.Is(err, errGone) {
 				t.Fatalf("the upload: %v", err)
 			}
 			must(t, objects.late(t.Context()))
 			b.clock.advance(2 * time.Minute)
-			_, err = b.sweeper.Sweep(t.Context())
+			_, err := b.sweeper.Sweep(t.Context())
 			must(t, err)
 			b.balanced(p)
 			if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal)`); n != 0 {
@@ -354,7 +354,7 @@ func TestACommitSettlesWhatIsNotReserved(t *testing.T) {
 		want  bool
 	}{{60, true}, {41, false}, {40, true}} {
 		id := uuid.Must(uuid.NewV7())
-		must(t, b.store.BeginUpload(t.Context(), id, scope, b.clock.Now().Add(time.Hour)))
+		must(t, b.store.OpenUpload(t.Context(), id, scope, 0, b.clock.Now().Add(time.Hour)))
 		item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: "k", Bytes: c.bytes}}, CreatedAt: b.clock.Now()}
 		if err := b.store.CommitUpload(t.Context(), item); (err == nil) != c.want || err != nil && !fault.Is(err, fault.OverCap) {
 			t.Errorf("commit of %d unreserved bytes: %v", c.bytes, err)

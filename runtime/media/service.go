@@ -4,20 +4,22 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/settings"
 )
 
 // Config bounds the use cases. The tags are flag and environment names.
 type Config struct {
-	MaxUploads    int           `env:"SERVICE_MAX_UPLOADS" default:"32" help:"Uploads received at once by this process; each holds up to 8 MiB of memory."`
-	UploadQueue   int           `env:"SERVICE_UPLOAD_QUEUE" default:"128" help:"Uploads that may wait for a place before others are refused with 429."`
-	UploadWait    time.Duration `env:"SERVICE_UPLOAD_WAIT" default:"30s" help:"How long an upload waits for a place."`
+	MaxUploads    int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Uploads received at once by this process; each holds up to 1.25 MiB of memory, and more out of SERVICE_UPLOAD_MEMORY."`
+	UploadMemory  int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for files over 1 MiB that are on their way; each takes up to 16.25 MiB, others wait meanwhile."`
+	UploadShare   int           `env:"SERVICE_UPLOAD_SHARE" default:"50" help:"Percent of places and memory that one account may hold."`
+	UploadQueue   int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a place before others are refused with 429; half of them of one account."`
+	UploadWait    time.Duration `env:"SERVICE_UPLOAD_WAIT" default:"60s" help:"How long an upload waits for a place, or for memory."`
 	UploadLease   time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge takes it for dead."`
 	DeleteTimeout time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for the object store before leaving the objects to the purge."`
 }
@@ -27,6 +29,10 @@ func (c Config) Validate() error {
 	switch {
 	case c.MaxUploads < 1:
 		return fmt.Errorf("SERVICE_MAX_UPLOADS must be at least 1, not %d", c.MaxUploads)
+	case c.UploadMemory < PartSize+chunkSize:
+		return fmt.Errorf("SERVICE_UPLOAD_MEMORY must be at least %d, not %d", PartSize+chunkSize, c.UploadMemory)
+	case c.UploadShare < 1 || c.UploadShare > 100:
+		return fmt.Errorf("SERVICE_UPLOAD_SHARE must be from 1 to 100, not %d", c.UploadShare)
 	case c.UploadQueue < 0:
 		return fmt.Errorf("SERVICE_UPLOAD_QUEUE must not be negative, but is %d", c.UploadQueue)
 	case c.UploadWait <= 0:
@@ -48,25 +54,49 @@ const (
 	MaxOffset = 1<<31 - 1
 )
 
-// Service is what can be done with media. It is safe for concurrent use.
-type Service struct {
-	store   Store
-	objects ObjectStore
-	cfg     Config
-	now     func() time.Time
-	log     *slog.Logger
-
-	places  chan struct{} // one for each running upload
-	waiting atomic.Int64  // uploads that wait for a place
+// Settings gives what is set for an account; settings.Service implements it.
+type Settings interface {
+	Get(ctx context.Context, accountID uuid.UUID) (settings.Layers, error)
 }
 
-// NewService joins the use cases to their store and object store.
-func NewService(store Store, objects ObjectStore, cfg Config, now func() time.Time, log *slog.Logger) (*Service, error) {
+// Parts are what the use cases stand on.
+type Parts struct {
+	Store   Store
+	Objects ObjectStore
+	// Images makes derivatives; nil = none are made.
+	Images   Images
+	Settings Settings
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// Service is what can be done with media. It is safe for concurrent use.
+type Service struct {
+	store    Store
+	objects  ObjectStore
+	images   Images
+	settings Settings
+	cfg      Config
+	now      func() time.Time
+	log      *slog.Logger
+
+	places *gate // for running uploads
+	memory *gate // for parts of those over smallUpload
+}
+
+// NewService joins the use cases to their parts.
+func NewService(parts Parts, cfg Config) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Service{store: store, objects: objects, cfg: cfg, now: now, log: log,
-		places: make(chan struct{}, cfg.MaxUploads)}, nil
+	share := func(of int) int { return max(1, of*cfg.UploadShare/100) }
+	large := int(cfg.UploadMemory / (PartSize + chunkSize))
+	return &Service{
+		store: parts.Store, objects: parts.Objects, images: parts.Images, settings: parts.Settings, cfg: cfg, now: parts.Now, log: parts.Log,
+		places: newGate(gateLimits{places: cfg.MaxUploads, share: share(cfg.MaxUploads), queue: cfg.UploadQueue, wait: cfg.UploadWait}),
+		// Whoever waits for memory has a place, so the queue is bounded by those.
+		memory: newGate(gateLimits{places: large, share: share(large), queue: 2 * cfg.MaxUploads, wait: cfg.UploadWait}),
+	}, nil
 }
 
 // ScopeOf gives the scope that a principal's calls act in.

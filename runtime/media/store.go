@@ -19,8 +19,9 @@ type Scope struct {
 // Store keeps items, uploads and counters. PostgreSQL implements it. Errors are
 // faults; an item of another app is NotFound like a missing one.
 type Store interface {
-	// BeginUpload durably notes that bytes of this item may reach S3 from now on.
-	BeginUpload(ctx context.Context, itemID uuid.UUID, scope Scope, leaseEnds time.Time) error
+	// OpenUpload durably notes that objects of this item may reach S3 from now on, and
+	// holds bytes for them under the cap. OverCap when the account has no room.
+	OpenUpload(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
 	// Reserve holds more bytes for the upload and extends its lease. OverCap when the
 	// account has no room; NotFound when the upload's lease ran out and it was swept.
 	Reserve(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
@@ -80,7 +81,9 @@ type Removal struct {
 
 // ObjectStore is S3 as this package needs it; objectstore.Store implements it.
 type ObjectStore interface {
-	Put(ctx context.Context, bucket, key, contentType string, data []byte) error
+	// Put stores size bytes of body under key. It may read body again from its
+	// start, and after an error for a while after it returned.
+	Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error
 	StartMultipart(ctx context.Context, bucket, key, contentType string) (Multipart, error)
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 	Remove(ctx context.Context, bucket string, keys []string) error
@@ -89,6 +92,6 @@ type ObjectStore interface {
 
 // Multipart is an object that is stored part by part, all but the last of PartSize.
 type Multipart interface {
-	Part(ctx context.Context, data []byte) error
+	Part(ctx context.Context, body io.ReadSeeker, size int64) error
 	Complete(ctx context.Context, contentType string) error
 }

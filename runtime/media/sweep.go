@@ -181,8 +181,14 @@ func (s *Sweeper) removeBatch(ctx context.Context, due []Removal) (done []int64,
 	return done, failed
 }
 
+// remover is what a removal needs of S3.
+type remover interface {
+	Remove(ctx context.Context, bucket string, keys []string) error
+	RemoveUnfinished(ctx context.Context, bucket, key string) error
+}
+
 // removeObjects carries out one removal. It is safe to repeat.
-func removeObjects(ctx context.Context, objects ObjectStore, removal Removal) error {
+func removeObjects(ctx context.Context, objects remover, removal Removal) error {
 	if removal.Unfinished {
 		for _, key := range removal.Keys {
 			if err := objects.RemoveUnfinished(ctx, removal.Bucket, key); err != nil {

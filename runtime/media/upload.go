@@ -16,10 +16,14 @@ import (
 
 // PartSize is how many bytes of an upload are sent to S3, and held in memory, at a
 // time. S3 takes parts of 5 MiB and more, the last one excepted.
-const PartSize = 8 << 20
+const PartSize = 16 << 20
 
 // MaxObject is the largest object that fits in S3's 10,000 parts of PartSize.
 const MaxObject = 10_000 * PartSize
+
+// smallUpload is how much of a file every upload may hold in memory. To hold up to a
+// part it waits for one of the places that Config.UploadMemory has room for.
+const smallUpload = 1 << 20
 
 // Upload is a file on its way in. Begin, Receive, Commit; and Close in any case. It
 // is not safe for concurrent use.
@@ -32,17 +36,22 @@ type Upload struct {
 	principal account.Principal
 	scope     Scope
 	id        uuid.UUID
-	key       string
+	atLeast   int64 // what the client says of the size, 0 = nothing
 
-	part     *buffer // what has arrived and is not in S3 yet; nil when closed
+	buffer   buffer // what has arrived and is not in S3 yet
+	large    bool   // holds a place in memory for a part
 	digest   hash.Hash
 	size     int64
 	mimeType string
+
 	parts    Multipart // nil while the file fits in one part
-	began    bool      // the intent row is there
+	began    bool      // there may be an intent row
+	reserved int64     // under the cap
+	sent     []string  // keys that S3 may know of
 	renewed  time.Time // when the lease was last extended
 	over     bool      // committed, or abandoned
 	unsure   bool      // S3 may still be carrying out a write that was given up
+	closed   bool
 }
 
 // Begin takes a place for an upload of at least atLeast bytes (0 = not known) and
@@ -65,38 +74,19 @@ func (s *Service) Begin(ctx context.Context, p account.Principal, atLeast int64)
 			return nil, OverCap(maxStorage)
 		}
 	}
+	if s.images != nil {
+		if err := s.images.Admit(); err != nil {
+			return nil, err
+		}
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return nil, err
 	}
-	if err := s.takePlace(ctx); err != nil {
+	if err := s.places.enter(ctx, scope.AccountID); err != nil {
 		return nil, err
 	}
-	return &Upload{service: s, principal: p, scope: scope, id: id, key: ObjectKey(id, Original),
-		part: newBuffer(), digest: sha256.New()}, nil
-}
-
-// takePlace waits for one of the MaxUploads places, in a queue that is bounded too.
-func (s *Service) takePlace(ctx context.Context) error {
-	select {
-	case s.places <- struct{}{}:
-		return nil
-	default:
-	}
-	busy := &fault.Error{Kind: fault.Busy, Public: "too many uploads at once", RetryAfter: 2 * time.Second}
-	if s.waiting.Add(1) > int64(s.cfg.UploadQueue) {
-		s.waiting.Add(-1)
-		return busy
-	}
-	defer s.waiting.Add(-1)
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.UploadWait)
-	defer cancel()
-	select {
-	case s.places <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return busy
-	}
+	return &Upload{service: s, principal: p, scope: scope, id: id, atLeast: atLeast, digest: sha256.New()}, nil
 }
 
 func tooLarge(p account.Principal) error {
@@ -117,7 +107,7 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, claim string) erro
 			return err
 		}
 		if u.mimeType == "" {
-			u.mimeType = sniff(u.part.data[:min(len(u.part.data), sniffLength)], claim)
+			u.mimeType = sniff(u.buffer.head(sniffLength), claim)
 		}
 		if ended {
 			return nil
@@ -131,10 +121,13 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, claim string) erro
 // emptyReads is how many reads in a row may give nothing before the reader is taken for broken.
 const emptyReads = 100
 
-// fill reads until a part is full and goes on (false) or the file has ended (true).
+// fill reads until there is more than a part (false) or the file has ended (true).
 func (u *Upload) fill(ctx context.Context, file io.Reader) (ended bool, err error) {
-	for empty := 0; !u.part.complete(); {
-		fresh, err := u.part.read(file)
+	for empty := 0; u.buffer.size <= PartSize; {
+		if err := u.makeRoom(ctx); err != nil {
+			return false, err
+		}
+		fresh, err := u.buffer.read(file)
 		_, _ = u.digest.Write(fresh)
 		if u.size += int64(len(fresh)); u.size > u.principal.Account.MaxUploadSize {
 			return false, tooLarge(u.principal)
@@ -157,6 +150,18 @@ func (u *Upload) fill(ctx context.Context, file io.Reader) (ended bool, err erro
 	return false, nil
 }
 
+// makeRoom waits for memory once a file turns out not to be small.
+func (u *Upload) makeRoom(ctx context.Context) error {
+	if u.large || u.buffer.size < smallUpload {
+		return nil
+	}
+	if err := u.service.memory.enter(ctx, u.scope.AccountID); err != nil {
+		return err
+	}
+	u.large = true
+	return nil
+}
+
 // renew extends the lease of an upload that makes progress, but slowly.
 func (u *Upload) renew(ctx context.Context) error {
 	if !u.began || u.service.now().Sub(u.renewed) < u.service.cfg.UploadLease/2 {
@@ -167,21 +172,36 @@ func (u *Upload) renew(ctx context.Context) error {
 
 // flush sends the full part at the front of the buffer.
 func (u *Upload) flush(ctx context.Context) error {
-	if err := u.hold(ctx, PartSize); err != nil {
+	// All that the client announced is reserved at once, so that a file which can't
+	// fit is refused now and not after most of it was sent.
+	if err := u.hold(ctx, max(u.size, u.atLeast)); err != nil {
 		return err
 	}
 	if u.parts == nil {
+		u.sent = append(u.sent, u.key(Original))
 		var err error
-		if u.parts, err = u.service.objects.StartMultipart(ctx, u.scope.Bucket, u.key, u.mimeType); err != nil {
+		if u.parts, err = u.service.objects.StartMultipart(ctx, u.scope.Bucket, u.key(Original), u.mimeType); err != nil {
 			return u.doubt(err)
 		}
 	}
-	if err := u.parts.Part(ctx, u.part.data[:PartSize]); err != nil {
-		return u.doubt(err)
+	if err := u.sendPart(ctx, PartSize); err != nil {
+		return err
 	}
-	u.part.shift(PartSize)
+	u.buffer.drop(PartSize)
 	return nil
 }
+
+// sendPart sends the first n bytes of the buffer.
+func (u *Upload) sendPart(ctx context.Context, n int) error {
+	body := u.buffer.body(n)
+	defer func() { _ = body.Close() }()
+	if err := u.parts.Part(ctx, body, int64(n)); err != nil {
+		return u.doubt(err)
+	}
+	return nil
+}
+
+func (u *Upload) key(variant Variant) string { return ObjectKey(u.id, variant) }
 
 // doubt notes that a write to S3 ended with an error. S3 may be told too late that
 // its client has gone, and store the object after it was removed.
@@ -190,42 +210,52 @@ func (u *Upload) doubt(err error) error {
 	return err
 }
 
-// hold notes the intent, once, and reserves bytes under the cap: both before those bytes reach S3.
-func (u *Upload) hold(ctx context.Context, n int64) error {
-	if !u.began {
-		u.renewed = u.service.now()
-		u.began = true // from here on there may be a row, whatever the answer
-		if err := u.service.store.BeginUpload(ctx, u.id, u.scope, u.renewed.Add(u.service.cfg.UploadLease)); err != nil {
-			return err
+// hold makes sure that total bytes are reserved under the cap. The first call notes
+// the intent with them. Both are done before those bytes reach S3.
+func (u *Upload) hold(ctx context.Context, total int64) error {
+	if u.began {
+		if total <= u.reserved {
+			return nil
 		}
+		return u.reserve(ctx, total-u.reserved)
 	}
-	return u.reserve(ctx, n)
-}
-
-func (u *Upload) reserve(ctx context.Context, n int64) error {
 	now := u.service.now()
-	if err := u.service.store.Reserve(ctx, u.id, u.scope, n, now.Add(u.service.cfg.UploadLease)); err != nil {
+	u.began = true // from here on there may be a row, whatever the answer
+	if err := u.service.store.OpenUpload(ctx, u.id, u.scope, total, now.Add(u.service.cfg.UploadLease)); err != nil {
 		return err
 	}
-	u.renewed = now
+	u.reserved, u.renewed = total, now
 	return nil
 }
 
-// Commit stores what is left of the file and makes the draft. When it returns nil,
-// the draft and its bytes are durable.
+// reserve holds more bytes, and extends the lease.
+func (u *Upload) reserve(ctx context.Context, more int64) error {
+	now := u.service.now()
+	if err := u.service.store.Reserve(ctx, u.id, u.scope, more, now.Add(u.service.cfg.UploadLease)); err != nil {
+		return err
+	}
+	u.reserved, u.renewed = u.reserved+more, now
+	return nil
+}
+
+// Commit stores what is left of the file and its derivatives, and makes the draft.
+// When it returns nil, the draft and its bytes are durable.
 func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
 	if err := fields.Validate(); err != nil {
 		return Item{}, err
 	}
 	fields = fields.withDefaults()
-	original, err := u.storeOriginal(ctx)
+	if err := u.hold(ctx, u.size); err != nil {
+		return Item{}, err
+	}
+	objects, err := u.storeObjects(ctx)
 	if err != nil {
 		return Item{}, err
 	}
 	item := Item{
 		ID: u.id, AccountID: u.scope.AccountID, AppID: u.scope.AppID,
 		FileName: fields.FileName, Access: fields.Access, Caption: fields.Caption, Group: fields.Group,
-		Objects: Objects{original}, CreatedAt: u.service.now(),
+		Objects: objects, CreatedAt: u.service.now(),
 	}
 	if err := u.service.store.CommitUpload(ctx, item); err != nil {
 		return Item{}, err
@@ -234,24 +264,34 @@ func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
 	return item, nil
 }
 
-// storeOriginal puts the last part, or the whole of a small file.
-func (u *Upload) storeOriginal(ctx context.Context) (Object, error) {
-	if err := u.hold(ctx, int64(len(u.part.data))); err != nil {
-		return Object{}, err
-	}
+// storeObjects puts the rest of the original, and the derivatives.
+func (u *Upload) storeObjects(ctx context.Context) (Objects, error) {
+	original := Object{Variant: Original, Key: u.key(Original), Bytes: u.size, MimeType: u.mimeType, SHA256: u.digest.Sum(nil)}
 	if u.parts == nil {
-		if err := u.service.objects.Put(ctx, u.scope.Bucket, u.key, u.mimeType, u.part.data); err != nil {
-			return Object{}, u.doubt(err)
+		body := u.buffer.body(u.buffer.size)
+		defer func() { _ = body.Close() }()
+		if err := u.put(ctx, original, body); err != nil {
+			return nil, err
 		}
 	} else {
-		if err := u.parts.Part(ctx, u.part.data); err != nil {
-			return Object{}, u.doubt(err)
+		if err := u.sendPart(ctx, u.buffer.size); err != nil {
+			return nil, err
 		}
 		if err := u.parts.Complete(ctx, u.mimeType); err != nil {
-			return Object{}, u.doubt(err)
+			return nil, u.doubt(err)
 		}
 	}
-	return Object{Variant: Original, Key: u.key, Bytes: u.size, MimeType: u.mimeType, SHA256: u.digest.Sum(nil)}, nil
+	derivatives, err := u.derive(ctx)
+	return append(Objects{original}, derivatives...), err
+}
+
+// put stores a whole object.
+func (u *Upload) put(ctx context.Context, object Object, body io.ReadSeeker) error {
+	u.sent = append(u.sent, object.Key)
+	if err := u.service.objects.Put(ctx, u.scope.Bucket, object.Key, object.MimeType, body, object.Bytes); err != nil {
+		return u.doubt(err)
+	}
+	return nil
 }
 
 // abandonTimeout bounds the clean-up after a failed upload; what it can't do in
@@ -265,17 +305,21 @@ func (u *Upload) Close(ctx context.Context) {
 		u.abandon(ctx)
 	}
 	u.over = true
-	if u.part != nil {
-		u.part.release()
-		u.part = nil
-		<-u.service.places
+	if u.closed {
+		return
 	}
+	u.closed = true
+	u.buffer.release()
+	if u.large {
+		u.service.memory.leave(u.scope.AccountID)
+	}
+	u.service.places.leave(u.scope.AccountID)
 }
 
 func (u *Upload) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTimeout)
 	defer cancel()
-	removal, err := u.service.store.AbandonUpload(ctx, u.id, u.scope, []string{u.key}, u.service.now().Add(removalGrace))
+	removal, err := u.service.store.AbandonUpload(ctx, u.id, u.scope, u.sent, u.service.now().Add(removalGrace))
 	if err != nil {
 		u.service.log.WarnContext(ctx, "an abandoned upload is left to the purge", "item", u.id, "error", err)
 		return

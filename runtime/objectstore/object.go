@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -13,10 +12,11 @@ import (
 
 var _ media.ObjectStore = (*Store)(nil)
 
-// Put stores data under key in one request; the object is durable, as far as the
-// store promises that, when Put returns nil.
-func (s *Store) Put(ctx context.Context, bucket, key, contentType string, data []byte) error {
-	_, err := s.core.PutObject(ctx, bucket, key, bytes.NewReader(data), int64(len(data)), "", "", minio.PutObjectOptions{
+// Put stores size bytes of body under key in one request; the object is durable, as
+// far as the store promises that, when Put returns nil. body may be read again from
+// its start, and, when Put fails, for a while after it returned.
+func (s *Store) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
+	_, err := s.core.PutObject(ctx, bucket, key, body, size, "", "", minio.PutObjectOptions{
 		ContentType: contentType,
 		// Signed streaming uploads leave "aws-chunked" on the object in some stores.
 		DisableContentSha256: true,
@@ -43,11 +43,12 @@ func (s *Store) StartMultipart(ctx context.Context, bucket, key, contentType str
 	return &multipart{store: s, bucket: bucket, key: key, uploadID: id}, nil
 }
 
-// Part stores the next part. All parts but the last are media.PartSize long.
-func (m *multipart) Part(ctx context.Context, data []byte) error {
+// Part stores the next part. All parts but the last are media.PartSize long. What
+// Put says of body holds here too.
+func (m *multipart) Part(ctx context.Context, body io.ReadSeeker, size int64) error {
 	number := len(m.parts) + 1
 	part, err := m.store.core.PutObjectPart(ctx, m.bucket, m.key, m.uploadID, number,
-		bytes.NewReader(data), int64(len(data)), minio.PutObjectPartOptions{DisableContentSha256: true})
+		body, size, minio.PutObjectPartOptions{DisableContentSha256: true})
 	if err != nil {
 		return classify(err, "put a part of "+m.key)
 	}
@@ -63,11 +64,7 @@ func (m *multipart) Complete(ctx context.Context, contentType string) error {
 }
 
 // Stored is an object as the store describes it.
-type Stored struct {
-	Key      string
-	Bytes    int64
-	Modified time.Time
-}
+type Stored = media.Stored
 
 // Open reads length bytes of an object from offset on; length below 0 reads to the
 // end. The caller closes the reader.

@@ -74,16 +74,17 @@ func TestObjectsComeBackAsTheyWerePut(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, put := range map[string]func(key string) []byte{
-			"empty": func(key string) []byte { must(t, store.Put(t.Context(), bucket, key, "text/plain", nil)); return nil },
+			"empty": func(key string) []byte { put(t, store, bucket, key, "text/plain", nil); return nil },
 			"small": func(key string) []byte {
-				must(t, store.Put(t.Context(), bucket, key, "image/png", data[:1000]))
+				put(t, store, bucket, key, "image/png", data[:1000])
 				return data[:1000]
 			},
 			"multipart": func(key string) []byte {
 				upload, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
 				must(t, err)
 				for start := 0; start < len(data); start += media.PartSize {
-					must(t, upload.Part(t.Context(), data[start:min(start+media.PartSize, len(data))]))
+					part := data[start:min(start+media.PartSize, len(data))]
+					must(t, upload.Part(t.Context(), bytes.NewReader(part), int64(len(part))))
 				}
 				must(t, upload.Complete(t.Context(), "image/png"))
 				return data
@@ -138,7 +139,7 @@ func TestUnfinishedUploadsOfAKeyCanBeRemoved(t *testing.T) {
 		key := "media/" + uuid.NewString() + "/original"
 		upload, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
 		must(t, err)
-		must(t, upload.Part(t.Context(), make([]byte, media.PartSize)))
+		must(t, upload.Part(t.Context(), bytes.NewReader(make([]byte, media.PartSize)), media.PartSize))
 		must(t, store.RemoveUnfinished(t.Context(), bucket, key))
 		if err := upload.Complete(t.Context(), "image/png"); err == nil {
 			t.Error("an upload that was removed could still be completed")
@@ -168,7 +169,7 @@ func TestABucketWithObjectsIsTakenOnlyWhenAsked(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
-		must(t, store.Put(t.Context(), bucket, "precious", "text/plain", []byte("x")))
+		put(t, store, bucket, "precious", "text/plain", []byte("x"))
 		must(t, store.Remove(t.Context(), bucket, []string{objectstore.MarkerKey}))
 		owner := objectstore.Owner{AccountID: uuid.NewString()}
 		if _, err := store.Claim(t.Context(), bucket, owner, false); !fault.Is(err, fault.Conflict) {
@@ -211,7 +212,7 @@ func TestDrainEmptiesABucketInBatches(t *testing.T) {
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
 		for i := range 7 {
-			must(t, store.Put(t.Context(), bucket, fmt.Sprintf("media/%d/original", i), "text/plain", []byte("x")))
+			put(t, store, bucket, fmt.Sprintf("media/%d/original", i), "text/plain", []byte("x"))
 		}
 		_, err := store.StartMultipart(t.Context(), bucket, "media/unfinished/original", "text/plain")
 		must(t, err)
@@ -238,7 +239,7 @@ func TestListVisitsEveryObjectUnderAPrefix(t *testing.T) {
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
 		for _, key := range []string{"media/a/original", "media/b/original", "other"} {
-			must(t, store.Put(t.Context(), bucket, key, "text/plain", []byte("abc")))
+			put(t, store, bucket, key, "text/plain", []byte("abc"))
 		}
 		var keys []string
 		must(t, store.List(t.Context(), bucket, "media/", func(s objectstore.Stored) error {
@@ -266,7 +267,7 @@ func TestAStoreThatIsDownIsUnavailable(t *testing.T) {
 		t.Errorf("ping of a dead store: %v", err)
 	}
 	server.Start()
-	must(t, store.Put(t.Context(), bucket, "media/x", "text/plain", []byte("x")))
+	put(t, store, bucket, "media/x", "text/plain", []byte("x"))
 }
 
 func TestConfigurationErrorsSaySo(t *testing.T) {
@@ -276,6 +277,11 @@ func TestConfigurationErrorsSaySo(t *testing.T) {
 			t.Errorf("%q must be refused with an example, not %v", endpoint, err)
 		}
 	}
+}
+
+func put(t *testing.T, store *objectstore.Store, bucket, key, contentType string, data []byte) {
+	t.Helper()
+	must(t, store.Put(t.Context(), bucket, key, contentType, bytes.NewReader(data), int64(len(data))))
 }
 
 func must(t *testing.T, err error) {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -53,6 +54,10 @@ type Store struct {
 	pool    *pgxpool.Pool
 	queries *sqlgen.Queries
 	schema  schema
+
+	// Uploads of one account are noted, and committed, together.
+	openings *batcher[uuid.UUID, opening]
+	commits  *batcher[uuid.UUID, media.Item]
 }
 
 var (
@@ -72,7 +77,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the database pool: %w", err)
 	}
-	return &Store{pool: pool, queries: sqlgen.New(pool)}, nil
+	s := &Store{pool: pool, queries: sqlgen.New(pool)}
+	s.openings, s.commits = newBatcher(s.openUploads), newBatcher(s.commitUploads)
+	return s, nil
 }
 
 // Close waits for running queries and closes every connection.
@@ -141,6 +148,9 @@ func unavailable(code string) bool {
 	}
 	return false
 }
+
+// passes tells the errors that another try right now would meet again.
+func passes(err error) bool { return fault.Is(classify(err, ""), fault.Unavailable) }
 
 // isClosed tells the errors of a connection that the server ended.
 func isClosed(err error) bool {

@@ -383,8 +383,9 @@ func TestSchemaThatIsBehindIsSaidAndMigrationsMayRace(t *testing.T) {
 func TestMigrationsAreNeverEdited(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00001_foundation.sql":   "8ff395c17ee7ec3b03547b305a5cd1769779801f7804fbf66ec7a58d81ccd002",
-		"00002_bucket_owned.sql": "e9a27fd7ed39780629bb3a42a1b742c44232bc7b696ebed47d12ede886fb84dd",
+		"00001_foundation.sql":     "8ff395c17ee7ec3b03547b305a5cd1769779801f7804fbf66ec7a58d81ccd002",
+		"00002_bucket_owned.sql":   "e9a27fd7ed39780629bb3a42a1b742c44232bc7b696ebed47d12ede886fb84dd",
+		"00003_app_of_account.sql": "187d766fb88be975e5c109b4ef452368e7d2a8caf66052228df7f71bef856c82",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -2,7 +2,10 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,11 +16,56 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// BeginUpload implements media.Store.
-func (s *Store) BeginUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, leaseEnds time.Time) error {
-	return classify(s.queries.InsertUpload(ctx, sqlgen.InsertUploadParams{
-		ItemID: itemID, AccountID: scope.AccountID, AppID: scope.AppID, LeaseEnds: leaseEnds,
-	}), "begin upload")
+// opening is one upload to note.
+type opening struct {
+	itemID, appID uuid.UUID
+	bytes         int64
+	leaseEnds     time.Time
+}
+
+// OpenUpload implements media.Store.
+func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
+	what := opening{itemID: itemID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}
+	opened, err := s.openings.do(ctx, scope.AccountID, what)
+	if err == nil && !opened {
+		// The cap had no room for all that came together: there may be some for this one.
+		var alone []bool
+		if alone, err = s.openUploads(ctx, scope.AccountID, []opening{what}); err == nil {
+			opened = alone[0]
+		}
+	}
+	if err != nil {
+		return classify(err, "open upload")
+	}
+	if !opened {
+		_, maxStorage, err := s.Headroom(ctx, scope)
+		if err != nil {
+			return err
+		}
+		return media.OverCap(maxStorage)
+	}
+	return nil
+}
+
+func (s *Store) openUploads(ctx context.Context, accountID uuid.UUID, what []opening) ([]bool, error) {
+	params := sqlgen.OpenUploadsParams{AccountID: accountID}
+	for _, one := range what {
+		params.ItemIds = append(params.ItemIds, one.itemID)
+		params.AppIds = append(params.AppIds, one.appID)
+		params.Bytes = append(params.Bytes, one.bytes)
+		params.LeaseEnds = append(params.LeaseEnds, one.leaseEnds)
+	}
+	opened, err := s.queries.OpenUploads(ctx, params)
+	return among(params.ItemIds, opened), err
+}
+
+// among tells which of ids are in found.
+func among(ids, found []uuid.UUID) []bool {
+	in := make([]bool, len(ids))
+	for i, id := range ids {
+		in[i] = slices.Contains(found, id)
+	}
+	return in
 }
 
 // Reserve implements media.Store.
@@ -52,18 +100,34 @@ func (s *Store) Headroom(ctx context.Context, scope media.Scope) (int64, int64, 
 
 // CommitUpload implements media.Store.
 func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
-	bytes := item.Objects.Bytes()
-	made, err := s.queries.CommitExactUpload(ctx, sqlgen.CommitExactUploadParams{
-		ID: item.ID, FileName: item.FileName, Access: string(item.Access), Caption: item.Caption, GroupLabel: item.Group,
-		Objects: item.Objects, Bytes: bytes, CreatedAt: item.CreatedAt,
-	})
+	made, err := s.commits.do(ctx, item.AccountID, item)
 	if err != nil {
 		return classify(err, "commit upload")
 	}
-	if made == 1 {
+	if made {
 		return nil
 	}
-	return s.settleUpload(ctx, item, bytes)
+	return s.settleUpload(ctx, item, item.Objects.Bytes())
+}
+
+func (s *Store) commitUploads(ctx context.Context, _ uuid.UUID, items []media.Item) ([]bool, error) {
+	var params sqlgen.CommitUploadsParams
+	for _, item := range items {
+		objects, err := json.Marshal(item.Objects)
+		if err != nil {
+			return nil, fmt.Errorf("encode the objects of item %s: %w", item.ID, err)
+		}
+		params.Ids = append(params.Ids, item.ID)
+		params.FileNames = append(params.FileNames, item.FileName)
+		params.Accesses = append(params.Accesses, string(item.Access))
+		params.Captions = append(params.Captions, item.Caption)
+		params.Groups = append(params.Groups, item.Group)
+		params.Objects = append(params.Objects, string(objects))
+		params.Bytes = append(params.Bytes, item.Objects.Bytes())
+		params.CreatedAt = append(params.CreatedAt, item.CreatedAt)
+	}
+	made, err := s.queries.CommitUploads(ctx, params)
+	return among(params.Ids, made), err
 }
 
 // settleUpload commits an upload whose reservation is not what is stored.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
@@ -23,6 +25,7 @@ type serveCommand struct {
 	Auth     auth.Config        `embed:"" group:"Credentials"`
 	Media    media.Config       `embed:"" group:"Media"`
 	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
+	Limits   limit.Config       `embed:"" group:"Limits"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
 }
@@ -32,7 +35,7 @@ func (c *serveCommand) Validate() error {
 	if err := checkSet(c); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Delivery.Validate} {
+	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Delivery.Validate, c.Limits.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -80,11 +83,18 @@ type served struct {
 }
 
 func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, log *slog.Logger) (served, error) {
-	authenticator, err := auth.New(c.Auth, c.Server.Brand, store, time.Now, log)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	limits, err := limit.New(c.Limits, registry, time.Now, log)
 	if err != nil {
 		return served{}, err
 	}
-	items, err := media.NewService(store, objects, c.Media, time.Now, log)
+	authenticator, err := auth.New(c.Auth, c.Server.Brand, store, limits, time.Now, log)
+	if err != nil {
+		return served{}, err
+	}
+	preferences := settings.NewService(store)
+	items, err := media.NewService(media.Parts{Store: store, Objects: objects, Settings: preferences, Now: time.Now, Log: log}, c.Media)
 	if err != nil {
 		return served{}, err
 	}
@@ -92,24 +102,26 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, l
 	if err != nil {
 		return served{}, err
 	}
-	files, err := delivery.New(c.Delivery, c.Server.BaseURL, secret, items, objects, time.Now, log)
+	presigner, err := objectstore.NewPresigner(c.Objects, c.Delivery.PublicEndpoint)
+	if err != nil {
+		return served{}, usage{fmt.Errorf("SERVICE_S3_PUBLIC_ENDPOINT: %w", err)}
+	}
+	files, err := delivery.New(c.Delivery, c.Server.BaseURL, secret, items, objects, presigner, time.Now, log)
 	if err != nil {
 		return served{}, err
 	}
 	api, err := rest.New(rest.Parts{
-		Media: items, Settings: settings.NewService(store), Auth: authenticator, Documents: files.Links(),
+		Media: items, Settings: preferences, Auth: authenticator, Documents: files.Links(),
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
 	})
 	if err != nil {
 		return served{}, err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	checks := []server.Check{
 		{Name: "database", Run: store.Ping},
 		{Name: "schema", Run: store.CheckSchema},
 		{Name: "objects", Run: objects.Ping},
 	}
-	serving, err := server.New(c.Server, log, registry, checks, api.Mount, files.Mount)
+	serving, err := server.New(c.Server, log, registry, limits, checks, api.Mount, files.Mount)
 	return served{server: serving, auth: authenticator}, err
 }

@@ -23,6 +23,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/internal/server"
@@ -151,6 +152,9 @@ type options struct {
 	brand            string
 	media            media.Config
 	server           server.Config
+	limits           limit.Config
+	delivery         delivery.Config
+	presigned        delivery.Presigner
 }
 
 func secretOf(letter string) string {
@@ -160,9 +164,10 @@ func secretOf(letter string) string {
 func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	t.Helper()
 	o := options{secret: secretOf("a"), brand: "service",
-		media: media.Config{MaxUploads: 8, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, DeleteTimeout: 10 * time.Second},
+		media: media.Config{MaxUploads: 8, UploadMemory: 64 << 20, UploadShare: 100, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, DeleteTimeout: 10 * time.Second},
 		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-			StallTimeout: 30 * time.Second, ShutdownTimeout: 30 * time.Second}}
+			StallTimeout: 30 * time.Second, ShutdownTimeout: 30 * time.Second},
+		delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}}
 	for _, apply := range change {
 		apply(&o)
 	}
@@ -170,18 +175,21 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	rt := &runtime{clock: &clock{}, logs: &logBuffer{}, ended: make(chan error, 1)}
 	log := slog.New(slog.NewJSONHandler(rt.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	authCfg := auth.Config{Secret: o.secret, SecretPrevious: o.previous, SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
-	authenticator, err := auth.New(authCfg, o.brand, w.store, rt.clock.now, log)
+	registry := prometheus.NewRegistry()
+	limits, err := limit.New(o.limits, registry, rt.clock.now, log)
 	must(t, err)
-	items, err := media.NewService(w.store, w.objects, o.media, rt.clock.now, log)
+	authenticator, err := auth.New(authCfg, o.brand, w.store, limits, rt.clock.now, log)
+	must(t, err)
+	items, err := media.NewService(media.Parts{Store: w.store, Objects: w.objects, Settings: w.settings, Now: rt.clock.now, Log: log}, o.media)
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)
-	rt.files, err = delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour}, baseURL, secret, items, w.objects, rt.clock.now, log)
+	rt.files, err = delivery.New(o.delivery, baseURL, secret, items, w.objects, o.presigned, rt.clock.now, log)
 	must(t, err)
 	rt.api, err = rest.New(rest.Parts{Media: items, Settings: w.settings, Auth: authenticator, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.store.Ping}, {Name: "schema", Run: w.store.CheckSchema}, {Name: "objects", Run: w.objects.Ping}}
-	rt.server, err = server.New(o.server, log, prometheus.NewRegistry(), checks, rt.api.Mount, rt.files.Mount)
+	rt.server, err = server.New(o.server, log, registry, limits, checks, rt.api.Mount, rt.files.Mount)
 	must(t, err)
 	must(t, rt.server.Listen(t.Context()))
 

@@ -1,5 +1,19 @@
--- name: InsertUpload :exec
-INSERT INTO upload (item_id, account_id, app_id, lease_ends) VALUES ($1, $2, $3, $4);
+-- name: OpenUploads :many
+-- Notes the uploads of one account and reserves their bytes: all of them, or none
+-- when the cap has no room for all. The answer names those that were noted.
+WITH asked AS MATERIALIZED (
+    SELECT unnest(sqlc.arg(item_ids)::uuid[]) AS item_id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id,
+        unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(lease_ends)::timestamptz[]) AS lease_ends
+), held AS (
+    UPDATE account_hold SET bytes = account_hold.bytes + (SELECT sum(asked.bytes) FROM asked)
+    FROM account
+    WHERE account_hold.account_id = sqlc.arg(account_id)::uuid AND account.id = account_hold.account_id
+      AND account_hold.bytes + (SELECT sum(asked.bytes) FROM asked) <= account.max_storage
+    RETURNING account_hold.account_id
+)
+INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends)
+SELECT asked.item_id, held.account_id, asked.app_id, asked.bytes, asked.lease_ends FROM asked, held
+RETURNING item_id;
 
 -- name: Reserve :one
 -- Holds bytes for an upload when the cap has room, and extends its lease. The
@@ -26,14 +40,21 @@ RETURNING upload.reserved;
 -- How many bytes the account can still hold; negative when the cap was lowered below what it holds.
 SELECT (account.max_storage - account_hold.bytes)::bigint AS bytes, account.max_storage FROM account JOIN account_hold ON account_hold.account_id = account.id WHERE account.id = $1;
 
--- name: CommitExactUpload :execrows
--- The usual commit: what was reserved is what is stored, so the account's hold stays as it is.
-WITH done AS (
-    DELETE FROM upload WHERE upload.item_id = sqlc.arg(id) AND upload.reserved = sqlc.arg(bytes)::bigint RETURNING account_id, app_id
+-- name: CommitUploads :many
+-- The usual commit: what was reserved is what is stored, so the account's hold stays
+-- as it is. The answer names the items that were made; any other is settled alone.
+WITH asked AS MATERIALIZED (
+    SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(file_names)::text[]) AS file_name, unnest(sqlc.arg(accesses)::text[]) AS access,
+        unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
+        unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at
+), done AS (
+    DELETE FROM upload USING asked WHERE upload.item_id = asked.id AND upload.reserved = asked.bytes
+    RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
-SELECT sqlc.arg(id), done.account_id, done.app_id, sqlc.arg(file_name), sqlc.arg(access), sqlc.arg(caption), sqlc.arg(group_label), sqlc.arg(objects), sqlc.arg(bytes), sqlc.arg(created_at)
-FROM done;
+SELECT asked.id, done.account_id, done.app_id, asked.file_name, asked.access, asked.caption, asked.group_label, asked.objects::jsonb, asked.bytes, asked.created_at
+FROM asked JOIN done ON done.item_id = asked.id
+RETURNING id;
 
 -- name: TakeUpload :one
 DELETE FROM upload WHERE item_id = $1 RETURNING *;

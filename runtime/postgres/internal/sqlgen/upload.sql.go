@@ -13,42 +13,61 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-const commitExactUpload = `-- name: CommitExactUpload :execrows
-WITH done AS (
-    DELETE FROM upload WHERE upload.item_id = $1 AND upload.reserved = $7::bigint RETURNING account_id, app_id
+const commitUploads = `-- name: CommitUploads :many
+WITH asked AS MATERIALIZED (
+    SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS file_name, unnest($3::text[]) AS access,
+        unnest($4::text[]) AS caption, unnest($5::text[]) AS group_label, unnest($6::text[]) AS objects,
+        unnest($7::bigint[]) AS bytes, unnest($8::timestamptz[]) AS created_at
+), done AS (
+    DELETE FROM upload USING asked WHERE upload.item_id = asked.id AND upload.reserved = asked.bytes
+    RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
-SELECT $1, done.account_id, done.app_id, $2, $3, $4, $5, $6, $7, $8
-FROM done
+SELECT asked.id, done.account_id, done.app_id, asked.file_name, asked.access, asked.caption, asked.group_label, asked.objects::jsonb, asked.bytes, asked.created_at
+FROM asked JOIN done ON done.item_id = asked.id
+RETURNING id
 `
 
-type CommitExactUploadParams struct {
-	ID         uuid.UUID
-	FileName   string
-	Access     string
-	Caption    string
-	GroupLabel string
-	Objects    media.Objects
-	Bytes      int64
-	CreatedAt  time.Time
+type CommitUploadsParams struct {
+	Ids       []uuid.UUID
+	FileNames []string
+	Accesses  []string
+	Captions  []string
+	Groups    []string
+	Objects   []string
+	Bytes     []int64
+	CreatedAt []time.Time
 }
 
-// The usual commit: what was reserved is what is stored, so the account's hold stays as it is.
-func (q *Queries) CommitExactUpload(ctx context.Context, arg CommitExactUploadParams) (int64, error) {
-	result, err := q.db.Exec(ctx, commitExactUpload,
-		arg.ID,
-		arg.FileName,
-		arg.Access,
-		arg.Caption,
-		arg.GroupLabel,
+// The usual commit: what was reserved is what is stored, so the account's hold stays
+// as it is. The answer names the items that were made; any other is settled alone.
+func (q *Queries) CommitUploads(ctx context.Context, arg CommitUploadsParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, commitUploads,
+		arg.Ids,
+		arg.FileNames,
+		arg.Accesses,
+		arg.Captions,
+		arg.Groups,
 		arg.Objects,
 		arg.Bytes,
 		arg.CreatedAt,
 	)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const deleteUpload = `-- name: DeleteUpload :exec
@@ -157,27 +176,6 @@ func (q *Queries) InsertItem(ctx context.Context, arg InsertItemParams) error {
 	return err
 }
 
-const insertUpload = `-- name: InsertUpload :exec
-INSERT INTO upload (item_id, account_id, app_id, lease_ends) VALUES ($1, $2, $3, $4)
-`
-
-type InsertUploadParams struct {
-	ItemID    uuid.UUID
-	AccountID uuid.UUID
-	AppID     uuid.UUID
-	LeaseEnds time.Time
-}
-
-func (q *Queries) InsertUpload(ctx context.Context, arg InsertUploadParams) error {
-	_, err := q.db.Exec(ctx, insertUpload,
-		arg.ItemID,
-		arg.AccountID,
-		arg.AppID,
-		arg.LeaseEnds,
-	)
-	return err
-}
-
 const itemExists = `-- name: ItemExists :one
 SELECT EXISTS (SELECT FROM item WHERE id = $1)
 `
@@ -187,6 +185,58 @@ func (q *Queries) ItemExists(ctx context.Context, id uuid.UUID) (bool, error) {
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
+}
+
+const openUploads = `-- name: OpenUploads :many
+WITH asked AS MATERIALIZED (
+    SELECT unnest($1::uuid[]) AS item_id, unnest($2::uuid[]) AS app_id,
+        unnest($3::bigint[]) AS bytes, unnest($4::timestamptz[]) AS lease_ends
+), held AS (
+    UPDATE account_hold SET bytes = account_hold.bytes + (SELECT sum(asked.bytes) FROM asked)
+    FROM account
+    WHERE account_hold.account_id = $5::uuid AND account.id = account_hold.account_id
+      AND account_hold.bytes + (SELECT sum(asked.bytes) FROM asked) <= account.max_storage
+    RETURNING account_hold.account_id
+)
+INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends)
+SELECT asked.item_id, held.account_id, asked.app_id, asked.bytes, asked.lease_ends FROM asked, held
+RETURNING item_id
+`
+
+type OpenUploadsParams struct {
+	ItemIds   []uuid.UUID
+	AppIds    []uuid.UUID
+	Bytes     []int64
+	LeaseEnds []time.Time
+	AccountID uuid.UUID
+}
+
+// Notes the uploads of one account and reserves their bytes: all of them, or none
+// when the cap has no room for all. The answer names those that were noted.
+func (q *Queries) OpenUploads(ctx context.Context, arg OpenUploadsParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, openUploads,
+		arg.ItemIds,
+		arg.AppIds,
+		arg.Bytes,
+		arg.LeaseEnds,
+		arg.AccountID,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var item_id uuid.UUID
+		if err := rows.Scan(&item_id); err != nil {
+			return nil, err
+		}
+		items = append(items, item_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const reserve = `-- name: Reserve :one

@@ -1,0 +1,56 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+)
+
+// derive makes and stores the derivatives that the account's settings want of the
+// file, which is stored already. A file of which none can be made has none; that is
+// no failure of the upload, but a cap that does not hold them is.
+func (u *Upload) derive(ctx context.Context) (Objects, error) {
+	images := u.service.images
+	if images == nil || !images.Handles(u.mimeType, u.size) {
+		return nil, nil
+	}
+	layers, err := u.service.settings.Get(ctx, u.scope.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	made, err := images.Derive(ctx, ImageJob{
+		ItemID: u.id, AccountID: u.scope.AccountID, MimeType: u.mimeType, Bytes: u.size,
+		Source: u.original, Settings: layers.Effective(),
+	})
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("derivatives of item %s: %w", u.id, ctx.Err())
+	}
+	if err != nil {
+		u.service.log.WarnContext(ctx, "an image is stored without derivatives", "item", u.id, "type", u.mimeType, "bytes", u.size, "error", err)
+		return nil, nil
+	}
+	objects := make(Objects, len(made))
+	for i, one := range made {
+		sum := sha256.Sum256(one.Data)
+		objects[i] = Object{Variant: one.Variant, Key: u.key(one.Variant), Bytes: int64(len(one.Data)), MimeType: one.MimeType, SHA256: sum[:]}
+	}
+	if err := u.hold(ctx, u.size+objects.Bytes()); err != nil {
+		return nil, err
+	}
+	for i, object := range objects {
+		if err := u.put(ctx, object, bytes.NewReader(made[i].Data)); err != nil {
+			return nil, err
+		}
+	}
+	return objects, nil
+}
+
+// original opens the file: from memory while it is there, else from S3.
+func (u *Upload) original(ctx context.Context) (io.ReadCloser, error) {
+	if u.parts == nil {
+		return u.buffer.body(u.buffer.size), nil
+	}
+	return u.service.objects.Open(ctx, u.scope.Bucket, u.key(Original), 0, u.size)
+}
