@@ -13,11 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/limit"
 )
 
 // Config is what authentication needs. The tags are flag and environment names.
@@ -79,6 +81,7 @@ type Authenticator struct {
 	directory    Directory
 	signer       *Signer
 	signatureTTL time.Duration
+	limits       *limit.Limiter
 	now          func() time.Time
 	log          *slog.Logger
 
@@ -86,8 +89,9 @@ type Authenticator struct {
 	KeyHeader, SignatureHeader string
 }
 
-// New joins the authenticator to its directory. Header names begin with x-<brand>-.
-func New(cfg Config, brand string, directory Directory, now func() time.Time, log *slog.Logger) (*Authenticator, error) {
+// New joins the authenticator to its directory and to the limits that keys and wrong
+// credentials count against (nil = none). Header names begin with x-<brand>-.
+func New(cfg Config, brand string, directory Directory, limits *limit.Limiter, now func() time.Time, log *slog.Logger) (*Authenticator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -101,7 +105,7 @@ func New(cfg Config, brand string, directory Directory, now func() time.Time, lo
 	}
 	return &Authenticator{
 		keys: newKeyring(directory, cfg.KeyCacheTTL, now), uses: newUses(), directory: directory,
-		signer: signer, signatureTTL: cfg.SignatureTTL, now: now, log: log,
+		signer: signer, signatureTTL: cfg.SignatureTTL, limits: limits, now: now, log: log,
 		KeyHeader: "x-" + brand + "-apikey", SignatureHeader: "x-" + brand + "-signature",
 	}, nil
 }
@@ -127,38 +131,86 @@ func (a *Authenticator) Run(ctx context.Context) error {
 	return err
 }
 
-// RequireKey lets requests with an API key through.
-func (a *Authenticator) RequireKey(next http.Handler) http.Handler { return a.require(next, a.byKey) }
+// UploadRoute is the specification's upload, and ResumableRoute the TUS uploads: what
+// lies below it belongs to it.
+const (
+	UploadRoute    = exchange.UploadRoute
+	ResumableRoute = UploadRoute + "/resumable"
+)
 
-// RequireKeyOrSignature lets requests with an API key or an upload signature through.
-func (a *Authenticator) RequireKeyOrSignature(next http.Handler) http.Handler {
-	return a.require(next, func(ctx context.Context, header http.Header) (Grant, error) {
-		signatures := header.Values(a.SignatureHeader)
-		switch {
-		case len(signatures) == 0 || len(signatures) == 1 && signatures[0] == "":
-			return a.byKey(ctx, header)
-		case len(signatures) > 1 || header.Get(a.KeyHeader) != "" || bearer(header):
-			return Grant{}, fault.New(fault.Invalid, "send one credential: %s or %s", a.KeyHeader, a.SignatureHeader)
-		}
-		return a.bySignature(ctx, signatures[0])
-	})
+// TakesSignature is the one place that says on which routes an upload signature is a
+// credential. route is a pattern of the router.
+func TakesSignature(route string) bool {
+	return route == UploadRoute || route == ResumableRoute || strings.HasPrefix(route, ResumableRoute+"/")
 }
 
-func (a *Authenticator) require(next http.Handler, check func(context.Context, http.Header) (Grant, error)) http.Handler {
+// Require lets requests through that have an API key, or an upload signature where
+// the route takes one; and those only as often as the limits allow. Put it behind the
+// router's choice of the route.
+func (a *Authenticator) Require(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		grant, err := check(r.Context(), r.Header)
+		grant, err := a.Check(r)
+		if fault.Is(err, fault.Unauthenticated) {
+			w.Header().Set("WWW-Authenticate", `ApiKey realm="media", header="`+a.KeyHeader+`"`)
+		}
+		if err == nil {
+			verdict := a.limits.TakeKey(grant.Key.ID)
+			verdict.Describe(w.Header())
+			err = verdict.Err()
+		}
 		if err != nil {
-			if fault.Is(err, fault.Unauthenticated) {
-				w.Header().Set("WWW-Authenticate", `ApiKey realm="media", header="`+a.KeyHeader+`"`)
-			}
 			exchange.Fail(w, r, err)
 			return
 		}
-		record := exchange.Of(r.Context())
-		record.AccountID, record.AppID, record.KeyID = grant.Account.ID, grant.App.ID, grant.Key.ID
 		a.uses.note(grant.Key.ID, a.now())
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), grantKey{}, grant)))
 	})
+}
+
+// Check gives what the request's credential permits, and notes in the record who
+// asks. Credentials that are wrong count against the address that sent them.
+func (a *Authenticator) Check(r *http.Request) (Grant, error) {
+	record := exchange.Of(r.Context())
+	check := a.byKey
+	if TakesSignature(chi.RouteContext(r.Context()).RoutePattern()) {
+		check = a.byEither
+	}
+	grant, err := check(r.Context(), r.Header)
+	if fault.Is(err, fault.Unauthenticated) && a.sent(r.Header) || fault.Is(err, fault.BadSignature) {
+		a.limits.Failed(record.Address)
+	}
+	if err != nil {
+		return Grant{}, err
+	}
+	record.AccountID, record.AppID, record.KeyID = grant.Account.ID, grant.App.ID, grant.Key.ID
+	return grant, nil
+}
+
+// sent tells whether there is a credential at all: a request without any guesses nothing.
+func (a *Authenticator) sent(header http.Header) bool {
+	return header.Get(a.KeyHeader) != "" || bearer(header)
+}
+
+// byEither accepts an API key or an upload signature.
+func (a *Authenticator) byEither(ctx context.Context, header http.Header) (Grant, error) {
+	signatures := header.Values(a.SignatureHeader)
+	switch {
+	case len(signatures) == 0 || len(signatures) == 1 && signatures[0] == "":
+		return a.byKey(ctx, header)
+	case len(signatures) > 1 || header.Get(a.KeyHeader) != "" || bearer(header):
+		return Grant{}, fault.New(fault.Invalid, "send one credential: %s or %s", a.KeyHeader, a.SignatureHeader)
+	}
+	return a.bySignature(ctx, signatures[0])
+}
+
+// find looks a principal up. An address whose credentials were wrong too often is
+// refused before that; but a key that is known to be good is let through, so that a
+// stranger's guesses shut nobody out who comes from the same address.
+func (a *Authenticator) find(ctx context.Context, what lookup) (account.Principal, error) {
+	if verdict := a.limits.MayFail(exchange.Of(ctx).Address); verdict.Refused && !a.keys.remembers(what) {
+		return account.Principal{}, verdict.Err()
+	}
+	return a.keys.find(ctx, what)
 }
 
 // bearer tells whether the request carries an OAuth token.
@@ -182,7 +234,7 @@ func (a *Authenticator) byKey(ctx context.Context, header http.Header) (Grant, e
 		return Grant{}, notAccepted()
 	}
 	hash := token.Hash()
-	principal, err := a.keys.find(ctx, lookup{hash: hash})
+	principal, err := a.find(ctx, lookup{hash: hash})
 	if fault.Is(err, fault.NotFound) || err == nil && !principal.Key.Hash.Equal(hash) {
 		return Grant{}, notAccepted()
 	}
@@ -220,7 +272,7 @@ func (a *Authenticator) bySignature(ctx context.Context, signature string) (Gran
 	if !a.now().Before(claims.expires) {
 		return Grant{}, fault.New(fault.BadSignature, "the upload signature has expired")
 	}
-	principal, err := a.keys.find(ctx, lookup{id: claims.keyID})
+	principal, err := a.find(ctx, lookup{id: claims.keyID})
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return Grant{}, refused

@@ -11,6 +11,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/lru"
 )
 
 // Bounds of the keyring, in entries and in time.
@@ -47,13 +48,13 @@ type keyring struct {
 	mu      sync.Mutex
 	told    bool   // changes reach us
 	epoch   uint64 // raised by every change: an answer from before it is not kept
-	found   *lru[lookup, known]
-	unknown *lru[lookup, time.Time] // until when
+	found   *lru.Map[lookup, known]
+	unknown *lru.Map[lookup, time.Time] // until when
 }
 
 func newKeyring(directory Directory, ttl time.Duration, now func() time.Time) *keyring {
 	return &keyring{directory: directory, ttl: ttl, now: now,
-		found: newLRU[lookup, known](keyringLimit), unknown: newLRU[lookup, time.Time](keyringLimit)}
+		found: lru.New[lookup, known](keyringLimit), unknown: lru.New[lookup, time.Time](keyringLimit)}
 }
 
 // find gives the principal; NotFound when the directory has none.
@@ -82,13 +83,19 @@ func (k *keyring) recall(what lookup) (account.Principal, uint64, bool, error) {
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if entry, ok := k.found.get(what); ok && now.Before(entry.until) {
+	if entry, ok := k.found.Get(what); ok && now.Before(entry.until) {
 		return entry.principal, k.epoch, true, nil
 	}
-	if until, ok := k.unknown.get(what); ok && now.Before(until) {
+	if until, ok := k.unknown.Get(what); ok && now.Before(until) {
 		return account.Principal{}, k.epoch, false, fault.New(fault.NotFound, "no such key")
 	}
 	return account.Principal{}, k.epoch, false, nil
+}
+
+// remembers tells whether a good answer is at hand, without asking for one.
+func (k *keyring) remembers(what lookup) bool {
+	_, _, ok, _ := k.recall(what)
+	return ok
 }
 
 func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (account.Principal, error) {
@@ -109,9 +116,9 @@ func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (account.
 	case !k.told || k.epoch != epoch:
 		// The answer may be older than a change that we were, or were not, told of.
 	case err != nil:
-		k.unknown.put(what, now.Add(unknownTTL))
+		k.unknown.Put(what, now.Add(unknownTTL))
 	default:
-		k.found.put(what, known{principal: principal, until: now.Add(k.ttl)})
+		k.found.Put(what, known{principal: principal, until: now.Add(k.ttl)})
 	}
 	return principal, err
 }
@@ -125,8 +132,8 @@ func (k *keyring) reset(told bool) (before bool) {
 	defer k.mu.Unlock()
 	before, k.told = k.told, told
 	k.epoch++
-	k.found.clear()
-	k.unknown.clear()
+	k.found.Clear()
+	k.unknown.Clear()
 	return before
 }
 
@@ -135,6 +142,6 @@ func (k *keyring) changed(accountID uuid.UUID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.epoch++
-	k.found.dropIf(func(entry known) bool { return entry.principal.Account.ID == accountID })
-	k.unknown.clear()
+	k.found.DropIf(func(entry known) bool { return entry.principal.Account.ID == accountID })
+	k.unknown.Clear()
 }

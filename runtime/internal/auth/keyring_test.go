@@ -204,26 +204,6 @@ func TestRequestsShareOneLookUp(t *testing.T) {
 	})
 }
 
-func TestTheKeyringIsBounded(t *testing.T) {
-	t.Parallel()
-	l := newLRU[int, int](3)
-	for i := range 10 {
-		l.put(i, i)
-		l.get(7)
-	}
-	if _, ok := l.get(7); !ok || len(l.entries) != 3 || l.order.Len() != 3 {
-		t.Errorf("%d entries, the used one kept: %t", len(l.entries), ok)
-	}
-	l.dropIf(func(v int) bool { return v == 7 })
-	if _, ok := l.get(7); ok || len(l.entries) != 2 {
-		t.Error("an unwanted entry stayed")
-	}
-	l.put(9, 1)
-	if v, _ := l.get(9); v != 1 || len(l.entries) != 2 {
-		t.Error("an entry was not replaced")
-	}
-}
-
 func TestLastUsesAreWrittenEveryMinuteAndAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

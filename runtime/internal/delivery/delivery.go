@@ -1,6 +1,7 @@
 // Package delivery serves the files of items, and makes the documents and addresses
 // that lead to them. REST calls Document for its answers; the routes under
-// /media/file are served here, by range reads from the object store.
+// /media/file are served here, by range reads from the object store or by sending
+// the client there.
 package delivery
 
 import (
@@ -21,19 +22,38 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
+// Mode says who sends the bytes of a file.
+type Mode string
+
+// The modes of delivery.
+const (
+	// Stream sends them from here.
+	Stream Mode = "stream"
+	// Redirect sends the client to the object store, with a permission for one object
+	// and a short while.
+	Redirect Mode = "redirect"
+)
+
 // Config bounds delivery. The tags are flag and environment names.
 type Config struct {
-	TTL          time.Duration `env:"SERVICE_DELIVERY_TTL" default:"1h" help:"How long the address of a draft's or a private item's file is valid."`
-	PublicMaxAge time.Duration `env:"SERVICE_PUBLIC_MAX_AGE" default:"1h" help:"How long caches may keep the file of a public item; also how long they may go on serving it after a delete."`
+	TTL            time.Duration `env:"SERVICE_DELIVERY_TTL" default:"1h" help:"How long the address of a draft's or a private item's file is valid."`
+	PublicMaxAge   time.Duration `env:"SERVICE_PUBLIC_MAX_AGE" default:"1h" help:"How long caches may keep the file of a public item; also how long they may go on serving it after a delete."`
+	Mode           Mode          `env:"SERVICE_DELIVERY" enum:"stream,redirect" default:"stream" help:"Who sends the bytes of files: this process (stream), or the object store, to which clients are redirected (redirect)."`
+	RedirectTTL    time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"How long a client may begin the download that it was redirected to."`
+	PublicEndpoint string        `env:"SERVICE_S3_PUBLIC_ENDPOINT" help:"The S3 endpoint as clients reach it, for redirects; by default as this process does."`
 }
 
 // Validate checks the bounds.
 func (c Config) Validate() error {
-	if c.TTL < time.Second || c.TTL > 7*24*time.Hour {
+	switch {
+	case c.TTL < time.Second || c.TTL > 7*24*time.Hour:
 		return fmt.Errorf("SERVICE_DELIVERY_TTL must be from 1s to 168h, not %s", c.TTL)
-	}
-	if c.PublicMaxAge < 0 {
+	case c.PublicMaxAge < 0:
 		return fmt.Errorf("SERVICE_PUBLIC_MAX_AGE must not be negative, but is %s", c.PublicMaxAge)
+	case c.Mode != Stream && c.Mode != Redirect:
+		return fmt.Errorf("SERVICE_DELIVERY must be stream or redirect, not %q", c.Mode)
+	case c.Mode == Redirect && (c.RedirectTTL < 5*time.Second || c.RedirectTTL > time.Hour):
+		return fmt.Errorf("SERVICE_DELIVERY_REDIRECT_TTL must be from 5s to 1h, not %s", c.RedirectTTL)
 	}
 	return nil
 }
@@ -48,18 +68,28 @@ type Objects interface {
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 }
 
+// Presigner makes addresses at the object store. objectstore.Presigner implements it.
+type Presigner interface {
+	// Presign gives an address that opens one object by one method until ttl has
+	// passed. The store's answer carries what response says.
+	Presign(ctx context.Context, method, bucket, key string, ttl time.Duration, response map[string]string) (string, error)
+}
+
 // Delivery serves files. It is safe for concurrent use.
 type Delivery struct {
 	items   Items
 	objects Objects
 	links   *Links
+	presign Presigner // nil unless clients are redirected
+	ttl     time.Duration
 	maxAge  time.Duration
 	now     func() time.Time
 	log     *slog.Logger
 }
 
-// New joins delivery to its stores. Addresses begin with baseURL.
-func New(cfg Config, baseURL string, secret auth.Secret, items Items, objects Objects, now func() time.Time, log *slog.Logger) (*Delivery, error) {
+// New joins delivery to its stores. Addresses begin with baseURL. presigner is used,
+// and needed, when clients are redirected.
+func New(cfg Config, baseURL string, secret auth.Secret, items Items, objects Objects, presigner Presigner, now func() time.Time, log *slog.Logger) (*Delivery, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -67,8 +97,12 @@ func New(cfg Config, baseURL string, secret auth.Secret, items Items, objects Ob
 	if err != nil {
 		return nil, err
 	}
-	return &Delivery{items: items, objects: objects, maxAge: cfg.PublicMaxAge, now: now, log: log,
-		links: &Links{base: strings.TrimRight(baseURL, "/"), ttl: cfg.TTL, signer: signer, now: now}}, nil
+	d := &Delivery{items: items, objects: objects, maxAge: cfg.PublicMaxAge, now: now, log: log,
+		links: &Links{base: strings.TrimRight(baseURL, "/"), ttl: cfg.TTL, signer: signer, now: now}}
+	if cfg.Mode == Redirect {
+		d.presign, d.ttl = presigner, cfg.RedirectTTL
+	}
+	return d, nil
 }
 
 // Links makes the addresses that Delivery serves.
@@ -89,6 +123,10 @@ func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 		exchange.Fail(w, r, err)
 		return
 	}
+	if d.presign != nil {
+		d.redirect(w, r, found)
+		return
+	}
 	d.send(w, r, found)
 }
 
@@ -98,6 +136,7 @@ type found struct {
 	object media.Object
 	bucket string
 	maxAge time.Duration
+	left   time.Duration // until the address ends; of no meaning when public
 	public bool
 }
 
@@ -131,7 +170,7 @@ func (d *Delivery) find(r *http.Request) (found, error) {
 	if !exists {
 		return found{}, missing
 	}
-	return found{item: item, object: object, bucket: bucket, maxAge: min(left, signedMaxAge)}, nil
+	return found{item: item, object: object, bucket: bucket, maxAge: min(left, signedMaxAge), left: left}, nil
 }
 
 // signedMaxAge bounds how long a browser keeps a file that is not public.

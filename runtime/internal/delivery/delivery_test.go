@@ -73,7 +73,7 @@ func newDelivery(t testing.TB, item media.Item, objects Objects) *Delivery {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{TTL: time.Hour, PublicMaxAge: time.Minute}, "http://media.test/", secret, one{item}, objects, time.Now, slog.New(slog.DiscardHandler))
+	d, err := New(Config{TTL: time.Hour, PublicMaxAge: time.Minute, Mode: Stream}, "http://media.test/", secret, one{item}, objects, nil, time.Now, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

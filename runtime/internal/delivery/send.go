@@ -24,9 +24,15 @@ var inline = map[string]bool{
 	"text/plain": true,
 }
 
-// maxRanges is how many ranges one request may ask for; each costs a request to the
-// object store. A request for more gets the whole file, as RFC 9110 allows.
-const maxRanges = 16
+// contentType is what a file is sent as. Text without an encoding would be read in
+// whatever the reader's locale suggests; nearly all of it is UTF-8, and a byte order
+// mark stands above the header. Other types than plain text say it themselves.
+func contentType(mimeType string) string {
+	if mimeType == "text/plain" {
+		return "text/plain; charset=utf-8"
+	}
+	return mimeType
+}
 
 // policy keeps a file that is opened as a page from running or loading anything.
 const policy = "default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'; sandbox"
@@ -34,7 +40,7 @@ const policy = "default-src 'none'; img-src 'self'; media-src 'self'; style-src 
 // send answers with the file, a part of it, or 304.
 func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file found) {
 	header := w.Header()
-	header.Set("Content-Type", file.object.MimeType)
+	header.Set("Content-Type", contentType(file.object.MimeType))
 	header.Set("Content-Disposition", disposition(file))
 	header.Set("ETag", `"`+hex.EncodeToString(file.object.SHA256)+`"`)
 	header.Set("Cache-Control", cacheControl(file))
@@ -42,10 +48,7 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file found) {
 	header.Set("Content-Security-Policy", policy)
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	header.Set("Referrer-Policy", "no-referrer")
-	if strings.Count(r.Header.Get("Range"), ",") >= maxRanges {
-		r = r.Clone(r.Context())
-		r.Header.Del("Range")
-	}
+	r = withRange(r, file.object.Bytes)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	content := &content{ctx: ctx, objects: d.objects, bucket: file.bucket, object: file.object}
@@ -58,6 +61,10 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file found) {
 		header.Set("Content-Range", "bytes */"+strconv.FormatInt(file.object.Bytes, 10))
 		exchange.FailStatus(w, r, http.StatusRequestedRangeNotSatisfiable,
 			fault.New(fault.Invalid, "the file has %d bytes", file.object.Bytes))
+	case sender.unmet:
+		// Not with the file's Cache-Control: a cache could answer others with it.
+		forget(header, "Content-Disposition", "Cache-Control")
+		exchange.FailStatus(w, r, http.StatusPreconditionFailed, fault.New(fault.Invalid, "the file is not as the request's condition says"))
 	case sender.refused != nil:
 		forget(header, "Content-Disposition", "ETag", "Last-Modified", "Cache-Control", "Accept-Ranges", "Content-Range")
 		exchange.Fail(w, r, d.explain(ctx, file, sender.refused))
@@ -134,19 +141,25 @@ type sender struct {
 	wanted  bool  // the body is
 	began   bool  // the headers are out
 	outside bool  // the range is: nothing went out
+	unmet   bool  // the precondition is: nothing went out
 	refused error // why nothing went out
 }
 
 // WriteHeader opens the object where the body begins, and lets the header through
 // only when that worked.
 func (s *sender) WriteHeader(status int) {
-	if s.began || s.outside || s.refused != nil {
+	if s.began || s.outside || s.unmet || s.refused != nil {
 		return
 	}
 	switch {
 	case status == http.StatusRequestedRangeNotSatisfiable:
 		s.outside = true
 		return
+	case status == http.StatusPreconditionFailed:
+		s.unmet = true
+		return
+	case status == http.StatusNotModified:
+		s.Header().Del("Content-Disposition") // RFC 9110: the client has it with the file
 	case !s.wanted:
 	case status == http.StatusOK:
 		s.refused = s.content.prime(s.content.object.Bytes)
@@ -170,7 +183,7 @@ func (s *sender) Write(p []byte) (int, error) {
 	switch {
 	case s.refused != nil:
 		return 0, s.refused
-	case s.outside:
+	case s.outside, s.unmet:
 		return len(p), nil
 	}
 	return s.ResponseWriter.Write(p)

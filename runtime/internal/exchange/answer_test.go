@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -44,8 +45,7 @@ func TestEveryKindHasItsStatusAndText(t *testing.T) {
 		if w.Code != want.status || body.Error != want.text {
 			t.Errorf("%s: %d %q", kind, w.Code, body.Error)
 		}
-		few := &Record{}
-		few.FewTexts()
+		few := Begin(httptest.NewRequest(http.MethodPost, UploadRoute, nil), "", netip.Addr{})
 		if w, body := fail(few, fault.New(kind, "public")); w.Code != want.status || body.Error != want.fewer {
 			t.Errorf("%s on the upload: %d %q", kind, w.Code, body.Error)
 		}

@@ -6,6 +6,8 @@ package exchange
 
 import (
 	"context"
+	"net/http"
+	"net/netip"
 
 	"github.com/google/uuid"
 )
@@ -15,6 +17,8 @@ import (
 type Record struct {
 	// RequestID is in every answer's X-Request-Id.
 	RequestID string
+	// Address is where the request comes from, for limits; it is not logged.
+	Address netip.Addr
 	// AccountID, AppID and KeyID say who asked; zero when nobody was authenticated.
 	AccountID, AppID, KeyID uuid.UUID
 	// Err is the failure that was answered, private cause included.
@@ -38,6 +42,13 @@ func Of(ctx context.Context) *Record {
 	return &Record{}
 }
 
-// FewTexts holds the request's `error` to the four texts that the specification
-// has for POST /media/create.
-func (r *Record) FewTexts() { r.fewTexts = true }
+// UploadRoute is the route whose errors the specification writes out.
+const UploadRoute = "/media/create"
+
+// Begin makes the record of a request. It holds the field `error` of every answer to
+// POST /media/create to the specification's four texts, also of those that are given
+// before there is a route.
+func Begin(r *http.Request, id string, address netip.Addr) *Record {
+	return &Record{RequestID: id, Address: address,
+		fewTexts: r.Method == http.MethodPost && r.URL.Path == UploadRoute}
+}

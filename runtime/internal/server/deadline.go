@@ -17,32 +17,57 @@ func contextWithRoute(ctx context.Context, route *chi.Context) context.Context {
 }
 
 // guard gives the request a body and an answer whose deadlines move on with every
-// step: an upload of hours is fine, a client that stands still is not.
+// step: an upload of hours is fine, a client that stands still, or creeps, is not.
 func (o *observer) guard(w http.ResponseWriter, r *http.Request) (*requestBody, *responseWriter) {
 	control := http.NewResponseController(w)
-	writer := &responseWriter{ResponseWriter: w, control: control, stall: o.stall}
+	writer := &responseWriter{ResponseWriter: w, control: control, stall: o.stall, pace: newPace(o.stall, o.minRate)}
 	// The connection may still have the deadline of the answer before this one, which
 	// "100 Continue" would run into.
 	writer.extend()
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, writer
 	}
-	return &requestBody{ReadCloser: r.Body, control: control, stall: o.stall}, writer
+	return &requestBody{ReadCloser: r.Body, control: control, pace: newPace(o.stall, o.minRate)}, writer
 }
 
-// requestBody is a body whose every read has stall of time.
+// pace is how long a client may still keep us waiting. Waiting uses it up and bytes
+// bring it back, rate bytes a second, up to stall: so nobody stands still for longer
+// than stall, and nobody stays slower than rate for long. Time that is spent
+// elsewhere, in the object store, is not the client's.
+type pace struct {
+	stall time.Duration
+	rate  int64 // bytes a second; 0 = any byte is enough
+	left  time.Duration
+}
+
+func newPace(stall time.Duration, rate int64) pace {
+	return pace{stall: stall, rate: rate, left: stall}
+}
+
+// moved notes that n bytes took so long.
+func (p *pace) moved(n int, took time.Duration) {
+	if p.rate == 0 {
+		return
+	}
+	gained := time.Duration(float64(n) / float64(p.rate) * float64(time.Second))
+	p.left = max(0, min(p.stall, p.left-took+gained))
+}
+
+// requestBody is a body that is read at the client's pace.
 type requestBody struct {
 	io.ReadCloser
 	control *http.ResponseController
-	stall   time.Duration
+	pace    pace
 	read    int64
 }
 
 // Read gives the next bytes. The deadline is set before each read and not after the
 // last one: a handler that is busy elsewhere is not the client's fault.
 func (b *requestBody) Read(p []byte) (int, error) {
-	_ = b.control.SetReadDeadline(time.Now().Add(b.stall)) // a transport without deadlines has none
+	begun := time.Now()
+	_ = b.control.SetReadDeadline(begun.Add(b.pace.left)) // a transport without deadlines has none
 	n, err := b.ReadCloser.Read(p)
+	b.pace.moved(n, time.Since(begun))
 	b.read += int64(n)
 	if errors.Is(err, io.EOF) {
 		// From here on net/http itself reads, to notice when the client leaves. A
@@ -60,11 +85,12 @@ func (b *requestBody) count() int64 {
 	return b.read
 }
 
-// responseWriter is an answer whose every write has stall of time. It knows what went out.
+// responseWriter is an answer that is written at the client's pace. It knows what went out.
 type responseWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	stall   time.Duration
+	pace    pace
 	status  int
 	written int64
 }
@@ -82,8 +108,10 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	w.extend()
+	begun := time.Now()
+	_ = w.control.SetWriteDeadline(begun.Add(w.pace.left)) // a transport without deadlines has none
 	n, err := w.ResponseWriter.Write(p)
+	w.pace.moved(n, time.Since(begun))
 	w.written += int64(n)
 	return n, err
 }

@@ -14,23 +14,45 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/limit"
 )
 
 // Handler is the public handler: the routes behind what every request passes.
-func Handler(cfg Config, log *slog.Logger, metrics *metrics, mounts ...func(chi.Router)) http.Handler {
+func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limiter, mounts ...func(chi.Router)) (http.Handler, error) {
 	router := chi.NewRouter()
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		exchange.Fail(w, r, fault.New(fault.NotFound, "there is no such route"))
 	})
 	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
 		exchange.FailStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
 	})
 	for _, mount := range mounts {
 		router.Group(mount)
 	}
-	o := &observer{next: router, stall: cfg.StallTimeout, log: log, metrics: metrics}
-	return o
+	// A browser must be able to read a refusal, so origins come before the limit.
+	next, err := newOrigins(cfg, router, limitAddresses(limits, router))
+	if err != nil {
+		return nil, err
+	}
+	return &observer{next: next, stall: cfg.StallTimeout, minRate: cfg.MinRate, limits: limits, log: log, metrics: metrics}, nil
+}
+
+// limitAddresses refuses who asks too often, before anything is looked up or read.
+func limitAddresses(limits *limit.Limiter, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		verdict := limits.TakeAddress(exchange.Of(r.Context()).Address)
+		verdict.Describe(w.Header())
+		if verdict.Refused {
+			exchange.Fail(w, r, verdict.Err())
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // methods are those that a route may have.
@@ -56,6 +78,8 @@ func allowed(routes chi.Routes, r *http.Request) []string {
 type observer struct {
 	next    http.Handler
 	stall   time.Duration
+	minRate int64 // bytes a second
+	limits  *limit.Limiter
 	log     *slog.Logger
 	metrics *metrics
 }
@@ -71,7 +95,7 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id = uuid.NewString()
 	}
 	w.Header().Set("X-Request-Id", id)
-	record := &exchange.Record{RequestID: id}
+	record := exchange.Begin(r, id, o.limits.Client(r))
 	route := chi.NewRouteContext()
 	ctx := exchange.With(r.Context(), record)
 	ctx = contextWithRoute(ctx, route)

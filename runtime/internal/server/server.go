@@ -20,6 +20,8 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+
+	"mediastack.dev/runtime/internal/limit"
 )
 
 // Config says where the servers listen and how they end. The tags are flag and
@@ -30,6 +32,8 @@ type Config struct {
 	Listen          string        `env:"SERVICE_LISTEN" default:":8080" help:"Address of the service."`
 	AdminListen     string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Address of health, readiness and metrics; not for the public."`
 	StallTimeout    time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or takes a body."`
+	MinRate         int64         `env:"SERVICE_MIN_RATE" default:"1024" help:"Bytes a second that a client must reach over SERVICE_STALL_TIMEOUT, sending or taking; 0 = any progress is enough."`
+	CORSOrigins     []string      `name:"cors-origins" env:"SERVICE_CORS_ORIGINS" help:"Web origins whose pages may call the service: https://app.example.org, https://*.example.org, or * for all. Files may be read from anywhere in any case."`
 	DrainDelay      time.Duration `env:"SERVICE_DRAIN_DELAY" default:"0s" help:"How long to go on serving, not ready, after SIGTERM."`
 	ShutdownTimeout time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after that."`
 }
@@ -48,12 +52,15 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_BRAND must be 1 to 32 of a-z, 0-9 and -, not %q", c.Brand)
 	case c.StallTimeout < time.Second:
 		return fmt.Errorf("SERVICE_STALL_TIMEOUT must be at least 1s, not %s", c.StallTimeout)
+	case c.MinRate < 0:
+		return fmt.Errorf("SERVICE_MIN_RATE must not be negative, but is %d", c.MinRate)
 	case c.DrainDelay < 0:
 		return fmt.Errorf("SERVICE_DRAIN_DELAY must not be negative, but is %s", c.DrainDelay)
 	case c.ShutdownTimeout < 0:
 		return fmt.Errorf("SERVICE_SHUTDOWN_TIMEOUT must not be negative, but is %s", c.ShutdownTimeout)
 	}
-	return nil
+	_, err = newOrigins(c, nil, nil)
+	return err
 }
 
 // Limits of the HTTP servers.
@@ -74,13 +81,18 @@ type Server struct {
 	publicAt, admAt net.Listener
 }
 
-// New composes the servers: mounts add the public routes.
-func New(cfg Config, log *slog.Logger, registry *prometheus.Registry, checks []Check, mounts ...func(chi.Router)) (*Server, error) {
+// New composes the servers: mounts add the public routes, which answer as often as
+// limits allow (nil = always).
+func New(cfg Config, log *slog.Logger, registry *prometheus.Registry, limits *limit.Limiter, checks []Check, mounts ...func(chi.Router)) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: log, checks: checks}
-	s.public = s.httpServer(Handler(cfg, log, newMetrics(registry), mounts...))
+	handler, err := Handler(cfg, log, newMetrics(registry), limits, mounts...)
+	if err != nil {
+		return nil, err
+	}
+	s.public = s.httpServer(handler)
 	s.admin = s.httpServer(s.adminHandler(registry))
 	return s, nil
 }

@@ -31,6 +31,8 @@ func TestConfigsThatCannotBe(t *testing.T) {
 		"without a path":           func(c *Config) { c.BaseURL = "ftp://media.example.org" },
 		"SERVICE_BRAND":            func(c *Config) { c.Brand = "Ü" },
 		"SERVICE_STALL_TIMEOUT":    func(c *Config) { c.StallTimeout = 0 },
+		"SERVICE_MIN_RATE":         func(c *Config) { c.MinRate = -1 },
+		"SERVICE_CORS_ORIGINS":     func(c *Config) { c.CORSOrigins = []string{"https://app.example.org/"} },
 		"SERVICE_DRAIN_DELAY":      func(c *Config) { c.DrainDelay = -1 },
 		"SERVICE_SHUTDOWN_TIMEOUT": func(c *Config) { c.ShutdownTimeout = -1 },
 	} {
@@ -46,7 +48,11 @@ func TestConfigsThatCannotBe(t *testing.T) {
 func running(t *testing.T, mount func(chi.Router)) (*httptest.Server, *bytes.Buffer) {
 	t.Helper()
 	var logs bytes.Buffer
-	server := httptest.NewServer(Handler(valid(), slog.New(slog.NewTextHandler(&logs, nil)), newMetrics(prometheus.NewRegistry()), mount))
+	handler, err := Handler(valid(), slog.New(slog.NewTextHandler(&logs, nil)), newMetrics(prometheus.NewRegistry()), nil, mount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	t.Cleanup(server.Close)
 	return server, &logs
@@ -107,7 +113,7 @@ func TestAPortInUseIsOneSentence(t *testing.T) {
 	defer taken.Close()
 	cfg := valid()
 	cfg.AdminListen = strings.TrimPrefix(taken.URL, "http://")
-	s, err := New(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), nil)
+	s, err := New(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +135,7 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = append(d.wr
 func TestDeadlinesMoveOnWithEveryStep(t *testing.T) {
 	t.Parallel()
 	d := &deadlines{ResponseWriter: httptest.NewRecorder()}
-	o := &observer{stall: time.Minute}
+	o := &observer{stall: time.Minute, minRate: 1024}
 	body, writer := o.guard(d, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello")))
 	for range 2 {
 		_, _ = body.Read(make([]byte, 3))
@@ -145,5 +151,34 @@ func TestDeadlinesMoveOnWithEveryStep(t *testing.T) {
 	writer.finish()
 	if len(d.write) != 4 || writer.written != 3 || writer.status != http.StatusOK {
 		t.Errorf("write deadlines %v, %d bytes", d.write, writer.written)
+	}
+}
+
+func TestWaitingIsUsedUpAndEarnedBack(t *testing.T) {
+	t.Parallel()
+	p := newPace(time.Minute, 1000)
+	for range 3 { // one byte every 19 seconds
+		p.moved(1, 19*time.Second)
+	}
+	if p.left < 3*time.Second || p.left > 4*time.Second {
+		t.Errorf("after 57 seconds of creeping %s is left", p.left)
+	}
+	if p.moved(1, 4*time.Second); p.left != 0 {
+		t.Errorf("who creeps goes on: %s is left", p.left)
+	}
+	if p.moved(10_000, 0); p.left != 10*time.Second {
+		t.Errorf("10,000 bytes earn %s", p.left)
+	}
+	if p.moved(1<<30, 0); p.left != time.Minute {
+		t.Errorf("who sent much may stand still for %s", p.left)
+	}
+	for range 1000 { // twice the rate, in large and slow steps
+		if p.moved(100_000, 50*time.Second); p.left <= 0 {
+			t.Fatal("who is fast enough was given up")
+		}
+	}
+	any := newPace(time.Minute, 0)
+	if any.moved(0, time.Hour); any.left != time.Minute {
+		t.Errorf("without a rate %s is left", any.left)
 	}
 }

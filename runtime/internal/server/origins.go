@@ -1,0 +1,110 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/jub0bs/cors"
+	"github.com/jub0bs/cors/cfgerrors"
+)
+
+// filesPath begins the addresses of files. Whoever has one may fetch the file, so
+// pages of every origin may: there is no cookie that a foreign page could ride on.
+const filesPath = "/media/file/"
+
+// preflightAge is how long a browser remembers what it may send, in seconds.
+const preflightAge = 600
+
+// fromPages are the request headers that pages may set: credentials, what uploads and
+// downloads need, and those of TUS.
+func fromPages(brand string) []string {
+	return []string{
+		"Authorization", "Content-Type", "Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "X-Request-Id",
+		"X-" + brand + "-Apikey", "X-" + brand + "-Signature",
+		"Tus-Resumable", "Upload-Checksum", "Upload-Concat", "Upload-Defer-Length", "Upload-Length", "Upload-Metadata", "Upload-Offset", "X-Http-Method-Override",
+	}
+}
+
+// toPages are the answer headers that pages may read, besides those that always are.
+var toPages = []string{
+	"Accept-Ranges", "Allow", "Content-Disposition", "Content-Range", "ETag", "Link", "Location", "RateLimit", "RateLimit-Policy",
+	"Retry-After", "WWW-Authenticate", "X-Request-Id", "X-Total-Count",
+	"Tus-Checksum-Algorithm", "Tus-Extension", "Tus-Max-Size", "Tus-Resumable", "Tus-Version",
+	"Upload-Expires", "Upload-Length", "Upload-Metadata", "Upload-Offset",
+}
+
+// origins answers the cross-origin questions of browsers (CORS), by route: a
+// preflight is told of the methods that its route has. There is no credentials mode;
+// nothing here lives on cookies.
+type origins struct {
+	routes chi.Routes
+	next   http.Handler
+	files  http.Handler
+	// others has a handler for each set of methods that needs a preflight; nil when no
+	// origin is allowed.
+	others map[string]http.Handler
+}
+
+// preflighted are the methods that a browser asks about, as far as routes have them.
+var preflighted = []string{http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+func newOrigins(cfg Config, routes chi.Routes, next http.Handler) (*origins, error) {
+	config := cors.Config{Origins: []string{"*"}, RequestHeaders: fromPages(cfg.Brand), ResponseHeaders: toPages, MaxAgeInSeconds: preflightAge}
+	files, err := cors.NewMiddleware(config)
+	if err != nil {
+		return nil, err
+	}
+	o := &origins{routes: routes, next: next, files: files.Wrap(next)}
+	config.Origins = slices.DeleteFunc(slices.Clone(cfg.CORSOrigins), func(text string) bool { return text == "" })
+	if len(config.Origins) == 0 {
+		return o, nil
+	}
+	o.others = map[string]http.Handler{}
+	for set := range 1 << len(preflighted) {
+		config.Methods = nil
+		for i, method := range preflighted {
+			if set&(1<<i) != 0 {
+				config.Methods = append(config.Methods, method)
+			}
+		}
+		middleware, err := cors.NewMiddleware(config)
+		if err != nil {
+			return nil, fmt.Errorf("SERVICE_CORS_ORIGINS: %w", firstOf(err))
+		}
+		o.others[strings.Join(config.Methods, " ")] = middleware.Wrap(next)
+	}
+	return o, nil
+}
+
+// firstOf gives one sentence of several.
+func firstOf(err error) error {
+	var origin *cfgerrors.UnacceptableOriginPatternError
+	if errors.As(err, &origin) {
+		return origin
+	}
+	return err
+}
+
+// ServeHTTP answers a preflight, and passes everything else on.
+func (o *origins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasPrefix(r.URL.Path, filesPath):
+		o.files.ServeHTTP(w, r)
+	case o.others == nil:
+		o.next.ServeHTTP(w, r)
+	case r.Header.Get("Origin") == "":
+		o.others[""].ServeHTTP(w, r) // for its Vary
+	default:
+		var methods []string
+		for _, method := range allowed(o.routes, r) {
+			if slices.Contains(preflighted, method) {
+				methods = append(methods, method)
+			}
+		}
+		o.others[strings.Join(methods, " ")].ServeHTTP(w, r)
+	}
+}
