@@ -7,48 +7,114 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
 
 const createClusterConf = "/etc/postgresql-common/createcluster.conf"
 
-// Packages makes sure that the Debian packages are there which the trial stack and the tests use.
-// As root on Debian or Ubuntu it installs what is missing; anywhere else its error says what to install.
-func Packages(ctx context.Context, out io.Writer) error {
-	var missing []string
-	_, noPostgres := FindPostgres()
-	if noPostgres != nil {
-		missing = append(missing, "postgresql")
+// Purpose says what Debian packages are wanted for.
+type Purpose int
+
+// The purposes; each includes the ones before it.
+const (
+	// Building is what the image worker needs to be built and run.
+	Building Purpose = iota
+	// Everything is what the trial stack and the tests need, too.
+	Everything
+)
+
+// debianPackage is a package and how to see that what it brings is there.
+type debianPackage struct {
+	name    string
+	purpose Purpose
+	found   func(context.Context) bool
+	// optional says what it is for when the rest works without it.
+	optional string
+}
+
+var debianPackages = []debianPackage{
+	{name: "gcc", purpose: Building, found: program("gcc")},
+	{name: "libc6-dev", purpose: Building, found: file("/usr/include/stdlib.h")},
+	{name: "pkg-config", purpose: Building, found: program("pkg-config")},
+	{name: "libvips-dev", purpose: Building, found: library("vips >= 8.14")},
+	{name: "postgresql", purpose: Everything, found: func(context.Context) bool { _, err := FindPostgres(); return err == nil }},
+	{name: "libvips-tools", purpose: Everything, found: program("vips")},
+	{name: "libimage-exiftool-perl", purpose: Everything, found: program("exiftool")},
+	{name: "webp", purpose: Everything, found: program("webpinfo")},
+	{name: "curl", purpose: Everything, found: program("curl"), optional: "the lines that `make run` prints need it"},
+}
+
+func program(name string) func(context.Context) bool {
+	return func(context.Context) bool { _, err := exec.LookPath(name); return err == nil }
+}
+
+func file(path string) func(context.Context) bool {
+	return func(context.Context) bool { _, err := os.Stat(path); return err == nil }
+}
+
+func library(condition string) func(context.Context) bool {
+	return func(ctx context.Context) bool {
+		return exec.CommandContext(ctx, "pkg-config", "--exists", condition).Run() == nil
 	}
-	if _, err := exec.LookPath("curl"); err != nil {
-		missing = append(missing, "curl")
-	}
+}
+
+// Packages makes sure that the Debian packages are there which a purpose needs. As root on Debian
+// or Ubuntu it installs what is missing; anywhere else its error says what to install.
+func Packages(ctx context.Context, out io.Writer, purpose Purpose) error {
+	missing := missingPackages(ctx, purpose)
 	if len(missing) == 0 {
 		return nil
 	}
-	if _, noApt := exec.LookPath("apt-get"); noApt != nil || os.Getuid() != 0 {
-		if noPostgres == nil {
-			fmt.Fprintln(out, "curl is missing; only the lines that `make run` prints need it")
-		}
-		return noPostgres
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Getuid() != 0 {
+		return explain(out, missing)
 	}
-	if noPostgres != nil {
+	names := make([]string, 0, len(missing))
+	for _, p := range missing {
+		names = append(names, p.name)
+	}
+	if slices.Contains(names, "postgresql") {
 		if err := keepClusterFromStarting(); err != nil {
 			return err
 		}
 	}
 	started := time.Now()
-	fmt.Fprintln(out, "Debian packages: installing", strings.Join(missing, " and "))
+	fmt.Fprintln(out, "Debian packages: installing", strings.Join(names, ", "))
 	if err := aptGet(ctx, out, "update"); err != nil {
 		return err
 	}
-	if err := aptGet(ctx, out, append([]string{"install", "-y", "--no-install-recommends"}, missing...)...); err != nil {
+	if err := aptGet(ctx, out, append([]string{"install", "-y", "--no-install-recommends"}, names...)...); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Debian packages: installed in %s\n", time.Since(started).Round(time.Second))
-	_, noPostgres = FindPostgres()
-	return noPostgres
+	return explain(out, missingPackages(ctx, purpose))
+}
+
+func missingPackages(ctx context.Context, purpose Purpose) []debianPackage {
+	var missing []debianPackage
+	for _, p := range debianPackages {
+		if p.purpose <= purpose && !p.found(ctx) {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}
+
+// explain is the error that names what is missing; what is optional is only mentioned.
+func explain(out io.Writer, missing []debianPackage) error {
+	var names []string
+	for _, p := range missing {
+		if p.optional == "" {
+			names = append(names, p.name)
+			continue
+		}
+		fmt.Fprintf(out, "%s is missing; only %s\n", p.name, p.optional)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("packages are missing: on Debian and Ubuntu, run `apt-get install %s` as root; elsewhere, install what has those programs and libraries (libvips 8.14 or newer)", strings.Join(names, " "))
 }
 
 // keepClusterFromStarting tells the postgresql package not to make and start a cluster of its own:

@@ -144,7 +144,9 @@ func (b *Builder) Build(ctx context.Context, program Program) (string, error) {
 	temporary := fmt.Sprintf("%s.new-%d", target, os.Getpid())
 	defer os.Remove(temporary)
 	fmt.Fprintf(b.Out, "%s: building it, once, into %s\n", program.Name, folder)
-	if err := b.compile(ctx, program.Name, module, temporary, program.LDFlags, program.Package); err != nil {
+	if err := b.Compile(ctx, Target{
+		Name: program.Name, Module: program.Module, Output: temporary, LDFlags: program.LDFlags, Packages: []string{program.Package},
+	}); err != nil {
 		return "", err
 	}
 	// The stamp goes first and comes last: a crash between the two steps only causes a rebuild.
@@ -210,21 +212,37 @@ func (b *Builder) lock(ctx context.Context, path, name string) (unlock func(), e
 }
 
 // buildEnv is the caller's environment less everything that could change what a pinned build makes.
-func buildEnv() []string {
-	return append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS=", "GOARCH=")
+func buildEnv(cgo bool) []string {
+	enabled := "0"
+	if cgo {
+		enabled = "1"
+	}
+	return append(os.Environ(), "CGO_ENABLED="+enabled, "GOWORK=off", "GOFLAGS=", "GOOS=", "GOARCH=")
 }
 
-// Compile builds packages of a module, in a folder of the repository, straight to an output: a file,
-// or a folder that ends in a slash. Nothing is printed when that takes less than a few seconds.
-func (b *Builder) Compile(ctx context.Context, name, module, output, ldflags string, packages ...string) error {
-	return b.compile(ctx, name, filepath.Join(b.Root, module), output, ldflags, packages...)
+// Target is what a call of go build makes.
+type Target struct {
+	// Name is what progress lines call it.
+	Name string
+	// Module is the module's folder, from the root of the repository.
+	Module string
+	// Output is a file, or a folder that ends in a slash.
+	Output string
+	// LDFlags are the linker's flags.
+	LDFlags string
+	// Cgo lets it link C libraries; everything else is pure Go.
+	Cgo bool
+	// Packages are what to build, from the module's folder.
+	Packages []string
 }
 
-func (b *Builder) compile(ctx context.Context, name, module, output, ldflags string, packages ...string) error {
-	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", output}
-	cmd := exec.CommandContext(ctx, "go", append(args, packages...)...)
+// Compile builds a target. Nothing is printed when that takes less than a few seconds.
+func (b *Builder) Compile(ctx context.Context, target Target) error {
+	name, module := target.Name, filepath.Join(b.Root, target.Module)
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", target.LDFlags, "-o", target.Output}
+	cmd := exec.CommandContext(ctx, "go", append(args, target.Packages...)...)
 	cmd.Dir = module
-	cmd.Env = buildEnv()
+	cmd.Env = buildEnv(target.Cgo)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	pipe, err := cmd.StderrPipe()
@@ -241,7 +259,7 @@ func (b *Builder) compile(ctx context.Context, name, module, output, ldflags str
 	reported := make(chan struct{})
 	go func() {
 		defer close(reported)
-		b.report(reporting, name, module, packages, &done)
+		b.report(reporting, module, target, &done)
 	}()
 	messages := done.read(pipe)
 	err = cmd.Wait()
@@ -282,7 +300,7 @@ func (p *progress) read(r io.Reader) []string {
 }
 
 // report says every few seconds how far a build is, and how many packages it has at most.
-func (b *Builder) report(ctx context.Context, name, module string, packages []string, done *progress) {
+func (b *Builder) report(ctx context.Context, module string, target Target, done *progress) {
 	started := time.Now()
 	ticker := time.NewTicker(progressEvery)
 	defer ticker.Stop()
@@ -293,13 +311,13 @@ func (b *Builder) report(ctx context.Context, name, module string, packages []st
 			return
 		case <-ticker.C:
 		}
-		text := name + ": "
+		text := target.Name + ": "
 		if fetched := done.fetched.Load(); fetched > 0 {
 			text += fmt.Sprintf("fetched %d modules, ", fetched)
 		}
 		compiled := done.compiled.Load()
 		if total == 0 && compiled > 0 {
-			total = countPackages(ctx, module, packages)
+			total = countPackages(ctx, module, target)
 		}
 		switch {
 		case compiled == 0:
@@ -314,10 +332,10 @@ func (b *Builder) report(ctx context.Context, name, module string, packages []st
 }
 
 // countPackages says how many packages a build has; zero when that can't be told.
-func countPackages(ctx context.Context, module string, packages []string) int {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-deps"}, packages...)...)
+func countPackages(ctx context.Context, module string, target Target) int {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-deps"}, target.Packages...)...)
 	cmd.Dir = module
-	cmd.Env = buildEnv()
+	cmd.Env = buildEnv(target.Cgo)
 	out, err := cmd.Output()
 	if err != nil {
 		return 0

@@ -37,27 +37,30 @@ func run(ctx context.Context, targets []string) error {
 		return err
 	}
 	bin := filepath.Join(root, "bin") + string(filepath.Separator)
-	version := cmp.Or(os.Getenv("VERSION"), "devel")
 	builder := setup.Builder{Root: root, Cache: cache, Out: os.Stderr}
 	for _, target := range targets {
 		switch target {
 		case "build":
-			if err := builder.Compile(ctx, "the operator and the runtime", ".", bin, "-s -w -X main.version="+version, "./controllers/cmd/...", "./runtime/cmd/..."); err != nil {
+			if err := build(ctx, builder, bin); err != nil {
 				return err
 			}
 			continue
 		case "parts":
-			if err := builder.Compile(ctx, "the S3 store and the mail sink", "hack/parts", filepath.Join(bin, "mediastack-parts"), "-s -w", "."); err != nil {
+			if err := builder.Compile(ctx, setup.Target{
+				Name: "the S3 store and the mail sink", Module: "hack/parts", Output: filepath.Join(bin, "mediastack-parts"), LDFlags: "-s -w", Packages: []string{"."},
+			}); err != nil {
 				return err
 			}
 			continue
 		case "trial":
-			if err := builder.Compile(ctx, "the trial program", ".", filepath.Join(bin, "mediastack-trial"), "-s -w", "./hack/trial"); err != nil {
+			if err := builder.Compile(ctx, setup.Target{
+				Name: "the trial program", Module: ".", Output: filepath.Join(bin, "mediastack-trial"), LDFlags: "-s -w", Packages: []string{"./hack/trial"},
+			}); err != nil {
 				return err
 			}
 			continue
 		case "packages":
-			if err := setup.Packages(ctx, os.Stderr); err != nil {
+			if err := setup.Packages(ctx, os.Stderr, setup.Everything); err != nil {
 				return err
 			}
 			continue
@@ -80,4 +83,21 @@ func run(ctx context.Context, targets []string) error {
 		}
 	}
 	return nil
+}
+
+// build makes the programs that are shipped. All of them are pure Go but the image worker, which
+// links libvips.
+func build(ctx context.Context, builder setup.Builder, bin string) error {
+	stamp := "-s -w -X main.version=" + cmp.Or(os.Getenv("VERSION"), "devel")
+	if err := builder.Compile(ctx, setup.Target{
+		Name: "the operator and the runtime", Module: ".", Output: bin, LDFlags: stamp, Packages: []string{"./controllers/cmd/...", "./runtime/cmd/mediastack-runtime"},
+	}); err != nil {
+		return err
+	}
+	if err := setup.Packages(ctx, os.Stderr, setup.Building); err != nil {
+		return err
+	}
+	return builder.Compile(ctx, setup.Target{
+		Name: "the image worker", Module: ".", Output: bin, LDFlags: stamp, Cgo: true, Packages: []string{"./runtime/cmd/mediastack-imaging"},
+	})
 }

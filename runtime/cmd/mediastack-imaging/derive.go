@@ -1,0 +1,141 @@
+//go:build cgo
+
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"mediastack.dev/runtime/internal/imaging/vips"
+	"mediastack.dev/runtime/internal/imaging/wire"
+)
+
+// maxWebPSide is the largest width and height that WebP can hold.
+const maxWebPSide = 1<<14 - 1
+
+// refusal is the file's fault, not the worker's.
+type refusal struct {
+	reason wire.Reason
+	text   string
+}
+
+func (r *refusal) Error() string { return r.reason.String() + ": " + r.text }
+
+func refuse(reason wire.Reason, format string, args ...any) error {
+	return &refusal{reason, fmt.Sprintf(format, args...)}
+}
+
+// failed is what libvips could not do: for want of memory, or else because the file is broken.
+func failed(err error) error {
+	reason := wire.ReasonBroken
+	if strings.Contains(err.Error(), "out of memory") {
+		reason = wire.ReasonMemory
+	}
+	return refuse(reason, "%v", err)
+}
+
+type derivative struct {
+	vips.Output
+	variant wire.Variant
+}
+
+type derivatives []derivative
+
+func (d derivatives) free() {
+	for _, one := range d {
+		one.Free()
+	}
+}
+
+// derive makes what the job asks for. What it gave must be freed, after an error too.
+func derive(file []byte, job wire.Job) (made derivatives, err error) {
+	header, err := vips.ReadHeader(file)
+	if err != nil {
+		return nil, failed(err)
+	}
+	if err := check(header, job); err != nil {
+		return nil, err
+	}
+	convert := job.WebP && converts(file, header)
+	var decoded *vips.Image
+	if convert && header.Format == vips.PNG {
+		// PNG can't be shrunk while it is loaded: decode it once for both.
+		if decoded, err = vips.Decode(file); err != nil {
+			return nil, failed(err)
+		}
+		defer decoded.Free()
+	}
+	var bytes uint64
+	add := func(variant wire.Variant, output vips.Output, err error) error {
+		if err != nil {
+			return failed(err)
+		}
+		made = append(made, derivative{output, variant})
+		if bytes += uint64(len(output.Data)); bytes > job.MaxOutput {
+			return refuse(wire.ReasonOutput, "more than %d bytes of derivatives", job.MaxOutput)
+		}
+		return nil
+	}
+	output, err := vips.Thumbnail(file, decoded, int(job.Width), int(job.Height))
+	if err := add(wire.Thumbnail, output, err); err != nil {
+		return made, err
+	}
+	if convert {
+		output, err := vips.Convert(file, decoded, int(job.Quality))
+		if err := add(wire.WebP, output, err); err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+// check holds the header against the limits. Nothing was decoded yet.
+func check(header vips.Header, job wire.Job) error {
+	if header.Format == vips.None {
+		return refuse(wire.ReasonFormat, "none of the formats that are handled")
+	}
+	width, height, frames := uint64(max(header.Width, 0)), uint64(max(header.Height, 0)), uint64(max(header.Frames, 1)) //nolint:gosec // not negative
+	switch {
+	case width == 0 || height == 0:
+		return refuse(wire.ReasonBroken, "an image without pixels")
+	case width > job.MaxPixels/height:
+		return refuse(wire.ReasonPixels, "%d x %d pixels", width, height)
+	case frames > uint64(job.MaxFrames):
+		return refuse(wire.ReasonFrames, "%d frames", frames)
+	}
+	return nil
+}
+
+// converts tells whether a WebP conversion keeps what the file is: a still JPEG or
+// PNG of a size that WebP can hold. An animated PNG is left alone.
+func converts(file []byte, header vips.Header) bool {
+	switch {
+	case header.Width > maxWebPSide || header.Height > maxWebPSide:
+		return false
+	case header.Format == vips.PNG:
+		return !animated(file)
+	}
+	return header.Format == vips.JPEG
+}
+
+// animated tells whether a PNG has frames: an acTL chunk before its pixels. libpng,
+// and so libvips, sees the first one only.
+func animated(png []byte) bool {
+	const signature, header, checksum = 8, 8, 4
+	for rest := png[min(signature, len(png)):]; len(rest) >= header; {
+		switch name := rest[4:header]; {
+		case bytes.Equal(name, []byte("acTL")):
+			return true
+		case bytes.Equal(name, []byte("IDAT")):
+			return false
+		}
+		length := uint64(binary.BigEndian.Uint32(rest)) + header + checksum
+		if length > uint64(len(rest)) {
+			return false
+		}
+		rest = rest[length:]
+	}
+	return false
+}

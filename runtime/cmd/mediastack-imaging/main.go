@@ -1,0 +1,96 @@
+//go:build cgo
+
+// Command mediastack-imaging makes thumbnails and WebP conversions. The runtime
+// starts it, sends it one job after another (internal/imaging/wire) and ends it; it
+// is of no use by hand. It is the only program that links libvips, and it locks
+// itself in before the first job: what a hostile file does to a decoder stays here.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+
+	"github.com/alecthomas/kong"
+
+	"mediastack.dev/runtime/internal/imaging/lockdown"
+	"mediastack.dev/runtime/internal/imaging/vips"
+	"mediastack.dev/runtime/internal/imaging/wire"
+)
+
+// version is set by the linker.
+var version = ""
+
+// Exit codes.
+const (
+	exitFailed  = 1
+	exitUsage   = 2
+	exitTimeout = 4 // a job took longer than it may
+)
+
+type command struct {
+	Memory  uint64           `default:"2147483648" help:"Address space in bytes that jobs may use. 0 = no limit."`
+	Version kong.VersionFlag `help:"Print the version and leave."`
+}
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+func run(args []string, in io.Reader, out, log io.Writer) int {
+	var cli command
+	parser, err := kong.New(&cli, kong.Name("mediastack-imaging"),
+		kong.Description("Image worker of mediastack-runtime: reads jobs from standard input and writes derivatives to standard output. It exits with 0 at the end of its input."),
+		kong.Vars{"version": versionText()}, kong.Writers(out, log), kong.Exit(os.Exit))
+	if err != nil {
+		return fail(log, exitFailed, err)
+	}
+	if _, err := parser.Parse(args); err != nil {
+		return fail(log, exitUsage, err)
+	}
+	if err := vips.Start(); err != nil {
+		return fail(log, exitFailed, err)
+	}
+	held, refused := lockdown.Apply(lockdown.Limits{Memory: cli.Memory})
+	if len(refused) > 0 {
+		_, _ = fmt.Fprintf(log, "mediastack-imaging: going on without a layer of the sandbox: %v\n", errors.Join(refused...))
+	}
+	worker := newWorker(in, out)
+	if err := worker.greet(layers(held)); err != nil {
+		return fail(log, exitFailed, err)
+	}
+	if err := worker.serve(); err != nil {
+		return fail(log, exitFailed, err)
+	}
+	return 0
+}
+
+func layers(held lockdown.Held) wire.Layers {
+	var layers wire.Layers
+	for _, l := range []struct {
+		holds bool
+		layer wire.Layers
+	}{{held.Limits, wire.LayerLimits}, {held.Privileges, wire.LayerPrivileges}, {held.Syscalls, wire.LayerSyscalls}} {
+		if l.holds {
+			layers |= l.layer
+		}
+	}
+	return layers
+}
+
+func fail(log io.Writer, code int, err error) int {
+	_, _ = fmt.Fprintf(log, "mediastack-imaging: %v\n", err)
+	return code
+}
+
+// versionText is the linker's word, else the module's, with that of libvips.
+func versionText() string {
+	own := version
+	if info, ok := debug.ReadBuildInfo(); own == "" && ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		own = info.Main.Version
+	}
+	if own == "" {
+		own = "devel"
+	}
+	return own + " (libvips " + vips.Version + ")"
+}

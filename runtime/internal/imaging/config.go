@@ -1,0 +1,91 @@
+package imaging
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// ProgramName is the file name of the image worker.
+const ProgramName = "mediastack-imaging"
+
+// Config says how images are made. The tags are flag and environment names.
+type Config struct {
+	Enabled   bool          `env:"SERVICE_IMAGE_ENABLED" default:"true" negatable:"" help:"Make thumbnails and WebP conversions. Without them no image worker is needed."`
+	Program   string        `env:"SERVICE_IMAGE_PROGRAM" help:"Path of mediastack-imaging. Without it: beside this program, else on the PATH."`
+	Workers   int           `env:"SERVICE_IMAGE_WORKERS" default:"0" help:"Image workers, each a process that works on one image at a time. 0 = one for each core."`
+	Queue     int           `env:"SERVICE_IMAGE_QUEUE" default:"64" help:"Images that may wait for a worker before uploads are refused with 429."`
+	Timeout   time.Duration `env:"SERVICE_IMAGE_TIMEOUT" default:"30s" help:"How long one image may take before its worker is killed."`
+	MaxBytes  int64         `env:"SERVICE_IMAGE_MAX_BYTES" default:"67108864" help:"Largest file, in bytes, of which derivatives are made."`
+	MaxPixels int64         `env:"SERVICE_IMAGE_MAX_PIXELS" default:"100000000" help:"Most pixels, width times height, of an image of which derivatives are made."`
+	MaxFrames int           `env:"SERVICE_IMAGE_MAX_FRAMES" default:"1000" help:"Most frames of an image of which derivatives are made."`
+	Memory    int64         `env:"SERVICE_IMAGE_MEMORY" default:"2147483648" help:"Address space, in bytes, that one image worker may use for an image."`
+}
+
+// Bounds of the configuration.
+const (
+	maxWorkers = 256
+	minMemory  = 256 << 20
+	maxTimeout = 10 * time.Minute
+)
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
+	switch {
+	case !c.Enabled:
+		return nil
+	case c.Workers < 0 || c.Workers > maxWorkers:
+		return fmt.Errorf("SERVICE_IMAGE_WORKERS must be from 0 to %d, not %d", maxWorkers, c.Workers)
+	case c.Queue < 1:
+		return fmt.Errorf("SERVICE_IMAGE_QUEUE must be at least 1, not %d", c.Queue)
+	case c.Timeout < time.Second || c.Timeout > maxTimeout:
+		return fmt.Errorf("SERVICE_IMAGE_TIMEOUT must be from 1s to %s, not %s", maxTimeout, c.Timeout)
+	case c.MaxBytes < 1 || c.MaxBytes > math.MaxInt32:
+		return fmt.Errorf("SERVICE_IMAGE_MAX_BYTES must be from 1 to %d, not %d", math.MaxInt32, c.MaxBytes)
+	case c.MaxPixels < 1:
+		return fmt.Errorf("SERVICE_IMAGE_MAX_PIXELS must be at least 1, not %d", c.MaxPixels)
+	case c.MaxFrames < 1 || c.MaxFrames > math.MaxInt32:
+		return fmt.Errorf("SERVICE_IMAGE_MAX_FRAMES must be from 1 to %d, not %d", math.MaxInt32, c.MaxFrames)
+	case c.Memory < minMemory:
+		return fmt.Errorf("SERVICE_IMAGE_MEMORY must be at least %d, not %d", minMemory, c.Memory)
+	}
+	return nil
+}
+
+// workers gives the number of workers.
+func (c Config) workers() int {
+	if c.Workers == 0 {
+		return runtime.GOMAXPROCS(0)
+	}
+	return c.Workers
+}
+
+// find gives the path of the worker's program.
+func (c Config) find() (string, error) {
+	if c.Program != "" {
+		path, err := exec.LookPath(c.Program)
+		if err != nil {
+			return "", fmt.Errorf("SERVICE_IMAGE_PROGRAM: %w", err)
+		}
+		return filepath.Abs(path)
+	}
+	if own, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(own), ProgramName)
+		if path, err := exec.LookPath(beside); err == nil {
+			return path, nil
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("the image worker: %w", err)
+		}
+	}
+	path, err := exec.LookPath(ProgramName)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: set SERVICE_IMAGE_PROGRAM to its path, or SERVICE_IMAGE_ENABLED to false to do without thumbnails and conversions", ProgramName)
+	}
+	return filepath.Abs(path)
+}

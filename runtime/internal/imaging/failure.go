@@ -1,0 +1,68 @@
+package imaging
+
+import (
+	"errors"
+	"fmt"
+
+	"mediastack.dev/runtime/internal/imaging/wire"
+)
+
+// Refusal is the error for a file that a worker looked at and took nothing from.
+type Refusal struct {
+	// Reason is one of format, broken, pixels, frames, output and memory.
+	Reason string
+	// Text is libvips' word, for the log.
+	Text string
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("refused (%s): %s", r.Reason, r.Text) }
+
+// ErrWorker is in the chain of the error for a file on which two workers failed: crashed,
+// hung, or said something that no worker says.
+var ErrWorker = errors.New("the image worker failed")
+
+// ErrSource is in the chain of the error for a file that could not be read.
+var ErrSource = errors.New("read the image")
+
+// ErrClosed is in the chain of the error of a job that the end of the pool overtook.
+var ErrClosed = errors.New("the image workers have been ended")
+
+// fault is what a worker did wrong; the job deserves another one.
+type workerFault struct{ cause error }
+
+func (f *workerFault) Error() string { return ErrWorker.Error() + ": " + f.cause.Error() }
+
+func (f *workerFault) Unwrap() []error { return []error{ErrWorker, f.cause} }
+
+func refused(r wire.Refused) error {
+	return &Refusal{Reason: r.Reason.String(), Text: printable(r.Text)}
+}
+
+// result names an outcome for the metrics.
+func result(err error, cancelled bool) string {
+	var no *Refusal
+	switch {
+	case err == nil:
+		return "made"
+	case cancelled:
+		return "cancelled"
+	case errors.As(err, &no):
+		return no.Reason
+	case errors.Is(err, ErrSource):
+		return "source"
+	case errors.Is(err, errTimeout):
+		return "timeout"
+	}
+	return "failed"
+}
+
+// printable makes text of a worker's fit for a log: one line of plain characters.
+func printable(text string) string {
+	clean := []rune(text)
+	for i, r := range clean {
+		if r < ' ' || r > '~' {
+			clean[i] = '?'
+		}
+	}
+	return string(clean)
+}
