@@ -1,6 +1,6 @@
 // Command mediastack-runtime serves the tenants' interfaces (serve), removes what is
-// over (purge) and brings the database schema up to date (migrate). It only wires:
-// configuration in, parts joined, run, shut down.
+// over (purge), proves that rows and buckets agree (check) and brings the database
+// schema up to date (migrate). It only wires: configuration in, parts joined, run, shut down.
 package main
 
 import (
@@ -24,7 +24,7 @@ var version = ""
 const (
 	exitFailed = 1
 	exitUsage  = 2
-	// exitPerson is the purge's: the pass ended, and something needs a person.
+	// exitPerson is of the purge and the check: they reached their end, and something needs a person.
 	exitPerson = 3
 )
 
@@ -34,6 +34,7 @@ type command struct {
 
 	Serve   serveCommand   `cmd:"" help:"Serve REST until SIGTERM or SIGINT."`
 	Purge   purgeCommand   `cmd:"" help:"Run one pass of the purge and print its summary as a line of JSON. Exits with 3 when something needs a person."`
+	Check   checkCommand   `cmd:"" help:"Compare an account's rows and counters with its bucket, print what differs as lines of JSON and a summary last. Exits with 3 when something needs a person, or was found without --repair."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database schema up to date, and print what was applied."`
 }
 

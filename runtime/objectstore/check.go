@@ -1,0 +1,39 @@
+package objectstore
+
+import (
+	"context"
+
+	"mediastack.dev/runtime/media"
+)
+
+var _ media.CheckObjects = (*Store)(nil)
+
+// OwnerID gives the id of the account that the bucket's marker names; NotFound when
+// the bucket or its marker is missing.
+func (s *Store) OwnerID(ctx context.Context, bucket string) (string, error) {
+	owner, err := s.Owner(ctx, bucket)
+	return owner.AccountID, err
+}
+
+// BucketExists tells whether there is such a bucket.
+func (s *Store) BucketExists(ctx context.Context, bucket string) (bool, error) {
+	exists, err := s.client.BucketExists(ctx, bucket)
+	return exists, classify(err, "look for bucket "+bucket)
+}
+
+// ListUnfinished calls visit for every unfinished multipart upload, the keys of some
+// coming more than once, until visit returns an error, which ListUnfinished then
+// returns. prefix is empty or an exact key: some stores list nothing else.
+func (s *Store) ListUnfinished(ctx context.Context, bucket, prefix string, visit func(media.Unfinished) error) error {
+	listing, stop := context.WithCancel(ctx)
+	defer stop()
+	for upload := range s.client.ListIncompleteUploads(listing, bucket, prefix, true) {
+		if upload.Err != nil {
+			return classify(upload.Err, "list unfinished uploads of "+bucket)
+		}
+		if err := visit(media.Unfinished{Key: upload.Key, Begun: upload.Initiated}); err != nil {
+			return err
+		}
+	}
+	return classify(ctx.Err(), "list unfinished uploads of "+bucket)
+}

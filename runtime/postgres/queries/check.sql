@@ -1,0 +1,117 @@
+-- name: AccountByID :one
+SELECT * FROM account WHERE id = $1;
+
+-- name: OpenAccountsAfter :many
+SELECT * FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2;
+
+-- name: ItemsAfter :many
+-- Page by page, so that no transaction stays open for as long as a check takes.
+SELECT id, objects FROM item WHERE account_id = $1 AND id > sqlc.arg(after)::uuid ORDER BY id LIMIT $2;
+
+-- name: ItemsByID :many
+SELECT id, objects FROM item WHERE account_id = $1 AND id = ANY (sqlc.arg(ids)::uuid[]);
+
+-- name: ItemsOffAfter :many
+-- Items whose bytes are not the sum of their objects'.
+SELECT item.id, item.bytes, real.bytes AS real_bytes
+FROM item, LATERAL (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0)::bigint AS bytes FROM jsonb_array_elements(item.objects) AS o (object)) AS real
+WHERE item.account_id = $1 AND item.id > sqlc.arg(after)::uuid AND item.bytes <> real.bytes
+ORDER BY item.id LIMIT $2;
+
+-- name: Explanations :many
+-- What accounts for keys, in one statement and so in one snapshot: an object that
+-- moves on from its upload to its item, or from there to the queue, is seen in one of
+-- these places whenever it is looked for.
+SELECT 'item'::text AS by, (o.object ->> 'key')::text AS key, false AS unfinished
+FROM item, jsonb_array_elements(item.objects) AS o (object)
+WHERE item.account_id = sqlc.arg(account_id) AND item.id = ANY (sqlc.arg(ids)::uuid[])
+UNION ALL
+SELECT 'upload'::text, upload.item_id::text, true
+FROM upload WHERE upload.account_id = sqlc.arg(account_id) AND upload.item_id = ANY (sqlc.arg(ids)::uuid[])
+UNION ALL
+SELECT 'removal'::text, k.key::text, r.unfinished
+FROM object_removal r, unnest(r.keys) AS k (key)
+WHERE r.bucket = sqlc.arg(bucket) AND k.key = ANY (sqlc.arg(keys)::text[]);
+
+-- name: Drifts :many
+-- Counters that differ from a recount, in one snapshot: every statement that changes
+-- items or uploads changes their counters with them.
+WITH sealed AS MATERIALIZED (
+    SELECT app_id, group_label, count(*) FILTER (WHERE access = 'public') AS public_items,
+        count(*) FILTER (WHERE access = 'private') AS private_items, sum(bytes) AS bytes
+    FROM item WHERE item.account_id = sqlc.arg(account_id) AND sealed_at IS NOT NULL GROUP BY app_id, group_label
+), apps AS (
+    SELECT app_id, sum(public_items) AS public_items, sum(private_items) AS private_items, sum(bytes) AS bytes FROM sealed GROUP BY app_id
+), app_noted AS (
+    SELECT app_id, sum(public_items) AS public_items, sum(private_items) AS private_items, sum(bytes) AS bytes
+    FROM app_total WHERE app_total.account_id = sqlc.arg(account_id) GROUP BY app_id
+), group_noted AS (
+    SELECT g.app_id, g.group_label, sum(public_items) AS public_items, sum(private_items) AS private_items
+    FROM group_total g JOIN app ON app.id = g.app_id WHERE app.account_id = sqlc.arg(account_id) GROUP BY g.app_id, g.group_label
+), compared AS (
+    SELECT 'account_hold'::text AS counter, NULL::uuid AS app_id, ''::text AS group_label,
+        0::numeric AS noted_public, 0::numeric AS noted_private, coalesce((SELECT bytes FROM account_hold WHERE account_hold.account_id = sqlc.arg(account_id)), 0)::numeric AS noted_bytes,
+        0::numeric AS real_public, 0::numeric AS real_private,
+        coalesce((SELECT sum(bytes) FROM item WHERE item.account_id = sqlc.arg(account_id)), 0)
+            + coalesce((SELECT sum(reserved) FROM upload WHERE upload.account_id = sqlc.arg(account_id)), 0) AS real_bytes
+    UNION ALL
+    SELECT 'app_total', coalesce(n.app_id, a.app_id), '', coalesce(n.public_items, 0), coalesce(n.private_items, 0), coalesce(n.bytes, 0),
+        coalesce(a.public_items, 0), coalesce(a.private_items, 0), coalesce(a.bytes, 0)
+    FROM app_noted n FULL JOIN apps a ON a.app_id = n.app_id
+    UNION ALL
+    SELECT 'group_total', coalesce(n.app_id, s.app_id), coalesce(n.group_label, s.group_label), coalesce(n.public_items, 0), coalesce(n.private_items, 0), 0,
+        coalesce(s.public_items, 0), coalesce(s.private_items, 0), 0
+    FROM group_noted n FULL JOIN (SELECT * FROM sealed WHERE group_label <> '') s ON s.app_id = n.app_id AND s.group_label = n.group_label
+)
+SELECT counter::text AS counter, coalesce(app_id, '00000000-0000-0000-0000-000000000000')::uuid AS app_id, group_label::text AS group_label,
+    noted_public::bigint AS noted_public, noted_private::bigint AS noted_private, noted_bytes::bigint AS noted_bytes,
+    real_public::bigint AS real_public, real_private::bigint AS real_private, real_bytes::bigint AS real_bytes
+FROM compared
+WHERE (noted_public, noted_private, noted_bytes) <> (real_public, real_private, real_bytes)
+ORDER BY CASE counter WHEN 'account_hold' THEN 0 WHEN 'group_total' THEN 1 ELSE 2 END, app_id, group_label;
+
+-- name: LockMending :exec
+-- Two menders that both add what is missing would add it twice.
+SELECT pg_advisory_xact_lock(sqlc.arg(class)::int, hashtext(sqlc.arg(account)::text));
+
+-- name: EnsureTotals :exec
+-- A seal that meets a slot without a row would count nowhere.
+INSERT INTO app_total (app_id, account_id, slot)
+SELECT app.id, app.account_id, slot FROM app, generate_series(0, sqlc.arg(slots)::int - 1) AS slot WHERE app.account_id = $1
+ON CONFLICT DO NOTHING;
+
+-- name: MendAppTotal :exec
+INSERT INTO app_total (app_id, account_id, slot, public_items, private_items, bytes)
+VALUES (sqlc.arg(app_id), sqlc.arg(account_id), 0, sqlc.arg(public_items), sqlc.arg(private_items), sqlc.arg(bytes))
+ON CONFLICT (app_id, slot) DO UPDATE SET public_items = app_total.public_items + excluded.public_items,
+    private_items = app_total.private_items + excluded.private_items, bytes = app_total.bytes + excluded.bytes;
+
+-- name: MendGroupTotal :exec
+INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
+VALUES (sqlc.arg(app_id), sqlc.arg(group_label), 0, sqlc.arg(public_items), sqlc.arg(private_items))
+ON CONFLICT (app_id, group_label, slot) DO UPDATE SET public_items = group_total.public_items + excluded.public_items,
+    private_items = group_total.private_items + excluded.private_items;
+
+-- name: EnsureHold :exec
+INSERT INTO account_hold (account_id) VALUES ($1) ON CONFLICT DO NOTHING;
+
+-- name: MendHold :exec
+UPDATE account_hold SET bytes = bytes + sqlc.arg(delta)::bigint WHERE account_id = $1;
+
+-- name: MendItemBytes :exec
+-- Right for whatever the objects are by now.
+UPDATE item SET bytes = (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0) FROM jsonb_array_elements(item.objects) AS o (object))::bigint
+WHERE item.account_id = $1 AND item.id = $2;
+
+-- name: LockItem :one
+SELECT * FROM item WHERE account_id = $1 AND id = $2 FOR UPDATE;
+
+-- name: SetItemObjects :exec
+UPDATE item SET objects = $2, bytes = $3 WHERE id = $1;
+
+-- name: LessenAppTotal :exec
+UPDATE app_total SET bytes = bytes - sqlc.arg(bytes)::bigint WHERE app_id = $1 AND slot = 0;
+
+-- name: CountPending :one
+SELECT (SELECT count(*) FROM upload WHERE upload.account_id = sqlc.arg(account_id))::bigint AS uploads,
+    (SELECT count(*) FROM object_removal WHERE object_removal.account_id = sqlc.arg(account_id))::bigint AS removals;
