@@ -67,6 +67,8 @@ type Store interface {
 	FailRemovals(ctx context.Context, ids []int64, notBefore time.Time, reason string) error
 	// CountRemovals counts what is still queued.
 	CountRemovals(ctx context.Context) (int64, error)
+	// FoldPages brings the index of pages up to date for every app whose lists changed.
+	FoldPages(ctx context.Context) error
 }
 
 // Removal is a queued removal of objects.

@@ -86,6 +86,9 @@ func (s *Sweeper) Sweep(ctx context.Context) (SweepSummary, error) {
 		if err := s.removeDue(ctx, &summary); err != nil {
 			return fmt.Errorf("remove objects: %w", err)
 		}
+		if err := s.store.FoldPages(ctx); err != nil {
+			return fmt.Errorf("fold the index of pages: %w", err)
+		}
 		pending, err := s.store.CountRemovals(ctx)
 		summary.RemovalsPending = int(pending)
 		return err

@@ -52,6 +52,7 @@ func (s *Store) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now t
 	if err != nil {
 		return media.Item{}, classify(err, "seal item")
 	}
+	s.pages.changed(scope.AppID)
 	// The generator does not know the type of a column that comes out of a CTE.
 	var objects media.Objects
 	if err := json.Unmarshal(row.Objects, &objects); err != nil {
@@ -67,11 +68,15 @@ func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID,
 	if err != nil {
 		return media.Removal{}, itemError(err, "delete item")
 	}
+	s.pages.changed(scope.AppID)
 	return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
 }
 
 // ListItems implements media.Store. limit and offset are bounded by media.Service.List.
 func (s *Store) ListItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
+	if offset > deepOffset && filter.Group == "" {
+		return s.deepPage(ctx, scope, filter, limit, offset)
+	}
 	var rows []sqlgen.Item
 	var err error
 	lim, off := int32(limit), int32(offset) //nolint:gosec // bounded by media.Service.List

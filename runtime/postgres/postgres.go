@@ -58,6 +58,7 @@ type Store struct {
 	// Uploads of one account are noted, and committed, together.
 	openings *batcher[uuid.UUID, opening]
 	commits  *batcher[uuid.UUID, media.Item]
+	pages    *pages
 }
 
 var (
@@ -79,11 +80,15 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{pool: pool, queries: sqlgen.New(pool)}
 	s.openings, s.commits = newBatcher(s.openUploads), newBatcher(s.commitUploads)
+	s.pages = &pages{fold: s.foldPages, changes: map[uuid.UUID]int{}}
 	return s, nil
 }
 
 // Close waits for running queries and closes every connection.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() {
+	s.pages.close()
+	s.pool.Close()
+}
 
 // Ping asks the server for an answer.
 func (s *Store) Ping(ctx context.Context) error { return classify(s.pool.Ping(ctx), "ping") }

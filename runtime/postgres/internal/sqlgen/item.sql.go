@@ -62,6 +62,8 @@ WITH gone AS (
     FROM gone WHERE group_label <> '' AND sealed_at IS NOT NULL
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
+), noted AS (
+    INSERT INTO item_change (app_id, id, delta, public) SELECT app_id, id, -1, access = 'public' FROM gone WHERE sealed_at IS NOT NULL
 ), released AS (
     UPDATE account_hold SET bytes = account_hold.bytes - gone.bytes FROM gone WHERE account_hold.account_id = gone.account_id
 )
@@ -360,6 +362,8 @@ WITH sealed AS (
     FROM sealed WHERE group_label <> ''
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
+), noted AS (
+    INSERT INTO item_change (app_id, id, delta, public) SELECT app_id, id, 1, access = 'public' FROM sealed
 )
 SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM sealed
 `

@@ -85,6 +85,20 @@ type Item struct {
 	SealedAt   *time.Time
 }
 
+type ItemBlock struct {
+	AppID       uuid.UUID
+	FirstID     uuid.UUID
+	Items       int64
+	PublicItems int64
+}
+
+type ItemChange struct {
+	AppID  uuid.UUID
+	ID     uuid.UUID
+	Delta  int16
+	Public bool
+}
+
 type ObjectRemoval struct {
 	ID         int64
 	AccountID  uuid.UUID
