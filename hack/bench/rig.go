@@ -134,7 +134,7 @@ func (r *rig) startRuntime(ctx context.Context, databaseURL string, access stack
 		Env: []string{
 			"SERVICE_DATABASE_URL=" + databaseURL, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
 			"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
-			"SERVICE_SECRET=" + stack.RandomSecret(32), "SERVICE_BASE_URL=" + r.baseURL, "SERVICE_LOG_LEVEL=warn",
+			"SERVICE_RATE_KEY=0", "SERVICE_RATE_ADDRESS=0", "SERVICE_SECRET=" + stack.RandomSecret(32), "SERVICE_BASE_URL=" + r.baseURL, "SERVICE_LOG_LEVEL=warn",
 			fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
 		},
 		Ready: stack.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),

@@ -11,6 +11,7 @@ import (
 
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
@@ -24,6 +25,7 @@ type serveCommand struct {
 	Server   server.Config      `embed:"" group:"Server"`
 	Auth     auth.Config        `embed:"" group:"Credentials"`
 	Media    media.Config       `embed:"" group:"Media"`
+	Images   imaging.Config     `embed:"" prefix:"image-" group:"Images"`
 	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
 	Limits   limit.Config       `embed:"" group:"Limits"`
 	Database postgres.Config    `embed:"" group:"Stores"`
@@ -35,7 +37,7 @@ func (c *serveCommand) Validate() error {
 	if err := checkSet(c); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Delivery.Validate, c.Limits.Validate} {
+	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Limits.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -55,7 +57,14 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return usage{err}
 	}
-	parts, err := c.join(store, objects, log)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	images, err := imaging.New(ctx, c.Images, registry, log)
+	if err != nil {
+		return usage{err}
+	}
+	defer images.Close()
+	parts, err := c.join(store, objects, images, registry, log)
 	if err != nil {
 		return err
 	}
@@ -82,9 +91,7 @@ type served struct {
 	auth   *auth.Authenticator
 }
 
-func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, log *slog.Logger) (served, error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, registry *prometheus.Registry, log *slog.Logger) (served, error) {
 	limits, err := limit.New(c.Limits, registry, time.Now, log)
 	if err != nil {
 		return served{}, err
@@ -94,7 +101,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, l
 		return served{}, err
 	}
 	preferences := settings.NewService(store)
-	items, err := media.NewService(media.Parts{Store: store, Objects: objects, Settings: preferences, Now: time.Now, Log: log}, c.Media)
+	items, err := media.NewService(media.Parts{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log}, c.Media)
 	if err != nil {
 		return served{}, err
 	}
