@@ -61,7 +61,8 @@ func newForm(r *http.Request) (*form, error) {
 	buffer, _ := readers.Get().(*bufio.Reader)
 	buffer.Reset(r.Body)
 	// The last boundary may lack its line's end, which the parser wants to see.
-	m := &meter{from: io.MultiReader(buffer, strings.NewReader("\r\n"))}
+	clean := newControls(buffer, boundary)
+	m := &meter{from: io.MultiReader(clean, strings.NewReader("\r\n")), clean: clean}
 	return &form{meter: m, buffer: buffer, parts: multipart.NewReader(m, boundary), seen: map[string]bool{}}, nil
 }
 
@@ -100,13 +101,13 @@ func (f *form) read(ctx context.Context, upload receiver) error {
 
 // take reads one part.
 func (f *form) take(ctx context.Context, part *multipart.Part, upload receiver) error {
-	kind, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
-	if err != nil || kind != "form-data" {
+	described, ok := readDisposition(part.Header.Get("Content-Disposition"))
+	if !ok || described.kind != "form-data" {
 		return fault.New(fault.Invalid, "a part has no Content-Disposition of form-data")
 	}
 	var field *string
 	var access string
-	name := params["name"]
+	name := described.name
 	switch name {
 	case "access":
 		field = &access
@@ -128,7 +129,7 @@ func (f *form) take(ctx context.Context, part *multipart.Part, upload receiver) 
 		return fault.New(fault.Invalid, "the part %s must be sent without a transfer encoding", name)
 	}
 	if field == nil {
-		f.fields.FileName = fileName(part.Header.Get("Content-Disposition"), params)
+		f.fields.FileName = described.fileName
 		return upload.Receive(ctx, f.meter.file(part), part.Header.Get("Content-Type"))
 	}
 	text, err := io.ReadAll(io.LimitReader(part, fieldLimit+1))
@@ -142,17 +143,6 @@ func (f *form) take(ctx context.Context, part *multipart.Part, upload receiver) 
 		f.fields.Access = media.Access(access)
 	}
 	return f.fields.Validate() // now, so that a file which comes later need not be sent
-}
-
-// fileName reads the name as it was sent, not only its last element: package media
-// decides what remains. Browsers, curl and most libraries write a quotation mark in a
-// plain filename as %22, and no other character in that way; filename* is exact.
-func fileName(disposition string, params map[string]string) string {
-	name := params["filename"]
-	if !strings.Contains(strings.ToLower(disposition), "filename*") {
-		name = strings.ReplaceAll(name, "%22", `"`)
-	}
-	return name
 }
 
 // malformed makes an error of reading the body the client's; faults pass.
@@ -175,6 +165,7 @@ func malformed(err error) error {
 // not find the last boundary. It belongs to one goroutine.
 type meter struct {
 	from   io.Reader
+	clean  *controls
 	total  int64 // read from the body
 	inFile int64 // of these, given to the reader of the file
 }
@@ -182,7 +173,7 @@ type meter struct {
 // Read passes bytes of the body on.
 func (m *meter) Read(p []byte) (int, error) {
 	n, err := m.from.Read(p)
-	if m.total += int64(n); m.total-m.inFile > outsideLimit {
+	if m.total += int64(n); m.total+m.clean.dropped-m.inFile > outsideLimit {
 		return 0, fault.New(fault.Invalid, "everything but the file must be at most %d bytes", outsideLimit)
 	}
 	if err == io.EOF { //nolint:errorlint // readers end with the bare one
