@@ -1,0 +1,232 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"image/png"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
+)
+
+// withImages is a replica whose uploads get derivatives by real workers.
+func (b *bundle) withImages(objects media.ObjectStore) *media.Service {
+	b.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	pool, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, Program: stacktest.Binary(b.t, "mediastack-imaging"),
+		Workers: 1, Queue: 16, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
+		prometheus.NewRegistry(), log)
+	must(b.t, err)
+	b.t.Cleanup(pool.Close)
+	service, err := media.NewService(media.Parts{Store: b.store, Objects: objects, Images: pool, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: log}, config)
+	must(b.t, err)
+	return service
+}
+
+// choose sets what the tenant wants of images.
+func (b *bundle) choose(p account.Principal, change settings.Layer) {
+	b.t.Helper()
+	_, err := settings.NewService(b.store).Update(b.t.Context(), p.Account.ID, change)
+	must(b.t, err)
+}
+
+// picture is an image of noise, so that its files are as large as it is.
+func picture(width, height int) image.Image {
+	noise := random(width * height * 3)
+	img := image.NewNRGBA(image.Rect(0, 0, width, height))
+	for i := range width * height {
+		img.SetNRGBA(i%width, i/width, color.NRGBA{R: noise[3*i], G: noise[3*i+1], B: noise[3*i+2], A: 255})
+	}
+	return img
+}
+
+func jpegOf(t *testing.T, img image.Image) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	must(t, jpeg.Encode(&file, img, nil))
+	return file.Bytes()
+}
+
+func pngOf(t *testing.T, img image.Image) []byte {
+	t.Helper()
+	var file bytes.Buffer
+	must(t, (&png.Encoder{CompressionLevel: png.NoCompression}).Encode(&file, img))
+	return file.Bytes()
+}
+
+func variants(item media.Item) string {
+	var names []string
+	for _, object := range item.Objects {
+		names = append(names, string(object.Variant))
+	}
+	return strings.Join(names, " ")
+}
+
+func TestDerivativesAreStoredCountedAndRemovedWithTheirItem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	service, p := b.withImages(b.objects), b.tenant(1<<30)
+	yes := true
+	b.choose(p, settings.Layer{UseWebP: &yes})
+	file := jpegOf(t, picture(800, 600))
+	item, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{FileName: "a.jpg"})
+	must(t, err)
+	if got := variants(item); got != "original thumbnail webp" && got != "original webp thumbnail" {
+		t.Fatalf("the item has %s", got)
+	}
+	if shown := item.File(); shown.Variant != media.WebP || shown.MimeType != "image/webp" {
+		t.Errorf("the file shown is %+v", shown)
+	}
+	original, _ := item.Objects.Find(media.Original)
+	if got := b.bytesOf(p, original); !bytes.Equal(got, file) {
+		t.Error("the original is not what was sent")
+	}
+	for _, object := range item.Objects {
+		if stored := b.bytesOf(p, object); int64(len(stored)) != object.Bytes {
+			t.Errorf("%s has %d bytes, its row says %d", object.Variant, len(stored), object.Bytes)
+		}
+	}
+	if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held != item.Objects.Bytes() {
+		t.Errorf("%d bytes are held for %d stored", held, item.Objects.Bytes())
+	}
+	_, err = service.Seal(t.Context(), p, item.ID)
+	must(t, err)
+	b.balanced(p)
+
+	// A change of settings is for later uploads.
+	no, width := false, 64
+	b.choose(p, settings.Layer{UseWebP: &no, ThumbnailWidth: &width})
+	later, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{FileName: "a.jpg"})
+	must(t, err)
+	if got := variants(later); got != "original thumbnail" {
+		t.Errorf("without WebP the item has %s", got)
+	}
+	if before, err := service.Get(t.Context(), p, item.ID); err != nil || variants(before) != variants(item) {
+		t.Errorf("the earlier item changed: %v, %v", before, err)
+	}
+
+	must(t, service.Delete(t.Context(), p, item.ID))
+	must(t, service.Delete(t.Context(), p, later.ID))
+	if left := b.stored(p); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	b.balanced(p)
+}
+
+func TestPurgedDraftsTakeTheirDerivativesAlong(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	service, p := b.withImages(b.objects), b.tenant(1<<30)
+	_, err := upload(t.Context(), service, p, bytes.NewReader(jpegOf(t, picture(400, 300))), media.Fields{})
+	must(t, err)
+	if n := len(b.stored(p)); n != 2 {
+		t.Fatalf("%d objects", n)
+	}
+	b.clock.advance(25 * time.Hour)
+	_, err = b.sweeper.Sweep(t.Context())
+	must(t, err)
+	if left := b.stored(p); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	b.balanced(p)
+}
+
+// A file that no worker can make anything of is a file all the same.
+func TestABrokenImageIsStoredWithoutDerivatives(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	service, p := b.withImages(b.objects), b.tenant(1<<30)
+	whole := jpegOf(t, picture(400, 300))
+	item, err := upload(t.Context(), service, p, bytes.NewReader(whole[:len(whole)/2]), media.Fields{FileName: "cut.jpg"})
+	must(t, err)
+	if variants(item) != "original" || item.File().MimeType != "image/jpeg" {
+		t.Errorf("a cut image has %s of %s", variants(item), item.File().MimeType)
+	}
+	b.balanced(p)
+}
+
+// Invariant 5: derivatives count towards the cap; an upload that fits only without
+// them is refused, and nothing of it is kept.
+func TestACapWithoutRoomForTheDerivativesRefusesTheUpload(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	file := jpegOf(t, picture(640, 480))
+	service, p := b.withImages(b.objects), b.tenant(int64(len(file))+10)
+	if _, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{}); !fault.Is(err, fault.OverCap) {
+		t.Errorf("an upload whose thumbnail has no room: %v", err)
+	}
+	if left := b.stored(p); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held != 0 {
+		t.Errorf("%d bytes are still held", held)
+	}
+	b.balanced(p)
+}
+
+// An image of several parts is in S3 already when its derivatives are made.
+func TestALargeImageGetsItsDerivativesFromS3(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	service, p := b.withImages(b.objects), b.tenant(1<<30)
+	file := pngOf(t, picture(3000, 2200))
+	if len(file) <= media.PartSize {
+		t.Fatalf("the image has only %d bytes", len(file))
+	}
+	item, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{})
+	must(t, err)
+	if variants(item) != "original thumbnail" {
+		t.Errorf("the item has %s", variants(item))
+	}
+	b.balanced(p)
+}
+
+// brokenStore refuses one variant.
+type brokenStore struct {
+	media.ObjectStore
+	variant media.Variant
+}
+
+var errStore = errors.New("the store is full")
+
+func (s *brokenStore) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
+	if strings.HasSuffix(key, "/"+string(s.variant)) {
+		return errStore
+	}
+	return s.ObjectStore.Put(ctx, bucket, key, contentType, body, size)
+}
+
+func TestAnUploadWhoseDerivativeCannotBeStoredLeavesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	service, p := b.withImages(&brokenStore{ObjectStore: b.objects, variant: media.Thumbnail}), b.tenant(1<<30)
+	if _, err := upload(t.Context(), service, p, bytes.NewReader(jpegOf(t, picture(400, 300))), media.Fields{}); !errors.Is(err, errStore) {
+		t.Fatalf("the upload: %v", err)
+	}
+	b.clock.advance(2 * time.Minute) // the write that failed may have happened: it is looked for again
+	_, err := b.sweeper.Sweep(t.Context())
+	must(t, err)
+	if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal) + (SELECT count(*) FROM item)`); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	if left := b.stored(p); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	b.balanced(p)
+}
