@@ -83,10 +83,16 @@ func CleanFileName(name string) string {
 		}
 		return r
 	}, name)
-	name = strings.TrimSpace(name)
+	// Once more after the cut: what it leaves at the end must not be there, either.
+	name = strings.TrimSpace(shortened(strings.TrimSpace(name)))
 	if strings.Trim(name, ".") == "" {
 		return "file"
 	}
+	return name
+}
+
+// shortened cuts a name to MaxFileName, before its extension.
+func shortened(name string) string {
 	if len(name) <= MaxFileName {
 		return name
 	}

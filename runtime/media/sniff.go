@@ -1,6 +1,7 @@
 package media
 
 import (
+	"bytes"
 	"mime"
 	"strings"
 
@@ -15,10 +16,18 @@ const (
 	plainText   = "text/plain"
 )
 
-// markup are types that a browser runs or renders: taken only when the bytes say so.
-var markup = map[string]bool{
-	"text/html": true, "application/xhtml+xml": true, "image/svg+xml": true, "text/xml": true, "application/xml": true,
-	"text/javascript": true, "application/javascript": true, "application/ecmascript": true, "text/ecmascript": true,
+// runs tells of a claimed type whether a browser would run or render such a file as
+// more than data: those are taken only when the bytes say so.
+func runs(claimed string) bool {
+	if claimed == "text/html" || strings.HasSuffix(claimed, "xml") || claimed == "text/xsl" {
+		return true
+	}
+	for _, script := range []string{"javascript", "ecmascript", "jscript", "livescript", "vbscript"} {
+		if strings.Contains(claimed, script) {
+			return true
+		}
+	}
+	return false
 }
 
 // sniff tells the type of a file from its first bytes. The client's claim counts
@@ -26,8 +35,13 @@ var markup = map[string]bool{
 // that the claim narrows down.
 func sniff(head []byte, claim string) string {
 	found, _, _ := mime.ParseMediaType(mimetype.Detect(head).String())
+	if found == plainText || found == octetStream || strings.HasPrefix(found, "text/") && runs(found) {
+		if markup := sniffMarkup(head); markup != "" {
+			found = markup
+		}
+	}
 	claimed, _, err := mime.ParseMediaType(claim)
-	if err != nil || len(claimed) > 127 || markup[claimed] {
+	if err != nil || len(claimed) > 127 || runs(claimed) {
 		claimed = ""
 	}
 	switch kind, _, ok := strings.Cut(claimed, "/"); {
@@ -39,4 +53,94 @@ func sniff(head []byte, claim string) string {
 		return claimed
 	}
 	return found
+}
+
+// elements begin a page. A file that begins with another tag is text about tags.
+var elements = map[string]bool{
+	"html": true, "head": true, "title": true, "base": true, "link": true, "meta": true, "style": true, "script": true, "body": true,
+	"a": true, "audio": true, "b": true, "br": true, "center": true, "div": true, "embed": true, "font": true, "form": true, "frameset": true,
+	"h1": true, "h2": true, "h3": true, "h4": true, "h5": true, "h6": true, "iframe": true, "img": true, "input": true, "object": true,
+	"p": true, "span": true, "table": true, "template": true, "video": true,
+}
+
+// sniffMarkup finds markup that package mimetype passes over: behind a byte order mark,
+// white space, comments, declarations or a name space's prefix, and in UTF-16. It gives
+// "" for everything else.
+func sniffMarkup(head []byte) string {
+	text := strings.ToLower(ascii(head))
+	xml := false
+	for {
+		text = strings.TrimLeft(text, " \t\r\n\f")
+		switch {
+		case strings.HasPrefix(text, "<!--"):
+			_, text, _ = strings.Cut(text, "-->")
+			continue
+		case strings.HasPrefix(text, "<?"):
+			xml = xml || strings.HasPrefix(text, "<?xml")
+			_, text, _ = strings.Cut(text, "?>")
+			continue
+		case strings.HasPrefix(text, "<!doctype"):
+			name, rest, _ := strings.Cut(strings.TrimPrefix(text, "<!doctype"), ">")
+			if kind := kindOf(name, true); kind != "" {
+				return kind
+			}
+			xml, text = true, rest
+			continue
+		case strings.HasPrefix(text, "<"):
+			if kind := kindOf(text[1:], xml); kind != "" {
+				return kind
+			}
+		}
+		if xml {
+			return "text/xml"
+		}
+		return ""
+	}
+}
+
+// kindOf tells the type of a document by its outermost element, whose name text begins
+// with. In XML only the element of whole pages makes a page.
+func kindOf(text string, xml bool) string {
+	text = strings.TrimLeft(text, " \t\r\n\f")
+	name := text
+	if end := strings.IndexFunc(text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != ':' && r != '-' && r != '_'
+	}); end >= 0 {
+		name = text[:end]
+	}
+	_, local, prefixed := strings.Cut(name, ":")
+	switch {
+	case name == "svg" || prefixed && local == "svg":
+		return "image/svg+xml"
+	case name == "html" || prefixed && local == "html" || !xml && elements[name]:
+		return "text/html"
+	}
+	return ""
+}
+
+// ascii gives the text of a head in UTF-8 or UTF-16 with a mark in place of every
+// character beyond ASCII.
+func ascii(head []byte) string {
+	step, first := 1, 0
+	switch {
+	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
+		first = 3
+	case bytes.HasPrefix(head, []byte("\xff\xfe")):
+		step, first = 2, 2
+	case bytes.HasPrefix(head, []byte("\xfe\xff")):
+		step, first = 2, 3
+	case bytes.HasPrefix(head, []byte("<\x00")):
+		step = 2
+	case bytes.HasPrefix(head, []byte("\x00<")):
+		step, first = 2, 1
+	}
+	text := make([]byte, 0, len(head)/step+1)
+	for ; first < len(head); first += step {
+		c := head[first]
+		if c >= 0x80 || step == 2 && first^1 < len(head) && head[first^1] != 0 {
+			c = '?'
+		}
+		text = append(text, c)
+	}
+	return string(text)
 }
