@@ -96,7 +96,7 @@ func check(header vips.Header, job wire.Job) error {
 	if header.Format == vips.None {
 		return refuse(wire.ReasonFormat, "none of the formats that are handled")
 	}
-	width, height, frames := uint64(max(header.Width, 0)), uint64(max(header.Height, 0)), uint64(max(header.Frames, 1)) //nolint:gosec // not negative
+	width, height, frames := uint64(max(header.Width, 0)), uint64(max(header.Height, 0)), uint64(max(header.Frames, 1))
 	switch {
 	case width == 0 || height == 0:
 		return refuse(wire.ReasonBroken, "an image without pixels")

@@ -34,11 +34,11 @@ func (c Config) order(number uint32, job media.ImageJob) wire.Job {
 		Width:     side(s.ThumbnailWidth),
 		Height:    side(s.ThumbnailHeight),
 		WebP:      s.UseWebP && converted[job.MimeType],
-		Quality:   uint8(min(max(s.WebPOutputQuality, 0), 100)), //nolint:gosec // 0 to 100
+		Quality:   uint8(min(max(s.WebPOutputQuality, 0), 100)),
 	}
 }
 
-func side(length int) uint16 { return uint16(min(max(length, 1), 1<<14-1)) } //nolint:gosec // within 16 bits
+func side(length int) uint16 { return uint16(min(max(length, 1), 1<<14-1)) }
 
 // do sends one job to the worker and takes its answer. The error is a *Refusal,
 // ErrSource, or a *workerFault after which the worker must be discarded; usable tells

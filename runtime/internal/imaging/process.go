@@ -54,13 +54,13 @@ func start(ctx context.Context, path string, memory int64, log *slog.Logger) (*p
 	// Nothing of our environment: it holds the service's secrets.
 	cmd.Env = []string{
 		"LC_ALL=C.UTF-8",
-		"GOTRACEBACK=none",       // a crash's registers and stacks may hold a piece of a file
-		"MALLOC_ARENA_MAX=2",     // half the memory, no slower: one thread does the work
-		"VIPS_CONCURRENCY=1",     // one core for each worker
-		"VIPS_DISC_THRESHOLD=1t", // no temporary files: there is no place for any
-		"VIPS_BLOCK_UNTRUSTED=1", // a second lock on the loaders that the worker takes off by list
-		"G_MESSAGES_DEBUG=",      // glib says nothing
-		"GOMAXPROCS=2",           // the worker's Go code only moves bytes
+		"GOTRACEBACK=none",          // a crash's registers and stacks may hold a piece of a file
+		"MALLOC_ARENA_MAX=2",        // half the memory, no slower: one thread does the work
+		"VIPS_CONCURRENCY=1",        // one core for each worker
+		"VIPS_DISC_THRESHOLD=1000g", // no temporary files: there is no place for any
+		"VIPS_BLOCK_UNTRUSTED=1",    // a second lock on the loaders that the worker takes off by list
+		"G_MESSAGES_DEBUG=",         // glib says nothing
+		"GOMAXPROCS=2",              // the worker's Go code only moves bytes
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()

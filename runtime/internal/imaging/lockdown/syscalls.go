@@ -38,7 +38,7 @@ const (
 
 const allow = unix.SECCOMP_RET_ALLOW
 
-func refuse(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) }
+func refuse(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(errno) } //nolint:gosec // error numbers are small
 
 // filter is a program that allows what is listed and refuses the rest with EPERM.
 func filter(pid uint32) []unix.SockFilter {
@@ -94,9 +94,9 @@ func give(verdict uint32) unix.SockFilter {
 
 // filterSyscalls installs the filter for all threads at once.
 func filterSyscalls() error {
-	program := filter(uint32(os.Getpid()))                                               //nolint:gosec // a process id is positive
-	code := unix.SockFprog{Len: uint16(len(program)), Filter: unsafe.SliceData(program)} //nolint:gosec // a hundred instructions
-	failed, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&code)))
+	program := filter(uint32(os.Getpid()))                                                                                                           //nolint:gosec // a process id is positive
+	code := unix.SockFprog{Len: uint16(len(program)), Filter: unsafe.SliceData(program)}                                                             //nolint:gosec // a hundred instructions
+	failed, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&code))) //nolint:gosec // the kernel reads it while the call lasts
 	switch {
 	case errors.Is(errno, unix.ENOSYS):
 		return errors.New("the kernel has no seccomp")

@@ -34,7 +34,7 @@ type Image struct {
 // knows go. Anything but one still image is refused, bytes after its end included.
 func Still(file []byte) (Image, error) {
 	if len(file) < fileHeader || string(file[:4]) != "RIFF" || string(file[8:12]) != "WEBP" ||
-		uint64(binary.LittleEndian.Uint32(file[4:])) != uint64(len(file)-chunkHeader) {
+		int64(binary.LittleEndian.Uint32(file[4:])) != int64(len(file)-chunkHeader) {
 		return Image{}, malformed("no RIFF header of %d bytes", len(file))
 	}
 	var image Image
@@ -145,5 +145,5 @@ func (c chunk) appendTo(file []byte) []byte {
 }
 
 func putUint24(b []byte, value int) {
-	b[0], b[1], b[2] = byte(value), byte(value>>8), byte(value>>16)
+	b[0], b[1], b[2] = byte(value), byte(value>>8), byte(value>>16) //nolint:gosec // 24 bits, as WebP stores a canvas
 }

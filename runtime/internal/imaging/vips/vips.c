@@ -48,6 +48,7 @@ int ms_read_header(const void *buf, size_t len, ms_header *out)
 	memset(out, 0, sizeof(*out));
 	out->loader = -1;
 	const char *name = vips_foreign_find_load_buffer(buf, len);
+	vips_error_clear(); // what the loaders said that did not know the file
 	if (!name)
 		return 0;
 	for (int i = 0; i < ALLOWED; i++)
@@ -145,6 +146,8 @@ static int ms_save(VipsImage *in, int quality, ms_output *out)
 	return failed ? -1 : 0;
 }
 
+// ms_finish_thumbnail converts what is small already. vips_thumbnail's own
+// export_profile also shifts the colours of images that have no profile.
 static int ms_finish_thumbnail(VipsImage *small, ms_output *out)
 {
 	VipsImage *plain;
@@ -163,7 +166,6 @@ int ms_thumbnail_buffer(const void *buf, size_t len, int width, int height, ms_o
 	if (vips_thumbnail_buffer((void *) buf, len, &small, width,
 			"height", height,
 			"size", VIPS_SIZE_DOWN,
-			"export_profile", "srgb",
 			"fail_on", VIPS_FAIL_ON_ERROR,
 			NULL))
 		return -1;
@@ -176,7 +178,6 @@ int ms_thumbnail_image(VipsImage *in, int width, int height, ms_output *out)
 	if (vips_thumbnail_image(in, &small, width,
 			"height", height,
 			"size", VIPS_SIZE_DOWN,
-			"export_profile", "srgb",
 			NULL))
 		return -1;
 	return ms_finish_thumbnail(small, out);

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 )
 
@@ -39,7 +40,7 @@ func (r *Reader) Next() (Frame, error) {
 	}
 	payload := r.buffer[:length]
 	if _, err := io.ReadFull(r.from, payload); err != nil {
-		if err == io.EOF { //nolint:errorlint // ReadFull gives it bare
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return Frame{}, err

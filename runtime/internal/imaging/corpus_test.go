@@ -1,0 +1,344 @@
+package imaging_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"mediastack.dev/hack/imagecorpus"
+	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/media"
+)
+
+// outcome is what must become of a file: a refusal for a reason, or a thumbnail of a
+// size and, if any, a conversion of a size.
+type outcome struct {
+	refused              string // one of several reasons, with a bar between
+	thumbnail, converted image.Point
+	picture              looks
+}
+
+// looks say what the derivatives show.
+type looks int
+
+const (
+	anything    looks = iota // not looked at
+	thePicture               // imagecorpus.Picture, upright
+	greyPicture              // without its colours
+	cutPicture               // with its red quarter transparent
+)
+
+func refused(reasons string) outcome { return outcome{refused: reasons} }
+
+func made(thumbnailWidth, thumbnailHeight int) outcome {
+	return outcome{thumbnail: image.Pt(thumbnailWidth, thumbnailHeight)}
+}
+
+// whole are the outcomes of pictures of the usual size, in a box of 200 x 200.
+func whole(shows looks) outcome {
+	return outcome{thumbnail: image.Pt(200, 133), converted: image.Pt(600, 400), picture: shows}
+}
+
+// still is whole for a file that is never converted.
+func still(shows looks) outcome { return outcome{thumbnail: image.Pt(200, 133), picture: shows} }
+
+func (o outcome) convertedTo(width, height int) outcome {
+	o.converted = image.Pt(width, height)
+	return o
+}
+
+// outcomes has an entry for each file of the corpus.
+var outcomes = map[string]outcome{
+	"jpeg, orientation 1, with a place":          whole(thePicture),
+	"jpeg, orientation 2, with a place":          whole(thePicture),
+	"jpeg, orientation 3, with a place":          whole(thePicture),
+	"jpeg, orientation 4, with a place":          whole(thePicture),
+	"jpeg, orientation 5, with a place":          whole(thePicture),
+	"jpeg, orientation 6, with a place":          whole(thePicture),
+	"jpeg, orientation 7, with a place":          whole(thePicture),
+	"jpeg, orientation 8, with a place":          whole(thePicture),
+	"jpeg, orientation 0":                        whole(thePicture),
+	"jpeg, orientation 77":                       whole(thePicture),
+	"png, orientation 6 in eXIf":                 whole(thePicture),
+	"jpeg of 1 x 1":                              made(1, 1).convertedTo(1, 1),
+	"png of 1 x 1":                               made(1, 1).convertedTo(1, 1),
+	"jpeg of 5000 x 1":                           made(200, 1).convertedTo(5000, 1),
+	"jpeg of 1 x 5000":                           made(1, 200).convertedTo(1, 5000),
+	"jpeg of 20000 x 10, wider than WebP can be": made(200, 1),
+	"png smaller than the box":                   made(60, 40).convertedTo(60, 40),
+	"jpeg, progressive":                          whole(thePicture),
+	"png, interlaced":                            whole(thePicture),
+	"webp, still":                                still(thePicture),
+	"webp, orientation 6, with a place":          still(thePicture),
+	"avif":                                       still(thePicture),
+	"heic":                                       still(thePicture),
+	"heic, with a place":                         still(thePicture),
+	"gif, still":                                 still(thePicture),
+
+	"png, 16 bits":            whole(thePicture),
+	"png, grey":               whole(greyPicture),
+	"png, grey of 16 bits":    whole(greyPicture),
+	"png, alpha":              whole(cutPicture),
+	"png, palette with alpha": whole(cutPicture),
+	"jpeg, grey":              whole(greyPicture),
+	"webp, alpha":             still(cutPicture),
+	"avif, alpha":             still(cutPicture),
+	"jpeg, CMYK":              whole(anything), // colours are checked in their own test
+	"jpeg, a profile with red and green swapped": whole(thePicture),
+	"jpeg, a swapped profile and orientation 8":  whole(thePicture),
+	"png, a profile with red and green swapped":  whole(thePicture),
+	"jpeg, a broken profile":                     whole(thePicture),
+
+	"gif, 5 frames":                        still(thePicture),
+	"webp, 5 frames":                       still(thePicture),
+	"png, 2 frames":                        still(thePicture),
+	"png, 2 frames, taken for a plain one": still(thePicture),
+	"gif, 1100 frames":                     refused("frames"),
+
+	"png bomb of 30000 x 30000":                     refused("pixels"),
+	"png bomb of 2 billion x 2 billion":             refused("pixels|broken"),
+	"gif bomb of 60000 x 60000":                     refused("pixels"),
+	"webp bomb of 16383 x 16383":                    refused("pixels"),
+	"jpeg bomb of 65500 x 65500":                    refused("pixels"),
+	"png with 20 texts that deflate to 200 MB each": made(60, 40).convertedTo(60, 40),
+	"png with a profile that deflates to 200 MB":    made(60, 40).convertedTo(60, 40),
+	"jpeg with 20 MB of XMP":                        whole(thePicture),
+	"jpeg with 2 MB of EXIF entries":                whole(thePicture),
+	"jpeg with EXIF that points at itself":          whole(thePicture),
+
+	"jpeg, the first 10 percent":    refused("broken"),
+	"jpeg, the first 50 percent":    refused("broken"),
+	"jpeg, the first 90 percent":    refused("broken"),
+	"jpeg, 40 bytes and then noise": refused("broken"),
+	"png, the first 10 percent":     refused("broken"),
+	"png, the first 50 percent":     refused("broken"),
+	"png, the first 90 percent":     refused("broken"),
+	"png, 40 bytes and then noise":  refused("broken"),
+	"gif, the first 10 percent":     refused("broken"),
+	"gif, the first 50 percent":     refused("broken"),
+	"gif, the first 90 percent":     refused("broken"),
+	"gif, 40 bytes and then noise":  refused("broken"),
+	"webp, the first 10 percent":    refused("broken"),
+	"webp, the first 50 percent":    refused("broken"),
+	"webp, the first 90 percent":    refused("broken"),
+	"webp, 40 bytes and then noise": refused("broken"),
+	"avif, the first 10 percent":    refused("broken"),
+	"avif, the first 50 percent":    refused("broken"),
+	"avif, the first 90 percent":    refused("broken"),
+	"avif, 40 bytes and then noise": refused("broken"),
+	"heic, the first 10 percent":    refused("broken"),
+	"heic, the first 50 percent":    refused("broken"),
+	"heic, the first 90 percent":    refused("broken"),
+	"heic, 40 bytes and then noise": refused("broken"),
+	"png, a wrong checksum":         refused("broken"),
+	"png, no pixels":                refused("broken"),
+	"jpeg, nothing but a start":     refused("broken"),
+	"one byte":                      refused("format"),
+
+	"jpeg and html":                  whole(thePicture),
+	"jpeg and pdf":                   whole(thePicture),
+	"pdf and jpeg":                   refused("format"),
+	"png and html":                   whole(thePicture),
+	"gif and javascript":             made(64, 64),
+	"a png that is called jpeg":      whole(thePicture),
+	"a jpeg that is called heic":     still(thePicture),
+	"a gif that is called png":       still(thePicture),
+	"svg that is called png":         refused("format"),
+	"text that is called jpeg":       refused("format"),
+	"tiff that is called jpeg":       refused("format"),
+	"ppm that is called png":         refused("format"),
+	"pdf that is called jpeg":        refused("format"),
+	"a vips file that is called png": refused("format"),
+}
+
+// TestTheCorpus sends every file through a real worker, and looks at what comes out
+// with tools that know nothing of ours.
+func TestTheCorpus(t *testing.T) {
+	t.Parallel()
+	corpus, err := imagecorpus.All(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := open(t, config(realWorker(t)))
+	folder := t.TempDir()
+	sizes := map[string]image.Point{} // by file name
+	shows := map[string]looks{}
+	seen := map[string]bool{}
+	for _, file := range corpus {
+		want, known := outcomes[file.Name]
+		if !known || seen[file.Name] {
+			t.Errorf("%s: it has no outcome of its own", file.Name)
+			continue
+		}
+		seen[file.Name] = true
+		derivatives, err := pool.Derive(t.Context(), request(file.MimeType, file.Data))
+		var no *imaging.Refusal
+		switch {
+		case want.refused != "" && (!errors.As(err, &no) || !strings.Contains("|"+want.refused+"|", "|"+no.Reason+"|")):
+			t.Errorf("%s: it should be refused (%s), but: %v, %d derivatives", file.Name, want.refused, err, len(derivatives))
+			continue
+		case want.refused != "":
+			continue
+		case err != nil:
+			t.Errorf("%s: %v", file.Name, err)
+			continue
+		}
+		expected := map[media.Variant]image.Point{media.Thumbnail: want.thumbnail}
+		if want.converted != (image.Point{}) {
+			expected[media.WebP] = want.converted
+		}
+		if len(derivatives) != len(expected) {
+			t.Errorf("%s: %d derivatives, want %d", file.Name, len(derivatives), len(expected))
+		}
+		for _, d := range derivatives {
+			if d.MimeType != "image/webp" {
+				t.Errorf("%s: the %s is %s", file.Name, d.Variant, d.MimeType)
+			}
+			if bytes.Contains(d.Data, []byte(imagecorpus.Secret)) || bytes.Contains(d.Data, []byte("<script")) {
+				t.Errorf("%s: the %s holds what was hidden in the file", file.Name, d.Variant)
+			}
+			name := fmt.Sprintf("%03d-%s.webp", len(sizes), d.Variant)
+			if err := os.WriteFile(filepath.Join(folder, name), d.Data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			sizes[name], shows[name] = expected[d.Variant], want.picture
+			if want.picture != anything {
+				look(t, file.Name+", "+string(d.Variant), decode(t, filepath.Join(folder, name)), want.picture)
+			}
+		}
+	}
+	for name := range outcomes {
+		if !seen[name] {
+			t.Errorf("%s: it is not in the corpus", name)
+		}
+	}
+	inspect(t, folder, sizes)
+	for _, reason := range []string{"failed", "start", "stopped"} {
+		if n := pool.metric("mediastack_image_workers_ended_total", reason); n != 0 {
+			t.Errorf("%g workers ended (%s): %s", n, reason, pool.log)
+		}
+	}
+}
+
+// inspect asks exiftool, webpinfo and vipsheader about the derivatives in a folder.
+func inspect(t *testing.T, folder string, sizes map[string]image.Point) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.webp"))
+	if err != nil || len(files) < 60 {
+		t.Fatalf("only %d derivatives to look at (%v)", len(files), err)
+	}
+	var found []map[string]any
+	if err := json.Unmarshal(tool(t, "exiftool", append([]string{"-json", "-G1"}, files...)...), &found); err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != len(files) {
+		t.Errorf("exiftool looked at %d of %d files", len(found), len(files))
+	}
+	for _, tags := range found {
+		for tag := range tags {
+			switch group, _, _ := strings.Cut(tag, ":"); group {
+			case "SourceFile", "ExifTool", "System", "File", "RIFF", "Composite":
+			default:
+				t.Errorf("%v has %s", tags["SourceFile"], tag)
+			}
+		}
+	}
+	for _, file := range files {
+		info := string(tool(t, "webpinfo", file))
+		for line := range strings.Lines(info) {
+			if name, ok := strings.CutPrefix(line, "Chunk "); ok && !strings.HasPrefix(name, "VP8") && !strings.HasPrefix(name, "ALPH") {
+				t.Errorf("%s has a chunk %s", file, name)
+			}
+		}
+		if !strings.Contains(info, "No error detected") {
+			t.Errorf("webpinfo %s: %s", file, info)
+		}
+		want := sizes[filepath.Base(file)]
+		header := tool(t, "vipsheader", "-a", file)
+		if got := image.Pt(field(header, "width"), field(header, "height")); got != want {
+			t.Errorf("%s has %v pixels, want %v", file, got, want)
+		}
+	}
+}
+
+// field reads a number from what vipsheader says.
+func field(header []byte, name string) int {
+	for line := range strings.Lines(string(header)) {
+		if value, ok := strings.CutPrefix(line, name+": "); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(value))
+			return n
+		}
+	}
+	return -1
+}
+
+func tool(t testing.TB, name string, args ...string) []byte {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Errorf("%s: %v: %s", name, err, complaint.String())
+	}
+	return out
+}
+
+// decode reads a WebP file's pixels with libwebp's own tool.
+func decode(t testing.TB, path string) image.Image {
+	t.Helper()
+	tool(t, "dwebp", "-quiet", path, "-o", path+".png")
+	file, err := os.Open(path + ".png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	decoded, err := png.Decode(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded
+}
+
+// look compares the middle of each quarter with what the picture shows there.
+func look(t *testing.T, what string, shown image.Image, want looks) {
+	t.Helper()
+	size := shown.Bounds().Size()
+	for quarter, colour := range imagecorpus.Corners {
+		x, y := size.X/4+quarter%2*size.X/2, size.Y/4+quarter/2*size.Y/2
+		got := color.NRGBAModel.Convert(shown.At(x, y)).(color.NRGBA)
+		expected := color.NRGBA(colour)
+		switch {
+		case want == cutPicture && quarter == 0:
+			if got.A > 4 {
+				t.Errorf("%s: the first quarter is %v, want it transparent", what, got)
+			}
+			continue
+		case want == greyPicture:
+			level := color.GrayModel.Convert(colour).(color.Gray).Y
+			expected = color.NRGBA{level, level, level, 255}
+		}
+		if distance(got, expected) > 14 {
+			t.Errorf("%s: quarter %d is %v, want about %v", what, quarter, got, expected)
+		}
+	}
+}
+
+func distance(a, b color.NRGBA) float64 {
+	most := 0.0
+	for _, pair := range [][2]uint8{{a.R, b.R}, {a.G, b.G}, {a.B, b.B}, {a.A, b.A}} {
+		most = max(most, math.Abs(float64(pair[0])-float64(pair[1])))
+	}
+	return most
+}

@@ -1,0 +1,126 @@
+package imaging_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/setup"
+	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
+)
+
+// bundle is a pool with what a test wants to see of it.
+type bundle struct {
+	*imaging.Pool
+	t        testing.TB
+	registry *prometheus.Registry
+	log      *buffer
+}
+
+// buffer is written by the pool while the test reads it.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// config is the default configuration with one worker of a program.
+func config(program string) imaging.Config {
+	return imaging.Config{
+		Enabled: true, Program: program, Workers: 1, Queue: 8, Timeout: 30 * time.Second,
+		MaxBytes: 64 << 20, MaxPixels: 100_000_000, MaxFrames: 1000, Memory: 2 << 30,
+	}
+}
+
+// realWorker finds the program that make has built.
+func realWorker(t testing.TB) string {
+	t.Helper()
+	path, err := setup.FindBinary(imaging.ProgramName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// open makes a pool that the test closes at its end.
+func open(t testing.TB, cfg imaging.Config) *bundle {
+	t.Helper()
+	b := &bundle{t: t, registry: prometheus.NewRegistry(), log: &buffer{}}
+	pool, err := imaging.New(t.Context(), cfg, b.registry, slog.New(slog.NewTextHandler(b.log, nil)))
+	if err != nil {
+		t.Fatalf("%v; log: %s", err, b.log)
+	}
+	t.Cleanup(pool.Close)
+	b.Pool = pool
+	return b
+}
+
+// metric gives the value of a metric with these label values; 0 when it is not there.
+func (b *bundle) metric(name string, labels ...string) float64 {
+	b.t.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			matches := len(metric.GetLabel()) == len(labels)
+			for i, label := range metric.GetLabel() {
+				matches = matches && label.GetValue() == labels[i]
+			}
+			if matches {
+				return metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+// request is a job with the usual settings, conversion included.
+func request(mimeType string, file []byte) media.ImageJob {
+	return media.ImageJob{
+		ItemID: uuid.New(), AccountID: uuid.New(), MimeType: mimeType, Bytes: int64(len(file)),
+		Source: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(file)), nil },
+		Settings: settings.Effective{
+			UseWebP: true, WebPOutputQuality: 80, ThumbnailWidth: 200, ThumbnailHeight: 200,
+		},
+	}
+}
+
+// within waits for a condition.
+func within(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline:
+			t.Fatalf("not in time: %s", what)
+		case <-tick.C:
+		}
+	}
+}
