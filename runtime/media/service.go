@@ -17,7 +17,7 @@ import (
 type Config struct {
 	MaxUploads    int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Uploads received at once by this process; each holds up to 1.25 MiB of memory, and more out of SERVICE_UPLOAD_MEMORY."`
 	UploadMemory  int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for files over 1 MiB that are on their way; each takes up to 16.25 MiB, others wait meanwhile."`
-	UploadShare   int           `env:"SERVICE_UPLOAD_SHARE" default:"50" help:"Percent of places and memory that one account may hold."`
+	UploadShare   int           `env:"SERVICE_UPLOAD_SHARE" default:"75" help:"Percent of places and memory that one account may hold."`
 	UploadQueue   int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a place before others are refused with 429; half of them of one account."`
 	UploadWait    time.Duration `env:"SERVICE_UPLOAD_WAIT" default:"60s" help:"How long an upload waits for a place, or for memory."`
 	UploadLease   time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge takes it for dead."`
