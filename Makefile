@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# Everything is pure Go, and no setting of the caller's may change what is built.
+# Everything but the image worker is pure Go, and no setting of the caller's may change what is built.
 export CGO_ENABLED := 0
 export GOWORK := off
 # -trimpath everywhere, so that programs, tests and linters share what was compiled.
@@ -14,6 +14,8 @@ export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || ec
 CACHE := $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack)
 TOOLS := $(CACHE)/bin
 SETUP := go run ./hack/cmd/setup
+# What links libvips. Without cgo these packages don't exist, so the other steps pass them by.
+CGO_PACKAGES := ./runtime/cmd/mediastack-imaging/... ./runtime/internal/imaging/vips/...
 
 ##@ Try it
 .PHONY: run stop status clean
@@ -35,7 +37,7 @@ bin/mediastack-trial:
 
 ##@ Build
 .PHONY: build generate fmt
-build: ## Build the operator and the runtime into bin/
+build: ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if need be)
 	@$(SETUP) build
 
 generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
@@ -55,12 +57,14 @@ TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
 test: packages kube minio build parts trial ## Run all tests, after setting up what they need (TEST_PACKAGES=./runtime/... narrows them)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
 test-race: packages kube minio build parts trial ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 
-lint: lint-tool ## Look for mistakes and forbidden imports
+lint: lint-tool libvips ## Look for mistakes and forbidden imports
 	$(TOOLS)/golangci-lint run ./...
+	CGO_ENABLED=1 $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
 	cd hack/parts && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...
 
 tidy: ## Tidy every module of the repository
@@ -96,7 +100,10 @@ trial: ## Build the program behind `make run` into bin/
 tools: ## Build the pinned generators and linters into the cache
 	@$(SETUP) tools
 
-.PHONY: lint-tool
+.PHONY: lint-tool libvips
+libvips:
+	@$(SETUP) libvips
+
 lint-tool:
 	@$(SETUP) golangci-lint
 

@@ -1,6 +1,7 @@
 package setup_test
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,5 +61,20 @@ func TestKubebuilderAssetsNeedNoKubectl(t *testing.T) {
 	tools, err := setup.FindKube()
 	if err != nil || tools.Etcd != filepath.Join(assets, "etcd") || tools.Kubectl != "" {
 		t.Errorf("got %+v, %v", tools, err)
+	}
+}
+
+func TestPackagesThatAreMissingAreNamedInOneLine(t *testing.T) {
+	t.Setenv("PATH", t.TempDir()) // neither programs nor apt-get
+	err := setup.Packages(t.Context(), io.Discard, setup.Building)
+	if err == nil || !strings.Contains(err.Error(), "`apt-get install gcc ") || !strings.Contains(err.Error(), " pkg-config libvips-dev`") {
+		t.Errorf("got %v", err)
+	}
+	if err == nil || strings.Contains(err.Error(), "exiftool") {
+		t.Errorf("building needs no test tools: %v", err)
+	}
+	err = setup.Packages(t.Context(), io.Discard, setup.Everything)
+	if err == nil || !strings.Contains(err.Error(), " libimage-exiftool-perl ") || strings.Contains(err.Error(), "curl") {
+		t.Errorf("got %v", err)
 	}
 }

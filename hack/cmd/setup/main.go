@@ -1,6 +1,7 @@
 // Command setup prepares a machine and a checkout: `setup packages` installs Debian packages, `setup
-// kube minio tools` (or one program's name) builds pinned programs into the cache, `setup build
-// parts trial` builds our own programs into bin/. The Makefile calls it.
+// libvips` those alone that the image worker is built with, `setup kube minio tools` (or one
+// program's name) builds pinned programs into the cache, `setup build parts trial` builds our own
+// programs into bin/. The Makefile calls it.
 package main
 
 import (
@@ -26,7 +27,7 @@ func main() {
 
 func run(ctx context.Context, targets []string) error {
 	if len(targets) == 0 {
-		return fmt.Errorf("say what to set up: packages, %s, %s, %s, the name of one pinned program, build, parts or trial", setup.GroupKube, setup.GroupMinIO, setup.GroupTools)
+		return fmt.Errorf("say what to set up: packages, libvips, %s, %s, %s, the name of one pinned program, build, parts or trial", setup.GroupKube, setup.GroupMinIO, setup.GroupTools)
 	}
 	root, err := setup.RepoRoot()
 	if err != nil {
@@ -56,6 +57,11 @@ func run(ctx context.Context, targets []string) error {
 			if err := builder.Compile(ctx, setup.Target{
 				Name: "the trial program", Module: ".", Output: filepath.Join(bin, "mediastack-trial"), LDFlags: "-s -w", Packages: []string{"./hack/trial"},
 			}); err != nil {
+				return err
+			}
+			continue
+		case "libvips":
+			if err := setup.Packages(ctx, os.Stderr, setup.Building); err != nil {
 				return err
 			}
 			continue
