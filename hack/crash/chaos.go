@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// event is one way of breaking things. It draws all it needs from the scheduler's
+// source before it waits for anything, so that the seed fixes the schedule.
+type event struct {
+	name   string
+	weight int
+	// kills is how many runtimes and purges it kills.
+	kills int
+	run   func(ctx context.Context, draw *rand.Rand) (done bool, err error)
+}
+
+// chaos is the scheduler: it breaks one thing after the other.
+type chaos struct {
+	rig    *rig
+	model  *model
+	draw   *rand.Rand
+	events []event
+
+	mu     sync.Mutex
+	counts map[string]int
+	killed int // runtimes and purges
+}
+
+func newChaos(r *rig, m *model, seed uint64) *chaos {
+	c := &chaos{rig: r, model: m, draw: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
+	outage := func(p *proxy, w way, longest time.Duration) func(context.Context, *rand.Rand) (bool, error) {
+		return func(ctx context.Context, draw *rand.Rand) (bool, error) {
+			length := between(draw, 50*time.Millisecond, longest)
+			p.set(w)
+			pause(ctx, length)
+			p.set(open)
+			return true, nil
+		}
+	}
+	c.events = []event{
+		{"kill runtime A", 26, 1, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, r.replicas[0]) }},
+		{"kill runtime B", 26, 1, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, r.replicas[1]) }},
+		{"kill both runtimes", 8, 2, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, r.replicas...) }},
+		{"kill the purge", 26, 1, func(ctx context.Context, draw *rand.Rand) (bool, error) {
+			return c.killPurge(ctx, between(draw, 10*time.Millisecond, 150*time.Millisecond))
+		}},
+		{"kill an image worker", 6, 0, func(_ context.Context, draw *rand.Rand) (bool, error) { return c.killWorker(draw.IntN(1 << 20)), nil }},
+		{"kill PostgreSQL", 3, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
+			return true, r.killPostgres(ctx, between(draw, 0, time.Second))
+		}},
+		{"kill S3", 3, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
+			return true, r.killS3(ctx, between(draw, 0, time.Second))
+		}},
+		{"stop S3", 2, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
+			return true, c.stopS3(ctx, between(draw, 100*time.Millisecond, 1500*time.Millisecond))
+		}},
+		{"cut PostgreSQL off", 3, 0, outage(r.dbProxy, cut, 1200*time.Millisecond)},
+		{"stall PostgreSQL", 2, 0, outage(r.dbProxy, stall, 1500*time.Millisecond)},
+		{"mute PostgreSQL", 5, 0, outage(r.dbProxy, mute, 600*time.Millisecond)},
+		{"cut S3 off", 3, 0, outage(r.s3Proxy, cut, 1200*time.Millisecond)},
+		{"stall S3", 2, 0, outage(r.s3Proxy, stall, 1500*time.Millisecond)},
+		{"mute S3", 5, 0, outage(r.s3Proxy, mute, 600*time.Millisecond)},
+	}
+	return c
+}
+
+func between(draw *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(draw.Int64N(int64(most-least)))
+}
+
+// run breaks everything once, in an order that the seed gives, and then whatever comes,
+// until enough runtimes and purges were killed.
+func (c *chaos) run(ctx context.Context, kills int) error {
+	once := slices.Clone(c.events)
+	c.draw.Shuffle(len(once), func(i, j int) { once[i], once[j] = once[j], once[i] })
+	for i := 0; (i < len(once) || c.service() < kills) && ctx.Err() == nil; i++ {
+		next := c.pick()
+		if i < len(once) {
+			next = once[i]
+		}
+		pause(ctx, between(c.draw, 50*time.Millisecond, 700*time.Millisecond))
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.model.broke(next.name)
+		done, err := next.run(ctx, c.draw)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("%s: %w", next.name, err)
+		}
+		if done {
+			c.mu.Lock()
+			c.counts[next.name]++
+			c.killed += next.kills
+			c.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+func (c *chaos) pick() event {
+	sum := 0
+	for _, e := range c.events {
+		sum += e.weight
+	}
+	n := c.draw.IntN(sum)
+	for _, e := range c.events {
+		if n -= e.weight; n < 0 {
+			return e
+		}
+	}
+	return c.events[0]
+}
+
+// service counts the runtimes and purges that were killed.
+func (c *chaos) service() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.killed
+}
+
+func (c *chaos) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var parts []string
+	for _, e := range c.events {
+		parts = append(parts, fmt.Sprintf("%s %d", e.name, c.counts[e.name]))
+	}
+	return fmt.Sprintf("%d kills of runtimes and purges; %s", c.killed, strings.Join(parts, ", "))
+}
+
+func (c *chaos) killRuntimes(ctx context.Context, replicas ...*replica) error {
+	for _, one := range replicas {
+		died, err := c.rig.kill(ctx, one)
+		if died != nil {
+			c.model.wrong(nil, "%v", died)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// killPurge starts a purge and kills it in the middle; one that ends sooner than that is
+// followed by another.
+func (c *chaos) killPurge(ctx context.Context, after time.Duration) (bool, error) {
+	for ctx.Err() == nil {
+		p, err := c.rig.startPurge(ctx)
+		if err != nil {
+			return false, err
+		}
+		timer := time.NewTimer(after)
+		select {
+		case <-p.Done():
+			timer.Stop()
+			after = after * 3 / 4
+			continue
+		case <-timer.C:
+			p.Kill()
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// killWorker kills a process that a runtime has started; false when there is none.
+func (c *chaos) killWorker(n int) bool {
+	var workers []int
+	for _, one := range c.rig.replicas {
+		workers = append(workers, children(one.pid())...)
+	}
+	if len(workers) == 0 {
+		return false
+	}
+	return syscall.Kill(workers[n%len(workers)], syscall.SIGKILL) == nil
+}
+
+// children lists the processes that a process has started.
+func children(pid int) []int {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var found []int
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		for _, field := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				found = append(found, child)
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func (c *chaos) stopS3(ctx context.Context, length time.Duration) error {
+	if err := c.rig.s3.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	pause(ctx, length)
+	return c.rig.s3.Signal(syscall.SIGCONT)
+}
+
+// watch runs what goes on all the time beside the clients: purges, checks, and looks
+// at the cap.
+type watch struct{ all sync.WaitGroup }
+
+func startWatch(ctx context.Context, r *rig, m *model) *watch {
+	w := &watch{}
+	w.all.Go(func() {
+		for ctx.Err() == nil {
+			if p, err := r.startPurge(ctx); err == nil {
+				select {
+				case <-p.Done():
+				case <-ctx.Done():
+					p.Stop()
+				}
+			}
+			m.count("purge passes")
+			pause(ctx, 300*time.Millisecond)
+		}
+	})
+	w.all.Go(func() {
+		for ctx.Err() == nil {
+			pause(ctx, 5*time.Second)
+			if ctx.Err() != nil {
+				return
+			}
+			// A check may fail in an outage, but must find nothing that is not so.
+			code, out, _ := r.call(context.WithoutCancel(ctx), nil, "check", "--all", "--grace=1h")
+			switch code {
+			case 0:
+				m.count("clean checks under load")
+			case 3:
+				m.wrong(nil, "a check under load found:\n%s", out)
+			default:
+				m.count("checks that an outage ended")
+			}
+		}
+	})
+	w.all.Go(func() { r.sampleCap(ctx, m) })
+	return w
+}
+
+func (w *watch) wait() { w.all.Wait() }

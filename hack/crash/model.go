@@ -1,0 +1,258 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// item is what its client knows of one item. Only that client acts on it, so that
+// the order of what was answered is the order of what was done; a race of two requests
+// is noted as one step.
+type item struct {
+	id      string
+	tenant  *tenant
+	caption string
+	kind    string // of operation that made it
+	bytes   int64
+	sum     string // SHA-256 of what was sent
+	public  bool
+
+	// What was tried may have happened; what was acknowledged has.
+	sealTried, sealed    bool
+	deleteTried, deleted bool
+	missing              bool // was answered 404 when that was right
+	mu                   sync.Mutex
+	history              []string
+}
+
+// note adds to the item's history.
+func (i *item) note(begun time.Time, format string, args ...any) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.history = append(i.history, fmt.Sprintf("%8.3f s  ", time.Since(begun).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// must says which answers to a read are right by what is known: that the item is
+// there, that it is not, or either.
+func (i *item) must() verdict {
+	switch {
+	case i.deleted, i.missing:
+		return gone
+	case i.sealed && !i.deleteTried:
+		return there
+	}
+	return either
+}
+
+type verdict int
+
+const (
+	either verdict = iota
+	there
+	gone
+)
+
+// against says what is wrong with an answer, or nothing.
+func (v verdict) against(status int) string {
+	switch {
+	case v == there && status == 404:
+		return "it was acknowledged as sealed and never deleted, but is gone"
+	case v == gone && status == 200:
+		return "it was deleted or gone, but is there"
+	}
+	return ""
+}
+
+// sealAnswered takes the answer to a seal and says what is wrong with it.
+func (i *item) sealAnswered(status int) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	v := i.must()
+	i.sealTried = true
+	switch status {
+	case 200:
+		i.sealed = true
+	case 404:
+		if v != there {
+			i.missing = true
+		}
+	}
+	return v.against(status)
+}
+
+// deleteAnswered takes the answer to a delete and says what is wrong with it.
+func (i *item) deleteAnswered(status int) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	v := i.must()
+	i.deleteTried = true
+	switch status {
+	case 200:
+		i.deleted = true
+	case 404:
+		if v != there {
+			i.missing = true
+		}
+	}
+	return v.against(status)
+}
+
+// raced takes the answers to a seal and a delete that were sent at the same time:
+// either may have come first.
+func (i *item) raced(seal, del int) string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	v := i.must()
+	i.sealTried, i.deleteTried = true, true
+	i.sealed = i.sealed || seal == 200
+	i.deleted = i.deleted || del == 200
+	if (seal == 404 || del == 404) && v != there {
+		i.missing = true
+	}
+	if del == 404 && seal == 200 {
+		return "a delete did not find what a seal at the same time found"
+	}
+	if v == gone && (seal == 200 || del == 200) {
+		return v.against(200)
+	}
+	return ""
+}
+
+// final says what is wrong with an item at the very end, when every draft was purged.
+func (i *item) final(status int, temp, listed bool) string {
+	if wrong := i.must().against(status); wrong != "" {
+		return wrong
+	}
+	switch {
+	case status != 200 && status != 404:
+		return fmt.Sprintf("reading it was answered %d", status)
+	case status == 200 && temp:
+		return "it is a draft, and drafts were purged"
+	case status == 200 && !i.sealTried:
+		return "it is sealed, and nobody sealed it"
+	case status == 200 && !listed:
+		return "it is there, and not listed"
+	case status == 404 && listed:
+		return "it is listed, and not there"
+	}
+	return ""
+}
+
+// model is what all clients know, and what was wrong.
+type model struct {
+	begun time.Time
+
+	mu       sync.Mutex
+	items    []*item
+	counts   map[string]int
+	breaks   []string // the last things that were broken
+	problems []problem
+}
+
+type problem struct {
+	item *item
+	text string
+	// breaks is what was broken shortly before.
+	breaks []string
+}
+
+func newModel(begun time.Time) *model { return &model{begun: begun, counts: map[string]int{}} }
+
+func (m *model) add(i *item) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.items = append(m.items, i)
+}
+
+func (m *model) all() []*item {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.items)
+}
+
+func (m *model) count(what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts[what]++
+}
+
+func (m *model) broke(what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.breaks = append(m.breaks, fmt.Sprintf("%8.3f s  %s", time.Since(m.begun).Seconds(), what))
+	m.breaks = m.breaks[max(0, len(m.breaks)-12):]
+}
+
+// wrong notes what should never be; of an item, or of everything.
+func (m *model) wrong(i *item, format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.problems = append(m.problems, problem{i, fmt.Sprintf("%8.3f s  ", time.Since(m.begun).Seconds()) + fmt.Sprintf(format, args...), slices.Clone(m.breaks)})
+}
+
+func (m *model) failed() bool { return m.wrongs() > 0 }
+
+func (m *model) wrongs() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.problems)
+}
+
+// print tells of the first problems, each with the history of its item.
+func (m *model) print(out io.Writer) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	const most = 10
+	for n, p := range m.problems {
+		if n == most {
+			fmt.Fprintf(out, "... and %d more\n", len(m.problems)-most)
+			return
+		}
+		fmt.Fprintf(out, "\nWRONG: %s\n", p.text)
+		if p.item != nil {
+			fmt.Fprintf(out, "  item %s of %s (%s, %d bytes, sha256 %s)\n", p.item.id, p.item.tenant.name, p.item.kind, p.item.bytes, p.item.sum)
+			p.item.mu.Lock()
+			for _, line := range p.item.history {
+				fmt.Fprintf(out, "    %s\n", line)
+			}
+			p.item.mu.Unlock()
+		}
+		fmt.Fprintf(out, "  broken before:\n    %s\n", strings.Join(p.breaks, "\n    "))
+	}
+}
+
+// progress is one line of what was done so far.
+func (m *model) progress() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var sealed, deleted, unknown int
+	for _, i := range m.items {
+		i.mu.Lock()
+		switch {
+		case i.deleted:
+			deleted++
+		case i.sealed && !i.deleteTried:
+			sealed++
+		case i.deleteTried, i.sealTried && !i.sealed:
+			unknown++
+		}
+		i.mu.Unlock()
+	}
+	return fmt.Sprintf("%d uploads acknowledged, %d items kept sealed, %d deleted, %d of unknown outcome", len(m.items), sealed, deleted, unknown)
+}
+
+// answers is one line of what was answered how often.
+func (m *model) answers() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var parts []string
+	for _, what := range slices.Sorted(maps.Keys(m.counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", what, m.counts[what]))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/minio/minio-go/v7"
+
+	"mediastack.dev/runtime/media"
+)
+
+// sampleCap looks, as often as it can, whether an account holds more than its cap or
+// something else than a recount gives.
+func (r *rig) sampleCap(ctx context.Context, m *model) {
+	for ctx.Err() == nil {
+		pause(ctx, 50*time.Millisecond)
+		conn, err := pgx.Connect(ctx, r.adminURL)
+		if err != nil {
+			continue // in an outage
+		}
+		for ctx.Err() == nil {
+			rows, err := conn.Query(ctx, `SELECT account.name, account.max_storage, account_hold.bytes,
+				(SELECT coalesce(sum(bytes), 0) FROM item WHERE item.account_id = account.id)::bigint + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE upload.account_id = account.id)::bigint
+				FROM account JOIN account_hold ON account_hold.account_id = account.id`)
+			if err != nil {
+				break
+			}
+			var name string
+			var most, held, recount int64
+			_, err = pgx.ForEachRow(rows, []any{&name, &most, &held, &recount}, func() error {
+				m.count("looks at a cap")
+				if held > most || recount > most || held != recount {
+					m.wrong(nil, "account %s holds %d bytes, a recount gives %d, its cap is %d", name, held, recount, most)
+				}
+				return nil
+			})
+			if err != nil {
+				break
+			}
+			pause(ctx, 100*time.Millisecond)
+		}
+		_ = conn.Close(context.WithoutCancel(ctx))
+	}
+}
+
+// longestClaim is for how long a purge that is killed keeps removals to itself.
+const longestClaim = 5*time.Minute + 10*time.Second
+
+// prove lets everything come to rest, runs one purge, and holds what is there against
+// what was acknowledged.
+func (r *rig) prove(ctx context.Context, m *model, wait bool) error {
+	r.dbProxy.set(open)
+	r.s3Proxy.set(open)
+	// An orderly restart: whatever requests still ran have ended.
+	for _, one := range r.replicas {
+		if died := one.process.Err(); died != nil {
+			m.wrong(nil, "%v", died)
+		}
+		one.process.Stop()
+	}
+	// Connections of the dead could still pass on what they had sent.
+	r.dbProxy.set(cut)
+	r.s3Proxy.set(cut)
+	r.dbProxy.set(open)
+	r.s3Proxy.set(open)
+	for _, one := range r.replicas {
+		spec := one.spec
+		spec.Ready = one.ready
+		var err error
+		if one.process, err = r.group.Start(ctx, spec); err != nil {
+			return err
+		}
+	}
+	conn, err := pgx.Connect(ctx, r.adminURL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if wait {
+		pause(ctx, longestClaim)
+	} else if _, err := conn.Exec(ctx, `WITH leases AS (UPDATE upload SET lease_ends = lease_ends - interval '1 hour')
+		UPDATE object_removal SET not_before = not_before - interval '1 hour'`); err != nil {
+		// As if that hour had passed: nothing else keeps a time.
+		return err
+	}
+	_, out, err := r.call(ctx, []string{"SERVICE_DRAFT_TTL=1ms"}, "purge")
+	if err != nil {
+		m.wrong(nil, "the last purge: %v: %s", err, out)
+	}
+	var swept media.SweepSummary
+	if err := json.Unmarshal([]byte(out), &swept); err != nil || !swept.Ran || swept.RemovalsFailed != 0 || swept.RemovalsPending != 0 {
+		m.wrong(nil, "the last purge printed %s", out)
+	}
+	for _, table := range []string{"upload", "object_removal"} {
+		var left int
+		if err := conn.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&left); err != nil {
+			return err
+		}
+		if left != 0 {
+			m.wrong(nil, "%d rows are left in %s", left, table)
+		}
+	}
+	code, out, err := r.call(ctx, nil, "check", "--all", "--deep", "--grace=0s")
+	if code != 0 {
+		m.wrong(nil, "the check found: %v\n%s", err, out)
+	}
+	for n, t := range r.tenants {
+		c := &client{rig: r, model: m, tenant: t, draw: rand.New(rand.NewPCG(1, uint64(n))), http: newHTTP()}
+		if err := c.prove(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prove compares what one tenant sees, and what its bucket holds, with the model.
+// It trusts neither the rows nor the check.
+func (c *client) prove(ctx context.Context) error {
+	listed, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, i := range c.model.all() {
+		if i.tenant != c.tenant {
+			continue
+		}
+		known[i.id] = true
+		status, found := c.read(ctx, i)
+		if wrong := i.final(status, found.Temp, listed[i.id]); wrong != "" {
+			c.model.wrong(i, "at the end: %s", wrong)
+		}
+		if status == 200 && converted(i, found) {
+			c.original(ctx, i)
+		}
+	}
+	for id := range listed {
+		if !known[id] {
+			c.model.wrong(nil, "item %s of %s is listed, and nobody was told of it", id, c.tenant.name)
+		}
+	}
+	return c.bucket(ctx, listed)
+}
+
+// list reads the whole list, page by page, and compares its length with what is said of it.
+func (c *client) list(ctx context.Context) (map[string]bool, error) {
+	listed := map[string]bool{}
+	for page := 1; ; page++ {
+		got := c.ask(ctx, nil, http.MethodGet, fmt.Sprintf("/media/get?limit=100&page=%d", page))
+		var items []document
+		if err := json.Unmarshal(got.body, &items); got.status != 200 || err != nil {
+			return nil, fmt.Errorf("list page %d: %s", page, got)
+		}
+		for _, one := range items {
+			if one.Temp || listed[one.MediaID] {
+				c.model.wrong(nil, "item %s is listed as a draft, or twice", one.MediaID)
+			}
+			listed[one.MediaID] = true
+		}
+		if len(items) == 100 {
+			continue
+		}
+		if total := got.header.Get("X-Total-Count"); total != strconv.Itoa(len(listed)) {
+			c.model.wrong(nil, "%s: X-Total-Count is %s, %d items are listed", c.tenant.name, total, len(listed))
+		}
+		var count struct {
+			Count int `json:"count"`
+		}
+		got = c.ask(ctx, nil, http.MethodGet, "/media/get/count")
+		if err := json.Unmarshal(got.body, &count); err != nil || count.Count != len(listed) {
+			c.model.wrong(nil, "%s: the count is %s, %d items are listed", c.tenant.name, got.body, len(listed))
+		}
+		return listed, nil
+	}
+}
+
+// original compares what S3 holds with what was sent, where the service shows a conversion.
+func (c *client) original(ctx context.Context, i *item) {
+	object, err := c.rig.raw.GetObject(ctx, c.tenant.bucket, "media/"+i.id+"/original", minio.GetObjectOptions{})
+	if err != nil {
+		c.model.wrong(i, "its original: %v", err)
+		return
+	}
+	defer func() { _ = object.Close() }()
+	digest := sha256.New()
+	if _, err := io.Copy(digest, object); err != nil || hex.EncodeToString(digest.Sum(nil)) != i.sum {
+		c.model.wrong(i, "its original's SHA-256 is %x: %v", digest.Sum(nil), err)
+	}
+}
+
+// bucket looks for objects of anything but the items that are listed, and compares
+// their bytes with the totals: with every draft purged, nothing else may be there.
+func (c *client) bucket(ctx context.Context, listed map[string]bool) error {
+	var bytes int64
+	originals := 0
+	for object := range c.rig.raw.ListObjects(ctx, c.tenant.bucket, minio.ListObjectsOptions{Recursive: true}) {
+		if object.Err != nil {
+			return object.Err
+		}
+		parts := strings.Split(object.Key, "/")
+		switch {
+		case object.Key == "_mediastack/owner.json":
+		case len(parts) != 3 || parts[0] != "media" || !listed[parts[1]]:
+			c.model.wrong(nil, "object %s of %s is left, and no item has it", object.Key, c.tenant.name)
+		default:
+			bytes += object.Size
+			if parts[2] == "original" {
+				originals++
+			} else {
+				c.model.count("derivatives kept")
+			}
+		}
+	}
+	if originals != len(listed) {
+		c.model.wrong(nil, "%d originals of %s are there, for %d items", originals, c.tenant.name, len(listed))
+	}
+	for upload := range c.rig.raw.ListIncompleteUploads(ctx, c.tenant.bucket, "", true) {
+		if upload.Err != nil {
+			return upload.Err
+		}
+		c.model.wrong(nil, "an unfinished upload of %s is left in %s", upload.Key, c.tenant.name)
+	}
+	var totals struct {
+		Storage    int64 `json:"storage"`
+		MaxStorage int64 `json:"maxStorage"`
+	}
+	got := c.ask(ctx, nil, http.MethodGet, "/media/get/size")
+	if err := json.Unmarshal(got.body, &totals); err != nil || totals.Storage != bytes || totals.MaxStorage != c.tenant.maxStorage {
+		c.model.wrong(nil, "the totals of %s are %s, its bucket holds %d bytes", c.tenant.name, got.body, bytes)
+	}
+	return nil
+}
