@@ -51,7 +51,7 @@ fmt: lint-tool ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race lint tidy verify bench vulncheck
+.PHONY: test test-race lint tidy verify bench crash vulncheck
 # A package with the real parts takes a minute or two of a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -75,6 +75,9 @@ verify: ## Regenerate, format, tidy and lint; fail if that changes a file
 
 bench: packages build parts ## Measure uploads through REST against the bare store
 	go run ./hack/bench $(ARGS)
+
+crash: packages build parts ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")
+	go run ./hack/crash $(ARGS)
 
 vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on the network)
 	@$(SETUP) govulncheck
