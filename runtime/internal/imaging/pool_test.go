@@ -1,0 +1,607 @@
+package imaging_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/imagecorpus"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/media"
+)
+
+// small is a job for doubles, which don't look at the file.
+func small() media.ImageJob {
+	job := request("image/jpeg", []byte("not looked at"))
+	job.Settings.UseWebP = false
+	return job
+}
+
+// children gives the processes that run a program.
+func children(t testing.TB, program string) []int {
+	t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, path := range found {
+		line, _ := os.ReadFile(path)
+		if command, _, _ := bytes.Cut(line, []byte{0}); string(command) == program {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func TestAJobGetsOneRetryAndThenAnError(t *testing.T) {
+	t.Parallel()
+	for role, why := range map[string]string{
+		"crashes":                 "exit status 3",
+		"hangs":                   "took too long",
+		"deaf":                    "took too long",
+		"closes-its-output":       "EOF",
+		"talks-garbage":           "protocol",
+		"talks-forever":           "Data in an answer",
+		"claims-a-terabyte":       "more than",
+		"answers-another-job":     "nobody asked",
+		"gives-what-nobody-asked": "nobody asked",
+		"gives-no-webp":           "not a well-formed WebP",
+		"lies-about-size":         "another size",
+		"gives-a-poster":          "a thumbnail of 256",
+		"gives-more-than-it-said": "Data in a derivative",
+		"gives-it-twice":          "Head", // see below
+		"ends-with-nothing":       "out of place",
+		"refuses-another-job":     "out of place",
+	} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			program := double(t, role)
+			cfg := config(program)
+			cfg.Timeout = time.Second
+			pool := open(t, cfg)
+			job := small()
+			if role == "deaf" {
+				job = request("image/jpeg", make([]byte, 4<<20)) // more than a pipe holds
+			}
+			opened := 0
+			source := job.Source
+			job.Source = func(ctx context.Context) (io.ReadCloser, error) { opened++; return source(ctx) }
+			derivatives, err := pool.Derive(t.Context(), job)
+			if role == "gives-it-twice" {
+				why = "nobody asked"
+			}
+			if !errors.Is(err, imaging.ErrWorker) || !strings.Contains(err.Error(), why) || derivatives != nil {
+				t.Errorf("got %d derivatives, %v; want %q", len(derivatives), err, why)
+			}
+			if opened != 2 {
+				t.Errorf("the file was read %d times", opened)
+			}
+			if n := pool.metric("mediastack_image_workers_ended_total", "failed"); n != 2 {
+				t.Errorf("%g workers ended", n)
+			}
+			if strings.Contains(pool.log.String(), "<script>") || !strings.Contains(pool.log.String(), job.ItemID.String()) {
+				t.Errorf("the log must name the item and hold nothing of it: %s", pool.log)
+			}
+			if left := children(t, program); len(left) != 0 {
+				t.Errorf("worker %v still runs", left)
+			}
+		})
+	}
+}
+
+func TestAnotherWorkerDoesWhatTheFirstFailedOn(t *testing.T) {
+	t.Parallel()
+	for _, role := range []string{"crashes-once", "hangs-once"} {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			cfg := config(double(t, role))
+			cfg.Timeout = time.Second
+			pool := open(t, cfg)
+			derivatives, err := pool.Derive(t.Context(), small())
+			if err != nil || len(derivatives) != 1 || derivatives[0].Variant != media.Thumbnail {
+				t.Errorf("got %d derivatives, %v", len(derivatives), err)
+			}
+			if n := pool.metric("mediastack_image_workers_ended_total", "failed"); n != 1 {
+				t.Errorf("%g workers failed", n)
+			}
+		})
+	}
+}
+
+func TestARefusalIsFinal(t *testing.T) {
+	t.Parallel()
+	pool := open(t, config(double(t, "refuses")))
+	_, err := pool.Derive(t.Context(), small())
+	var no *imaging.Refusal
+	if !errors.As(err, &no) || no.Reason != "broken" || no.Text != "it is ?[31mbroken?" {
+		t.Errorf("got %v", err)
+	}
+	if n := pool.metric("mediastack_image_jobs_total", "broken"); n != 1 {
+		t.Errorf("counted %g", n)
+	}
+	if n := pool.metric("mediastack_image_workers_ended_total", "failed"); n != 0 {
+		t.Errorf("%g workers failed", n)
+	}
+}
+
+func TestMetadataOfAWorkerThatWasTakenOverIsDropped(t *testing.T) {
+	t.Parallel()
+	derivatives, err := open(t, config(double(t, "publishes-a-place"))).Derive(t.Context(), small())
+	if err != nil || len(derivatives) != 1 || !bytes.Equal(derivatives[0].Data, pixel()) {
+		t.Errorf("got %q, %v", derivatives, err)
+	}
+}
+
+func TestWhatAWorkerSaysLateFailsOnlyItself(t *testing.T) {
+	t.Parallel()
+	pool := open(t, config(double(t, "says-more-later")))
+	for range 5 {
+		if _, err := pool.Derive(t.Context(), small()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestWhatWorkersSayIsBounded(t *testing.T) {
+	t.Parallel()
+	pool := open(t, config(double(t, "chatty")))
+	if _, err := pool.Derive(t.Context(), small()); err != nil {
+		t.Error(err)
+	}
+	if said := pool.log.String(); len(said) > 20_000 || strings.Contains(said, "\x1b") || strings.Contains(said, `\x1b`) {
+		t.Errorf("the log has %d bytes: %.300s", len(said), said)
+	}
+}
+
+func TestAPoolThatCantWorkSaysSoAtStart(t *testing.T) {
+	t.Parallel()
+	notAProgram := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(notAProgram, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for program, want := range map[string]string{
+		double(t, "refuses-to-start"):    "exit status 7",
+		double(t, "other-version"):       "another build",
+		double(t, "greets-with-garbage"): "did not greet",
+		"/nowhere/mediastack-imaging":    "SERVICE_IMAGE_PROGRAM: ",
+		notAProgram:                      "permission denied",
+		"":                               "SERVICE_IMAGE_ENABLED",
+	} {
+		_, err := imaging.New(t.Context(), config(program), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", program, err, want)
+		}
+	}
+}
+
+func TestWorkersThatDieAtTheirStartAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	program := double(t, "starts-once")
+	pool := open(t, config(program))
+	for range 2 {
+		if _, err := pool.Derive(t.Context(), small()); !errors.Is(err, imaging.ErrWorker) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if n := pool.metric("mediastack_image_workers_ended_total", "start"); n != 3 {
+		t.Errorf("%g starts failed, want 3: the retry of the first job and both tries of the second", n)
+	}
+	// Somebody puts the installation right.
+	if err := errors.Join(os.Remove(program), os.Symlink(realWorker(t), program)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pool.Derive(t.Context(), request("image/jpeg", imagecorpus.JPEG(imagecorpus.Picture(8, 8)))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestImagesCanBeSwitchedOff(t *testing.T) {
+	t.Parallel()
+	pool := open(t, imaging.Config{})
+	if pool.Handles("image/jpeg", 1) || pool.Admit() != nil {
+		t.Error("a pool that is off handles something, or refuses")
+	}
+	if derivatives, err := pool.Derive(t.Context(), small()); err == nil || derivatives != nil {
+		t.Errorf("got %v, %v", derivatives, err)
+	}
+}
+
+func TestHandles(t *testing.T) {
+	t.Parallel()
+	pool := open(t, config(double(t, "works")))
+	for _, c := range []struct {
+		mimeType string
+		bytes    int64
+		want     bool
+	}{
+		{"image/jpeg", 1, true}, {"image/png", 64 << 20, true}, {"image/gif", 5, true}, {"image/webp", 5, true}, {"image/heic", 5, true},
+		{"image/avif", 5, true}, {"image/vnd.mozilla.apng", 5, true},
+		{"image/jpeg", 0, false}, {"image/jpeg", 64<<20 + 1, false}, {"image/svg+xml", 5, false}, {"application/pdf", 5, false}, {"image/tiff", 5, false}, {"", 5, false},
+	} {
+		if got := pool.Handles(c.mimeType, c.bytes); got != c.want {
+			t.Errorf("Handles(%q, %d) = %t", c.mimeType, c.bytes, got)
+		}
+	}
+}
+
+// held is a job whose file can't be read before release is called. It notes its name in order.
+type held struct {
+	media.ImageJob
+	begun   chan struct{}
+	release func()
+}
+
+func hold(account uuid.UUID, begin func()) held {
+	h := held{ImageJob: small(), begun: make(chan struct{})}
+	released := make(chan struct{})
+	h.release = sync.OnceFunc(func() { close(released) })
+	h.AccountID = account
+	var begun sync.Once
+	source := h.Source
+	h.Source = func(ctx context.Context) (io.ReadCloser, error) {
+		begun.Do(func() {
+			if begin != nil {
+				begin()
+			}
+			close(h.begun)
+		})
+		select {
+		case <-released:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		return source(ctx)
+	}
+	return h
+}
+
+// derived is the outcome of a job that runs on its own.
+type derived struct {
+	made []media.Derivative
+	err  error
+}
+
+func (b *bundle) begin(ctx context.Context, job media.ImageJob) <-chan derived {
+	done := make(chan derived, 1)
+	go func() {
+		made, err := b.Derive(ctx, job)
+		done <- derived{made, err}
+	}()
+	return done
+}
+
+func (b *bundle) waiting(n int) {
+	b.t.Helper()
+	within(b.t, fmt.Sprintf("%d jobs wait", n), func() bool { return b.metric("mediastack_image_queue_length") == float64(n) })
+}
+
+func TestAccountsTakeTurns(t *testing.T) {
+	t.Parallel()
+	pool := open(t, config(double(t, "works")))
+	blocker := hold(uuid.New(), nil)
+	all := []<-chan derived{pool.begin(t.Context(), blocker.ImageJob)}
+	<-blocker.begun
+
+	var order []string
+	accounts := map[byte]uuid.UUID{'a': uuid.New(), 'b': uuid.New(), 'c': uuid.New()}
+	for i, name := range []string{"a1", "a2", "a3", "b1", "a4", "b2", "c1"} {
+		h := hold(accounts[name[0]], func() { order = append(order, name) })
+		h.release()
+		all = append(all, pool.begin(t.Context(), h.ImageJob))
+		pool.waiting(i + 1)
+	}
+	blocker.release()
+	for _, done := range all {
+		if d := <-done; d.err != nil {
+			t.Error(d.err)
+		}
+	}
+	if want := []string{"a1", "b1", "c1", "a2", "b2", "a3", "a4"}; !slices.Equal(order, want) {
+		t.Errorf("the order was %v, want %v", order, want)
+	}
+}
+
+func TestAFullQueueIsBusy(t *testing.T) {
+	t.Parallel()
+	cfg := config(double(t, "works"))
+	cfg.Queue = 2
+	pool := open(t, cfg)
+	blocker := hold(uuid.New(), nil)
+	all := []<-chan derived{pool.begin(t.Context(), blocker.ImageJob)}
+	<-blocker.begun
+	for i := range 2 {
+		if err := pool.Admit(); err != nil {
+			t.Errorf("with %d jobs waiting: %v", i, err)
+		}
+		all = append(all, pool.begin(t.Context(), small()))
+		pool.waiting(i + 1)
+	}
+	err := pool.Admit()
+	if f := fault.Of(err); f.Kind != fault.Busy || f.RetryAfter < time.Second || f.Public == "" {
+		t.Errorf("got %v", err)
+	}
+	// Who was admitted before gets a turn all the same.
+	all = append(all, pool.begin(t.Context(), small()))
+	pool.waiting(3)
+	blocker.release()
+	for _, done := range all {
+		if d := <-done; d.err != nil {
+			t.Error(d.err)
+		}
+	}
+	if err := pool.Admit(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAJobThatIsGivenUp(t *testing.T) {
+	t.Parallel()
+	program := double(t, "hangs")
+	pool := open(t, config(program))
+	ctx, cancel := context.WithCancel(t.Context())
+	running := small()
+	read := make(chan struct{})
+	running.Source = func(context.Context) (io.ReadCloser, error) {
+		return &closing{Reader: strings.NewReader("not looked at"), closed: read}, nil
+	}
+	ran := pool.begin(ctx, running)
+	<-read // all of it is with the worker, which never answers
+	waited := pool.begin(ctx, small())
+	pool.waiting(1)
+	before := children(t, program)
+	cancel()
+	for _, done := range []<-chan derived{ran, waited} {
+		if d := <-done; !errors.Is(d.err, context.Canceled) || d.made != nil {
+			t.Errorf("got %v, %v", d.made, d.err)
+		}
+	}
+	pool.waiting(0)
+	if after := children(t, program); len(before) != 1 || slices.Contains(after, before[0]) {
+		t.Errorf("worker %v still runs: %v", before, after)
+	}
+	if n := pool.metric("mediastack_image_jobs_total", "cancelled"); n != 2 {
+		t.Errorf("%g cancelled", n)
+	}
+	if n := pool.metric("mediastack_image_workers_ended_total", "failed"); n != 0 {
+		t.Errorf("%g workers failed", n)
+	}
+}
+
+type closing struct {
+	io.Reader
+	closed chan struct{}
+}
+
+func (c *closing) Close() error { close(c.closed); return nil }
+
+func TestCloseEndsEverything(t *testing.T) {
+	t.Parallel()
+	program := double(t, "works")
+	cfg := config(program)
+	cfg.Workers = 2
+	pool := open(t, cfg)
+	blockers := []held{hold(uuid.New(), nil), hold(uuid.New(), nil)}
+	running := []<-chan derived{pool.begin(t.Context(), blockers[0].ImageJob), pool.begin(t.Context(), blockers[1].ImageJob)}
+	<-blockers[0].begun
+	<-blockers[1].begun
+	waiting := pool.begin(t.Context(), small())
+	pool.waiting(1)
+	if n := len(children(t, program)); n != 2 {
+		t.Errorf("%d workers", n)
+	}
+	closed := make(chan struct{})
+	go func() { pool.Close(); close(closed) }()
+	if d := <-waiting; !errors.Is(d.err, imaging.ErrClosed) {
+		t.Errorf("the job that waited: %v", d.err)
+	}
+	blockers[0].release() // this one ends in time, the other does not
+	if d := <-running[0]; d.err != nil || len(d.made) != 1 {
+		t.Errorf("the job that ran: %v", d.err)
+	}
+	if d := <-running[1]; !errors.Is(d.err, imaging.ErrClosed) {
+		t.Errorf("the job that hung: %v", d.err)
+	}
+	<-closed
+	if left := children(t, program); len(left) != 0 {
+		t.Errorf("worker %v still runs", left)
+	}
+	if _, err := pool.Derive(t.Context(), small()); !errors.Is(err, imaging.ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+func TestWorkersAreReplacedAfterTheirShare(t *testing.T) {
+	t.Parallel()
+	program := double(t, "works")
+	pool := open(t, config(program))
+	first := children(t, program)
+	for range 301 {
+		if _, err := pool.Derive(t.Context(), small()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if second := children(t, program); len(second) != 1 || slices.Equal(first, second) {
+		t.Errorf("worker %v was not replaced: %v", first, second)
+	}
+	if n := pool.metric("mediastack_image_workers_ended_total", "spent"); n != 1 {
+		t.Errorf("%g workers were spent", n)
+	}
+}
+
+var errStore = errors.New("the object store is away")
+
+func TestAFileThatCantBeReadIsNotTheWorkersFault(t *testing.T) {
+	t.Parallel()
+	program := renamed(t)
+	pool := open(t, config(program))
+	worker := children(t, program)
+	file := imagecorpus.JPEG(imagecorpus.Picture(600, 400))
+	read := func(r io.Reader, err error) func(context.Context) (io.ReadCloser, error) {
+		return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(r), err }
+	}
+	for name, source := range map[string]func(context.Context) (io.ReadCloser, error){
+		"it can't be opened":          read(nil, errStore),
+		"it breaks off":               read(io.MultiReader(bytes.NewReader(file[:1000]), failing{}), nil),
+		"it is shorter than was said": read(bytes.NewReader(file[:1000]), nil),
+		"it is longer than was said":  read(bytes.NewReader(append(file[:len(file):len(file)], 0)), nil),
+	} {
+		job := request("image/jpeg", file)
+		job.Source = source
+		if _, err := pool.Derive(t.Context(), job); !errors.Is(err, imaging.ErrSource) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := pool.Derive(t.Context(), request("image/jpeg", file)); err != nil {
+			t.Errorf("after %s: %v", name, err)
+		}
+	}
+	if after := children(t, program); !slices.Equal(worker, after) {
+		t.Errorf("the worker was replaced: %v, %v", worker, after)
+	}
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errStore }
+
+func TestKillingABusyWorkerCostsARetryAndNothingElse(t *testing.T) {
+	t.Parallel()
+	program := renamed(t)
+	cfg := config(program)
+	cfg.Workers = 2
+	pool := open(t, cfg)
+	file := imagecorpus.JPEG(imagecorpus.Picture(600, 400))
+	// The first reading stops in the middle, until its worker is dead.
+	half, killed := make(chan struct{}), make(chan struct{})
+	job := request("image/jpeg", file)
+	opened := 0
+	job.Source = func(context.Context) (io.ReadCloser, error) {
+		if opened++; opened > 1 {
+			return io.NopCloser(bytes.NewReader(file)), nil
+		}
+		return io.NopCloser(io.MultiReader(bytes.NewReader(file[:len(file)/2]), &gate{half, killed}, bytes.NewReader(file[len(file)/2:]))), nil
+	}
+	done := pool.begin(t.Context(), job)
+	<-half
+	// The one worker that runs has the job: the second slot starts its own with its first job.
+	victims := children(t, program)
+	if len(victims) == 0 {
+		t.Fatal("no worker runs")
+	}
+	other := pool.begin(t.Context(), request("image/jpeg", file))
+	if d := <-other; d.err != nil {
+		t.Errorf("the other job: %v", d.err)
+	}
+	for _, pid := range victims {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		within(t, "the worker is dead", func() bool { return !slices.Contains(children(t, program), pid) })
+	}
+	close(killed)
+	if d := <-done; d.err != nil || len(d.made) != 2 {
+		t.Errorf("got %d derivatives, %v", len(d.made), d.err)
+	}
+	if opened != 2 {
+		t.Errorf("the file was read %d times", opened)
+	}
+}
+
+// gate tells that it was reached and gives nothing until it is opened.
+type gate struct{ reached, opened chan struct{} }
+
+func (g *gate) Read([]byte) (int, error) {
+	close(g.reached)
+	<-g.opened
+	return 0, io.EOF
+}
+
+func TestMemoryIsBounded(t *testing.T) {
+	t.Parallel()
+	cfg := config(realWorker(t))
+	cfg.Memory = 256 << 20
+	pool := open(t, cfg)
+	// Interlaced: no way around holding all 288 MB of it.
+	_, err := pool.Derive(t.Context(), request("image/png", imagecorpus.BlankPNG(6000, 6000, 16, 6, true)))
+	var no *imaging.Refusal
+	if !errors.As(err, &no) || no.Reason != "memory" {
+		t.Errorf("got %v; log %s", err, pool.log)
+	}
+	if derivatives, err := pool.Derive(t.Context(), request("image/png", imagecorpus.PNG(imagecorpus.Picture(600, 400)))); err != nil || len(derivatives) != 2 {
+		t.Errorf("the next job: %d derivatives, %v", len(derivatives), err)
+	}
+}
+
+func TestARealWorkerIsLockedInAndKnowsNothing(t *testing.T) {
+	t.Setenv("SERVICE_SECRET", "this must not get out")
+	program := renamed(t)
+	pool := open(t, config(program))
+	if !strings.Contains(pool.log.String(), "sandboxed=true") {
+		t.Errorf("the log says: %s", pool.log)
+	}
+	pids := children(t, program)
+	if len(pids) != 1 {
+		t.Fatalf("workers: %v", pids)
+	}
+	proc := func(name string) string {
+		content, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pids[0], name))
+		if err != nil && !errors.Is(err, os.ErrPermission) {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	if environ := proc("environ"); strings.Contains(environ, "SERVICE_") || strings.Contains(environ, "PATH=") {
+		t.Errorf("its environment is %q", environ)
+	}
+	status := proc("status")
+	for _, want := range []string{"Seccomp:\t2", "NoNewPrivs:\t1"} {
+		if !strings.Contains(status, want) {
+			t.Errorf("its status lacks %q", want)
+		}
+	}
+	for what, want := range map[string]string{"Max core file size": "0", "Max file size": "0", "Max open files": "16"} {
+		if limits := proc("limits"); !strings.Contains(strings.Join(strings.Fields(limits), " "), what+" "+want+" "+want+" ") {
+			t.Errorf("%s is not %s: %s", what, want, limits)
+		}
+	}
+}
+
+func TestConfigurationsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*imaging.Config){
+		"SERVICE_IMAGE_WORKERS":    func(c *imaging.Config) { c.Workers = -1 },
+		"SERVICE_IMAGE_QUEUE":      func(c *imaging.Config) { c.Queue = 0 },
+		"SERVICE_IMAGE_TIMEOUT":    func(c *imaging.Config) { c.Timeout = time.Millisecond },
+		"SERVICE_IMAGE_MAX_BYTES":  func(c *imaging.Config) { c.MaxBytes = 1 << 40 },
+		"SERVICE_IMAGE_MAX_PIXELS": func(c *imaging.Config) { c.MaxPixels = 0 },
+		"SERVICE_IMAGE_MAX_FRAMES": func(c *imaging.Config) { c.MaxFrames = 0 },
+		"SERVICE_IMAGE_MEMORY":     func(c *imaging.Config) { c.Memory = 1 },
+	} {
+		cfg := config("")
+		change(&cfg)
+		if err := cfg.Validate(); err == nil || !strings.HasPrefix(err.Error(), want+" must ") {
+			t.Errorf("%s: %v", want, err)
+		}
+		cfg.Enabled = false
+		if err := cfg.Validate(); err != nil {
+			t.Errorf("switched off, nothing else matters: %v", err)
+		}
+	}
+}
