@@ -1,0 +1,201 @@
+package wire_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"mediastack.dev/runtime/internal/imaging/wire"
+)
+
+var (
+	hello   = wire.Hello{Version: 7, Locked: wire.LayerLimits | wire.LayerSyscalls}
+	job     = wire.Job{Number: 1, Bytes: 1 << 40, MaxPixels: 1 << 41, MaxFrames: 5, MaxOutput: 1 << 42, TimeoutMS: 9, Width: 320, Height: 240, WebP: true, Quality: 80}
+	head    = wire.Head{Number: 1, Variant: wire.WebP, Bytes: 1 << 40, Width: 16383, Height: 3}
+	done    = wire.Done{Number: 4294967295}
+	refused = wire.Refused{Number: 3, Reason: wire.ReasonPixels, Text: "too many"}
+)
+
+// conversation is one frame of each kind.
+func conversation(data []byte) []byte {
+	var out bytes.Buffer
+	w := wire.NewWriter(&out)
+	if err := errors.Join(w.Hello(hello), w.Job(job), w.Data(data), w.End(), w.Abort(), w.Head(head), w.Done(done), w.Refused(refused)); err != nil {
+		panic(err) // a buffer takes everything
+	}
+	return out.Bytes()
+}
+
+// text says what a frame holds, read as its own kind.
+func read(f wire.Frame) (any, error) {
+	switch f.Kind {
+	case wire.KindHello:
+		return f.Hello()
+	case wire.KindJob:
+		return f.Job()
+	case wire.KindData:
+		return f.Data(), nil
+	case wire.KindHead:
+		return f.Head()
+	case wire.KindDone:
+		return f.Done()
+	case wire.KindRefused:
+		return f.Refused()
+	}
+	return f.Kind, f.Empty()
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	t.Parallel()
+	data := bytes.Repeat([]byte("0123456789"), 60_000) // three frames
+	r := wire.NewReader(iotest.HalfReader(bytes.NewReader(conversation(data))))
+	next := func() any {
+		t.Helper()
+		frame, err := r.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := read(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	for _, want := range []any{hello, job} {
+		if got := next(); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	var got []byte
+	for range 3 {
+		got = append(got, next().([]byte)...)
+	}
+	if !bytes.Equal(got, data) {
+		t.Error("the data came out otherwise")
+	}
+	for _, want := range []any{wire.KindEnd, wire.KindAbort, head, done, refused} {
+		if got := next(); got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	if _, err := r.Next(); !errors.Is(err, io.EOF) {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+func TestWhatBreaksTheProtocol(t *testing.T) {
+	t.Parallel()
+	frame := func(kind wire.Kind, payload ...byte) []byte {
+		return append(binary.BigEndian.AppendUint32([]byte{byte(kind)}, uint32(len(payload))), payload...)
+	}
+	badJob := func(change func(*wire.Job)) []byte {
+		bad := job
+		change(&bad)
+		var out bytes.Buffer
+		_ = wire.NewWriter(&out).Job(bad)
+		return out.Bytes()
+	}
+	for name, in := range map[string][]byte{
+		"kind 0":                   frame(0),
+		"kind 9":                   frame(9),
+		"a long control frame":     append([]byte{byte(wire.KindHello), 0, 0, 4, 1}, make([]byte, 1025)...),
+		"long data":                {byte(wire.KindData), 0, 4, 0, 1},
+		"endless data":             {byte(wire.KindData), 255, 255, 255, 255},
+		"empty data":               frame(wire.KindData),
+		"a short greeting":         frame(wire.KindHello, 1),
+		"a short job":              frame(wire.KindJob, 1, 2, 3),
+		"an end with a payload":    frame(wire.KindEnd, 1),
+		"a job without a box":      badJob(func(j *wire.Job) { j.Width = 0 }),
+		"a job without bytes":      badJob(func(j *wire.Job) { j.Bytes = 0 }),
+		"a job of quality 101":     badJob(func(j *wire.Job) { j.Quality = 101 }),
+		"a head without bytes":     frame(wire.KindHead, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1),
+		"a head of variant 3":      frame(wire.KindHead, 0, 0, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1),
+		"a refusal for reason 0":   frame(wire.KindRefused, 0, 0, 0, 1, 0),
+		"a refusal of a few bytes": frame(wire.KindRefused, 0, 0),
+		"a long refusal":           frame(wire.KindRefused, append([]byte{0, 0, 0, 1, 1}, make([]byte, 513)...)...),
+	} {
+		f, err := wire.NewReader(bytes.NewReader(in)).Next()
+		if err == nil {
+			_, err = read(f)
+		}
+		if !errors.Is(err, wire.ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := wire.NewReader(strings.NewReader("\x01\x00\x00\x00\x04\x00")).Next(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a frame that breaks off: %v", err)
+	}
+}
+
+func TestALongTextIsCut(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	_ = wire.NewWriter(&out).Refused(wire.Refused{Number: 1, Reason: wire.ReasonBroken, Text: strings.Repeat("x", 5000)})
+	frame, err := wire.NewReader(&out).Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := frame.Refused(); err != nil || len(got.Text) != wire.MaxText {
+		t.Errorf("%d bytes, %v", len(got.Text), err)
+	}
+}
+
+// FuzzReader reads what either side may be sent: a frame within its bounds that comes
+// out the same when it is written again, or an error that tells a broken protocol
+// from a broken pipe.
+func FuzzReader(f *testing.F) {
+	f.Add(conversation([]byte("pixels")))
+	f.Add(conversation(bytes.Repeat([]byte{1}, 5000))[9:])
+	f.Add([]byte{byte(wire.KindData), 255, 255, 255, 255})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r := wire.NewReader(bytes.NewReader(in))
+		for rest := in; ; {
+			frame, err := r.Next()
+			if err != nil {
+				if !errors.Is(err, wire.ErrProtocol) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Fatalf("%v", err)
+				}
+				if errors.Is(err, io.EOF) && len(rest) > 0 {
+					t.Fatalf("%d bytes were dropped", len(rest))
+				}
+				return
+			}
+			value, err := read(frame)
+			if err != nil {
+				if !errors.Is(err, wire.ErrProtocol) {
+					t.Fatalf("%v", err)
+				}
+				return
+			}
+			var again bytes.Buffer
+			w := wire.NewWriter(&again)
+			switch v := value.(type) {
+			case wire.Hello:
+				err = w.Hello(v)
+			case wire.Job:
+				err = w.Job(v)
+			case []byte:
+				err = w.Data(v)
+			case wire.Head:
+				err = w.Head(v)
+			case wire.Done:
+				err = w.Done(v)
+			case wire.Refused:
+				err = w.Refused(v)
+			case wire.Kind:
+				if err = w.End(); v == wire.KindAbort {
+					again.Reset()
+					err = w.Abort()
+				}
+			}
+			if err != nil || !bytes.HasPrefix(rest, again.Bytes()) {
+				t.Fatalf("%v came out otherwise: %v", frame.Kind, err)
+			}
+			rest = rest[again.Len():]
+		}
+	})
+}
