@@ -175,6 +175,14 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		{"GET", "/media/get?group=" + strings.Repeat("g", 256), nil, 400, "Bad Request", "255"},
 		{"GET", "/media/get?group=%00", nil, 400, "Bad Request", "control"},
 		{"GET", "/media/get?group=%ff", nil, 400, "Bad Request", "UTF-8"},
+		{"GET", "/media/get?access=public&access=private", nil, 400, "Bad Request", "access must be sent once"},
+		{"GET", "/media/get?group=a&group=b", nil, 400, "Bad Request", "group must be sent once"},
+		{"GET", "/media/get?grop=a", nil, 400, "Bad Request", `no parameter "grop"`}, // gave the whole list, once
+		{"POST", "/media/get?Page=1", nil, 400, "Bad Request", `no parameter "Page"`},
+		{"GET", "/media/get/count?group=a", nil, 400, "Bad Request", `no parameter "group"`},
+		{"POST", "/media/get/size?" + strings.Repeat("x", 100), nil, 400, "Bad Request", strings.Repeat("x", 40) + `..."`},
+		{"POST", "/media/signature/create?group=a", nil, 400, "Bad Request", `no parameter "group"`},
+		{"POST", "/media/create?access=public", nil, 400, "Bad Request", `no parameter "access"`},
 		// These once gave the whole list: what can't be read of a query fell out unseen.
 		{"GET", "/media/get?group=50%", nil, 400, "Bad Request", "query"},
 		{"GET", "/media/get?page=2;limit=1", nil, 400, "Bad Request", "query"},

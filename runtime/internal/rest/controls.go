@@ -3,6 +3,7 @@ package rest
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 )
 
@@ -21,6 +22,7 @@ type controls struct {
 	line      []byte // what is left to give of a header's line
 	clear     int    // bytes in the buffer in which no boundary begins
 	dropped   int64
+	failed    error // what ended the body in the middle of a header's line
 }
 
 type controlsState int
@@ -43,6 +45,9 @@ func (c *controls) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	for len(c.line) == 0 {
+		if c.failed != nil {
+			return 0, c.failed
+		}
 		switch c.state {
 		case atStart:
 			c.boundary(c.delimiter[2:], passing)
@@ -82,6 +87,9 @@ func (c *controls) header() {
 	c.line = line
 	if err != nil { // too long, or the end: not for us to judge
 		c.state = passing
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			c.failed = err
+		}
 		return
 	}
 	kept := line[:0]

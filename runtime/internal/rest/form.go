@@ -84,7 +84,7 @@ func (f *form) read(ctx context.Context, upload receiver) error {
 			break
 		}
 		if err != nil {
-			return malformed(err)
+			return f.meter.malformed(err)
 		}
 		if count == partsLimit {
 			return fault.New(fault.Invalid, "the form has more than %d parts", partsLimit)
@@ -134,7 +134,7 @@ func (f *form) take(ctx context.Context, part *multipart.Part, upload receiver) 
 	}
 	text, err := io.ReadAll(io.LimitReader(part, fieldLimit+1))
 	if err != nil {
-		return malformed(err)
+		return f.meter.malformed(err)
 	}
 	if len(text) > fieldLimit {
 		return fault.New(fault.Invalid, "%s is too long", name)
@@ -145,8 +145,12 @@ func (f *form) take(ctx context.Context, part *multipart.Part, upload receiver) 
 	return f.fields.Validate() // now, so that a file which comes later need not be sent
 }
 
-// malformed makes an error of reading the body the client's; faults pass.
-func malformed(err error) error {
+// malformed makes an error of reading the body the client's; faults pass. The parser
+// takes what came before a failed read for all there is, so the failed read counts.
+func (m *meter) malformed(err error) error {
+	if m.failed != nil {
+		err = m.failed
+	}
 	var known *fault.Error
 	switch {
 	case errors.As(err, &known):
@@ -168,6 +172,7 @@ type meter struct {
 	clean  *controls
 	total  int64 // read from the body
 	inFile int64 // of these, given to the reader of the file
+	failed error // of the first read that failed, other than by the body's end
 }
 
 // Read passes bytes of the body on.
@@ -178,6 +183,8 @@ func (m *meter) Read(p []byte) (int, error) {
 	}
 	if err == io.EOF { //nolint:errorlint // readers end with the bare one
 		err = fault.New(fault.Invalid, "the multipart body was cut short")
+	} else if err != nil && m.failed == nil {
+		m.failed = err
 	}
 	return n, err
 }
@@ -196,7 +203,7 @@ func (f fileReader) Read(p []byte) (int, error) {
 	n, err := f.part.Read(p)
 	f.meter.inFile += int64(n)
 	if err != nil && err != io.EOF { //nolint:errorlint // only the bare one ends a part
-		err = malformed(err)
+		err = f.meter.malformed(err)
 	}
 	return n, err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/hack/stack"
 	"mediastack.dev/hack/stack/stacktest"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
@@ -49,10 +50,14 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return worldAt(t, stacktest.S3(t))
+}
+
+// worldAt is a world with this S3 store.
+func worldAt(t *testing.T, access stack.S3Access) *world {
+	t.Helper()
 	ctx := t.Context()
-	access := stacktest.S3(t)
-	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region,
-		AccessKey: access.AccessKey, SecretKey: access.SecretKey})
+	objects, err := objectstore.New(objectsAt(access))
 	must(t, err)
 	cfg := postgres.Config{DatabaseURL: stacktest.Postgres(t), DatabaseConns: 8}
 	must(t, postgres.Migrate(ctx, cfg, slog.New(slog.DiscardHandler)))
@@ -61,6 +66,10 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(store.Close)
 	return &world{database: cfg, store: store, objects: objects,
 		registry: account.NewRegistry(store, "t", time.Now), settings: settings.NewService(store)}
+}
+
+func objectsAt(a stack.S3Access) objectstore.Config {
+	return objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey}
 }
 
 // tenant is a provisioned account with the key of its Default App.

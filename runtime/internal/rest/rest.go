@@ -6,8 +6,10 @@ package rest
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -65,16 +67,44 @@ func (a *API) Mount(r chi.Router) {
 	})
 }
 
-// readableQuery refuses a query that net/url reads only in part: a filter or a page
-// that fell out unseen would give another list than was asked for.
+// listParameters are those of lists, by GET and by POST. No other route has any.
+var listParameters = []string{"page", "limit", "access", "group"}
+
+// listRoute is the route of lists.
+const listRoute = "/media/get"
+
+// readableQuery refuses a query that would be read only in part: a filter or a page
+// that fell out unseen would give another list than was asked for. So does a parameter
+// whose name is misspelt, as a field of a JSON body would, or one that is sent twice.
 func readableQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		query, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
 			exchange.Fail(w, r, fault.Wrap(err, fault.Invalid, "the query can't be read"))
 			return
 		}
+		lists := chi.RouteContext(r.Context()).RoutePattern() == listRoute
+		for _, name := range slices.Sorted(maps.Keys(query)) {
+			switch {
+			case !lists || !slices.Contains(listParameters, name):
+				exchange.Fail(w, r, fault.New(fault.Invalid, "there is no parameter %q", shown(name)))
+				return
+			case len(query[name]) > 1 && name != "page" && name != "limit": // of those the generated code says what they must be
+				exchange.Fail(w, r, fault.New(fault.Invalid, "%s must be sent once", name))
+				return
+			}
+		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// shown keeps a client's word in an answer short.
+func shown(name string) string {
+	name = strings.ToValidUTF8(name, "\uFFFD")
+	if runes := []rune(name); len(runes) > 40 {
+		return string(runes[:40]) + "..."
+	}
+	return name
 }
 
 // badParameter answers for the generated code when a parameter can't be read.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mediastack.dev/runtime/internal/rest/wire"
 )
 
 func TestFilesAreServedByRangeAndCondition(t *testing.T) {
@@ -57,12 +59,44 @@ func TestFilesAreServedByRangeAndCondition(t *testing.T) {
 		{"if it did not change", []option{header("If-Match", `"other"`)}, 412, nil},
 		{"a range of the same file", []option{header("Range", "bytes=0-9"), header("If-Range", etag)}, 206, data[:10]},
 		{"a range of another file", []option{header("Range", "bytes=0-9"), header("If-Range", `"other"`)}, 200, data},
+		{"the last no bytes", []option{header("Range", "bytes=-0")}, 416, nil},
+		{"the last no bytes, and others", []option{header("Range", "bytes=-0, 1-2")}, 206, data[1:3]},
+		{"more than the last bytes", []option{header("Range", "bytes=-99999999999999999999999")}, 206, data},
+		{"far past the end", []option{header("Range", "bytes=5-99999999999999999999999")}, 206, data[5:]},
+		{"a range backwards", []option{header("Range", "bytes=9-5")}, 416, nil},
+		{"another unit", []option{header("Range", "lines=0-9")}, 200, data},
+		{"the unit in capitals", []option{header("Range", "Bytes=0-9")}, 206, data[:10]},
+		{"two Range lines", []option{header("Range", "bytes=0-9"), func(r *request) { r.header.Add("Range", "bytes=5-6") }}, 200, data},
+		{"ranges of all of it, twice", []option{header("Range", "bytes=0-,0-")}, 200, data},
+		{"if any, unless it changed", []option{header("If-None-Match", "*")}, 304, nil},
+		{"unless it is one of these", []option{header("If-None-Match", `"other", W/`+etag)}, 304, nil},
+		{"unless it is another, whatever the date", []option{header("If-None-Match", `"other"`), header("If-Modified-Since", modified)}, 200, data},
+		{"if it is the same", []option{header("If-Match", etag)}, 200, data},
+		{"if it is there", []option{header("If-Match", "*")}, 200, data},
+		{"if it is the same, weakly", []option{header("If-Match", "W/"+etag)}, 412, nil},
+		{"if it did not change since", []option{header("If-Unmodified-Since", modified)}, 200, data},
+		{"if it did not change since long ago", []option{header("If-Unmodified-Since", "Thu, 01 Jan 2015 00:00:00 GMT")}, 412, nil},
+		{"a date that is none", []option{header("If-Modified-Since", "yesterday")}, 200, data},
+		{"a range of the same file, by its date", []option{header("Range", "bytes=0-9"), header("If-Range", modified)}, 206, data[:10]},
+		{"a range of a file of another date", []option{header("Range", "bytes=0-9"), header("If-Range", "Thu, 01 Jan 2015 00:00:00 GMT")}, 200, data},
+		{"a range of the same file, weakly", []option{header("Range", "bytes=0-9"), header("If-Range", "W/"+etag)}, 200, data},
+		{"a range, unless it changed", []option{header("Range", "bytes=0-9"), header("If-None-Match", etag)}, 304, nil},
 		{"more ranges than are worth it", []option{header("Range", "bytes=0-0"+strings.Repeat(",9-9", 20))}, 200, data},
 	}
 	for _, tt := range tests {
 		got := rt.do(t, http.MethodGet, item.File, tt.send...)
 		if got.status != tt.status || tt.body != nil && !bytes.Equal(got.body, tt.body) {
 			t.Errorf("%s: %d with %d bytes, want %d with %d", tt.name, got.status, len(got.body), tt.status, len(tt.body))
+		}
+		switch header := got.header; got.status {
+		case http.StatusNotModified:
+			if header.Get("ETag") != etag || header.Get("Cache-Control") == "" || header.Get("Content-Disposition")+header.Get("Content-Type")+header.Get("Content-Length") != "" || len(got.body) > 0 {
+				t.Errorf("%s: 304 with %v", tt.name, header)
+			}
+		case http.StatusPreconditionFailed:
+			if header.Get("Cache-Control") != "no-store" || !strings.HasPrefix(string(got.body), `{"error":"Precondition Failed"`) {
+				t.Errorf("%s: %s, %v", tt.name, got.body, header)
+			}
 		}
 		if got.status == http.StatusRequestedRangeNotSatisfiable && (!strings.HasPrefix(string(got.body), `{"error":`) || got.header.Get("Content-Range") != fmt.Sprintf("bytes */%d", n)) {
 			t.Errorf("%s: %s, Content-Range %q", tt.name, got.body, got.header.Get("Content-Range"))
@@ -72,7 +106,46 @@ func TestFilesAreServedByRangeAndCondition(t *testing.T) {
 	if head.status != http.StatusOK || head.header.Get("Content-Length") != fmt.Sprint(n) || head.header.Get("ETag") != etag || len(head.body) > 0 {
 		t.Errorf("HEAD: %d, %v", head.status, head.header)
 	}
+	for _, send := range []string{"bytes=0-9", "bytes=-0", "bytes=99999999-"} {
+		if got := rt.do(t, http.MethodHead, item.File, header("Range", send)); got.status != http.StatusOK || got.header.Get("Content-Length") != fmt.Sprint(n) || got.header.Get("Content-Range") != "" {
+			t.Errorf("HEAD with Range %s: %d, %v", send, got.status, got.header)
+		}
+	}
+	if got := rt.do(t, http.MethodHead, item.File, header("If-None-Match", etag)); got.status != http.StatusNotModified {
+		t.Errorf("HEAD unless it changed: %d", got.status)
+	}
+	if got := rt.do(t, http.MethodOptions, item.File); got.status != http.StatusNoContent || got.header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("OPTIONS: %d, Allow %q", got.status, got.header.Get("Allow"))
+	}
 	rt.severalRanges(t, item.File, data)
+	empty := rt.sealed(t, one.key, filePart("empty", nil), field("access", "public"))
+	for _, send := range []string{"", "bytes=0-", "bytes=0-0", "bytes=-1", "bytes=-0"} {
+		if got := rt.do(t, http.MethodGet, empty.File, header("Range", send)); got.status != http.StatusOK || len(got.body) != 0 || got.header.Get("Content-Range") != "" {
+			t.Errorf("an empty file with Range %q: %d, %v", send, got.status, got.header)
+		}
+	}
+}
+
+func TestADeletedItemStopsBeingServedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt, other := w.runtime(t), w.runtime(t)
+	for _, access := range []string{"public", "private"} {
+		id := rt.sealed(t, one.key, filePart("a.txt", []byte("hello")), field("access", access)).MediaId
+		listed := decode[[]wire.MediaItem](t, rt.do(t, http.MethodGet, "/media/get", key(one.key)))[0]
+		before := other.do(t, http.MethodGet, listed.File)
+		if listed.MediaId != id || string(before.body) != "hello" {
+			t.Fatalf("%s: %d %s", access, before.status, before.body)
+		}
+		rt.do(t, http.MethodDelete, "/media/delete/"+id.String(), key(one.key))
+		for _, send := range [][]option{nil, {header("If-None-Match", before.header.Get("ETag"))}, {header("If-Modified-Since", before.header.Get("Last-Modified"))}, {header("Range", "bytes=0-1")}} {
+			other.do(t, http.MethodGet, listed.File, send...).refused(t, http.StatusNotFound, "Not Found")
+			if got := other.do(t, http.MethodHead, listed.File, send...); got.status != http.StatusNotFound {
+				t.Errorf("%s: HEAD answers %d", access, got.status)
+			}
+		}
+	}
 }
 
 func (rt *runtime) severalRanges(t *testing.T, file string, data []byte) {
@@ -158,7 +231,11 @@ func TestOnlyListedTypesAreShownInline(t *testing.T) {
 		item := rt.sealed(t, one.key, part{name: "file", fileName: name, contentType: "image/png", data: []byte(tt.data)}, field("access", "public"))
 		got := rt.do(t, http.MethodGet, item.File)
 		kind, _, _ := strings.Cut(got.header.Get("Content-Disposition"), ";")
-		if kind != tt.kind || got.header.Get("Content-Type") != tt.mime || item.MimeType != tt.mime {
+		sent := tt.mime
+		if sent == "text/plain" {
+			sent += "; charset=utf-8" // which the item's own type does not say
+		}
+		if kind != tt.kind || got.header.Get("Content-Type") != sent || item.MimeType != tt.mime {
 			t.Errorf("%s: %s, %s, %s; want %s, %s", name, kind, got.header.Get("Content-Type"), item.MimeType, tt.kind, tt.mime)
 		}
 	}

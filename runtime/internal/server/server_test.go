@@ -177,8 +177,8 @@ func TestWaitingIsUsedUpAndEarnedBack(t *testing.T) {
 			t.Fatal("who is fast enough was given up")
 		}
 	}
-	any := newPace(time.Minute, 0)
-	if any.moved(0, time.Hour); any.left != time.Minute {
-		t.Errorf("without a rate %s is left", any.left)
+	without := newPace(time.Minute, 0)
+	if without.moved(0, time.Hour); without.left != time.Minute {
+		t.Errorf("without a rate %s is left", without.left)
 	}
 }

@@ -224,6 +224,9 @@ type Page = int
 // MediaItems defines model for MediaItems.
 type MediaItems = []MediaItem
 
+// TooMany defines model for TooMany.
+type TooMany = Error
+
 // UploadRefused defines model for UploadRefused.
 type UploadRefused = UploadError
 

@@ -1,0 +1,218 @@
+package rest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/limit"
+)
+
+func TestAKeyThatAsksTooOftenIsToldWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, other := w.tenant(t, "one"), w.tenant(t, "other")
+	rt := w.runtime(t, func(o *options) { o.limits = limit.Config{Key: 0.01, KeyBurst: 4} })
+	file := filePart("a.txt", []byte("x"))
+
+	first := rt.do(t, http.MethodGet, "/media/get", key(one.key))
+	if first.header.Get("RateLimit-Policy") != `"key";q=4;w=400` || first.header.Get("RateLimit") != `"key";r=3;t=100` {
+		t.Errorf("the first answer says %v", first.header)
+	}
+	granted := rt.sign(t, one.key, "")
+	rt.uploadSigned(t, granted, file).item(t) // counts for its key
+	rt.upload(t, one.key, file)
+	got := rt.do(t, http.MethodGet, "/media/get", key(one.key))
+	got.refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	if after := got.header.Get("Retry-After"); after != "100" || !strings.HasPrefix(got.header.Get("RateLimit"), `"key";r=0;t=`) {
+		t.Errorf("Retry-After %q, %v", after, got.header)
+	}
+	for name, send := range map[string]option{"by key": key(one.key), "by signature": signature(granted)} {
+		got := rt.do(t, http.MethodPost, "/media/create", send, form(file))
+		if detail := got.refused(t, http.StatusTooManyRequests, "Bad Request"); detail != "too many requests" || got.header.Get("Retry-After") == "" {
+			t.Errorf("an upload %s: %q, %v", name, detail, got.header)
+		}
+	}
+	if got := rt.do(t, http.MethodGet, "/media/get", key(other.key)); got.status != http.StatusOK {
+		t.Errorf("another tenant: %d", got.status)
+	}
+	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limited_total{limit="key"} 3`) {
+		t.Error("the refusals are not counted")
+	}
+	rt.clock.advance(100 * time.Second)
+	if got := rt.do(t, http.MethodGet, "/media/get", key(one.key)); got.status != http.StatusOK {
+		t.Errorf("when the time has come: %d %s", got.status, got.body)
+	}
+}
+
+func TestAnAddressThatAsksTooOftenIsRefusedBeforeAnythingElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, func(o *options) {
+		o.limits = limit.Config{Address: 0.01, AddressBurst: 2, TrustedProxies: []string{"127.0.0.0/8"}}
+	})
+	item := rt.sealed(t, one.key, filePart("a.txt", []byte("hello")), field("access", "public"))
+	from := func(address string) option { return header("X-Forwarded-For", "1.2.3.4, "+address) }
+	for address := range map[string]bool{"198.51.100.1": true, "2001:db8::1": true} {
+		for range 2 {
+			if got := rt.do(t, http.MethodGet, item.File, from(address)); got.status != http.StatusOK || got.header.Get("RateLimit") == "" {
+				t.Fatalf("%d %v", got.status, got.header)
+			}
+		}
+	}
+	rt.do(t, http.MethodGet, item.File, from("198.51.100.1")).refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	rt.do(t, http.MethodGet, item.File, from("2001:db8::ffff")).refused(t, http.StatusTooManyRequests, "Too Many Requests") // of the same network
+	rt.do(t, http.MethodGet, "/no/such/route", from("198.51.100.1")).refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	if got := rt.do(t, http.MethodGet, item.File, from("198.51.100.2")); got.status != http.StatusOK {
+		t.Errorf("another address: %d", got.status)
+	}
+
+	// An upload is refused before its body: nobody has to send it.
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+	must(t, err)
+	defer func() { _ = conn.Close() }()
+	must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nX-Forwarded-For: 198.51.100.1\r\nx-service-apikey: %s\r\n"+
+		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 50000000\r\nExpect: 100-continue\r\n\r\n", one.key)
+	must(t, err)
+	text := make([]byte, 2048)
+	n, err := conn.Read(text)
+	must(t, err)
+	if answer := string(text[:n]); !strings.HasPrefix(answer, "HTTP/1.1 429 ") || !strings.Contains(answer, `{"error":"Bad Request"`) {
+		t.Errorf("the answer is %s", answer)
+	}
+}
+
+func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, late := w.tenant(t, "one"), w.tenant(t, "late")
+	rt := w.runtime(t, func(o *options) { o.limits = limit.Config{Failures: 0.01, FailuresBurst: 5} })
+	// Keys are remembered only while changes are heard of.
+	conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
+	must(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	eventually(t, 5*time.Second, "the runtime listens", func() (listens bool) {
+		must(t, conn.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()").Scan(&listens))
+		return listens
+	})
+	for range 10 { // the runtime has to learn of its own listening, too
+		rt.expect(t, one, 0, 0)
+	}
+	granted := rt.sign(t, one.key, "")
+	for range 10 { // no credential is no guess
+		rt.do(t, http.MethodGet, "/media/get").refused(t, http.StatusUnauthorized, "Unauthorized")
+	}
+	wrong := func() answer {
+		made, err := account.NewToken()
+		must(t, err)
+		return rt.do(t, http.MethodGet, "/media/get", key(made.Reveal()))
+	}
+	for range 4 {
+		wrong().refused(t, http.StatusUnauthorized, "Unauthorized")
+	}
+	rt.uploadSigned(t, granted+"A", filePart("a", nil)).refused(t, http.StatusForbidden, "Invalid signature")
+	got := wrong()
+	if detail := got.refused(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many wrong credentials" || got.header.Get("Retry-After") == "" {
+		t.Errorf("%q, %v", detail, got.header)
+	}
+	// Even a good key that nobody has shown yet might be a guess, from there.
+	rt.do(t, http.MethodGet, "/media/get", key(late.key)).refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	// But who is known goes on, from the same address.
+	rt.expect(t, one, 0, 0)
+	rt.clock.advance(100 * time.Second)
+	if got := rt.do(t, http.MethodGet, "/media/get", key(late.key)); got.status != http.StatusOK {
+		t.Errorf("when the time has come: %d %s", got.status, got.body)
+	}
+}
+
+func TestAnUploadThatCreepsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+	must(t, err)
+	defer func() { _ = conn.Close() }()
+	must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\n"+
+		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\n", one.key)
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { // never still for long, and never fast
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			if _, err := conn.Write([]byte("x")); err != nil {
+				return
+			}
+		}
+	}()
+	got := make([]byte, 2048)
+	n, err := conn.Read(got)
+	must(t, err)
+	if !bytes.HasPrefix(got[:n], []byte("HTTP/1.1 400 ")) || !bytes.Contains(got[:n], []byte("no progress")) {
+		t.Errorf("the client is told %s", got[:n])
+	}
+	// The same pace is fine where no rate is asked for: a body of 15 steps takes longer than the stall.
+	patient := w.runtime(t, func(o *options) { o.server.StallTimeout = time.Second })
+	body, kind := encode(filePart("a.txt", []byte("0123456789")))
+	reader, writer := io.Pipe()
+	go func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for len(body) > 0 {
+			<-tick.C
+			step := min(len(body), 15)
+			_, _ = writer.Write(body[:step])
+			body = body[step:]
+		}
+		_ = writer.Close()
+	}()
+	done := patient.do(t, http.MethodPost, "/media/create", key(one.key), header("Content-Type", kind), func(r *request) { r.body = reader })
+	if item := done.item(t); item.Size != 10 {
+		t.Errorf("%s", done.body)
+	}
+}
+
+func TestADownloadThatNobodyTakesIsGivenUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
+	item := rt.sealed(t, one.key, filePart("a.bin", noise(1, 20<<20)), field("access", "public"))
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+	must(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: media.test\r\n\r\n", strings.TrimPrefix(item.File, baseURL))
+	must(t, err)
+	// The client reads nothing: the buffers between fill, and then nothing moves.
+	eventually(t, 20*time.Second, "the request has ended", func() bool {
+		for line := range strings.Lines(rt.logs.String()) {
+			var entry struct {
+				Route string `json:"route"`
+				Out   int64  `json:"bytes_out"`
+			}
+			if json.Unmarshal([]byte(line), &entry) == nil && strings.HasPrefix(entry.Route, "/media/file/") {
+				if entry.Out >= item.Size {
+					t.Error("all of it went out: the file is too small for this test")
+				}
+				return true
+			}
+		}
+		return false
+	})
+}

@@ -1,0 +1,145 @@
+package rest_test
+
+import (
+	"bytes"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/objectstore"
+)
+
+// follow goes where an answer sends the client, as one that knows nothing but the address.
+func follow(t *testing.T, method string, from answer, send ...option) answer {
+	t.Helper()
+	if from.status != http.StatusFound {
+		t.Fatalf("no redirect: %d %s", from.status, from.body)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, from.header.Get("Location"), nil)
+	must(t, err)
+	change := request{header: r.Header}
+	for _, apply := range send {
+		apply(&change)
+	}
+	response, err := http.DefaultClient.Do(r)
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	must(t, err)
+	return answer{status: response.StatusCode, header: response.Header, body: body}
+}
+
+func TestRedirectsLeadToTheFileAndNowhereElse(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) stack.S3Access{"versitygw": stacktest.S3, "minio": stacktest.MinIO} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			access := open(t)
+			w := worldAt(t, access)
+			one := w.tenant(t, "one")
+			signer, err := objectstore.NewPresigner(objectsAt(access), "")
+			must(t, err)
+			rt := w.runtime(t, func(o *options) {
+				o.delivery.Mode, o.delivery.RedirectTTL, o.presigned = delivery.Redirect, time.Minute, signer
+			})
+			rt.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+			data := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), noise(1, 100_000)...)
+			public := rt.sealed(t, one.key, filePart("Ferien über \"7\".png", data), field("access", "public"))
+			private := rt.upload(t, one.key, filePart("page.html", []byte("<html><script>alert(1)</script>")))
+			empty := rt.sealed(t, one.key, filePart("empty", nil), field("access", "public"))
+
+			sent := rt.do(t, http.MethodGet, public.File)
+			location := sent.header.Get("Location")
+			if sent.header.Get("Cache-Control") != "no-store" || len(sent.body) > 0 || strings.Contains(location, access.SecretKey) || strings.Contains(location, one.key) {
+				t.Errorf("the redirect says %v %s", sent.header, sent.body)
+			}
+			whole := follow(t, http.MethodGet, sent)
+			kind, params, err := mime.ParseMediaType(whole.header.Get("Content-Disposition"))
+			if whole.status != http.StatusOK || !bytes.Equal(whole.body, data) || err != nil || kind != "inline" || params["filename"] != "Ferien über \"7\".png" {
+				t.Errorf("the file: %d, %d bytes, %v, %v", whole.status, len(whole.body), whole.header, err)
+			}
+			if whole.header.Get("Content-Type") != "image/png" || whole.header.Get("Cache-Control") != "public, max-age=60" {
+				t.Errorf("the file: %v", whole.header)
+			}
+			ranged := []option{header("Range", "bytes=10-19")}
+			if part := follow(t, http.MethodGet, rt.do(t, http.MethodGet, public.File, ranged...), ranged...); part.status != http.StatusPartialContent || !bytes.Equal(part.body, data[10:20]) {
+				t.Errorf("a range: %d, %d bytes", part.status, len(part.body))
+			}
+			if head := follow(t, http.MethodHead, rt.do(t, http.MethodHead, public.File)); head.status != http.StatusOK || head.header.Get("Content-Length") != "100016" {
+				t.Errorf("HEAD: %d %v", head.status, head.header)
+			}
+			if got := follow(t, http.MethodGet, rt.do(t, http.MethodGet, empty.File)); got.status != http.StatusOK || len(got.body) != 0 {
+				t.Errorf("an empty file: %d %s", got.status, got.body)
+			}
+
+			// What may run is never inline, and the checks are those of streaming.
+			page := follow(t, http.MethodGet, rt.do(t, http.MethodGet, private.File))
+			if page.status != http.StatusOK || !strings.HasPrefix(page.header.Get("Content-Disposition"), "attachment;") || page.header.Get("Cache-Control") != "private, max-age=60" {
+				t.Errorf("a page: %d %v", page.status, page.header)
+			}
+			plain, _, _ := strings.Cut(private.File, "?")
+			rt.do(t, http.MethodGet, plain).refused(t, http.StatusNotFound, "Not Found")
+			rt.do(t, http.MethodGet, private.File+"A").refused(t, http.StatusForbidden, "Invalid signature")
+
+			// The permission is for this object and this answer.
+			parsed, err := url.Parse(location)
+			must(t, err)
+			for what, change := range map[string]func(*url.URL){
+				"another object": func(u *url.URL) {
+					u.Path = strings.Replace(u.Path, public.MediaId.String(), private.MediaId.String(), 1)
+				},
+				"the bucket": func(u *url.URL) { u.Path = "/" + one.account.Bucket },
+				"another disposition": func(u *url.URL) {
+					u.RawQuery = strings.Replace(u.RawQuery, "attachment", "inline", 1) + "&response-content-type=text%2Fhtml"
+				},
+				"a longer life": func(u *url.URL) {
+					u.RawQuery = strings.Replace(u.RawQuery, "X-Amz-Expires=60", "X-Amz-Expires=6000", 1)
+				},
+			} {
+				changed := *parsed
+				change(&changed)
+				if got := follow(t, http.MethodGet, answer{status: http.StatusFound, header: http.Header{"Location": {changed.String()}}}); got.status != http.StatusForbidden && got.status != http.StatusBadRequest {
+					t.Errorf("%s opens: %d", what, got.status)
+				}
+			}
+			for _, method := range []string{http.MethodPut, http.MethodDelete} {
+				if got := follow(t, method, sent); got.status != http.StatusForbidden {
+					t.Errorf("%s: %d", method, got.status)
+				}
+			}
+			if got := parsed.Query().Get("X-Amz-Expires"); got != "60" {
+				t.Errorf("the permission lasts for %s s", got)
+			}
+			// Never longer than the address that led to it.
+			rt.clock.advance(time.Hour - 20*time.Second)
+			late, err := url.Parse(rt.do(t, http.MethodGet, private.File).header.Get("Location"))
+			if lasts := late.Query().Get("X-Amz-Expires"); err != nil || len(lasts) != 2 || lasts > "20" {
+				t.Errorf("shortly before its end it lasts for %s s, %v", lasts, err)
+			}
+			rt.clock.advance(21 * time.Second)
+			rt.do(t, http.MethodGet, private.File).refused(t, http.StatusForbidden, "Invalid signature")
+			rt.do(t, http.MethodDelete, "/media/delete/"+public.MediaId.String(), key(one.key))
+			rt.do(t, http.MethodGet, public.File).refused(t, http.StatusNotFound, "Not Found")
+		})
+	}
+}
+
+func TestRedirectsUseThePublicNameOfTheStore(t *testing.T) {
+	t.Parallel()
+	signer, err := objectstore.NewPresigner(objectstore.Config{Endpoint: "http://10.0.0.1:9000", Region: "us-east-1", AccessKey: "a", SecretKey: "secret"}, "https://files.example.org")
+	must(t, err)
+	address, err := signer.Presign(t.Context(), http.MethodGet, "bucket", "media/x/original", time.Minute, map[string]string{"content-type": "image/png"})
+	if err != nil || !strings.HasPrefix(address, "https://files.example.org/bucket/media/x/original?") || !strings.Contains(address, "response-content-type=image%2Fpng") {
+		t.Errorf("%s, %v", address, err)
+	}
+	if _, err := objectstore.NewPresigner(objectstore.Config{Endpoint: "http://10.0.0.1"}, "files.example.org"); err == nil {
+		t.Error("a public endpoint that is no address passed")
+	}
+}
