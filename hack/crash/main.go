@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -100,6 +101,7 @@ func (r *rig) crash(ctx context.Context, o options, m *model, out io.Writer) (ke
 		return false, context.Cause(ctx)
 	case m.failed():
 		m.print(out)
+		_ = os.WriteFile(filepath.Join(r.dir, "schedule.log"), []byte(m.schedule()), 0o600)
 		return true, fmt.Errorf("%d things are wrong; the data is in %s", m.wrongs(), r.dir)
 	}
 	return err != nil, err

@@ -150,15 +150,15 @@ type model struct {
 	mu       sync.Mutex
 	items    []*item
 	counts   map[string]int
-	breaks   []string // the last things that were broken
+	breaks   []string // what was broken, and when
 	problems []problem
 }
 
 type problem struct {
 	item *item
 	text string
-	// breaks is what was broken shortly before.
-	breaks []string
+	// broken is how many things were broken before.
+	broken int
 }
 
 func newModel(begun time.Time) *model { return &model{begun: begun, counts: map[string]int{}} }
@@ -185,14 +185,25 @@ func (m *model) broke(what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.breaks = append(m.breaks, fmt.Sprintf("%8.3f s  %s", time.Since(m.begun).Seconds(), what))
-	m.breaks = m.breaks[max(0, len(m.breaks)-12):]
+}
+
+// find gives the item with this id; nil when nobody was told of it.
+func (m *model) find(id string) *item {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, i := range m.items {
+		if i.id == id {
+			return i
+		}
+	}
+	return nil
 }
 
 // wrong notes what should never be; of an item, or of everything.
 func (m *model) wrong(i *item, format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.problems = append(m.problems, problem{i, fmt.Sprintf("%8.3f s  ", time.Since(m.begun).Seconds()) + fmt.Sprintf(format, args...), slices.Clone(m.breaks)})
+	m.problems = append(m.problems, problem{i, fmt.Sprintf("%8.3f s  ", time.Since(m.begun).Seconds()) + fmt.Sprintf(format, args...), len(m.breaks)})
 }
 
 func (m *model) failed() bool { return m.wrongs() > 0 }
@@ -201,6 +212,13 @@ func (m *model) wrongs() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.problems)
+}
+
+// schedule is all that was broken, line by line.
+func (m *model) schedule() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Join(m.breaks, "\n") + "\n"
 }
 
 // print tells of the first problems, each with the history of its item.
@@ -222,7 +240,7 @@ func (m *model) print(out io.Writer) {
 			}
 			p.item.mu.Unlock()
 		}
-		fmt.Fprintf(out, "  broken before:\n    %s\n", strings.Join(p.breaks, "\n    "))
+		fmt.Fprintf(out, "  broken before:\n    %s\n", strings.Join(m.breaks[max(0, p.broken-8):p.broken], "\n    "))
 	}
 }
 

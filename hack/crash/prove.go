@@ -198,6 +198,12 @@ func (c *client) original(ctx context.Context, i *item) {
 	}
 }
 
+// itemOf gives the item that a key belongs to.
+func itemOf(key string) string {
+	id, _, _ := strings.Cut(strings.TrimPrefix(key, "media/"), "/")
+	return id
+}
+
 // bucket looks for objects of anything but the items that are listed, and compares
 // their bytes with the totals: with every draft purged, nothing else may be there.
 func (c *client) bucket(ctx context.Context, listed map[string]bool) error {
@@ -211,7 +217,7 @@ func (c *client) bucket(ctx context.Context, listed map[string]bool) error {
 		switch {
 		case object.Key == "_mediastack/owner.json":
 		case len(parts) != 3 || parts[0] != "media" || !listed[parts[1]]:
-			c.model.wrong(nil, "object %s of %s is left, and no item has it", object.Key, c.tenant.name)
+			c.model.wrong(c.model.find(itemOf(object.Key)), "object %s of %s is left, and no item has it", object.Key, c.tenant.name)
 		default:
 			bytes += object.Size
 			if parts[2] == "original" {
@@ -228,7 +234,7 @@ func (c *client) bucket(ctx context.Context, listed map[string]bool) error {
 		if upload.Err != nil {
 			return upload.Err
 		}
-		c.model.wrong(nil, "an unfinished upload of %s is left in %s", upload.Key, c.tenant.name)
+		c.model.wrong(c.model.find(itemOf(upload.Key)), "an unfinished upload of %s is left in %s", upload.Key, c.tenant.name)
 	}
 	var totals struct {
 		Storage    int64 `json:"storage"`
