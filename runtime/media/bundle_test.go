@@ -22,6 +22,9 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
+// discard is the log of parts that no test reads.
+var discard = slog.New(slog.DiscardHandler)
+
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
 // clock is a time that tests move.
@@ -56,7 +59,7 @@ type bundle struct {
 
 var (
 	config = media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadShare: 100, UploadQueue: 1000, UploadWait: time.Minute,
-		UploadLease: 15 * time.Minute, DeleteTimeout: 10 * time.Second}
+		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second}
 	sweepConfig = media.SweepConfig{DraftTTL: 24 * time.Hour, UploadGrace: 5 * time.Minute, BatchSize: 7, AlarmAfter: 3, RetryLongest: time.Hour}
 )
 

@@ -49,7 +49,7 @@ func (u *Upload) derive(ctx context.Context) (Objects, error) {
 
 // original opens the file: from memory while it is there, else from S3.
 func (u *Upload) original(ctx context.Context) (io.ReadCloser, error) {
-	if u.parts == nil {
+	if u.parts == nil && !u.elsewhere {
 		return u.buffer.body(u.buffer.size), nil
 	}
 	return u.service.objects.Open(ctx, u.scope.Bucket, u.key(Original), 0, u.size)

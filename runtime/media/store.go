@@ -19,6 +19,8 @@ type Scope struct {
 // Store keeps items, uploads and counters. PostgreSQL implements it. Errors are
 // faults; an item of another app is NotFound like a missing one.
 type Store interface {
+	ResumableStore
+
 	// OpenUpload durably notes that objects of this item may reach S3 from now on, and
 	// holds bytes for them under the cap. OverCap when the account has no room.
 	OpenUpload(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
@@ -87,13 +89,20 @@ type ObjectStore interface {
 	// start, and after an error for a while after it returned.
 	Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error
 	StartMultipart(ctx context.Context, bucket, key, contentType string) (Multipart, error)
+	// ResumeMultipart takes up an object that an earlier StartMultipart began.
+	ResumeMultipart(bucket, key, id string, parts []Part) Multipart
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
+	// Stat gives NotFound for an object that is missing.
+	Stat(ctx context.Context, bucket, key string) (Stored, error)
 	Remove(ctx context.Context, bucket string, keys []string) error
 	RemoveUnfinished(ctx context.Context, bucket, key string) error
 }
 
-// Multipart is an object that is stored part by part, all but the last of PartSize.
+// Multipart is an object that is stored part by part, all but the last of 5 MiB or more.
 type Multipart interface {
+	// ID and Parts are what ResumeMultipart takes.
+	ID() string
+	Parts() []Part
 	Part(ctx context.Context, body io.ReadSeeker, size int64) error
 	Complete(ctx context.Context, contentType string) error
 }

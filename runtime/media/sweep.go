@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"time"
 
 	"github.com/google/uuid"
@@ -83,6 +84,12 @@ func (s *Sweeper) Sweep(ctx context.Context) (SweepSummary, error) {
 		}); err != nil {
 			return fmt.Errorf("expire uploads: %w", err)
 		}
+		var forgotten int
+		if err := batches(ctx, s.cfg.BatchSize, &forgotten, func() (int, error) {
+			return s.store.ForgetResumables(ctx, start, s.cfg.BatchSize)
+		}); err != nil {
+			return fmt.Errorf("forget resumable uploads: %w", err)
+		}
 		if err := s.removeDue(ctx, &summary); err != nil {
 			return fmt.Errorf("remove objects: %w", err)
 		}
@@ -99,7 +106,8 @@ func (s *Sweeper) Sweep(ctx context.Context) (SweepSummary, error) {
 
 // uploadKeys names the objects that an upload may have stored.
 func uploadKeys(itemID uuid.UUID) []string {
-	return []string{ObjectKey(itemID, Original), ObjectKey(itemID, WebP), ObjectKey(itemID, Thumbnail)}
+	return []string{ObjectKey(itemID, Original), ObjectKey(itemID, WebP), ObjectKey(itemID, Thumbnail),
+		ObjectKey(itemID, tailVariants[0]), ObjectKey(itemID, tailVariants[1])}
 }
 
 // batches calls step until it comes back short, and adds up what it did.
@@ -194,6 +202,9 @@ type remover interface {
 func removeObjects(ctx context.Context, objects remover, removal Removal) error {
 	if removal.Unfinished {
 		for _, key := range removal.Keys {
+			if path.Base(key) != string(Original) {
+				continue // stored in one request, always
+			}
 			if err := objects.RemoveUnfinished(ctx, removal.Bucket, key); err != nil {
 				return err
 			}

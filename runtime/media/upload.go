@@ -37,6 +37,7 @@ type Upload struct {
 	scope     Scope
 	id        uuid.UUID
 	atLeast   int64 // what the client says of the size, 0 = nothing
+	lease     time.Duration
 
 	buffer   buffer // what has arrived and is not in S3 yet
 	large    bool   // holds a place in memory for a part
@@ -44,14 +45,16 @@ type Upload struct {
 	size     int64
 	mimeType string
 
-	parts    Multipart // nil while the file fits in one part
-	began    bool      // there may be an intent row
-	reserved int64     // under the cap
-	sent     []string  // keys that S3 may know of
-	renewed  time.Time // when the lease was last extended
-	over     bool      // committed, or abandoned
-	unsure   bool      // S3 may still be carrying out a write that was given up
-	closed   bool
+	parts Multipart // nil while the file fits in one part
+	// elsewhere is set when the file is in S3 and not in the buffer.
+	elsewhere bool
+	began     bool      // there may be an intent row
+	reserved  int64     // under the cap
+	sent      []string  // keys that S3 may know of
+	renewed   time.Time // when the lease was last extended
+	over      bool      // committed, or abandoned
+	unsure    bool      // S3 may still be carrying out a write that was given up
+	released  bool
 }
 
 // Begin takes a place for an upload of at least atLeast bytes (0 = not known) and
@@ -86,7 +89,7 @@ func (s *Service) Begin(ctx context.Context, p account.Principal, atLeast int64)
 	if err := s.places.enter(ctx, scope.AccountID); err != nil {
 		return nil, err
 	}
-	return &Upload{service: s, principal: p, scope: scope, id: id, atLeast: atLeast, digest: sha256.New()}, nil
+	return &Upload{service: s, principal: p, scope: scope, id: id, atLeast: atLeast, lease: s.cfg.UploadLease, digest: sha256.New()}, nil
 }
 
 func tooLarge(p account.Principal) error {
@@ -106,15 +109,20 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, claim string) erro
 		if err != nil {
 			return err
 		}
-		if u.mimeType == "" {
-			u.mimeType = sniff(u.buffer.head(sniffLength), claim)
-		}
+		u.detect(claim, ended)
 		if ended {
 			return nil
 		}
 		if err := u.flush(ctx); err != nil {
 			return err
 		}
+	}
+}
+
+// detect tells the type once enough of the file is there, or all of it.
+func (u *Upload) detect(claim string, whole bool) {
+	if u.mimeType == "" && (whole || u.buffer.size >= sniffLength) {
+		u.mimeType = sniff(u.buffer.head(sniffLength), claim)
 	}
 }
 
@@ -128,7 +136,6 @@ func (u *Upload) fill(ctx context.Context, file io.Reader) (ended bool, err erro
 			return false, err
 		}
 		fresh, err := u.buffer.read(file)
-		_, _ = u.digest.Write(fresh)
 		if u.size += int64(len(fresh)); u.size > u.principal.Account.MaxUploadSize {
 			return false, tooLarge(u.principal)
 		}
@@ -155,6 +162,11 @@ func (u *Upload) makeRoom(ctx context.Context) error {
 	if u.large || u.buffer.size < smallUpload {
 		return nil
 	}
+	return u.enlarge(ctx)
+}
+
+// enlarge waits for a place in memory for a part.
+func (u *Upload) enlarge(ctx context.Context) error {
 	if err := u.service.memory.enter(ctx, u.scope.AccountID); err != nil {
 		return err
 	}
@@ -164,7 +176,7 @@ func (u *Upload) makeRoom(ctx context.Context) error {
 
 // renew extends the lease of an upload that makes progress, but slowly.
 func (u *Upload) renew(ctx context.Context) error {
-	if !u.began || u.service.now().Sub(u.renewed) < u.service.cfg.UploadLease/2 {
+	if !u.began || u.service.now().Sub(u.renewed) < u.lease/2 {
 		return nil
 	}
 	return u.reserve(ctx, 0)
@@ -191,8 +203,9 @@ func (u *Upload) flush(ctx context.Context) error {
 	return nil
 }
 
-// sendPart sends the first n bytes of the buffer.
+// sendPart hashes and sends the first n bytes of the buffer.
 func (u *Upload) sendPart(ctx context.Context, n int) error {
+	u.buffer.hash(u.digest, n)
 	body := u.buffer.body(n)
 	defer func() { _ = body.Close() }()
 	if err := u.parts.Part(ctx, body, int64(n)); err != nil {
@@ -221,7 +234,7 @@ func (u *Upload) hold(ctx context.Context, total int64) error {
 	}
 	now := u.service.now()
 	u.began = true // from here on there may be a row, whatever the answer
-	if err := u.service.store.OpenUpload(ctx, u.id, u.scope, total, now.Add(u.service.cfg.UploadLease)); err != nil {
+	if err := u.service.store.OpenUpload(ctx, u.id, u.scope, total, now.Add(u.lease)); err != nil {
 		return err
 	}
 	u.reserved, u.renewed = total, now
@@ -231,7 +244,7 @@ func (u *Upload) hold(ctx context.Context, total int64) error {
 // reserve holds more bytes, and extends the lease.
 func (u *Upload) reserve(ctx context.Context, more int64) error {
 	now := u.service.now()
-	if err := u.service.store.Reserve(ctx, u.id, u.scope, more, now.Add(u.service.cfg.UploadLease)); err != nil {
+	if err := u.service.store.Reserve(ctx, u.id, u.scope, more, now.Add(u.lease)); err != nil {
 		return err
 	}
 	u.reserved, u.renewed = u.reserved+more, now
@@ -252,11 +265,7 @@ func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	item := Item{
-		ID: u.id, AccountID: u.scope.AccountID, AppID: u.scope.AppID,
-		FileName: fields.FileName, Access: fields.Access, Caption: fields.Caption, Group: fields.Group,
-		Objects: objects, CreatedAt: u.service.now(),
-	}
+	item := u.item(fields, objects)
 	if err := u.service.store.CommitUpload(ctx, item); err != nil {
 		return Item{}, err
 	}
@@ -264,10 +273,20 @@ func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
 	return item, nil
 }
 
+// item is the draft that the upload becomes.
+func (u *Upload) item(fields Fields, objects Objects) Item {
+	return Item{
+		ID: u.id, AccountID: u.scope.AccountID, AppID: u.scope.AppID,
+		FileName: fields.FileName, Access: fields.Access, Caption: fields.Caption, Group: fields.Group,
+		Objects: objects, CreatedAt: u.service.now(),
+	}
+}
+
 // storeObjects puts the rest of the original, and the derivatives.
 func (u *Upload) storeObjects(ctx context.Context) (Objects, error) {
-	original := Object{Variant: Original, Key: u.key(Original), Bytes: u.size, MimeType: u.mimeType, SHA256: u.digest.Sum(nil)}
+	original := Object{Variant: Original, Key: u.key(Original), Bytes: u.size, MimeType: u.mimeType}
 	if u.parts == nil {
+		u.buffer.hash(u.digest, u.buffer.size)
 		body := u.buffer.body(u.buffer.size)
 		defer func() { _ = body.Close() }()
 		if err := u.put(ctx, original, body); err != nil {
@@ -281,6 +300,7 @@ func (u *Upload) storeObjects(ctx context.Context) (Objects, error) {
 			return nil, u.doubt(err)
 		}
 	}
+	original.SHA256 = u.digest.Sum(nil)
 	derivatives, err := u.derive(ctx)
 	return append(Objects{original}, derivatives...), err
 }
@@ -305,10 +325,15 @@ func (u *Upload) Close(ctx context.Context) {
 		u.abandon(ctx)
 	}
 	u.over = true
-	if u.closed {
+	u.release()
+}
+
+// release gives the upload's place and memory back, once.
+func (u *Upload) release() {
+	if u.released {
 		return
 	}
-	u.closed = true
+	u.released = true
 	u.buffer.release()
 	if u.large {
 		u.service.memory.leave(u.scope.AccountID)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 
 	"github.com/minio/minio-go/v7"
 
@@ -30,7 +31,7 @@ type multipart struct {
 	store       *Store
 	bucket, key string
 	uploadID    string
-	parts       []minio.CompletePart
+	parts       []media.Part
 }
 
 // StartMultipart begins an object of unknown size. Nothing of it is visible before
@@ -43,7 +44,18 @@ func (s *Store) StartMultipart(ctx context.Context, bucket, key, contentType str
 	return &multipart{store: s, bucket: bucket, key: key, uploadID: id}, nil
 }
 
-// Part stores the next part. All parts but the last are media.PartSize long. What
+// ResumeMultipart takes up an object that an earlier StartMultipart began. It sends nothing.
+func (s *Store) ResumeMultipart(bucket, key, id string, parts []media.Part) media.Multipart {
+	return &multipart{store: s, bucket: bucket, key: key, uploadID: id, parts: slices.Clone(parts)}
+}
+
+// ID is the store's name of the unfinished upload.
+func (m *multipart) ID() string { return m.uploadID }
+
+// Parts are the parts stored so far, in order.
+func (m *multipart) Parts() []media.Part { return slices.Clone(m.parts) }
+
+// Part stores the next part. All parts but the last are of 5 MiB or more. What
 // Put says of body holds here too.
 func (m *multipart) Part(ctx context.Context, body io.ReadSeeker, size int64) error {
 	number := len(m.parts) + 1
@@ -52,13 +64,17 @@ func (m *multipart) Part(ctx context.Context, body io.ReadSeeker, size int64) er
 	if err != nil {
 		return classify(err, "put a part of "+m.key)
 	}
-	m.parts = append(m.parts, minio.CompletePart{PartNumber: number, ETag: part.ETag})
+	m.parts = append(m.parts, media.Part{ETag: part.ETag, Bytes: size})
 	return nil
 }
 
 // Complete makes the object from its parts; it is durable when Complete returns nil.
 func (m *multipart) Complete(ctx context.Context, contentType string) error {
-	_, err := m.store.core.CompleteMultipartUpload(ctx, m.bucket, m.key, m.uploadID, m.parts,
+	parts := make([]minio.CompletePart, len(m.parts))
+	for i, part := range m.parts {
+		parts[i] = minio.CompletePart{PartNumber: i + 1, ETag: part.ETag}
+	}
+	_, err := m.store.core.CompleteMultipartUpload(ctx, m.bucket, m.key, m.uploadID, parts,
 		minio.PutObjectOptions{ContentType: contentType})
 	return classify(err, "complete "+m.key)
 }

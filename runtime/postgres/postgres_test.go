@@ -387,6 +387,7 @@ func TestMigrationsAreNeverEdited(t *testing.T) {
 		"00002_bucket_owned.sql":   "e9a27fd7ed39780629bb3a42a1b742c44232bc7b696ebed47d12ede886fb84dd",
 		"00003_app_of_account.sql": "187d766fb88be975e5c109b4ef452368e7d2a8caf66052228df7f71bef856c82",
 		"00004_pages.sql":          "12bc296efa318bdde3fda9eab2c75265891486e2e3cf0ce790ef3d12fe2dc090",
+		"00005_resumable.sql":      "dd7f4d54ff2471f9d24b482beca2659195fe9073f170539e904090b9d51ea1e1",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

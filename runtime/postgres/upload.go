@@ -107,7 +107,7 @@ func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
 	if made {
 		return nil
 	}
-	return s.settleUpload(ctx, item, item.Objects.Bytes())
+	return s.inTx(ctx, "settle upload", func(q *sqlgen.Queries) error { return settle(ctx, q, item) })
 }
 
 func (s *Store) commitUploads(ctx context.Context, _ uuid.UUID, items []media.Item) ([]bool, error) {
@@ -130,27 +130,26 @@ func (s *Store) commitUploads(ctx context.Context, _ uuid.UUID, items []media.It
 	return among(params.Ids, made), err
 }
 
-// settleUpload commits an upload whose reservation is not what is stored.
-func (s *Store) settleUpload(ctx context.Context, item media.Item, bytes int64) error {
-	return s.inTx(ctx, "settle upload", func(q *sqlgen.Queries) error {
-		upload, err := q.TakeUpload(ctx, item.ID)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return swept()
-		}
-		if err != nil {
-			return err
-		}
-		settled, err := q.SettleHold(ctx, sqlgen.SettleHoldParams{AccountID: upload.AccountID, Delta: bytes - upload.Reserved})
-		if err != nil {
-			return err
-		}
-		if settled == 0 {
-			return fault.New(fault.OverCap, "the account's storage cap has no room for this file")
-		}
-		return q.InsertItem(ctx, sqlgen.InsertItemParams{
-			ID: item.ID, AccountID: upload.AccountID, AppID: upload.AppID, FileName: item.FileName, Access: string(item.Access),
-			Caption: item.Caption, GroupLabel: item.Group, Objects: item.Objects, Bytes: bytes, CreatedAt: item.CreatedAt,
-		})
+// settle commits an upload whose reservation may not be what is stored.
+func settle(ctx context.Context, q *sqlgen.Queries, item media.Item) error {
+	bytes := item.Objects.Bytes()
+	upload, err := q.TakeUpload(ctx, item.ID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return swept()
+	}
+	if err != nil {
+		return err
+	}
+	settled, err := q.SettleHold(ctx, sqlgen.SettleHoldParams{AccountID: upload.AccountID, Delta: bytes - upload.Reserved})
+	if err != nil {
+		return err
+	}
+	if settled == 0 {
+		return fault.New(fault.OverCap, "the account's storage cap has no room for this file")
+	}
+	return q.InsertItem(ctx, sqlgen.InsertItemParams{
+		ID: item.ID, AccountID: upload.AccountID, AppID: upload.AppID, FileName: item.FileName, Access: string(item.Access),
+		Caption: item.Caption, GroupLabel: item.Group, Objects: item.Objects, Bytes: bytes, CreatedAt: item.CreatedAt,
 	})
 }
 

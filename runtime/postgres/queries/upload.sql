@@ -79,3 +79,6 @@ DELETE FROM upload WHERE item_id = $1;
 
 -- name: ItemExists :one
 SELECT EXISTS (SELECT FROM item WHERE id = $1);
+
+-- name: BucketOf :one
+SELECT bucket FROM account WHERE id = $1;

@@ -110,6 +110,28 @@ type ObjectRemoval struct {
 	LastError  string
 }
 
+type Resumable struct {
+	ItemID      uuid.UUID
+	AccountID   uuid.UUID
+	AppID       uuid.UUID
+	Length      *int64
+	FileName    string
+	ClaimedType string
+	Access      string
+	Caption     string
+	GroupLabel  string
+	Received    int64
+	Digest      []byte
+	MultipartID string
+	Parts       []media.Part
+	Whole       bool
+	Tail        string
+	TailBytes   int64
+	TailHash    []byte
+	MimeType    string
+	ExpiresAt   time.Time
+}
+
 type SettingsChoice struct {
 	AccountID         uuid.UUID
 	UseWebp           *bool

@@ -13,6 +13,17 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
+const bucketOf = `-- name: BucketOf :one
+SELECT bucket FROM account WHERE id = $1
+`
+
+func (q *Queries) BucketOf(ctx context.Context, id uuid.UUID) (string, error) {
+	row := q.db.QueryRow(ctx, bucketOf, id)
+	var bucket string
+	err := row.Scan(&bucket)
+	return bucket, err
+}
+
 const commitUploads = `-- name: CommitUploads :many
 WITH asked AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS file_name, unnest($3::text[]) AS access,

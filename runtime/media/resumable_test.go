@@ -1,0 +1,341 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
+)
+
+// create begins a resumable upload.
+func (b *bundle) create(p account.Principal, length int64) *media.Resumable {
+	b.t.Helper()
+	r, err := b.service.CreateResumable(b.t.Context(), p, length, media.Fields{FileName: "a.bin"})
+	must(b.t, err)
+	return r
+}
+
+// resume finds the upload again, as the next request does, at any replica.
+func (b *bundle) resume(service *media.Service, p account.Principal, r *media.Resumable) *media.Resumable {
+	b.t.Helper()
+	again, err := service.Resume(b.t.Context(), p, r.State().ItemID)
+	must(b.t, err)
+	return again
+}
+
+// settled checks that an upload became an item with these bytes, and left nothing else.
+func (b *bundle) settled(p account.Principal, r *media.Resumable, file []byte) {
+	b.t.Helper()
+	item := r.State().Item
+	if item == nil {
+		b.t.Fatalf("the upload is not committed: %+v", r.State())
+	}
+	original := item.File()
+	sum := sha256.Sum256(file)
+	if got := b.bytesOf(p, original); !bytes.Equal(got, file) || !bytes.Equal(original.SHA256, sum[:]) || original.Bytes != int64(len(file)) {
+		b.t.Errorf("the item has %d bytes, sent were %d", len(got), len(file))
+	}
+	b.clock.advance(2 * time.Minute)
+	_, err := b.sweeper.Sweep(b.t.Context())
+	must(b.t, err)
+	b.balanced(p)
+	b.nothingUnfinished(p)
+}
+
+func (b *bundle) nothingUnfinished(p account.Principal) {
+	b.t.Helper()
+	must(b.t, b.objects.ListUnfinished(b.t.Context(), p.Account.Bucket, "", func(u media.Unfinished) error {
+		b.t.Errorf("an unfinished upload of %s is left", u.Key)
+		return nil
+	}))
+}
+
+func TestAResumableUploadArrivesInAnyPieces(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	other := b.replica(config) // every request goes to another one
+	random4 := rand.New(rand.NewPCG(4, 4))
+	for name, c := range map[string]struct {
+		size  int
+		piece func() int
+	}{
+		"empty":                          {0, func() int { return 1 }},
+		"one small request":              {1000, func() int { return 1000 }},
+		"bytes":                          {9, func() int { return 1 }},
+		"small pieces of a small file":   {3 << 20, func() int { return 1 << 20 }},
+		"exactly a part":                 {media.PartSize, func() int { return media.PartSize }},
+		"pieces below the least part":    {18 << 20, func() int { return 3 << 20 }},
+		"pieces of parts":                {2*media.PartSize + 1, func() int { return media.PartSize }},
+		"one large request":              {40<<20 + 3, func() int { return 1 << 30 }},
+		"pieces of any size":             {30 << 20, func() int { return 1 + random4.IntN(9<<20) }},
+		"a last piece of the least part": {21 << 20, func() int { return 16 << 20 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := random(c.size)
+			r := b.create(p, int64(c.size))
+			for at, n := 0, 0; at < c.size; n++ {
+				r = b.resume([]*media.Service{b.service, other}[n%2], p, r)
+				if got := r.State().Progress.Received; got != int64(at) {
+					t.Fatalf("received %d of %d", got, at)
+				}
+				to := min(c.size, at+c.piece())
+				wrote, err := r.Write(t.Context(), int64(at), bytes.NewReader(file[at:to]), nil)
+				must(t, err)
+				if wrote != int64(to-at) {
+					t.Fatalf("%d bytes of %d were taken", wrote, to-at)
+				}
+				at = to
+			}
+			_, err := r.Finish(t.Context())
+			must(t, err)
+			b.settled(p, r, file)
+			if again := b.resume(other, p, r); again.State().Item == nil || again.State().Item.ID != r.State().ItemID {
+				t.Error("asked again, the upload is not complete")
+			}
+		})
+	}
+}
+
+// A connection that breaks loses nothing of what arrived.
+func TestWhatArrivedBeforeACutCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	file := random(25 << 20)
+	for _, cut := range []int{1, 4 << 20, 6 << 20, media.PartSize, media.PartSize + 1, 24 << 20} {
+		r := b.create(p, int64(len(file)))
+		broken := io.MultiReader(bytes.NewReader(file[:cut]), iotest.ErrReader(errGone))
+		wrote, err := r.Write(t.Context(), 0, broken, nil)
+		if !errors.Is(err, errGone) || wrote != int64(cut) {
+			t.Fatalf("cut at %d: %d bytes, %v", cut, wrote, err)
+		}
+		r = b.resume(b.service, p, r)
+		_, err = r.Write(t.Context(), wrote, bytes.NewReader(file[wrote:]), nil)
+		must(t, err)
+		_, err = r.Finish(t.Context())
+		must(t, err)
+		b.settled(p, r, file)
+	}
+}
+
+// Bytes that their checksum does not fit are as if they had never come.
+func TestBytesThatAreNotProvenDoNotCount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	file := random(40 << 20)
+	r := b.create(p, int64(len(file)))
+	_, err := r.Write(t.Context(), 0, bytes.NewReader(file[:1000]), func() error { return nil })
+	must(t, err)
+	for _, garbage := range []int{500, 6 << 20, 39 << 20} {
+		wrote, err := r.Write(t.Context(), 1000, bytes.NewReader(make([]byte, garbage)), func() error { return errGone })
+		if wrote != 0 || !errors.Is(err, errGone) {
+			t.Errorf("unproven bytes: %d, %v", wrote, err)
+		}
+		// Cut off before the proof could be asked: the same.
+		cut := io.MultiReader(bytes.NewReader(make([]byte, garbage)), iotest.ErrReader(io.ErrUnexpectedEOF))
+		if wrote, err := r.Write(t.Context(), 1000, cut, func() error { return nil }); wrote != 0 || err == nil {
+			t.Errorf("bytes without their end: %d, %v", wrote, err)
+		}
+		r = b.resume(b.service, p, r)
+	}
+	_, err = r.Write(t.Context(), 1000, bytes.NewReader(file[1000:]), func() error { return nil })
+	must(t, err)
+	_, err = r.Finish(t.Context())
+	must(t, err)
+	b.settled(p, r, file)
+}
+
+// failingStore is the real store that fails to commit, before or after it did.
+type failingStore struct {
+	media.Store
+	before, after bool
+}
+
+func (s *failingStore) CommitResumable(ctx context.Context, item media.Item, tails []string, notBefore time.Time) (*media.Removal, error) {
+	if s.before {
+		return nil, errStore
+	}
+	removal, err := s.Store.CommitResumable(ctx, item, tails, notBefore)
+	if s.after && err == nil {
+		return nil, errStore
+	}
+	return removal, err
+}
+
+// Invariant 6: an upload whose bytes have all arrived is not complete before its draft
+// is committed, and whoever asks next completes it, at any replica.
+func TestFinishingIsTakenUpByWhoeverAsksNext(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	for name, store := range map[string]*failingStore{
+		"the commit failed":           {Store: b.store, before: true},
+		"the commit's answer is lost": {Store: b.store, after: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failing, err := media.NewService(media.Parts{Store: store, Objects: b.objects, Settings: settings.NewService(b.store),
+				Now: b.clock.Now, Log: discard}, config)
+			must(t, err)
+			file := random(22 << 20)
+			r, err := failing.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{})
+			must(t, err)
+			_, err = r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+			must(t, err)
+			if _, err := r.Finish(t.Context()); !errors.Is(err, errStore) || r.State().Item != nil {
+				t.Fatalf("a failed commit: %v", err)
+			}
+			if store.before {
+				if _, err := failing.Resume(t.Context(), p, r.State().ItemID); !errors.Is(err, errStore) {
+					t.Errorf("asking at the replica that still fails: %v", err)
+				}
+			}
+			b.settled(p, b.resume(b.service, p, r), file)
+		})
+	}
+}
+
+func TestAnUploadWithoutProgressExpiresAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	for _, size := range []int{10, 3 << 20, 20 << 20} {
+		r := b.create(p, 1<<25)
+		_, err := r.Write(t.Context(), 0, bytes.NewReader(random(size)), nil)
+		must(t, err)
+	}
+	kept := b.create(p, 1<<25)
+	b.clock.advance(config.ResumableTTL - time.Minute)
+	_, err := b.resume(b.service, p, kept).Write(t.Context(), 0, bytes.NewReader(random(100)), nil)
+	must(t, err)
+	b.clock.advance(sweepConfig.UploadGrace + 2*time.Minute)
+	for range 2 {
+		_, err = b.sweeper.Sweep(t.Context())
+		must(t, err)
+	}
+	if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held != 1<<25 {
+		t.Errorf("%d bytes are held for the one upload that goes on", held)
+	}
+	if n := b.number(`SELECT count(*) FROM resumable`); n != 1 {
+		t.Errorf("%d uploads are remembered", n)
+	}
+	must(t, b.resume(b.service, p, kept).Cancel(t.Context()))
+	b.clock.advance(2 * config.ResumableTTL)
+	_, err = b.sweeper.Sweep(t.Context())
+	must(t, err)
+	if left := b.stored(p); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	b.balanced(p)
+	b.nothingUnfinished(p)
+	if n := b.number(`SELECT count(*) FROM resumable`); n != 0 {
+		t.Errorf("%d uploads are remembered", n)
+	}
+}
+
+func TestAResumableUploadIsItsAppsOwn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, stranger := b.tenant(1<<30), b.tenant(1<<30)
+	r := b.create(p, 10)
+	if _, err := b.service.Resume(t.Context(), stranger, r.State().ItemID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("another tenant: %v", err)
+	}
+	// An item that came another way is no resumable upload: its address is not given out here.
+	plain := b.upload(p, random(10), media.Fields{})
+	if _, err := b.service.Resume(t.Context(), p, plain.ID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an item: %v", err)
+	}
+}
+
+func TestCapsAndLengthsOfResumableUploads(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(30 << 20)
+	if _, err := b.service.CreateResumable(t.Context(), p, 31<<20, media.Fields{}); !fault.Is(err, fault.OverCap) {
+		t.Errorf("over the cap: %v", err)
+	}
+	if _, err := b.service.CreateResumable(t.Context(), p, p.Account.MaxUploadSize+1, media.Fields{}); !fault.Is(err, fault.TooLarge) {
+		t.Errorf("over the size: %v", err)
+	}
+	if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable)`); n != 0 {
+		t.Errorf("%d rows of refused uploads", n)
+	}
+	// A length that is not known reserves as it grows.
+	file := random(18 << 20)
+	r := b.create(p, media.UnknownLength)
+	_, err := r.Write(t.Context(), 0, bytes.NewReader(file[:17<<20]), nil)
+	must(t, err)
+	if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held != 17<<20 {
+		t.Errorf("%d bytes are held for %d", held, 17<<20)
+	}
+	if _, err := r.Finish(t.Context()); !fault.Is(err, fault.Conflict) {
+		t.Errorf("finished without its length: %v", err)
+	}
+	if err := r.DeclareLength(t.Context(), 31<<20); !fault.Is(err, fault.OverCap) {
+		t.Errorf("a length over the cap: %v", err)
+	}
+	if err := r.DeclareLength(t.Context(), 1); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a length below what came: %v", err)
+	}
+	must(t, r.DeclareLength(t.Context(), int64(len(file))))
+	if err := r.DeclareLength(t.Context(), int64(len(file))+1); !fault.Is(err, fault.Conflict) {
+		t.Errorf("another length: %v", err)
+	}
+	if wrote, err := r.Write(t.Context(), 17<<20, bytes.NewReader(random(2<<20)), nil); wrote != 0 || !fault.Is(err, fault.Invalid) {
+		t.Errorf("more than was declared: %d, %v", wrote, err)
+	}
+	r = b.resume(b.service, p, r)
+	_, err = r.Write(t.Context(), 17<<20, bytes.NewReader(file[17<<20:]), nil)
+	must(t, err)
+	_, err = r.Finish(t.Context())
+	must(t, err)
+	b.settled(p, r, file)
+	if err := r.Cancel(t.Context()); !fault.Is(err, fault.Conflict) {
+		t.Errorf("ending a complete upload: %v", err)
+	}
+	if wrote, err := r.Write(t.Context(), int64(len(file)), bytes.NewReader([]byte("x")), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+		t.Errorf("writing to a complete upload: %d, %v", wrote, err)
+	}
+}
+
+// Two replicas that both believe the upload is theirs: the second one to note its
+// progress is refused, and the file is right.
+func TestALostLockCannotMixTwoWriters(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	file := random(12 << 20)
+	r := b.create(p, int64(len(file)))
+	mine, theirs := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
+	_, err := mine.Write(t.Context(), 0, bytes.NewReader(file[:2<<20]), nil)
+	must(t, err)
+	if wrote, err := theirs.Write(t.Context(), 0, bytes.NewReader(make([]byte, 3<<20)), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+		t.Errorf("the late writer: %d, %v", wrote, err)
+	}
+	// The late one wrote over the tail: it is asked for again, and never taken for right.
+	mine = b.resume(b.service, p, r)
+	if wrote, err := mine.Write(t.Context(), 2<<20, bytes.NewReader(file[2<<20:]), nil); wrote > 0 || !fault.Is(err, fault.Conflict) {
+		t.Errorf("with a tail that is not ours: %d, %v", wrote, err)
+	}
+	mine = b.resume(b.service, p, r)
+	if got := mine.State().Progress.Received; got != 0 {
+		t.Fatalf("%d bytes are said to be received", got)
+	}
+	_, err = mine.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	must(t, err)
+	_, err = mine.Finish(t.Context())
+	must(t, err)
+	b.settled(p, mine, file)
+}

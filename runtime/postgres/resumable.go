@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres/internal/sqlgen"
+)
+
+// OpenResumable implements media.ResumableStore.
+func (s *Store) OpenResumable(ctx context.Context, upload media.Resumption) error {
+	return s.inTx(ctx, "open resumable upload", func(q *sqlgen.Queries) error {
+		opened, err := q.OpenUploads(ctx, sqlgen.OpenUploadsParams{
+			AccountID: upload.Scope.AccountID, ItemIds: []uuid.UUID{upload.ItemID}, AppIds: []uuid.UUID{upload.Scope.AppID},
+			Bytes: []int64{upload.Reserved}, LeaseEnds: []time.Time{upload.Expires},
+		})
+		if err != nil {
+			return err
+		}
+		if len(opened) == 0 {
+			room, err := q.Headroom(ctx, upload.Scope.AccountID)
+			if err != nil {
+				return err
+			}
+			return media.OverCap(room.MaxStorage)
+		}
+		params := sqlgen.InsertResumableParams{
+			ItemID: upload.ItemID, AccountID: upload.Scope.AccountID, AppID: upload.Scope.AppID, FileName: upload.Fields.FileName,
+			ClaimedType: upload.Fields.MimeType, Access: string(upload.Fields.Access), Caption: upload.Fields.Caption,
+			GroupLabel: upload.Fields.Group, ExpiresAt: upload.Expires,
+		}
+		if upload.Length != media.UnknownLength {
+			params.Length = &upload.Length
+		}
+		return q.InsertResumable(ctx, params)
+	})
+}
+
+// noUpload is the one answer for an upload that is missing, over, and another tenant's.
+func noUpload() error { return fault.New(fault.NotFound, "there is no such upload") }
+
+// Resumption implements media.ResumableStore.
+func (s *Store) Resumption(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.Resumption, error) {
+	row, err := s.queries.Resumable(ctx, sqlgen.ResumableParams{AppID: scope.AppID, ItemID: itemID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return media.Resumption{}, noUpload()
+	}
+	if err != nil {
+		return media.Resumption{}, classify(err, "read resumable upload")
+	}
+	r := row.Resumable
+	upload := media.Resumption{
+		ItemID: itemID, Scope: scope, Length: media.UnknownLength,
+		Fields: media.Fields{FileName: r.FileName, MimeType: r.ClaimedType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel},
+		Progress: media.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, Whole: r.Whole,
+			Tail: media.Variant(r.Tail), TailBytes: r.TailBytes, TailHash: r.TailHash, MimeType: r.MimeType},
+		Expires: r.ExpiresAt,
+	}
+	if r.Length != nil {
+		upload.Length = *r.Length
+	}
+	if row.Reserved != nil {
+		upload.Reserved = *row.Reserved
+		return upload, nil
+	}
+	item, err := s.Item(ctx, scope, itemID)
+	if fault.Is(err, fault.NotFound) {
+		return media.Resumption{}, noUpload()
+	}
+	upload.Item = &item
+	return upload, err
+}
+
+// SetLength implements media.ResumableStore.
+func (s *Store) SetLength(ctx context.Context, scope media.Scope, itemID uuid.UUID, length int64) error {
+	set, err := s.queries.SetLength(ctx, sqlgen.SetLengthParams{AppID: scope.AppID, ItemID: itemID, Length: &length})
+	if err == nil && set == 0 {
+		err = fault.New(fault.Conflict, "the upload's length is known already")
+	}
+	return classify(err, "set an upload's length")
+}
+
+// SaveProgress implements media.ResumableStore.
+func (s *Store) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64, p media.Progress, expires time.Time) error {
+	if p.Parts == nil {
+		p.Parts = []media.Part{}
+	}
+	if p.Digest == nil {
+		p.Digest = []byte{}
+	}
+	if p.TailHash == nil {
+		p.TailHash = media.SHA256{}
+	}
+	saved, err := s.queries.SaveProgress(ctx, sqlgen.SaveProgressParams{
+		ItemID: itemID, Before: before, Received: p.Received, Digest: p.Digest, MultipartID: p.MultipartID, Parts: p.Parts, Whole: p.Whole,
+		Tail: string(p.Tail), TailBytes: p.TailBytes, TailHash: p.TailHash, MimeType: p.MimeType, ExpiresAt: expires,
+	})
+	if err == nil && saved == 0 {
+		err = fault.New(fault.Conflict, "the upload was ended, or went on elsewhere")
+	}
+	return classify(err, "save an upload's progress")
+}
+
+// CommitResumable implements media.ResumableStore.
+func (s *Store) CommitResumable(ctx context.Context, item media.Item, tails []string, notBefore time.Time) (*media.Removal, error) {
+	var removal *media.Removal
+	err := s.inTx(ctx, "commit resumable upload", func(q *sqlgen.Queries) error {
+		if err := settle(ctx, q, item); err != nil || len(tails) == 0 {
+			return err
+		}
+		bucket, err := q.BucketOf(ctx, item.AccountID)
+		if err != nil {
+			return err
+		}
+		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: item.AccountID, Bucket: bucket, Keys: tails, NotBefore: notBefore})
+		removal = &media.Removal{ID: id, Bucket: bucket, Keys: tails}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return removal, nil
+}
+
+// ForgetResumables implements media.ResumableStore.
+func (s *Store) ForgetResumables(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+	n, err := s.queries.ForgetResumables(ctx, sqlgen.ForgetResumablesParams{Cutoff: cutoff, Batch: int32(min(batch, 100_000))}) //nolint:gosec // bounded just there
+	return int(n), classify(err, "forget resumable uploads")
+}
