@@ -35,9 +35,10 @@ type multipart struct {
 }
 
 // StartMultipart begins an object of unknown size. Nothing of it is visible before
-// its Complete.
+// its Complete. It is tried once: a second try after an answer that was lost would
+// leave an upload of which nobody knows. Whoever gets an error removes what is unfinished.
 func (s *Store) StartMultipart(ctx context.Context, bucket, key, contentType string) (media.Multipart, error) {
-	id, err := s.core.NewMultipartUpload(ctx, bucket, key, minio.PutObjectOptions{ContentType: contentType})
+	id, err := s.once.NewMultipartUpload(ctx, bucket, key, minio.PutObjectOptions{ContentType: contentType})
 	if err != nil {
 		return nil, classify(err, "begin "+key)
 	}
@@ -163,5 +164,19 @@ func (s *Store) Remove(ctx context.Context, bucket string, keys []string) error 
 // RemoveUnfinished aborts every unfinished multipart upload of exactly this key; a
 // missing bucket is success.
 func (s *Store) RemoveUnfinished(ctx context.Context, bucket, key string) error {
-	return ignoreMissing(s.client.RemoveIncompleteUpload(ctx, bucket, key), "abort uploads of "+key)
+	what := "abort uploads of " + key
+	listing, stop := context.WithCancel(ctx)
+	defer stop()
+	for upload := range s.client.ListIncompleteUploads(listing, bucket, key, true) {
+		if upload.Err != nil {
+			return ignoreMissing(upload.Err, what)
+		}
+		if upload.Key != key {
+			continue
+		}
+		if err := ignoreMissing(s.core.AbortMultipartUpload(ctx, bucket, key, upload.UploadID), what); err != nil {
+			return err
+		}
+	}
+	return nil
 }

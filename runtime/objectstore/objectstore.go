@@ -30,6 +30,8 @@ type Config struct {
 type Store struct {
 	client *minio.Client
 	core   *minio.Core
+	// once tries requests once: for those that must not happen twice.
+	once   *minio.Core
 	region string
 }
 
@@ -60,7 +62,12 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the S3 client: %w", err)
 	}
-	return &Store{client: client, core: &minio.Core{Client: client}, region: cfg.Region}, nil
+	options.MaxRetries = 1
+	once, err := minio.New(u.Host, options)
+	if err != nil {
+		return nil, fmt.Errorf("make the S3 client: %w", err)
+	}
+	return &Store{client: client, core: &minio.Core{Client: client}, once: &minio.Core{Client: once}, region: cfg.Region}, nil
 }
 
 // Ping asks the store for something cheap that needs valid credentials.

@@ -1,0 +1,80 @@
+package objectstore_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+)
+
+// The client tried the begin of an upload again when its answer was lost, so that the
+// store had two and the caller knew of one: the other stayed for ever, even when the
+// item was deleted. A crash run found it.
+func TestABeginWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	access := stacktest.S3(t)
+	target, err := url.Parse(access.Endpoint)
+	must(t, err)
+	var begun atomic.Int64
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }, // the host is signed
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.Method == http.MethodPost && r.Request.URL.Query().Has("uploads") {
+				begun.Add(1)
+				panic(http.ErrAbortHandler) // done, and nobody is told
+			}
+			return nil
+		},
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.Close)
+	behind := access
+	behind.Endpoint = server.URL
+	store, lossy := open(t, access), open(t, behind)
+	bucket, _ := claimed(t, store)
+	if _, err := lossy.StartMultipart(t.Context(), bucket, "media/x/original", "image/png"); err == nil {
+		t.Fatal("an upload whose id nobody knows has begun")
+	}
+	if n := begun.Load(); n != 1 {
+		t.Errorf("it was begun %d times", n)
+	}
+	if n := unfinished(t, store, bucket); n != 1 {
+		t.Errorf("%d uploads are unfinished", n)
+	}
+	must(t, store.RemoveUnfinished(t.Context(), bucket, "media/x/original"))
+	if n := unfinished(t, store, bucket); n != 0 {
+		t.Errorf("%d uploads are left", n)
+	}
+}
+
+func TestEveryUnfinishedUploadOfAKeyIsRemovedAndNoOther(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, _ := claimed(t, store)
+		for _, key := range []string{"media/x/original", "media/x/original", "media/x/original-not", "media/x/original"} {
+			_, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
+			must(t, err)
+		}
+		must(t, store.RemoveUnfinished(t.Context(), bucket, "media/x/original"))
+		must(t, store.ListUnfinished(t.Context(), bucket, "media/x/original", func(u media.Unfinished) error {
+			if strings.HasSuffix(u.Key, "/original") {
+				t.Error("an upload is left")
+			}
+			return nil
+		}))
+		must(t, store.RemoveUnfinished(t.Context(), bucket, "media/x/original-not"))
+	})
+}
+
+func unfinished(t *testing.T, store *objectstore.Store, bucket string) (n int) {
+	t.Helper()
+	must(t, store.ListUnfinished(t.Context(), bucket, "", func(media.Unfinished) error { n++; return nil }))
+	return n
+}
