@@ -12,7 +12,7 @@ const maxRanges = 16
 
 // withRange gives the request the Range that http.ServeContent understands as RFC
 // 9110 means it. Section 14.2: a Range is for GET only, and one in another unit than
-// bytes is as if it were not there. What is malformed stays, and is refused.
+// bytes is as if it were not there. What is malformed is refused.
 func withRange(r *http.Request, size int64) *http.Request {
 	lines := r.Header.Values("Range")
 	if len(lines) == 0 {
@@ -32,6 +32,10 @@ func withRange(r *http.Request, size int64) *http.Request {
 	return r
 }
 
+// malformed is a Range that http.ServeContent refuses. It would take some that are
+// malformed, such as "bytes=+1-2".
+const malformed = "bytes=?"
+
 // readable writes a Range anew, or gives "" for one to pass over.
 func readable(value string, size int64) string {
 	unit, set, _ := strings.Cut(value, "=")
@@ -50,8 +54,8 @@ func readable(value string, size int64) string {
 		switch {
 		case spec == "":
 			continue // an empty element of a list means nothing
-		case !ok || !digits(first) || !digits(last) || first+last == "":
-			return value // malformed
+		case !ok || !digits(first) || !digits(last) || first+last == "" || first != "" && last != "" && above(first, last):
+			return malformed
 		case first == "" && strings.Trim(last, "0") == "":
 			nothing = true // the last 0 bytes
 			continue
@@ -61,7 +65,19 @@ func readable(value string, size int64) string {
 	if nothing && len(kept) == 0 {
 		kept = []string{strconv.FormatInt(size, 10) + "-"} // not satisfiable, either
 	}
+	if len(kept) == 0 {
+		return malformed
+	}
 	return "bytes=" + strings.Join(kept, ",")
+}
+
+// above compares numbers of any length.
+func above(a, b string) bool {
+	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+	if len(a) != len(b) {
+		return len(a) > len(b)
+	}
+	return a > b
 }
 
 func digits(text string) bool {

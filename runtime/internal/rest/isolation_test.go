@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/rest/wire"
@@ -21,6 +23,8 @@ type isolation struct {
 	foreign func(t *testing.T, rt *runtime, other tenant, draft, sealed wire.MediaItem)
 	// open routes need no key.
 	open bool
+	// shared routes are about the account: its apps see, and change, the same.
+	shared bool
 	// send is what a valid request carries besides its key.
 	send []option
 }
@@ -94,15 +98,15 @@ func isolations() map[operation]isolation {
 		{"POST", "/media/get"}:                {foreign: seesNothing("POST", "/media/get?limit=100", "[]")},
 		{"GET", "/media/get/count"}:           {foreign: seesNothing("GET", "/media/get/count", `{"count":0}`)},
 		{"POST", "/media/get/count"}:          {foreign: seesNothing("POST", "/media/get/count", `{"count":0}`)},
-		{"GET", "/media/get/size"}:            {foreign: seesNothing("GET", "/media/get/size", `{"storage":0,"maxStorage":67108864}`)},
-		{"POST", "/media/get/size"}:           {foreign: seesNothing("POST", "/media/get/size", `{"storage":0,"maxStorage":67108864}`)},
+		{"GET", "/media/get/size"}:            {shared: true, foreign: seesNothing("GET", "/media/get/size", `{"storage":0,"maxStorage":67108864}`)},
+		{"POST", "/media/get/size"}:           {shared: true, foreign: seesNothing("POST", "/media/get/size", `{"storage":0,"maxStorage":67108864}`)},
 		{"GET", "/media/get/{mediaId}"}:       {foreign: sameAsMissing("GET", "/media/get/{mediaId}")},
 		{"POST", "/media/get/{mediaId}"}:      {foreign: sameAsMissing("POST", "/media/get/{mediaId}")},
 		{"DELETE", "/media/delete/{mediaId}"}: {foreign: sameAsMissing("DELETE", "/media/delete/{mediaId}")},
 		{"POST", "/media/signature/create"}:   {foreign: ownOnly("POST", "/media/signature/create")},
-		{"GET", "/settings/media/get"}:        {foreign: ownOnly("GET", "/settings/media/get")},
-		{"POST", "/settings/media/get"}:       {foreign: ownOnly("POST", "/settings/media/get")},
-		{"POST", "/settings/media/create"}:    {foreign: ownOnly("POST", "/settings/media/create", settingsBody...), send: settingsBody},
+		{"GET", "/settings/media/get"}:        {shared: true, foreign: ownOnly("GET", "/settings/media/get")},
+		{"POST", "/settings/media/get"}:       {shared: true, foreign: ownOnly("POST", "/settings/media/get")},
+		{"POST", "/settings/media/create"}:    {shared: true, foreign: ownOnly("POST", "/settings/media/create", settingsBody...), send: settingsBody},
 
 		{"GET", "/media/file/{mediaId}/{variant}/{name}"}:  {foreign: onlySigned("GET"), open: true},
 		{"HEAD", "/media/file/{mediaId}/{variant}/{name}"}: {foreign: onlySigned("HEAD"), open: true},
@@ -120,9 +124,15 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 	w := newWorld(t)
 	rt := w.runtime(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
+	blog := w.app(t, one, "blog")
 	draft := rt.upload(t, one.key, filePart("draft.txt", []byte("draft")))
 	sealed := rt.sealed(t, one.key, filePart("sealed.txt", []byte("sealed")))
 	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.key)).body
+	theirs := rt.upload(t, other.key, filePart("theirs.txt", []byte("theirs")))
+	_, theirAddress, _ := strings.Cut(theirs.File, "?")
+	granted, theirGrant := rt.sign(t, one.key, ""), rt.sign(t, other.key, "")
+	made, err := account.NewToken()
+	must(t, err)
 
 	cases := isolations()
 	for _, route := range routesOf(t, (&rest.API{}).Mount, (&delivery.Delivery{}).Mount) {
@@ -134,20 +144,41 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 		delete(cases, route)
 		t.Run(route.String(), func(t *testing.T) {
 			c.foreign(t, rt, other, draft, sealed)
+			if !c.shared {
+				c.foreign(t, rt, blog, draft, sealed) // another app of the same account is as foreign
+			}
 			if c.open {
 				return
 			}
-			path := strings.Replace(route.path, "{mediaId}", sealed.MediaId.String(), 1)
-			rt.do(t, route.method, path, c.send...).refused(t, http.StatusUnauthorized, "Unauthorized")
-			made, err := account.NewToken()
-			must(t, err)
-			for _, wrong := range []string{made.Reveal(), "x", one.key + "x", one.key[:len(one.key)-1], " "} {
-				rt.do(t, route.method, path, append([]option{key(wrong)}, c.send...)...).refused(t, http.StatusUnauthorized, "Unauthorized")
+			send := func(path string, change ...option) answer {
+				return rt.do(t, route.method, path, append(change, c.send...)...)
 			}
-			if route.path != "/media/create" {
-				// A signature opens uploads and nothing else.
-				granted := decode[wire.Signature](t, rt.do(t, "POST", "/media/signature/create", key(one.key)))
-				rt.do(t, route.method, path, append([]option{signature(granted.Signature)}, c.send...)...).refused(t, http.StatusUnauthorized, "Unauthorized")
+			for _, id := range []uuid.UUID{sealed.MediaId, draft.MediaId} {
+				path := strings.Replace(route.path, "{mediaId}", id.String(), 1)
+				send(path).refused(t, http.StatusUnauthorized, "Unauthorized")
+				for _, wrong := range []string{made.Reveal(), "x", one.key + "x", one.key[:len(one.key)-1], " "} {
+					send(path, key(wrong)).refused(t, http.StatusUnauthorized, "Unauthorized")
+				}
+				// The address of a file opens that file and nothing else, one's own or another's.
+				_, address, _ := strings.Cut(draft.File, "?")
+				for _, query := range []string{address, theirAddress} {
+					send(path+"?"+query).refused(t, http.StatusUnauthorized, "Unauthorized")
+					if got := send(path+"?"+query, key(other.key)); got.status != http.StatusBadRequest {
+						t.Errorf("with a key and a file's address: %d %s", got.status, got.body)
+					}
+				}
+				if !auth.TakesSignature(route.path) {
+					// A signature opens uploads and nothing else.
+					for _, s := range []string{granted, theirGrant} {
+						send(path, signature(s)).refused(t, http.StatusUnauthorized, "Unauthorized")
+					}
+				}
+			}
+			if auth.TakesSignature(route.path) {
+				// Another tenant's signature uploads to that tenant.
+				item := send(route.path, signature(theirGrant)).item(t)
+				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.key)).refused(t, http.StatusNotFound, "Not Found")
+				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(other.key)).item(t)
 			}
 		})
 	}
@@ -165,28 +196,103 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 	}
 }
 
+// app is another app of a tenant's account, with a key of its own.
+func (w *world) app(t *testing.T, of tenant, name string) tenant {
+	t.Helper()
+	apps, err := w.registry.SetApps(t.Context(), of.account.ID, []string{name})
+	must(t, err)
+	for _, app := range apps {
+		if app.Name == name {
+			token, issued, err := w.registry.IssueKey(t.Context(), app.ID, 1, 0)
+			must(t, err)
+			of.app, of.key, of.keyID = app, token.Reveal(), issued.ID
+			return of
+		}
+	}
+	t.Fatalf("the app %s is missing", name)
+	return tenant{}
+}
+
+func TestWhatHasEndedOpensNoRoute(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.runtime(t)
+	for name, end := range map[string]func(*testing.T, tenant){
+		"a revoked key": func(t *testing.T, of tenant) {
+			_, _, err := w.registry.IssueKey(t.Context(), of.app.ID, 2, 0)
+			must(t, err)
+		},
+		"a closed app": func(t *testing.T, of tenant) {
+			_, err := w.registry.SetApps(t.Context(), of.account.ID, nil)
+			must(t, err)
+		},
+		"a suspended account": func(t *testing.T, of tenant) {
+			of.spec.Suspended = true
+			_, err := w.registry.Ensure(t.Context(), of.spec)
+			must(t, err)
+		},
+		"a closed account": func(t *testing.T, of tenant) {
+			must(t, w.registry.Close(t.Context(), of.account.ID))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			of := w.tenant(t, strings.ReplaceAll(name, " ", "-"))
+			if name == "a closed app" {
+				of = w.app(t, of, "blog")
+			}
+			public := rt.sealed(t, of.key, filePart("a.txt", []byte("hello")), field("access", "public"))
+			private := rt.sealed(t, of.key, filePart("b.txt", []byte("hello")))
+			draft := rt.upload(t, of.key, filePart("c.txt", []byte("hello")))
+			granted := rt.sign(t, of.key, "")
+			end(t, of)
+			eventually(t, 5*time.Second, "it has ended", func() bool {
+				return rt.do(t, http.MethodGet, "/media/get", key(of.key)).status == http.StatusUnauthorized
+			})
+			cases := isolations()
+			for _, route := range routesOf(t, (&rest.API{}).Mount, (&delivery.Delivery{}).Mount) {
+				c := cases[route]
+				for _, item := range []wire.MediaItem{public, private, draft} {
+					path := strings.Replace(route.path, "{mediaId}", item.MediaId.String(), 1)
+					switch {
+					case strings.HasPrefix(route.path, "/media/file/"):
+						got := rt.do(t, route.method, item.File)
+						// Files are the account's: they outlive keys, and the app's end.
+						if served := got.status == http.StatusOK; served == strings.Contains(name, "account") {
+							t.Errorf("%s %s: %d", route.method, item.File, got.status)
+						}
+					case c.open:
+					default:
+						rt.do(t, route.method, path, append([]option{key(of.key)}, c.send...)...).refused(t, http.StatusUnauthorized, "Unauthorized")
+						status, text := http.StatusUnauthorized, "Unauthorized"
+						if auth.TakesSignature(route.path) {
+							status, text = http.StatusForbidden, "Invalid signature"
+						}
+						rt.do(t, route.method, path, append([]option{signature(granted)}, c.send...)...).refused(t, status, text)
+					}
+				}
+			}
+		})
+	}
+}
+
 func TestAppsOfOneAccountAreKeptApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.runtime(t)
 	one := w.tenant(t, "one")
-	apps, err := w.registry.SetApps(t.Context(), one.account.ID, []string{"blog"})
-	must(t, err)
-	for _, app := range apps {
-		if app.Name == "blog" {
-			token, _, err := w.registry.IssueKey(t.Context(), app.ID, 1, 0)
-			must(t, err)
-			sealed := rt.sealed(t, one.key, filePart("a", []byte("abc")))
-			rt.do(t, "GET", "/media/get/"+sealed.MediaId.String(), key(token.Reveal())).refused(t, http.StatusNotFound, "Not Found")
-			// The totals are the account's, the count is the app's.
-			if got := decode[wire.Totals](t, rt.do(t, "GET", "/media/get/size", key(token.Reveal()))); got.Storage != 3 {
-				t.Errorf("totals %+v", got)
-			}
-			if got := decode[wire.Count](t, rt.do(t, "GET", "/media/get/count", key(token.Reveal()))); got.Count != 0 {
-				t.Errorf("count %+v", got)
-			}
-			return
-		}
+	blog := w.app(t, one, "blog")
+	sealed := rt.sealed(t, one.key, filePart("a", []byte("abc")))
+	rt.do(t, "GET", "/media/get/"+sealed.MediaId.String(), key(blog.key)).refused(t, http.StatusNotFound, "Not Found")
+	// The totals are the account's, the count is the app's.
+	if got := decode[wire.Totals](t, rt.do(t, "GET", "/media/get/size", key(blog.key))); got.Storage != 3 {
+		t.Errorf("totals %+v", got)
 	}
-	t.Fatal("the app blog is missing")
+	if got := decode[wire.Count](t, rt.do(t, "GET", "/media/get/count", key(blog.key))); got.Count != 0 {
+		t.Errorf("count %+v", got)
+	}
+	// A signature is bound to its app.
+	item := rt.uploadSigned(t, rt.sign(t, blog.key, ""), filePart("b", []byte("b"))).item(t)
+	rt.do(t, "GET", "/media/get/"+item.MediaId.String(), key(one.key)).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, "GET", "/media/get/"+item.MediaId.String(), key(blog.key)).item(t)
 }

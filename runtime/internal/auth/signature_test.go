@@ -1,0 +1,93 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/media"
+)
+
+func signer(t testing.TB, letter string) *Signer {
+	t.Helper()
+	secret, err := ParseSecret(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte(letter), 32)), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := secret.Signer(ForUploads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// FuzzOnlyWhatWasSignedOpens changes a good signature in every way the fuzzer finds.
+func FuzzOnlyWhatWasSignedOpens(f *testing.F) {
+	ours := signer(f, "a")
+	signed := claims{accountID: uuid.UUID{1}, appID: uuid.UUID{2}, keyID: uuid.UUID{3}, expires: time.Unix(2e9, 0), group: "guests"}
+	good := sealClaims(ours, signed)
+	text, code, _ := strings.Cut(good, ".")
+	for _, seed := range []string{good, "", ".", text, "." + code, text + ".", code + "." + text, good + "=", good + ".", strings.ToUpper(good), good[:len(good)-1] + "B", "A" + good, sealClaims(signer(f, "b"), signed)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, signature string) {
+		got, ok := openClaims(ours, signature)
+		if ok != (signature == good) {
+			t.Fatalf("%q opened: %t", signature, ok)
+		}
+		if ok && got != signed {
+			t.Fatalf("it says %+v", got)
+		}
+	})
+}
+
+// FuzzClaimsComeBack signs anything, and reads it again.
+func FuzzClaimsComeBack(f *testing.F) {
+	ours, foreign := signer(f, "a"), signer(f, "b")
+	f.Add([]byte("account"), []byte("app"), []byte("key"), int64(2e9), "guests", uint16(3))
+	f.Add([]byte{}, []byte{}, []byte{}, int64(0), "", uint16(0))
+	f.Add([]byte{}, []byte{}, []byte{}, int64(1<<40), strings.Repeat("ü", 127), uint16(100))
+	f.Fuzz(func(t *testing.T, account, app, key []byte, expires int64, group string, flip uint16) {
+		var signed claims
+		copy(signed.accountID[:], account)
+		copy(signed.appID[:], app)
+		copy(signed.keyID[:], key)
+		if signed.group = group; media.CheckGroup(group) != nil || expires < 0 || expires > 1<<40 {
+			return // such are never signed
+		}
+		signed.expires = time.Unix(expires, 0)
+		signature := sealClaims(ours, signed)
+		if got, ok := openClaims(ours, signature); !ok || got != signed {
+			t.Fatalf("%+v came back as %+v, %t", signed, got, ok)
+		}
+		if len(signature) > signatureLongest {
+			t.Fatalf("%d characters", len(signature))
+		}
+		if _, ok := openClaims(foreign, signature); ok {
+			t.Fatal("another secret opens it")
+		}
+		changed := []byte(signature)
+		at := int(flip) % len(changed)
+		if changed[at] ^= 1; changed[at] != signature[at] {
+			if _, ok := openClaims(ours, string(changed)); ok {
+				t.Fatalf("changed at %d it opens", at)
+			}
+		}
+	})
+}
+
+func TestOneListSaysWhichRoutesTakeSignatures(t *testing.T) {
+	t.Parallel()
+	for route, want := range map[string]bool{
+		"/media/create": true, "/media/create/resumable": true, "/media/create/resumable/": true, "/media/create/resumable/{id}": true, "/media/create/resumable/*": true,
+		"/media/create/": false, "/media/created": false, "/media/create/resumables": false, "/media/create/*": false, "/media/get": false, "/media/signature/create": false, "": false,
+	} {
+		if TakesSignature(route) != want {
+			t.Errorf("%q takes a signature: %t", route, !want)
+		}
+	}
+}
