@@ -1,0 +1,152 @@
+package imaging_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/color"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"mediastack.dev/hack/imagecorpus"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
+)
+
+// photo is a file that is measured.
+type photo struct {
+	name, mimeType, extension string
+	turned                    bool
+	data                      []byte
+}
+
+func photos() []photo {
+	large, huge := imagecorpus.Photo(4000, 3000), imagecorpus.Photo(6000, 4000)
+	cut := imagecorpus.Photo(2560, 1920)
+	for y := range 960 {
+		for x := range 1280 {
+			c := cut.NRGBAAt(x, y)
+			cut.SetNRGBA(x, y, color.NRGBA{c.R, c.G, c.B, uint8(x / 5)})
+		}
+	}
+	turned := imagecorpus.WithEXIF(imagecorpus.JPEG(imagecorpus.Stored(image.Image(large), 6)), 6)
+	return []photo{
+		{"jpeg of 12 MP", "image/jpeg", ".jpg", false, imagecorpus.JPEG(large)},
+		{"jpeg of 24 MP", "image/jpeg", ".jpg", false, imagecorpus.JPEG(huge)},
+		{"png of 5 MP with alpha", "image/png", ".png", false, imagecorpus.PNG(cut)},
+		{"jpeg of 12 MP, turned", "image/jpeg", ".jpg", true, turned},
+	}
+}
+
+// BenchmarkAgainstTheCommandLine makes a thumbnail and a WebP conversion of each photo,
+// two at a time on two cores, with the pool and with the vips command line, and
+// reports the quotient of the medians: above 1, the pool is faster. Every round runs
+// both sides, so that a machine whose speed drifts favours none; cpu-ratio is the
+// quotient of the processor time, which other work on the machine changes little.
+func BenchmarkAgainstTheCommandLine(b *testing.B) {
+	program := renamed(b)
+	cfg := config(program)
+	cfg.Workers = 2
+	pool := open(b, cfg)
+	folder := b.TempDir()
+	for _, p := range photos() {
+		path := filepath.Join(folder, "in"+p.extension)
+		if err := os.WriteFile(path, p.data, 0o600); err != nil {
+			b.Fatal(err)
+		}
+		ours := func(context.Context, string) error {
+			job := request(p.mimeType, p.data)
+			job.Source = func(context.Context) (io.ReadCloser, error) { return os.Open(path) }
+			job.Settings = settings.Effective{UseWebP: true, WebPOutputQuality: 80, ThumbnailWidth: 320, ThumbnailHeight: 320}
+			made, err := pool.Derive(b.Context(), job)
+			if err == nil && (len(made) != 2 || made[1].Variant != media.WebP) {
+				err = fmt.Errorf("%d derivatives", len(made))
+			}
+			return err
+		}
+		convert := []string{"webpsave"}
+		if p.turned {
+			convert = []string{"autorot"}
+		}
+		var spent atomic.Int64 // nanoseconds of processor time of the command line
+		theirs := func(ctx context.Context, to string) error {
+			thumbnail := exec.CommandContext(ctx, "vipsthumbnail", path, "--size", "320x320>", "-o", to+"-t.webp[Q=80,strip]")
+			conversion := exec.CommandContext(ctx, "vips", append(convert, path, to+"-c.webp[Q=80,strip]")...)
+			if !p.turned {
+				conversion = exec.CommandContext(ctx, "vips", append(convert, path, to+"-c.webp", "--Q", "80", "--strip")...)
+			}
+			for _, cmd := range []*exec.Cmd{thumbnail, conversion} {
+				if out, err := cmd.CombinedOutput(); err != nil {
+					return fmt.Errorf("%v: %w: %s", cmd.Args, err, out)
+				}
+				spent.Add(int64(cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()))
+			}
+			return nil
+		}
+		b.Run(p.name, func(b *testing.B) {
+			var own, other []time.Duration
+			var worked time.Duration
+			spent.Store(0)
+			for b.Loop() {
+				before := processorTime(b, program)
+				own = append(own, twice(b, folder, ours))
+				worked += processorTime(b, program) - before
+				other = append(other, twice(b, folder, theirs))
+			}
+			slices.Sort(own)
+			slices.Sort(other)
+			mine, reference := own[len(own)/2], other[len(other)/2]
+			b.ReportMetric(float64(mine.Milliseconds()), "ms/2files")
+			b.ReportMetric(float64(reference.Milliseconds()), "cli-ms/2files")
+			b.ReportMetric(float64(reference)/float64(mine), "ratio")
+			b.ReportMetric(float64(spent.Load())/float64(worked), "cpu-ratio")
+			b.ReportMetric(float64(worked.Milliseconds())/float64(len(own)), "cpu-ms/2files")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// processorTime gives what the running workers of a program have used.
+func processorTime(b *testing.B, program string) time.Duration {
+	b.Helper()
+	const tick = 10 * time.Millisecond
+	var total time.Duration
+	for _, pid := range children(b, program) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			b.Fatal(err)
+		}
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')'):]))
+		for _, field := range fields[12:14] { // user and system time
+			n, _ := strconv.Atoi(field)
+			total += time.Duration(n) * tick
+		}
+	}
+	return total
+}
+
+// twice runs work two times at once and gives the time until both have ended.
+func twice(b *testing.B, folder string, work func(ctx context.Context, to string) error) time.Duration {
+	b.Helper()
+	begun := time.Now()
+	var both sync.WaitGroup
+	for i := range 2 {
+		both.Go(func() {
+			if err := work(b.Context(), filepath.Join(folder, fmt.Sprint("out", i))); err != nil {
+				b.Error(err)
+			}
+		})
+	}
+	both.Wait()
+	return time.Since(begun)
+}
