@@ -51,7 +51,7 @@ fmt: lint-tool ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race lint tidy verify bench crash vulncheck
+.PHONY: test test-race lint tidy verify bench crash vulncheck fuzz
 # A package with the real parts takes a minute or two of a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -72,6 +72,9 @@ tidy: ## Tidy every module of the repository
 
 verify: ## Regenerate, format, tidy and lint; fail if that changes a file
 	@hack/verify.sh
+
+fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex narrows them
+	@hack/fuzz.sh
 
 bench: packages build parts ## Measure uploads through REST against the bare store
 	go run ./hack/bench $(ARGS)

@@ -1,0 +1,147 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/alecthomas/kong"
+	"github.com/go-chi/chi/v5"
+
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/media"
+)
+
+// asked is a store that notes which list is asked for; it has no items. It stands for
+// nothing real: the lists themselves are tested against PostgreSQL.
+type asked struct {
+	media.Store
+	lists []list
+}
+
+type list struct {
+	filter        media.Filter
+	limit, offset int
+}
+
+// CountItems counts none.
+func (a *asked) CountItems(context.Context, media.Scope, media.Filter) (int64, error) { return 0, nil }
+
+// ListItems notes the list.
+func (a *asked) ListItems(_ context.Context, _ media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
+	a.lists = append(a.lists, list{filter, limit, offset})
+	return nil, nil
+}
+
+// lists serves the list routes alone, without credentials.
+func lists(f *testing.F, store media.Store) http.Handler {
+	f.Helper()
+	var cli struct {
+		media.Config `embed:""`
+	}
+	parser, err := kong.New(&cli)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := parser.Parse(nil); err != nil { // for the defaults
+		f.Fatal(err)
+	}
+	service, err := media.NewService(media.Parts{Store: store, Now: time.Now, Log: slog.New(slog.DiscardHandler)}, cli.Config)
+	if err != nil {
+		f.Fatal(err)
+	}
+	api, err := New(Parts{Media: service, BaseURL: "http://media.test", Brand: "service"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	router := chi.NewRouter()
+	router.Group(func(r chi.Router) {
+		r.Use(readableQuery)
+		wire.HandlerWithOptions(api, wire.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: badParameter})
+	})
+	return router
+}
+
+// FuzzAListIsTheOneAskedFor gives the same parameters in a query, by GET and POST, and
+// in a body: all three ask for the same list, or none asks for any; and nothing that
+// is asked of the store is out of bounds.
+func FuzzAListIsTheOneAskedFor(f *testing.F) {
+	for _, page := range []string{"", "1", "0", "-1", "007", "+1", "1.0", "1e2", " 1", "2147483648", "9223372036854775808", "x", "0x10"} {
+		f.Add(page, "10", "public", "a b&c", uint8(0xff))
+		f.Add("1", page, "", "", uint8(3))
+	}
+	f.Add("1", "100", "Public", "\x00", uint8(0xff))
+	f.Add("1", "101", "private", strings.Repeat("ü", 128), uint8(0xff))
+	f.Add("1", "1", "", "\xff", uint8(0xff))
+	var store asked
+	handler := lists(f, &store)
+	f.Fuzz(func(t *testing.T, page, limit, access, group string, which uint8) {
+		query, body := url.Values{}, map[string]any{}
+		exact := true // the body can say the same
+		for i, field := range []struct {
+			name, value string
+			number      bool
+		}{{"page", page, true}, {"limit", limit, true}, {"access", access, false}, {"group", group, false}} {
+			if which&(1<<i) == 0 {
+				continue
+			}
+			query.Set(field.name, field.value)
+			if body[field.name] = field.value; field.number {
+				n, err := strconv.ParseInt(field.value, 10, 64)
+				exact = exact && err == nil && strconv.FormatInt(n, 10) == field.value
+				body[field.name] = n
+			}
+			exact = exact && utf8.ValidString(field.value)
+		}
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(r *http.Request) (int, list) {
+			store.lists = nil
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, r)
+			switch {
+			case w.Code == http.StatusOK && len(store.lists) == 1:
+				return w.Code, store.lists[0]
+			case w.Code == http.StatusBadRequest && len(store.lists) == 0:
+				return w.Code, list{}
+			}
+			t.Fatalf("%s %s %s: %d, %d lists", r.Method, r.URL, text, w.Code, len(store.lists))
+			return 0, list{}
+		}
+		status, got := ask(httptest.NewRequest(http.MethodGet, "/media/get?"+query.Encode(), nil))
+		if again, same := ask(httptest.NewRequest(http.MethodPost, "/media/get?"+query.Encode(), nil)); again != status || same != got {
+			t.Fatalf("POST asks for %d %+v, GET for %d %+v", again, same, status, got)
+		}
+		if exact {
+			if again, same := ask(httptest.NewRequest(http.MethodPost, "/media/get", strings.NewReader(string(text)))); again != status || same != got {
+				t.Fatalf("the body %s asks for %d %+v, the query for %d %+v", text, again, same, status, got)
+			}
+			// What the body says stands above the query.
+			if again, same := ask(httptest.NewRequest(http.MethodPost, "/media/get?"+query.Encode(), strings.NewReader(string(text)))); again != status || same != got {
+				t.Fatalf("both ask for %d %+v, the query for %d %+v", again, same, status, got)
+			}
+		}
+		if status != http.StatusOK {
+			return
+		}
+		if got.limit < 1 || got.limit > media.MaxLimit || got.offset < 0 || got.offset > media.MaxOffset {
+			t.Fatalf("%s asks for %+v", query.Encode(), got)
+		}
+		if a := got.filter.Access; a != "" && a != media.Public && a != media.Private || len(got.filter.Group) > media.MaxGroup || !utf8.ValidString(got.filter.Group) {
+			t.Fatalf("%s asks for %+v", query.Encode(), got)
+		}
+		if which&8 != 0 && got.filter.Group != group || which&4 != 0 && string(got.filter.Access) != access {
+			t.Fatalf("%s asks for %+v", query.Encode(), got)
+		}
+	})
+}
