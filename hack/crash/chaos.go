@@ -54,7 +54,9 @@ func newChaos(r *rig, m *model, seed uint64) *chaos {
 		{"kill the purge", 26, 1, func(ctx context.Context, draw *rand.Rand) (bool, error) {
 			return c.killPurge(ctx, between(draw, 10*time.Millisecond, 150*time.Millisecond))
 		}},
-		{"kill an image worker", 6, 0, func(_ context.Context, draw *rand.Rand) (bool, error) { return c.killWorker(draw.IntN(1 << 20)), nil }},
+		{"kill an image worker", 6, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
+			return c.killWorker(ctx, draw.IntN(1<<20)), nil
+		}},
 		{"kill PostgreSQL", 3, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
 			return true, r.killPostgres(ctx, between(draw, 0, time.Second))
 		}},
@@ -173,11 +175,16 @@ func (c *chaos) killPurge(ctx context.Context, after time.Duration) (bool, error
 	return false, nil
 }
 
-// killWorker kills a process that a runtime has started; false when there is none.
-func (c *chaos) killWorker(n int) bool {
+// killWorker kills a process that a runtime has started; false when there is none. A
+// runtime that is just starting is spared: it ends when its first worker fails.
+func (c *chaos) killWorker(ctx context.Context, n int) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	var workers []int
 	for _, one := range c.rig.replicas {
-		workers = append(workers, children(one.pid())...)
+		if one.ready(ctx) == nil {
+			workers = append(workers, children(one.pid())...)
+		}
 	}
 	if len(workers) == 0 {
 		return false
