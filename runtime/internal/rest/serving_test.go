@@ -2,12 +2,16 @@ package rest_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -182,6 +186,9 @@ func TestAnyNameComesBack(t *testing.T) {
 		"ends with a dot.":                "ends with a dot.",
 		"مرحبا.txt":                       "مرحبا.txt",
 		"evil\u202egpj.exe":               "evilgpj.exe",
+		"composed \u00fc.txt":             "composed \u00fc.txt",
+		"decomposed u\u0308.txt":          "decomposed u\u0308.txt",
+		"a\x00b\x01c\x1b[31md\x7f\te.txt": "abc[31mde.txt", // refused the whole upload, once
 		"%2e%2e%2f.txt":                   "%2e%2e%2f.txt",
 		strings.Repeat("ü", 200) + ".jpg": strings.Repeat("ü", 125) + ".jpg",
 	} {
@@ -208,6 +215,50 @@ func TestAnyNameComesBack(t *testing.T) {
 	got := rt.do(t, http.MethodPost, "/media/create", key(one.key), text(raw), header("Content-Type", "multipart/form-data; boundary=b"))
 	if name := got.item(t).OriginalFileName; name != `"€%22.txt` {
 		t.Errorf("filename* gave %q", name)
+	}
+}
+
+func TestNamesGoThroughCurlAndBack(t *testing.T) {
+	t.Parallel()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("curl is not installed")
+	}
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	dir := t.TempDir()
+	run := func(args ...string) string {
+		command := exec.CommandContext(t.Context(), curl, append([]string{"-sS", "--connect-to", "media.test:80:" + rt.server.Addr()}, args...)...)
+		command.Dir = dir
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("curl %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	for _, name := range []string{"plain.txt", `7" single, side A; 100%.txt`, "Füße 写真 🦊.txt", "u\u0308.txt", "it's 50% (1).txt"} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("hello"), 0o600))
+		quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name)
+		var item wire.MediaItem
+		must(t, json.Unmarshal([]byte(run("-H", "x-service-apikey: "+one.key, "-F", `file=@"`+quoted+`"`, "-F", "access=public", baseURL+"/media/create")), &item))
+		if item.OriginalFileName != name {
+			t.Errorf("%q became %q", name, item.OriginalFileName)
+		}
+		head := run("-D", "-", "-o", "out", item.File)
+		if got, err := os.ReadFile(filepath.Join(dir, "out")); err == nil && item.Temp && string(got) == "hello" {
+			for line := range strings.Lines(head) {
+				if value, ok := strings.CutPrefix(line, "Content-Disposition: "); ok {
+					if _, params, err := mime.ParseMediaType(strings.TrimSpace(value)); err != nil || params["filename"] != name {
+						t.Errorf("%q came back as %q, %v", name, params["filename"], err)
+					}
+					head = ""
+				}
+			}
+		}
+		if head != "" {
+			t.Errorf("%q did not come back: %s", name, head)
+		}
 	}
 }
 
