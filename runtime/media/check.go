@@ -58,9 +58,10 @@ const (
 	AppTotal    = "app_total"
 	GroupTotal  = "group_total"
 	AccountHold = "account_hold"
+	PageIndex   = "item_block"
 )
 
-// Counted is what a counter says: of AccountHold the bytes only, of GroupTotal no bytes.
+// Counted is what a counter says: of AccountHold the bytes only, of GroupTotal and PageIndex no bytes.
 type Counted struct {
 	Public, Private, Bytes int64
 }
@@ -70,6 +71,7 @@ type Drift struct {
 	Counter     string
 	AppID       uuid.UUID // zero for AccountHold
 	Group       string
+	FirstID     uuid.UUID // of a block of PageIndex
 	Noted, Real Counted
 }
 
@@ -365,8 +367,11 @@ func (c *check) counters(ctx context.Context) error {
 			detail = fmt.Sprintf("%s of app %s says %d public and %d private items of %d bytes, a recount gives %d, %d and %d", d.Counter, d.AppID,
 				d.Noted.Public, d.Noted.Private, d.Noted.Bytes, d.Real.Public, d.Real.Private, d.Real.Bytes)
 		}
-		if d.Counter == GroupTotal {
+		switch d.Counter {
+		case GroupTotal:
 			detail += fmt.Sprintf("; group %q", d.Group)
+		case PageIndex:
+			detail += fmt.Sprintf("; the block from %s on", d.FirstID)
 		}
 		if err := c.found(Finding{Kind: CounterOff, Detail: detail, Mended: c.cfg.Repair}); err != nil {
 			return err

@@ -226,6 +226,12 @@ func TestEveryFindingIsReportedAndMended(t *testing.T) {
 			{name: "a group that nobody is in", want: []string{"counter"}, spoil: func(_ *testing.T, d *damaged, item media.Item, _ media.Object) {
 				d.sql(`INSERT INTO group_total (app_id, group_label, slot, public_items) VALUES ($1, 'ghosts', 2, 4)`, item.AppID)
 			}},
+			{name: "a wrong index of pages", want: []string{"counter"}, spoil: func(_ *testing.T, d *damaged, item media.Item, _ media.Object) {
+				d.sql(`INSERT INTO item_change (app_id, id, delta, public) VALUES ($1, $2, 5, true)`, item.AppID, item.ID)
+			}},
+			{name: "a block that nothing is in", want: []string{"counter"}, spoil: func(_ *testing.T, d *damaged, item media.Item, _ media.Object) {
+				d.sql(`INSERT INTO item_block (app_id, first_id, items, public_items) VALUES ($1, 'ffffffff-ffff-ffff-ffff-000000000000', 3, 1)`, item.AppID)
+			}},
 			{name: "a hold that is too large", want: []string{"counter"}, spoil: func(_ *testing.T, d *damaged, item media.Item, _ media.Object) {
 				d.sql(`UPDATE account_hold SET bytes = bytes + 1000 WHERE account_id = $1`, item.AccountID)
 			}},
@@ -373,7 +379,7 @@ func TestALargeAccountIsComparedPageByPage(t *testing.T) {
 				jsonb_build_array(jsonb_build_object('variant', 'original', 'key', 'media/' || id || '/original', 'bytes', 1, 'mimeType', 'text/plain', 'sha256', '')), 1, now(), now()
 			FROM (SELECT n, gen_random_uuid() AS id FROM generate_series(1, $3::int) AS n) AS ids RETURNING 1)
 			UPDATE account_hold SET bytes = bytes + $3 WHERE account_id = $1`, d.p.Account.ID, d.p.App.ID, items)
-		if summary, _ := d.check(media.CheckConfig{Repair: true}); summary.Found["counter"] != 8 || summary.Found["object-missing"] != items {
+		if summary, _ := d.check(media.CheckConfig{Repair: true}); summary.Found["counter"] != 9 || summary.Found["object-missing"] != items {
 			t.Errorf("an empty bucket: %+v", summary)
 		}
 		conn, err := pgx.Connect(t.Context(), d.url)

@@ -127,6 +127,17 @@ func drifts(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) ([]medi
 			Real:  media.Counted{Public: row.RealPublic, Private: row.RealPrivate, Bytes: row.RealBytes},
 		}
 	}
+	blocks, err := q.BlockDrifts(ctx, accountID)
+	if err != nil {
+		return nil, classify(err, "recount the index of pages")
+	}
+	for _, row := range blocks {
+		found = append(found, media.Drift{
+			Counter: media.PageIndex, AppID: row.AppID, FirstID: row.FirstID,
+			Noted: media.Counted{Public: row.PublicItems, Private: row.Items - row.PublicItems},
+			Real:  media.Counted{Public: row.RealPublic, Private: row.RealItems - row.RealPublic},
+		})
+	}
 	return found, nil
 }
 
@@ -159,7 +170,19 @@ func (s *Store) MendCounters(ctx context.Context, accountID uuid.UUID) ([]media.
 		}
 		return q.EnsureTotals(ctx, sqlgen.EnsureTotalsParams{AccountID: accountID, Slots: slots})
 	})
-	return mended, err
+	if err != nil {
+		return nil, err
+	}
+	apps := map[uuid.UUID]bool{}
+	for _, d := range mended {
+		if d.Counter == media.PageIndex && !apps[d.AppID] {
+			apps[d.AppID] = true
+			if err := s.foldPages(ctx, d.AppID); err != nil {
+				return mended, err
+			}
+		}
+	}
+	return mended, nil
 }
 
 // mendCounter adds to a counter what it lacks. The recount gives counters in the order
@@ -170,6 +193,9 @@ func mendCounter(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID, d 
 	switch d.Counter {
 	case media.AppTotal:
 		return q.MendAppTotal(ctx, sqlgen.MendAppTotalParams{AppID: d.AppID, AccountID: accountID, PublicItems: public, PrivateItems: private, Bytes: bytes})
+	case media.PageIndex:
+		// Counted anew when changes are folded in, which is next.
+		return q.RecountBlock(ctx, sqlgen.RecountBlockParams{AppID: d.AppID, FirstID: d.FirstID})
 	case media.GroupTotal:
 		return q.MendGroupTotal(ctx, sqlgen.MendGroupTotalParams{AppID: d.AppID, GroupLabel: d.Group, PublicItems: public, PrivateItems: private})
 	default:

@@ -70,6 +70,39 @@ FROM compared
 WHERE (noted_public, noted_private, noted_bytes) <> (real_public, real_private, real_bytes)
 ORDER BY CASE counter WHEN 'account_hold' THEN 0 WHEN 'group_total' THEN 1 ELSE 2 END, app_id, group_label;
 
+-- name: BlockDrifts :many
+-- Blocks of the index of pages that, with what changed since, differ from a recount, in one snapshot.
+WITH blocks AS (
+    SELECT b.app_id, b.first_id, b.items, b.public_items, lead(b.first_id) OVER (PARTITION BY b.app_id ORDER BY b.first_id) AS next_id
+    FROM (
+        SELECT i.app_id, i.first_id, i.items, i.public_items FROM item_block i JOIN app ON app.id = i.app_id WHERE app.account_id = sqlc.arg(account_id)
+        UNION ALL
+        SELECT app.id, '00000000-0000-0000-0000-000000000000'::uuid, 0, 0 FROM app WHERE app.account_id = sqlc.arg(account_id)
+            AND NOT EXISTS (SELECT FROM item_block z WHERE z.app_id = app.id AND z.first_id = '00000000-0000-0000-0000-000000000000'::uuid)
+    ) AS b
+), changed AS (
+    SELECT c.app_id, c.first_id, sum(c.delta) AS items, coalesce(sum(c.delta) FILTER (WHERE c.public), 0) AS public_items
+    FROM (
+        SELECT c.app_id, c.delta, c.public, coalesce((SELECT max(b.first_id::text)::uuid FROM blocks b WHERE b.app_id = c.app_id AND b.first_id <= c.id),
+            '00000000-0000-0000-0000-000000000000'::uuid) AS first_id
+        FROM item_change c JOIN app ON app.id = c.app_id WHERE app.account_id = sqlc.arg(account_id)
+    ) AS c GROUP BY 1, 2
+), compared AS (
+    SELECT b.app_id, b.first_id, b.items + coalesce(c.items, 0) AS items, b.public_items + coalesce(c.public_items, 0) AS public_items,
+        r.items AS real_items, r.public_items AS real_public
+    FROM blocks b LEFT JOIN changed c ON c.app_id = b.app_id AND c.first_id = b.first_id,
+    LATERAL (
+        SELECT count(*) AS items, count(*) FILTER (WHERE i.access = 'public') AS public_items FROM item i
+        WHERE i.app_id = b.app_id AND i.sealed_at IS NOT NULL AND i.id >= b.first_id AND (b.next_id IS NULL OR i.id < b.next_id)
+    ) AS r
+)
+SELECT app_id, first_id, items::bigint AS items, public_items::bigint AS public_items, real_items::bigint AS real_items, real_public::bigint AS real_public
+FROM compared WHERE (items, public_items) <> (real_items, real_public) ORDER BY app_id, first_id;
+
+-- name: RecountBlock :exec
+-- Asks for a block to be counted again, whatever it says.
+INSERT INTO item_change (app_id, id, delta, public) VALUES (sqlc.arg(app_id), sqlc.arg(first_id), 0, false);
+
 -- name: LockMending :exec
 -- Two menders that both add what is missing would add it twice.
 SELECT pg_advisory_xact_lock(sqlc.arg(class)::int, hashtext(sqlc.arg(account)::text));

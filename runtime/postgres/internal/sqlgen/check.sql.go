@@ -36,6 +36,72 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 	return i, err
 }
 
+const blockDrifts = `-- name: BlockDrifts :many
+WITH blocks AS (
+    SELECT b.app_id, b.first_id, b.items, b.public_items, lead(b.first_id) OVER (PARTITION BY b.app_id ORDER BY b.first_id) AS next_id
+    FROM (
+        SELECT i.app_id, i.first_id, i.items, i.public_items FROM item_block i JOIN app ON app.id = i.app_id WHERE app.account_id = $1
+        UNION ALL
+        SELECT app.id, '00000000-0000-0000-0000-000000000000'::uuid, 0, 0 FROM app WHERE app.account_id = $1
+            AND NOT EXISTS (SELECT FROM item_block z WHERE z.app_id = app.id AND z.first_id = '00000000-0000-0000-0000-000000000000'::uuid)
+    ) AS b
+), changed AS (
+    SELECT c.app_id, c.first_id, sum(c.delta) AS items, coalesce(sum(c.delta) FILTER (WHERE c.public), 0) AS public_items
+    FROM (
+        SELECT c.app_id, c.delta, c.public, coalesce((SELECT max(b.first_id::text)::uuid FROM blocks b WHERE b.app_id = c.app_id AND b.first_id <= c.id),
+            '00000000-0000-0000-0000-000000000000'::uuid) AS first_id
+        FROM item_change c JOIN app ON app.id = c.app_id WHERE app.account_id = $1
+    ) AS c GROUP BY 1, 2
+), compared AS (
+    SELECT b.app_id, b.first_id, b.items + coalesce(c.items, 0) AS items, b.public_items + coalesce(c.public_items, 0) AS public_items,
+        r.items AS real_items, r.public_items AS real_public
+    FROM blocks b LEFT JOIN changed c ON c.app_id = b.app_id AND c.first_id = b.first_id,
+    LATERAL (
+        SELECT count(*) AS items, count(*) FILTER (WHERE i.access = 'public') AS public_items FROM item i
+        WHERE i.app_id = b.app_id AND i.sealed_at IS NOT NULL AND i.id >= b.first_id AND (b.next_id IS NULL OR i.id < b.next_id)
+    ) AS r
+)
+SELECT app_id, first_id, items::bigint AS items, public_items::bigint AS public_items, real_items::bigint AS real_items, real_public::bigint AS real_public
+FROM compared WHERE (items, public_items) <> (real_items, real_public) ORDER BY app_id, first_id
+`
+
+type BlockDriftsRow struct {
+	AppID       uuid.UUID
+	FirstID     uuid.UUID
+	Items       int64
+	PublicItems int64
+	RealItems   int64
+	RealPublic  int64
+}
+
+// Blocks of the index of pages that, with what changed since, differ from a recount, in one snapshot.
+func (q *Queries) BlockDrifts(ctx context.Context, accountID uuid.UUID) ([]BlockDriftsRow, error) {
+	rows, err := q.db.Query(ctx, blockDrifts, accountID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BlockDriftsRow
+	for rows.Next() {
+		var i BlockDriftsRow
+		if err := rows.Scan(
+			&i.AppID,
+			&i.FirstID,
+			&i.Items,
+			&i.PublicItems,
+			&i.RealItems,
+			&i.RealPublic,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const countPending = `-- name: CountPending :one
 SELECT (SELECT count(*) FROM upload WHERE upload.account_id = $1)::bigint AS uploads,
     (SELECT count(*) FROM object_removal WHERE object_removal.account_id = $1)::bigint AS removals
@@ -500,6 +566,21 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 		return nil, err
 	}
 	return items, nil
+}
+
+const recountBlock = `-- name: RecountBlock :exec
+INSERT INTO item_change (app_id, id, delta, public) VALUES ($1, $2, 0, false)
+`
+
+type RecountBlockParams struct {
+	AppID   uuid.UUID
+	FirstID uuid.UUID
+}
+
+// Asks for a block to be counted again, whatever it says.
+func (q *Queries) RecountBlock(ctx context.Context, arg RecountBlockParams) error {
+	_, err := q.db.Exec(ctx, recountBlock, arg.AppID, arg.FirstID)
+	return err
 }
 
 const setItemObjects = `-- name: SetItemObjects :exec
