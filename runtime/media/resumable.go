@@ -438,13 +438,8 @@ func (r *Resumable) join(ctx context.Context, u *Upload) (Objects, error) {
 	switch {
 	case p.MultipartID != "":
 		parts := r.service.objects.ResumeMultipart(u.scope.Bucket, original.Key, p.MultipartID, p.Parts)
-		if err := parts.Complete(ctx, u.mimeType); fault.Is(err, fault.NotFound) {
-			// Joined before, by a replica that did not come to commit: then it is all there.
-			stored, missing := r.service.objects.Stat(ctx, u.scope.Bucket, original.Key)
-			if missing != nil || stored.Bytes != original.Bytes {
-				return nil, err
-			}
-		} else if err != nil {
+		// It may have been joined before, by a replica that did not come to commit.
+		if err := parts.Complete(ctx, u.mimeType); err != nil {
 			return nil, err
 		}
 	case !p.Whole: // an empty file

@@ -92,8 +92,6 @@ type ObjectStore interface {
 	// ResumeMultipart takes up an object that an earlier StartMultipart began.
 	ResumeMultipart(bucket, key, id string, parts []Part) Multipart
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
-	// Stat gives NotFound for an object that is missing.
-	Stat(ctx context.Context, bucket, key string) (Stored, error)
 	Remove(ctx context.Context, bucket string, keys []string) error
 	RemoveUnfinished(ctx context.Context, bucket, key string) error
 }
@@ -104,5 +102,6 @@ type Multipart interface {
 	ID() string
 	Parts() []Part
 	Part(ctx context.Context, body io.ReadSeeker, size int64) error
+	// Complete makes the object of the parts, and made sure that it is there. It can be repeated.
 	Complete(ctx context.Context, contentType string) error
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 )
@@ -77,4 +78,41 @@ func unfinished(t *testing.T, store *objectstore.Store, bucket string) (n int) {
 	t.Helper()
 	must(t, store.ListUnfinished(t.Context(), bucket, "", func(media.Unfinished) error { n++; return nil }))
 	return n
+}
+
+// A store that was killed while it joined the parts answered the repeated request with
+// success and had no object: an item was committed whose file did not exist. A crash
+// run found it.
+func TestACompleteIsNotBelievedWithoutItsObject(t *testing.T) {
+	t.Parallel()
+	access := stacktest.S3(t)
+	target, err := url.Parse(access.Endpoint)
+	must(t, err)
+	const lie = `<CompleteMultipartUploadResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Key>x</Key><ETag>"1"</ETag></CompleteMultipartUploadResult>`
+	var lies atomic.Bool
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if lies.Load() && r.Method == http.MethodPost && r.URL.Query().Has("uploadId") {
+			_, _ = w.Write([]byte(lie))
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	access.Endpoint = server.URL
+	store := open(t, access)
+	bucket, _ := claimed(t, store)
+	upload, err := store.StartMultipart(t.Context(), bucket, "media/x/original", "image/png")
+	must(t, err)
+	must(t, upload.Part(t.Context(), strings.NewReader("abc"), 3))
+	lies.Store(true)
+	if err := upload.Complete(t.Context(), "image/png"); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("completed without an object: %v", err)
+	}
+	lies.Store(false)
+	must(t, upload.Complete(t.Context(), "image/png"))
+	must(t, upload.Complete(t.Context(), "image/png")) // its answer may have been lost
+	if got := read(t, store, bucket, "media/x/original", 0, -1); string(got) != "abc" {
+		t.Errorf("the object is %q", got)
+	}
 }

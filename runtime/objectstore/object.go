@@ -3,11 +3,14 @@ package objectstore
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"slices"
 
 	"github.com/minio/minio-go/v7"
 
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 )
 
@@ -70,14 +73,33 @@ func (m *multipart) Part(ctx context.Context, body io.ReadSeeker, size int64) er
 }
 
 // Complete makes the object from its parts; it is durable when Complete returns nil.
+// It can be repeated. The store's word is not enough: one that was killed while it
+// joined the parts has answered a repeated request with success, and had no object. So
+// the object is looked at before anything is built on it.
 func (m *multipart) Complete(ctx context.Context, contentType string) error {
 	parts := make([]minio.CompletePart, len(m.parts))
+	want := int64(0)
 	for i, part := range m.parts {
 		parts[i] = minio.CompletePart{PartNumber: i + 1, ETag: part.ETag}
+		want += part.Bytes
 	}
 	_, err := m.store.core.CompleteMultipartUpload(ctx, m.bucket, m.key, m.uploadID, parts,
 		minio.PutObjectOptions{ContentType: contentType})
-	return classify(err, "complete "+m.key)
+	if err = classify(err, "complete "+m.key); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	// An upload that is not there any more may have been completed before.
+	stored, missing := m.store.Stat(ctx, m.bucket, m.key)
+	switch {
+	case missing != nil && err != nil:
+		return err
+	case missing != nil && !fault.Is(missing, fault.NotFound):
+		return missing
+	case missing != nil || stored.Bytes != want:
+		return fault.Wrap(fmt.Errorf("s3: complete %s: the store holds %d bytes of %d: %w", m.key, stored.Bytes, want, errors.Join(err, missing)),
+			fault.Unavailable, "the object store did not keep the file")
+	}
+	return nil
 }
 
 // Stored is an object as the store describes it.
