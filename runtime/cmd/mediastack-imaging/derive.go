@@ -3,8 +3,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -51,6 +49,7 @@ func (d derivatives) free() {
 
 // derive makes what the job asks for. What it gave must be freed, after an error too.
 func derive(file []byte, job wire.Job) (made derivatives, err error) {
+	file, animated := withoutTexts(file)
 	header, err := vips.ReadHeader(file)
 	if err != nil {
 		return nil, failed(err)
@@ -58,7 +57,7 @@ func derive(file []byte, job wire.Job) (made derivatives, err error) {
 	if err := check(header, job); err != nil {
 		return nil, err
 	}
-	convert := job.WebP && converts(file, header)
+	convert := job.WebP && converts(header) && !animated
 	var decoded *vips.Image
 	if convert && header.Format == vips.PNG {
 		// PNG can't be shrunk while it is loaded: decode it once for both.
@@ -67,13 +66,13 @@ func derive(file []byte, job wire.Job) (made derivatives, err error) {
 		}
 		defer decoded.Free()
 	}
-	var bytes uint64
+	var total uint64
 	add := func(variant wire.Variant, output vips.Output, err error) error {
 		if err != nil {
 			return failed(err)
 		}
 		made = append(made, derivative{output, variant})
-		if bytes += uint64(len(output.Data)); bytes > job.MaxOutput {
+		if total += uint64(len(output.Data)); total > job.MaxOutput {
 			return refuse(wire.ReasonOutput, "more than %d bytes of derivatives", job.MaxOutput)
 		}
 		return nil
@@ -108,34 +107,8 @@ func check(header vips.Header, job wire.Job) error {
 	return nil
 }
 
-// converts tells whether a WebP conversion keeps what the file is: a still JPEG or
-// PNG of a size that WebP can hold. An animated PNG is left alone.
-func converts(file []byte, header vips.Header) bool {
-	switch {
-	case header.Width > maxWebPSide || header.Height > maxWebPSide:
-		return false
-	case header.Format == vips.PNG:
-		return !animated(file)
-	}
-	return header.Format == vips.JPEG
-}
-
-// animated tells whether a PNG has frames: an acTL chunk before its pixels. libpng,
-// and so libvips, sees the first one only.
-func animated(png []byte) bool {
-	const signature, header, checksum = 8, 8, 4
-	for rest := png[min(signature, len(png)):]; len(rest) >= header; {
-		switch name := rest[4:header]; {
-		case bytes.Equal(name, []byte("acTL")):
-			return true
-		case bytes.Equal(name, []byte("IDAT")):
-			return false
-		}
-		length := uint64(binary.BigEndian.Uint32(rest)) + header + checksum
-		if length > uint64(len(rest)) {
-			return false
-		}
-		rest = rest[length:]
-	}
-	return false
+// converts tells whether there is a WebP conversion of files like this: of a JPEG or
+// PNG of a size that WebP can hold.
+func converts(header vips.Header) bool {
+	return (header.Format == vips.JPEG || header.Format == vips.PNG) && header.Width <= maxWebPSide && header.Height <= maxWebPSide
 }

@@ -162,14 +162,25 @@ static int ms_finish_thumbnail(VipsImage *small, ms_output *out)
 
 int ms_thumbnail_buffer(const void *buf, size_t len, int width, int height, ms_output *out)
 {
-	VipsImage *small;
-	if (vips_thumbnail_buffer((void *) buf, len, &small, width,
+	VipsImage *header, *small;
+	if (ms_open(buf, len, VIPS_ACCESS_SEQUENTIAL, &header))
+		return -1;
+	gboolean cmyk = vips_image_get_interpretation(header) == VIPS_INTERPRETATION_CMYK;
+	g_object_unref(header);
+	// vips_thumbnail shrinks CMYK in another space, and would bring it back to CMYK.
+	int failed = cmyk
+		? vips_thumbnail_buffer((void *) buf, len, &small, width,
 			"height", height,
 			"size", VIPS_SIZE_DOWN,
 			"fail_on", VIPS_FAIL_ON_ERROR,
-			NULL))
-		return -1;
-	return ms_finish_thumbnail(small, out);
+			"export_profile", "srgb",
+			NULL)
+		: vips_thumbnail_buffer((void *) buf, len, &small, width,
+			"height", height,
+			"size", VIPS_SIZE_DOWN,
+			"fail_on", VIPS_FAIL_ON_ERROR,
+			NULL);
+	return failed ? -1 : ms_finish_thumbnail(small, out);
 }
 
 int ms_thumbnail_image(VipsImage *in, int width, int height, ms_output *out)
