@@ -570,3 +570,41 @@ func TestCountersAreMendedBesideSealsAndDeletes(t *testing.T) {
 	all.Wait()
 	d.balanced(d.p)
 }
+
+// passing is a store of which a listing shows what is gone a moment later: an object
+// that a delete removes, an unfinished upload that is completed.
+type passing struct {
+	*objectstore.Store
+	key string
+}
+
+func (p passing) List(ctx context.Context, bucket, prefix string, visit func(media.Stored) error) error {
+	if err := p.Store.List(ctx, bucket, prefix, visit); err != nil {
+		return err
+	}
+	return visit(media.Stored{Key: p.key, Bytes: 1})
+}
+
+func (p passing) ListUnfinished(ctx context.Context, bucket, prefix string, visit func(media.Unfinished) error) error {
+	if prefix == "" {
+		if err := visit(media.Unfinished{Key: p.key}); err != nil {
+			return err
+		}
+	}
+	return p.Store.ListUnfinished(ctx, bucket, prefix, visit)
+}
+
+func TestWhatIsGoneWhenItIsLookedForAgainIsNoFinding(t *testing.T) {
+	t.Parallel()
+	onBothStores(t, func(t *testing.T, d *damaged) {
+		d.sealed(d.p, random(10), media.Fields{})
+		objects := passing{d.objects, media.ObjectKey(uuid.Must(uuid.NewV7()), media.Original)}
+		checker, err := media.NewChecker(d.store, objects, media.CheckConfig{}, d.clock.Now, slog.New(slog.DiscardHandler))
+		must(t, err)
+		var summary media.CheckSummary
+		must(t, checker.Check(t.Context(), d.p.Account, &summary, func(f media.Finding) error {
+			t.Errorf("found %+v", f)
+			return nil
+		}))
+	})
+}
