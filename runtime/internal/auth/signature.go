@@ -84,14 +84,23 @@ func openClaims(signer *Signer, signature string) (claims, bool) {
 	if !ok {
 		return claims{}, false
 	}
-	decode := base64.RawURLEncoding.Strict().DecodeString
-	text, err := decode(first)
-	if err != nil {
+	text, ok := Decode(first)
+	if !ok {
 		return claims{}, false
 	}
-	mac, err := decode(second)
-	if err != nil || !signer.Verify(text, mac) {
+	mac, ok := Decode(second)
+	if !ok || !signer.Verify(text, mac) {
 		return claims{}, false
 	}
 	return decodeClaims(text)
+}
+
+// Decode reads URL-safe base64 in its one form. The decoder alone would pass over
+// line breaks, so that a signature could be written in many ways.
+func Decode(text string) ([]byte, bool) {
+	if strings.ContainsAny(text, "\r\n") {
+		return nil, false
+	}
+	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	return decoded, err == nil
 }

@@ -31,7 +31,7 @@ func FuzzOnlyWhatWasSignedOpens(f *testing.F) {
 	signed := claims{accountID: uuid.UUID{1}, appID: uuid.UUID{2}, keyID: uuid.UUID{3}, expires: time.Unix(2e9, 0), group: "guests"}
 	good := sealClaims(ours, signed)
 	text, code, _ := strings.Cut(good, ".")
-	for _, seed := range []string{good, "", ".", text, "." + code, text + ".", code + "." + text, good + "=", good + ".", strings.ToUpper(good), good[:len(good)-1] + "B", "A" + good, sealClaims(signer(f, "b"), signed)} {
+	for _, seed := range []string{good, "", ".", text, "." + code, text + ".", code + "." + text, good + "=", good + ".", strings.ToUpper(good), good[:len(good)-1] + "B", "A" + good, good[:9] + "\r" + good[9:], good + "\n", sealClaims(signer(f, "b"), signed)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, signature string) {

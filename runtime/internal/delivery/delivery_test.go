@@ -181,6 +181,7 @@ func FuzzOnlyTheSignedAddressOpens(f *testing.F) {
 	}
 	expires, code := parsed.Query().Get("expires"), parsed.Query().Get("signature")
 	f.Add(expires, code, "original", item.ID[:])
+	f.Add(expires, code+"\n", "original", item.ID[:])
 	f.Add("0", "", "thumbnail", []byte{})
 	f.Add("-1", "AAAA", "", []byte("0123456789abcdef"))
 	f.Fuzz(func(t *testing.T, gotExpires, gotCode, variant string, id []byte) {

@@ -67,8 +67,8 @@ func (l *Links) verify(id uuid.UUID, variant media.Variant, expires, signature s
 	if err != nil || strconv.FormatInt(until, 10) != expires {
 		return 0, refused
 	}
-	mac, err := base64.RawURLEncoding.Strict().DecodeString(signature)
-	if err != nil || !l.signer.Verify(permission(id, variant, until), mac) {
+	mac, ok := auth.Decode(signature)
+	if !ok || !l.signer.Verify(permission(id, variant, until), mac) {
 		return 0, refused
 	}
 	left := time.Unix(until, 0).Sub(l.now())

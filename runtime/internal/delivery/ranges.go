@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"net/http"
-	"strconv"
 	"strings"
 )
 
@@ -47,7 +46,6 @@ func readable(value string, size int64) string {
 		return ""
 	}
 	var kept []string
-	nothing := false
 	for _, spec := range specs {
 		spec = strings.Trim(spec, " \t")
 		first, last, ok := strings.Cut(spec, "-")
@@ -57,16 +55,12 @@ func readable(value string, size int64) string {
 		case !ok || !digits(first) || !digits(last) || first+last == "" || first != "" && last != "" && above(first, last):
 			return malformed
 		case first == "" && strings.Trim(last, "0") == "":
-			nothing = true // the last 0 bytes
-			continue
+			continue // the last 0 bytes are nothing that could be sent
 		}
 		kept = append(kept, bounded(first)+"-"+bounded(last))
 	}
-	if nothing && len(kept) == 0 {
-		kept = []string{strconv.FormatInt(size, 10) + "-"} // not satisfiable, either
-	}
 	if len(kept) == 0 {
-		return malformed
+		return malformed // or not satisfiable: the answer is the same
 	}
 	return "bytes=" + strings.Join(kept, ",")
 }

@@ -162,7 +162,7 @@ func parts(body io.Reader) (all []string, err error) {
 // reads of the form that went through, to the byte; also when it arrives in pieces.
 func FuzzOnlyHeadersLoseTheirControls(f *testing.F) {
 	for _, seed := range []string{"", "--b\r\nA: b\r\n\r\nx\x00\r\n--b\r\nC: d\r\n\r\n\x01--b\r\n--b--", "--b\r\nA: b\r\n c\r\n\r\n\x00\r\n--b--\r\n",
-		"--b\nA: b\n\n\x00\n--b--", "--b\r\nA: \x00b\r\n\r\n--b\r\n\r\n\r\n\r\n--b \r\n\r\n\x7f\r\n--b--", "--b\r\n \r\n\x00\r\n--b--", "\r\n--b\r\n\r\n\x00\r\n--b--",
+		"--b\nA: b\n\n\x00\n--b--", "--b\r\nA: \x00b\r\n\r\n--b\r\n\r\n\r\n\r\n--b \r\n\r\n\x7f\r\n--b--", "--b\r\n \r\n\x00\r\n--b--", "--b\r\nA: b\r\n \r\n\r\n\x00\r\n--b--", "--b\r\nA: b\n\n\x00c: d\r\n\r\nx\r\n--b--", "\r\n--b\r\n\r\n\x00\r\n--b--",
 		"--b\r\nA: b\x00\r\n\r\n" + strings.Repeat("\x00\r\n--", 50) + "\r\n--b--"} {
 		f.Add([]byte(seed))
 	}
