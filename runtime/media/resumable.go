@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -128,18 +129,29 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 	return &Resumable{service: s, principal: p, state: state}, nil
 }
 
-// Resume finds an upload of the principal's app; NotFound for any other. One that has
-// received everything is finished first, so that what State says of it can be told.
-func (s *Service) Resume(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {
+// FindResumable finds an upload of the principal's app as it is; NotFound for any
+// other. What State says of it is not for a client: see Resume.
+func (s *Service) FindResumable(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {
 	state, err := s.store.Resumption(ctx, ScopeOf(p), id)
 	if err != nil {
 		return nil, err
 	}
-	r := &Resumable{service: s, principal: p, state: state}
-	if r.received() {
-		_, err = r.Finish(ctx)
+	return &Resumable{service: s, principal: p, state: state}, nil
+}
+
+// Resume finds an upload as FindResumable does. One that has received everything is
+// finished first, so that what State says of it can be told.
+func (s *Service) Resume(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {
+	r, err := s.FindResumable(ctx, p, id)
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	if r.received() {
+		if _, err := r.Finish(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
 }
 
 // State tells how far the upload is. Item is there once it is committed.
@@ -276,7 +288,10 @@ func (r *Resumable) receive(ctx context.Context, u *Upload, file io.Reader, proo
 			return err
 		}
 		if proof == nil {
-			if err := r.save(ctx, u); err != nil {
+			// What is left in the buffer is not worth a tail while more comes.
+			next := r.next(u)
+			next.Received, next.TailBytes, next.TailHash = u.size-int64(u.buffer.size), 0, nil
+			if err := r.replace(ctx, u, next); err != nil {
 				return err
 			}
 		}
@@ -391,6 +406,13 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 	}
 	if !r.received() {
 		return Item{}, fault.New(fault.Conflict, "the upload has received %d bytes only", r.state.Progress.Received)
+	}
+	if r.state.Progress.TailBytes > 0 {
+		// The length was declared after the last byte had come, or whoever took that byte
+		// did not come to join it.
+		if _, err := r.Write(ctx, r.state.Progress.Received, strings.NewReader(""), nil); err != nil {
+			return Item{}, err
+		}
 	}
 	if err := r.service.places.enter(ctx, r.state.Scope.AccountID); err != nil {
 		return Item{}, err

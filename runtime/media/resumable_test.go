@@ -339,3 +339,53 @@ func TestALostLockCannotMixTwoWriters(t *testing.T) {
 	must(t, err)
 	b.settled(p, mine, file)
 }
+
+// Whoever took the last bytes may not have come to join them: they are in a tail, and
+// the upload must not be finished without it. A length that is declared after the
+// last byte is the simplest case of that.
+func TestATailBelongsToTheFile(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	for _, size := range []int{1000, 16<<20 + 10, 18 << 20} {
+		file := random(size)
+		r := b.create(p, media.UnknownLength)
+		_, err := r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+		must(t, err)
+		must(t, r.DeclareLength(t.Context(), int64(size)))
+		b.settled(p, b.resume(b.service, p, r), file)
+	}
+}
+
+// A request that is cut short for good, its context with it, loses at most what was not
+// told yet; what was told is joined into the file.
+func TestWhoDiesInTheMiddleLeavesAFileThatGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	for _, size := range []int{16<<20 + 10, 30 << 20, 33 << 20} {
+		file := random(size)
+		r := b.create(p, int64(size))
+		ctx, die := context.WithCancel(t.Context())
+		body := io.MultiReader(bytes.NewReader(file), readerFunc(func([]byte) (int, error) { die(); return 0, io.EOF }))
+		if _, err := r.Write(ctx, 0, body, nil); err == nil {
+			t.Fatal("the request did not die")
+		}
+		r = b.resume(b.replica(config), p, r)
+		if r.State().Item == nil {
+			at := r.State().Progress.Received
+			if at < media.PartSize {
+				t.Errorf("of a full part only %d bytes are there", at)
+			}
+			_, err := r.Write(t.Context(), at, bytes.NewReader(file[at:]), nil)
+			must(t, err)
+			_, err = r.Finish(t.Context())
+			must(t, err)
+		}
+		b.settled(p, r, file)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
