@@ -25,11 +25,11 @@ func withoutTexts(file []byte) (png []byte, animated bool) {
 	}
 	kept, at, pixels := len(pngSignature), len(pngSignature), false
 	for len(file)-at >= chunkHeader+chunkChecksum {
-		length := uint64(binary.BigEndian.Uint32(file[at:])) + chunkHeader + chunkChecksum
-		if length > uint64(len(file)-at) {
+		length := int64(binary.BigEndian.Uint32(file[at:])) + chunkHeader + chunkChecksum
+		if length > int64(len(file)-at) {
 			break
 		}
-		name, next := string(file[at+4:at+chunkHeader]), at+int(length) //nolint:gosec // not longer than the file
+		name, next := string(file[at+4:at+chunkHeader]), at+int(length)
 		switch {
 		case name == "IDAT":
 			pixels = true

@@ -355,7 +355,9 @@ func TestAFullQueueIsBusy(t *testing.T) {
 func TestAJobThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	program := double(t, "hangs")
-	pool := open(t, config(program))
+	cfg := config(program)
+	cfg.Timeout = 10 * time.Minute // it must not be the timeout that ends the job
+	pool := open(t, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	running := small()
 	read := make(chan struct{})
@@ -369,6 +371,7 @@ func TestAJobThatIsGivenUp(t *testing.T) {
 	before := children(t, program)
 	cancel()
 	for _, done := range []<-chan derived{ran, waited} {
+		within(t, "the job is given up", func() bool { return len(done) == 1 })
 		if d := <-done; !errors.Is(d.err, context.Canceled) || d.made != nil {
 			t.Errorf("got %v, %v", d.made, d.err)
 		}

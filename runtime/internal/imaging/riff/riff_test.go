@@ -65,6 +65,7 @@ func TestAnythingElseIsRefused(t *testing.T) {
 		"alpha after the bitmap":     file(extended, lossy, alpha),
 		"alpha of a lossless bitmap": file(extended, alpha, lossless),
 		"an animation":               file(extended, chunk("ANIM", 0, 0, 0, 0, 0, 0), chunk("ANMF", lossy...)),
+		"a still and an animation":   file(extended, chunk("ANIM", 0, 0, 0, 0, 0, 0), lossy),
 		"VP8X in the middle":         file(lossy, extended),
 		"bytes after the end":        append(file(lossy), "<script>"...),
 		"an odd rest":                file(lossy, []byte("abc")),
