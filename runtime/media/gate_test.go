@@ -56,8 +56,8 @@ func TestAccountsTakeTurnsAtTheGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case <-second:
-		t.Error("the busy account was let in twice in a row")
+	case err := <-second:
+		t.Errorf("the busy account was let in twice in a row: %v", err)
 	default:
 	}
 	g.leave(quiet)
@@ -81,8 +81,8 @@ func TestAnAccountLeavesTheRestOfItsShareToOthers(t *testing.T) {
 	}
 	g.leave(quiet)
 	select {
-	case <-fourth:
-		t.Error("the busy account got more than its share")
+	case err := <-fourth:
+		t.Errorf("the busy account got more than its share: %v", err)
 	default:
 	}
 	g.leave(busy)

@@ -162,7 +162,7 @@ func compare(t *testing.T, got *http.Response, body, data []byte, spans []span) 
 			t.Fatalf("%s is %q, %v, want %s", part.Header.Get("Content-Range"), piece, err, name(s))
 		}
 	}
-	if _, err := parts.NextPart(); err != io.EOF { //nolint:errorlint // the parser's own
+	if _, err := parts.NextPart(); err != io.EOF {
 		t.Fatalf("more parts than were asked for: %v", err)
 	}
 }
