@@ -62,6 +62,9 @@ type Directory interface {
 // Grant is what a request may do.
 type Grant struct {
 	account.Principal
+	// Signed is set when an upload signature stands for the key: whoever sends it may
+	// upload, and is not the account's owner.
+	Signed bool
 	// Group binds an upload that came by signature; empty = not bound.
 	Group string
 }
@@ -281,5 +284,5 @@ func (a *Authenticator) bySignature(ctx context.Context, signature string) (Gran
 	case !claims.belongTo(principal) || a.judge(principal) != nil:
 		return Grant{}, refused
 	}
-	return Grant{Principal: principal, Group: claims.group}, nil
+	return Grant{Principal: principal, Signed: true, Group: claims.group}, nil
 }

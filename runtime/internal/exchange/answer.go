@@ -63,6 +63,9 @@ func statusOf(kind fault.Kind) int {
 	return http.StatusInternalServerError
 }
 
+// StatusChecksumMismatch is what TUS answers when bytes do not fit their checksum.
+const StatusChecksumMismatch = 460
+
 // clientGone is what the log and the metrics say of a request whose client left: what
 // broke off because of that is no failure of the service. Nobody reads the answer.
 const clientGone = 499
@@ -108,6 +111,8 @@ func errorText(status int, few bool) string {
 	switch {
 	case status == http.StatusForbidden:
 		return badSignatureText
+	case status == StatusChecksumMismatch:
+		return "Checksum Mismatch"
 	case status == http.StatusUnauthorized, !few:
 		return http.StatusText(status)
 	case status < http.StatusInternalServerError:

@@ -30,11 +30,14 @@ func fromPages(brand string) []string {
 }
 
 // toPages are the answer headers that pages may read, besides those that always are.
-var toPages = []string{
-	"Accept-Ranges", "Allow", "Content-Disposition", "Content-Range", "ETag", "Link", "Location", "RateLimit", "RateLimit-Policy",
-	"Retry-After", "WWW-Authenticate", "X-Request-Id", "X-Total-Count",
-	"Tus-Checksum-Algorithm", "Tus-Extension", "Tus-Max-Size", "Tus-Resumable", "Tus-Version",
-	"Upload-Expires", "Upload-Length", "Upload-Metadata", "Upload-Offset",
+func toPages(brand string) []string {
+	return []string{
+		"Accept-Ranges", "Allow", "Content-Disposition", "Content-Range", "ETag", "Link", "Location", "RateLimit", "RateLimit-Policy",
+		"Retry-After", "WWW-Authenticate", "X-Request-Id", "X-Total-Count",
+		"Tus-Checksum-Algorithm", "Tus-Extension", "Tus-Max-Size", "Tus-Resumable", "Tus-Version",
+		"Upload-Defer-Length", "Upload-Expires", "Upload-Length", "Upload-Metadata", "Upload-Offset",
+		"X-" + brand + "-Media", "X-" + brand + "-Media-Id",
+	}
 }
 
 // origins answers the cross-origin questions of browsers (CORS), by route: a
@@ -53,7 +56,7 @@ type origins struct {
 var preflighted = []string{http.MethodPut, http.MethodPatch, http.MethodDelete}
 
 func newOrigins(cfg Config, routes chi.Routes, next http.Handler) (*origins, error) {
-	config := cors.Config{Origins: []string{"*"}, RequestHeaders: fromPages(cfg.Brand), ResponseHeaders: toPages, MaxAgeInSeconds: preflightAge}
+	config := cors.Config{Origins: []string{"*"}, RequestHeaders: fromPages(cfg.Brand), ResponseHeaders: toPages(cfg.Brand), MaxAgeInSeconds: preflightAge}
 	files, err := cors.NewMiddleware(config)
 	if err != nil {
 		return nil, err
