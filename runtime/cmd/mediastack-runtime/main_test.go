@@ -116,7 +116,8 @@ func TestTheCommandsOnRealParts(t *testing.T) {
 	var logs buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, stores...),
+		ended <- run(ctx, append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
+			"--image-program=" + stacktest.Binary(t, "mediastack-imaging")}, stores...),
 			streams{out: &logs, err: &logs})
 	}()
 	var admin string
