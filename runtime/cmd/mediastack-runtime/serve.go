@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
@@ -15,6 +16,7 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -27,6 +29,7 @@ type serveCommand struct {
 	Media    media.Config       `embed:"" group:"Media"`
 	Images   imaging.Config     `embed:"" prefix:"image-" group:"Images"`
 	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
+	Uploads  tus.Config         `embed:"" group:"Media"`
 	Limits   limit.Config       `embed:"" group:"Limits"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
@@ -37,7 +40,7 @@ func (c *serveCommand) Validate() error {
 	if err := checkSet(c); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Limits.Validate} {
+	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Limits.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -73,13 +76,16 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	log.InfoContext(ctx, "starting", "version", versionText())
 
-	// Requests that run after SIGTERM still need fresh keys, and their uses are noted.
+	// Requests that run after SIGTERM still need fresh keys, and their uses are noted;
+	// uploads that can be resumed elsewhere are told to once nothing new comes in.
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	listened := make(chan error, 1)
-	go func() { listened <- parts.auth.Run(listening) }()
+	var listeners errgroup.Group
+	listeners.Go(func() error { return parts.auth.Run(listening) })
+	listeners.Go(func() error { return parts.locks.Run(listening) })
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, parts.uploads.Drain) })()
 	err = parts.server.Run(ctx)
 	stop()
-	if heard := <-listened; err == nil {
+	if heard := listeners.Wait(); err == nil {
 		err = heard
 	}
 	log.InfoContext(ctx, "ended")
@@ -87,8 +93,10 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 }
 
 type served struct {
-	server *server.Server
-	auth   *auth.Authenticator
+	server  *server.Server
+	auth    *auth.Authenticator
+	uploads *tus.API
+	locks   *postgres.Locks
 }
 
 func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, registry *prometheus.Registry, log *slog.Logger) (served, error) {
@@ -124,11 +132,19 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
+	locks := store.Locks(log)
+	uploads, err := tus.New(c.Uploads, tus.Parts{
+		Media: items, Auth: authenticator, Documents: files.Links(), Locks: locks,
+		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
+	})
+	if err != nil {
+		return served{}, err
+	}
 	checks := []server.Check{
 		{Name: "database", Run: store.Ping},
 		{Name: "schema", Run: store.CheckSchema},
 		{Name: "objects", Run: objects.Ping},
 	}
-	serving, err := server.New(c.Server, log, registry, limits, checks, api.Mount, files.Mount)
-	return served{server: serving, auth: authenticator}, err
+	serving, err := server.New(c.Server, log, registry, limits, checks, api.Mount, uploads.Mount, files.Mount)
+	return served{server: serving, auth: authenticator, uploads: uploads, locks: locks}, err
 }

@@ -1,0 +1,148 @@
+package tus
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/media"
+)
+
+// grace is how long a request whose client has left may go on: to keep what has
+// arrived, or to finish an upload that is whole.
+const grace = 30 * time.Second
+
+// call is one request on its way through tusd, which knows neither principals nor
+// faults. It is in the context that tusd hands to the store and the locks.
+type call struct {
+	grant    auth.Grant
+	fields   media.Fields // of an upload that is created
+	checksum *checksum    // nil = none was sent
+	ending   bool         // the upload is to be given up, not gone on with
+	body     *body
+	upload   *media.Resumable // once it is found or made
+	err      error            // what the client is to be told
+	locked   bool             // somebody else did not let go
+
+	// ctx outlives the client's departure by grace. tusd's own is not used.
+	ctx     context.Context
+	cancel  context.CancelFunc
+	control *http.ResponseController
+
+	mu          sync.Mutex
+	interrupted error // why, once it is
+	over        bool
+}
+
+type callKey struct{}
+
+// callOf gives the call that tusd acts for.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+func newCall(w http.ResponseWriter, r *http.Request) *call {
+	c := &call{grant: auth.Of(r.Context()), control: http.NewResponseController(w)}
+	// What has no body has nothing to be interrupted: net/http reads already, to notice
+	// when the client leaves.
+	none := r.ContentLength == 0 || r.Method == http.MethodHead || r.Method == http.MethodDelete
+	c.body = &body{from: r.Body, call: c, ended: none}
+	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(r.Context()))
+	context.AfterFunc(r.Context(), c.hurry) // net/http ends that context with the request
+	return c
+}
+
+// hurry leaves the call its grace and no more.
+func (c *call) hurry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		time.AfterFunc(grace, c.cancel)
+	}
+}
+
+// interrupt ends the reading of the body, if that is not over: what has arrived is
+// kept. A call that has all its bytes is left to finish, which whoever asks would have
+// to do in its place. It may be called often and late.
+func (c *call) interrupt(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || c.body.ended {
+		return
+	}
+	if c.interrupted == nil {
+		c.interrupted = why
+		time.AfterFunc(grace, c.cancel)
+	}
+	// A read that is about to begin sets its own deadline over this one; whoever wants
+	// the upload asks again.
+	_ = c.control.SetReadDeadline(time.Now())
+}
+
+// reason tells why the call was interrupted, nil when it was not.
+func (c *call) reason() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.interrupted
+}
+
+// end gives everything back. The connection may serve another request from now on.
+func (c *call) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	c.cancel()
+}
+
+// fail notes what the client is to be told, once; tusd passes errors on in a form of
+// its own.
+func (c *call) fail(err error) error {
+	if c.err == nil {
+		c.err = err
+	}
+	return err
+}
+
+// body is what the client sends. tusd hides the errors of its own reader from the
+// store; this one does not. ended is guarded by the call's lock.
+type body struct {
+	from  io.ReadCloser
+	call  *call
+	read  int64
+	ended bool
+}
+
+// Read gives the next bytes, until the call is interrupted.
+func (b *body) Read(p []byte) (int, error) {
+	if why := b.call.reason(); why != nil {
+		return 0, why
+	}
+	n, err := b.from.Read(p)
+	b.read += int64(n)
+	switch {
+	case err == nil:
+		return n, nil
+	case errors.Is(err, io.EOF):
+		b.call.mu.Lock()
+		b.ended = true
+		b.call.mu.Unlock()
+		return n, io.EOF
+	}
+	if why := b.call.reason(); why != nil {
+		return n, why
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, fault.Wrap(err, fault.Unavailable, "the upload made no progress for too long: ask for its offset and go on")
+	}
+	return n, fault.Wrap(err, fault.Unavailable, "the body was cut short: ask for the offset and go on")
+}
+
+// Close leaves the body to net/http.
+func (b *body) Close() error { return nil }

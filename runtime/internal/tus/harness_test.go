@@ -1,0 +1,479 @@
+package tus_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/rest"
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/internal/tus"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/settings"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// baseURL leads nowhere: every client dials the replica that it belongs to.
+const baseURL = "http://media.test"
+
+const collection = "/media/create/resumable"
+
+// world is a database and an S3 store, and what the operator does with them.
+type world struct {
+	database postgres.Config
+	store    *postgres.Store
+	objects  *objectstore.Store
+	registry *account.Registry
+	settings *settings.Service
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return worldAt(t, stacktest.Postgres(t), stacktest.S3(t))
+}
+
+// worldAt is a world with this database and this S3 store.
+func worldAt(t *testing.T, database string, access stack.S3Access) *world {
+	t.Helper()
+	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
+	must(t, err)
+	cfg := postgres.Config{DatabaseURL: database, DatabaseConns: 8}
+	must(t, postgres.Migrate(t.Context(), cfg, slog.New(slog.DiscardHandler)))
+	store, err := postgres.Open(t.Context(), cfg)
+	must(t, err)
+	t.Cleanup(store.Close)
+	return &world{database: cfg, store: store, objects: objects,
+		registry: account.NewRegistry(store, "t", time.Now), settings: settings.NewService(store)}
+}
+
+// tenant is a provisioned account with the key of one of its apps.
+type tenant struct {
+	account account.Account
+	spec    account.Spec
+	app     account.App
+	key     string
+}
+
+// Limits of a tenant that nobody changed.
+const (
+	maxStorage    = 256 << 20
+	maxUploadSize = 64 << 20
+)
+
+// tenant does what the operator does for a MediaAccount.
+func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
+	t.Helper()
+	spec := account.Spec{Namespace: "team", Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
+	for _, apply := range change {
+		apply(&spec)
+	}
+	made, err := w.registry.Ensure(t.Context(), spec)
+	must(t, err)
+	_, err = w.objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: name}, false)
+	must(t, err)
+	must(t, w.registry.SetBucketOwned(t.Context(), made.ID, true))
+	return w.app(t, tenant{account: made, spec: spec}, "")
+}
+
+// app is an app of a tenant's account, with a key of its own.
+func (w *world) app(t *testing.T, of tenant, name string) tenant {
+	t.Helper()
+	var more []string
+	if name != "" {
+		more = []string{name}
+	}
+	apps, err := w.registry.SetApps(t.Context(), of.account.ID, more)
+	must(t, err)
+	for _, app := range apps {
+		if name == "" || app.Name == name {
+			token, _, err := w.registry.IssueKey(t.Context(), app.ID, 1, 0)
+			must(t, err)
+			of.app, of.key = app, token.Reveal()
+			return of
+		}
+	}
+	t.Fatalf("the app %s is missing", name)
+	return tenant{}
+}
+
+// number asks the database for one number.
+func (w *world) number(t *testing.T, query string, args ...any) (n int64) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
+	must(t, err)
+	defer conn.Close(t.Context())
+	must(t, conn.QueryRow(t.Context(), query, args...).Scan(&n))
+	return n
+}
+
+// purged runs the purge as if everything were old, and checks that nothing is left: no
+// row, no object, no unfinished upload, no byte held.
+func (w *world) purged(t *testing.T, of tenant) {
+	t.Helper()
+	later := func() time.Time { return time.Now().Add(72 * time.Hour) }
+	sweeper, err := media.NewSweeper(w.store, w.objects, media.SweepConfig{DraftTTL: time.Hour, BatchSize: 100, AlarmAfter: 10, RetryLongest: time.Hour}, later, slog.New(slog.DiscardHandler))
+	must(t, err)
+	for range 2 {
+		_, err = sweeper.Sweep(t.Context())
+		must(t, err)
+	}
+	must(t, w.objects.List(t.Context(), of.account.Bucket, "media/", func(o objectstore.Stored) error {
+		t.Errorf("left in the bucket: %s", o.Key)
+		return nil
+	}))
+	must(t, w.objects.ListUnfinished(t.Context(), of.account.Bucket, "", func(u media.Unfinished) error {
+		t.Errorf("left unfinished: %s", u.Key)
+		return nil
+	}))
+	if n := w.number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_hold)`); n != 0 {
+		t.Errorf("%d rows and bytes are left", n)
+	}
+}
+
+// clock is a clock that a test can turn; it starts at the real time.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+func (c *clock) advance(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += by
+}
+
+// logBuffer holds a replica's log.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// replica is a running runtime with real parts.
+type replica struct {
+	client *http.Client
+	server *server.Server
+	api    *tus.API
+	auth   *auth.Authenticator
+	clock  *clock
+	logs   *logBuffer
+	stop   context.CancelFunc
+	hangUp context.CancelFunc // ends its locks
+}
+
+// options of a replica.
+type options struct {
+	store   media.Store
+	objects media.ObjectStore
+	brand   string
+	media   media.Config
+	server  server.Config
+	limits  limit.Config
+	tus     tus.Config
+}
+
+func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
+	t.Helper()
+	o := options{store: w.store, objects: w.objects, brand: "service",
+		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadShare: 100, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
+		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
+			StallTimeout: 30 * time.Second, ShutdownTimeout: 30 * time.Second},
+		tus: tus.Config{LockTimeout: 10 * time.Second}}
+	for _, apply := range change {
+		apply(&o)
+	}
+	o.server.Brand = o.brand
+	rt := &replica{clock: &clock{}, logs: &logBuffer{}}
+	log := slog.New(slog.NewJSONHandler(rt.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	// A pool of its own, as every process has.
+	store, err := postgres.Open(t.Context(), w.database)
+	must(t, err)
+	t.Cleanup(store.Close)
+	authCfg := auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
+	registry := prometheus.NewRegistry()
+	limits, err := limit.New(o.limits, registry, rt.clock.now, log)
+	must(t, err)
+	rt.auth, err = auth.New(authCfg, o.brand, store, limits, rt.clock.now, log)
+	must(t, err)
+	items, err := media.NewService(media.Parts{Store: o.store, Objects: o.objects, Settings: w.settings, Now: rt.clock.now, Log: log}, o.media)
+	must(t, err)
+	secret, err := authCfg.ServerSecret()
+	must(t, err)
+	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, baseURL, secret, items, w.objects, nil, rt.clock.now, log)
+	must(t, err)
+	plain, err := rest.New(rest.Parts{Media: items, Settings: w.settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
+	must(t, err)
+	locks := store.Locks(log)
+	rt.api, err = tus.New(o.tus, tus.Parts{Media: items, Auth: rt.auth, Documents: files.Links(), Locks: locks, BaseURL: baseURL, Brand: o.brand})
+	must(t, err)
+	rt.server, err = server.New(o.server, log, registry, limits, nil, plain.Mount, rt.api.Mount, files.Mount)
+	must(t, err)
+	must(t, rt.server.Listen(t.Context()))
+	serving, stop := context.WithCancel(context.Background())
+	listening, hangUp := context.WithCancel(context.Background())
+	rt.stop, rt.hangUp = stop, hangUp
+	var running sync.WaitGroup
+	running.Go(func() { _ = rt.auth.Run(listening) })
+	running.Go(func() { _ = locks.Run(listening) })
+	done := make(chan struct{})
+	go func() { defer close(done); _ = rt.server.Run(serving) }()
+	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })
+	transport := dialer(rt.server.Addr())
+	t.Cleanup(transport.CloseIdleConnections)
+	rt.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
+	return rt
+}
+
+// dialer gives a transport that reaches address whatever the URL says.
+func dialer(address string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+}
+
+// answer is a response whose body was read.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// request is what the options of do change.
+type request struct {
+	header http.Header
+	body   io.Reader
+}
+
+type option func(*request)
+
+func header(name, value string) option {
+	return func(r *request) {
+		if value == "" {
+			r.header.Del(name)
+			return
+		}
+		r.header.Set(name, value)
+	}
+}
+
+func key(k string) option { return header("x-service-apikey", k) }
+
+func signature(s string) option { return header("x-service-signature", s) }
+
+// chunk sends bytes as PATCH and creation-with-upload do.
+func chunk(data []byte) option { return stream(bytes.NewReader(data)) }
+
+func stream(from io.Reader) option {
+	return func(r *request) {
+		r.body = from
+		r.header.Set("Content-Type", "application/offset+octet-stream")
+	}
+}
+
+func at(offset int) option { return header("Upload-Offset", strconv.Itoa(offset)) }
+
+func length(n int) option { return header("Upload-Length", strconv.Itoa(n)) }
+
+// metadata takes keys and values in turn.
+func metadata(pairs ...string) option {
+	var fields []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		fields = append(fields, pairs[i]+" "+base64.StdEncoding.EncodeToString([]byte(pairs[i+1])))
+	}
+	return header("Upload-Metadata", strings.Join(fields, ","))
+}
+
+// do sends one request and reads the answer. path may be an address.
+func (rt *replica) do(t *testing.T, method, path string, change ...option) answer {
+	t.Helper()
+	got, err := rt.try(t.Context(), method, path, change...)
+	must(t, err)
+	return got
+}
+
+func (rt *replica) try(ctx context.Context, method, path string, change ...option) (answer, error) {
+	return send(ctx, rt.client, method, baseURL+strings.TrimPrefix(path, baseURL), change...)
+}
+
+func send(ctx context.Context, client *http.Client, method, url string, change ...option) (answer, error) {
+	r := request{header: http.Header{"Tus-Resumable": {"1.0.0"}}}
+	for _, apply := range change {
+		apply(&r)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, r.body)
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header = r.header
+	response, err := client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	return answer{status: response.StatusCode, header: response.Header, body: body}, err
+}
+
+// created makes an upload and gives its address.
+func (rt *replica) created(t *testing.T, k string, n int, change ...option) string {
+	t.Helper()
+	got := rt.do(t, http.MethodPost, collection, append([]option{key(k), length(n)}, change...)...)
+	if got.status != http.StatusCreated || !strings.HasPrefix(got.header.Get("Location"), baseURL+collection+"/") {
+		t.Fatalf("create: %d %v %s", got.status, got.header, got.body)
+	}
+	return got.header.Get("Location")
+}
+
+// sent sends bytes and checks the offset after them.
+func (rt *replica) sent(t *testing.T, k, address string, offset int, data []byte, change ...option) answer {
+	t.Helper()
+	got := rt.do(t, http.MethodPatch, address, append([]option{key(k), at(offset), chunk(data)}, change...)...)
+	if got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != strconv.Itoa(offset+len(data)) {
+		t.Fatalf("PATCH at %d: %d %v %s", offset, got.status, got.header, got.body)
+	}
+	return got
+}
+
+// offset asks where the upload is.
+func (rt *replica) offset(t *testing.T, k, address string) int {
+	t.Helper()
+	got := rt.do(t, http.MethodHead, address, key(k))
+	n, err := strconv.Atoi(got.header.Get("Upload-Offset"))
+	if got.status != http.StatusOK || err != nil {
+		t.Fatalf("HEAD: %d %v", got.status, got.header)
+	}
+	return n
+}
+
+// document reads the media document of an answer's header.
+func (a answer) document(t *testing.T) wire.MediaItem {
+	t.Helper()
+	text := a.header.Get("x-service-media")
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			t.Fatalf("the document is not ASCII: %q", text)
+		}
+	}
+	var item wire.MediaItem
+	if err := json.Unmarshal([]byte(text), &item); err != nil || item.MediaId.String() != a.header.Get("x-service-media-id") {
+		t.Fatalf("the document of %d is %q, the id %q: %v", a.status, text, a.header.Get("x-service-media-id"), err)
+	}
+	return item
+}
+
+// refused checks the status and the form of a refusal, and gives its detail.
+func (a answer) refused(t *testing.T, status int) string {
+	t.Helper()
+	var body wire.Error
+	if err := json.Unmarshal(a.body, &body); err != nil || a.status != status || body.Error == "" || body.Detail == "" || a.header.Get("Content-Type") != "application/json" {
+		t.Fatalf("got %d %s %v, want %d", a.status, a.body, a.header, status)
+	}
+	if a.header.Get("Upload-Offset") != "" || a.header.Get("Tus-Resumable") != "1.0.0" {
+		t.Errorf("the refusal says %v", a.header)
+	}
+	return body.Detail
+}
+
+// holds checks that a draft has these bytes.
+func (rt *replica) holds(t *testing.T, item wire.MediaItem, data []byte) {
+	t.Helper()
+	got := rt.do(t, http.MethodGet, item.File)
+	if sha256.Sum256(got.body) != sha256.Sum256(data) || item.Size != int64(len(data)) {
+		t.Errorf("the draft has %d bytes (%d), sent were %d", len(got.body), item.Size, len(data))
+	}
+}
+
+// complete sends the rest and checks what it became.
+func (rt *replica) complete(t *testing.T, k, address string, data []byte) wire.MediaItem {
+	t.Helper()
+	got := rt.do(t, http.MethodHead, address, key(k))
+	offset, err := strconv.Atoi(got.header.Get("Upload-Offset"))
+	if got.status != http.StatusOK || err != nil {
+		t.Fatalf("HEAD: %d %v", got.status, got.header)
+	}
+	if offset < len(data) {
+		got = rt.sent(t, k, address, offset, data[offset:])
+	}
+	item := got.document(t)
+	rt.holds(t, item, data)
+	return item
+}
+
+func idOf(address string) string { return address[strings.LastIndexByte(address, '/')+1:] }
+
+// count is how many drafts and items a tenant's upload became.
+func (w *world) count(t *testing.T, address string) int64 {
+	t.Helper()
+	return w.number(t, `SELECT count(*) FROM item WHERE id = $1`, uuid.MustParse(idOf(address)))
+}
+
+func noise(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.Read(data)
+	return data
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually asks again until what is asked for is so.
+func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(within)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline:
+			t.Fatalf("not within %s: %s", within, what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package tus
+
+import (
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tus/tusd/v2/pkg/handler"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+)
+
+const (
+	// maxMetadata bounds the field Upload-Metadata: a caption of full length in base64
+	// takes 5.5 KiB of it.
+	maxMetadata = 8 << 10
+	// maxClaim bounds the claimed type, in bytes.
+	maxClaim = 255
+)
+
+// Keys of metadata, by the field they fill. Of several names that a client sends for
+// one field the first counts.
+var (
+	nameKeys = []string{"filename", "fileName", "name"}
+	typeKeys = []string{"filetype", "mimeType"}
+)
+
+// readMetadata reads Upload-Metadata. Keys of nobody are ignored; the bounds of the
+// fields are package media's.
+func readMetadata(values []string) (media.Fields, error) {
+	pairs, err := parseMetadata(values)
+	if err != nil {
+		return media.Fields{}, err
+	}
+	first := func(keys []string) string {
+		for _, key := range keys {
+			if pairs[key] != "" {
+				return pairs[key]
+			}
+		}
+		return ""
+	}
+	fields := media.Fields{FileName: first(nameKeys), MimeType: first(typeKeys),
+		Access: media.Access(pairs["access"]), Caption: pairs["caption"], Group: pairs["group"]}
+	if len(fields.MimeType) > maxClaim || !utf8.ValidString(fields.MimeType) || strings.ContainsRune(fields.MimeType, 0) {
+		return media.Fields{}, fault.New(fault.Invalid, "filetype must be a media type of at most %d bytes", maxClaim)
+	}
+	return fields, nil
+}
+
+// parseMetadata takes the field apart: pairs of a key and its value in base64, with
+// commas between; a value may be missing.
+func parseMetadata(values []string) (map[string]string, error) {
+	switch {
+	case len(values) == 0 || len(values) == 1 && values[0] == "":
+		return nil, nil
+	case len(values) > 1:
+		return nil, fault.New(fault.Invalid, "Upload-Metadata must be sent once")
+	case len(values[0]) > maxMetadata:
+		return nil, fault.New(fault.TooLarge, "Upload-Metadata must be at most %d bytes", maxMetadata)
+	}
+	pairs := map[string]string{}
+	for pair := range strings.SplitSeq(values[0], ",") {
+		key, encoded, _ := strings.Cut(strings.TrimSpace(pair), " ")
+		if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return nil, fault.New(fault.Invalid, "a key of Upload-Metadata is not in ASCII, or is empty")
+		}
+		value, err := base64.StdEncoding.Strict().DecodeString(encoded)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "a value of Upload-Metadata is not in base64")
+		}
+		if _, twice := pairs[key]; twice {
+			return nil, fault.New(fault.Invalid, "a key of Upload-Metadata was sent twice")
+		}
+		pairs[key] = string(value)
+	}
+	return pairs, nil
+}
+
+// metadataOf is what HEAD shows: the fields as they were understood.
+func metadataOf(f media.Fields) handler.MetaData {
+	shown := handler.MetaData{}
+	for key, value := range map[string]string{"filename": f.FileName, "filetype": f.MimeType, "access": string(f.Access), "caption": f.Caption, "group": f.Group} {
+		if value != "" {
+			shown[key] = value
+		}
+	}
+	return shown
+}
