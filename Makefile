@@ -76,7 +76,7 @@ verify: ## Regenerate, format, tidy and lint; fail if that changes a file
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex narrows them
 	@hack/fuzz.sh
 
-bench: packages build parts ## Measure uploads through REST against the bare store
+bench: packages build parts ## Measure the service against the raw limits (ARGS="upload read" picks, ARGS=--help explains)
 	go run ./hack/bench $(ARGS)
 
 crash: packages build parts ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")

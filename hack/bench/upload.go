@@ -4,113 +4,124 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
 	"io"
-	"mime/multipart"
-	"net/http"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 )
 
-// result holds files a second, round by round.
-type result struct{ rest, bare, ratios []float64 }
-
-// compare measures both sides in turn, with one round of each before that does not count.
-func (r *rig) compare(ctx context.Context, o options, size int) (result, error) {
-	data := make([]byte, size)
-	if _, err := rand.Read(data); err != nil {
-		return result{}, err
-	}
-	body, contentType, err := form(data)
+// upload compares uploads through REST with bare puts of the same bytes.
+func upload(ctx context.Context, b *bench) error {
+	t, err := b.rig.tenant(ctx, "upload")
 	if err != nil {
-		return result{}, err
-	}
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: o.Clients, MaxConnsPerHost: o.Clients}}
-	rest := func(ctx context.Context, _ int64) error { return r.create(ctx, client, body, contentType) }
-	bare := func(ctx context.Context, n int64) error {
-		_, err := r.bare.PutObject(ctx, r.bucket, fmt.Sprintf("bare/%d/%d", size, n), bytes.NewReader(data), int64(size),
-			minio.PutObjectOptions{DisableContentSha256: true})
 		return err
 	}
-	var found result
-	for round := range o.Rounds + 1 {
-		viaREST, err := rate(ctx, o, rest)
+	e, err := b.rig.serve(ctx, service, t, nil)
+	if err != nil {
+		return err
+	}
+	names := b.rig.columns(client, service, postgres, store)
+	speed := table{{"file", "REST/s", "minio-go/s", "ratio", "min", "max", "aim", ""}}
+	work := table{append([]string{"CPU ms per upload", "side"}, append(names, "all")...)}
+	for _, size := range []struct {
+		name  string
+		bytes int
+		aim   float64
+	}{{"100 KB", 100_000, 0.8}, {"10 MB", 10_000_000, 0.9}} {
+		sides, err := b.uploads(t, e, size.bytes)
 		if err != nil {
-			return result{}, err
+			return err
 		}
-		direct, err := rate(ctx, o, bare)
+		rounds, err := b.turns(ctx, size.name, load{clients: b.Clients, rounds: b.Rounds, length: b.Length}, sides...)
 		if err != nil {
-			return result{}, err
+			return err
 		}
-		if round > 0 {
-			found.rest, found.bare, found.ratios = append(found.rest, viaREST), append(found.bare, direct), append(found.ratios, viaREST/direct)
+		rest, direct := rates(rounds[0]), rates(rounds[1])
+		found := b.add(result{Benchmark: b.name, Case: size.name, Figure: "ratio of files/s", Aim: atLeast(size.aim),
+			Behind: map[string]float64{"restPerSecond": median(rest), "barePerSecond": median(direct)}}, ratios(rest, direct)...)
+		speed.row(append([]string{size.name, number(median(rest)), number(median(direct))}, found.cells()...)...)
+		for i, s := range sides {
+			work.row(append([]string{size.name, s.name}, b.workCells(rounds[i], names)...)...)
 		}
 	}
-	return found, nil
-}
-
-// form is a whole multipart body, made once, so that the client's own work is small.
-func form(data []byte) (body []byte, contentType string, err error) {
-	var buffer bytes.Buffer
-	writer := multipart.NewWriter(&buffer)
-	part, err := writer.CreateFormFile("file", "bench.bin")
-	if err != nil {
-		return nil, "", err
-	}
-	if _, err := part.Write(data); err != nil {
-		return nil, "", err
-	}
-	if err := writer.Close(); err != nil {
-		return nil, "", err
-	}
-	return buffer.Bytes(), writer.FormDataContentType(), nil
-}
-
-func (r *rig) create(ctx context.Context, client *http.Client, body []byte, contentType string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.baseURL+"/media/create", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", contentType)
-	request.Header.Set("x-service-apikey", r.apiKey)
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusCreated {
-		return fmt.Errorf("the upload was answered %s: %s", response.Status, answer)
-	}
+	speed.print(b.out, 1)
+	b.note("")
+	work.print(b.out, 2)
+	peak, _ := memoryOf(e.PID(), "VmHWM")
+	b.note("%d clients; the client and all servers share the cores, so CPU time is what decides; the runtime's peak was %.0f MiB", b.Clients, peak)
 	return nil
 }
 
-// rate keeps o.Clients calls in flight for o.Length and gives how many ended in a second.
-func rate(ctx context.Context, o options, call func(ctx context.Context, n int64) error) (float64, error) {
-	var started, done atomic.Int64
-	var failed atomic.Pointer[error]
-	var all sync.WaitGroup
-	start := time.Now()
-	for range o.Clients {
-		all.Go(func() {
-			for time.Since(start) < o.Length && failed.Load() == nil && ctx.Err() == nil {
-				if err := call(ctx, started.Add(1)); err != nil {
-					failed.CompareAndSwap(nil, &err)
-					return
-				}
-				done.Add(1)
+// workCells shows CPU time by process, and their sum.
+func (b *bench) workCells(rounds []round, names []string) []string {
+	all := median(figures(rounds, func(r round) float64 {
+		sum := 0.0
+		for _, name := range names {
+			sum += r.perCall(name)
+		}
+		return sum
+	}))
+	return append(cpuCells(rounds, names), fmt.Sprintf("%.2f", all))
+}
+
+func (b *bench) uploads(t tenant, e *endpoint, size int) ([]side, error) {
+	data := make([]byte, size)
+	if _, err := rand.Read(data); err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	f, err := newForm("bench.bin", data)
+	if err != nil {
+		return nil, err
+	}
+	var lastKey atomic.Value
+	// One object of each round is read again, and all of them are removed.
+	check := func(prefix string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			key, _ := lastKey.Load().(string)
+			if err := b.compareHash(ctx, t, key, sum); err != nil {
+				return err
 			}
-		})
+			return t.drop(prefix)
+		}
 	}
-	all.Wait()
-	if err := failed.Load(); err != nil {
-		return 0, *err
+	viaREST := side{name: "REST", after: check("media"), call: func(ctx context.Context, _ int64) error {
+		draft, err := e.store(ctx, f)
+		if err == nil {
+			lastKey.Store(original(draft.MediaID))
+		}
+		return err
+	}}
+	direct := side{name: "minio-go", after: check("bare"), call: func(ctx context.Context, n int64) error {
+		key := fmt.Sprintf("bare/%d", n)
+		_, err := b.rig.bare.Client.PutObject(ctx, t.account.Bucket, key, bytes.NewReader(data), int64(size),
+			minio.PutObjectOptions{DisableContentSha256: true})
+		if err == nil {
+			lastKey.Store(key)
+		}
+		return err
+	}}
+	return []side{viaREST, direct}, nil
+}
+
+// original is the key of an item's file.
+func original(mediaID string) string { return "media/" + mediaID + "/original" }
+
+// compareHash reads an object and compares it with what was stored.
+func (b *bench) compareHash(ctx context.Context, t tenant, key string, want [sha256.Size]byte) error {
+	body, _, _, err := b.rig.bare.GetObject(ctx, t.account.Bucket, key, minio.GetObjectOptions{})
+	if err != nil {
+		return fmt.Errorf("read %s again: %w", key, err)
 	}
-	return float64(done.Load()) / time.Since(start).Seconds(), ctx.Err()
+	defer body.Close()
+	digest := sha256.New()
+	if _, err := io.Copy(digest, body); err != nil {
+		return fmt.Errorf("read %s again: %w", key, err)
+	}
+	if [sha256.Size]byte(digest.Sum(nil)) != want {
+		return fmt.Errorf("%s has other bytes than were stored", key)
+	}
+	return nil
 }

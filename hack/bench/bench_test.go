@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The bare handler is the program that measures, started again: here, the test.
+func TestMain(m *testing.M) {
+	if address := os.Getenv(bareListen); address != "" {
+		fmt.Fprintln(os.Stderr, serveBare(address))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// tiny are options with which a whole run takes seconds. What it measures means nothing.
+func tiny(t *testing.T) options {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bench-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil { // the user postgres must pass
+		t.Fatal(err)
+	}
+	return options{Clients: 4, Rounds: 1, Length: 90 * time.Millisecond, Items: 3000, Photos: 2, Megapixels: 0.02, Drafts: 200, Idle: 200 * time.Millisecond,
+		Pace: 100, Uploads: 4, UploadBytes: 20_000_000, HugeBytes: 1_000_000, LogLevel: "info", Dir: dir, volatile: true}
+}
+
+func TestEveryBenchmarkMeasures(t *testing.T) {
+	t.Parallel()
+	rig, err := startRig(t.Context(), tiny(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rig.close()
+	for _, one := range benchmarks {
+		t.Run(one.name, func(t *testing.T) {
+			var out bytes.Buffer
+			found := newReport(&out, &out)
+			if err := one.run(t.Context(), &bench{options: rig.options, report: found, rig: rig, name: one.name}); err != nil {
+				t.Fatalf("%v\n%s\n%s", err, rig.warnings(), out.String())
+			}
+			aims := 0
+			for _, figure := range found.results {
+				if !(figure.Value > 0) || math.IsInf(figure.Value, 0) || figure.Min > figure.Value || figure.Max < figure.Value {
+					t.Errorf("%s: %+v", figure.Case, figure)
+				}
+				if figure.Aim != nil {
+					aims++
+				}
+			}
+			if aims == 0 {
+				t.Error("no figure has an aim")
+			}
+			found.summary()
+			if text := out.String(); !strings.Contains(text, "== summary") {
+				t.Error(text)
+			}
+		})
+	}
+}
+
+func TestResultsAreWrittenForScripts(t *testing.T) {
+	t.Parallel()
+	found := newReport(&bytes.Buffer{}, &bytes.Buffer{})
+	found.add(result{Benchmark: "a", Case: "wants more", Aim: atLeast(0.9)}, 0.95, 0.7, 0.8)
+	found.add(result{Benchmark: "a", Case: "wants less", Aim: below(1.5)}, 1.2, 1.6)
+	found.add(result{Benchmark: "a", Case: "wants nothing"}, 3)
+	path := filepath.Join(t.TempDir(), "results.json")
+	if err := found.write(path, options{Items: 7}); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read struct {
+		Options struct{ Items int }
+		Results []result
+	}
+	if err := json.Unmarshal(content, &read); err != nil {
+		t.Fatal(err)
+	}
+	if read.Options.Items != 7 || len(read.Results) != 3 {
+		t.Fatalf("%s", content)
+	}
+	more, less, nothing := read.Results[0], read.Results[1], read.Results[2]
+	if more.Value != 0.8 || more.Min != 0.7 || more.Max != 0.95 || *more.Met || more.verdict() != "MISSED" {
+		t.Errorf("%+v", more)
+	}
+	if math.Abs(less.Value-1.4) > 1e-9 || !*less.Met || less.verdict() != "met" {
+		t.Errorf("%+v", less)
+	}
+	if nothing.Met != nil || nothing.verdict() != "-" {
+		t.Errorf("%+v", nothing)
+	}
+}
+
+func TestWrongOptionsAreRefused(t *testing.T) {
+	t.Parallel()
+	good := tiny(t)
+	if err := good.validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*options){
+		"an unknown benchmark": func(o *options) { o.Names = []string{"upload", "nonsense"} },
+		"no clients":           func(o *options) { o.Clients = 0 },
+		"no length":            func(o *options) { o.Length = 0 },
+		"too few items":        func(o *options) { o.Items = 999 },
+		"no pixels":            func(o *options) { o.Megapixels = 0 },
+	} {
+		bad := good
+		spoil(&bad)
+		if bad.validate() == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+)
+
+// document is what of an item's description is looked at.
+type document struct {
+	MediaID   string `json:"mediaId"`
+	MimeType  string `json:"mimeType"`
+	Size      int64  `json:"size"`
+	File      string `json:"file"`
+	Thumbnail string `json:"thumbnail"`
+}
+
+// do sends a request and gives the whole answer; any other status than the one wanted is an error.
+func (e *endpoint) do(ctx context.Context, method, path string, body io.Reader, contentType string, status int) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, e.baseURL+path, body)
+	if err != nil {
+		return nil, err
+	}
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	if e.key != "" {
+		request.Header.Set("x-service-apikey", e.key)
+	}
+	return e.send(request, status)
+}
+
+func (e *endpoint) send(request *http.Request, status int) ([]byte, error) {
+	response, err := e.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != status {
+		return nil, fmt.Errorf("%s %s was answered %s: %.300s", request.Method, request.URL.Path, response.Status, answer)
+	}
+	return answer, nil
+}
+
+// get reads a path.
+func (e *endpoint) get(ctx context.Context, path string) ([]byte, error) {
+	return e.do(ctx, http.MethodGet, path, nil, "", http.StatusOK)
+}
+
+// form is a whole multipart body, made once, so that the client's own work is small.
+type form struct {
+	body        []byte
+	contentType string
+	size        int64 // of the file in it
+}
+
+func newForm(name string, data []byte, fields ...string) (form, error) {
+	var buffer bytes.Buffer
+	writer := multipart.NewWriter(&buffer)
+	for i := 0; i+1 < len(fields); i += 2 {
+		if err := writer.WriteField(fields[i], fields[i+1]); err != nil {
+			return form{}, err
+		}
+	}
+	part, err := writer.CreateFormFile("file", name)
+	if err != nil {
+		return form{}, err
+	}
+	if _, err := part.Write(data); err != nil {
+		return form{}, err
+	}
+	if err := writer.Close(); err != nil {
+		return form{}, err
+	}
+	return form{body: buffer.Bytes(), contentType: writer.FormDataContentType(), size: int64(len(data))}, nil
+}
+
+// create uploads a form and gives the draft's description.
+func (e *endpoint) create(ctx context.Context, f form) (document, error) {
+	answer, err := e.do(ctx, http.MethodPost, "/media/create", bytes.NewReader(f.body), f.contentType, http.StatusCreated)
+	if err != nil {
+		return document{}, err
+	}
+	return decode(answer)
+}
+
+// store is create for a file that is not converted: its size must be what was sent.
+func (e *endpoint) store(ctx context.Context, f form) (document, error) {
+	draft, err := e.create(ctx, f)
+	if err == nil && draft.Size != f.size {
+		err = fmt.Errorf("of %d bytes %d were stored", f.size, draft.Size)
+	}
+	return draft, err
+}
+
+// seal seals a draft and gives the item's description.
+func (e *endpoint) seal(ctx context.Context, id string) (document, error) {
+	answer, err := e.do(ctx, http.MethodPost, "/media/seal/"+id, nil, "", http.StatusOK)
+	if err != nil {
+		return document{}, err
+	}
+	return decode(answer)
+}
+
+func decode(answer []byte) (document, error) {
+	var item document
+	return item, json.Unmarshal(answer, &item)
+}

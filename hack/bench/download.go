@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/minio/minio-go/v7"
+)
+
+// hashEvery is how many downloads come between two whose bytes are hashed.
+const hashEvery = 50
+
+// download compares files served by the runtime, and through it by redirect, with bare
+// gets of the same objects.
+func download(ctx context.Context, b *bench) error {
+	t, err := b.rig.tenant(ctx, "download")
+	if err != nil {
+		return err
+	}
+	e, err := b.rig.serve(ctx, service, t, nil)
+	if err != nil {
+		return err
+	}
+	redirecting, err := b.rig.serve(ctx, "redirecting", t, map[string]string{"SERVICE_DELIVERY": "redirect"})
+	if err != nil {
+		return err
+	}
+	names := b.rig.columns(client, service, "redirecting", postgres, store)
+	speed := table{{"file", "by", "files/s", "minio-go/s", "ratio", "min", "max", "aim", ""}}
+	work := table{append([]string{"CPU ms per download", "side"}, append(names, "all")...)}
+	for _, size := range []struct {
+		name          string
+		bytes, copies int
+		rounds        int
+	}{{"100 KB", 100_000, 64, b.Rounds}, {"10 MB", 10_000_000, 8, b.Rounds}, {sizeName(b.HugeBytes), b.HugeBytes, 1, 1}} {
+		if size.bytes == 0 {
+			continue
+		}
+		files, err := b.storeFiles(ctx, e, size.bytes, size.copies)
+		if err != nil {
+			return err
+		}
+		sides := []side{
+			{name: "stream", call: files.through(e)},
+			{name: "minio-go", call: func(ctx context.Context, n int64) error {
+				body, _, _, err := b.rig.bare.GetObject(ctx, t.account.Bucket, original(files.of(n).MediaID), minio.GetObjectOptions{})
+				if err != nil {
+					return err
+				}
+				defer body.Close()
+				return files.check(n, body)
+			}},
+			{name: "redirect", call: files.through(redirecting)},
+		}
+		l := load{clients: b.Clients, rounds: size.rounds, length: b.Length}
+		if size.rounds == 1 {
+			l.length, l.calls = 0, int64(2*b.Clients)
+		}
+		rounds, err := b.turns(ctx, size.name, l, sides...)
+		if err != nil {
+			return err
+		}
+		direct := rates(rounds[1])
+		for i, s := range sides {
+			work.row(append([]string{size.name, s.name}, b.workCells(rounds[i], names)...)...)
+			if i == 1 {
+				continue
+			}
+			wanted := atLeast(0.9)
+			if s.name == "redirect" {
+				wanted = nil // another request for each file, by design
+			}
+			own := rates(rounds[i])
+			found := b.add(result{Benchmark: b.name, Case: size.name + ", " + s.name, Figure: "ratio of files/s", Aim: wanted,
+				Behind: map[string]float64{"restPerSecond": median(own), "barePerSecond": median(direct)}}, ratios(own, direct)...)
+			speed.row(append([]string{size.name, s.name, number(median(own)), number(median(direct))}, found.cells()...)...)
+		}
+		if err := t.drop("media"); err != nil {
+			return err
+		}
+	}
+	speed.print(b.out, 2)
+	b.note("")
+	work.print(b.out, 2)
+	b.note("%d clients; sealed public files; every length and every %dth hash is checked; a redirect is two requests for each file", b.Clients, hashEvery)
+	return nil
+}
+
+func sizeName(bytes int) string {
+	if bytes >= 1_000_000 {
+		return fmt.Sprintf("%d MB", bytes/1_000_000)
+	}
+	return fmt.Sprintf("%d KB", bytes/1000)
+}
+
+// files are sealed items with the same bytes.
+type files struct {
+	items []document
+	size  int64
+	sum   [sha256.Size]byte
+}
+
+// storeFiles uploads and seals public files.
+func (b *bench) storeFiles(ctx context.Context, e *endpoint, size, copies int) (*files, error) {
+	data := make([]byte, size)
+	if _, err := rand.Read(data); err != nil {
+		return nil, err
+	}
+	f, err := newForm("bench.bin", data, "access", "public")
+	if err != nil {
+		return nil, err
+	}
+	stored := &files{size: int64(size), sum: sha256.Sum256(data)}
+	for range copies {
+		draft, err := e.store(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		item, err := e.seal(ctx, draft.MediaID)
+		if err != nil {
+			return nil, err
+		}
+		stored.items = append(stored.items, item)
+	}
+	return stored, nil
+}
+
+// of gives the file that a call reads.
+func (f *files) of(n int64) document { return f.items[n%int64(len(f.items))] }
+
+// through reads files from a runtime, following it where it leads.
+func (f *files) through(e *endpoint) call {
+	return func(ctx context.Context, n int64) error {
+		item := f.of(n)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.baseURL+"/media/file/"+item.MediaID+"/original/bench.bin", nil)
+		if err != nil {
+			return err
+		}
+		response, err := e.client.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("a file was answered %s", response.Status)
+		}
+		return f.check(n, response.Body)
+	}
+}
+
+// check reads a body to its end.
+func (f *files) check(n int64, body io.Reader) error {
+	digest := sha256.New()
+	into := io.Discard
+	if n%hashEvery == 0 {
+		into = digest
+	}
+	read, err := io.Copy(into, body)
+	switch {
+	case err != nil:
+		return err
+	case read != f.size:
+		return fmt.Errorf("of %d bytes %d came", f.size, read)
+	case n%hashEvery == 0 && [sha256.Size]byte(digest.Sum(nil)) != f.sum:
+		return errors.New("other bytes came than were stored")
+	}
+	return nil
+}

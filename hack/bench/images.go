@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// webpQuality is that of both sides; thumbnails are WebP of this quality too.
+const webpQuality = 80
+
+// images compares a thumbnail and a WebP conversion through REST with the vips command
+// line doing the same to the same files, one process for each core.
+func images(ctx context.Context, b *bench) error {
+	for _, program := range []string{"vips", "vipsthumbnail", "vipsheader"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%w: run `make packages`", err)
+		}
+	}
+	t, err := b.rig.tenant(ctx, "images")
+	if err != nil {
+		return err
+	}
+	e, err := b.rig.serve(ctx, service, t, nil)
+	if err != nil {
+		return err
+	}
+	settings := fmt.Sprintf(`{"useWebP": true, "webpOutputQuality": %d, "thumbnailWidth": 320, "thumbnailHeight": 320}`, webpQuality)
+	if _, err := e.do(ctx, http.MethodPost, "/settings/media/create", strings.NewReader(settings), "application/json", http.StatusOK); err != nil {
+		return err
+	}
+	b.say("%s: making the photos", b.name)
+	files, err := pictures(b.Megapixels)
+	if err != nil {
+		return err
+	}
+	cores := runtime.NumCPU()
+	names := b.rig.columns(client, service, workers, postgres, store, vips)
+	speed := table{{"file", "MB", "REST/s", "vips/s", "ratio", "min", "max", "aim", "", "cores busy with images"}}
+	work := table{append([]string{"CPU ms per image", "side"}, names...)}
+	for _, file := range files {
+		line := &commandLine{dir: b.rig.dir, picture: file}
+		if err := line.prepare(); err != nil {
+			return err
+		}
+		if err := b.sameWork(ctx, t, e, line); err != nil {
+			return fmt.Errorf("%s: %w", file.name, err)
+		}
+		f, err := newForm(file.name, file.data)
+		if err != nil {
+			return err
+		}
+		sides := []side{
+			// Twice as many uploads as cores, so that a worker has its next image while another one is sent and stored.
+			{name: "REST", clients: 2 * cores, call: func(ctx context.Context, _ int64) error {
+				draft, err := e.create(ctx, f)
+				if err == nil && (draft.MimeType != "image/webp" || draft.Thumbnail == "") {
+					err = fmt.Errorf("the draft has no derivatives: %+v", draft)
+				}
+				return err
+			}, after: func(context.Context) error { return t.drop("media") }},
+			{name: "vips", clients: cores, call: line.run},
+		}
+		rounds, err := b.turns(ctx, file.what, load{rounds: b.Rounds, calls: int64(b.Photos)}, sides...)
+		if err != nil {
+			return err
+		}
+		rest, direct := rates(rounds[0]), rates(rounds[1])
+		busy := median(figures(rounds[0], func(r round) float64 { return r.cpu[workers] / r.took.Seconds() }))
+		found := b.add(result{Benchmark: b.name, Case: file.what, Figure: "ratio of images/s", Aim: atLeast(1),
+			Behind: map[string]float64{"restPerSecond": median(rest), "vipsPerSecond": median(direct), "coresBusy": busy}}, ratios(rest, direct)...)
+		speed.row(append(append([]string{file.what, number(float64(len(file.data)) / 1e6), number(median(rest)), number(median(direct))}, found.cells()...),
+			fmt.Sprintf("%.2f of %d", busy, cores))...)
+		for i, s := range sides {
+			work.row(append([]string{file.what, s.name}, cpuCells(rounds[i], names)...)...)
+		}
+	}
+	speed.print(b.out, 1)
+	b.note("")
+	work.print(b.out, 2)
+	b.note("%d uploads in flight against %d vips processes at a time (VIPS_CONCURRENCY=1, vipsthumbnail then webpsave, quality %d on both sides); "+
+		"imaging is part of runtime; the REST side also stores three objects and a row", 2*cores, cores, webpQuality)
+	return nil
+}
+
+// commandLine is the vips command line for one file.
+type commandLine struct {
+	picture
+	dir string
+
+	mu   sync.Mutex
+	free []string // folders for results, one for each that runs at once
+	made int
+}
+
+func (c *commandLine) source() string { return filepath.Join(c.dir, c.name) }
+
+func (c *commandLine) prepare() error { return os.WriteFile(c.source(), c.data, 0o644) }
+
+// folder lends a folder for results.
+func (c *commandLine) folder() (dir string, back func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.free) == 0 {
+		c.made++
+		c.free = append(c.free, filepath.Join(c.dir, fmt.Sprintf("%s-%d", c.name, c.made)))
+	}
+	dir = c.free[len(c.free)-1]
+	c.free = c.free[:len(c.free)-1]
+	back = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.free = append(c.free, dir)
+	}
+	return dir, back, os.MkdirAll(dir, 0o755)
+}
+
+// run makes both derivatives once.
+func (c *commandLine) run(ctx context.Context, _ int64) error {
+	dir, back, err := c.folder()
+	if err != nil {
+		return err
+	}
+	defer back()
+	return c.makeIn(ctx, dir)
+}
+
+func (c *commandLine) makeIn(ctx context.Context, dir string) error {
+	// Turning needs all pixels at once; anything else is quicker row by row.
+	load := "[access=sequential]"
+	if c.turned {
+		load = "[autorotate=true]"
+	}
+	if _, err := tool(ctx, "vipsthumbnail", c.source(), "--size", "320x320>", "-o", fmt.Sprintf("%s/thumbnail.webp[Q=%d,strip]", dir, webpQuality)); err != nil {
+		return err
+	}
+	_, err := tool(ctx, "vips", "webpsave", c.source()+load, filepath.Join(dir, "full.webp"), "--Q", fmt.Sprint(webpQuality), "--strip")
+	return err
+}
+
+func tool(ctx context.Context, name string, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, name, args...)
+	command.Env = append(os.Environ(), "VIPS_CONCURRENCY=1")
+	said, err := command.CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %.300s", name, err, said)
+	}
+	return strings.TrimSpace(string(said)), err
+}
+
+// sameWork checks that both sides make images of the same size, and about as many bytes.
+func (b *bench) sameWork(ctx context.Context, t tenant, e *endpoint, line *commandLine) error {
+	dir, back, err := line.folder()
+	if err != nil {
+		return err
+	}
+	defer back()
+	if err := line.makeIn(ctx, dir); err != nil {
+		return err
+	}
+	f, err := newForm(line.name, line.data)
+	if err != nil {
+		return err
+	}
+	draft, err := e.create(ctx, f)
+	if err != nil {
+		return err
+	}
+	for _, derivative := range []struct{ variant, file string }{{"thumbnail", "thumbnail.webp"}, {"webp", "full.webp"}} {
+		object := filepath.Join(t.bucketDir, "media", draft.MediaID, derivative.variant)
+		got, err := describeImage(ctx, object)
+		if err != nil {
+			return errors.Join(fmt.Errorf("the service made no %s: %+v", derivative.variant, draft), err)
+		}
+		want, err := describeImage(ctx, filepath.Join(dir, derivative.file))
+		if err != nil {
+			return err
+		}
+		if got.width != want.width || got.height != want.height || float64(got.bytes) < 0.8*float64(want.bytes) || float64(got.bytes) > 1.25*float64(want.bytes) {
+			return fmt.Errorf("the sides do different work: the service's %s is %+v, that of the command line %+v", derivative.variant, got, want)
+		}
+	}
+	return nil
+}
+
+type imageSize struct {
+	width, height string
+	bytes         int64
+}
+
+func describeImage(ctx context.Context, path string) (imageSize, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return imageSize{}, err
+	}
+	size := imageSize{bytes: info.Size()}
+	if size.width, err = tool(ctx, "vipsheader", "-f", "width", path); err != nil {
+		return imageSize{}, err
+	}
+	size.height, err = tool(ctx, "vipsheader", "-f", "height", path)
+	return size, err
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// aim is what the project wants of a figure; it is shown, never enforced.
+type aim struct {
+	// Value is compared with the median.
+	Value float64 `json:"value"`
+	// Below wants less than Value; otherwise at least Value is wanted.
+	Below bool `json:"below"`
+}
+
+func atLeast(value float64) *aim { return &aim{Value: value} }
+func below(value float64) *aim   { return &aim{Value: value, Below: true} }
+
+func (a *aim) met(value float64) bool { return value < a.Value == a.Below }
+
+func (a *aim) String() string {
+	if a == nil {
+		return "-"
+	}
+	if a.Below {
+		return fmt.Sprintf("< %g", a.Value)
+	}
+	return fmt.Sprintf(">= %g", a.Value)
+}
+
+// result is one figure that has an aim, or is worth remembering without one.
+type result struct {
+	Benchmark string  `json:"benchmark"`
+	Case      string  `json:"case"`
+	Figure    string  `json:"figure"` // what Value is, in which unit
+	Value     float64 `json:"value"`
+	Min       float64 `json:"min"`
+	Max       float64 `json:"max"`
+	Aim       *aim    `json:"aim,omitempty"`
+	Met       *bool   `json:"met,omitempty"`
+	// Behind are the figures that Value was made from.
+	Behind map[string]float64 `json:"behind,omitempty"`
+}
+
+// report gathers results. Tables go to out when they are complete, progress to progress.
+type report struct {
+	out, progress io.Writer
+	started       time.Time
+	results       []result
+}
+
+func newReport(out, progress io.Writer) *report {
+	return &report{out: out, progress: progress, started: time.Now()}
+}
+
+// say tells how far the run is.
+func (r *report) say(format string, args ...any) {
+	fmt.Fprintf(r.progress, "[%4.0fs] %s\n", time.Since(r.started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// note prints a line among the tables.
+func (r *report) note(format string, args ...any) { fmt.Fprintf(r.out, format+"\n", args...) }
+
+func (r *report) heading(one benchmark) { fmt.Fprintf(r.out, "\n== %s: %s\n", one.name, one.what) }
+
+// add keeps a result; values are those of the rounds, and what counts is their median.
+func (r *report) add(one result, values ...float64) result {
+	one.Value, one.Min, one.Max = median(values), slices.Min(values), slices.Max(values)
+	if one.Aim != nil {
+		met := one.Aim.met(one.Value)
+		one.Met = &met
+	}
+	r.results = append(r.results, one)
+	return one
+}
+
+// verdict says how a result stands to its aim.
+func (one result) verdict() string {
+	switch {
+	case one.Met == nil:
+		return "-"
+	case *one.Met:
+		return "met"
+	}
+	return "MISSED"
+}
+
+// cells are a result's columns in every table: figure, min, max, aim.
+func (one result) cells() []string {
+	return []string{number(one.Value), number(one.Min), number(one.Max), one.Aim.String(), one.verdict()}
+}
+
+// summary prints everything that was added, once more and together.
+func (r *report) summary() {
+	if len(r.results) == 0 {
+		return
+	}
+	fmt.Fprintf(r.out, "\n== summary after %s\n", time.Since(r.started).Round(time.Second))
+	t := table{{"benchmark", "case", "figure", "median", "min", "max", "aim", ""}}
+	for _, one := range r.results {
+		t.row(append([]string{one.Benchmark, one.Case, one.Figure}, one.cells()...)...)
+	}
+	t.print(r.out, 3)
+}
+
+// write writes the results as JSON.
+func (r *report) write(path string, o options) error {
+	content, err := json.MarshalIndent(map[string]any{
+		"started": r.started.UTC().Truncate(time.Second), "seconds": time.Since(r.started).Seconds(),
+		"cores": runtime.NumCPU(), "go": runtime.Version(), "options": o, "results": r.results,
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(content, '\n'), 0o644)
+}
+
+// table is rows of cells, the heading first.
+type table [][]string
+
+func (t *table) row(cells ...string) { *t = append(*t, cells) }
+
+// print aligns the columns: the first texts to the left, the others to the right.
+func (t table) print(out io.Writer, texts int) {
+	var widths []int
+	for _, row := range t {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, row := range t {
+		var line strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i < texts {
+				line.WriteString(cell + pad + "  ")
+			} else {
+				line.WriteString(pad + cell + "  ")
+			}
+		}
+		fmt.Fprintln(out, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// number shows three digits that count, or all before the point.
+func number(value float64) string {
+	switch {
+	case value >= 100:
+		return fmt.Sprintf("%.0f", value)
+	case value >= 10:
+		return fmt.Sprintf("%.1f", value)
+	}
+	return fmt.Sprintf("%.2f", value)
+}
+
+// milliseconds shows a duration.
+func milliseconds(d time.Duration) string { return number(float64(d) / float64(time.Millisecond)) }
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 0 {
+		return (sorted[middle-1] + sorted[middle]) / 2
+	}
+	return sorted[middle]
+}

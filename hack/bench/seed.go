@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/runtime/media"
+)
+
+// seed says what items to load into the database, past the service. Their objects
+// are not in the store.
+type seed struct {
+	items int
+	// access decides for each item.
+	access func(n int) media.Access
+	// groups is how many groups every second item is spread over; 0 = none is in a group.
+	groups int
+	// drafts are not sealed, and a day and an hour old.
+	drafts bool
+	// object is stored for each item as its only one; nil = a photo with its derivatives.
+	object func(id uuid.UUID) (objects string, bytes int64)
+}
+
+// span is how far back in time the first sealed item is.
+const span = 365 * 24 * time.Hour
+
+// at is when an item was made: they come at an even pace until an hour ago.
+func (s seed) at(n int, now time.Time) time.Time {
+	if s.drafts {
+		return now.Add(-25 * time.Hour)
+	}
+	return now.Add(-time.Hour - span + time.Duration(float64(span)*float64(n)/float64(s.items)))
+}
+
+func (s seed) group(n int) string {
+	if s.groups == 0 || n%2 == 0 {
+		return ""
+	}
+	return groupName(n / 2 % s.groups)
+}
+
+func groupName(n int) string { return fmt.Sprintf("album-%02d", n) }
+
+// idAt makes a UUIDv7 of a time; n tells those of one millisecond apart and in order.
+func idAt(at time.Time, n int) uuid.UUID {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16|7<<12|uint64(n)&0xfff)
+	binary.BigEndian.PutUint64(id[8:], rand.NewPCG(uint64(n), 1).Uint64())
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+// photo writes the objects of a photo with a WebP conversion and a thumbnail, as the
+// service does. It is called a million times, so it writes JSON by hand.
+func photo(id uuid.UUID) (objects string, bytes int64) {
+	size := int64(id[15]) << 10
+	var text []byte
+	for i, one := range []struct {
+		variant  media.Variant
+		bytes    int64
+		mimeType string
+	}{{media.Original, 3<<20 + size, "image/jpeg"}, {media.WebP, 1<<20 + size, "image/webp"}, {media.Thumbnail, 9000 + int64(id[14]), "image/webp"}} {
+		// Bytes that do not compress, as a hash's.
+		first := rand.NewPCG(binary.BigEndian.Uint64(id[8:]), uint64(i))
+		text = fmt.Appendf(text, `,{"variant":%q,"key":%q,"bytes":%d,"mimeType":%q,"sha256":"%016x%016x%016x%016x"}`,
+			one.variant, media.ObjectKey(id, one.variant), one.bytes, one.mimeType, first.Uint64(), first.Uint64(), first.Uint64(), first.Uint64())
+		bytes += one.bytes
+	}
+	text[0] = '['
+	return string(text) + "]", bytes
+}
+
+// seed loads items and everything that is counted of them, as if the service had made
+// them, and gives the ids of the first thousand. Call settle when all is loaded.
+func (r *rig) seed(ctx context.Context, t tenant, s seed) ([]uuid.UUID, error) {
+	conn, err := pgx.Connect(ctx, r.server.AdminURL(database))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	// Looking up the account of each item would take longer than loading them.
+	if _, err := conn.Exec(ctx, "SET session_replication_role = replica"); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	objects := s.object
+	if objects == nil {
+		objects = photo
+	}
+	var ids []uuid.UUID
+	n := 0
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after the commit it does nothing
+	_, err = tx.CopyFrom(ctx, pgx.Identifier{"item"},
+		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "created_at", "sealed_at"},
+		pgx.CopyFromFunc(func() ([]any, error) {
+			if n == s.items {
+				return nil, nil
+			}
+			at := s.at(n, now)
+			id := idAt(at, n)
+			if len(ids) < 1000 {
+				ids = append(ids, id)
+			}
+			made, bytes := objects(id)
+			var sealed *time.Time
+			if !s.drafts {
+				sealed = &at
+			}
+			row := []any{id, t.account.ID, t.appID, fmt.Sprintf("IMG_%07d.jpg", n), string(s.access(n)), "", s.group(n), made, bytes, at, sealed}
+			n++
+			return row, nil
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("load items: %w", err)
+	}
+	for _, statement := range countSeed {
+		if _, err := tx.Exec(ctx, statement, t.appID); err != nil {
+			return nil, fmt.Errorf("count what was loaded: %w", err)
+		}
+	}
+	return ids, tx.Commit(ctx)
+}
+
+// countSeed sets an app's totals to a recount, spread over the slots as seals do it,
+// and leaves the index of pages as the migration does that brings it: one block that is to be folded.
+var countSeed = []string{
+	`UPDATE app_total SET public_items = t.public_items, private_items = t.private_items, bytes = t.bytes
+	FROM (
+		SELECT (hashtext(id::text) & 15)::smallint AS slot, count(*) FILTER (WHERE access = 'public') AS public_items,
+			count(*) FILTER (WHERE access = 'private') AS private_items, sum(bytes) AS bytes
+		FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL GROUP BY 1
+	) AS t WHERE app_total.app_id = $1 AND app_total.slot = t.slot`,
+	`DELETE FROM group_total WHERE app_id = $1`,
+	`INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
+	SELECT app_id, group_label, (hashtext(id::text) & 3)::smallint, count(*) FILTER (WHERE access = 'public'), count(*) FILTER (WHERE access = 'private')
+	FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label <> '' GROUP BY 1, 2, 3`,
+	`UPDATE account_hold SET bytes = (SELECT coalesce(sum(bytes), 0) FROM item WHERE item.account_id = account_hold.account_id)
+	WHERE account_id = (SELECT account_id FROM app WHERE id = $1)`,
+	`DELETE FROM item_block WHERE app_id = $1`,
+	`DELETE FROM item_change WHERE app_id = $1`,
+	`INSERT INTO item_block (app_id, first_id, items, public_items)
+	SELECT app_id, '00000000-0000-0000-0000-000000000000', count(*), count(*) FILTER (WHERE access = 'public')
+	FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL GROUP BY app_id`,
+	`INSERT INTO item_change (app_id, id, delta, public) SELECT app_id, first_id, 0, false FROM item_block WHERE app_id = $1`,
+}
+
+// settle does what autovacuum does after a while.
+func (r *rig) settle(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, r.server.AdminURL(database))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	for _, statement := range []string{"VACUUM ANALYZE", "CHECKPOINT"} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
