@@ -122,6 +122,18 @@ func (w *world) app(t *testing.T, of tenant, name string) tenant {
 	return tenant{}
 }
 
+// principal is who a tenant's key stands for.
+func (w *world) principal(t *testing.T, of tenant) account.Principal {
+	t.Helper()
+	token, ok := account.ParseToken(of.key)
+	if !ok {
+		t.Fatal("no key")
+	}
+	found, err := w.store.FindPrincipal(t.Context(), token.Hash())
+	must(t, err)
+	return found
+}
+
 // number asks the database for one number.
 func (w *world) number(t *testing.T, query string, args ...any) (n int64) {
 	t.Helper()

@@ -1,0 +1,18 @@
+package tus
+
+import (
+	"context"
+
+	"github.com/tus/tusd/v2/pkg/handler"
+
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/media"
+)
+
+// StoreFor gives the store as tusd sees it.
+func StoreFor(m *media.Service) handler.DataStore { return store{media: m} }
+
+// ActingFor gives a context in which the store acts for a grant.
+func ActingFor(ctx context.Context, grant auth.Grant, fields media.Fields) context.Context {
+	return context.WithValue(ctx, callKey{}, &call{grant: grant, fields: fields, ctx: ctx})
+}

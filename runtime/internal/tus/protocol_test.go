@@ -1,0 +1,445 @@
+package tus_test
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/rest/wire"
+)
+
+func TestOptionsTellTheTruth(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	small := w.tenant(t, "small", func(s *account.Spec) { s.MaxUploadSize = 1000 })
+	rt := w.replica(t)
+	for _, path := range []string{collection, collection + "/", collection + "/0190a0a0-0000-7000-8000-000000000000"} {
+		got := rt.do(t, http.MethodOptions, path, header("Tus-Resumable", ""))
+		if got.status != http.StatusNoContent || got.header.Get("Tus-Version") != "1.0.0" || got.header.Get("Tus-Checksum-Algorithm") != "sha1,sha256" ||
+			got.header.Get("Tus-Extension") != "creation,creation-with-upload,termination,creation-defer-length,checksum,expiration" || got.header.Get("Tus-Max-Size") != "" {
+			t.Errorf("%s: %d %v", path, got.status, got.header)
+		}
+	}
+	for k, want := range map[string]string{one.key: "67108864", small.key: "1000"} {
+		if got := rt.do(t, http.MethodOptions, collection, key(k)); got.status != http.StatusNoContent || got.header.Get("Tus-Max-Size") != want {
+			t.Errorf("the largest file: %d %v, want %s", got.status, got.header, want)
+		}
+	}
+	if got := rt.do(t, http.MethodOptions, collection, signature(rt.auth.Sign(w.principal(t, small), ""))); got.header.Get("Tus-Max-Size") != "1000" {
+		t.Errorf("with a signature: %v", got.header)
+	}
+	rt.do(t, http.MethodOptions, collection, key(one.key+"x")).refused(t, http.StatusUnauthorized)
+	// What is not spoken is refused and not taken for something else.
+	rt.do(t, http.MethodPost, collection, key(one.key), length(3), header("Upload-Concat", "partial")).refused(t, http.StatusBadRequest)
+	if got := rt.do(t, http.MethodPost, collection, key(one.key), length(3), header("Tus-Resumable", "0.2.2")); got.refused(t, http.StatusPreconditionFailed) == "" || got.header.Get("Tus-Version") != "1.0.0" {
+		t.Errorf("another version: %v", got.header)
+	}
+	address := rt.created(t, one.key, 3)
+	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
+		rt.do(t, method, address, key(one.key), header("Tus-Resumable", ""), at(0), chunk([]byte("abc"))).refused(t, http.StatusPreconditionFailed)
+	}
+	if got := rt.do(t, http.MethodGet, address, key(one.key)); got.status != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d", got.status)
+	}
+	w.purged(t, one)
+}
+
+func TestMetadataIsReadStrictly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	for name, c := range map[string]struct {
+		field string
+		want  wire.MediaItem
+	}{
+		"none":               {"", wire.MediaItem{OriginalFileName: "file", Access: "private"}},
+		"what Uppy sends":    {"relativePath " + encode("null") + ",name " + encode("b.txt") + ",type " + encode("text/plain") + ",filetype " + encode("text/plain") + ",filename " + encode("a.txt"), wire.MediaItem{OriginalFileName: "a.txt", Access: "private"}},
+		"the other names":    {"name " + encode("c.txt") + ", mimeType " + encode("text/csv"), wire.MediaItem{OriginalFileName: "c.txt", Access: "private"}},
+		"camel case":         {"fileName " + encode("d.txt"), wire.MediaItem{OriginalFileName: "d.txt", Access: "private"}},
+		"all":                {"filename " + encode("日本語.txt") + ",caption " + encode("été 🏖") + ",group " + encode("группа") + ",access " + encode("public"), wire.MediaItem{OriginalFileName: "日本語.txt", Caption: "été 🏖", Group: "группа", Access: "public"}},
+		"empty and no value": {"caption ,group,is_confidential", wire.MediaItem{OriginalFileName: "file", Access: "private"}},
+		"a path":             {"filename " + encode(`..\..\etc/passwd`), wire.MediaItem{OriginalFileName: "passwd", Access: "private"}},
+		"not UTF-8":          {"filename " + encode("a\xff.txt"), wire.MediaItem{OriginalFileName: "a\uFFFD.txt", Access: "private"}},
+	} {
+		got := rt.do(t, http.MethodPost, collection, key(one.key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
+		if got.status != http.StatusCreated {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+			continue
+		}
+		item := got.document(t)
+		if item.OriginalFileName != c.want.OriginalFileName || item.Caption != c.want.Caption || item.Group != c.want.Group || item.Access != c.want.Access {
+			t.Errorf("%s: %+v", name, item)
+		}
+	}
+	before := w.number(t, `SELECT count(*) FROM resumable`)
+	for name, c := range map[string]struct {
+		status int
+		field  string
+	}{
+		"no base64":             {400, "filename !!!"},
+		"base64 for addresses":  {400, "filename _-8="},
+		"no padding":            {400, "filename YQ"},
+		"two spaces":            {400, "filename  " + encode("a")},
+		"no key":                {400, " " + encode("a") + ",,"},
+		"a key twice":           {400, "group " + encode("a") + ",group " + encode("b")},
+		"a key not in ASCII":    {400, "größe " + encode("a")},
+		"an access of nobody":   {400, "access " + encode("everyone")},
+		"a caption too long":    {400, "caption " + encode(strings.Repeat("x", 4097))},
+		"a group too long":      {400, "group " + encode(strings.Repeat("x", 256))},
+		"a group over lines":    {400, "group " + encode("a\nb")},
+		"a caption not UTF-8":   {400, "caption " + encode("\xff")},
+		"a type too long":       {400, "filetype " + encode(strings.Repeat("x", 256))},
+		"a type with a nothing": {400, "filetype " + encode("a\x00b")},
+		"a field too long":      {413, "other " + encode(strings.Repeat("x", 7000))},
+	} {
+		got := rt.do(t, http.MethodPost, collection, key(one.key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
+		if got.status != c.status {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	if got := rt.do(t, http.MethodPost, collection, key(one.key), length(5), func(r *request) { r.header["Upload-Metadata"] = []string{"", ""} }); got.status != http.StatusBadRequest {
+		t.Errorf("twice: %d", got.status)
+	}
+	if after := w.number(t, `SELECT count(*) FROM resumable`); after != before {
+		t.Errorf("%d uploads of what was refused", after-before)
+	}
+}
+
+// A caption may be as long as it likes, but proxies bound what a header may hold.
+func TestADocumentThatIsTooLongForAHeaderIsLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	got := rt.do(t, http.MethodPost, collection, key(one.key), length(0), metadata("caption", strings.Repeat("é", 2048)))
+	if got.status != http.StatusCreated || got.header.Get("x-service-media") != "" || got.header.Get("x-service-media-id") != idOf(got.header.Get("Location")) {
+		t.Errorf("%d %v", got.status, got.header)
+	}
+	if again := rt.do(t, http.MethodHead, got.header.Get("Location"), key(one.key)); again.status != http.StatusOK {
+		t.Errorf("HEAD: %d", again.status)
+	}
+}
+
+func TestAnEmptyFileIsCompleteWhenItIsCreated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	for name, more := range map[string][]option{"without a body": nil, "with an empty one": {chunk(nil)}} {
+		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.key), length(0), metadata("filename", "a.txt")}, more...)...)
+		if got.status != http.StatusCreated {
+			t.Fatalf("%s: %d %s", name, got.status, got.body)
+		}
+		rt.holds(t, got.document(t), nil)
+		if n := rt.offset(t, one.key, got.header.Get("Location")); n != 0 {
+			t.Errorf("%s: the offset is %d", name, n)
+		}
+		rt.do(t, http.MethodDelete, got.header.Get("Location"), key(one.key)).refused(t, http.StatusConflict)
+	}
+	w.purged(t, one)
+}
+
+func TestCreationBringsBytes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	file := noise(6 << 20)
+	whole := rt.do(t, http.MethodPost, collection+"/", key(one.key), length(len(file)), chunk(file))
+	if whole.status != http.StatusCreated || whole.header.Get("Upload-Offset") != "6291456" {
+		t.Fatalf("%d %v %s", whole.status, whole.header, whole.body)
+	}
+	rt.holds(t, whole.document(t), file)
+	part := rt.do(t, http.MethodPost, collection, key(one.key), length(len(file)), chunk(file[:1000]))
+	if part.status != http.StatusCreated || part.header.Get("Upload-Offset") != "1000" || part.header.Get("x-service-media-id") != "" || part.header.Get("Upload-Expires") == "" {
+		t.Fatalf("%d %v %s", part.status, part.header, part.body)
+	}
+	rt.complete(t, one.key, part.header.Get("Location"), file)
+	// What was made before its bytes were refused is told, so that it can be gone on with.
+	refused := rt.do(t, http.MethodPost, collection, key(one.key), length(len(file)), chunk(file[:1000]), header("Upload-Checksum", sumOf("sha1", file[:999])))
+	refused.refused(t, 460)
+	rt.complete(t, one.key, refused.header.Get("Location"), file)
+	rt.do(t, http.MethodPost, collection, key(one.key), length(3), chunk(file[:4])).refused(t, http.StatusRequestEntityTooLarge)
+	w.purged(t, one)
+}
+
+func sumOf(algorithm string, data []byte) string {
+	sum := sha1.Sum(data)
+	text := base64.StdEncoding.EncodeToString(sum[:])
+	if algorithm == "sha256" {
+		long := sha256.Sum256(data)
+		text = base64.StdEncoding.EncodeToString(long[:])
+	}
+	return algorithm + " " + text
+}
+
+func TestChecksumsAreChecked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	file := noise(20 << 20)
+	address := rt.created(t, one.key, len(file))
+	rt.sent(t, one.key, address, 0, file[:1000], header("Upload-Checksum", sumOf("sha1", file[:1000])))
+	rt.sent(t, one.key, address, 1000, file[1000:2000], header("Upload-Checksum", sumOf("sha256", file[1000:2000])))
+	for name, c := range map[string]struct {
+		status int
+		sum    string
+	}{
+		"of other bytes":          {460, sumOf("sha1", file[2001:3000])},
+		"of other bytes, sha256":  {460, sumOf("sha256", nil)},
+		"an unknown algorithm":    {400, "md5 " + base64.StdEncoding.EncodeToString(make([]byte, 16))},
+		"another algorithm's sum": {400, "sha256" + strings.TrimPrefix(sumOf("sha1", file[2000:3000]), "sha1")},
+		"no base64":               {400, "sha1 !!!"},
+		"no sum":                  {400, "sha1"},
+		"nothing":                 {400, " "},
+		"in capitals":             {400, "SHA1" + strings.TrimPrefix(sumOf("sha1", file[2000:3000]), "sha1")},
+	} {
+		got := rt.do(t, http.MethodPatch, address, key(one.key), at(2000), chunk(file[2000:3000]), header("Upload-Checksum", c.sum))
+		if got.status != c.status {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+		if n := rt.offset(t, one.key, address); n != 2000 {
+			t.Fatalf("%s: the offset is %d", name, n)
+		}
+	}
+	// A body that ends too soon proves nothing, even if no more than its end is missing;
+	// and the last bytes of a file are no exception.
+	cut := io.MultiReader(bytes.NewReader(file[2000:]), iotest.ErrReader(errors.New("cut")))
+	_, err := rt.try(t.Context(), http.MethodPatch, address, key(one.key), at(2000), stream(cut), header("Upload-Checksum", sumOf("sha256", file[2000:])))
+	if err == nil {
+		t.Error("the body was not cut")
+	}
+	if n := rt.offset(t, one.key, address); n != 2000 {
+		t.Fatalf("after a cut the offset is %d", n)
+	}
+	rt.do(t, http.MethodPatch, address, key(one.key), at(2000), chunk(make([]byte, len(file)-2000)), header("Upload-Checksum", sumOf("sha256", file[2000:]))).refused(t, 460)
+	rt.holds(t, rt.sent(t, one.key, address, 2000, file[2000:], header("Upload-Checksum", sumOf("sha256", file[2000:]))).document(t), file)
+	w.purged(t, one)
+}
+
+func TestALengthThatIsDeclaredLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	file := noise(18 << 20)
+	deferred := func(change ...option) string {
+		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.key), header("Upload-Defer-Length", "1")}, change...)...)
+		if got.status != http.StatusCreated {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		return got.header.Get("Location")
+	}
+	address := deferred()
+	rt.sent(t, one.key, address, 0, file[:17<<20])
+	if got := rt.do(t, http.MethodHead, address, key(one.key)); got.header.Get("Upload-Defer-Length") != "1" || got.header.Get("Upload-Length") != "" || got.header.Get("Upload-Offset") != "17825792" {
+		t.Errorf("HEAD says %v", got.header)
+	}
+	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20), length(1000), chunk(nil)).refused(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20), length(maxUploadSize+1), chunk(nil)).refused(t, http.StatusRequestEntityTooLarge)
+	for _, wrong := range []string{"-1", "+18", "1e3", "x", "99999999999999999999"} {
+		rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20), header("Upload-Length", wrong), chunk(nil)).refused(t, http.StatusBadRequest)
+	}
+	rt.sent(t, one.key, address, 17<<20, nil, length(len(file)))
+	// Who does not know whether it was heard says it again; nobody can change it.
+	rt.sent(t, one.key, address, 17<<20, file[17<<20:17<<20+10], length(len(file)))
+	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20+10), length(len(file)+1), chunk(nil)).refused(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20+10), length(len(file)-1), chunk(nil)).refused(t, http.StatusBadRequest)
+	rt.complete(t, one.key, address, file)
+	// The length may come after the last byte, or with the first; and may be nothing.
+	for _, size := range []int{0, 1000, 17 << 20} {
+		address := deferred(chunk(file[:size]))
+		if n := rt.offset(t, one.key, address); n != size {
+			t.Errorf("the offset of %d is %d", size, n)
+		}
+		rt.holds(t, rt.sent(t, one.key, address, size, nil, length(size)).document(t), file[:size])
+	}
+	rt.do(t, http.MethodPost, collection, key(one.key), header("Upload-Defer-Length", "2")).refused(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPost, collection, key(one.key), header("Upload-Defer-Length", "1"), length(3)).refused(t, http.StatusBadRequest)
+	w.purged(t, one)
+}
+
+func TestWhatIsNotRightIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	for _, wrong := range []string{"", "-1", "+5", "x", " ", "1.5", "99999999999999999999"} {
+		rt.do(t, http.MethodPost, collection, key(one.key), header("Upload-Length", wrong)).refused(t, http.StatusBadRequest)
+	}
+	rt.do(t, http.MethodPost, collection, key(one.key), length(maxUploadSize+1)).refused(t, http.StatusRequestEntityTooLarge)
+	file := []byte("hello, world")
+	address := rt.created(t, one.key, len(file))
+	rt.sent(t, one.key, address, 0, file[:5])
+	for offset, status := range map[string]int{"0": 409, "4": 409, "6": 409, "12": 409, "": 400, "-1": 400, "+5": 400, "x": 400} {
+		rt.do(t, http.MethodPatch, address, key(one.key), header("Upload-Offset", offset), chunk(file[5:])).refused(t, status)
+	}
+	for _, kind := range []string{"", "application/octet-stream", "text/plain"} {
+		rt.do(t, http.MethodPatch, address, key(one.key), at(5), chunk(file[5:]), header("Content-Type", kind)).refused(t, http.StatusUnsupportedMediaType)
+	}
+	more := append(bytes.Clone(file[5:]), "more"...)
+	rt.do(t, http.MethodPatch, address, key(one.key), at(5), chunk(more)).refused(t, http.StatusRequestEntityTooLarge)
+	// Without a length of its own a body shows only at its end that it is too long.
+	rt.do(t, http.MethodPatch, address, key(one.key), at(5), stream(io.MultiReader(bytes.NewReader(more)))).refused(t, http.StatusRequestEntityTooLarge)
+	if n := rt.offset(t, one.key, address); n != 5 || w.count(t, address) != 0 {
+		t.Errorf("after all this the offset is %d", n)
+	}
+	rt.holds(t, rt.sent(t, one.key, address, 5, file[5:]).document(t), file)
+	rt.do(t, http.MethodPatch, address, key(one.key), at(5), chunk(file[5:])).refused(t, http.StatusConflict)
+	rt.sent(t, one.key, address, 12, nil)
+	w.purged(t, one)
+}
+
+func TestUploadsAreEnded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	file := noise(18 << 20)
+	address := rt.created(t, one.key, len(file))
+	rt.sent(t, one.key, address, 0, file[:17<<20])
+	if got := rt.do(t, http.MethodDelete, address, key(one.key)); got.status != http.StatusNoContent {
+		t.Fatalf("DELETE: %d %s", got.status, got.body)
+	}
+	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+		if got := rt.do(t, method, address, key(one.key), at(17<<20), chunk(file[17<<20:])); got.status != http.StatusNotFound {
+			t.Errorf("%s of an upload that was ended: %d", method, got.status)
+		}
+	}
+	if n := w.number(t, `SELECT bytes FROM account_hold`); n != 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+	done := rt.created(t, one.key, 3)
+	item := rt.complete(t, one.key, done, []byte("abc"))
+	rt.do(t, http.MethodDelete, done, key(one.key)).refused(t, http.StatusConflict)
+	rt.holds(t, item, []byte("abc"))
+	// The item is deleted as any other; then its upload is gone, too.
+	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.key)); got.status != http.StatusOK {
+		t.Errorf("delete: %d", got.status)
+	}
+	if got := rt.do(t, http.MethodHead, done, key(one.key)); got.status != http.StatusNotFound {
+		t.Errorf("HEAD of an upload whose item was deleted: %d", got.status)
+	}
+	w.purged(t, one)
+}
+
+func TestUploadsExpireWhenTheySaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	expires := func(got answer) time.Time {
+		at, err := http.ParseTime(got.header.Get("Upload-Expires"))
+		must(t, err)
+		return at
+	}
+	got := rt.do(t, http.MethodPost, collection, key(one.key), length(10))
+	address := got.header.Get("Location")
+	first := expires(got)
+	if left := first.Sub(rt.clock.now()); left < 24*time.Hour-10*time.Second || left > 24*time.Hour {
+		t.Errorf("it expires in %s", left)
+	}
+	rt.clock.advance(time.Hour)
+	if again := expires(rt.do(t, http.MethodHead, address, key(one.key))); !again.Equal(first) {
+		t.Errorf("a question moved the expiry from %s to %s", first, again)
+	}
+	if later := expires(rt.sent(t, one.key, address, 0, []byte("abc"))); later.Before(first.Add(time.Hour - time.Second)) {
+		t.Errorf("bytes moved the expiry from %s to %s", first, later)
+	}
+	w.purged(t, one)
+	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+		if got := rt.do(t, method, address, key(one.key), at(3), chunk([]byte("defghij"))); got.status != http.StatusNotFound {
+			t.Errorf("%s of an expired upload: %d", method, got.status)
+		}
+	}
+}
+
+func TestTheCapHoldsFromTheStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 40<<20, 30<<20 })
+	rt := w.replica(t)
+	first := rt.created(t, one.key, 30<<20)
+	if detail := rt.do(t, http.MethodPost, collection, key(one.key), length(11<<20)).refused(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") {
+		t.Errorf("over the cap: %s", detail)
+	}
+	got := rt.do(t, http.MethodPost, collection, key(one.key), header("Upload-Defer-Length", "1"))
+	deferred := got.header.Get("Location")
+	rt.sent(t, one.key, deferred, 0, noise(6<<20))
+	rt.do(t, http.MethodPatch, deferred, key(one.key), at(6<<20), chunk(noise(6<<20))).refused(t, http.StatusRequestEntityTooLarge)
+	if got := rt.do(t, http.MethodDelete, first, key(one.key)); got.status != http.StatusNoContent {
+		t.Errorf("DELETE: %d", got.status)
+	}
+	rt.sent(t, one.key, deferred, rt.offset(t, one.key, deferred), noise(6<<20))
+	w.purged(t, one)
+}
+
+func TestMethodsThatAClientCannotSend(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	address := rt.created(t, one.key, 3, header("X-HTTP-Method-Override", "OPTIONS"))
+	as := func(method string) option { return header("X-HTTP-Method-Override", method) }
+	if got := rt.do(t, http.MethodPost, address, key(one.key), as("PATCH"), at(0), chunk([]byte("ab"))); got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "2" {
+		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	}
+	rt.do(t, http.MethodPost, address, key(one.key)).refused(t, http.StatusMethodNotAllowed)
+	rt.do(t, http.MethodPost, address, key(one.key), as("PUT")).refused(t, http.StatusMethodNotAllowed)
+	if got := rt.do(t, http.MethodPost, address, key(one.key), as("DELETE")); got.status != http.StatusNoContent {
+		t.Errorf("DELETE: %d %s", got.status, got.body)
+	}
+	if got := rt.do(t, http.MethodHead, address, key(one.key)); got.status != http.StatusNotFound {
+		t.Errorf("HEAD: %d", got.status)
+	}
+}
+
+func TestPagesUploadInPieces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *options) {
+		o.server.CORSOrigins = []string{"https://app.example.org"}
+		o.limits = limit.Config{Key: 0.01, KeyBurst: 3}
+	})
+	granted := rt.auth.Sign(w.principal(t, one), "")
+	page := header("Origin", "https://app.example.org")
+	address := collection + "/0190a0a0-0000-7000-8000-000000000000"
+	for path, methods := range map[string][]string{collection: {"POST"}, address: {"HEAD", "PATCH", "DELETE"}} {
+		for _, method := range methods {
+			got := rt.do(t, http.MethodOptions, path, page, header("Access-Control-Request-Method", method),
+				header("Access-Control-Request-Headers", "content-type,tus-resumable,upload-checksum,upload-defer-length,upload-length,upload-metadata,upload-offset,x-service-signature"))
+			if got.status != http.StatusNoContent || got.header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
+				t.Errorf("%s %s: %d %v", method, path, got.status, got.header)
+			}
+		}
+	}
+	got := rt.do(t, http.MethodPost, collection, page, signature(granted), length(3), chunk([]byte("abc")))
+	exposed := strings.ToLower(strings.Join(got.header.Values("Access-Control-Expose-Headers"), ","))
+	for _, name := range []string{"location", "tus-resumable", "upload-offset", "upload-length", "upload-expires", "upload-defer-length", "upload-metadata", "x-service-media", "x-service-media-id", "tus-max-size", "retry-after"} {
+		if !strings.Contains(","+exposed+",", ","+name+",") {
+			t.Errorf("pages can't read %s: %s", name, exposed)
+		}
+	}
+	got.document(t)
+	// The limits of the key count here as anywhere.
+	for _, status := range []int{201, 201, 429} {
+		if got := rt.do(t, http.MethodPost, collection, page, signature(granted), length(3)); got.status != status {
+			t.Errorf("%d %s, want %d", got.status, got.body, status)
+		}
+	}
+}
