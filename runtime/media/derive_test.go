@@ -152,11 +152,14 @@ func TestABrokenImageIsStoredWithoutDerivatives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	service, p := b.withImages(b.objects), b.tenant(1<<30)
-	broken := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR"), random(1000)...)
-	item, err := upload(t.Context(), service, p, bytes.NewReader(broken), media.Fields{FileName: "broken.png"})
-	must(t, err)
-	if variants(item) != "original" || item.File().MimeType != "image/png" {
-		t.Errorf("a broken image has %s of %s", variants(item), item.File().MimeType)
+	noise := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR"), random(1000)...)
+	cut := jpegOf(t, picture(640, 480))
+	for kind, broken := range map[string][]byte{"image/png": noise, "image/jpeg": cut[:len(cut)/2]} {
+		item, err := upload(t.Context(), service, p, bytes.NewReader(broken), media.Fields{})
+		must(t, err)
+		if variants(item) != "original" || item.File().MimeType != kind {
+			t.Errorf("a broken %s has %s of %s", kind, variants(item), item.File().MimeType)
+		}
 	}
 	b.balanced(p)
 }

@@ -232,6 +232,27 @@ func TestTheCorpus(t *testing.T) {
 	}
 }
 
+// A conversion reads every pixel in order; a thumbnail alone is shrunk while it is
+// loaded, and must find out as well that pixels are missing.
+func TestABrokenFileGetsNoThumbnailAlone(t *testing.T) {
+	t.Parallel()
+	corpus, err := imagecorpus.All(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := open(t, config(realWorker(t)))
+	for _, file := range corpus {
+		want := outcomes[file.Name]
+		job := request(file.MimeType, file.Data)
+		job.Settings.UseWebP = false
+		derivatives, err := pool.Derive(t.Context(), job)
+		var no *imaging.Refusal
+		if refused := errors.As(err, &no); refused != (want.refused != "") || !refused && len(derivatives) != 1 {
+			t.Errorf("%s: %v, %d derivatives", file.Name, err, len(derivatives))
+		}
+	}
+}
+
 // inspect asks exiftool, webpinfo and vipsheader about the derivatives in a folder.
 func inspect(t *testing.T, folder string, sizes map[string]image.Point) {
 	t.Helper()

@@ -15,6 +15,9 @@ static const char *const allowed[] = {
 
 // An effort above this makes files a percent smaller and takes far longer.
 #define WEBP_EFFORT 4
+// vips_thumbnail_buffer of libvips 8.14 keeps its own fail_on from the loader, and would
+// paint what is missing grey.
+#define STRICT "[fail_on=error]"
 // Thumbnails are small; this keeps them crisp.
 #define THUMBNAIL_QUALITY 80
 
@@ -172,13 +175,13 @@ int ms_thumbnail_buffer(const void *buf, size_t len, int width, int height, ms_o
 		? vips_thumbnail_buffer((void *) buf, len, &small, width,
 			"height", height,
 			"size", VIPS_SIZE_DOWN,
-			"fail_on", VIPS_FAIL_ON_ERROR,
+			"option_string", STRICT,
 			"export_profile", "srgb",
 			NULL)
 		: vips_thumbnail_buffer((void *) buf, len, &small, width,
 			"height", height,
 			"size", VIPS_SIZE_DOWN,
-			"fail_on", VIPS_FAIL_ON_ERROR,
+			"option_string", STRICT,
 			NULL);
 	return failed ? -1 : ms_finish_thumbnail(small, out);
 }
