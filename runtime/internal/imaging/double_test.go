@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,6 +73,8 @@ func play(role string) int {
 	case role == "refuses-to-start", role == "starts-once" && !once():
 		fmt.Fprintln(os.Stderr, "no libvips here")
 		return 7
+	case role == "is-killed-once" && once():
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case role == "other-version":
 		version++
 	case role == "greets-with-garbage":

@@ -27,6 +27,9 @@ var _ media.Images = (*Pool)(nil)
 const (
 	// attempts is how many workers a job may fail on.
 	attempts = 2
+	// firstAttempts is how many workers may fail to greet before New gives up: one that is
+	// killed from outside must not end the service.
+	firstAttempts = 3
 	// A worker is replaced after this many jobs, or when it holds this much memory
 	// between two: libvips leaks a little on every broken file.
 	jobsPerWorker    = 300
@@ -162,6 +165,10 @@ func (s *slot) run(ctx context.Context, first bool, started chan<- error) {
 	runtime.LockOSThread()
 	if first {
 		err := s.ready(ctx)
+		for attempt := 1; err != nil && ctx.Err() == nil && attempt < firstAttempts; attempt++ {
+			s.pool.log.WarnContext(ctx, "the first image worker failed, trying another", "error", err)
+			err = s.ready(ctx)
+		}
 		if err == nil {
 			s.pool.announce(s.worker)
 		}

@@ -192,6 +192,17 @@ func TestAPoolThatCantWorkSaysSoAtStart(t *testing.T) {
 	}
 }
 
+func TestAFirstWorkerThatIsKilledEndsNothing(t *testing.T) {
+	t.Parallel()
+	pool := open(t, config(double(t, "is-killed-once")))
+	if _, err := pool.Derive(t.Context(), small()); err != nil {
+		t.Error(err)
+	}
+	if n := pool.metric("mediastack_image_workers_ended_total", "start"); n != 1 {
+		t.Errorf("%g starts failed, want 1", n)
+	}
+}
+
 func TestWorkersThatDieAtTheirStartAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	program := double(t, "starts-once")
