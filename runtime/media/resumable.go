@@ -79,8 +79,9 @@ type ResumableStore interface {
 	Resumption(ctx context.Context, scope Scope, itemID uuid.UUID) (Resumption, error)
 	// SetLength declares a length that was unknown; Conflict when it is known.
 	SetLength(ctx context.Context, scope Scope, itemID uuid.UUID, length int64) error
-	// SaveProgress replaces the progress, and extends the lease. Conflict when it is not
-	// the one after before bytes any more; NotFound when the upload was ended.
+	// SaveProgress replaces the progress, and extends the lease. Conflict when the upload
+	// was ended, is not where before says any more, or is sent in the parts of another
+	// multipart upload by now; giving those up is allowed.
 	SaveProgress(ctx context.Context, itemID uuid.UUID, before int64, progress Progress, expires time.Time) error
 	// CommitResumable makes the draft as CommitUpload does, and queues the removal of
 	// the tails in the same transaction. It gives that removal, due at notBefore.
@@ -147,7 +148,8 @@ func (s *Service) Resume(ctx context.Context, p account.Principal, id uuid.UUID)
 		return nil, err
 	}
 	if r.received() {
-		if _, err := r.Finish(ctx); err != nil {
+		// One that had to start over can be told: it has not received everything any more.
+		if _, err := r.Finish(ctx); err != nil && r.received() {
 			return nil, err
 		}
 	}
@@ -207,7 +209,10 @@ func (r *Resumable) Write(ctx context.Context, offset int64, file io.Reader, pro
 		return 0, err
 	}
 	err := r.receive(ctx, u, file, proof)
-	return r.state.Progress.Received - before, err
+	if errors.Is(err, ErrPartsLost) {
+		err = r.startOver(ctx, u, err)
+	}
+	return max(0, r.state.Progress.Received-before), err
 }
 
 // restore brings back what was in memory when the last request ended.
@@ -264,6 +269,17 @@ func (r *Resumable) rollBack(ctx context.Context, u *Upload) error {
 	return fault.New(fault.Conflict, "the upload has received %d bytes", back.Received)
 }
 
+// startOver gives up all that was received, because S3 has it no more: a replica that
+// had lost the upload to another one may have taken the parts away, and S3 may have died
+// while it joined them. Otherwise the upload could neither go on nor be finished.
+func (r *Resumable) startOver(ctx context.Context, u *Upload, why error) error {
+	r.service.log.WarnContext(ctx, "the parts of a resumable upload are lost", "item", u.id, "bytes", r.state.Progress.Received, "error", why)
+	if err := r.replace(ctx, u, Progress{Tail: r.state.Progress.Tail}); err != nil {
+		return err
+	}
+	return fault.Wrap(why, fault.Conflict, "the upload has received 0 bytes")
+}
+
 // receive takes bytes to the end of the request.
 func (r *Resumable) receive(ctx context.Context, u *Upload, file io.Reader, proof func() error) error {
 	limit := r.principal.Account.MaxUploadSize
@@ -304,8 +320,7 @@ func (r *Resumable) flush(ctx context.Context, u *Upload, n int) error {
 		return err
 	}
 	if u.parts == nil {
-		// What an earlier try began and could not note would stay for ever.
-		if err := r.service.objects.RemoveUnfinished(ctx, u.scope.Bucket, u.key(Original)); err != nil {
+		if err := r.forgetTries(ctx, u); err != nil {
 			return err
 		}
 		var err error
@@ -315,6 +330,9 @@ func (r *Resumable) flush(ctx context.Context, u *Upload, n int) error {
 		begun := r.state.Progress
 		begun.MultipartID = u.parts.ID()
 		if err := r.replace(ctx, u, begun); err != nil {
+			if fault.Is(err, fault.Conflict) { // nobody will know of it
+				err = errors.Join(err, u.parts.Abort(ctx))
+			}
 			return err
 		}
 	}
@@ -323,6 +341,12 @@ func (r *Resumable) flush(ctx context.Context, u *Upload, n int) error {
 	}
 	u.buffer.drop(n)
 	return nil
+}
+
+// forgetTries removes what an earlier try to send parts began and could not note; it
+// would stay for ever.
+func (r *Resumable) forgetTries(ctx context.Context, u *Upload) error {
+	return r.service.objects.RemoveUnfinished(ctx, u.scope.Bucket, u.key(Original))
 }
 
 // settle makes durable what is left when a request ends.
@@ -338,6 +362,11 @@ func (r *Resumable) settle(ctx context.Context, u *Upload, proof func() error) e
 	complete := u.size == r.state.Length
 	switch {
 	case complete && u.parts == nil:
+		if u.size >= leastPart {
+			if err := r.forgetTries(ctx, u); err != nil {
+				return err
+			}
+		}
 		u.buffer.hash(u.digest, u.buffer.size)
 		original := Object{Key: u.key(Original), Bytes: u.size, MimeType: u.mimeType}
 		body := u.buffer.body(u.buffer.size)
@@ -420,6 +449,9 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 	u := r.resume()
 	defer u.release()
 	objects, err := r.join(ctx, u)
+	if errors.Is(err, ErrPartsLost) {
+		err = r.startOver(ctx, u, err)
+	}
 	if err != nil {
 		return Item{}, err
 	}

@@ -11,6 +11,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -338,6 +340,132 @@ func TestALostLockCannotMixTwoWriters(t *testing.T) {
 	_, err = mine.Finish(t.Context())
 	must(t, err)
 	b.settled(p, mine, file)
+}
+
+// The same with parts: the late writer takes away the parts of the other one, or has
+// put others in their place. The upload starts over, and is not stuck until it expires.
+func TestPartsThatAreLostAreSentAgain(t *testing.T) {
+	t.Parallel()
+	file := random(20 << 20)
+	for name, lose := range map[string]func(b *bundle, p account.Principal, r *media.Resumable){
+		"taken away by a late writer": func(b *bundle, p account.Principal, r *media.Resumable) {
+			late := b.resume(b.replica(config), p, r)
+			_, err := b.resume(b.service, p, r).Write(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
+			must(b.t, err)
+			if wrote, err := late.Write(b.t.Context(), 0, bytes.NewReader(file[:7<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+				b.t.Errorf("the late writer: %d, %v", wrote, err)
+			}
+		},
+		"put over": func(b *bundle, p account.Principal, r *media.Resumable) {
+			_, err := b.resume(b.service, p, r).Write(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
+			must(b.t, err)
+			mine, late := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
+			_, err = mine.Write(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:12<<20]), nil)
+			must(b.t, err)
+			if wrote, err := late.Write(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:14<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+				b.t.Errorf("the late writer: %d, %v", wrote, err)
+			}
+		},
+		"gone from the store": func(b *bundle, p account.Principal, r *media.Resumable) {
+			_, err := b.resume(b.service, p, r).Write(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
+			must(b.t, err)
+			must(b.t, b.objects.RemoveUnfinished(b.t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p := b.tenant(1 << 30)
+			r := b.create(p, int64(len(file)))
+			lose(b, p, r)
+			for try := 0; r.State().Item == nil; try++ {
+				if try == 4 {
+					t.Fatal("the upload is stuck")
+				}
+				r = b.resume(b.service, p, r)
+				at := r.State().Progress.Received
+				if wrote, err := r.Write(t.Context(), at, bytes.NewReader(file[at:]), nil); err != nil {
+					if wrote != 0 || !fault.Is(err, fault.Conflict) || r.State().Progress.Received != 0 {
+						t.Fatalf("parts that are lost: %d, %v", wrote, err)
+					}
+					continue
+				}
+				if _, err := r.Finish(t.Context()); err != nil && (!fault.Is(err, fault.Conflict) || r.State().Progress.Received != 0) {
+					t.Fatalf("finished without its parts: %v", err)
+				}
+			}
+			b.settled(p, r, file)
+		})
+	}
+}
+
+// A replica that lost the upload, and the rest of it was sent and committed elsewhere.
+func TestALateWriterLeavesNothingBehindACommit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	file := random(12 << 20)
+	r := b.create(p, int64(len(file)))
+	late := b.resume(b.replica(config), p, r)
+	_, err := r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	must(t, err)
+	_, err = r.Finish(t.Context())
+	must(t, err)
+	if wrote, err := late.Write(t.Context(), 0, bytes.NewReader(file[:6<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+		t.Errorf("the late writer: %d, %v", wrote, err)
+	}
+	b.settled(p, r, file)
+}
+
+// S3 died while it joined the parts: everything was received, and nothing is there. Who
+// asks is told to begin again.
+func TestWhatWasLostWhenItWasJoinedIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	file := random(20 << 20)
+	r := b.create(p, int64(len(file)))
+	_, err := r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	must(t, err)
+	must(t, b.objects.RemoveUnfinished(t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
+	r = b.resume(b.service, p, r)
+	if r.State().Item != nil || r.State().Progress.Received != 0 {
+		t.Fatalf("without its parts the upload is %+v", r.State())
+	}
+	_, err = r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	must(t, err)
+	_, err = r.Finish(t.Context())
+	must(t, err)
+	b.settled(p, r, file)
+}
+
+// A multipart upload that was begun and could not be noted stayed in S3 for ever when the
+// file then came in one piece.
+func TestWhatCouldNotBeNotedIsNotLeftInS3(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	file := random(6 << 20)
+	r := b.create(p, int64(len(file)))
+	failing, err := media.NewService(media.Parts{Store: &forgetfulStore{Store: b.store}, Objects: b.objects, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: discard}, config)
+	must(t, err)
+	if _, err := b.resume(failing, p, r).Write(t.Context(), 0, bytes.NewReader(file[:11<<19]), nil); !errors.Is(err, errStore) {
+		t.Fatalf("progress that can't be noted: %v", err)
+	}
+	r = b.resume(b.service, p, r)
+	_, err = r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	must(t, err)
+	_, err = r.Finish(t.Context())
+	must(t, err)
+	b.settled(p, r, file)
+}
+
+// forgetfulStore is the real store that fails to note progress.
+type forgetfulStore struct{ media.Store }
+
+func (forgetfulStore) SaveProgress(context.Context, uuid.UUID, int64, media.Progress, time.Time) error {
+	return errStore
 }
 
 // Whoever took the last bytes may not have come to join them: they are in a tail, and

@@ -2,6 +2,7 @@ package media
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -96,6 +97,10 @@ type ObjectStore interface {
 	RemoveUnfinished(ctx context.Context, bucket, key string) error
 }
 
+// ErrPartsLost is in the errors of a Multipart whose parts are not in the store any
+// more, or not those that were put, so that no repeating helps.
+var ErrPartsLost = errors.New("the parts are lost")
+
 // Multipart is an object that is stored part by part, all but the last of 5 MiB or more.
 type Multipart interface {
 	// ID and Parts are what ResumeMultipart takes.
@@ -104,4 +109,6 @@ type Multipart interface {
 	Part(ctx context.Context, body io.ReadSeeker, size int64) error
 	// Complete makes the object of the parts, and made sure that it is there. It can be repeated.
 	Complete(ctx context.Context, contentType string) error
+	// Abort removes the parts. Without them it does nothing.
+	Abort(ctx context.Context) error
 }

@@ -66,7 +66,14 @@ func (m *multipart) Part(ctx context.Context, body io.ReadSeeker, size int64) er
 	part, err := m.store.core.PutObjectPart(ctx, m.bucket, m.key, m.uploadID, number,
 		body, size, minio.PutObjectPartOptions{DisableContentSha256: true})
 	if err != nil {
-		return classify(err, "put a part of "+m.key)
+		// A store that does not take the body of what it refuses ends the connection, and
+		// its answer is lost: it is asked in another way.
+		if minio.ToErrorResponse(err).Code == "" && ctx.Err() == nil {
+			if _, gone := m.store.core.ListObjectParts(ctx, m.bucket, m.key, m.uploadID, 0, 1); minio.ToErrorResponse(gone).Code == noSuchUpload {
+				err = gone
+			}
+		}
+		return m.judge(err, "put a part of "+m.key)
 	}
 	m.parts = append(m.parts, media.Part{ETag: part.ETag, Bytes: size})
 	return nil
@@ -83,23 +90,43 @@ func (m *multipart) Complete(ctx context.Context, contentType string) error {
 		parts[i] = minio.CompletePart{PartNumber: i + 1, ETag: part.ETag}
 		want += part.Bytes
 	}
-	_, err := m.store.core.CompleteMultipartUpload(ctx, m.bucket, m.key, m.uploadID, parts,
+	_, answer := m.store.core.CompleteMultipartUpload(ctx, m.bucket, m.key, m.uploadID, parts,
 		minio.PutObjectOptions{ContentType: contentType})
-	if err = classify(err, "complete "+m.key); err != nil && !fault.Is(err, fault.NotFound) {
+	err := m.judge(answer, "complete "+m.key)
+	if err != nil && !fault.Is(err, fault.NotFound) && minio.ToErrorResponse(answer).Code != noSuchUpload {
 		return err
 	}
 	// An upload that is not there any more may have been completed before.
 	stored, missing := m.store.Stat(ctx, m.bucket, m.key)
 	switch {
-	case missing != nil && err != nil:
-		return err
 	case missing != nil && !fault.Is(missing, fault.NotFound):
 		return missing
+	case missing != nil && err != nil:
+		return err
 	case missing != nil || stored.Bytes != want:
-		return fault.Wrap(fmt.Errorf("s3: complete %s: the store holds %d bytes of %d: %w", m.key, stored.Bytes, want, errors.Join(err, missing)),
-			fault.Unavailable, "the object store did not keep the file")
+		return fault.Wrap(fmt.Errorf("s3: complete %s: the store holds %d bytes of %d: %w", m.key, stored.Bytes, want, errors.Join(err, missing, media.ErrPartsLost)),
+			fault.Unavailable, notKept)
 	}
 	return nil
+}
+
+// judge is classify that knows when the parts are lost.
+func (m *multipart) judge(err error, what string) error {
+	switch minio.ToErrorResponse(err).Code {
+	case noSuchUpload, "InvalidPart":
+		return fault.Wrap(errors.Join(media.ErrPartsLost, classify(err, what)), fault.Unavailable, notKept)
+	}
+	return classify(err, what)
+}
+
+const noSuchUpload = "NoSuchUpload"
+
+// notKept is what is said of bytes that the store had taken.
+const notKept = "the object store did not keep the file"
+
+// Abort removes the parts that were put.
+func (m *multipart) Abort(ctx context.Context) error {
+	return ignoreMissing(m.store.core.AbortMultipartUpload(ctx, m.bucket, m.key, m.uploadID), "abort "+m.key)
 }
 
 // Stored is an object as the store describes it.

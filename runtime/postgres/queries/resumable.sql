@@ -11,13 +11,15 @@ WHERE resumable.app_id = $1 AND resumable.item_id = $2;
 UPDATE resumable SET length = $3 WHERE app_id = $1 AND item_id = $2 AND length IS NULL;
 
 -- name: SaveProgress :execrows
--- Only from where the caller found it: a replica that lost the upload to another one changes nothing.
+-- Only from where the caller found it: a replica that lost the upload to another one changes nothing,
+-- not even where both are equally far, each with a multipart upload of its own.
 WITH running AS (
     UPDATE upload SET lease_ends = sqlc.arg(expires_at) WHERE upload.item_id = sqlc.arg(item_id) RETURNING item_id
 )
 UPDATE resumable SET received = sqlc.arg(received), digest = sqlc.arg(digest), multipart_id = sqlc.arg(multipart_id), parts = sqlc.arg(parts),
     whole = sqlc.arg(whole), tail = sqlc.arg(tail), tail_bytes = sqlc.arg(tail_bytes), tail_hash = sqlc.arg(tail_hash), mime_type = sqlc.arg(mime_type), expires_at = sqlc.arg(expires_at)
-FROM running WHERE resumable.item_id = running.item_id AND resumable.received = sqlc.arg(before)::bigint;
+FROM running WHERE resumable.item_id = running.item_id AND resumable.received = sqlc.arg(before)::bigint
+    AND (resumable.multipart_id IN ('', sqlc.arg(multipart_id)) OR sqlc.arg(multipart_id) = '');
 
 -- name: ForgetResumables :execrows
 DELETE FROM resumable WHERE item_id IN (

@@ -118,6 +118,7 @@ WITH running AS (
 UPDATE resumable SET received = $1, digest = $2, multipart_id = $3, parts = $4,
     whole = $5, tail = $6, tail_bytes = $7, tail_hash = $8, mime_type = $9, expires_at = $10
 FROM running WHERE resumable.item_id = running.item_id AND resumable.received = $11::bigint
+    AND (resumable.multipart_id IN ('', $3) OR $3 = '')
 `
 
 type SaveProgressParams struct {
@@ -135,7 +136,8 @@ type SaveProgressParams struct {
 	ItemID      uuid.UUID
 }
 
-// Only from where the caller found it: a replica that lost the upload to another one changes nothing.
+// Only from where the caller found it: a replica that lost the upload to another one changes nothing,
+// not even where both are equally far, each with a multipart upload of its own.
 func (q *Queries) SaveProgress(ctx context.Context, arg SaveProgressParams) (int64, error) {
 	result, err := q.db.Exec(ctx, saveProgress,
 		arg.Received,
