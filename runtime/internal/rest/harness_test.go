@@ -24,6 +24,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/rest/wire"
@@ -164,6 +165,7 @@ type options struct {
 	limits           limit.Config
 	delivery         delivery.Config
 	presigned        delivery.Presigner
+	images           bool // uploads get derivatives, by the worker that make has built
 }
 
 func secretOf(letter string) string {
@@ -189,7 +191,15 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	must(t, err)
 	authenticator, err := auth.New(authCfg, o.brand, w.store, limits, rt.clock.now, log)
 	must(t, err)
-	items, err := media.NewService(media.Parts{Store: w.store, Objects: w.objects, Settings: w.settings, Now: rt.clock.now, Log: log}, o.media)
+	cfg := imaging.Config{Enabled: o.images}
+	if o.images {
+		cfg = imaging.Config{Enabled: true, Program: stacktest.Binary(t, imaging.ProgramName), Workers: 1, Queue: 8, Timeout: time.Minute,
+			MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}
+	}
+	images, err := imaging.New(t.Context(), cfg, registry, log)
+	must(t, err)
+	t.Cleanup(images.Close)
+	items, err := media.NewService(media.Parts{Store: w.store, Objects: w.objects, Images: images, Settings: w.settings, Now: rt.clock.now, Log: log}, o.media)
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)

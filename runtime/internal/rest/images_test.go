@@ -1,0 +1,94 @@
+package rest_test
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"net/http"
+	"strings"
+	"testing"
+
+	"mediastack.dev/runtime/internal/imaging/riff"
+	"mediastack.dev/runtime/internal/rest/wire"
+)
+
+// photo is a JPEG of some colours.
+func photo(t *testing.T, width, height int) []byte {
+	t.Helper()
+	picture := image.NewNRGBA(image.Rect(0, 0, width, height))
+	for y := range height {
+		for x := range width {
+			picture.SetNRGBA(x, y, color.NRGBA{R: uint8(x), G: uint8(y), B: uint8(x + y), A: 255})
+		}
+	}
+	var file bytes.Buffer
+	must(t, jpeg.Encode(&file, picture, nil))
+	return file.Bytes()
+}
+
+func TestImagesAreShownSmallAndConverted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, func(o *options) { o.images = true })
+	file := photo(t, 800, 400)
+	before := rt.sealed(t, one.key, filePart("before.jpg", file), field("access", "public"))
+	changed := rt.do(t, http.MethodPost, "/settings/media/create", key(one.key), text(`{"useWebP": true, "thumbnailWidth": 100}`))
+	if changed.status != http.StatusOK {
+		t.Fatalf("settings: %d %s", changed.status, changed.body)
+	}
+	item := rt.sealed(t, one.key, filePart("after.jpg", file), field("access", "public"))
+	private := rt.sealed(t, one.key, filePart("private.jpg", file))
+
+	for name, tt := range map[string]struct {
+		address       string
+		path          string
+		width, height int
+	}{
+		"the conversion":                {item.File, "/webp/after.webp", 800, 400},
+		"the thumbnail":                 {item.Thumbnail, "/thumbnail/after.webp", 100, 50},
+		"the thumbnail of before":       {before.Thumbnail, "/thumbnail/before.webp", 320, 160},
+		"the private item's conversion": {private.File, "/webp/private.webp?", 800, 400},
+		"the private item's thumbnail":  {private.Thumbnail, "/thumbnail/private.webp?", 100, 50},
+	} {
+		got := rt.do(t, http.MethodGet, tt.address)
+		if got.status != http.StatusOK || got.header.Get("Content-Type") != "image/webp" || !strings.Contains(tt.address, tt.path) {
+			t.Errorf("%s: %d %s at %s", name, got.status, got.header.Get("Content-Type"), tt.address)
+			continue
+		}
+		picture, err := riff.Still(got.body)
+		if err != nil || picture.Width != tt.width || picture.Height != tt.height {
+			t.Errorf("%s: %d x %d, %v", name, picture.Width, picture.Height, err)
+		}
+		if again := rt.do(t, http.MethodGet, tt.address, header("If-None-Match", got.header.Get("ETag"))); again.status != http.StatusNotModified {
+			t.Errorf("%s, asked for again: %d", name, again.status)
+		}
+	}
+	if !strings.Contains(before.File, "/original/before.jpg") || before.MimeType != "image/jpeg" || item.MimeType != "image/webp" {
+		t.Errorf("before the change %s of %s, after it %s", before.File, before.MimeType, item.MimeType)
+	}
+	original := strings.Replace(strings.Replace(item.File, "/webp/", "/original/", 1), "after.webp", "after.jpg", 1)
+	if got := rt.do(t, http.MethodGet, original); !bytes.Equal(got.body, file) {
+		t.Errorf("the original: %d, %d bytes", got.status, len(got.body))
+	}
+	// What opens one variant opens no other.
+	rt.do(t, http.MethodGet, strings.Replace(private.Thumbnail, "/thumbnail/", "/original/", 1)).refused(t, http.StatusForbidden, "Invalid signature")
+
+	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.key)); got.status != http.StatusOK {
+		t.Fatalf("delete: %d %s", got.status, got.body)
+	}
+	for _, address := range []string{item.File, item.Thumbnail, original} {
+		if got := rt.do(t, http.MethodGet, address); got.status != http.StatusNotFound {
+			t.Errorf("%s after the delete: %d", address, got.status)
+		}
+	}
+	totals := decode[wire.Totals](t, rt.do(t, http.MethodGet, "/media/get/size", key(one.key)))
+	stored := 2 * len(file) // the originals of before and private
+	for _, address := range []string{before.Thumbnail, private.File, private.Thumbnail} {
+		stored += len(rt.do(t, http.MethodGet, address).body)
+	}
+	if totals.Storage != int64(stored) {
+		t.Errorf("the account has %d bytes, and says %d", stored, totals.Storage)
+	}
+}
