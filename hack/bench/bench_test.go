@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,12 +11,9 @@ import (
 	"time"
 )
 
-// The bare handler is the program that measures, started again: here, the test.
+// What is compared with is the program that measures, started again: here, the test.
 func TestMain(m *testing.M) {
-	if address := os.Getenv(bareListen); address != "" {
-		fmt.Fprintln(os.Stderr, serveBare(address))
-		os.Exit(1)
-	}
+	playPart()
 	os.Exit(m.Run())
 }
 

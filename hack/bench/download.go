@@ -16,7 +16,7 @@ import (
 const hashEvery = 50
 
 // download compares files served by the runtime, and through it by redirect, with bare
-// gets of the same objects.
+// gets of the same objects, and with a relay that does nothing else.
 func download(ctx context.Context, b *bench) error {
 	t, err := b.rig.tenant(ctx, "download")
 	if err != nil {
@@ -30,7 +30,11 @@ func download(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	names := b.rig.columns(client, service, "redirecting", postgres, store)
+	passing, err := b.rig.serveRelay(ctx)
+	if err != nil {
+		return err
+	}
+	names := b.rig.columns(client, service, "redirecting", relay, postgres, store)
 	speed := table{{"file", "by", "files/s", "minio-go/s", "ratio", "min", "max", "aim", ""}}
 	work := table{append([]string{"CPU ms per download", "side"}, append(names, "all")...)}
 	for _, size := range []struct {
@@ -56,6 +60,9 @@ func download(ctx context.Context, b *bench) error {
 				return files.check(n, body)
 			}},
 			{name: "redirect", call: files.through(redirecting)},
+			{name: relay, call: func(ctx context.Context, n int64) error {
+				return files.read(ctx, n, passing, "/"+t.account.Bucket+"/"+original(files.of(n).MediaID))
+			}},
 		}
 		l := load{clients: b.Clients, rounds: size.rounds, length: b.Length}
 		if size.rounds == 1 {
@@ -72,8 +79,8 @@ func download(ctx context.Context, b *bench) error {
 				continue
 			}
 			wanted := atLeast(0.9)
-			if s.name == "redirect" {
-				wanted = nil // another request for each file, by design
+			if s.name != "stream" {
+				wanted = nil // a redirect is another request for each file, by design; the relay is there to compare with
 			}
 			own := rates(rounds[i])
 			found := b.add(result{Benchmark: b.name, Case: size.name + ", " + s.name, Figure: "ratio of files/s", Aim: wanted,
@@ -136,21 +143,25 @@ func (f *files) of(n int64) document { return f.items[n%int64(len(f.items))] }
 // through reads files from a runtime, following it where it leads.
 func (f *files) through(e *endpoint) call {
 	return func(ctx context.Context, n int64) error {
-		item := f.of(n)
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.baseURL+"/media/file/"+item.MediaID+"/original/bench.bin", nil)
-		if err != nil {
-			return err
-		}
-		response, err := e.client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("a file was answered %s", response.Status)
-		}
-		return f.check(n, response.Body)
+		return f.read(ctx, n, e, "/media/file/"+f.of(n).MediaID+"/original/bench.bin")
 	}
+}
+
+// read reads one file to its end.
+func (f *files) read(ctx context.Context, n int64, e *endpoint, path string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.baseURL+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := e.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("a file was answered %s", response.Status)
+	}
+	return f.check(n, response.Body)
 }
 
 // check reads a body to its end.

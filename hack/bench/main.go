@@ -1,5 +1,6 @@
 // Command bench measures the service against the raw limit, as ratios inside one run:
-// uploads and downloads against bare minio-go, reads against a bare handler with the
+// uploads and downloads against bare minio-go and against
+// a relay that only passes the bytes on, reads against a bare handler with the
 // same SQL, a million items against a thousand, images against the vips command line,
 // memory and the purge against a bound. Every benchmark starts its own PostgreSQL
 // (which syncs to disk, as in production), S3 store and runtime, takes its sides in
@@ -63,11 +64,19 @@ var benchmarks = []benchmark{
 	{"memory", "the runtime's peak with many large uploads at once", memory},
 }
 
-func main() {
-	if address := os.Getenv(bareListen); address != "" {
-		fmt.Fprintln(os.Stderr, "bench:", serveBare(address))
-		os.Exit(1)
+// playPart makes this process one of the servers that are compared with, if it was
+// started as one; then it does not return.
+func playPart() {
+	for name, serve := range map[string]func(string) error{bareListen: serveBare, relayListen: serveRelay} {
+		if address := os.Getenv(name); address != "" {
+			fmt.Fprintln(os.Stderr, "bench:", serve(address))
+			os.Exit(1)
+		}
 	}
+}
+
+func main() {
+	playPart()
 	var o options
 	kong.Parse(&o, kong.Name("bench"), kong.Description(describe()), kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -16,6 +16,7 @@ const (
 	store    = "S3"
 	service  = "runtime"
 	bare     = "bare"
+	relay    = "relay"
 	vips     = "vips"
 	workers  = "imaging" // of the runtime, and counted there too
 )
