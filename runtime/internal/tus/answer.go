@@ -2,10 +2,12 @@ package tus
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -131,15 +133,27 @@ func (a *answer) fail(err error) {
 		// Not 429: clients try again after 423 by themselves.
 		a.Header().Set("Retry-After", "1")
 		a.failStatus(http.StatusLocked, err)
+	case fault.Is(err, fault.Busy):
+		// Clients try again after 503 by themselves, and take 429 for the end.
+		a.failStatus(http.StatusServiceUnavailable, err)
 	default:
 		a.prepare()
-		exchange.Fail(a.ResponseWriter, a.request, err)
+		exchange.Fail(a.ResponseWriter, a.awaited(err), err)
 	}
 }
 
 func (a *answer) failStatus(status int, err error) {
 	a.prepare()
-	exchange.FailStatus(a.ResponseWriter, a.request, status, err)
+	exchange.FailStatus(a.ResponseWriter, a.awaited(err), status, err)
+}
+
+// awaited is the request as one whose client is there: net/http takes a deadline that
+// passed, be it ours or the client's, for the client's departure.
+func (a *answer) awaited(err error) *http.Request {
+	if a.call.reason() == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return a.request
+	}
+	return a.request.WithContext(context.WithoutCancel(a.request.Context()))
 }
 
 // prepare makes the header that of a refusal. An upload that was made before its first

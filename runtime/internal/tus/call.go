@@ -18,6 +18,9 @@ import (
 // arrived, or to finish an upload that is whole.
 const grace = 30 * time.Second
 
+// pressAgain is after how long a read that is interrupted is interrupted once more.
+const pressAgain = 100 * time.Millisecond
+
 // call is one request on its way through tusd, which knows neither principals nor
 // faults. It is in the context that tusd hands to the store and the locks.
 type call struct {
@@ -37,6 +40,7 @@ type call struct {
 
 	mu          sync.Mutex
 	interrupted error // why, once it is
+	pressing    bool  // it will be interrupted again
 	over        bool
 }
 
@@ -81,9 +85,19 @@ func (c *call) interrupt(why error) {
 		c.interrupted = why
 		time.AfterFunc(grace, c.cancel)
 	}
-	// A read that is about to begin sets its own deadline over this one; whoever wants
-	// the upload asks again.
 	_ = c.control.SetReadDeadline(time.Now())
+	if c.pressing {
+		return
+	}
+	// A read that is about to begin sets its own deadline over this one, and not everybody
+	// who interrupts asks twice.
+	c.pressing = true
+	time.AfterFunc(pressAgain, func() {
+		c.mu.Lock()
+		c.pressing = false
+		c.mu.Unlock()
+		c.interrupt(why)
+	})
 }
 
 // reason tells why the call was interrupted, nil when it was not.

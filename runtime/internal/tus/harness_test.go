@@ -26,6 +26,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/rest/wire"
@@ -220,6 +221,7 @@ type replica struct {
 type options struct {
 	store   media.Store
 	objects media.ObjectStore
+	images  bool // with derivatives, by real workers
 	brand   string
 	media   media.Config
 	server  server.Config
@@ -250,7 +252,15 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	rt.auth, err = auth.New(authCfg, o.brand, store, limits, rt.clock.now, log)
 	must(t, err)
-	items, err := media.NewService(media.Parts{Store: o.store, Objects: o.objects, Settings: w.settings, Now: rt.clock.now, Log: log}, o.media)
+	parts := media.Parts{Store: o.store, Objects: o.objects, Settings: w.settings, Now: rt.clock.now, Log: log}
+	if o.images {
+		pool, err := imaging.New(t.Context(), imaging.Config{Enabled: true, Program: stacktest.Binary(t, imaging.ProgramName),
+			Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}, registry, log)
+		must(t, err)
+		t.Cleanup(pool.Close)
+		parts.Images = pool
+	}
+	items, err := media.NewService(parts, o.media)
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)

@@ -149,9 +149,28 @@ func speaks(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Tus-Resumable", version)
 		w.Header().Set("Cache-Control", "no-store")
+		if r.Method == http.MethodHead {
+			w = patient{w}
+		}
 		next.ServeHTTP(w, r)
 	})
 }
+
+// patient answers 423 to a question for an offset that can't be answered just now. The
+// clients that most pages use ask again after that. Any other refusal they take for the
+// end of the upload: they begin another one, whose bytes count towards the cap as well.
+type patient struct{ http.ResponseWriter }
+
+// WriteHeader sends the header.
+func (p patient) WriteHeader(status int) {
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		status = http.StatusLocked
+	}
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // speaksVersion refuses clients of other versions before anything of a request is
 // looked at. HEAD is let through without, as it harms nothing.

@@ -1,0 +1,627 @@
+package tus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/media"
+)
+
+// hookedStore is the real store with something happening around the commit.
+type hookedStore struct {
+	media.Store
+	before, after func()
+}
+
+func (s *hookedStore) CommitResumable(ctx context.Context, item media.Item, tails []string, notBefore time.Time) (*media.Removal, error) {
+	if s.before != nil {
+		s.before()
+	}
+	removal, err := s.Store.CommitResumable(ctx, item, tails, notBefore)
+	if s.after != nil {
+		s.after()
+	}
+	return removal, err
+}
+
+// hookedObjects is the real S3 store with something happening around Complete.
+type hookedObjects struct {
+	media.ObjectStore
+	before, after func()
+}
+
+func (s *hookedObjects) ResumeMultipart(bucket, key, id string, parts []media.Part) media.Multipart {
+	return &hookedParts{Multipart: s.ObjectStore.ResumeMultipart(bucket, key, id, parts), hooks: s}
+}
+
+type hookedParts struct {
+	media.Multipart
+	hooks *hookedObjects
+}
+
+func (p *hookedParts) Complete(ctx context.Context, contentType string) error {
+	if p.hooks.before != nil {
+		p.hooks.before()
+	}
+	err := p.Multipart.Complete(ctx, contentType)
+	if p.hooks.after != nil {
+		p.hooks.after()
+	}
+	return err
+}
+
+// eventually asks again until what is asked for is so.
+func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(within)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline:
+			t.Fatalf("not within %s: %s", within, what)
+		case <-tick.C:
+		}
+	}
+}
+
+// promised holds an answer against the one promise: who is told that the upload is
+// complete has a draft. It tells whether that was said.
+func (w *world) promised(t *testing.T, got answer, address string, size int) bool {
+	t.Helper()
+	if got.status >= 300 || got.header.Get("Upload-Offset") != strconv.Itoa(size) {
+		return false
+	}
+	if n := w.count(t, address); n != 1 {
+		t.Errorf("told complete (%d %v), and there are %d drafts", got.status, got.header, n)
+	}
+	if got.header.Get("x-service-media-id") != idOf(address) {
+		t.Errorf("told complete without the id: %v", got.header)
+	}
+	return true
+}
+
+// insist goes on with an upload as clients do, with pieces of up to most bytes, at any
+// of the replicas, until it is told that the upload is complete.
+func (w *world) insist(t *testing.T, k, address string, file []byte, most int, replicas ...*replica) answer {
+	t.Helper()
+	for ctx, until := t.Context(), time.Now().Add(time.Minute); time.Now().Before(until); {
+		got, err := replicas[rand.IntN(len(replicas))].try(ctx, http.MethodHead, address, key(k))
+		if err != nil || got.status == http.StatusLocked {
+			continue
+		}
+		if w.promised(t, got, address, len(file)) {
+			return got
+		}
+		at0, err := strconv.Atoi(got.header.Get("Upload-Offset"))
+		if got.status != http.StatusOK || err != nil {
+			t.Fatalf("HEAD: %d %v", got.status, got.header)
+		}
+		to := min(len(file), at0+1+rand.IntN(most))
+		got, err = replicas[rand.IntN(len(replicas))].try(ctx, http.MethodPatch, address, key(k), at(at0), chunk(file[at0:to]))
+		switch {
+		case err != nil:
+		case w.promised(t, got, address, len(file)):
+			return got
+		case got.status != http.StatusNoContent && got.status != http.StatusConflict && got.status != http.StatusLocked && got.status < 500:
+			t.Fatalf("PATCH: %d %s", got.status, got.body)
+		}
+	}
+	t.Fatal("the upload does not come to its end")
+	return answer{}
+}
+
+// sizes are files that come to their key in one request, and in parts.
+var sizes = map[string]int{"a small file": 3000, "a file in parts": 20<<20 + 5}
+
+func TestTheDatabaseIsGoneAtFinish(t *testing.T) {
+	t.Parallel()
+	server := stacktest.PostgresServer(t)
+	w := worldAt(t, stacktest.Database(t, server), stacktest.S3(t))
+	for name, when := range map[string]func(*hookedStore, func()){
+		"before the commit": func(s *hookedStore, kill func()) { s.before = kill },
+		"after the commit":  func(s *hookedStore, kill func()) { s.after = kill },
+	} {
+		for kind, size := range sizes {
+			one := w.tenant(t, "one"+uuid.NewString())
+			hooked := &hookedStore{Store: w.store}
+			when(hooked, sync.OnceFunc(server.Kill))
+			here, there := w.replica(t, func(o *options) { o.store = hooked }), w.replica(t)
+			file := noise(size)
+			address := here.created(t, one.key, size)
+			here.sent(t, one.key, address, 0, file[:size-10])
+			got := here.do(t, http.MethodPatch, address, key(one.key), at(size-10), chunk(file[size-10:]))
+			committed := hooked.after != nil
+			switch {
+			case !committed && got.status < 500, got.status < 300 && !committed:
+				t.Errorf("%s, %s: %d %v %s", name, kind, got.status, got.header, got.body)
+			case !committed && (got.header.Get("Upload-Offset") != "" || got.header.Get("x-service-media-id") != ""):
+				t.Errorf("%s, %s: the refusal says %v", name, kind, got.header)
+			}
+			for _, rt := range []*replica{here, there} {
+				if got := rt.do(t, http.MethodHead, address, key(one.key)); got.status != http.StatusLocked || got.header.Get("Retry-After") == "" || got.header.Get("Upload-Offset") != "" {
+					t.Errorf("%s, %s: without a database HEAD says %d %v", name, kind, got.status, got.header)
+				}
+			}
+			server.Start()
+			w.comesBack(t)
+			// Whoever asks first finishes it; no byte is sent again.
+			var told answer
+			eventually(t, 30*time.Second, "HEAD answers", func() bool {
+				told = there.do(t, http.MethodHead, address, key(one.key))
+				return told.status == http.StatusOK
+			})
+			if !w.promised(t, told, address, size) {
+				t.Fatalf("%s, %s: HEAD says %v", name, kind, told.header)
+			}
+			there.holds(t, told.document(t), file)
+			w.purged(t, one)
+		}
+	}
+}
+
+// comesBack waits until the test's own connections to the database work again.
+func (w *world) comesBack(t *testing.T) {
+	t.Helper()
+	for range 8 { // as many as the pool has
+		eventually(t, 30*time.Second, "the database is back", func() bool { return w.store.Ping(t.Context()) == nil })
+	}
+}
+
+func TestS3IsGoneAtFinish(t *testing.T) {
+	t.Parallel()
+	server := stacktest.S3Server(t)
+	w := worldAt(t, stacktest.Postgres(t), server.Part.Access)
+	size := sizes["a file in parts"]
+	for name, when := range map[string]func(*hookedObjects, func()){
+		"before the parts are joined": func(s *hookedObjects, kill func()) { s.before = kill },
+		"after the parts were joined": func(s *hookedObjects, kill func()) { s.after = kill },
+	} {
+		one := w.tenant(t, "one"+uuid.NewString())
+		hooked := &hookedObjects{ObjectStore: w.objects}
+		when(hooked, sync.OnceFunc(server.Kill))
+		here, there := w.replica(t, func(o *options) { o.objects = hooked }), w.replica(t)
+		file := noise(size)
+		address := here.created(t, one.key, size)
+		here.sent(t, one.key, address, 0, file[:size-10])
+		got := here.do(t, http.MethodPatch, address, key(one.key), at(size-10), chunk(file[size-10:]))
+		if done := w.promised(t, got, address, size); !done {
+			if got.status != http.StatusServiceUnavailable || w.count(t, address) != 0 {
+				t.Errorf("%s: %d %s", name, got.status, got.body)
+			}
+			if got := there.do(t, http.MethodHead, address, key(one.key)); got.status != http.StatusLocked || got.header.Get("Upload-Offset") != "" {
+				t.Errorf("%s: without S3 HEAD says %d %v", name, got.status, got.header)
+			}
+		} else if hooked.before != nil {
+			t.Errorf("%s: it is complete", name)
+		}
+		server.Start()
+		there.holds(t, w.insist(t, one.key, address, file, size, there).document(t), file)
+		w.purged(t, one)
+	}
+}
+
+// binary starts the shipped runtime.
+func (w *world) binary(t *testing.T, access stack.S3Access) (*replica, *stack.Process) {
+	t.Helper()
+	port, err := stack.FreePort()
+	must(t, err)
+	admin, err := stack.FreePort()
+	must(t, err)
+	name := fmt.Sprintf("runtime-%d", port)
+	process, err := stacktest.Group(t).Start(t.Context(), stack.Spec{
+		Name: name, Path: stacktest.Binary(t, "mediastack-runtime"), Args: []string{"serve"}, LogFile: filepath.Join(stacktest.Folder(t), name+".log"),
+		Env: []string{
+			"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + baseURL, "SERVICE_RATE_KEY=0", "SERVICE_RATE_ADDRESS=0",
+			fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
+			"SERVICE_DATABASE_URL=" + w.database.DatabaseURL, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
+			"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
+		},
+		Grace: 30 * time.Second,
+		Ready: stack.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
+	})
+	must(t, err)
+	transport := dialer(fmt.Sprintf("127.0.0.1:%d", port))
+	t.Cleanup(transport.CloseIdleConnections)
+	return &replica{client: &http.Client{Transport: transport, Timeout: 2 * time.Minute}}, process
+}
+
+// The last byte has come and is durable, and the runtime is killed while it commits.
+func TestARuntimeIsKilledBetweenTheLastByteAndTheCommit(t *testing.T) {
+	t.Parallel()
+	access := stacktest.S3(t)
+	w := worldAt(t, stacktest.Postgres(t), access)
+	one := w.tenant(t, "one")
+	there, _ := w.binary(t, access)
+	for kind, size := range sizes {
+		here, process := w.binary(t, access)
+		file := noise(size)
+		address := here.created(t, one.key, size)
+		conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
+		must(t, err)
+		hold, err := conn.Begin(t.Context())
+		must(t, err)
+		_, err = hold.Exec(t.Context(), `LOCK TABLE item IN SHARE ROW EXCLUSIVE MODE`) // nothing can be committed
+		must(t, err)
+		answered := make(chan answer, 1)
+		go func() {
+			got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), chunk(file))
+			answered <- got
+		}()
+		eventually(t, 30*time.Second, "the runtime commits", func() bool {
+			return w.number(t, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'item'::regclass`) > 0
+		})
+		if n := w.number(t, `SELECT received FROM resumable WHERE item_id = $1`, uuid.MustParse(idOf(address))); n != int64(size) {
+			t.Errorf("%s: %d of %d bytes are durable", kind, n, size)
+		}
+		process.Kill()
+		if got := <-answered; got.status != 0 {
+			t.Errorf("%s: a killed runtime answered %d %v", kind, got.status, got.header)
+		}
+		must(t, hold.Rollback(t.Context()))
+		must(t, conn.Close(t.Context()))
+		// HEAD alone finishes it, at the other runtime.
+		told := there.do(t, http.MethodHead, address, key(one.key))
+		if !w.promised(t, told, address, size) {
+			t.Fatalf("%s: HEAD says %d %v", kind, told.status, told.header)
+		}
+		there.holds(t, told.document(t), file)
+	}
+	w.purged(t, one)
+}
+
+// A runtime dies, or stops in its tracks, with the upload in its hands.
+func TestTheHolderOfTheLockIsKilled(t *testing.T) {
+	t.Parallel()
+	access := stacktest.S3(t)
+	w := worldAt(t, stacktest.Postgres(t), access)
+	one := w.tenant(t, "one")
+	there, _ := w.binary(t, access)
+	here, process := w.binary(t, access)
+	file := noise(40 << 20)
+	address := here.created(t, one.key, len(file))
+	body := &stalling{file: file[:20<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
+	broken := make(chan error, 1)
+	go func() {
+		_, err := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), stream(body))
+		broken <- err
+	}()
+	<-body.stalled
+	eventually(t, 30*time.Second, "a part is durable", func() bool {
+		return w.number(t, `SELECT received FROM resumable`) > 0
+	})
+	must(t, process.Signal(syscall.SIGKILL))
+	close(body.resume)
+	if err := <-broken; err == nil {
+		t.Error("a killed runtime answered")
+	}
+	if n := there.offset(t, one.key, address); n < media.PartSize || n > 20<<20 {
+		t.Errorf("%d bytes are said to be there", n)
+	}
+	there.holds(t, w.insist(t, one.key, address, file, len(file), there).document(t), file)
+	w.purged(t, one)
+}
+
+// stalling is a body that stands still after file, until it breaks off.
+type stalling struct {
+	file    []byte
+	stalled chan struct{}
+	resume  chan struct{}
+	once    sync.Once
+}
+
+func (s *stalling) Read(p []byte) (int, error) {
+	if len(s.file) == 0 {
+		s.once.Do(func() { close(s.stalled) })
+		<-s.resume
+		return 0, errors.New("the client is gone")
+	}
+	n := copy(p, s.file)
+	s.file = s.file[n:]
+	return n, nil
+}
+
+// A client that comes back at another replica gets the upload from its own old request,
+// which stands still, and from a rival that goes on all the time.
+func TestTwoClientsOnOneUpload(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	here, there := w.replica(t), w.replica(t)
+	file := noise(30 << 20)
+	t.Run("the old request stands still", func(t *testing.T) {
+		for _, second := range []*replica{here, there} {
+			address := here.created(t, one.key, len(file))
+			body := &stalling{file: file[:20<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
+			first := make(chan answer, 1)
+			go func() {
+				got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), stream(body))
+				first <- got
+			}()
+			<-body.stalled
+			if n := second.offset(t, one.key, address); n > 20<<20 {
+				t.Errorf("%d bytes are said to be there", n)
+			}
+			close(body.resume)
+			if got := <-first; got.status != 0 && got.status != http.StatusLocked {
+				t.Errorf("the old request was answered %d %v", got.status, got.header)
+			}
+			second.holds(t, second.complete(t, one.key, address, file), file)
+		}
+	})
+	t.Run("both go on", func(t *testing.T) {
+		address := here.created(t, one.key, len(file))
+		var clients sync.WaitGroup
+		for range 4 {
+			clients.Go(func() { w.insist(t, one.key, address, file, 7<<20, here, there) })
+		}
+		clients.Wait()
+		here.holds(t, here.do(t, http.MethodHead, address, key(one.key)).document(t), file)
+		if n := w.number(t, `SELECT count(*) FROM item WHERE file_name IS NOT NULL AND id = $1`, uuid.MustParse(idOf(address))); n != 1 {
+			t.Errorf("%d drafts", n)
+		}
+	})
+	w.purged(t, one)
+}
+
+// Bytes that are not the next ones change nothing, wherever the upload is.
+func TestAWrongOffsetAndAWrongSumChangeNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	file := noise(18 << 20)
+	address := rt.created(t, one.key, len(file))
+	rt.sent(t, one.key, address, 0, file[:17<<20])
+	for offset, body := range map[int][]byte{0: file, 17<<20 - 1: file[17<<20-1:], 17<<20 + 1: file[17<<20+1:], len(file): nil} {
+		rt.do(t, http.MethodPatch, address, key(one.key), at(offset), chunk(body)).refused(t, http.StatusConflict)
+	}
+	// The sum of the whole file is not that of the last piece.
+	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20), chunk(file[17<<20:]), header("Upload-Checksum", sumOf("sha256", file))).refused(t, 460)
+	// The length is what was said first.
+	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20), chunk(nil), length(17<<20)).refused(t, http.StatusBadRequest)
+	if n := rt.offset(t, one.key, address); n != 17<<20 || w.count(t, address) != 0 {
+		t.Errorf("after all this the offset is %d", n)
+	}
+	rt.complete(t, one.key, address, file)
+	w.purged(t, one)
+}
+
+func TestDELETEDuringPATCH(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	here, there := w.replica(t), w.replica(t)
+	file := noise(20 << 20)
+	for _, second := range []*replica{here, there} {
+		address := here.created(t, one.key, len(file))
+		body := &stalling{file: file[:18<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
+		patched := make(chan answer, 1)
+		go func() {
+			got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), stream(body))
+			patched <- got
+		}()
+		<-body.stalled
+		if got := second.do(t, http.MethodDelete, address, key(one.key)); got.status != http.StatusNoContent {
+			t.Errorf("DELETE: %d %s", got.status, got.body)
+		}
+		close(body.resume)
+		if got := <-patched; got.status != 0 && got.status != http.StatusLocked && got.status != http.StatusNotFound {
+			t.Errorf("PATCH: %d %s", got.status, got.body)
+		}
+		if got := here.do(t, http.MethodHead, address, key(one.key)); got.status != http.StatusNotFound {
+			t.Errorf("HEAD: %d", got.status)
+		}
+	}
+	if n := w.number(t, `SELECT bytes FROM account_hold`); n != 0 {
+		t.Errorf("%d bytes are held", n)
+	}
+	w.purged(t, one)
+}
+
+// The purge takes an upload away while its client, after a long pause, sends the rest.
+func TestAnUploadExpiresDuringPATCH(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	file := noise(20 << 20)
+	hooked := &hookedStore{Store: w.store}
+	rt := w.replica(t, func(o *options) { o.store = hooked })
+	address := rt.created(t, one.key, len(file))
+	rt.sent(t, one.key, address, 0, file[:18<<20])
+	hooked.before = sync.OnceFunc(func() { w.purged(t, one) })
+	rt.do(t, http.MethodPatch, address, key(one.key), at(18<<20), chunk(file[18<<20:])).refused(t, http.StatusNotFound)
+	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+		if got := rt.do(t, method, address, key(one.key), at(len(file)), chunk(nil)); got.status != http.StatusNotFound {
+			t.Errorf("%s of an expired upload: %d", method, got.status)
+		}
+	}
+	if n := w.count(t, address); n != 0 {
+		t.Errorf("%d drafts of an expired upload", n)
+	}
+	w.purged(t, one)
+}
+
+func TestImagesGetTheirDerivatives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *options) { o.images = true })
+	picture := image.NewNRGBA(image.Rect(0, 0, 1600, 1200))
+	for n := range picture.Pix {
+		picture.Pix[n] = uint8(rand.IntN(256))
+	}
+	picture.SetNRGBA(0, 0, color.NRGBA{A: 255})
+	var file bytes.Buffer
+	must(t, jpeg.Encode(&file, picture, &jpeg.Options{Quality: 99}))
+	for _, pieces := range []int{1, 3} {
+		address := rt.created(t, one.key, file.Len(), metadata("filename", "a.jpg"))
+		var got answer
+		for n := range pieces {
+			from, to := n*file.Len()/pieces, (n+1)*file.Len()/pieces
+			got = rt.sent(t, one.key, address, from, file.Bytes()[from:to])
+		}
+		item := got.document(t)
+		rt.holds(t, item, file.Bytes())
+		if item.MimeType != "image/jpeg" || item.Thumbnail == "" {
+			t.Fatalf("the draft is %+v", item)
+		}
+		small := rt.do(t, http.MethodGet, item.Thumbnail)
+		if small.status != http.StatusOK || small.header.Get("Content-Type") != "image/webp" || len(small.body) < 1000 || string(small.body[8:12]) != "WEBP" {
+			t.Errorf("the thumbnail: %d %v, %d bytes", small.status, small.header, len(small.body))
+		}
+	}
+	w.purged(t, one)
+}
+
+// tusd interrupts a request by a deadline that has passed. One that stayed on the
+// connection broke whatever the client sent next over it.
+func TestAConnectionServesTheNextRequestAfterABrokenOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	finishing, finish := make(chan struct{}), make(chan struct{})
+	hooked := &hookedStore{Store: w.store, before: sync.OnceFunc(func() { close(finishing); <-finish })}
+	here, there := w.replica(t, func(o *options) { o.store = hooked }), w.replica(t)
+	here.client.Transport.(*http.Transport).MaxConnsPerHost = 1
+	file := noise(1000)
+
+	// The whole body has come, and the upload is wanted elsewhere while it is finished.
+	address := here.created(t, one.key, len(file))
+	first := make(chan answer, 1)
+	go func() {
+		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), chunk(file))
+		if err != nil {
+			t.Error(err)
+		}
+		first <- got
+	}()
+	<-finishing
+	asked := make(chan answer, 1)
+	go func() {
+		got, err := there.try(t.Context(), http.MethodHead, address, key(one.key))
+		if err != nil {
+			t.Error(err)
+		}
+		asked <- got
+	}()
+	eventually(t, 30*time.Second, "the other replica waits", func() bool {
+		return w.number(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND datname = current_database()`) > 0
+	})
+	close(finish)
+	if got := <-first; got.status != http.StatusNoContent || !w.promised(t, got, address, len(file)) {
+		t.Errorf("a request that only had to finish: %d %v %s", got.status, got.header, got.body)
+	}
+	if got := <-asked; !w.promised(t, got, address, len(file)) {
+		t.Errorf("HEAD: %d %v", got.status, got.header)
+	}
+	reused := false
+	traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
+	for range 3 {
+		if got, err := here.try(traced, http.MethodHead, address, key(one.key)); err != nil || got.status != http.StatusOK || !reused {
+			t.Errorf("the next request: %d %v, reused: %t", got.status, err, reused)
+		}
+	}
+
+	// Half of a body has come, and it is taken away.
+	address = here.created(t, one.key, len(file))
+	body := &stalling{file: file[:500], stalled: make(chan struct{}), resume: make(chan struct{})}
+	go func() {
+		got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), stream(io.MultiReader(body)))
+		first <- got
+	}()
+	<-body.stalled
+	var got answer
+	eventually(t, 20*time.Second, "the request is taken away", func() bool { // it may not have begun when it is asked for first
+		if n := there.offset(t, one.key, address); n > 500 {
+			t.Errorf("%d bytes", n)
+		}
+		select {
+		case got = <-first:
+			return true
+		default:
+			return false
+		}
+	})
+	close(body.resume)
+	if got.status != http.StatusLocked || got.header.Get("Retry-After") == "" {
+		t.Errorf("the request that was taken away: %d %v", got.status, got.header)
+	}
+	for range 3 {
+		if got, err := here.try(t.Context(), http.MethodHead, address, key(one.key)); err != nil || got.status != http.StatusOK {
+			t.Errorf("the next request: %d %v", got.status, err)
+		}
+	}
+	here.complete(t, one.key, address, file)
+	w.purged(t, one)
+}
+
+// Who stands still for too long is told so, and not that he has gone: a client that reads
+// it later goes on.
+func TestAClientThatStandsStillCanGoOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *options) { o.server.StallTimeout = time.Second })
+	file := noise(1000)
+	address := rt.created(t, one.key, len(file))
+	body := &stalling{file: file[:500], stalled: make(chan struct{}), resume: make(chan struct{})}
+	defer close(body.resume)
+	got := rt.do(t, http.MethodPatch, address, key(one.key), at(0), stream(body))
+	if got.status != http.StatusServiceUnavailable || got.header.Get("Upload-Offset") != "" {
+		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	}
+	if n := rt.offset(t, one.key, address); n != 500 {
+		t.Errorf("%d bytes were kept", n)
+	}
+	rt.complete(t, one.key, address, file)
+	w.purged(t, one)
+}
+
+// A replica that is drained lets its uploads go, and their clients go on elsewhere.
+func TestADrainedReplicaLetsGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	here, there := w.replica(t), w.replica(t)
+	file := noise(20 << 20)
+	address := here.created(t, one.key, len(file))
+	body := &stalling{file: file[:18<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
+	patched := make(chan answer, 1)
+	go func() {
+		got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), stream(body))
+		patched <- got
+	}()
+	<-body.stalled
+	here.api.Drain()
+	if got := <-patched; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" { // 4xx ends uploads for good
+		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	}
+	close(body.resume)
+	if n := there.offset(t, one.key, address); n == 0 || n > 18<<20 {
+		t.Errorf("%d bytes were kept", n)
+	}
+	there.complete(t, one.key, address, file)
+	w.purged(t, one)
+}

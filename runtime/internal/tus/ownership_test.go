@@ -1,0 +1,169 @@
+package tus_test
+
+import (
+	"bytes"
+	"net/http"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/account"
+)
+
+// Invariant 7: an upload of somebody else is the same as one that never was, for every
+// method, while it runs and when it is complete.
+func TestAnUploadIsItsAppsOwn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, two := w.tenant(t, "one"), w.tenant(t, "two")
+	app := w.app(t, one, "other")
+	rt := w.replica(t)
+	running := rt.created(t, one.key, 6, metadata("group", "g"))
+	rt.sent(t, one.key, running, 0, []byte("abc"))
+	complete := rt.created(t, one.key, 3, metadata("group", "g"))
+	rt.sent(t, one.key, complete, 0, []byte("abc"))
+	missing := collection + "/0190a0a0-0000-7000-8000-000000000000"
+	principal := w.principal(t, one)
+	for who, credential := range map[string]option{
+		"another tenant":                    key(two.key),
+		"another app":                       key(app.key),
+		"another tenant's signature":        signature(rt.auth.Sign(w.principal(t, two), "")),
+		"another app's signature":           signature(rt.auth.Sign(w.principal(t, app), "")),
+		"a signature for another group":     signature(rt.auth.Sign(principal, "h")),
+		"another tenant's, for the group":   signature(rt.auth.Sign(w.principal(t, two), "g")),
+		"a signature for the group's child": signature(rt.auth.Sign(principal, "g/h")),
+	} {
+		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+			want := rt.do(t, method, missing, credential, at(3), chunk([]byte("def")))
+			for name, address := range map[string]string{"a running upload": running, "a complete one": complete} {
+				got := rt.do(t, method, address, credential, at(3), chunk([]byte("def")))
+				for _, varies := range []string{"Date", "X-Request-Id"} {
+					got.header.Del(varies)
+					want.header.Del(varies)
+				}
+				if got.status != http.StatusNotFound || want.status != http.StatusNotFound || !bytes.Equal(got.body, want.body) || !same(got.header, want.header) {
+					t.Errorf("%s, %s of %s: %d %v %s; of a missing one: %d %v %s", who, method, name, got.status, got.header, got.body, want.status, want.header, want.body)
+				}
+			}
+		}
+	}
+	for who, credential := range map[string]option{
+		"the key":                   key(one.key),
+		"a signature of it":         signature(rt.auth.Sign(principal, "")),
+		"a signature for the group": signature(rt.auth.Sign(principal, "g")),
+	} {
+		if got := rt.do(t, http.MethodHead, running, credential); got.status != http.StatusOK || got.header.Get("Upload-Offset") != "3" {
+			t.Errorf("%s: %d %v", who, got.status, got.header)
+		}
+	}
+	// What a signature is bound to goes over what the client says.
+	got := rt.do(t, http.MethodPost, collection, signature(rt.auth.Sign(principal, "g")), length(3), metadata("group", "h"), chunk([]byte("abc")))
+	if item := got.document(t); item.Group != "g" {
+		t.Errorf("the group is %q", item.Group)
+	}
+	rt.complete(t, one.key, running, []byte("abcdef"))
+	w.purged(t, one)
+}
+
+func same(a, b http.Header) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name := range a {
+		if a.Get(name) != b.Get(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// A signature is a permission to upload, and no permission to read what was sealed.
+func TestASignatureSeesTheDraftAndNotTheSealedItem(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	signed := signature(rt.auth.Sign(w.principal(t, one), ""))
+	got := rt.do(t, http.MethodPost, collection, signed, length(3), chunk([]byte("abc")))
+	item, address := got.document(t), got.header.Get("Location")
+	if rt.do(t, http.MethodHead, address, signed).document(t).MediaId != item.MediaId {
+		t.Error("the draft is another one")
+	}
+	if got := rt.do(t, http.MethodPost, "/media/seal/"+item.MediaId.String(), key(one.key)); got.status != http.StatusOK {
+		t.Fatalf("seal: %d %s", got.status, got.body)
+	}
+	got = rt.do(t, http.MethodHead, address, signed)
+	if got.status != http.StatusOK || got.header.Get("x-service-media-id") != item.MediaId.String() || got.header.Get("x-service-media") != "" {
+		t.Errorf("HEAD of a sealed item with a signature: %d %v", got.status, got.header)
+	}
+	if rt.do(t, http.MethodHead, address, key(one.key)).document(t).Temp {
+		t.Error("it is a draft")
+	}
+}
+
+// Whoever has no right to anything is refused as in REST: 401, and 403 for signatures.
+func TestWhoIsNotLetInUploadsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	address := rt.created(t, one.key, 6)
+	rt.sent(t, one.key, address, 0, []byte("abc"))
+	granted := rt.auth.Sign(w.principal(t, one), "")
+	refused := func(who string, status int, credential option) {
+		t.Helper()
+		for method, path := range map[string]string{http.MethodPost: collection, http.MethodHead: address, http.MethodPatch: address, http.MethodDelete: address} {
+			got := rt.do(t, method, path, credential, at(3), length(6), chunk([]byte("def")))
+			if got.status != status || got.header.Get("Upload-Offset") != "" || got.header.Get("Location") != "" {
+				t.Errorf("%s, %s: %d %v", who, method, got.status, got.header)
+			}
+			if method != http.MethodHead {
+				got.refused(t, status)
+			}
+		}
+	}
+	refused("nobody", http.StatusUnauthorized, key(""))
+	refused("a key of nobody", http.StatusUnauthorized, key(one.key+"x"))
+	refused("a signature that was changed", http.StatusForbidden, signature(granted+"x"))
+	refused("two credentials", http.StatusBadRequest, func(r *request) { key(one.key)(r); signature(granted)(r) })
+
+	// A key that was replaced ends the uploads that it began, and so do its signatures.
+	fresh, _, err := w.registry.IssueKey(t.Context(), one.app.ID, 2, 0)
+	must(t, err)
+	eventually(t, 30*time.Second, "the key is revoked", func() bool {
+		return rt.do(t, http.MethodHead, address, key(one.key)).status == http.StatusUnauthorized
+	})
+	refused("a revoked key", http.StatusUnauthorized, key(one.key))
+	refused("a revoked key's signature", http.StatusForbidden, signature(granted))
+	if n := rt.offset(t, fresh.Reveal(), address); n != 3 { // the app's, whatever its key
+		t.Errorf("with the new key the offset is %d", n)
+	}
+	one.key = fresh.Reveal()
+	granted = rt.auth.Sign(w.principal(t, one), "")
+	suspend := func(yes bool) {
+		one.spec.Suspended = yes
+		_, err := w.registry.Ensure(t.Context(), one.spec)
+		must(t, err)
+		want := map[bool]int{true: http.StatusUnauthorized, false: http.StatusOK}[yes]
+		eventually(t, 30*time.Second, "the account is suspended, or not any more", func() bool {
+			return rt.do(t, http.MethodHead, address, key(one.key)).status == want
+		})
+	}
+	suspend(true)
+	refused("a suspended account", http.StatusUnauthorized, key(one.key))
+	refused("a suspended account's signature", http.StatusForbidden, signature(granted))
+	suspend(false)
+	rt.complete(t, one.key, address, []byte("abcdef"))
+	w.purged(t, one)
+}
+
+// The limits of one account are not another's.
+func TestACapOfOneAccountIsNotAnothers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	full := w.tenant(t, "full", func(s *account.Spec) { s.MaxStorage = 10 })
+	free := w.tenant(t, "free")
+	rt := w.replica(t)
+	rt.created(t, full.key, 10)
+	rt.do(t, http.MethodPost, collection, key(full.key), length(1)).refused(t, http.StatusRequestEntityTooLarge)
+	rt.complete(t, free.key, rt.created(t, free.key, 3), []byte("abc"))
+}
