@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,15 +60,30 @@ type Directory interface {
 	Listen(ctx context.Context, onConnect func(), onChange func(accountID uuid.UUID), onLost func(error)) error
 }
 
+// Scope is a part of what credentials permit, in the words of OAuth.
+type Scope string
+
+// The scopes. An API key has both; what an OAuth login has, its owner consents to.
+const (
+	ScopeRead  Scope = "media:read"
+	ScopeWrite Scope = "media:write"
+)
+
 // Grant is what a request may do.
 type Grant struct {
 	account.Principal
+	// Scopes are what the credential permits. An upload signature has none: what it
+	// permits, Signed and Group say.
+	Scopes []Scope
 	// Signed is set when an upload signature stands for the key: whoever sends it may
 	// upload, and is not the account's owner.
 	Signed bool
 	// Group binds an upload that came by signature; empty = not bound.
 	Group string
 }
+
+// Permits tells whether the credential has a scope.
+func (g Grant) Permits(scope Scope) bool { return slices.Contains(g.Scopes, scope) }
 
 type grantKey struct{}
 
@@ -151,10 +167,28 @@ func TakesSignature(route string) bool {
 // the route takes one; and those only as often as the limits allow. Put it behind the
 // router's choice of the route.
 func (a *Authenticator) Require(next http.Handler) http.Handler {
+	return a.require(func(http.Header) string { return `ApiKey realm="media", header="` + a.KeyHeader + `"` }, next)
+}
+
+// RequireFor is Require for a resource that clients log in to: who is refused is told
+// where its metadata is (RFC 9728), and which scopes there are.
+func (a *Authenticator) RequireFor(metadataURL string) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return a.require(func(sent http.Header) string {
+			challenge := `Bearer resource_metadata="` + metadataURL + `", scope="` + string(ScopeRead+" "+ScopeWrite) + `"`
+			if bearer(sent) {
+				challenge += `, error="invalid_token"`
+			}
+			return challenge
+		}, next)
+	}
+}
+
+func (a *Authenticator) require(challenge func(sent http.Header) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		grant, err := a.Check(r)
 		if fault.Is(err, fault.Unauthenticated) {
-			w.Header().Set("WWW-Authenticate", `ApiKey realm="media", header="`+a.KeyHeader+`"`)
+			w.Header().Set("WWW-Authenticate", challenge(r.Header))
 		}
 		if err == nil {
 			verdict := a.limits.TakeKey(grant.Key.ID)
@@ -244,7 +278,7 @@ func (a *Authenticator) byKey(ctx context.Context, header http.Header) (Grant, e
 	if err != nil {
 		return Grant{}, err
 	}
-	return Grant{Principal: principal}, a.judge(principal)
+	return Grant{Principal: principal, Scopes: []Scope{ScopeRead, ScopeWrite}}, a.judge(principal)
 }
 
 func notAccepted() error { return fault.New(fault.Unauthenticated, "the API key is not accepted") }

@@ -20,12 +20,13 @@ const filesPath = "/media/file/"
 const preflightAge = 600
 
 // fromPages are the request headers that pages may set: credentials, what uploads and
-// downloads need, and those of TUS.
+// downloads need, and those of TUS and MCP.
 func fromPages(brand string) []string {
 	return []string{
 		"Authorization", "Content-Type", "Range", "If-Range", "If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "X-Request-Id",
 		"X-" + brand + "-Apikey", "X-" + brand + "-Signature",
 		"Tus-Resumable", "Upload-Checksum", "Upload-Concat", "Upload-Defer-Length", "Upload-Length", "Upload-Metadata", "Upload-Offset", "X-Http-Method-Override",
+		"Last-Event-Id", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Mcp-Session-Id",
 	}
 }
 
