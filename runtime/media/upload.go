@@ -119,6 +119,14 @@ func (u *Upload) Receive(ctx context.Context, file io.Reader, claim string) erro
 	}
 }
 
+// Claim is the client's word for the type where it comes after the file. It is too late
+// for a file of which a part has been sent.
+func (u *Upload) Claim(mimeType string) {
+	if u.parts == nil && !u.elsewhere {
+		u.mimeType = sniff(u.buffer.head(sniffLength), mimeType)
+	}
+}
+
 // detect tells the type once enough of the file is there, or all of it.
 func (u *Upload) detect(claim string, whole bool) {
 	if u.mimeType == "" && (whole || u.buffer.size >= sniffLength) {
