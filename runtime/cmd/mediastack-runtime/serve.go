@@ -14,6 +14,7 @@ import (
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
@@ -30,6 +31,7 @@ type serveCommand struct {
 	Images   imaging.Config     `embed:"" prefix:"image-" group:"Images"`
 	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
 	Uploads  tus.Config         `embed:"" group:"Media"`
+	Tools    mcp.Config         `embed:"" group:"Server"`
 	Limits   limit.Config       `embed:"" group:"Limits"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
@@ -40,7 +42,7 @@ func (c *serveCommand) Validate() error {
 	if err := checkSet(c); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Limits.Validate} {
+	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -140,11 +142,18 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
+	tools, err := mcp.New(c.Tools, mcp.Parts{
+		Media: items, Settings: preferences, Auth: authenticator, Documents: files.Links(), Limits: limits,
+		BaseURL: c.Server.BaseURL, Origins: c.Server.CORSOrigins, Version: versionText(),
+	})
+	if err != nil {
+		return served{}, err
+	}
 	checks := []server.Check{
 		{Name: "database", Run: store.Ping},
 		{Name: "schema", Run: store.CheckSchema},
 		{Name: "objects", Run: objects.Ping},
 	}
-	serving, err := server.New(c.Server, log, registry, limits, checks, api.Mount, uploads.Mount, files.Mount)
+	serving, err := server.New(c.Server, log, registry, limits, checks, api.Mount, uploads.Mount, tools.Mount, files.Mount)
 	return served{server: serving, auth: authenticator, uploads: uploads, locks: locks}, err
 }

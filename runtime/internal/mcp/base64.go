@@ -1,0 +1,120 @@
+package mcp
+
+import (
+	"errors"
+	"io"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// fileLimit is the largest file that upload_media takes, in bytes (specification,
+// "Limits": 10 MB).
+const fileLimit = 10 << 20
+
+// What a character of base64 stands for: below 64 its bits, otherwise one of these.
+const (
+	padding = 64 + iota
+	space
+	stranger
+)
+
+// alphabet reads both alphabets, the standard one and the one for URLs.
+var alphabet = func() (table [256]byte) {
+	for i := range table {
+		table[i] = stranger
+	}
+	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
+		table[c] = byte(i)
+	}
+	table['-'], table['_'] = table['+'], table['/']
+	table['='] = padding
+	for _, c := range []byte(" \t\r\n") {
+		table[c] = space
+	}
+	return table
+}()
+
+// decoder reads base64 while it arrives, in either alphabet, with padding or without.
+// It belongs to one goroutine.
+type decoder struct {
+	from  io.Reader
+	raw   [16 << 10]byte
+	ready []byte
+	out   [12<<10 + 3]byte
+	err   error
+
+	bits           uint32
+	digits, pads   int
+	standard, urls bool // characters that only one alphabet has
+	at, size       int64
+}
+
+// Read gives the next bytes of the file. Its errors are faults, those of the body
+// excepted.
+func (d *decoder) Read(p []byte) (int, error) {
+	for len(d.ready) == 0 {
+		if d.err != nil {
+			return 0, d.err
+		}
+		n, err := d.from.Read(d.raw[:])
+		d.ready = d.out[:0]
+		if d.err = d.decode(d.raw[:n]); d.err == nil && err != nil {
+			if d.err = err; errors.Is(err, io.EOF) {
+				d.err = d.finish()
+			}
+		}
+		if d.size += int64(len(d.ready)); d.size > fileLimit {
+			d.ready, d.err = nil, errFileTooLarge
+		}
+	}
+	n := copy(p, d.ready)
+	d.ready = d.ready[n:]
+	return n, nil
+}
+
+// errFileTooLarge is told in the words of upload_media.
+var errFileTooLarge = tooMuch("the file is larger than %d bytes", fileLimit)
+
+func (d *decoder) decode(text []byte) error {
+	for _, c := range text {
+		d.at++
+		value := alphabet[c]
+		switch {
+		case value == space:
+			continue
+		case value == padding:
+			d.pads++
+			continue
+		case value == stranger:
+			return fault.New(fault.Invalid, "%s is not base64: character %d can't be part of it; send the bytes of the file as base64 and nothing else, without a data: prefix", fileArgument, d.at)
+		case d.pads > 0:
+			return fault.New(fault.Invalid, "%s is not base64: something follows the padding at character %d", fileArgument, d.at)
+		case value >= 62:
+			urls := c == '-' || c == '_'
+			d.urls, d.standard = d.urls || urls, d.standard || !urls
+		}
+		d.bits = d.bits<<6 | uint32(value)
+		if d.digits++; d.digits == 4 {
+			d.ready = append(d.ready, byte(d.bits>>16), byte(d.bits>>8), byte(d.bits)) //nolint:gosec // eight bits of them, on purpose
+			d.digits = 0
+		}
+	}
+	return nil
+}
+
+// finish judges the end, and gives the bytes that are left.
+func (d *decoder) finish() error {
+	switch {
+	case d.size == 0 && len(d.ready) == 0 && d.digits == 0 && d.pads == 0:
+		return fault.New(fault.Invalid, "%s is empty: send the bytes of the file as base64", fileArgument)
+	case d.digits == 1 || d.pads > 2 || d.pads > 0 && d.digits+d.pads != 4:
+		return fault.New(fault.Invalid, "%s is not base64: it is cut short, or its padding is wrong", fileArgument)
+	case d.urls && d.standard:
+		return fault.New(fault.Invalid, "%s is not base64: it mixes the standard alphabet (+ and /) with the one for URLs (- and _)", fileArgument)
+	case d.digits == 2:
+		d.ready = append(d.ready, byte(d.bits>>4)) //nolint:gosec // eight bits of them, on purpose
+	case d.digits == 3:
+		d.ready = append(d.ready, byte(d.bits>>10), byte(d.bits>>2)) //nolint:gosec // eight bits of them, on purpose
+	}
+	return io.EOF
+}

@@ -1,0 +1,119 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/media"
+)
+
+// call is one HTTP request on its way through the SDK: the file that was in it, and
+// what went wrong in its tools. The SDK runs tools in goroutines of its own.
+type call struct {
+	media *media.Service
+	grant auth.Grant
+	sends bool // the caller may use upload_media
+
+	mu    sync.Mutex
+	files []*file
+	errs  []error
+	over  bool
+}
+
+// file is a fileBase64 that was in the request.
+type file struct {
+	upload *media.Upload // nil when err is set, and once somebody has taken it
+	err    error
+}
+
+type callKey struct{}
+
+func withCall(ctx context.Context, c *call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// callOf gives the request that a tool acts for.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+func newCall(service *media.Service, grant auth.Grant, sends bool) *call {
+	return &call{media: service, grant: grant, sends: sends}
+}
+
+// word stands for a file in what the SDK reads.
+const word = "file "
+
+// take receives a file while it arrives. Package media holds it in memory that it
+// bounds, and stores nothing before the tool commits.
+func (c *call) take(ctx context.Context, from *text) string {
+	one := &file{}
+	name := word + strconv.Itoa(len(c.files))
+	c.files = append(c.files, one)
+	switch {
+	case !c.sends:
+		one.err = fault.New(fault.Conflict, "no file is taken here")
+	case len(c.files) > 1: // each would hold a place that the other waits for
+		one.err = fault.New(fault.Invalid, "send one file in a request")
+	default:
+		one.upload, one.err = c.receive(ctx, &decoder{from: from})
+	}
+	return name
+}
+
+func (c *call) receive(ctx context.Context, from io.Reader) (*media.Upload, error) {
+	upload, err := c.media.Begin(ctx, c.grant.Principal, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := upload.Receive(ctx, from, ""); err != nil {
+		upload.Close(ctx)
+		return nil, err
+	}
+	return upload, nil
+}
+
+// file gives the file that a word stands for; whoever gets it closes it.
+func (c *call) file(named string) (*media.Upload, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, one := range c.files {
+		if named != word+strconv.Itoa(i) {
+			continue
+		}
+		upload, err := one.upload, one.err
+		if upload == nil && err == nil || c.over {
+			err = errors.New("a file was asked for twice, or too late")
+			return nil, err
+		}
+		one.upload = nil
+		return upload, err
+	}
+	return nil, errors.New("a file was not taken out of the body")
+}
+
+// note keeps a failure for the log.
+func (c *call) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err)
+}
+
+// end gives back what no tool has taken, and all that went wrong.
+func (c *call) end(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	for _, one := range c.files {
+		if one.upload != nil {
+			one.upload.Close(ctx)
+		}
+	}
+	return errors.Join(c.errs...)
+}

@@ -1,0 +1,80 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/exchange"
+)
+
+// failed is the one mapping of faults to results of tools: a sentence that a model can
+// act on, and nothing from within.
+func failed(ctx context.Context, err error) *sdk.CallToolResult {
+	callOf(ctx).note(err)
+	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: sentence(ctx, err)}}}
+}
+
+// pause is how long a model is told to wait when the fault does not say.
+const pause = 5 * time.Second
+
+func sentence(ctx context.Context, err error) string {
+	f := fault.Of(err)
+	public := f.Public
+	switch f.Kind {
+	case fault.Internal:
+		return "The service failed; this is not the fault of the arguments. Try once more. If it fails again, tell the user the request id " + exchange.Of(ctx).RequestID + "."
+	case fault.Unavailable:
+		if public == "" {
+			public = "the service can't reach its stores"
+		}
+		public += ": nothing was changed, try again " + in(f.RetryAfter)
+	case fault.Busy:
+		if public == "" {
+			public = "the service is busy"
+		}
+		public += ": try again " + in(f.RetryAfter)
+	case fault.OverCap:
+		public += ": delete items that are not needed any more with delete_media, or have the user ask for more storage"
+	}
+	if public == "" {
+		public = "the call was refused: " + f.Kind.String()
+	}
+	return public
+}
+
+func in(wait time.Duration) string {
+	if wait <= 0 {
+		wait = pause
+	}
+	return fmt.Sprintf("in %d seconds", int(math.Ceil(wait.Seconds())))
+}
+
+// refuse answers a request that does not reach the protocol, in the protocol's form.
+// The fault's own mapping (exchange.Fail) is for REST: its 403 means a signature.
+func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	status, public := http.StatusForbidden, err.Error()
+	if !errors.Is(err, errForeignHost) && !errors.Is(err, errForeignOrigin) {
+		status, public = http.StatusBadRequest, fault.Of(err).Public
+		if fault.Is(err, fault.TooLarge) {
+			status = http.StatusRequestEntityTooLarge
+		}
+	}
+	exchange.Of(r.Context()).Err = err
+	body, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": codeInvalidRequest, "message": public}})
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client is gone, and the log line says how much it got
+}
+
+// codeInvalidRequest is JSON-RPC's.
+const codeInvalidRequest = -32600

@@ -1,0 +1,416 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/mcp"
+	"mediastack.dev/runtime/internal/rest"
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/settings"
+)
+
+func TestMain(m *testing.M) { stacktest.Main(m) }
+
+// baseURL leads nowhere: every client dials the replica that it belongs to.
+const baseURL = "http://media.test"
+
+// world is a database and an S3 store, and what the operator does with them.
+type world struct {
+	database postgres.Config
+	store    *postgres.Store
+	objects  *objectstore.Store
+	registry *account.Registry
+	settings *settings.Service
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	access := stacktest.S3(t)
+	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
+	must(t, err)
+	cfg := postgres.Config{DatabaseURL: stacktest.Postgres(t), DatabaseConns: 8}
+	must(t, postgres.Migrate(t.Context(), cfg, slog.New(slog.DiscardHandler)))
+	store, err := postgres.Open(t.Context(), cfg)
+	must(t, err)
+	t.Cleanup(store.Close)
+	return &world{database: cfg, store: store, objects: objects,
+		registry: account.NewRegistry(store, "t", time.Now), settings: settings.NewService(store)}
+}
+
+// tenant is a provisioned account with the key of its Default App.
+type tenant struct {
+	account account.Account
+	spec    account.Spec
+	app     account.App
+	key     string
+}
+
+// Limits of a tenant that nobody changed.
+const (
+	maxStorage    = 256 << 20
+	maxUploadSize = 64 << 20
+)
+
+// tenant does what the operator does for a MediaAccount.
+func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
+	t.Helper()
+	spec := account.Spec{Namespace: "team", Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
+	for _, apply := range change {
+		apply(&spec)
+	}
+	made, err := w.registry.Ensure(t.Context(), spec)
+	must(t, err)
+	_, err = w.objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: name}, false)
+	must(t, err)
+	must(t, w.registry.SetBucketOwned(t.Context(), made.ID, true))
+	apps, err := w.registry.SetApps(t.Context(), made.ID, nil)
+	must(t, err)
+	token, _, err := w.registry.IssueKey(t.Context(), apps[0].ID, 1, 0)
+	must(t, err)
+	return tenant{account: made, spec: spec, app: apps[0], key: token.Reveal()}
+}
+
+// change brings the tenant to another spec, and waits until the replica knows.
+func (w *world) change(t *testing.T, of tenant, change func(*account.Spec)) {
+	t.Helper()
+	change(&of.spec)
+	_, err := w.registry.Ensure(t.Context(), of.spec)
+	must(t, err)
+}
+
+// number asks the database for one number.
+func (w *world) number(t *testing.T, query string, args ...any) (n int64) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
+	must(t, err)
+	defer conn.Close(t.Context())
+	must(t, conn.QueryRow(t.Context(), query, args...).Scan(&n))
+	return n
+}
+
+// traces counts what uploads have left: rows, and bytes that are held.
+func (w *world) traces(t *testing.T) int64 {
+	t.Helper()
+	return w.number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_hold)`)
+}
+
+// logBuffer holds a replica's log.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// replica is a running runtime with real parts.
+type replica struct {
+	client *http.Client
+	server *server.Server
+	api    *mcp.API
+	auth   *auth.Authenticator
+	media  *media.Service
+	logs   *logBuffer
+}
+
+// options of a replica.
+type options struct {
+	images bool // with derivatives, by real workers
+	brand  string
+	store  media.Store
+	media  media.Config
+	server server.Config
+	limits limit.Config
+	mcp    mcp.Config
+	wrap   func(*mcp.API) // before it is mounted
+}
+
+func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
+	t.Helper()
+	o := options{brand: "service", store: w.store,
+		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadShare: 100, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
+		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
+			StallTimeout: 30 * time.Second, ShutdownTimeout: 30 * time.Second}}
+	for _, apply := range change {
+		apply(&o)
+	}
+	o.server.Brand = o.brand
+	rt := &replica{logs: &logBuffer{}}
+	log := slog.New(slog.NewJSONHandler(rt.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	authCfg := auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
+	registry := prometheus.NewRegistry()
+	limits, err := limit.New(o.limits, registry, time.Now, log)
+	must(t, err)
+	rt.auth, err = auth.New(authCfg, o.brand, w.store, limits, time.Now, log)
+	must(t, err)
+	parts := media.Parts{Store: o.store, Objects: w.objects, Settings: w.settings, Now: time.Now, Log: log}
+	if o.images {
+		pool, err := imaging.New(t.Context(), imaging.Config{Enabled: true, Program: stacktest.Binary(t, imaging.ProgramName),
+			Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}, registry, log)
+		must(t, err)
+		t.Cleanup(pool.Close)
+		parts.Images = pool
+	}
+	rt.media, err = media.NewService(parts, o.media)
+	must(t, err)
+	secret, err := authCfg.ServerSecret()
+	must(t, err)
+	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, o.server.BaseURL, secret, rt.media, w.objects, nil, time.Now, log)
+	must(t, err)
+	plain, err := rest.New(rest.Parts{Media: rt.media, Settings: w.settings, Auth: rt.auth, Documents: files.Links(), BaseURL: o.server.BaseURL, Brand: o.brand})
+	must(t, err)
+	rt.api, err = mcp.New(o.mcp, mcp.Parts{Media: rt.media, Settings: w.settings, Auth: rt.auth, Documents: files.Links(), Limits: limits,
+		BaseURL: o.server.BaseURL, Origins: o.server.CORSOrigins, Version: "test"})
+	must(t, err)
+	if o.wrap != nil {
+		o.wrap(rt.api)
+	}
+	rt.server, err = server.New(o.server, log, registry, limits, nil, plain.Mount, rt.api.Mount, files.Mount)
+	must(t, err)
+	must(t, rt.server.Listen(t.Context()))
+	serving, stop := context.WithCancel(context.Background())
+	listening, hangUp := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = rt.auth.Run(listening) })
+	done := make(chan struct{})
+	go func() { defer close(done); _ = rt.server.Run(serving) }()
+	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })
+	transport := dialer(rt.server.Addr())
+	t.Cleanup(transport.CloseIdleConnections)
+	rt.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
+	return rt
+}
+
+// dialer gives a transport that reaches address whatever the URL says.
+func dialer(address string) *http.Transport {
+	return &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}}
+}
+
+// withHeader sends a header with every request.
+type withHeader struct {
+	next   http.RoundTripper
+	header http.Header
+}
+
+func (h withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, values := range h.header {
+		r.Header[name] = values
+	}
+	return h.next.RoundTrip(r)
+}
+
+// connect opens a conversation of the SDK's own client.
+func (rt *replica) connect(t *testing.T, key string) *sdk.ClientSession {
+	t.Helper()
+	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: baseURL + "/mcp", DisableStandaloneSSE: true,
+		HTTPClient: &http.Client{Transport: withHeader{next: rt.client.Transport, header: http.Header{"X-Service-Apikey": {key}}}}}, nil)
+	must(t, err)
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+// answer is a response whose body was read.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+type option func(*http.Request)
+
+func header(name, value string) option {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+func apiKey(k string) option { return header("x-service-apikey", k) }
+
+func host(name string) option { return func(r *http.Request) { r.Host = name } }
+
+// post sends a body to the endpoint as a client of 2025-11-25 does.
+func (rt *replica) post(t *testing.T, body string, change ...option) answer {
+	t.Helper()
+	return rt.send(t, http.MethodPost, "/mcp", strings.NewReader(body), change...)
+}
+
+func (rt *replica) send(t *testing.T, method, path string, body io.Reader, change ...option) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, baseURL+path, body)
+	must(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	request.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+	for _, apply := range change {
+		apply(request)
+	}
+	response, err := rt.client.Do(request)
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	return answer{status: response.StatusCode, header: response.Header, body: text}
+}
+
+// result is what a tool gave.
+type result struct {
+	IsError           bool            `json:"isError"`
+	StructuredContent json.RawMessage `json:"structuredContent"`
+	Content           []struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	} `json:"content"`
+}
+
+// call calls a tool, and checks what every result holds to.
+func (rt *replica) call(t *testing.T, key, name string, arguments any) result {
+	t.Helper()
+	return rt.called(t, name, arguments, apiKey(key))
+}
+
+func (rt *replica) called(t *testing.T, name string, arguments any, change ...option) result {
+	t.Helper()
+	params := map[string]any{"name": name}
+	if arguments != nil {
+		params["arguments"] = arguments
+	}
+	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+	must(t, err)
+	got := rt.post(t, string(body), change...)
+	var message struct {
+		Result *result         `json:"result"`
+		Error  json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(got.body, &message); err != nil || got.status != http.StatusOK || message.Result == nil {
+		t.Fatalf("%s: %d %s", name, got.status, got.body)
+	}
+	r := *message.Result
+	if len(r.Content) != 1 || r.Content[0].Type != "text" || r.Content[0].Text == "" {
+		t.Fatalf("%s: the content is %+v", name, r.Content)
+	}
+	if r.IsError == (r.StructuredContent != nil) {
+		t.Fatalf("%s: isError is %t beside %s", name, r.IsError, r.StructuredContent)
+	}
+	return r
+}
+
+// gives decodes the result of a call that must go well; text and structure agree.
+func gives[T any](t *testing.T, r result) T {
+	t.Helper()
+	if r.IsError {
+		t.Fatalf("the tool failed: %s", r.Content[0].Text)
+	}
+	var fromText, structured any
+	must(t, json.Unmarshal([]byte(r.Content[0].Text), &fromText))
+	must(t, json.Unmarshal(r.StructuredContent, &structured))
+	one, _ := json.Marshal(fromText)
+	other, _ := json.Marshal(structured)
+	if !bytes.Equal(one, other) {
+		t.Fatalf("the text says %s, the structure %s", one, other)
+	}
+	var value T
+	decoder := json.NewDecoder(bytes.NewReader(r.StructuredContent))
+	decoder.DisallowUnknownFields()
+	must(t, decoder.Decode(&value))
+	return value
+}
+
+// fails gives the sentence of a call that must fail.
+func fails(t *testing.T, r result) string {
+	t.Helper()
+	if !r.IsError {
+		t.Fatalf("the tool did not fail: %s", r.Content[0].Text)
+	}
+	return r.Content[0].Text
+}
+
+type object = map[string]any
+
+// upload stores a draft.
+func (rt *replica) upload(t *testing.T, key, name string, data []byte, more ...object) string {
+	t.Helper()
+	arguments := object{"fileBase64": base64.StdEncoding.EncodeToString(data), "fileName": name, "mimeType": "application/octet-stream"}
+	for _, change := range more {
+		for field, value := range change {
+			arguments[field] = value
+		}
+	}
+	return gives[struct {
+		MediaID string `json:"mediaId"`
+	}](t, rt.call(t, key, "upload_media", arguments)).MediaID
+}
+
+// read fetches a file by its address.
+func (rt *replica) read(t *testing.T, item wire.MediaItem) []byte {
+	t.Helper()
+	got := rt.send(t, http.MethodGet, strings.TrimPrefix(item.File, baseURL), nil)
+	if got.status != http.StatusOK {
+		t.Fatalf("%s: %d %s", item.File, got.status, got.body)
+	}
+	return got.body
+}
+
+func noise(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.Read(data)
+	return data
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually asks again until what is asked for is so.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline:
+			t.Fatalf("it does not come to be: %s", what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"unicode/utf8"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// Bounds of a request's body, in bytes and in messages.
+const (
+	// bodyLimit is how much is read at all. It is far above what a file may be, so that
+	// a model that sends too much is told what to do instead.
+	bodyLimit = 64 << 20
+	// restLimit is what the body may hold besides the file.
+	restLimit = 256 << 10
+	// batchLimit bounds the messages of a batch, which the oldest revisions know.
+	batchLimit = 50
+)
+
+// fileArgument is the argument whose text is taken out of the body.
+const fileArgument = "fileBase64"
+
+// lifter reads the JSON of a request and keeps all of it but the texts of fileArgument:
+// those are handed on while they arrive, and a word stands in their place. The SDK would
+// copy a file of 10 MB about ten times. What is not JSON it keeps as it came, for the
+// SDK to refuse. It belongs to one goroutine.
+type lifter struct {
+	from     *bufio.Reader
+	take     func(*text) string
+	rest     []byte
+	nesting  []byte // '{' and '['
+	key      bool   // the next string is a field's name
+	file     bool   // the name before the next value is fileArgument
+	messages int
+}
+
+// lift gives the body without its files, and how many messages it has. take is handed
+// each file's text and gives the word that stands for it.
+func lift(body io.Reader, take func(*text) string) (rest []byte, messages int, err error) {
+	from, _ := readers.Get().(*bufio.Reader)
+	from.Reset(body)
+	defer func() {
+		from.Reset(nil)
+		readers.Put(from)
+	}()
+	l := &lifter{from: from, take: take, messages: 1}
+	for {
+		c, err := from.ReadByte()
+		switch {
+		case errors.Is(err, io.EOF):
+			if !utf8.Valid(l.rest) { // package json would put other characters in their place
+				return nil, 0, fault.New(fault.Invalid, "the body must be UTF-8")
+			}
+			return l.rest, l.messages, nil
+		case err != nil:
+			return nil, 0, unread(err)
+		}
+		if err := l.next(c); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 32<<10) }}
+
+// next takes one byte of structure, or the string that it begins.
+func (l *lifter) next(c byte) error {
+	if c == '"' {
+		return l.text()
+	}
+	switch c {
+	case '{', '[':
+		l.nesting = append(l.nesting, c)
+		l.key = c == '{'
+	case '}', ']':
+		if len(l.nesting) > 0 {
+			l.nesting = l.nesting[:len(l.nesting)-1]
+		}
+		l.key = false
+	case ',':
+		l.key = l.inside('{')
+		if len(l.nesting) == 1 && l.inside('[') {
+			if l.messages++; l.messages > batchLimit {
+				return tooMuch("a batch may have %d messages", batchLimit)
+			}
+		}
+	case ':':
+		l.key = false
+	}
+	return l.keep(c)
+}
+
+func (l *lifter) inside(c byte) bool { return len(l.nesting) > 0 && l.nesting[len(l.nesting)-1] == c }
+
+func (l *lifter) keep(b ...byte) error {
+	if len(l.rest)+len(b) > restLimit {
+		return tooMuch("everything but the file must be at most %d bytes", restLimit)
+	}
+	l.rest = append(l.rest, b...)
+	return nil
+}
+
+// text takes a string, whose first quotation mark has been read.
+func (l *lifter) text() error {
+	if !l.key && l.file && l.inside('{') {
+		l.file = false
+		content := &text{from: l.from}
+		word := l.take(content)
+		if err := content.drain(); err != nil {
+			return unread(err)
+		}
+		return l.keep(strconv.AppendQuote(nil, word)...)
+	}
+	begin := len(l.rest)
+	if err := l.keep('"'); err != nil {
+		return err
+	}
+	for escaped := false; ; {
+		c, err := l.from.ReadByte()
+		if errors.Is(err, io.EOF) {
+			return nil // it is cut short: not for us to judge
+		}
+		if err != nil {
+			return unread(err)
+		}
+		if err := l.keep(c); err != nil {
+			return err
+		}
+		switch {
+		case escaped:
+			escaped = false
+		case c == '\\':
+			escaped = true
+		case c == '"':
+			if l.key {
+				l.file = isFileArgument(l.rest[begin:])
+			}
+			return nil
+		}
+	}
+}
+
+// isFileArgument compares a name as package json would read it: some write letters as
+// escapes.
+func isFileArgument(quoted []byte) bool {
+	if !bytes.Contains(quoted, []byte{'\\'}) {
+		return string(quoted) == `"`+fileArgument+`"`
+	}
+	var name string
+	return json.Unmarshal(quoted, &name) == nil && name == fileArgument
+}
+
+// unread says why a body could not be read to its end.
+func unread(err error) error {
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLong):
+		return tooMuch("the body must be at most %d bytes", tooLong.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fault.Wrap(err, fault.Invalid, "the request made no progress for too long")
+	}
+	return fault.Wrap(err, fault.Invalid, "the body was cut short")
+}
+
+func bodyOf(rest []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(rest)) }
+
+// text is a JSON string behind its first quotation mark. Reading gives what is written
+// in it, with escapes undone, and ends before the last mark's successor.
+type text struct {
+	from  *bufio.Reader
+	err   error // the end, or what kept us from it
+	ended bool  // the last mark was read
+}
+
+// Read gives the next characters.
+func (t *text) Read(p []byte) (int, error) {
+	if t.err != nil || len(p) == 0 {
+		return 0, t.err
+	}
+	if _, err := t.from.Peek(1); err != nil {
+		t.err = err
+		if errors.Is(err, io.EOF) {
+			t.err = io.ErrUnexpectedEOF
+		}
+		return 0, t.err
+	}
+	ready, _ := t.from.Peek(min(t.from.Buffered(), len(p)))
+	if plain := bytes.IndexAny(ready, `"\`); plain != 0 {
+		if plain < 0 {
+			plain = len(ready)
+		}
+		n := copy(p, ready[:plain])
+		_, _ = t.from.Discard(n) // it is in the buffer
+		return n, nil
+	}
+	if ready[0] == '"' {
+		_, _ = t.from.Discard(1)
+		t.ended, t.err = true, io.EOF
+		return 0, io.EOF
+	}
+	c, err := t.escape()
+	if err != nil {
+		t.err = err
+		return 0, err
+	}
+	p[0] = c
+	return 1, nil
+}
+
+// escape reads an escape. What is no character of base64 becomes one that is none
+// either, of a single byte.
+func (t *text) escape() (byte, error) {
+	begun, err := t.from.Peek(2)
+	if err != nil {
+		return 0, cut(err)
+	}
+	short := begun[1]
+	if short != 'u' {
+		_, _ = t.from.Discard(2)
+		switch short {
+		case 'n', 'r', 't':
+			return '\n', nil
+		}
+		return short, nil
+	}
+	whole, err := t.from.Peek(6)
+	if err != nil {
+		return 0, cut(err)
+	}
+	code, err := strconv.ParseUint(string(whole[2:]), 16, 16)
+	if err != nil || code > 0x7e {
+		code = '?'
+	}
+	_, _ = t.from.Discard(min(6, 2+len(whole[2:])))
+	return byte(code), nil //nolint:gosec // bounded just there
+}
+
+func cut(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// drain reads to the end of the string; what nobody wants is dropped.
+func (t *text) drain() error {
+	var dropped [4 << 10]byte
+	for t.err == nil {
+		_, _ = t.Read(dropped[:])
+	}
+	if t.ended {
+		return nil
+	}
+	return t.err
+}

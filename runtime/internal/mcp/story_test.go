@@ -1,0 +1,94 @@
+package mcp_test
+
+import (
+	"bytes"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mediastack.dev/runtime/internal/rest/wire"
+)
+
+type list struct {
+	MediaItems []wire.MediaItem `json:"mediaItems"`
+	Total      int              `json:"total"`
+	Page       int              `json:"page"`
+}
+
+// An assistant stores a file, seals it, finds it, and deletes it again.
+func TestAnAssistantsDay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	data := noise(3 << 20)
+	id := rt.upload(t, one.key, "dir/notes.bin", data, object{"caption": "Größe", "group": "2026", "access": "public"})
+
+	draft := gives[wire.MediaItem](t, rt.call(t, one.key, "get_media", object{"mediaId": id}))
+	if !draft.Temp || draft.OriginalFileName != "notes.bin" || draft.Size != int64(len(data)) || draft.Caption != "Größe" || draft.Group != "2026" || draft.Access != wire.Public {
+		t.Errorf("the draft is %+v", draft)
+	}
+	if !bytes.Equal(rt.read(t, draft), data) {
+		t.Error("the draft's file has other bytes")
+	}
+	if got := gives[list](t, rt.call(t, one.key, "list_media", nil)); len(got.MediaItems) != 0 || got.Total != 0 || got.Page != 1 {
+		t.Errorf("drafts are listed: %+v", got)
+	}
+	sealed := gives[wire.MediaItem](t, rt.call(t, one.key, "seal_media", object{"mediaId": id}))
+	if sealed.Temp || sealed.MediaId.String() != id {
+		t.Errorf("the sealed item is %+v", sealed)
+	}
+	if again := gives[wire.MediaItem](t, rt.call(t, one.key, "seal_media", object{"mediaId": id})); again != sealed {
+		t.Errorf("sealed again it is %+v", again)
+	}
+	for _, arguments := range []object{nil, {}, {"page": 1.0, "limit": 100}, {"group": "2026"}, {"access": "public", "group": "2026"}} {
+		if got := gives[list](t, rt.call(t, one.key, "list_media", arguments)); len(got.MediaItems) != 1 || got.MediaItems[0] != sealed || got.Total != 1 {
+			t.Errorf("%v lists %+v", arguments, got)
+		}
+	}
+	if got := gives[list](t, rt.call(t, one.key, "list_media", object{"page": 2})); len(got.MediaItems) != 0 || got.MediaItems == nil || got.Total != 1 || got.Page != 2 {
+		t.Errorf("the second page is %+v", got)
+	}
+	if got := gives[list](t, rt.call(t, one.key, "list_media", object{"access": "private"})); got.Total != 0 {
+		t.Errorf("private items: %+v", got)
+	}
+	if got := gives[wire.Count](t, rt.call(t, one.key, "get_media_count", nil)); got.Count != 1 {
+		t.Errorf("the count is %d", got.Count)
+	}
+	if got := gives[wire.Totals](t, rt.call(t, one.key, "get_total_storage", object{})); got != (wire.Totals{Storage: int64(len(data)), MaxStorage: maxStorage}) {
+		t.Errorf("the totals are %+v", got)
+	}
+	if got := gives[wire.Deleted](t, rt.call(t, one.key, "delete_media", object{"mediaId": id})); !got.Deleted || got.MediaId.String() != id {
+		t.Errorf("the deletion is %+v", got)
+	}
+	if w.traces(t) != 0 {
+		t.Error("something is left")
+	}
+}
+
+// The SDK's own client of the newest revision holds results against the schemas.
+func TestTheSDKsClientTalksToIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	session := w.replica(t).connect(t, one.key)
+	if got := session.InitializeResult(); got.ProtocolVersion != "2026-07-28" || got.Capabilities.Tools == nil || got.Capabilities.Tools.ListChanged || got.Instructions == "" {
+		t.Errorf("it introduces itself as %+v", got)
+	}
+	tools, err := session.ListTools(t.Context(), nil)
+	must(t, err)
+	if len(tools.Tools) != 10 || tools.CacheScope != "private" || tools.TTLMs <= 0 {
+		t.Errorf("%d tools, %q for %d ms", len(tools.Tools), tools.CacheScope, tools.TTLMs)
+	}
+	made, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "upload_media", Arguments: object{"fileBase64": "aGFsbG8", "fileName": "a.txt", "mimeType": "text/markdown"}})
+	must(t, err)
+	if made.IsError {
+		t.Fatalf("%+v", made.Content[0])
+	}
+	id := made.StructuredContent.(map[string]any)["mediaId"]
+	got, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "seal_media", Arguments: object{"mediaId": id}})
+	must(t, err)
+	if item := got.StructuredContent.(map[string]any); got.IsError || item["mimeType"] != "text/markdown" || item["size"] != 5.0 {
+		t.Errorf("sealed: %+v", got)
+	}
+}

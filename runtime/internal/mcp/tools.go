@@ -1,0 +1,123 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/auth"
+)
+
+// tool is one tool: what is said of it, and what it does.
+type tool struct {
+	name, title, description string
+	// reads is set on tools that change nothing and hand out no permission to. Whatever
+	// does not say so needs the right to write.
+	reads       bool
+	destructive bool // something that was there is gone, or changed
+	idempotent  bool // calling again changes nothing more
+
+	input, output schema
+	run           func(ctx context.Context, grant auth.Grant, args *arguments) (any, error)
+}
+
+// definition is what clients are told. All four hints are there: some clients take a
+// missing one for the worst.
+func (t tool) definition() *sdk.Tool {
+	closed := false // the world of every tool is the account's media
+	return &sdk.Tool{
+		Name: t.name, Title: t.title, Description: t.description, InputSchema: t.input, OutputSchema: t.output,
+		Annotations: &sdk.ToolAnnotations{Title: t.title, ReadOnlyHint: t.reads, DestructiveHint: &t.destructive,
+			IdempotentHint: t.idempotent || t.reads, OpenWorldHint: &closed},
+	}
+}
+
+// scope is what a credential must permit.
+func (t tool) scope() auth.Scope {
+	if t.reads {
+		return auth.ScopeRead
+	}
+	return auth.ScopeWrite
+}
+
+// permitted is the one place that says whether a caller may use a tool. Lists and calls
+// ask it, and whoever is not known may use none.
+func permitted(grant auth.Grant, t tool) error {
+	if !grant.Permits(t.scope()) {
+		return fault.New(fault.Conflict, "this connection may not use %s: it lacks the scope %s", t.name, t.scope())
+	}
+	return nil
+}
+
+// maySend tells whether a file in a request of this caller's can lead to anything.
+func (a *API) maySend(grant auth.Grant) bool {
+	t, ok := a.find(uploadName)
+	return ok && permitted(grant, t) == nil
+}
+
+func (a *API) find(name string) (tool, bool) {
+	at := slices.IndexFunc(a.tools, func(t tool) bool { return t.name == name })
+	if at < 0 {
+		return tool{}, false
+	}
+	return a.tools[at], true
+}
+
+// caller makes a tool the SDK's.
+func (a *API) caller(t tool) sdk.ToolHandler {
+	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		grant := auth.Of(ctx)
+		args := readArguments(t, request.Params.Arguments)
+		output, err := any(nil), args.err
+		if err == nil {
+			output, err = t.run(ctx, grant, args)
+		}
+		if err != nil {
+			return failed(ctx, err), nil
+		}
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false) // addresses of files can be copied from the text
+		if err := encoder.Encode(output); err != nil {
+			return failed(ctx, fmt.Errorf("encode the result: %w", err)), nil
+		}
+		document := bytes.TrimSpace(text.Bytes())
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(document)}}, StructuredContent: json.RawMessage(document)}, nil
+	}
+}
+
+// leash holds lists and calls to what the caller may use.
+func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
+		grant := auth.Of(ctx)
+		switch method {
+		case "tools/call":
+			params, ok := request.GetParams().(*sdk.CallToolParamsRaw)
+			if !ok {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the call can't be read"}
+			}
+			if t, ok := a.find(params.Name); ok {
+				if err := permitted(grant, t); err != nil {
+					return failed(ctx, err), nil
+				}
+			}
+		case "subscriptions/listen":
+			// There is no news to wait for, and a request that never ends holds up a drain.
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "there are no subscriptions: lists say how long they are good for"}
+		}
+		result, err := next(ctx, method, request)
+		if list, ok := result.(*sdk.ListToolsResult); ok && err == nil {
+			list.Tools = slices.DeleteFunc(list.Tools, func(listed *sdk.Tool) bool {
+				t, known := a.find(listed.Name)
+				return !known || permitted(grant, t) != nil
+			})
+		}
+		return result, err
+	}
+}

@@ -1,0 +1,349 @@
+package mcp_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/settings"
+)
+
+// listed is a tool as clients are told of it.
+type listed struct {
+	Name, Title, Description string
+	InputSchema              *jsonschema.Schema
+	OutputSchema             *jsonschema.Schema
+	Annotations              map[string]any
+}
+
+func (rt *replica) tools(t *testing.T, key string) []listed {
+	t.Helper()
+	var message struct{ Result struct{ Tools []listed } }
+	got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, apiKey(key))
+	if err := json.Unmarshal(got.body, &message); err != nil || got.status != http.StatusOK {
+		t.Fatalf("tools/list: %d %s", got.status, got.body)
+	}
+	return message.Result.Tools
+}
+
+// wrong is an input that a tool refuses.
+type wrong struct {
+	input object
+	says  string // a part of the sentence
+}
+
+// row is what the table knows of a tool.
+type row struct {
+	hints object
+	// right is an input that goes well for an account with this draft in it.
+	right func(draft string) object
+	wrong []wrong
+}
+
+var one64 = base64.StdEncoding.EncodeToString([]byte("one"))
+
+func reads() object {
+	return object{"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false}
+}
+
+func writes(destructive, idempotent bool) object {
+	return object{"readOnlyHint": false, "destructiveHint": destructive, "idempotentHint": idempotent, "openWorldHint": false}
+}
+
+func nothing(string) object { return object{} }
+
+func theDraft(id string) object { return object{"mediaId": id} }
+
+// aFile is a right input of upload_media, changed.
+func aFile(field string, value any) object {
+	file := object{"fileBase64": one64, "fileName": "one.txt", "mimeType": "text/plain"}
+	file[field] = value
+	return file
+}
+
+var badIDs = []wrong{
+	{object{"mediaId": ""}, "mediaId must be an id"},
+	{object{"mediaId": "../x"}, "mediaId must be an id"},
+	{object{"mediaId": "{0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e}"}, "mediaId must be an id"},
+	{object{"mediaId": "0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e"}, "there is no such item"},
+}
+
+// rows must have every tool that is registered.
+var rows = map[string]row{
+	"list_media": {reads(), func(string) object { return object{"page": 1, "limit": 1, "access": "private", "group": "g"} }, []wrong{
+		{object{"page": 0}, "page must be 1 or more"},
+		{object{"page": 1.5}, "page must be an integer"},
+		{object{"page": 1e300}, "page must be an integer"},
+		{object{"page": 1 << 31}, "page must be an integer"},
+		{object{"page": 1<<31 - 1, "limit": 100}, "page must be"},
+		{object{"limit": 0}, "limit must be from 1 to 100"},
+		{object{"limit": 101}, "limit must be from 1 to 100"},
+		{object{"access": "secret"}, "access must be public or private"},
+		{object{"group": strings.Repeat("g", 256)}, "group must be at most 255 bytes"},
+		{object{"group": "a\nb"}, "group must not contain control characters"},
+	}},
+	"get_media":         {reads(), theDraft, badIDs},
+	"get_media_count":   {reads(), nothing, nil},
+	"get_total_storage": {reads(), nothing, nil},
+	"seal_media":        {writes(false, true), theDraft, badIDs},
+	"delete_media":      {writes(true, true), theDraft, badIDs},
+	"upload_media": {writes(false, false), func(string) object { return aFile("caption", "c") }, []wrong{
+		{aFile("fileBase64", ""), "fileBase64 is empty"},
+		{aFile("fileBase64", " \n"), "fileBase64 is empty"},
+		{aFile("fileBase64", "data:text/plain;base64,"+one64), "without a data: prefix"},
+		{aFile("fileBase64", "b25"), "?"}, // is good: padding may be left out
+		{aFile("fileBase64", "b"), "cut short"},
+		{aFile("fileBase64", "b25lb"), "cut short"},
+		{aFile("fileBase64", "b25="), "?"},
+		{aFile("fileBase64", "b25=="), "padding is wrong"},
+		{aFile("fileBase64", "===="), "padding is wrong"},
+		{aFile("fileBase64", "b2=5"), "follows the padding"},
+		{aFile("fileBase64", "+-+-"), "mixes"},
+		{aFile("fileBase64", "b25lß"), "is not base64"},
+		{aFile("fileBase64", "file 0"), "cut short"}, // what stands for a file inside
+		{aFile("fileName", ""), "fileName is empty"},
+		{aFile("mimeType", ""), "mimeType is empty"},
+		{aFile("access", "secret"), "access must be public or private"},
+		{aFile("caption", strings.Repeat("c", 4097)), "caption must be at most 4096 bytes"},
+		{aFile("caption", "a\x00b"), "caption must not contain control characters"},
+		{aFile("group", strings.Repeat("g", 256)), "group must be at most 255 bytes"},
+	}},
+	"create_upload_signature": {writes(false, false), func(string) object { return object{"group": "g"} }, []wrong{
+		{object{"group": strings.Repeat("g", 256)}, "group must be at most 255 bytes"},
+		{object{"group": "a\nb"}, "group must not contain control characters"},
+	}},
+	"get_media_settings": {reads(), nothing, nil},
+	"update_media_settings": {writes(true, true), func(string) object {
+		return object{"useWebP": true, "webpOutputQuality": 80.0, "thumbnailWidth": 1, "thumbnailHeight": 4096}
+	}, []wrong{
+		{object{"webpOutputQuality": -1}, "webpOutputQuality must be from 0 to 100"},
+		{object{"webpOutputQuality": 101}, "webpOutputQuality must be from 0 to 100"},
+		{object{"webpOutputQuality": 80.5}, "webpOutputQuality must be an integer"},
+		{object{"thumbnailWidth": 0}, "thumbnailWidth must be from 1 to 4096"},
+		{object{"thumbnailHeight": 4097}, "thumbnailHeight must be from 1 to 4096"},
+		{object{"useWebP": true, "thumbnailHeight": 4097}, "thumbnailHeight must be from 1 to 4096"},
+	}},
+}
+
+func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, other := w.tenant(t, "one"), w.tenant(t, "other")
+	rt := w.replica(t)
+	strangers := rt.upload(t, other.key, "theirs.bin", []byte("theirs"))
+	tools := rt.tools(t, one.key)
+	if len(tools) != 10 {
+		t.Errorf("there are %d tools", len(tools))
+	}
+	for _, tool := range tools {
+		row, ok := rows[tool.Name]
+		if !ok {
+			t.Errorf("%s has no row in this table", tool.Name)
+			continue
+		}
+		hints := tool.Annotations
+		if title := hints["title"]; title != tool.Title || tool.Title == "" {
+			t.Errorf("%s: its titles are %q and %q", tool.Name, tool.Title, title)
+		}
+		delete(hints, "title")
+		if diff := cmp.Diff(row.hints, hints); diff != "" {
+			t.Errorf("%s: its hints (-want +got)\n%s", tool.Name, diff)
+		}
+		described(t, tool.Name, tool.InputSchema)
+		described(t, tool.Name, tool.OutputSchema)
+		draft := rt.upload(t, one.key, "one.bin", []byte("one"))
+		before := rt.state(t, one.key, draft)
+		for _, bad := range append(misfits(tool, row.right(draft)), row.wrong...) {
+			got := rt.call(t, one.key, tool.Name, bad.input)
+			if bad.says == "?" {
+				gives[any](t, got)
+				before = rt.state(t, one.key, draft)
+				continue
+			}
+			if says := fails(t, got); !strings.Contains(says, bad.says) {
+				t.Errorf("%s %v says %q, want %q", tool.Name, short(bad.input), says, bad.says)
+			}
+			if after := rt.state(t, one.key, draft); after != before {
+				t.Fatalf("%s %v changed something: %s, before %s", tool.Name, short(bad.input), after, before)
+			}
+		}
+		if _, byID := tool.InputSchema.Properties["mediaId"]; byID {
+			theirs := fails(t, rt.call(t, one.key, tool.Name, object{"mediaId": strangers}))
+			if none := fails(t, rt.call(t, one.key, tool.Name, object{"mediaId": uuid.NewString()})); theirs != none || !strings.Contains(none, "there is no such item") {
+				t.Errorf("%s: another tenant's item: %q, none: %q", tool.Name, theirs, none)
+			}
+		}
+		output, err := tool.OutputSchema.Resolve(nil)
+		must(t, err)
+		must(t, output.Validate(gives[any](t, rt.call(t, one.key, tool.Name, row.right(draft)))))
+	}
+	if got := gives[wire.MediaItem](t, rt.call(t, other.key, "get_media", object{"mediaId": strangers})); !got.Temp {
+		t.Errorf("the other tenant's draft is %+v", got)
+	}
+	if got := gives[wire.Settings](t, rt.call(t, other.key, "get_media_settings", nil)); got.UseWebP || got.Sources.UseWebP != wire.Default {
+		t.Errorf("the other tenant's settings are %+v", got)
+	}
+	if got := gives[wire.Count](t, rt.call(t, other.key, "get_media_count", nil)); got.Count != 0 {
+		t.Errorf("the other tenant has %d items", got.Count)
+	}
+	if strings.Contains(rt.logs.String(), one.key) {
+		t.Error("the key is in the log")
+	}
+}
+
+// described checks that a model is told of every field.
+func described(t *testing.T, tool string, s *jsonschema.Schema) {
+	t.Helper()
+	if s == nil || s.Type != "object" {
+		t.Fatalf("%s: a schema is %+v", tool, s)
+	}
+	for name, field := range s.Properties {
+		if field.Description == "" || field.Type == "" {
+			t.Errorf("%s: %s is not described", tool, name)
+		}
+	}
+}
+
+// misfits derives what no tool takes from its schema.
+func misfits(tool listed, right object) []wrong {
+	with := func(name string, value any) object {
+		input := object{}
+		for field, good := range right {
+			input[field] = good
+		}
+		input[name] = value
+		return input
+	}
+	bad := []wrong{{with("surprise", 1), `there is no argument "surprise"`}, {with(strings.Repeat("x", 100), 1), "there is no argument"}}
+	for name, field := range tool.InputSchema.Properties {
+		values := []any{nil, []any{}, object{}}
+		if field.Type != "string" {
+			values = append(values, "1")
+		}
+		if field.Type != "integer" {
+			values = append(values, 1)
+		}
+		if field.Type != "boolean" {
+			values = append(values, true)
+		}
+		for _, value := range values {
+			bad = append(bad, wrong{with(name, value), name + " must be"})
+		}
+		bad = append(bad, wrong{with(strings.ToUpper(name), "x"), "there is no argument"})
+		if slices.Contains(tool.InputSchema.Required, name) {
+			less := with("x", 1)
+			delete(less, "x")
+			delete(less, name)
+			bad = append(bad, wrong{less, name + " is missing"})
+		}
+	}
+	return bad
+}
+
+// state is what of a tenant a call could change.
+func (rt *replica) state(t *testing.T, key, draft string) string {
+	t.Helper()
+	item := gives[wire.MediaItem](t, rt.call(t, key, "get_media", object{"mediaId": draft}))
+	item.File = ""
+	state := []any{item, gives[list](t, rt.call(t, key, "list_media", nil)).Total, gives[wire.Settings](t, rt.call(t, key, "get_media_settings", nil)),
+		gives[wire.Totals](t, rt.call(t, key, "get_total_storage", nil))}
+	text, err := json.Marshal(state)
+	must(t, err)
+	return string(text)
+}
+
+func short(input object) string {
+	text, _ := json.Marshal(input)
+	return string(text[:min(len(text), 100)])
+}
+
+func TestArgumentsThatAreNoObject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	for _, arguments := range []any{[]any{}, "page", 1, true} {
+		if says := fails(t, rt.call(t, one.key, "list_media", arguments)); says != "the arguments must be a JSON object" {
+			t.Errorf("%v says %q", arguments, says)
+		}
+	}
+}
+
+func TestCredentialsThatEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.replica(t)
+	names := []string{}
+	for name := range rows {
+		names = append(names, name)
+	}
+	refused := func(key string) bool {
+		for _, name := range names {
+			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":{}}}`
+			if got := rt.post(t, body, apiKey(key)); got.status != http.StatusUnauthorized {
+				return false
+			}
+		}
+		return rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, apiKey(key)).status == http.StatusUnauthorized
+	}
+	suspended, revoked := w.tenant(t, "suspended"), w.tenant(t, "revoked")
+	for _, key := range []string{suspended.key, revoked.key} {
+		gives[wire.Count](t, rt.call(t, key, "get_media_count", nil))
+	}
+	w.change(t, suspended, func(s *account.Spec) { s.Suspended = true })
+	eventually(t, "a suspended account is refused", func() bool { return refused(suspended.key) })
+	_, _, err := w.registry.IssueKey(t.Context(), revoked.app.ID, 2, 0)
+	must(t, err)
+	eventually(t, "a revoked key is refused", func() bool { return refused(revoked.key) })
+}
+
+func TestAPinnedSettingIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	gives[any](t, rt.call(t, one.key, "update_media_settings", object{"thumbnailHeight": 50}))
+	quality := 40
+	must(t, w.settings.Pin(t.Context(), one.account.ID, settings.Layer{WebPOutputQuality: &quality}, "team-a/site"))
+	says := fails(t, rt.call(t, one.key, "update_media_settings", object{"useWebP": true, "webpOutputQuality": 90}))
+	if !strings.Contains(says, "webpOutputQuality: pinned by MediaSettings team-a/site") || !strings.Contains(says, "nothing was changed") {
+		t.Errorf("it says %q", says)
+	}
+	want := wire.Settings{WebpOutputQuality: 40, ThumbnailWidth: 320, ThumbnailHeight: 50, PinnedBy: "team-a/site"}
+	want.Sources.UseWebP, want.Sources.WebpOutputQuality, want.Sources.ThumbnailWidth, want.Sources.ThumbnailHeight = wire.Default, wire.Pinned, wire.Default, wire.Tenant
+	if got := gives[wire.Settings](t, rt.call(t, one.key, "get_media_settings", nil)); got != want {
+		t.Errorf("the settings are %+v, want %+v", got, want)
+	}
+}
+
+// A signature of this interface is one for the upload of REST, with its group.
+func TestASignatureUploadsByREST(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	signature := gives[wire.Signature](t, rt.call(t, one.key, "create_upload_signature", object{"group": "bound"})).Signature
+	body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n"
+	got := rt.send(t, http.MethodPost, "/media/create", strings.NewReader(body), header("x-service-signature", signature), header("Content-Type", "multipart/form-data; boundary=x"))
+	var item wire.MediaItem
+	if err := json.Unmarshal(got.body, &item); err != nil || got.status != http.StatusCreated || item.Group != "bound" {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	sealed := gives[wire.MediaItem](t, rt.call(t, one.key, "seal_media", object{"mediaId": item.MediaId}))
+	if !bytes.Equal(rt.read(t, sealed), []byte("hello")) {
+		t.Error("the file has other bytes")
+	}
+	if got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header("x-service-signature", signature)); got.status != http.StatusUnauthorized {
+		t.Errorf("a signature is taken: %d %s", got.status, got.body)
+	}
+}
