@@ -16,6 +16,7 @@ import (
 	"math/rand/v2"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ import (
 // partSize is where the runtime begins to send a file in parts.
 const partSize = 8 << 20
 
-// operation is one thing that clients do. A later kind of upload is one more entry.
+// operation is one thing that clients do.
 type operation struct {
 	name   string
 	weight int
@@ -90,13 +91,13 @@ type client struct {
 }
 
 func (c *client) work(ctx context.Context) {
-	sum := 0
-	for _, o := range operations {
+	sum, all := 0, slices.Concat(operations, resumables)
+	for _, o := range all {
 		sum += o.weight
 	}
 	for ctx.Err() == nil {
 		n := c.draw.IntN(sum)
-		for _, o := range operations {
+		for _, o := range all {
 			if n -= o.weight; n < 0 {
 				o.run(ctx, c)
 				break
@@ -134,10 +135,15 @@ func (a answer) String() string {
 }
 
 func (c *client) send(ctx context.Context, method, address, contentType string, body io.Reader, length int64) answer {
+	return c.exchange(ctx, method, address, http.Header{}, contentType, body, length)
+}
+
+func (c *client) exchange(ctx context.Context, method, address string, header http.Header, contentType string, body io.Reader, length int64) answer {
 	request, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
 		return answer{err: err}
 	}
+	request.Header = header
 	if body != nil {
 		request.ContentLength = length
 		request.Header.Set("Content-Type", contentType)
@@ -177,7 +183,12 @@ func (c *client) tally(what string, i *item, got answer) {
 		c.model.count(fmt.Sprintf("%s: %d", what, got.status))
 	}
 	switch got.status {
-	case 400, 401, 403, 405, 409, 415:
+	case 409:
+		if strings.HasSuffix(what, "PATCH /media/create/resumable") {
+			return // who was cut off may not know where the upload is
+		}
+		fallthrough
+	case 400, 401, 403, 405, 412, 415, 460, 499:
 		c.model.wrong(i, "%s was answered %s", what, got)
 	}
 }
@@ -225,6 +236,7 @@ func (c *client) create(ctx context.Context, kind, name string, size int64, cont
 		file = io.MultiReader(io.LimitReader(file, cutAt), broken{})
 	}
 	one := c.base()
+	i.begun = time.Now()
 	got := c.send(context.WithoutCancel(ctx), http.MethodPost, one.baseURL+"/media/create", form.FormDataContentType(),
 		io.MultiReader(&head, file, strings.NewReader(tail)), int64(head.Len())+size+int64(len(tail)))
 	c.tally("POST /media/create", nil, got)
@@ -279,8 +291,16 @@ func (c *client) goOn(ctx context.Context, i *item) {
 
 func (c *client) seal(ctx context.Context, i *item) {
 	got := c.ask(ctx, i, http.MethodPost, "/media/seal/"+i.id)
+	c.young(i, got.status)
 	if wrong := i.sealAnswered(got.status); wrong != "" {
 		c.model.wrong(i, "seal: %s", wrong)
+	}
+}
+
+// young holds against a 404 that a draft can't have been purged yet.
+func (c *client) young(i *item, status int) {
+	if status == http.StatusNotFound && !i.deleteTried && time.Since(i.begun) < draftTTL {
+		c.model.wrong(i, "it was acknowledged, and is gone before drafts are purged")
 	}
 }
 

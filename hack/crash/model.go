@@ -21,6 +21,7 @@ type item struct {
 	bytes   int64
 	sum     string // SHA-256 of what was sent
 	public  bool
+	begun   time.Time // it was committed after this
 
 	// What was tried may have happened; what was acknowledged has.
 	sealTried, sealed    bool

@@ -88,7 +88,8 @@ func (r *rig) prove(ctx context.Context, m *model, wait bool) error {
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if wait {
 		pause(ctx, longestClaim)
-	} else if _, err := conn.Exec(ctx, `WITH leases AS (UPDATE upload SET lease_ends = lease_ends - interval '1 hour')
+	} else if _, err := conn.Exec(ctx, `WITH leases AS (UPDATE upload SET lease_ends = lease_ends - interval '1 hour'),
+		uploads AS (UPDATE resumable SET expires_at = expires_at - interval '1 hour')
 		UPDATE object_removal SET not_before = not_before - interval '1 hour'`); err != nil {
 		// As if that hour had passed: nothing else keeps a time.
 		return err
@@ -101,7 +102,7 @@ func (r *rig) prove(ctx context.Context, m *model, wait bool) error {
 	if err := json.Unmarshal([]byte(out), &swept); err != nil || !swept.Ran || swept.RemovalsFailed != 0 || swept.RemovalsPending != 0 {
 		m.wrong(nil, "the last purge printed %s", out)
 	}
-	for _, table := range []string{"upload", "object_removal"} {
+	for _, table := range []string{"upload", "resumable", "object_removal"} {
 		var left int
 		if err := conn.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&left); err != nil {
 			return err
