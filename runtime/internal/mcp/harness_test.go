@@ -414,3 +414,6 @@ func eventually(t *testing.T, what string, is func() bool) {
 		}
 	}
 }
+
+// smallLimits make a tenant whose cap is below its largest file.
+func smallLimits(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 50_000, 100_000 }

@@ -1,0 +1,418 @@
+package mcp_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/mcp"
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/media"
+)
+
+const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+
+// stateless is a request of 2026-07-28.
+func stateless(id int, method, params string) string {
+	if params != "" {
+		params = "," + params
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}%s}}`, id, method, params)
+}
+
+func newest(method string) option {
+	return func(r *http.Request) {
+		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
+		r.Header.Set("Mcp-Method", method)
+	}
+}
+
+func TestWhoHasNoCredentialIsToldWhereToGetOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	const metadata = `Bearer resource_metadata="http://media.test/.well-known/oauth-protected-resource/mcp", scope="media:read media:write"`
+	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+		got := rt.send(t, method, "/mcp", strings.NewReader(listTools))
+		if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != metadata || len(got.header.Values("WWW-Authenticate")) != 1 {
+			t.Errorf("%s: %d %v", method, got.status, got.header)
+		}
+	}
+	bearer := header("Authorization", "Bearer x")
+	if got := rt.post(t, listTools, bearer); got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != metadata+`, error="invalid_token"` {
+		t.Errorf("a token: %d %v", got.status, got.header)
+	}
+	if got := rt.post(t, listTools, bearer, apiKey(one.key)); got.status != http.StatusBadRequest {
+		t.Errorf("both credentials: %d %s", got.status, got.body)
+	}
+	if got := rt.send(t, http.MethodPost, "/mcp?x-service-apikey="+one.key+"&apikey="+one.key, strings.NewReader(listTools)); got.status != http.StatusUnauthorized {
+		t.Errorf("a key in the query: %d", got.status)
+	}
+	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 43))); got.status != http.StatusUnauthorized {
+		t.Errorf("a wrong key beside a good signature: %d", got.status)
+	}
+	for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		if got := rt.send(t, method, "/mcp", nil, apiKey(one.key)); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST" {
+			t.Errorf("%s with a key: %d %v", method, got.status, got.header)
+		}
+	}
+}
+
+func (rt *replica) signature(t *testing.T, of tenant) string {
+	t.Helper()
+	return gives[wire.Signature](t, rt.call(t, of.key, "create_upload_signature", nil)).Signature
+}
+
+func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *options) {
+		o.server.CORSOrigins = []string{"https://app.example.org", "https://*.pages.example.org"}
+		o.mcp.Hosts = []string{"media.team.svc:8080"}
+	})
+	local := w.replica(t, func(o *options) { o.server.BaseURL = "http://localhost:8080" })
+	for _, tt := range []struct {
+		rt           *replica
+		host, origin string
+		good         bool
+	}{
+		{rt, "media.test", "", true},
+		{rt, "MEDIA.test:80", "", true},
+		{rt, "media.test:443", "", true}, // behind a proxy that ends TLS
+		{rt, "media.team.svc:8080", "", true},
+		{rt, "media.test:8080", "", false},
+		{rt, "evil.test", "", false},
+		{rt, "evil.test", "http://evil.test", false},
+		{rt, "media.test.evil.test", "", false},
+		{rt, "localhost", "", false},
+		{rt, "media.test", "http://media.test", true},
+		{rt, "media.test", "https://app.example.org", true},
+		{rt, "media.test", "https://a.pages.example.org", true},
+		{rt, "media.test", "https://media.test", false},
+		{rt, "media.test", "https://pages.example.org", false},
+		{rt, "media.test", "http://app.example.org", false},
+		{rt, "media.test", "http://media.test:8080", false},
+		{rt, "media.test", "http://media.test.evil.test", false},
+		{rt, "media.test", "http://evil.test", false},
+		{rt, "media.test", "null", false},
+		{local, "localhost:8080", "", true},
+		{local, "127.0.0.1:8080", "http://127.0.0.1:8080", true},
+		{local, "[::1]:8080", "http://localhost:8080", true},
+		{local, "localhost:9090", "", false},
+		{local, "127.0.0.1:8080", "http://localhost:9090", false},
+		{local, "evil.test:8080", "http://evil.test:8080", false},
+	} {
+		change := []option{apiKey(one.key), host(tt.host)}
+		if tt.origin != "" {
+			change = append(change, header("Origin", tt.origin))
+		}
+		got := tt.rt.post(t, listTools, change...)
+		want := http.StatusForbidden
+		if tt.good {
+			want = http.StatusOK
+		}
+		if got.status != want {
+			t.Errorf("host %q, origin %q: %d %s", tt.host, tt.origin, got.status, got.body)
+		}
+		var refusal struct{ Error struct{ Message string } }
+		if err := json.Unmarshal(got.body, &refusal); err != nil || (refusal.Error.Message == "") != tt.good {
+			t.Errorf("host %q, origin %q: %s", tt.host, tt.origin, got.body)
+		}
+	}
+	if got := rt.post(t, listTools, apiKey(one.key), func(r *http.Request) { r.Header["Origin"] = []string{"http://media.test", "http://evil.test"} }); got.status != http.StatusForbidden {
+		t.Errorf("two origins: %d", got.status)
+	}
+	// Browsers ask first, without a credential, and can then read why they are refused.
+	asked := rt.send(t, http.MethodOptions, "/mcp", nil, header("Origin", "https://app.example.org"), header("Access-Control-Request-Method", "POST"),
+		header("Access-Control-Request-Headers", "accept,authorization,content-type,last-event-id,mcp-method,mcp-name,mcp-protocol-version,mcp-session-id,x-service-apikey"))
+	if asked.status != http.StatusNoContent || asked.header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
+		t.Errorf("a page may ask: %d %v", asked.status, asked.header)
+	}
+	refused := rt.post(t, listTools, header("Origin", "https://app.example.org"))
+	if exposed := strings.Join(refused.header.Values("Access-Control-Expose-Headers"), ","); refused.status != http.StatusUnauthorized || !strings.Contains(strings.ToLower(exposed), "www-authenticate") {
+		t.Errorf("a page reads %q", exposed)
+	}
+}
+
+func TestHostsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"http://media.test", "*.media.test", "a b", "u@media.test"} {
+		if err := (mcp.Config{Hosts: []string{name}}).Validate(); err == nil || !strings.Contains(err.Error(), "SERVICE_MCP_HOSTS") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestEveryRevisionIsSpoken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	key := apiKey(one.key)
+	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
+		got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, key, header("Mcp-Protocol-Version", version))
+		if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"protocolVersion":"`+version+`"`)) || got.header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("%s: %d %s", version, got.status, got.body)
+		}
+		if got := rt.post(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, key, header("Mcp-Protocol-Version", version)); got.status != http.StatusAccepted {
+			t.Errorf("%s: the notification: %d %s", version, got.status, got.body)
+		}
+		if got := rt.post(t, listTools, key, header("Mcp-Protocol-Version", version)); got.status != http.StatusOK || bytes.Count(got.body, []byte(`"inputSchema"`)) != 10 {
+			t.Errorf("%s: %d %s", version, got.status, got.body)
+		}
+	}
+	found := rt.post(t, stateless(1, "server/discover", ""), key, newest("server/discover"))
+	if found.status != http.StatusOK || !bytes.Contains(found.body, []byte(`"2026-07-28"`)) || !bytes.Contains(found.body, []byte(`"cacheScope":"private"`)) {
+		t.Errorf("discover: %d %s", found.status, found.body)
+	}
+	list := rt.post(t, stateless(1, "tools/list", ""), key, newest("tools/list"))
+	if list.status != http.StatusOK || !bytes.Contains(list.body, []byte(`"cacheScope":"private"`)) || bytes.Contains(list.body, []byte(`"cacheScope":"public"`)) {
+		t.Errorf("the list: %d %s", list.status, list.body)
+	}
+	if c := list.header.Get("Cache-Control"); c != "private, no-store, no-transform" || list.header.Get("X-Accel-Buffering") != "no" || list.header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("the answer's headers are %v", list.header)
+	}
+	called := rt.post(t, stateless(2, "tools/call", `"name":"get_media_count","arguments":{}`), key, newest("tools/call"), header("Mcp-Name", "get_media_count"))
+	if called.status != http.StatusOK || !bytes.Contains(called.body, []byte(`"structuredContent":{"count":0}`)) {
+		t.Errorf("the call: %d %s", called.status, called.body)
+	}
+}
+
+// What is no tool's failure is the protocol's.
+func TestProtocolErrorsStayThat(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	key := apiKey(one.key)
+	for name, tt := range map[string]struct {
+		body   string
+		change []option
+		status int
+		holds  string
+	}{
+		"an unknown tool":               {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"drop_tables"}}`, nil, http.StatusOK, `"code":-32602`},
+		"an unknown tool, newest":       {stateless(1, "tools/call", `"name":"drop_tables"`), []option{newest("tools/call"), header("Mcp-Name", "drop_tables")}, http.StatusBadRequest, `"code":-32602`},
+		"an unknown method, newest":     {stateless(1, "media/burn", ""), []option{newest("media/burn")}, http.StatusNotFound, `"code":-32601`},
+		"subscriptions, which end not":  {stateless(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), []option{newest("subscriptions/listen")}, http.StatusNotFound, `"code":-32601`},
+		"headers that say another tool": {stateless(1, "tools/call", `"name":"get_media_count"`), []option{newest("tools/call"), header("Mcp-Name", "list_media")}, http.StatusBadRequest, `"code":-32020`},
+		"an unknown revision":           {listTools, []option{header("Mcp-Protocol-Version", "1999-01-01")}, http.StatusBadRequest, "version"},
+		"no JSON":                       {`hello`, nil, http.StatusBadRequest, ""},
+		"JSON that is cut":              {`{"jsonrpc":"2.0","id":1,"method":"tools/li`, nil, http.StatusBadRequest, ""},
+		"nothing":                       {``, nil, http.StatusBadRequest, ""},
+		"another type":                  {listTools, []option{header("Content-Type", "text/plain")}, http.StatusUnsupportedMediaType, ""},
+		"no UTF-8":                      {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"x\":\"\xff\"}", nil, http.StatusBadRequest, "UTF-8"},
+		"too much besides the file":     {`{"jsonrpc":"2.0","id":1,"method":"tools/list","x":"` + strings.Repeat("x", 256<<10) + `"}`, nil, http.StatusRequestEntityTooLarge, "at most 262144 bytes"},
+		"too deep":                      {strings.Repeat("[", 200<<10), nil, http.StatusBadRequest, ""},
+		"a batch where there is none":   {"[" + listTools + "]", nil, http.StatusBadRequest, "batch"},
+		"too many in a batch":           {"[" + strings.Repeat(listTools+",", 50) + listTools + "]", []option{header("Mcp-Protocol-Version", "2025-03-26")}, http.StatusRequestEntityTooLarge, "50 messages"},
+	} {
+		got := rt.post(t, tt.body, append([]option{key}, tt.change...)...)
+		if got.status != tt.status || !strings.Contains(string(got.body), tt.holds) || strings.Contains(string(got.body), "goroutine") {
+			t.Errorf("%s: %d %.300s", name, got.status, got.body)
+		}
+	}
+}
+
+func TestEveryMessageOfABatchCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, other := w.tenant(t, "one"), w.tenant(t, "other")
+	batch := func(n int) string {
+		var messages []string
+		for i := range n {
+			messages = append(messages, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_media_count"}}`, i+1))
+		}
+		return "[" + strings.Join(messages, ",") + "]"
+	}
+	old := header("Mcp-Protocol-Version", "2025-03-26")
+	for name, limits := range map[string]limit.Config{"key": {Key: 0.001, KeyBurst: 7}, "address": {Address: 0.001, AddressBurst: 7}} {
+		rt := w.replica(t, func(o *options) { o.limits = limits })
+		got := rt.post(t, batch(5), apiKey(one.key), old)
+		if got.status != http.StatusOK || bytes.Count(got.body, []byte(`"structuredContent":{"count":0}`)) != 5 {
+			t.Errorf("%s: five of seven: %d %s", name, got.status, got.body)
+		}
+		if got := rt.post(t, batch(3), apiKey(one.key), old); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+			t.Errorf("%s: three more: %d %s", name, got.status, got.body)
+		}
+		want := http.StatusOK
+		if name == "address" {
+			want = http.StatusTooManyRequests
+		}
+		if got := rt.post(t, batch(1), apiKey(other.key), old); got.status != want {
+			t.Errorf("%s: another key: %d", name, got.status)
+		}
+	}
+}
+
+// upload is the request of an upload_media, with this text as it is in its JSON.
+func upload(id int, base64Text, more string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"upload_media","arguments":{%s"fileBase64":"%s","fileName":"f","mimeType":"application/x-test"}}}`, id, more, base64Text)
+}
+
+func TestEveryFormOfBase64IsRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	data := append([]byte{0xfb, 0xff, 0xfe, 0x00}, noise(100_000)...)
+	standard := base64.StdEncoding.EncodeToString(data)
+	lines := ""
+	for rest := standard; rest != ""; rest = rest[min(76, len(rest)):] {
+		lines += rest[:min(76, len(rest))] + `\r\n`
+	}
+	for name, text := range map[string]string{
+		"standard":                      standard,
+		"without padding":               base64.RawStdEncoding.EncodeToString(data),
+		"for URLs":                      base64.URLEncoding.EncodeToString(data),
+		"for URLs, without padding":     base64.RawURLEncoding.EncodeToString(data),
+		"in lines":                      lines,
+		"slashes escaped, as PHP does":  strings.ReplaceAll(standard, "/", `\/`),
+		"signs escaped, as .NET does":   strings.NewReplacer("+", `\u002B`, "=", `\u003d`).Replace(standard),
+		"every character as its escape": escaped(standard[:4000]),
+	} {
+		want := data
+		if strings.HasPrefix(name, "every") {
+			want = data[:3000]
+		}
+		body := upload(1, text, "")
+		if name == "standard" { // names may be written in escapes, too
+			body = strings.Replace(body, `"fileBase64"`, `"\u0066ileBase64"`, 1)
+		}
+		got := rt.post(t, body, apiKey(one.key))
+		var message struct{ Result result }
+		must(t, json.Unmarshal(got.body, &message))
+		id := gives[struct{ MediaID string }](t, message.Result).MediaID
+		item := gives[wire.MediaItem](t, rt.call(t, one.key, "get_media", object{"mediaId": id}))
+		if item.MimeType != "application/x-test" || !bytes.Equal(rt.read(t, item), want) {
+			t.Errorf("%s: %+v", name, item)
+		}
+	}
+}
+
+func escaped(text string) string {
+	var out strings.Builder
+	for _, c := range []byte(text) {
+		fmt.Fprintf(&out, `\u%04x`, c)
+	}
+	return out.String()
+}
+
+func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, small := w.tenant(t, "one"), w.tenant(t, "small", smallLimits)
+	rt := w.replica(t)
+	const most = 10 << 20
+	id := rt.upload(t, one.key, "most.bin", noise(most))
+	gives[wire.Deleted](t, rt.call(t, one.key, "delete_media", object{"mediaId": id}))
+	large := base64.StdEncoding.EncodeToString(noise(most + 2)) // without padding
+	for _, text := range []string{large, strings.Repeat(large, 3)} {
+		says := fails(t, rt.call(t, one.key, "upload_media", object{"fileBase64": text, "fileName": "f", "mimeType": "a/b"}))
+		for _, part := range []string{"10485760 bytes", "create_upload_signature", "http://media.test/media/create ", "http://media.test/media/create/resumable", "x-service-signature"} {
+			if !strings.Contains(says, part) {
+				t.Errorf("it does not say %q: %s", part, says)
+			}
+		}
+	}
+	// A body without an end is read up to its bound.
+	endless := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"upload_media","arguments":{"fileBase64":"`), io.LimitReader(letters{}, 80<<20))
+	if got := rt.send(t, http.MethodPost, "/mcp", endless, apiKey(one.key)); got.status != http.StatusRequestEntityTooLarge {
+		t.Errorf("80 MB: %d %s", got.status, got.body)
+	}
+	if got := rt.post(t, strings.TrimSuffix(upload(1, large[:1000], ""), `","fileName":"f","mimeType":"application/x-test"}}}`), apiKey(one.key)); got.status != http.StatusBadRequest {
+		t.Errorf("a body that is cut in its file: %d %s", got.status, got.body)
+	}
+	if says := fails(t, rt.call(t, small.key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(200_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "maxUploadSize, 100000 bytes") {
+		t.Errorf("over maxUploadSize: %s", says)
+	}
+	if says := fails(t, rt.call(t, small.key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(90_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "cap, 50000 bytes") || !strings.Contains(says, "delete_media") {
+		t.Errorf("over the cap: %s", says)
+	}
+	// Where it is of no use, a file is dropped.
+	if says := fails(t, rt.call(t, one.key, "get_media_count", object{"fileBase64": large})); !strings.Contains(says, `there is no argument "fileBase64"`) {
+		t.Errorf("for another tool: %s", says)
+	}
+	if n := w.traces(t); n != 0 {
+		t.Errorf("%d traces are left", n)
+	}
+	// Every place was given back.
+	for range 20 {
+		gives[any](t, rt.call(t, one.key, "delete_media", object{"mediaId": rt.upload(t, one.key, "f", []byte("f"))}))
+	}
+}
+
+func TestOneFileInARequest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	got := rt.post(t, "["+upload(1, one64, "")+","+upload(2, one64, "")+"]", apiKey(one.key), header("Mcp-Protocol-Version", "2025-03-26"))
+	if got.status != http.StatusOK || bytes.Count(got.body, []byte("mediaId")) != 2 || !bytes.Contains(got.body, []byte("send one file in a request")) {
+		t.Errorf("two files: %d %s", got.status, got.body)
+	}
+	if n := w.number(t, `SELECT count(*) FROM item`); n != 1 {
+		t.Errorf("%d items", n)
+	}
+	if got := rt.post(t, upload(1, one64, `"fileBase64":"`+one64+`",`), apiKey(one.key)); !bytes.Contains(got.body, []byte("send one file in a request")) {
+		t.Errorf("sent twice: %s", got.body)
+	}
+}
+
+// broken is a database that fails in a way nobody has classified.
+type broken struct{ media.Store }
+
+func (broken) Item(context.Context, media.Scope, uuid.UUID) (media.Item, error) {
+	return media.Item{}, errors.New("SELECT secret FROM item: relation is on fire")
+}
+
+func TestNothingInternalLeaks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *options) { o.store = broken{w.store} })
+	says := fails(t, rt.called(t, "get_media", object{"mediaId": uuid.NewString()}, apiKey(one.key), header("X-Request-Id", "request-of-mine")))
+	if strings.Contains(says, "SELECT") || !strings.Contains(says, "request-of-mine") {
+		t.Errorf("it says %q", says)
+	}
+	eventually(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "relation is on fire") })
+	for line := range strings.Lines(rt.logs.String()) {
+		if strings.Contains(line, "on fire") && !strings.Contains(line, "request-of-mine") {
+			t.Errorf("the line lacks the request: %s", line)
+		}
+	}
+}
+
+// letters has no end.
+type letters struct{}
+
+func (letters) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'A'
+	}
+	return len(p), nil
+}
+
+// The names of the headers are the brand's.
+func TestTheBrandIsInEveryText(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *options) { o.brand = "acme" })
+	got := rt.post(t, listTools, header("x-acme-apikey", one.key))
+	if got.status != http.StatusOK || !bytes.Contains(got.body, []byte("x-acme-signature")) || bytes.Contains(got.body, []byte("x-service-")) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}

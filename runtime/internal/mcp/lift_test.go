@@ -1,0 +1,150 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// lifted gives the body without its files, and the files.
+func lifted(body io.Reader) (string, []string, error) {
+	var files []string
+	rest, _, err := lift(body, func(from *text) string {
+		content, _ := io.ReadAll(from)
+		files = append(files, string(content))
+		return "F"
+	})
+	return string(rest), files, err
+}
+
+func TestFilesAreLiftedOutOfJSON(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"fileBase64":"abc","x":1}`:                        `{"fileBase64":"F","x":1}`,
+		`{ "x" : [ {"fileBase64" : "a\"b"} ] }`:             `{ "x" : [ {"fileBase64" : "F"} ] }`,
+		`{"file\u0042ase64":"abc"}`:                         `{"file\u0042ase64":"F"}`,
+		`{"fileBase64":{"fileBase64":"abc"}}`:               `{"fileBase64":{"fileBase64":"F"}}`,
+		`{"fileBase64":["abc"],"y":"abc"}`:                  `{"fileBase64":["abc"],"y":"abc"}`,
+		`{"x":"fileBase64","y":"abc"}`:                      `{"x":"fileBase64","y":"abc"}`,
+		`["fileBase64","abc"]`:                              `["fileBase64","abc"]`,
+		`{"filebase64":"abc","fileBase64 ":"abc"}`:          `{"filebase64":"abc","fileBase64 ":"abc"}`,
+		`{"x":"\\","fileBase64":"abc"}`:                     `{"x":"\\","fileBase64":"F"}`,
+		`{"x":"\"fileBase64\":","y":"abc"}`:                 `{"x":"\"fileBase64\":","y":"abc"}`,
+		`{"fileBase64":1,"x":"abc"}`:                        `{"fileBase64":1,"x":"abc"}`,
+		`[{"fileBase64":"a"},{"fileBase64":"b"},{"z":"b"}]`: `[{"fileBase64":"F"},{"fileBase64":"F"},{"z":"b"}]`,
+		`no JSON "at all`:                                   `no JSON "at all`,
+		`]}{"fileBase64":"a"`:                               `]}{"fileBase64":"F"`,
+	} {
+		for name, from := range map[string]io.Reader{"at once": strings.NewReader(body), "byte by byte": iotest.OneByteReader(strings.NewReader(body))} {
+			if rest, _, err := lifted(from); err != nil || rest != want {
+				t.Errorf("%s, %s: %s, %v", body, name, rest, err)
+			}
+		}
+	}
+}
+
+// FuzzLift holds the lifter against package json: of a JSON document it takes what
+// package json finds under the name, and leaves everything else.
+func FuzzLift(f *testing.F) {
+	for _, seed := range []string{`{"fileBase64":"a\u0041\n","x":["fileBase64",{"fileBase64":1}]}`, `[{"a":"\\\""},{"fileBase64":"="}]`, `"fileBase64"`, `{"fileBase64"`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if len(body) > restLimit {
+			return
+		}
+		rest, _, err := lifted(bytes.NewReader(body))
+		if !json.Valid(body) {
+			if err == nil && json.Valid([]byte(rest)) && !bytes.Contains(body, []byte(fileArgument)) && !bytes.Contains(body, []byte(`\u`)) {
+				t.Errorf("%q became JSON: %q", body, rest)
+			}
+			return
+		}
+		if err != nil {
+			if !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.TooLarge) {
+				t.Fatal(err)
+			}
+			return
+		}
+		want, got := replaced(t, body), replaced(t, []byte(rest))
+		if want != got {
+			t.Errorf("%q\nwant %s\ngot  %s", body, want, got)
+		}
+		if strings.Count(want, `"fileBase64":"F"`) != strings.Count(rest, `"F"`) && !bytes.Contains(body, []byte(`"F"`)) && !bytes.Contains(body, []byte(`\`)) && !duplicates(body) {
+			t.Errorf("%q keeps a file: %s", body, rest)
+		}
+	})
+}
+
+// duplicates tells whether a name may stand twice in an object, which package json hides.
+func duplicates(body []byte) bool { return bytes.Count(body, []byte(fileArgument)) > 1 }
+
+// replaced puts F in the place of every string by the name, by way of package json.
+func replaced(t *testing.T, body []byte) string {
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&value); err != nil {
+		t.Fatalf("%q: %v", body, err)
+	}
+	var walk func(any)
+	walk = func(node any) {
+		switch node := node.(type) {
+		case map[string]any:
+			for name, child := range node {
+				if _, ok := child.(string); ok && name == fileArgument {
+					node[name] = "F"
+					continue
+				}
+				walk(child)
+			}
+		case []any:
+			for _, child := range node {
+				walk(child)
+			}
+		}
+	}
+	walk(value)
+	text, _ := json.Marshal(value)
+	return string(text)
+}
+
+// FuzzBase64 holds the decoder against package base64.
+func FuzzBase64(f *testing.F) {
+	for _, seed := range []string{"", "aGk=", "aGk", "-_-_", "+/+/", "a", "====", "aG k=\n", "aGk=x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, encoded string) {
+		got, err := io.ReadAll(iotest.HalfReader(&decoder{from: strings.NewReader(encoded)}))
+		plain := strings.NewReplacer(" ", "", "\t", "", "\r", "", "\n", "").Replace(encoded)
+		var want []byte
+		good := false
+		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+			if decoded, err := encoding.DecodeString(plain); err == nil {
+				want, good = decoded, true
+			}
+		}
+		if good = good && plain != ""; good != (err == nil) || good && !bytes.Equal(got, want) {
+			t.Errorf("%q gives %q and %v, package base64 %q (%t)", encoded, got, err, want, good)
+		}
+		if err != nil && !fault.Is(err, fault.Invalid) {
+			t.Errorf("%q: %v", encoded, err)
+		}
+	})
+}
+
+func TestTheBodysOwnErrorsPass(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	body := io.MultiReader(strings.NewReader(`{"fileBase64":"aaaa`), iotest.ErrReader(broken))
+	if _, _, err := lifted(body); !errors.Is(err, broken) || !fault.Is(err, fault.Invalid) {
+		t.Errorf("%v", err)
+	}
+}
