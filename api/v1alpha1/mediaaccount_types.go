@@ -106,6 +106,30 @@ type APIKeysSpec struct {
 	Overlap *metav1.Duration `json:"overlap,omitempty"`
 }
 
+// MCPTool names a tool of the MCP endpoint.
+//
+// +kubebuilder:validation:Enum=list_media;get_media;get_media_count;get_total_storage;seal_media;delete_media;upload_media;create_upload_signature;get_media_settings;update_media_settings
+type MCPTool string
+
+// MCPSpec says what assistants may do that are connected by MCP. REST and TUS are not
+// concerned.
+type MCPSpec struct {
+	// ReadOnly leaves assistants the tools that change nothing and hand out no
+	// permission to.
+	//
+	// +optional
+	ReadOnly bool `json:"readOnly,omitempty"`
+
+	// Tools are the only ones that assistants see and may use; without the list, all
+	// are. Together with readOnly, both must permit a tool.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=10
+	Tools []MCPTool `json:"tools,omitempty"`
+}
+
 // MediaAccountSpec is what is wanted of an account.
 type MediaAccountSpec struct {
 	// DisplayName is the account's name for people.
@@ -154,6 +178,11 @@ type MediaAccountSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	APIKeys APIKeysSpec `json:"apiKeys"`
+
+	// MCP says what assistants may do; without it, everything that the account's keys may.
+	//
+	// +optional
+	MCP *MCPSpec `json:"mcp,omitempty"`
 }
 
 // EndpointsStatus is where the account's media service answers.

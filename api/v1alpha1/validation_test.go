@@ -105,6 +105,9 @@ func TestAMediaAccountThatCanNotBeIsRefusedWithASentence(t *testing.T) {
 		"a name with a dot":              {name: "a.b", spec: `{}`, says: "metadata.name must be a DNS label"},
 		"a name longer than a label":     {name: strings.Repeat("a", 64), spec: `{}`, says: "metadata.name must be a DNS label"},
 		"a display name without measure": {spec: `{displayName: ` + strings.Repeat("a", 201) + `}`, says: "may not be more than 200"},
+		"a leash with no tool":           {spec: `{mcp: {tools: []}}`, says: "should have at least 1 items"},
+		"a leash with an unknown tool":   {spec: `{mcp: {tools: [list_medium]}}`, says: `Unsupported value: "list_medium"`},
+		"a leash with a tool twice":      {spec: `{mcp: {tools: [get_media, get_media]}}`, says: "Duplicate value"},
 		// PostgreSQL has no such text: the account was taken here and failed for good there.
 		"a display name with a NUL": {spec: `{displayName: "a\u0000b"}`, says: "must not contain control characters"},
 	}
@@ -145,6 +148,8 @@ func TestAMediaAccountThatCanBeIsAccepted(t *testing.T) {
 		`{apps: [{name: web}, {name: "2"}], apiKeys: {generation: 7, overlap: 1h30m}}`,
 		`{apiKeys: {overlap: 0s}}`,
 		`{apiKeys: {overlap: 720h}}`,
+		`{mcp: {}}`,
+		`{mcp: {readOnly: true, tools: [list_media, delete_media]}}`,
 	} {
 		if _, err := accounts.Create(t.Context(), object(t, "MediaAccount", fmt.Sprintf("ok-%d", i), spec), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
 			t.Errorf("%s: %v", spec, err)

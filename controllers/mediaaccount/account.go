@@ -72,7 +72,24 @@ func specOf(object *v1alpha1.MediaAccount) account.Spec {
 	if bucket := object.Spec.Storage.Bucket; bucket != nil {
 		spec.Bucket = bucket.Name
 	}
+	spec.Agents = agentsOf(object.Spec.MCP)
 	return spec
+}
+
+// agentsOf is what assistants may do. A list that is there counts, also when it is empty.
+func agentsOf(mcp *v1alpha1.MCPSpec) account.Agents {
+	if mcp == nil {
+		return account.Agents{}
+	}
+	agents := account.Agents{ReadOnly: mcp.ReadOnly}
+	if mcp.Tools != nil {
+		agents.Tools = make([]string, 0, len(mcp.Tools))
+		for _, tool := range mcp.Tools {
+			agents.Tools = append(agents.Tools, string(tool))
+		}
+		slices.Sort(agents.Tools)
+	}
+	return agents
 }
 
 // bytesOr is a quantity in bytes, rounded up, or fallback when there is none.

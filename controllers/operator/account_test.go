@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/objectstore"
 )
@@ -178,13 +179,15 @@ func TestAChangedSpecReachesTheDatabase(t *testing.T) {
 	change(b, object, func(a *v1alpha1.MediaAccount) {
 		a.Spec.Storage.MaxStorage = quantity("20Gi")
 		a.Spec.Suspended = true
+		a.Spec.MCP = &v1alpha1.MCPSpec{ReadOnly: true, Tools: []v1alpha1.MCPTool{"list_media", "get_media"}}
 		a.Spec.Apps = nil
 	})
 	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
 	b.eventually(func() string {
 		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
 		must(t, err)
-		if found.MaxStorage != 20<<30 || !found.Suspended {
+		leash := account.Agents{ReadOnly: true, Tools: []string{"get_media", "list_media"}}
+		if found.MaxStorage != 20<<30 || !found.Suspended || !found.Agents.Equal(leash) {
 			return fmt.Sprintf("the database has %+v", found)
 		}
 		secret := &corev1.Secret{}

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,8 @@ type Account struct {
 	BucketOwned bool
 	// Suspended accounts keep everything and serve nothing.
 	Suspended bool
+	// Agents is what assistants may do.
+	Agents Agents
 	// ClosedAt is set when the MediaAccount was deleted; a closed account's keys are revoked for good.
 	ClosedAt *time.Time
 }
@@ -50,6 +53,27 @@ type Spec struct {
 	// Bucket is derived by BucketName when empty. It is fixed at the first Ensure.
 	Bucket    string
 	Suspended bool
+	Agents    Agents
+}
+
+// Agents says what assistants may do in an account. The zero value lets them do
+// everything.
+type Agents struct {
+	// ReadOnly leaves them the tools that change nothing.
+	ReadOnly bool
+	// Tools are the only ones they may use: nil = all, empty = none.
+	Tools []string
+}
+
+// Permit tells whether assistants may use the tool. A tool that may write is one that
+// does not say it only reads.
+func (a Agents) Permit(tool string, reads bool) bool {
+	return (reads || !a.ReadOnly) && (a.Tools == nil || slices.Contains(a.Tools, tool))
+}
+
+// Equal compares; no list and an empty one are not the same.
+func (a Agents) Equal(b Agents) bool {
+	return a.ReadOnly == b.ReadOnly && (a.Tools == nil) == (b.Tools == nil) && slices.Equal(a.Tools, b.Tools)
 }
 
 // App is a namespace of items inside an account.

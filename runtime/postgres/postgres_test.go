@@ -388,6 +388,7 @@ func TestMigrationsAreNeverEdited(t *testing.T) {
 		"00003_app_of_account.sql": "187d766fb88be975e5c109b4ef452368e7d2a8caf66052228df7f71bef856c82",
 		"00004_pages.sql":          "12bc296efa318bdde3fda9eab2c75265891486e2e3cf0ce790ef3d12fe2dc090",
 		"00005_resumable.sql":      "dd7f4d54ff2471f9d24b482beca2659195fe9073f170539e904090b9d51ea1e1",
+		"00006_agents.sql":         "ba2486d8e03c2a7a435bc3105c7b2eba3de8b2205aa3f8d1a48b041b4188111f",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
@@ -397,6 +398,37 @@ func TestMigrationsAreNeverEdited(t *testing.T) {
 		if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != known[file.Name()] {
 			t.Errorf("%s has the hash %s, and not the known %q", file.Name(), got, known[file.Name()])
 		}
+	}
+}
+
+// What assistants may do is written when it changes, and an empty list stays one: it
+// permits no tool, where none permits all.
+func TestTheLeashOfAgentsIsKept(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	r := registry(store)
+	want := spec
+	for _, agents := range []account.Agents{
+		{}, {ReadOnly: true}, {Tools: []string{}}, {}, {Tools: []string{"get_media", "list_media"}}, {ReadOnly: true, Tools: []string{"get_media"}},
+	} {
+		want.Agents = agents
+		made, err := r.Ensure(t.Context(), want)
+		must(t, err)
+		found, err := r.Find(t.Context(), want.Namespace, want.Name)
+		must(t, err)
+		if !made.Agents.Equal(agents) || !found.Agents.Equal(agents) {
+			t.Errorf("want %+v, made %+v, found %+v", agents, made.Agents, found.Agents)
+		}
+		before := version(t, url, "account")
+		_, err = r.Ensure(t.Context(), want)
+		must(t, err)
+		if version(t, url, "account") != before {
+			t.Errorf("%+v is written twice", agents)
+		}
+	}
+	want.Name, want.Agents = "born-with-it", account.Agents{Tools: []string{}}
+	if made, err := r.Ensure(t.Context(), want); err != nil || !made.Agents.Equal(want.Agents) {
+		t.Errorf("%+v, %v", made.Agents, err)
 	}
 }
 

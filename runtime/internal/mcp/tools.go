@@ -52,6 +52,9 @@ func permitted(grant auth.Grant, t tool) error {
 	if !grant.Permits(t.scope()) {
 		return fault.New(fault.Conflict, "this connection may not use %s: it lacks the scope %s", t.name, t.scope())
 	}
+	if !grant.Account.Agents.Permit(t.name, t.reads) {
+		return fault.New(fault.Conflict, "this account does not let assistants use %s: use the tools that are listed, or have the user ask the account's administrator", t.name)
+	}
 	return nil
 }
 

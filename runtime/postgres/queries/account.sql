@@ -1,7 +1,7 @@
 -- name: InsertAccount :one
 -- Nothing is returned when the MediaAccount has an open account already.
-INSERT INTO account (id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO account (id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (namespace, name) WHERE closed_at IS NULL DO NOTHING
 RETURNING *;
 
@@ -14,9 +14,11 @@ SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL;
 -- name: UpdateAccount :one
 -- Writes, and so notifies, only when something differs.
 UPDATE account SET display_name = sqlc.arg(display_name), owners = sqlc.arg(owners)::text[], max_storage = sqlc.arg(max_storage),
-    max_upload_size = sqlc.arg(max_upload_size), suspended = sqlc.arg(suspended)
-WHERE id = sqlc.arg(id) AND (display_name, owners, max_storage, max_upload_size, suspended)
-    IS DISTINCT FROM (sqlc.arg(display_name), sqlc.arg(owners)::text[], sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(suspended))
+    max_upload_size = sqlc.arg(max_upload_size), suspended = sqlc.arg(suspended),
+    mcp_read_only = sqlc.arg(mcp_read_only), mcp_tools = sqlc.arg(mcp_tools)::text[]
+WHERE id = sqlc.arg(id) AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+    IS DISTINCT FROM (sqlc.arg(display_name), sqlc.arg(owners)::text[], sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(suspended),
+        sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[])
 RETURNING *;
 
 -- name: SetBucketOwned :exec

@@ -143,7 +143,7 @@ func (q *Queries) EraseItems(ctx context.Context, arg EraseItemsParams) (int64, 
 }
 
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -167,15 +167,17 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.BucketOwned,
+		&i.McpReadOnly,
+		&i.McpTools,
 	)
 	return i, err
 }
 
 const insertAccount = `-- name: InsertAccount :one
-INSERT INTO account (id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO account (id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (namespace, name) WHERE closed_at IS NULL DO NOTHING
-RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned
+RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools
 `
 
 type InsertAccountParams struct {
@@ -188,6 +190,8 @@ type InsertAccountParams struct {
 	MaxUploadSize int64
 	Bucket        string
 	Suspended     bool
+	McpReadOnly   bool
+	McpTools      []string
 }
 
 // Nothing is returned when the MediaAccount has an open account already.
@@ -202,6 +206,8 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		arg.MaxUploadSize,
 		arg.Bucket,
 		arg.Suspended,
+		arg.McpReadOnly,
+		arg.McpTools,
 	)
 	var i Account
 	err := row.Scan(
@@ -217,6 +223,8 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.BucketOwned,
+		&i.McpReadOnly,
+		&i.McpTools,
 	)
 	return i, err
 }
@@ -340,7 +348,7 @@ func (q *Queries) LimitKeys(ctx context.Context, arg LimitKeysParams) error {
 }
 
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -359,6 +367,8 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.BucketOwned,
+		&i.McpReadOnly,
+		&i.McpTools,
 	)
 	return i, err
 }
@@ -407,7 +417,7 @@ func (q *Queries) OpenApp(ctx context.Context, arg OpenAppParams) (App, error) {
 }
 
 const principal = `-- name: Principal :one
-SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.suspended, account.created_at, account.closed_at, account.bucket_owned, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
+SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.suspended, account.created_at, account.closed_at, account.bucket_owned, account.mcp_read_only, account.mcp_tools, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -437,6 +447,8 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 		&i.Account.CreatedAt,
 		&i.Account.ClosedAt,
 		&i.Account.BucketOwned,
+		&i.Account.McpReadOnly,
+		&i.Account.McpTools,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
@@ -454,7 +466,7 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 }
 
 const principalOfKey = `-- name: PrincipalOfKey :one
-SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.suspended, account.created_at, account.closed_at, account.bucket_owned, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
+SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.suspended, account.created_at, account.closed_at, account.bucket_owned, account.mcp_read_only, account.mcp_tools, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -483,6 +495,8 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 		&i.Account.CreatedAt,
 		&i.Account.ClosedAt,
 		&i.Account.BucketOwned,
+		&i.Account.McpReadOnly,
+		&i.Account.McpTools,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
@@ -590,10 +604,12 @@ func (q *Queries) TouchKeys(ctx context.Context, arg TouchKeysParams) error {
 
 const updateAccount = `-- name: UpdateAccount :one
 UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
-    max_upload_size = $4, suspended = $5
-WHERE id = $6 AND (display_name, owners, max_storage, max_upload_size, suspended)
-    IS DISTINCT FROM ($1, $2::text[], $3, $4, $5)
-RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned
+    max_upload_size = $4, suspended = $5,
+    mcp_read_only = $6, mcp_tools = $7::text[]
+WHERE id = $8 AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+    IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
+        $6, $7::text[])
+RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools
 `
 
 type UpdateAccountParams struct {
@@ -602,6 +618,8 @@ type UpdateAccountParams struct {
 	MaxStorage    int64
 	MaxUploadSize int64
 	Suspended     bool
+	McpReadOnly   bool
+	McpTools      []string
 	ID            uuid.UUID
 }
 
@@ -613,6 +631,8 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.MaxStorage,
 		arg.MaxUploadSize,
 		arg.Suspended,
+		arg.McpReadOnly,
+		arg.McpTools,
 		arg.ID,
 	)
 	var i Account
@@ -629,6 +649,8 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.BucketOwned,
+		&i.McpReadOnly,
+		&i.McpTools,
 	)
 	return i, err
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const accountByID = `-- name: AccountByID :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned FROM account WHERE id = $1
+SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools FROM account WHERE id = $1
 `
 
 func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -32,6 +32,8 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.BucketOwned,
+		&i.McpReadOnly,
+		&i.McpTools,
 	)
 	return i, err
 }
@@ -527,7 +529,7 @@ func (q *Queries) MendItemBytes(ctx context.Context, arg MendItemBytesParams) er
 }
 
 const openAccountsAfter = `-- name: OpenAccountsAfter :many
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
+SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
 `
 
 type OpenAccountsAfterParams struct {
@@ -557,6 +559,8 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 			&i.CreatedAt,
 			&i.ClosedAt,
 			&i.BucketOwned,
+			&i.McpReadOnly,
+			&i.McpTools,
 		); err != nil {
 			return nil, err
 		}

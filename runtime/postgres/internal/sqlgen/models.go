@@ -24,6 +24,8 @@ type Account struct {
 	CreatedAt     time.Time
 	ClosedAt      *time.Time
 	BucketOwned   bool
+	McpReadOnly   bool
+	McpTools      []string
 }
 
 type AccountHold struct {

@@ -1,0 +1,111 @@
+package mcp_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"mediastack.dev/hack/setup"
+	"mediastack.dev/runtime/account"
+)
+
+// names of the tools that are listed for a key.
+func (rt *replica) names(t *testing.T, key string) []string {
+	t.Helper()
+	names := []string{}
+	for _, tool := range rt.tools(t, key) {
+		names = append(names, tool.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+var reading = []string{"get_media", "get_media_count", "get_media_settings", "get_total_storage", "list_media"}
+
+func TestALeashHoldsListsAndCalls(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.replica(t)
+	one, other := w.tenant(t, "one"), w.tenant(t, "other")
+	all := rt.names(t, one.key)
+	for _, tt := range []struct {
+		agents account.Agents
+		names  []string
+	}{
+		{account.Agents{ReadOnly: true}, reading},
+		{account.Agents{Tools: []string{"delete_media", "list_media"}}, []string{"delete_media", "list_media"}},
+		{account.Agents{ReadOnly: true, Tools: []string{"delete_media", "list_media"}}, []string{"list_media"}},
+		{account.Agents{Tools: []string{"no_such_tool"}}, []string{}},
+		{account.Agents{Tools: []string{}}, []string{}},
+		{account.Agents{}, all},
+	} {
+		w.change(t, one, func(s *account.Spec) { s.Agents = tt.agents })
+		eventually(t, "the list follows", func() bool { return slices.Equal(rt.names(t, one.key), tt.names) })
+		draft := rt.upload(t, other.key, "f", []byte("f"))
+		for name := range rows {
+			got := rt.call(t, one.key, name, rows[name].right(draft))
+			if forbidden := got.IsError && strings.Contains(got.Content[0].Text, "does not let assistants use "+name); forbidden == slices.Contains(tt.names, name) {
+				t.Errorf("%+v: %s gives %s", tt.agents, name, got.Content[0].Text)
+			}
+		}
+	}
+	if !slices.Equal(rt.names(t, other.key), all) || len(all) != 10 {
+		t.Error("another tenant is held, too")
+	}
+	// REST is not for assistants, and is not held.
+	w.change(t, one, func(s *account.Spec) { s.Agents = account.Agents{Tools: []string{}} })
+	if got := rt.send(t, http.MethodGet, "/media/get/count", nil, apiKey(one.key)); got.status != http.StatusOK {
+		t.Errorf("REST: %d %s", got.status, got.body)
+	}
+}
+
+// A file that nobody may send is not even held in memory.
+func TestAForbiddenFileTakesNoPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one", func(s *account.Spec) { s.Agents.ReadOnly = true })
+	rt := w.replica(t, func(o *options) { o.media.MaxUploads, o.media.UploadQueue = 1, 0 })
+	busy, err := rt.media.Begin(t.Context(), account.Principal{Account: account.Account{ID: one.account.ID, BucketOwned: true}}, 0)
+	must(t, err)
+	defer busy.Close(t.Context())
+	if says := fails(t, rt.call(t, one.key, "upload_media", aFile("caption", "c"))); !strings.Contains(says, "does not let assistants use upload_media") {
+		t.Errorf("it says %q", says)
+	}
+	w.change(t, one, func(s *account.Spec) { s.Agents.ReadOnly = false })
+	eventually(t, "the place is missed", func() bool {
+		return strings.Contains(rt.call(t, one.key, "upload_media", aFile("caption", "c")).Content[0].Text, "try again in")
+	})
+}
+
+// The names that spec.mcp.tools takes are those of the tools.
+func TestTheCustomResourceKnowsEveryTool(t *testing.T) {
+	t.Parallel()
+	root, err := setup.RepoRoot()
+	must(t, err)
+	text, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "mediastack.dev_mediaaccounts.yaml"))
+	must(t, err)
+	var definition any
+	must(t, yaml.Unmarshal(text, &definition))
+	for _, step := range []any{"spec", "versions", 0, "schema", "openAPIV3Schema", "properties", "spec", "properties", "mcp", "properties", "tools", "items", "enum"} {
+		switch step := step.(type) {
+		case string:
+			definition = definition.(map[string]any)[step]
+		case int:
+			definition = definition.([]any)[step]
+		}
+	}
+	known := []string{}
+	for _, name := range definition.([]any) {
+		known = append(known, name.(string))
+	}
+	slices.Sort(known)
+	w := newWorld(t)
+	if names := w.replica(t).names(t, w.tenant(t, "one").key); !slices.Equal(names, known) {
+		t.Errorf("the tools are %v, spec.mcp.tools takes %v", names, known)
+	}
+}
