@@ -43,6 +43,9 @@ var debianPackages = []debianPackage{
 	{name: "libvips-tools", purpose: Everything, found: program("vips")},
 	{name: "libimage-exiftool-perl", purpose: Everything, found: program("exiftool")},
 	{name: "webp", purpose: Everything, found: program("webpinfo")},
+	{name: "nodejs", purpose: Everything, found: program("node")},
+	{name: "npm", purpose: Everything, found: program("npm")},
+	{name: "chromium", purpose: Everything, found: program("chromium")},
 	{name: "curl", purpose: Everything, found: program("curl"), optional: "the lines that `make run` prints need it"},
 }
 
