@@ -15,8 +15,8 @@ type gate struct {
 	mu     sync.Mutex
 	target string
 	conns  map[net.Conn]bool // true = the client's end
-	left   int64  // bytes from clients until the cut; 0 = none is planned
-	after  func() // what happens then, before anything passes again; it has the lock
+	left   int64             // bytes from clients until the cut; 0 = none is planned
+	after  func()            // what happens then, before anything passes again; it has the lock
 	passed map[string]int64
 	// keep leaves the replica's end of a connection open when the client's is cut: the
 	// replica waits for bytes that don't come.
