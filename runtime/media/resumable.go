@@ -18,9 +18,12 @@ import (
 )
 
 // leastPart is the smallest part that S3 takes unless it is the last one. What a
-// request leaves below it is kept as an object of its own, the tail, until the next
-// request brings more.
+// request leaves below it, or below what least says, is kept as an object of its own,
+// the tail, until the next request brings more.
 const leastPart = 5 << 20
+
+// mostParts is how many parts S3 takes.
+const mostParts = MaxObject / PartSize
 
 // tailVariants are the names of tails. They take turns, so that the one which is in
 // force is never written over.
@@ -378,7 +381,7 @@ func (r *Resumable) settle(ctx context.Context, u *Upload, proof func() error) e
 		whole := r.next(u)
 		whole.Received, whole.Whole, whole.TailBytes, whole.TailHash = u.size, true, 0, nil
 		return r.replace(ctx, u, whole)
-	case u.buffer.size >= leastPart, complete && u.buffer.size > 0:
+	case u.buffer.size >= r.least(u), complete && u.buffer.size > 0:
 		if err := r.flush(ctx, u, u.buffer.size); err != nil {
 			return err
 		}
@@ -386,11 +389,29 @@ func (r *Resumable) settle(ctx context.Context, u *Upload, proof func() error) e
 	return r.save(ctx, u)
 }
 
+// least is how much is worth a part: so much that the largest file which this one may
+// still become fits into the parts that are left.
+func (r *Resumable) least(u *Upload) int {
+	most, left := r.principal.Account.MaxUploadSize, int64(mostParts-1)
+	if r.state.Length != UnknownLength {
+		most = r.state.Length
+	}
+	if u.parts != nil {
+		for _, part := range u.parts.Parts() {
+			most, left = most-part.Bytes, left-1
+		}
+	}
+	if left < 1 {
+		return PartSize
+	}
+	return int(min(PartSize, max(leastPart, (most+left-1)/left)))
+}
+
 // save makes what is in parts, and a tail of the rest, the progress.
 func (r *Resumable) save(ctx context.Context, u *Upload) error {
 	next := r.next(u)
 	next.Received, next.TailBytes, next.TailHash = u.size-int64(u.buffer.size), 0, nil
-	if rest := int64(u.buffer.size); rest > 0 && rest < leastPart {
+	if rest := int64(u.buffer.size); rest > 0 && rest < int64(r.least(u)) {
 		next.Tail = tailVariants[0]
 		if r.state.Progress.Tail == next.Tail {
 			next.Tail = tailVariants[1]

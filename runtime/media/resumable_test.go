@@ -208,6 +208,34 @@ func TestFinishingIsTakenUpByWhoeverAsksNext(t *testing.T) {
 	}
 }
 
+// S3 takes 10,000 parts: a large file that came in small pieces, each a part, could not
+// be stored beyond 50 GB.
+func TestALargeFileHasPartsForAllOfIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(200 << 30)
+	p.Account.MaxUploadSize = 120 << 30
+	for name, c := range map[string]struct{ length, part int64 }{
+		"a file of any size":   {media.UnknownLength, 15 << 20},
+		"a large file":         {100 << 30, 15 << 20},
+		"a file like others":   {1 << 30, 5 << 20},
+		"the largest of those": {48 << 30, 5 << 20},
+	} {
+		r := b.create(p, c.length)
+		for at, piece := int64(0), int64(5<<20); len(r.State().Progress.Parts) == 0; at += piece {
+			_, err := b.resume(b.service, p, r).Write(t.Context(), at, bytes.NewReader(random(int(piece))), nil)
+			must(t, err)
+			if r = b.resume(b.service, p, r); at > 20<<20 {
+				t.Fatalf("%s: no part of %d bytes", name, at)
+			}
+		}
+		if got := r.State().Progress.Parts[0].Bytes; got != c.part {
+			t.Errorf("%s: the first part has %d bytes", name, got)
+		}
+		must(t, r.Cancel(t.Context()))
+	}
+}
+
 func TestAnUploadWithoutProgressExpiresAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
