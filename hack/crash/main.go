@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -102,7 +103,7 @@ func (r *rig) crash(ctx context.Context, o options, m *model, out io.Writer) (ke
 	case m.failed():
 		m.print(out)
 		_ = os.WriteFile(filepath.Join(r.dir, "schedule.log"), []byte(m.schedule()), 0o600)
-		return true, fmt.Errorf("%d things are wrong; the data is in %s", m.wrongs(), r.dir)
+		return true, errors.Join(err, fmt.Errorf("%d things are wrong; the data is in %s", m.wrongs(), r.dir))
 	}
 	return err != nil, err
 }
