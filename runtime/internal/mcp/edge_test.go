@@ -207,6 +207,8 @@ func TestProtocolErrorsStayThat(t *testing.T) {
 		"an unknown tool, newest":       {stateless(1, "tools/call", `"name":"drop_tables"`), []option{newest("tools/call"), header("Mcp-Name", "drop_tables")}, http.StatusBadRequest, `"code":-32602`},
 		"an unknown method, newest":     {stateless(1, "media/burn", ""), []option{newest("media/burn")}, http.StatusNotFound, `"code":-32601`},
 		"subscriptions, which end not":  {stateless(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), []option{newest("subscriptions/listen")}, http.StatusNotFound, `"code":-32601`},
+		"prompts, which there are none": {`{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`, nil, http.StatusOK, `"code":-32601`},
+		"a level for a log":             {`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`, nil, http.StatusOK, `"code":-32601`},
 		"headers that say another tool": {stateless(1, "tools/call", `"name":"get_media_count"`), []option{newest("tools/call"), header("Mcp-Name", "list_media")}, http.StatusBadRequest, `"code":-32020`},
 		"an unknown revision":           {listTools, []option{header("Mcp-Protocol-Version", "1999-01-01")}, http.StatusBadRequest, "version"},
 		"no JSON":                       {`hello`, nil, http.StatusBadRequest, ""},

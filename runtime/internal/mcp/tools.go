@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -110,9 +111,13 @@ func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
 					return failed(ctx, err), nil
 				}
 			}
-		case "subscriptions/listen":
-			// There is no news to wait for, and a request that never ends holds up a drain.
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "there are no subscriptions: lists say how long they are good for"}
+		case "tools/list", "initialize", "ping", "server/discover":
+		default:
+			// The SDK answers for prompts, resources and subscriptions, too. Nobody was told
+			// of any, and a subscription that never ends would hold up a drain.
+			if !strings.HasPrefix(method, "notifications/") {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q here: there are tools, and nothing else", method)}
+			}
 		}
 		result, err := next(ctx, method, request)
 		if list, ok := result.(*sdk.ListToolsResult); ok && err == nil {

@@ -1,0 +1,146 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/hack/mcpclients"
+	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/internal/mcp"
+)
+
+// The official suite calls tools of its own, which the SDK's fixture has. It stands
+// behind everything that stands in front of our tools.
+func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
+	t.Parallel()
+	node := mcpclients.NewNode(t)
+	target := newFixture(t)
+	fixture := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		// The fixture judges hosts and origins itself, and must not do it in our place.
+		r.Out.Header.Del("Origin")
+	}}
+	address := serveWithKey(t, func(api *mcp.API) { api.Serve(fixture) })
+	root, err := setup.RepoRoot()
+	must(t, err)
+	for _, revision := range []string{"2026-07-28", "2025-11-25"} {
+		t.Run(revision, func(t *testing.T) {
+			expected := filepath.Join(root, "hack", "mcpclients", "conformance", revision+".yml")
+			conform(t, node, address, "--requirements", revision, "--expected-failures", expected)
+		})
+	}
+}
+
+// What of the suite needs no tools of its own is held against ours.
+func TestTheEndpointConforms(t *testing.T) {
+	t.Parallel()
+	node := mcpclients.NewNode(t)
+	address := serveWithKey(t, nil)
+	for revision, scenarios := range map[string][]string{
+		"2026-07-28": {"server-stateless", "tools-list", "dns-rebinding-protection", "http-header-validation"},
+		"2025-11-25": {"server-initialize", "ping", "tools-list", "dns-rebinding-protection"},
+	} {
+		for _, scenario := range scenarios {
+			t.Run(revision+" "+scenario, func(t *testing.T) {
+				out := t.TempDir()
+				suite(t, node, address, out, "--scenario", scenario, "--spec-version", revision)
+				found, err := filepath.Glob(filepath.Join(out, "*", "checks.json"))
+				must(t, err)
+				if len(found) != 1 {
+					t.Fatalf("the suite left %v", found)
+				}
+				text, err := os.ReadFile(found[0])
+				must(t, err)
+				var checks []struct{ Name, Status, ErrorMessage string }
+				must(t, json.Unmarshal(text, &checks))
+				passed := 0
+				for _, check := range checks {
+					switch {
+					case check.Status == "SUCCESS":
+						passed++
+					case check.Status == "FAILURE" && !strings.HasPrefix(check.ErrorMessage, "Not testable: server does not list the diagnostic tool"):
+						t.Errorf("%s: %s", check.Name, check.ErrorMessage)
+					}
+				}
+				if passed == 0 {
+					t.Errorf("nothing was checked: %s", text)
+				}
+			})
+		}
+	}
+}
+
+func conform(t *testing.T, node *mcpclients.Node, address string, args ...string) {
+	t.Helper()
+	if ended := suite(t, node, address, t.TempDir(), args...); ended.Code != 0 || !strings.Contains(ended.Stdout, "=== SUMMARY ===") {
+		_, summary, _ := strings.Cut(ended.Stdout, "=== SUMMARY ===")
+		t.Errorf("the suite exits with %d:\n%s\n%s", ended.Code, summary, ended.Stderr)
+	}
+}
+
+func suite(t *testing.T, node *mcpclients.Node, address, out string, args ...string) mcpclients.Ended {
+	t.Helper()
+	args = append([]string{"server", "--url", address + "/mcp", "-o", out}, args...)
+	return node.Run(t, 5*time.Minute, nil, node.Module("@modelcontextprotocol/conformance/dist/index.js"), args...)
+}
+
+// newFixture runs the SDK's own server for the suite, of the version that go.mod pins.
+func newFixture(t *testing.T) *url.URL {
+	t.Helper()
+	program := filepath.Join(stacktest.Folder(t), "fixture")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	port, err := stack.FreePort()
+	must(t, err)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	_, err = stacktest.Group(t).Start(t.Context(), stack.Spec{Name: "fixture", Path: program, Args: []string{"-http", address},
+		LogFile: filepath.Join(stacktest.Folder(t), "fixture.log"), Grace: 5 * time.Second, Ready: accepts(address)})
+	must(t, err)
+	return &url.URL{Scheme: "http", Host: address}
+}
+
+func accepts(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err
+	}
+}
+
+// serveWithKey runs a replica behind a proxy that adds a key to every request, as the
+// suite can't, and gives the proxy's address, which is the replica's own base URL.
+func serveWithKey(t *testing.T, wrap func(*mcp.API)) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	address := "http://" + listener.Addr().String()
+	rt := w.replica(t, func(o *options) { o.server.BaseURL, o.wrap = address, wrap })
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host = "http", rt.server.Addr() // the Host header stays
+		r.Out.Header.Set("X-Service-Apikey", one.key)
+	}}
+	front := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = front.Serve(listener) }()
+	t.Cleanup(func() { _ = front.Close(); <-done })
+	return address
+}
