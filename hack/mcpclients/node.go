@@ -26,6 +26,7 @@ import (
 type Node struct {
 	program string
 	folder  string
+	source  string
 }
 
 // installTimeout is for some 350 MB from the registry.
@@ -47,7 +48,7 @@ func NewNode(t testing.TB) *Node {
 	if arch == "" {
 		arch = runtime.GOARCH
 	}
-	return &Node{folder: folder, program: filepath.Join(folder, "node_modules", "node-linux-"+arch, "bin", "node")}
+	return &Node{folder: folder, source: source, program: filepath.Join(folder, "node_modules", "node-linux-"+arch, "bin", "node")}
 }
 
 func install(ctx context.Context, source, folder string) error {
@@ -96,6 +97,21 @@ func install(ctx context.Context, source, folder string) error {
 
 // Module gives the path of a file of an installed package.
 func (n *Node) Module(name string) string { return filepath.Join(n.folder, "node_modules", name) }
+
+// Script gives the path of a script of this folder, in a place where it finds the packages.
+func (n *Node) Script(t testing.TB, name string) string {
+	t.Helper()
+	folder := t.TempDir()
+	must(t, os.Symlink(filepath.Join(n.folder, "node_modules"), filepath.Join(folder, "node_modules")))
+	scripts, err := filepath.Glob(filepath.Join(n.source, "*.mjs"))
+	must(t, err)
+	for _, script := range scripts {
+		content, err := os.ReadFile(script)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(folder, filepath.Base(script)), content, 0o600))
+	}
+	return filepath.Join(folder, name)
+}
 
 // Program gives the path of Node itself.
 func (n *Node) Program() string { return n.program }
