@@ -2,7 +2,7 @@
 // uploads and downloads against bare minio-go and against
 // a relay that only passes the bytes on, reads against a bare handler with the
 // same SQL, a million items against a thousand, images against the vips command line,
-// memory and the purge against a bound. Every benchmark starts its own PostgreSQL
+// memory and the purge against a bound, tools for assistants against the bare SDK. Every benchmark starts its own PostgreSQL
 // (which syncs to disk, as in production), S3 store and runtime, takes its sides in
 // turn so that a machine whose speed drifts does not favour one, and prints medians.
 // Aims stand beside the ratios; missing one fails nothing. `make bench` runs it.
@@ -59,6 +59,7 @@ var benchmarks = []benchmark{
 	{"read", "get and list against a bare handler with the same SQL and JSON", read},
 	{"scale", "list, count, totals and deep pages at a million items against a thousand", scale},
 	{"images", "thumbnail and WebP through REST against the vips command line", images},
+	{"mcp", "get_media through MCP against the bare SDK, and the runtime's peak with large files in calls", tools},
 	{"download", "files through REST against bare GetObject", download},
 	{"purge", "old drafts purged a second, and what requests feel of it", purge},
 	{"memory", "the runtime's peak with many large uploads at once", memory},
@@ -67,7 +68,7 @@ var benchmarks = []benchmark{
 // playPart makes this process one of the servers that are compared with, if it was
 // started as one; then it does not return.
 func playPart() {
-	for name, serve := range map[string]func(string) error{bareListen: serveBare, relayListen: serveRelay} {
+	for name, serve := range map[string]func(string) error{bareListen: serveBare, relayListen: serveRelay, emptyListen: serveEmpty} {
 		if address := os.Getenv(name); address != "" {
 			fmt.Fprintln(os.Stderr, "bench:", serve(address))
 			os.Exit(1)
