@@ -15,7 +15,8 @@ import (
 type SweepConfig struct {
 	DraftTTL     time.Duration `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged."`
 	UploadGrace  time.Duration `env:"SERVICE_UPLOAD_GRACE" default:"5m" help:"How long after its lease an upload without progress is given up."`
-	BatchSize    int           `env:"SERVICE_PURGE_BATCH" default:"500" help:"Rows in one transaction of the purge."`
+	BatchSize    int           `env:"SERVICE_PURGE_BATCH" default:"200" help:"Rows in one transaction of the purge."`
+	Rest         int           `env:"SERVICE_PURGE_REST" default:"100" help:"Pause after each batch, in percent of the time that it took: what the service beside it feels less."`
 	AlarmAfter   int           `env:"SERVICE_PURGE_ALARM" default:"10" help:"Failed attempts on one removal after which the exit code asks for a person."`
 	RetryLongest time.Duration `env:"SERVICE_PURGE_RETRY" default:"1h" help:"Longest pause before a failed removal is tried again."`
 }
@@ -29,6 +30,8 @@ func (c SweepConfig) Validate() error {
 		return fmt.Errorf("SERVICE_UPLOAD_GRACE must not be negative, but is %s", c.UploadGrace)
 	case c.BatchSize < 1 || c.BatchSize > 10_000:
 		return fmt.Errorf("SERVICE_PURGE_BATCH must be from 1 to 10000, not %d", c.BatchSize)
+	case c.Rest < 0 || c.Rest > 10_000:
+		return fmt.Errorf("SERVICE_PURGE_REST must be from 0 to 10000, not %d", c.Rest)
 	case c.AlarmAfter < 1:
 		return fmt.Errorf("SERVICE_PURGE_ALARM must be at least 1, not %d", c.AlarmAfter)
 	case c.RetryLongest <= 0:
@@ -74,18 +77,18 @@ func (s *Sweeper) Sweep(ctx context.Context) (SweepSummary, error) {
 	var summary SweepSummary
 	ran, err := s.store.ExclusiveSweep(ctx, func(ctx context.Context) error {
 		start := s.now()
-		if err := batches(ctx, s.cfg.BatchSize, &summary.DraftsPurged, func() (int, error) {
+		if err := s.batches(ctx, &summary.DraftsPurged, func() (int, error) {
 			return s.store.PurgeDrafts(ctx, start.Add(-s.cfg.DraftTTL), s.cfg.BatchSize)
 		}); err != nil {
 			return fmt.Errorf("purge drafts: %w", err)
 		}
-		if err := batches(ctx, s.cfg.BatchSize, &summary.UploadsExpired, func() (int, error) {
+		if err := s.batches(ctx, &summary.UploadsExpired, func() (int, error) {
 			return s.store.ExpireUploads(ctx, start.Add(-s.cfg.UploadGrace), s.cfg.BatchSize, uploadKeys)
 		}); err != nil {
 			return fmt.Errorf("expire uploads: %w", err)
 		}
 		var forgotten int
-		if err := batches(ctx, s.cfg.BatchSize, &forgotten, func() (int, error) {
+		if err := s.batches(ctx, &forgotten, func() (int, error) {
 			return s.store.ForgetResumables(ctx, start, s.cfg.BatchSize)
 		}); err != nil {
 			return fmt.Errorf("forget resumable uploads: %w", err)
@@ -111,23 +114,35 @@ func uploadKeys(itemID uuid.UUID) []string {
 }
 
 // batches calls step until it comes back short, and adds up what it did.
-func batches(ctx context.Context, size int, sum *int, step func() (int, error)) error {
+func (s *Sweeper) batches(ctx context.Context, sum *int, step func() (int, error)) error {
 	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
+		begun := time.Now()
 		n, err := step()
 		*sum += n
-		if err != nil || n < size {
+		if err != nil || n < s.cfg.BatchSize {
 			return err
 		}
+		if err := s.rest(ctx, time.Since(begun)); err != nil {
+			return err
+		}
+	}
+}
+
+// rest leaves the stores to others after a batch that took so long.
+func (s *Sweeper) rest(ctx context.Context, worked time.Duration) error {
+	select {
+	case <-time.After(worked * time.Duration(s.cfg.Rest) / 100):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
 // removeDue works off the queue of removals, each at most once in a pass.
 func (s *Sweeper) removeDue(ctx context.Context, summary *SweepSummary) error {
 	start := s.now()
-	for ctx.Err() == nil {
+	for {
+		begun := time.Now()
 		// Whatever this batch does not settle, because of a kill, is due again soon.
 		due, err := s.store.DueRemovals(ctx, start, start.Add(5*time.Minute), s.cfg.BatchSize)
 		if err != nil || len(due) == 0 {
@@ -150,8 +165,10 @@ func (s *Sweeper) removeDue(ctx context.Context, summary *SweepSummary) error {
 			s.log.WarnContext(ctx, "objects could not be removed", "removal", f.removal.ID, "bucket", f.removal.Bucket,
 				"attempts", f.removal.Attempts, "again_in", pause, "error", f.cause)
 		}
+		if err := s.rest(ctx, time.Since(begun)); err != nil {
+			return err
+		}
 	}
-	return ctx.Err()
 }
 
 type failedRemoval struct {
