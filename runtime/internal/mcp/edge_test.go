@@ -80,7 +80,7 @@ func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) {
 		o.server.CORSOrigins = []string{"https://app.example.org", "https://*.pages.example.org"}
-		o.mcp.Hosts = []string{"media.team.svc:8080"}
+		o.mcp.Hosts = []string{"media.team.svc:8080", ""}
 	})
 	local := w.replica(t, func(o *options) { o.server.BaseURL = "http://localhost:8080" })
 	for _, tt := range []struct {
@@ -107,6 +107,7 @@ func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
 		{rt, "media.test", "http://media.test.evil.test", false},
 		{rt, "media.test", "http://evil.test", false},
 		{rt, "media.test", "null", false},
+		{rt, "media.test\\x", "", false}, // the form of none, as the empty setting is
 		{local, "localhost:8080", "", true},
 		{local, "127.0.0.1:8080", "http://127.0.0.1:8080", true},
 		{local, "[::1]:8080", "http://localhost:8080", true},
@@ -378,6 +379,24 @@ type broken struct{ media.Store }
 
 func (broken) Item(context.Context, media.Scope, uuid.UUID) (media.Item, error) {
 	return media.Item{}, errors.New("SELECT secret FROM item: relation is on fire")
+}
+
+func (broken) CountItems(context.Context, media.Scope, media.Filter) (int64, error) {
+	panic("the code is on fire")
+}
+
+// A tool that panics takes nobody along.
+func TestAPanicEndsOneCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *options) { o.store = broken{w.store} })
+	got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_media_count"}}`, apiKey(one.key))
+	if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"code":-32603`)) || bytes.Contains(got.body, []byte("fire")) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	gives[wire.Totals](t, rt.call(t, one.key, "get_total_storage", nil))
+	eventually(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "the code is on fire") })
 }
 
 func TestNothingInternalLeaks(t *testing.T) {

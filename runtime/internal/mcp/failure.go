@@ -17,9 +17,9 @@ import (
 )
 
 // failed is the one mapping of faults to results of tools: a sentence that a model can
-// act on, and nothing from within.
-func failed(ctx context.Context, err error) *sdk.CallToolResult {
-	callOf(ctx).note(err)
+// act on, and nothing from within. The log is told which tool it was.
+func failed(ctx context.Context, tool string, err error) *sdk.CallToolResult {
+	callOf(ctx).note(fmt.Errorf("%s: %w", tool, err))
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: sentence(ctx, err)}}}
 }
 

@@ -2,6 +2,9 @@ package mcp_test
 
 import (
 	"bytes"
+	"image"
+	"image/png"
+	"strings"
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -63,6 +66,52 @@ func TestAnAssistantsDay(t *testing.T) {
 	}
 	if w.traces(t) != 0 {
 		t.Error("something is left")
+	}
+}
+
+// Settings that an assistant changes count for what it uploads next.
+func TestAnImageIsProcessedAsTheSettingsSay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *options) { o.images = true })
+	var picture bytes.Buffer
+	must(t, png.Encode(&picture, image.NewRGBA(image.Rect(0, 0, 400, 300))))
+	gives[any](t, rt.call(t, one.key, "update_media_settings", object{"useWebP": true, "thumbnailWidth": 40}))
+	id := rt.upload(t, one.key, "a.png", picture.Bytes(), object{"mimeType": "image/png"})
+	item := gives[wire.MediaItem](t, rt.call(t, one.key, "seal_media", object{"mediaId": id}))
+	if item.MimeType != "image/webp" || !strings.HasPrefix(item.Thumbnail, baseURL+"/media/file/"+id+"/thumbnail/") {
+		t.Errorf("the item is %+v", item)
+	}
+}
+
+// A key reaches its own app's items, and no other's of the account.
+func TestAppsOfAnAccountAreStrangers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	id := rt.upload(t, one.key, "f", []byte("f"), object{"group": "g"})
+	gives[wire.MediaItem](t, rt.call(t, one.key, "seal_media", object{"mediaId": id}))
+	apps, err := w.registry.SetApps(t.Context(), one.account.ID, []string{"web"})
+	must(t, err)
+	for _, app := range apps {
+		if app.Name != "web" {
+			continue
+		}
+		token, _, err := w.registry.IssueKey(t.Context(), app.ID, 1, 0)
+		must(t, err)
+		for _, tool := range []string{"get_media", "seal_media", "delete_media"} {
+			if says := fails(t, rt.call(t, token.Reveal(), tool, object{"mediaId": id})); !strings.Contains(says, "there is no such item") {
+				t.Errorf("%s says %q", tool, says)
+			}
+		}
+		if got := gives[list](t, rt.call(t, token.Reveal(), "list_media", object{"group": "g"})); got.Total != 0 {
+			t.Errorf("it lists %+v", got)
+		}
+		if got := gives[wire.Count](t, rt.call(t, token.Reveal(), "get_media_count", nil)); got.Count != 0 {
+			t.Errorf("it counts %+v", got)
+		}
 	}
 }
 

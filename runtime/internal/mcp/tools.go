@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -83,13 +84,13 @@ func (a *API) caller(t tool) sdk.ToolHandler {
 			output, err = t.run(ctx, grant, args)
 		}
 		if err != nil {
-			return failed(ctx, err), nil
+			return failed(ctx, t.name, err), nil
 		}
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(false) // addresses of files can be copied from the text
 		if err := encoder.Encode(output); err != nil {
-			return failed(ctx, fmt.Errorf("encode the result: %w", err)), nil
+			return failed(ctx, t.name, fmt.Errorf("encode the result: %w", err)), nil
 		}
 		document := bytes.TrimSpace(text.Bytes())
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(document)}}, StructuredContent: json.RawMessage(document)}, nil
@@ -98,7 +99,14 @@ func (a *API) caller(t tool) sdk.ToolHandler {
 
 // leash holds lists and calls to what the caller may use.
 func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
-	return func(ctx context.Context, method string, request sdk.Request) (sdk.Result, error) {
+	return func(ctx context.Context, method string, request sdk.Request) (result sdk.Result, err error) {
+		// The SDK's goroutines have nobody else who would survive a panic.
+		defer func() {
+			if problem := recover(); problem != nil {
+				callOf(ctx).note(fault.Wrap(fmt.Errorf("panic: %v\n%s", problem, debug.Stack()), fault.Internal, "%s", method))
+				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the service failed"}
+			}
+		}()
 		grant := auth.Of(ctx)
 		switch method {
 		case "tools/call":
@@ -108,7 +116,7 @@ func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
 			}
 			if t, ok := a.find(params.Name); ok {
 				if err := permitted(grant, t); err != nil {
-					return failed(ctx, err), nil
+					return failed(ctx, t.name, err), nil
 				}
 			}
 		case "tools/list", "initialize", "ping", "server/discover":
@@ -119,7 +127,7 @@ func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q here: there are tools, and nothing else", method)}
 			}
 		}
-		result, err := next(ctx, method, request)
+		result, err = next(ctx, method, request)
 		if list, ok := result.(*sdk.ListToolsResult); ok && err == nil {
 			list.Tools = slices.DeleteFunc(list.Tools, func(listed *sdk.Tool) bool {
 				t, known := a.find(listed.Name)

@@ -32,7 +32,9 @@ func newVisitors(baseURL string, hosts, origins []string) (*visitors, error) {
 	v := &visitors{}
 	for _, host := range append([]string{base.Host}, hosts...) {
 		for _, name := range sameMachine(host) {
-			v.hosts = append(v.hosts, canonicalHost(base.Scheme, name))
+			if known := canonicalHost(base.Scheme, name); known != "" { // an empty setting is no host
+				v.hosts = append(v.hosts, known)
+			}
 		}
 	}
 	for _, name := range sameMachine(base.Host) {

@@ -1,0 +1,46 @@
+package mcp
+
+import (
+	"encoding/json"
+	"testing"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// FuzzArguments holds the reader to this: whatever comes, it is read or refused with a
+// fault that is the caller's, and what is read is what package json reads.
+func FuzzArguments(f *testing.F) {
+	for _, seed := range []string{`{"mediaId":"x","page":1}`, `{"page":1e9}`, `{"page":-0.0}`, `{"useWebP":null}`, `[]`, `null`, ``, `{"page":1,"page":"x"}`, `{"mediaId":"\ud800"}`} {
+		f.Add(seed)
+	}
+	of := tool{name: "t", input: takes(nil, field("mediaId", identifier(), ""), field("page", numberFrom(1), ""), field("useWebP", yesNo(), ""), field("group", words(), ""))}
+	f.Fuzz(func(t *testing.T, text string) {
+		if text != "" && !json.Valid([]byte(text)) {
+			return // the protocol has read it before
+		}
+		args := readArguments(of, json.RawMessage(text))
+		page, flag, group := args.integer("page"), args.boolean("useWebP"), args.text("group")
+		if _, ok := args.fields["mediaId"]; ok {
+			args.id("mediaId")
+		}
+		if args.err != nil {
+			if !fault.Is(args.err, fault.Invalid) || fault.Of(args.err).Public == "" {
+				t.Errorf("%q: %v", text, args.err)
+			}
+			return
+		}
+		var want struct {
+			Page    *float64 `json:"page"`
+			UseWebP *bool    `json:"useWebP"`
+			Group   string   `json:"group"`
+		}
+		if text != "" {
+			if err := json.Unmarshal([]byte(text), &want); err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+		}
+		if (page == nil) != (want.Page == nil) || page != nil && float64(*page) != *want.Page || (flag == nil) != (want.UseWebP == nil) || group != want.Group {
+			t.Errorf("%q gives %v, %v, %q", text, page, flag, group)
+		}
+	})
+}
