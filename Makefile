@@ -55,11 +55,11 @@ fmt: lint-tool ## Format all Go code
 # A package with the real parts takes a minute or two of a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
-test: packages kube minio build parts trial ## Run all tests, after setting up what they need (TEST_PACKAGES=./runtime/... narrows them)
+test: packages kube minio tusd build parts trial ## Run all tests, after setting up what they need (TEST_PACKAGES=./runtime/... narrows them)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
-test-race: packages kube minio build parts trial ## Run all tests with the race detector (needs a C compiler)
+test-race: packages kube minio tusd build parts trial ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 
 lint: lint-tool libvips ## Look for mistakes and forbidden imports
@@ -77,7 +77,7 @@ verify: ## Regenerate, format, tidy and lint; fail if that changes a file
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex narrows them
 	@hack/fuzz.sh
 
-bench: packages build parts ## Measure the service against the raw limits (ARGS="upload read" picks, ARGS=--help explains)
+bench: packages build parts tusd ## Measure the service against the raw limits (ARGS="upload read" picks, ARGS=--help explains)
 	go run ./hack/bench $(ARGS)
 
 crash: packages build parts ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")
@@ -88,7 +88,7 @@ vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages kube minio parts trial tools
+.PHONY: packages kube minio tusd parts trial tools
 packages: ## Install the Debian packages that are missing (root on Debian), or say which
 	@$(SETUP) packages
 
@@ -97,6 +97,9 @@ kube: ## Build etcd, kube-apiserver and kubectl into the cache, unless KUBEBUILD
 
 minio: ## Build the MinIO server into the cache (tests only)
 	@$(SETUP) minio
+
+tusd: ## Build the tusd server into the cache (benchmarks only)
+	@$(SETUP) tusd
 
 parts: ## Build the trial stack's S3 store and mail sink into bin/
 	@$(SETUP) parts

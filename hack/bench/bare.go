@@ -18,13 +18,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"mediastack.dev/hack/stack"
 	"mediastack.dev/runtime/media"
 )
 
-// The bare handler is this program again, with these in its environment.
+// Settings of the bare handler.
 const (
-	bareListen   = "BENCH_BARE_LISTEN"
 	bareDatabase = "BENCH_BARE_DATABASE"
 	bareApp      = "BENCH_BARE_APP"
 	bareBase     = "BENCH_BARE_BASE"
@@ -39,9 +37,7 @@ type bareHandler struct {
 	base  string
 }
 
-// serveBare serves the bare handler until the process is ended.
-func serveBare(address string) error {
-	ctx := context.Background()
+func mountBare(ctx context.Context, mux *http.ServeMux) error {
 	cfg, err := pgxpool.ParseConfig(os.Getenv(bareDatabase))
 	if err != nil {
 		return err
@@ -54,36 +50,14 @@ func serveBare(address string) error {
 	if h.appID, err = uuid.Parse(os.Getenv(bareApp)); err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
 	mux.HandleFunc("GET /media/get/{id}", h.get)
 	mux.HandleFunc("GET /media/get", h.list)
-	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
-	return (&http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}).ListenAndServe()
+	return nil
 }
 
 // serveBare starts the bare handler for a tenant; its documents name files below base.
 func (r *rig) serveBare(ctx context.Context, t tenant, base string) (*endpoint, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	port, err := stack.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	e := &endpoint{baseURL: "http://" + address}
-	e.Process, err = r.group.Start(ctx, stack.Spec{
-		Name: "the bare handler", Path: program, LogFile: filepath.Join(r.dir, "bare.log"),
-		Env:   []string{bareListen + "=" + address, bareDatabase + "=" + r.server.URL(database), bareApp + "=" + t.appID.String(), bareBase + "=" + base},
-		Ready: stack.Answers(e.baseURL + "/ready"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.watched[bare] = e.PID()
-	e.client, err = newClient()
-	return e, err
+	return r.start(ctx, bare, map[string]string{bareDatabase: r.server.URL(database), bareApp: t.appID.String(), bareBase: base})
 }
 
 const (

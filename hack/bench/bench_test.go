@@ -13,7 +13,7 @@ import (
 
 // What is compared with is the program that measures, started again: here, the test.
 func TestMain(m *testing.M) {
-	playPart()
+	play()
 	os.Exit(m.Run())
 }
 

@@ -65,19 +65,8 @@ var benchmarks = []benchmark{
 	{"memory", "the runtime's peak with many large uploads at once", memory},
 }
 
-// playPart makes this process one of the servers that are compared with, if it was
-// started as one; then it does not return.
-func playPart() {
-	for name, serve := range map[string]func(string) error{bareListen: serveBare, relayListen: serveRelay, emptyListen: serveEmpty} {
-		if address := os.Getenv(name); address != "" {
-			fmt.Fprintln(os.Stderr, "bench:", serve(address))
-			os.Exit(1)
-		}
-	}
-}
-
 func main() {
-	playPart()
+	play()
 	var o options
 	kong.Parse(&o, kong.Name("bench"), kong.Description(describe()), kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

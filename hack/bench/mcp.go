@@ -9,59 +9,26 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"mediastack.dev/hack/stack"
 	"mediastack.dev/runtime/media"
 )
-
-// emptyListen makes this program the SDK with a tool that does nothing.
-const emptyListen = "BENCH_EMPTY_LISTEN"
 
 // emptyTool is the name of that tool.
 const emptyTool = "nothing"
 
-// serveEmpty serves the bare SDK until the process is ended.
-func serveEmpty(address string) error {
+// mountBareSDK is the SDK with one tool that does nothing.
+func mountBareSDK(_ context.Context, mux *http.ServeMux) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: emptyTool}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{}, nil, nil
 	})
-	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
-	mux := http.NewServeMux()
-	mux.Handle("/mcp", handler)
-	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
-	return (&http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}).ListenAndServe()
-}
-
-// serveEmpty starts the bare SDK.
-func (r *rig) serveEmpty(ctx context.Context) (*endpoint, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	port, err := stack.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	e := &endpoint{baseURL: "http://" + address}
-	e.Process, err = r.group.Start(ctx, stack.Spec{
-		Name: "the bare SDK", Path: program, LogFile: filepath.Join(r.dir, "empty.log"), Env: []string{emptyListen + "=" + address},
-		Ready: stack.Answers(e.baseURL + "/ready"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.watched[bare] = e.PID()
-	e.client, err = newClient()
-	return e, err
+	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}))
+	return nil
 }
 
 // tools compares calls of get_media with the SDK around an empty tool, and reads the
@@ -82,17 +49,17 @@ func tools(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	direct, err := b.rig.serveEmpty(ctx)
+	direct, err := b.rig.start(ctx, bareSDK, nil)
 	if err != nil {
 		return err
 	}
-	names := b.rig.columns(client, service, bare, postgres)
+	names := b.rig.columns(client, service, bareSDK, postgres)
 	sides := []side{
 		{name: "service", call: func(ctx context.Context, n int64) error {
 			_, err := e.callTool(ctx, "get_media", map[string]any{"mediaId": ids[int(n)%len(ids)]})
 			return err
 		}},
-		{name: "bare SDK", call: func(ctx context.Context, _ int64) error {
+		{name: bareSDK, call: func(ctx context.Context, _ int64) error {
 			_, err := direct.callTool(ctx, emptyTool, map[string]any{})
 			return err
 		}},

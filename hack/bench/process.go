@@ -17,6 +17,7 @@ const (
 	service  = "runtime"
 	bare     = "bare"
 	relay    = "relay"
+	bareSDK  = "bare SDK"
 	vips     = "vips"
 	workers  = "imaging" // of the runtime, and counted there too
 )

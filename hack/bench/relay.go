@@ -2,24 +2,18 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
-
-	"mediastack.dev/hack/stack"
 )
 
-// The relay is this program again, with these in its environment.
+// Settings of the relay.
 const (
-	relayListen   = "BENCH_RELAY_LISTEN"
 	relayEndpoint = "BENCH_RELAY_ENDPOINT"
 	relayAccess   = "BENCH_RELAY_ACCESS"
 	relaySecret   = "BENCH_RELAY_SECRET"
@@ -31,8 +25,7 @@ const (
 // store itself is the limit of the machine.
 type relayHandler struct{ core *minio.Core }
 
-// serveRelay serves the relay until the process is ended.
-func serveRelay(address string) error {
+func mountRelay(_ context.Context, mux *http.ServeMux) error {
 	transport, err := minio.DefaultTransport(false)
 	if err != nil {
 		return err
@@ -44,11 +37,9 @@ func serveRelay(address string) error {
 		return err
 	}
 	h := &relayHandler{core}
-	mux := http.NewServeMux()
 	mux.HandleFunc("PUT /{bucket}/{key...}", h.put)
 	mux.HandleFunc("GET /{bucket}/{key...}", h.get)
-	mux.HandleFunc("GET /ready", func(http.ResponseWriter, *http.Request) {})
-	return (&http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: 10 * time.Second}).ListenAndServe()
+	return nil
 }
 
 func (h *relayHandler) put(w http.ResponseWriter, r *http.Request) {
@@ -71,26 +62,5 @@ func (h *relayHandler) get(w http.ResponseWriter, r *http.Request) {
 
 // serveRelay starts the relay.
 func (r *rig) serveRelay(ctx context.Context) (*endpoint, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	port, err := stack.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	e := &endpoint{baseURL: "http://" + address}
-	e.Process, err = r.group.Start(ctx, stack.Spec{
-		Name: "the relay", Path: program, LogFile: filepath.Join(r.dir, "relay.log"),
-		Env: []string{relayListen + "=" + address, relayEndpoint + "=" + r.s3.Access.Endpoint,
-			relayAccess + "=" + r.s3.Access.AccessKey, relaySecret + "=" + r.s3.Access.SecretKey},
-		Ready: stack.Answers(e.baseURL + "/ready"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	r.watched[relay] = e.PID()
-	e.client, err = newClient()
-	return e, err
+	return r.start(ctx, relay, map[string]string{relayEndpoint: r.s3.Access.Endpoint, relayAccess: r.s3.Access.AccessKey, relaySecret: r.s3.Access.SecretKey})
 }

@@ -48,14 +48,14 @@ func startRig(ctx context.Context, o options) (*rig, error) {
 		return nil, err
 	}
 	r := &rig{options: o, group: stack.NewGroup(), dir: dir, secret: stack.RandomSecret(32), watched: map[string]int{}}
-	if err := r.start(ctx); err != nil {
+	if err := r.begin(ctx); err != nil {
 		r.close()
 		return nil, err
 	}
 	return r, nil
 }
 
-func (r *rig) start(ctx context.Context) error {
+func (r *rig) begin(ctx context.Context) error {
 	if err := os.Chmod(r.dir, 0o755); err != nil { // the user postgres must pass
 		return err
 	}

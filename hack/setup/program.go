@@ -45,6 +45,7 @@ type Program struct {
 const (
 	GroupKube  = "kube"
 	GroupMinIO = "minio"
+	GroupTusd  = "tusd"
 	GroupTools = "tools"
 )
 
@@ -57,6 +58,9 @@ func Programs(name string) ([]Program, error) {
 	}
 	minio := []Program{
 		{Name: "minio", Module: "hack/minio", Package: "github.com/minio/minio", Folder: "bin", LDFlags: "-s -w"},
+	}
+	tusd := []Program{
+		{Name: "tusd", Module: "hack/tusd", Package: "github.com/tus/tusd/v2/cmd/tusd", Folder: "bin", LDFlags: "-s -w"},
 	}
 	tools := []Program{
 		toolProgram("controller-gen", "sigs.k8s.io/controller-tools/cmd/controller-gen"),
@@ -71,10 +75,12 @@ func Programs(name string) ([]Program, error) {
 		return kube, nil
 	case GroupMinIO:
 		return minio, nil
+	case GroupTusd:
+		return tusd, nil
 	case GroupTools:
 		return tools, nil
 	}
-	for _, program := range slices.Concat(kube, minio, tools, []Program{vulncheck}) {
+	for _, program := range slices.Concat(kube, minio, tusd, tools, []Program{vulncheck}) {
 		if program.Name == name {
 			return []Program{program}, nil
 		}

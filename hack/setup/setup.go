@@ -97,14 +97,20 @@ func FindKube() (KubeTools, error) {
 }
 
 // FindMinIO finds the MinIO server that tests use as a second S3 store.
-func FindMinIO() (string, error) {
+func FindMinIO() (string, error) { return findCached("minio") }
+
+// FindTusd finds the tusd server that benchmarks compare with.
+func FindTusd() (string, error) { return findCached("tusd") }
+
+// findCached finds a program that a make target of its name builds into the cache.
+func findCached(name string) (string, error) {
 	dir, err := CacheDir()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "bin", "minio")
+	path := filepath.Join(dir, "bin", name)
 	if err := executable(path); err != nil {
-		return "", fmt.Errorf("%w; run `make minio`", err)
+		return "", fmt.Errorf("%w; run `make %s`", err, name)
 	}
 	return path, nil
 }

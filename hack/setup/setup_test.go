@@ -32,6 +32,7 @@ func TestAMissingProgramSaysWhatToRun(t *testing.T) {
 	t.Setenv(setup.AssetsEnv, "")
 	_, kube := setup.FindKube()
 	_, minio := setup.FindMinIO()
+	_, tusd := setup.FindTusd()
 	_, binary := setup.FindBinary("mediastack-runtime")
 	t.Setenv(setup.AssetsEnv, empty)
 	_, assets := setup.FindKube()
@@ -41,6 +42,7 @@ func TestAMissingProgramSaysWhatToRun(t *testing.T) {
 	}{
 		{kube, "run `make kube`"},
 		{minio, "run `make minio`"},
+		{tusd, "run `make tusd`"},
 		{binary, "run `make build parts trial`"},
 		{assets, "KUBEBUILDER_ASSETS is set to " + empty + ", but " + empty + "/etcd is missing"},
 	} {

@@ -27,7 +27,7 @@ func main() {
 
 func run(ctx context.Context, targets []string) error {
 	if len(targets) == 0 {
-		return fmt.Errorf("say what to set up: packages, libvips, %s, %s, %s, the name of one pinned program, build, parts or trial", setup.GroupKube, setup.GroupMinIO, setup.GroupTools)
+		return fmt.Errorf("say what to set up: packages, libvips, %s, %s, %s, %s, the name of one pinned program, build, parts or trial", setup.GroupKube, setup.GroupMinIO, setup.GroupTusd, setup.GroupTools)
 	}
 	root, err := setup.RepoRoot()
 	if err != nil {
