@@ -12,7 +12,10 @@ import (
 // StoreFor gives the store as tusd sees it.
 func StoreFor(m *media.Service) handler.DataStore { return store{media: m} }
 
-// ActingFor gives a context in which the store acts for a grant.
+// LockerFor gives the locks as tusd sees them.
+func LockerFor(locks Locks) handler.Locker { return locker{locks: locks} }
+
+// ActingFor gives a context in which the store and the locks act for a grant.
 func ActingFor(ctx context.Context, grant auth.Grant, fields media.Fields) context.Context {
 	return context.WithValue(ctx, callKey{}, &call{grant: grant, fields: fields, ctx: ctx})
 }

@@ -1,0 +1,213 @@
+package tus_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/tus/tusd/v2/pkg/handler"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/tus"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres"
+)
+
+// What tusd's interfaces ask of a store, sentence by sentence.
+func TestTheStoreKeepsToTheContractOfTusd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, two := w.tenant(t, "one"), w.tenant(t, "two")
+	service, err := media.NewService(media.Parts{Store: w.store, Objects: w.objects, Settings: w.settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)},
+		media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadShare: 100, UploadQueue: 4, UploadWait: time.Second, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: time.Second})
+	must(t, err)
+	store := tus.StoreFor(service)
+	fields := media.Fields{FileName: "a.bin", Caption: "c"}
+	ctx := tus.ActingFor(t.Context(), auth.Grant{Principal: w.principal(t, one)}, fields)
+	info := func(u handler.Upload) handler.FileInfo {
+		t.Helper()
+		got, err := u.GetInfo(ctx)
+		must(t, err)
+		return got
+	}
+	again := func(id string) handler.Upload {
+		t.Helper()
+		u, err := store.GetUpload(ctx, id)
+		must(t, err)
+		return u
+	}
+	file := noise(12 << 20)
+	made, err := store.NewUpload(ctx, handler.FileInfo{Size: int64(len(file))})
+	must(t, err)
+	id := info(made).ID
+	if got := info(again(id)); got.ID != id || got.Size != int64(len(file)) || got.Offset != 0 || got.SizeIsDeferred || got.MetaData["filename"] != "a.bin" || got.MetaData["caption"] != "c" {
+		t.Errorf("a new upload is %+v", got)
+	}
+	// The number of bytes is that of those which are stored, be there an error or not.
+	if n, err := again(id).WriteChunk(ctx, 0, bytes.NewReader(file[:1000])); n != 1000 || err != nil {
+		t.Errorf("a chunk: %d, %v", n, err)
+	}
+	errBroken := errors.New("broken")
+	cut := io.MultiReader(bytes.NewReader(file[1000:7<<20]), iotest.ErrReader(errBroken))
+	if n, err := again(id).WriteChunk(ctx, 1000, cut); n != 7<<20-1000 || !errors.Is(err, errBroken) {
+		t.Errorf("a chunk that broke off: %d, %v", n, err)
+	}
+	if got := info(again(id)); got.Offset != 7<<20 {
+		t.Errorf("the offset is %d", got.Offset)
+	}
+	u := again(id)
+	if n, err := u.WriteChunk(ctx, 7<<20, bytes.NewReader(file[7<<20:])); n != 5<<20 || err != nil {
+		t.Errorf("the last chunk: %d, %v", n, err)
+	}
+	must(t, u.FinishUpload(ctx))
+	must(t, u.FinishUpload(ctx)) // it may be repeated
+	if got := info(again(id)); got.Offset != got.Size {
+		t.Errorf("a finished upload is at %d", got.Offset)
+	}
+	if _, err := u.GetReader(ctx); !errors.Is(err, handler.ErrNotImplemented) {
+		t.Errorf("a reader: %v", err)
+	}
+	if n := w.count(t, "/"+id); n != 1 {
+		t.Errorf("%d drafts", n)
+	}
+	// An upload that can't be found, that is somebody else's or was terminated is ErrNotFound.
+	deferred, err := store.NewUpload(ctx, handler.FileInfo{SizeIsDeferred: true})
+	must(t, err)
+	if got := info(deferred); !got.SizeIsDeferred {
+		t.Errorf("an upload without a length is %+v", got)
+	}
+	must(t, store.(handler.LengthDeferrerDataStore).AsLengthDeclarableUpload(deferred).DeclareLength(ctx, 10))
+	ended := info(deferred).ID
+	if got := info(again(ended)); got.SizeIsDeferred || got.Size != 10 {
+		t.Errorf("with its length the upload is %+v", got)
+	}
+	must(t, store.(handler.TerminaterDataStore).AsTerminatableUpload(deferred).Terminate(ctx))
+	stranger := tus.ActingFor(t.Context(), auth.Grant{Principal: w.principal(t, two)}, fields)
+	for name, c := range map[string]struct {
+		ctx context.Context
+		id  string
+	}{"missing": {ctx, uuid.NewString()}, "terminated": {ctx, ended}, "somebody else's": {stranger, id}} {
+		if _, err := store.GetUpload(c.ctx, c.id); !errors.Is(err, handler.ErrNotFound) {
+			t.Errorf("an upload that is %s: %v", name, err)
+		}
+	}
+	w.purged(t, one)
+}
+
+// process is the locks of one process of the runtime.
+func (w *world) process(t *testing.T) *postgres.Locks {
+	t.Helper()
+	locks := w.store.Locks(slog.New(slog.DiscardHandler))
+	running, stop := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { _ = locks.Run(running) })
+	t.Cleanup(func() { stop(); done.Wait() })
+	return locks
+}
+
+// One holder at a time, at whichever process; who has it is asked to let go.
+func TestTheLocksKeepToTheContractOfTusd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	here, there := w.process(t), w.process(t)
+	for name, other := range map[string]*postgres.Locks{"in the same process": here, "in another process": there} {
+		id := uuid.New()
+		asked := make(chan struct{})
+		letGo := sync.OnceFunc(func() { close(asked) })
+		unlock, err := here.Lock(t.Context(), id, letGo)
+		must(t, err)
+		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		if _, err := other.Lock(short, id, func() {}); !fault.Is(err, fault.Busy) {
+			t.Errorf("%s: a lock that is held: %v", name, err)
+		}
+		cancel()
+		<-asked
+		unlock()
+		unlockOther, err := other.Lock(t.Context(), id, func() {})
+		must(t, err)
+		unlockOther()
+	}
+	// As tusd sees it: ErrLockTimeout and nothing else when the time is over.
+	id := uuid.New()
+	unlock, err := there.Lock(t.Context(), id, func() {})
+	must(t, err)
+	lock, err := tus.LockerFor(here).NewLock(id.String())
+	must(t, err)
+	short, cancel := context.WithTimeout(tus.ActingFor(t.Context(), auth.Grant{}, media.Fields{}), 300*time.Millisecond)
+	defer cancel()
+	if err := lock.Lock(short, func() {}); !errors.Is(err, handler.ErrLockTimeout) {
+		t.Errorf("tusd gets %v", err)
+	}
+	unlock()
+
+	// Many at once, of one upload: never two of them.
+	var holders, most atomic.Int64
+	var all sync.WaitGroup
+	for n := range 12 {
+		all.Go(func() {
+			unlock, err := []*postgres.Locks{here, there}[n%2].Lock(t.Context(), id, func() {})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if now := holders.Add(1); now > 1 {
+				most.Store(now)
+			}
+			_, _ = w.store.Resumption(t.Context(), media.Scope{}, id) // for a moment
+			holders.Add(-1)
+			unlock()
+		})
+	}
+	all.Wait()
+	if n := most.Load(); n != 0 {
+		t.Errorf("%d had the upload at once", n)
+	}
+}
+
+// A lock ends with the connection that holds it: its holder is told, another process gets
+// it, and the unlock that comes later takes nothing from that one.
+func TestALockThatIsLostIsNobodysAndThenAnothers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	here := w.process(t)
+	id, told := uuid.New(), make(chan struct{})
+	unlock, err := here.Lock(t.Context(), id, sync.OnceFunc(func() { close(told) }))
+	must(t, err)
+	conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
+	must(t, err)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+	must(t, err)
+	<-told
+	there := w.process(t)
+	unlockThere, err := there.Lock(t.Context(), id, func() {})
+	must(t, err)
+	unlock()
+	eventually(t, 30*time.Second, "the first process locks again", func() bool {
+		other, err := here.Lock(t.Context(), uuid.New(), func() {})
+		if err != nil {
+			return false
+		}
+		other()
+		return true
+	})
+	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if _, err := here.Lock(short, id, func() {}); !fault.Is(err, fault.Busy) {
+		t.Errorf("the lock of the other process was given away: %v", err)
+	}
+	unlockThere()
+	again, err := here.Lock(t.Context(), id, func() {})
+	must(t, err)
+	again()
+}
