@@ -409,9 +409,20 @@ func (r *Resumable) least(u *Upload) int {
 
 // save makes what is in parts, and a tail of the rest, the progress.
 func (r *Resumable) save(ctx context.Context, u *Upload) error {
+	rest := int64(u.buffer.size)
+	tail := rest > 0 && rest < int64(r.least(u))
+	if tail && r.state.Progress.Tail == "" {
+		// The first tail is noted before it is put: one that could not be noted any more
+		// would stay when the rest of the file came without one.
+		first := r.state.Progress
+		first.Tail = tailVariants[1]
+		if err := r.replace(ctx, u, first); err != nil {
+			return err
+		}
+	}
 	next := r.next(u)
-	next.Received, next.TailBytes, next.TailHash = u.size-int64(u.buffer.size), 0, nil
-	if rest := int64(u.buffer.size); rest > 0 && rest < int64(r.least(u)) {
+	next.Received, next.TailBytes, next.TailHash = u.size-rest, 0, nil
+	if tail {
 		next.Tail = tailVariants[0]
 		if r.state.Progress.Tail == next.Tail {
 			next.Tail = tailVariants[1]

@@ -348,10 +348,12 @@ func TestALostLockCannotMixTwoWriters(t *testing.T) {
 	p := b.tenant(1 << 30)
 	file := random(12 << 20)
 	r := b.create(p, int64(len(file)))
-	mine, theirs := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
-	_, err := mine.Write(t.Context(), 0, bytes.NewReader(file[:2<<20]), nil)
+	_, err := r.Write(t.Context(), 0, bytes.NewReader(file[:1<<20]), nil)
 	must(t, err)
-	if wrote, err := theirs.Write(t.Context(), 0, bytes.NewReader(make([]byte, 3<<20)), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+	mine, theirs := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
+	_, err = mine.Write(t.Context(), 1<<20, bytes.NewReader(file[1<<20:2<<20]), nil)
+	must(t, err)
+	if wrote, err := theirs.Write(t.Context(), 1<<20, bytes.NewReader(make([]byte, 3<<20)), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("the late writer: %d, %v", wrote, err)
 	}
 	// The late one wrote over the tail: it is asked for again, and never taken for right.
@@ -489,10 +491,41 @@ func TestWhatCouldNotBeNotedIsNotLeftInS3(t *testing.T) {
 	b.settled(p, r, file)
 }
 
-// forgetfulStore is the real store that fails to note progress.
-type forgetfulStore struct{ media.Store }
+// A tail that was put, whose runtime died before it was noted, stayed in S3 for ever when
+// the file then came without one. A crash run found it.
+func TestATailThatCouldNotBeNotedIsNotLeftInS3(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	file := random(3000)
+	r := b.create(p, int64(len(file)))
+	failing, err := media.NewService(media.Parts{Store: &forgetfulStore{Store: b.store, tailsOnly: true}, Objects: b.objects, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: discard}, config)
+	must(t, err)
+	if _, err := b.resume(failing, p, r).Write(t.Context(), 0, bytes.NewReader(file[:1000]), nil); !errors.Is(err, errStore) {
+		t.Fatalf("a tail that can't be noted: %v", err)
+	}
+	if left := b.stored(p); len(left) != 1 {
+		t.Fatalf("the tail was not put: %v", left)
+	}
+	r = b.resume(b.service, p, r)
+	_, err = r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	must(t, err)
+	_, err = r.Finish(t.Context())
+	must(t, err)
+	b.settled(p, r, file)
+}
 
-func (forgetfulStore) SaveProgress(context.Context, uuid.UUID, int64, media.Progress, time.Time) error {
+// forgetfulStore is the real store that fails to note progress, or only that of tails.
+type forgetfulStore struct {
+	media.Store
+	tailsOnly bool
+}
+
+func (s *forgetfulStore) SaveProgress(ctx context.Context, id uuid.UUID, before int64, progress media.Progress, expires time.Time) error {
+	if s.tailsOnly && progress.TailBytes == 0 {
+		return s.Store.SaveProgress(ctx, id, before, progress, expires)
+	}
 	return errStore
 }
 
