@@ -1,11 +1,12 @@
 // Command bench measures the service against the raw limit, as ratios inside one run:
-// uploads and downloads against bare minio-go and against
-// a relay that only passes the bytes on, reads against a bare handler with the
-// same SQL, a million items against a thousand, images against the vips command line,
-// memory and the purge against a bound, tools for assistants against the bare SDK. Every benchmark starts its own PostgreSQL
-// (which syncs to disk, as in production), S3 store and runtime, takes its sides in
-// turn so that a machine whose speed drifts does not favour one, and prints medians.
-// Aims stand beside the ratios; missing one fails nothing. `make bench` runs it.
+// uploads and downloads against bare minio-go and against a relay that only passes the
+// bytes on, resumable uploads against tusd besides, reads against a bare handler with
+// the same SQL, a million items against a thousand, images against the vips command
+// line, tools for assistants against the bare SDK, memory and the purge against a
+// bound. Every benchmark starts its own PostgreSQL (which syncs to disk, as in
+// production), S3 store and runtime, takes its sides in turn so that a machine whose
+// speed drifts does not favour one, and prints medians. Aims stand beside the ratios;
+// missing one fails nothing. `make bench` runs it.
 package main
 
 import (
@@ -26,18 +27,19 @@ import (
 type options struct {
 	Names []string `arg:"" optional:"" name:"benchmark" help:"Which to run, in this order; all of them without a name."`
 
-	Clients     int           `help:"Requests in flight in upload, read and download." default:"16"`
-	Rounds      int           `help:"Times that each side is measured; one more before does not count." default:"5"`
-	Length      time.Duration `help:"How long one side is measured in one round; read and scale take a third of it." default:"2s"`
-	Items       int           `help:"scale: items of the large account; the small one has a thousand." default:"1000000"`
-	Photos      int           `help:"images: copies of each photo in one round." default:"4"`
-	Megapixels  float64       `help:"images: size of the photos, as a part of the usual one." default:"1"`
-	Drafts      int           `help:"purge: drafts that are too old." default:"100000"`
-	Idle        time.Duration `help:"purge: how long the idle service is watched before and after." default:"15s"`
-	Pace        int           `help:"purge: requests a second, an upload of 10 KB in four and gets." default:"80"`
-	Uploads     int           `help:"memory: uploads at once." default:"64"`
-	UploadBytes int64         `help:"memory: bytes of each." default:"100000000"`
-	HugeBytes   int           `help:"download: bytes of the file that is measured in one round only; 0 = none." default:"100000000"`
+	Clients        int           `help:"Requests in flight in upload, read and download." default:"16"`
+	Rounds         int           `help:"Times that each side is measured; one more before does not count." default:"5"`
+	Length         time.Duration `help:"How long one side is measured in one round; read and scale take a third of it." default:"2s"`
+	Items          int           `help:"scale: items of the large account; the small one has a thousand." default:"1000000"`
+	Photos         int           `help:"images: copies of each photo in one round." default:"4"`
+	Megapixels     float64       `help:"images: size of the photos, as a part of the usual one." default:"1"`
+	Drafts         int           `help:"purge: drafts that are too old." default:"100000"`
+	Idle           time.Duration `help:"purge: how long the idle service is watched before and after." default:"15s"`
+	Pace           int           `help:"purge: requests a second, an upload of 10 KB in four and gets." default:"80"`
+	Uploads        int           `help:"memory: uploads at once." default:"64"`
+	UploadBytes    int64         `help:"memory: bytes of each." default:"100000000"`
+	ResumableBytes int64         `help:"resumable: bytes of the file, sent in pieces of 8 and of 64 MiB; files of a quarter are sent 16 at once." default:"1073741824"`
+	HugeBytes      int           `help:"download: bytes of the file that is measured in one round only; 0 = none." default:"100000000"`
 
 	LogLevel string `help:"The runtime's log level. At info it writes a line for each request, as in production." default:"info" enum:"debug,info,warn,error"`
 	Dir      string `help:"Folder for the data; a temporary one by default. About 8 GB are written." type:"path"`
@@ -62,6 +64,7 @@ var benchmarks = []benchmark{
 	{"mcp", "get_media through MCP against the bare SDK, and the runtime's peak with large files in calls", tools},
 	{"download", "files through REST against bare GetObject", download},
 	{"purge", "old drafts purged a second, and what requests feel of it", purge},
+	{"resumable", "a large file through TUS against bare multipart uploads and tusd, and the peak", resumable},
 	{"memory", "the runtime's peak with many large uploads at once", memory},
 }
 
@@ -82,13 +85,13 @@ func describe() string {
 	var text strings.Builder
 	text.WriteString("Measure the service against the raw limit, as ratios inside one run.\n\nBenchmarks:\n")
 	for _, one := range benchmarks {
-		fmt.Fprintf(&text, "\n  %-9s %s", one.name, one.what)
+		fmt.Fprintf(&text, "\n  %-10s %s", one.name, one.what)
 	}
 	return text.String()
 }
 
 func (o options) validate() error {
-	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Uploads) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 ||
+	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Uploads) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.ResumableBytes < 4 ||
 		o.HugeBytes < 0 || o.Megapixels <= 0 {
 		return errors.New("all numbers must be positive, and items at least 1000")
 	}
