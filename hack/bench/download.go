@@ -99,6 +99,9 @@ func download(ctx context.Context, b *bench) error {
 }
 
 func sizeName(bytes int) string {
+	if bytes > 0 && bytes%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	}
 	if bytes >= 1_000_000 {
 		return fmt.Sprintf("%d MB", bytes/1_000_000)
 	}
