@@ -297,6 +297,9 @@ func own(dir string, credential *syscall.Credential) error {
 // Kill ends the server as a power cut would: its processes, one for each connection, go with it, and no
 // client hears another word. (Killing the first process alone leaves the others to find out.)
 func (p *Postgres) Kill() {
+	// A stopped server starts no process between the count and the kill; one that was
+	// missed would hold the memory that all share, and keep the next server from starting.
+	_ = syscall.Kill(p.PID(), syscall.SIGSTOP)
 	backends := childrenOf(p.PID())
 	p.Process.Kill()
 	for _, pid := range backends {
