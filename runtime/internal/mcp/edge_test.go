@@ -107,7 +107,7 @@ func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
 		{rt, "media.test", "http://media.test.evil.test", false},
 		{rt, "media.test", "http://evil.test", false},
 		{rt, "media.test", "null", false},
-		{rt, "media.test\\x", "", false}, // the form of none, as the empty setting is
+		{rt, "media.test:x", "", false}, // no host at all, as the empty setting is none
 		{local, "localhost:8080", "", true},
 		{local, "127.0.0.1:8080", "http://127.0.0.1:8080", true},
 		{local, "[::1]:8080", "http://localhost:8080", true},

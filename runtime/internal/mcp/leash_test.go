@@ -1,6 +1,9 @@
 package mcp_test
 
 import (
+	"bytes"
+	"encoding/base64"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -8,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"sigs.k8s.io/yaml"
 
 	"mediastack.dev/hack/setup"
@@ -68,18 +72,34 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	one := w.tenant(t, "one", func(s *account.Spec) { s.Agents.ReadOnly = true })
+	held := w.tenant(t, "held", func(s *account.Spec) { s.Agents.ReadOnly = true })
+	free := w.tenant(t, "free")
 	rt := w.replica(t, func(o *options) { o.media.MaxUploads, o.media.UploadQueue = 1, 0 })
-	busy, err := rt.media.Begin(t.Context(), account.Principal{Account: account.Account{ID: one.account.ID, BucketOwned: true}}, 0)
-	must(t, err)
-	defer busy.Close(t.Context())
-	if says := fails(t, rt.call(t, one.key, "upload_media", aFile("caption", "c"))); !strings.Contains(says, "does not let assistants use upload_media") {
-		t.Errorf("it says %q", says)
+	for _, tt := range []struct {
+		of    tenant
+		takes bool
+	}{{held, false}, {free, true}} {
+		body, write := io.Pipe()
+		answered := make(chan answer, 1)
+		go func() { answered <- rt.send(t, http.MethodPost, "/mcp", body, apiKey(tt.of.key)) }()
+		request := upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), "")
+		// More than the connection's buffers hold: when it is written, most has been read.
+		_, err := io.WriteString(write, request[:12<<20])
+		must(t, err)
+		other, err := rt.media.Begin(t.Context(), account.Principal{Account: account.Account{ID: uuid.New(), BucketOwned: true}}, 0)
+		if (err != nil) != tt.takes {
+			t.Errorf("%s: another upload: %v", tt.of.account.Name, err)
+		}
+		if err == nil {
+			other.Close(t.Context())
+		}
+		_, err = io.WriteString(write, request[12<<20:])
+		must(t, err)
+		must(t, write.Close())
+		if got := <-answered; bytes.Contains(got.body, []byte("does not let assistants use upload_media")) == tt.takes {
+			t.Errorf("%s: %d %s", tt.of.account.Name, got.status, got.body)
+		}
 	}
-	w.change(t, one, func(s *account.Spec) { s.Agents.ReadOnly = false })
-	eventually(t, "the place is missed", func() bool {
-		return strings.Contains(rt.call(t, one.key, "upload_media", aFile("caption", "c")).Content[0].Text, "try again in")
-	})
 }
 
 // The names that spec.mcp.tools takes are those of the tools.
