@@ -36,9 +36,9 @@ type flags struct {
 	Database postgres.Config    `embed:""`
 	S3       objectstore.Config `embed:"" prefix:"s3-"`
 
-	Kubeconfig string `env:"KUBECONFIG" help:"Kubeconfig file; without it, the pod's service account."`
-	LogFormat  string `env:"SERVICE_LOG_FORMAT" enum:"json,text" default:"json" help:"Form of the log: json or text."`
-	LogLevel   string `env:"SERVICE_LOG_LEVEL" enum:"debug,info,warn,error" default:"info" help:"Least level that is logged: debug, info, warn or error."`
+	Kubeconfig string     `env:"KUBECONFIG" help:"Kubeconfig file; without it, the pod's service account."`
+	LogFormat  string     `env:"SERVICE_LOG_FORMAT" enum:"json,text" default:"json" help:"Form of the log: json or text."`
+	LogLevel   slog.Level `env:"SERVICE_LOG_LEVEL" default:"INFO" help:"Least level that is logged: DEBUG, INFO, WARN or ERROR."`
 
 	Version kong.VersionFlag `help:"Show the version and exit."`
 }
@@ -98,11 +98,7 @@ func run(ctx context.Context, options flags, logs io.Writer) error {
 
 // logger writes JSON or text lines of the chosen level.
 func logger(options flags, out io.Writer) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(options.LogLevel)); err != nil {
-		level = slog.LevelInfo
-	}
-	handler := &slog.HandlerOptions{Level: level}
+	handler := &slog.HandlerOptions{Level: options.LogLevel}
 	if options.LogFormat == "text" {
 		return slog.New(slog.NewTextHandler(out, handler))
 	}

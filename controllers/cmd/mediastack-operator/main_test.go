@@ -161,7 +161,7 @@ func TestTheOperatorRunsAndEndsInOrder(t *testing.T) {
 
 func TestWithoutAClusterTheOperatorSaysSo(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	err := run(t.Context(), flags{LogFormat: "text", LogLevel: slog.LevelInfo.String()}, io.Discard)
+	err := run(t.Context(), flags{LogFormat: "text", LogLevel: slog.LevelInfo}, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
 		t.Errorf("got %v", err)
 	}

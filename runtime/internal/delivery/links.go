@@ -46,6 +46,9 @@ func (l *Links) Document(item media.Item) wire.MediaItem {
 	if thumbnail, ok := item.Objects.Find(media.Thumbnail); ok {
 		document.Thumbnail = l.address(item, thumbnail)
 	}
+	if original, ok := item.Objects.Find(media.Original); ok && file.Variant != media.Original {
+		document.Original = l.address(item, original)
+	}
 	return document
 }
 

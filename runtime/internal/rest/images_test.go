@@ -68,9 +68,13 @@ func TestImagesAreShownSmallAndConverted(t *testing.T) {
 	if !strings.Contains(before.File, "/original/before.jpg") || before.MimeType != "image/jpeg" || item.MimeType != "image/webp" {
 		t.Errorf("before the change %s of %s, after it %s", before.File, before.MimeType, item.MimeType)
 	}
-	original := strings.Replace(strings.Replace(item.File, "/webp/", "/original/", 1), "after.webp", "after.jpg", 1)
-	if got := rt.do(t, http.MethodGet, original); !bytes.Equal(got.body, file) {
-		t.Errorf("the original: %d, %d bytes", got.status, len(got.body))
+	for _, original := range []string{item.Original, private.Original, before.File} {
+		if got := rt.do(t, http.MethodGet, original); !bytes.Equal(got.body, file) || got.header.Get("Content-Type") != "image/jpeg" {
+			t.Errorf("the original at %s: %d, %d bytes", original, got.status, len(got.body))
+		}
+	}
+	if before.Original != "" {
+		t.Errorf("an item that is not converted has another original, %s", before.Original)
 	}
 	// What opens one variant opens no other.
 	rt.do(t, http.MethodGet, strings.Replace(private.Thumbnail, "/thumbnail/", "/original/", 1)).refused(t, http.StatusForbidden, "Invalid signature")
@@ -78,7 +82,7 @@ func TestImagesAreShownSmallAndConverted(t *testing.T) {
 	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.key)); got.status != http.StatusOK {
 		t.Fatalf("delete: %d %s", got.status, got.body)
 	}
-	for _, address := range []string{item.File, item.Thumbnail, original} {
+	for _, address := range []string{item.File, item.Thumbnail, item.Original} {
 		if got := rt.do(t, http.MethodGet, address); got.status != http.StatusNotFound {
 			t.Errorf("%s after the delete: %d", address, got.status)
 		}

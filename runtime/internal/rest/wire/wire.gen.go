@@ -130,6 +130,9 @@ type MediaItem struct {
 
 	// Temp True while the item is a draft; absent afterwards.
 	Temp bool `json:"temp,omitempty"`
+
+	// Original Address of the file as it was sent, when `file` is a conversion of it; absent otherwise.
+	Original string `json:"original,omitempty"`
 }
 
 // Settings defines model for Settings.
