@@ -20,6 +20,8 @@ import (
 const (
 	stateFile = "state.json"
 	trialFile = "trial.json"
+	// envFile holds the runtime's settings, for a shell.
+	envFile   = "trial.env"
 	lockFile  = "lock"
 	stopLimit = 90 * time.Second
 	// Where PostgreSQL keeps its data when the user postgres can't reach the data folder.
@@ -205,9 +207,24 @@ func (f *folder) writeJSON(name string, value any) error {
 	if err != nil {
 		return err
 	}
+	return f.write(name, append(content, '\n'))
+}
+
+// write replaces a private file at once.
+func (f *folder) write(name string, content []byte) error {
 	temporary := f.path(name + ".new")
-	if err := os.WriteFile(temporary, append(content, '\n'), 0o600); err != nil {
+	if err := os.WriteFile(temporary, content, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(temporary, f.path(name))
+}
+
+// removeDescription removes what told of a stack that has ended.
+func (f *folder) removeDescription() error {
+	for _, name := range []string{trialFile, envFile} {
+		if err := os.Remove(f.path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

@@ -30,6 +30,8 @@ type trial struct {
 	SMTP        string  `json:"smtp"`
 	Picture     string  `json:"picture"`
 	Logs        string  `json:"logs"`
+	Runtime     string  `json:"runtime"`
+	Env         string  `json:"env"`
 }
 
 type trialS3 struct {
@@ -47,18 +49,19 @@ var lines = template.Must(template.New("lines").Parse(`
   kubeconfig  {{.Kubeconfig}}
   logs        {{.Logs}} (mail that was sent is in mailsink.log)
 
-Upload a picture, seal it, list it and fetch it back:
+Upload a picture, seal it, list it and fetch what was made of it (the sample's MediaSettings wants WebP):
 
-  KEY='x-service-apikey: {{.APIKey}}'
-  ID=$(curl -sS -H "$KEY" -F access=public -F caption='My first picture' -F file=@'{{.Picture}}' {{.BaseURL}}/media/create | sed 's/.*"mediaId":"\([^"]*\)".*/\1/')
-  curl -sS -H "$KEY" -X POST {{.BaseURL}}/media/seal/$ID; echo
-  curl -sS -H "$KEY" {{.BaseURL}}/media/get; echo
-  curl -sS -o '{{.Picture}}.copy' -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" {{.BaseURL}}/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
+  URL={{.BaseURL}} KEY='x-service-apikey: {{.APIKey}}'
+  ID=$(curl -sS -H "$KEY" -F access=public -F caption='My first picture' -F file=@'{{.Picture}}' $URL/media/create | sed 's/.*"mediaId":"\([^"]*\)".*/\1/')
+  curl -sS -H "$KEY" -X POST $URL/media/seal/$ID; echo
+  curl -sS -H "$KEY" $URL/media/get; echo
+  curl -sS -o '{{.Picture}}.webp' -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" $URL/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
 
-Look at the account:
+Look at the account, and behind it:
 
   export KUBECONFIG={{.Kubeconfig}}
   {{.Kubectl}} -n team-a get mediaaccounts,mediasettings,secrets
+  (. {{.Env}}; {{.Runtime}} check --account {{.Account}})
 
 `))
 

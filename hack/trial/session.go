@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -69,7 +71,7 @@ type session struct {
 // start brings everything up, in the order in which the parts need each other.
 func (s *session) start(ctx context.Context) error {
 	// What an earlier run left behind would describe a stack that does not run.
-	if err := os.Remove(s.data.path(trialFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := s.data.removeDescription(); err != nil {
 		return err
 	}
 	saved, fresh, err := s.data.loadState()
@@ -274,15 +276,31 @@ func (s *session) storeEnv() []string {
 	}
 }
 
+// callersEnv is what the caller set of the runtime's settings, for trying them out.
+func callersEnv() []string {
+	var env []string
+	for _, setting := range os.Environ() {
+		if strings.HasPrefix(setting, "SERVICE_") {
+			env = append(env, setting)
+		}
+	}
+	return env
+}
+
+// runtimeEnv is the environment of the runtime's processes. What the stack itself
+// decides stands last, and wins.
+func (s *session) runtimeEnv() []string {
+	return slices.Concat([]string{"SERVICE_LOG_FORMAT=text"}, callersEnv(), s.storeEnv(), []string{
+		"SERVICE_SECRET=" + s.state.ServerSecret,
+		"SERVICE_LISTEN=" + address(s.state.Ports.API),
+		"SERVICE_ADMIN_LISTEN=" + address(s.state.Ports.Admin),
+	})
+}
+
 func (s *session) runtimeSpec(name, logFile string, args ...string) stack.Spec {
 	return stack.Spec{
 		Name: name, Path: s.runtime, Args: args, LogFile: s.log(logFile),
-		Env: append(s.storeEnv(),
-			"SERVICE_SECRET="+s.state.ServerSecret,
-			"SERVICE_LISTEN="+address(s.state.Ports.API),
-			"SERVICE_ADMIN_LISTEN="+address(s.state.Ports.Admin),
-			"SERVICE_LOG_FORMAT=text",
-		),
+		Env:          s.runtimeEnv(),
 		OrphanSignal: syscall.SIGTERM,
 	}
 }
@@ -356,7 +374,8 @@ func (s *session) waitReady(ctx context.Context) (*unstructured.Unstructured, er
 	}
 }
 
-// describe collects what a user needs and writes it into trial.json.
+// describe collects what a user needs and writes it into trial.json, and for shells
+// into trial.env.
 func (s *session) describe(ctx context.Context, account *unstructured.Unstructured) error {
 	tenant, err := readTenant(ctx, s.config, account)
 	if err != nil {
@@ -383,8 +402,23 @@ func (s *session) describe(ctx context.Context, account *unstructured.Unstructur
 		SMTP:    address(s.state.Ports.SMTP),
 		Picture: picture,
 		Logs:    s.data.path("logs"),
+		Runtime: s.runtime,
+		Env:     s.data.path(envFile),
+	}
+	if err := s.data.write(envFile, shellLines(s.runtimeEnv())); err != nil {
+		return err
 	}
 	return s.data.writeJSON(trialFile, s.trial)
+}
+
+// shellLines sets variables in any shell.
+func shellLines(env []string) []byte {
+	var text strings.Builder
+	for _, setting := range env {
+		name, value, _ := strings.Cut(setting, "=")
+		fmt.Fprintf(&text, "export %s='%s'\n", name, strings.ReplaceAll(value, "'", `'\''`))
+	}
+	return []byte(text.String())
 }
 
 // kubectl is the path of the kubectl that fits the API server, or just its name.
@@ -397,7 +431,7 @@ func kubectl() string {
 
 // stop ends the parts, those first that use others, and makes sure that nothing is left.
 func (s *session) stop() {
-	if err := os.Remove(s.data.path(trialFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := s.data.removeDescription(); err != nil {
 		s.progress.say("%v", err)
 	}
 	for _, process := range []*stack.Process{s.runtimeProc, s.operatorProc, s.mail} {
