@@ -32,7 +32,7 @@ type checkCommand struct {
 func (c *checkCommand) Validate() error {
 	switch {
 	case (c.Account == "") != c.All:
-		return errors.New("give --account or --all")
+		return errors.New("give either --account or --all")
 	case c.Limit < 0:
 		return fmt.Errorf("SERVICE_CHECK_LIMIT must not be negative, but is %d", c.Limit)
 	}
