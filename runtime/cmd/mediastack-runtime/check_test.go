@@ -23,8 +23,8 @@ func TestWhatToCheckMustBeSaid(t *testing.T) {
 	t.Parallel()
 	stores := []string{"--database-url=postgres://u:hunter2@127.0.0.1:1/x", "--s3-endpoint=http://127.0.0.1:1", "--s3-access-key=a", "--s3-secret-key=hunter2"}
 	for args, want := range map[string]string{
-		"":                          "give --account or --all",
-		"--account=a/b --all":       "give --account or --all",
+		"":                          "give either --account or --all",
+		"--account=a/b --all":       "give either --account or --all",
 		"--account=b":               "must be an id or namespace/name",
 		"--account=a/b/c":           "must be an id or namespace/name",
 		"--account=a/b --limit=-1":  "SERVICE_CHECK_LIMIT must",
