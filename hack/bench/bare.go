@@ -94,6 +94,7 @@ type bareDocument struct {
 	Caption          string    `json:"caption"`
 	Group            string    `json:"group"`
 	Temp             bool      `json:"temp,omitempty"`
+	Original         string    `json:"original,omitempty"`
 }
 
 func (h *bareHandler) document(i bareItem) bareDocument {
@@ -111,7 +112,8 @@ func (h *bareHandler) document(i bareItem) bareDocument {
 			d.Thumbnail = address
 			continue
 		}
-		d.File, d.MimeType, d.Size = address, object.MimeType, object.Bytes // the conversion comes after the original
+		d.Original = d.File // the conversion comes after the original
+		d.File, d.MimeType, d.Size = address, object.MimeType, object.Bytes
 	}
 	return d
 }
