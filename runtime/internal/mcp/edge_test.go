@@ -437,3 +437,38 @@ func TestTheBrandIsInEveryText(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
+
+// A client that leaves in the middle of its file leaves nothing behind.
+func TestAClientThatLeavesGivesItsPlaceBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t, func(o *options) { o.media.MaxUploads, o.media.UploadQueue = 1, 0 })
+	body, write := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, baseURL+"/mcp", body)
+	must(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	request.Header.Set("x-service-apikey", one.key)
+	gone := make(chan error, 1)
+	go func() {
+		response, err := rt.client.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		gone <- err
+	}()
+	_, err = io.WriteString(write, upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), "")[:12<<20])
+	must(t, err)
+	if says := fails(t, rt.call(t, one.key, "upload_media", aFile("caption", "c"))); !strings.Contains(says, "try again in") {
+		t.Errorf("the place is not taken: %s", says)
+	}
+	must(t, write.CloseWithError(errors.New("left"))) // which ends the connection
+	if err := <-gone; err == nil {
+		t.Error("the client did not leave")
+	}
+	eventually(t, "the place is free", func() bool { return !rt.call(t, one.key, "upload_media", aFile("caption", "c")).IsError })
+	if n := w.number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item)`); n != 1 {
+		t.Errorf("%d rows", n)
+	}
+}
