@@ -293,7 +293,10 @@ func (r *Resumable) receive(ctx context.Context, u *Upload, file io.Reader, proo
 	file = io.LimitReader(file, limit-u.size+1)
 	for {
 		ended, failed := u.fill(ctx, file)
-		if u.size > limit {
+		switch {
+		case u.size > limit && r.state.Length == UnknownLength:
+			return tooLarge(r.principal)
+		case u.size > limit:
 			return fault.New(fault.Invalid, "there is more than the length that was declared, %d bytes", limit)
 		}
 		if failed != nil && proof != nil {
@@ -410,6 +413,9 @@ func (r *Resumable) least(u *Upload) int {
 // save makes what is in parts, and a tail of the rest, the progress.
 func (r *Resumable) save(ctx context.Context, u *Upload) error {
 	rest := int64(u.buffer.size)
+	if u.size == r.state.Progress.Received && rest == r.state.Progress.TailBytes {
+		return nil // nothing came, and nothing is put off by it
+	}
 	tail := rest > 0 && rest < int64(r.least(u))
 	if tail && r.state.Progress.Tail == "" {
 		// The first tail is noted before it is put: one that could not be noted any more

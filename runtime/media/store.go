@@ -34,8 +34,8 @@ type Store interface {
 	// the reservation to the item's bytes. NotFound when the upload was swept.
 	CommitUpload(ctx context.Context, item Item) error
 	// AbandonUpload ends the upload, releases its reservation and queues the removal
-	// of what may be stored under keys, due at notBefore. It does nothing, and gives
-	// no removal, when the item was committed after all.
+	// of what may be stored under keys, due at notBefore. Without keys, and when the item
+	// was committed after all, it gives no removal; in the latter case it does nothing.
 	AbandonUpload(ctx context.Context, itemID uuid.UUID, scope Scope, keys []string, notBefore time.Time) (*Removal, error)
 
 	// Item gives a draft or a sealed item.

@@ -171,6 +171,9 @@ func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media
 				return err
 			}
 		}
+		if len(keys) == 0 {
+			return nil // refused before a byte was sent
+		}
 		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: scope.AccountID, Bucket: scope.Bucket, Keys: keys, Unfinished: true, NotBefore: notBefore})
 		if err != nil {
 			return err

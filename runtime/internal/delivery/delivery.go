@@ -141,7 +141,7 @@ type found struct {
 }
 
 // find looks the file up and decides whether the client may have it. Whoever may
-// not learns nothing: without a signature every file that is not public is missing,
+// not learns nothing: without a signature every file that is not open to all is missing,
 // and a signature that is wrong is wrong whether the file exists or not.
 func (d *Delivery) find(r *http.Request) (found, error) {
 	missing := fault.New(fault.NotFound, "there is no such file")
@@ -156,7 +156,7 @@ func (d *Delivery) find(r *http.Request) (found, error) {
 	}
 	object, exists := item.Objects.Find(variant)
 	exists = exists && err == nil
-	if exists && item.Access == media.Public && !item.Draft() {
+	if exists && openToAll(item, variant) {
 		return found{item: item, object: object, bucket: bucket, maxAge: d.maxAge, public: true}, nil
 	}
 	query := r.URL.Query()

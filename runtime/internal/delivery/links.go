@@ -52,10 +52,20 @@ func (l *Links) Document(item media.Item) wire.MediaItem {
 	return document
 }
 
-// address is plain for a public sealed item, signed and expiring for any other.
+// openToAll tells whether anybody may have a variant of an item without a signature:
+// the file and the thumbnail of a public sealed one. An original that was converted is
+// not what was published: it may tell where and by whom a photo was taken.
+func openToAll(item media.Item, variant media.Variant) bool {
+	if item.Access != media.Public || item.Draft() {
+		return false
+	}
+	return variant != media.Original || item.File().Variant == media.Original
+}
+
+// address is plain for what is open to all, signed and expiring for the rest.
 func (l *Links) address(item media.Item, object media.Object) string {
 	plain := l.base + prefix + item.ID.String() + "/" + string(object.Variant) + "/" + url.PathEscape(nameOf(item, object))
-	if item.Access == media.Public && !item.Draft() {
+	if openToAll(item, object.Variant) {
 		return plain
 	}
 	expires := l.now().Add(l.ttl).Unix()

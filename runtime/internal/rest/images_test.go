@@ -76,6 +76,9 @@ func TestImagesAreShownSmallAndConverted(t *testing.T) {
 	if before.Original != "" {
 		t.Errorf("an item that is not converted has another original, %s", before.Original)
 	}
+	// The conversion was published, and not what the camera wrote into the original.
+	plain, _, _ := strings.Cut(item.Original, "?")
+	rt.do(t, http.MethodGet, plain).refused(t, http.StatusNotFound, "Not Found")
 	// What opens one variant opens no other.
 	rt.do(t, http.MethodGet, strings.Replace(private.Thumbnail, "/thumbnail/", "/original/", 1)).refused(t, http.StatusForbidden, "Invalid signature")
 

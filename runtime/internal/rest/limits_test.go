@@ -216,3 +216,15 @@ func TestADownloadThatNobodyTakesIsGivenUp(t *testing.T) {
 		return false
 	})
 }
+
+func TestAnUploadWithoutRoomLeavesNothingToClearUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 1<<20, 1<<20 })
+	rt := w.runtime(t)
+	rt.sealed(t, one.key, filePart("a.bin", make([]byte, 900<<10)))
+	rt.do(t, http.MethodPost, "/media/create", key(one.key), form(filePart("b.bin", make([]byte, 200<<10)))).refused(t, http.StatusRequestEntityTooLarge, "Bad Request")
+	if log := rt.logs.String(); strings.Contains(log, "abandoned") || strings.Contains(log, "SQLSTATE") {
+		t.Errorf("the log: %s", log)
+	}
+}

@@ -381,6 +381,9 @@ func TestTheCapHoldsFromTheStart(t *testing.T) {
 	deferred := got.header.Get("Location")
 	rt.sent(t, one.key, deferred, 0, noise(6<<20))
 	rt.do(t, http.MethodPatch, deferred, key(one.key), at(6<<20), chunk(noise(6<<20))).refused(t, http.StatusRequestEntityTooLarge)
+	if detail := rt.do(t, http.MethodPatch, deferred, key(one.key), at(6<<20), chunk(noise(25<<20))).refused(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") && !strings.Contains(detail, "maxUploadSize") {
+		t.Errorf("over the limit of files: %s", detail)
+	}
 	if got := rt.do(t, http.MethodDelete, first, key(one.key)); got.status != http.StatusNoContent {
 		t.Errorf("DELETE: %d", got.status)
 	}
