@@ -99,13 +99,14 @@ type bareDocument struct {
 
 func (h *bareHandler) document(i bareItem) bareDocument {
 	d := bareDocument{MediaID: i.id, OriginalFileName: i.name, Access: i.access, Caption: i.caption, Group: i.groupName, Temp: i.sealed == nil}
+	_, converted := i.objects.Find(media.WebP)
 	for _, object := range i.objects {
 		name := i.name
 		if object.Variant != media.Original {
 			name = strings.TrimSuffix(name, filepath.Ext(name)) + ".webp"
 		}
 		address := h.base + "/media/file/" + i.id.String() + "/" + string(object.Variant) + "/" + url.PathEscape(name)
-		if i.access != "public" {
+		if i.access != "public" || converted && object.Variant == media.Original {
 			address += "?expires=" + strconv.FormatInt(time.Now().Unix(), 10) + "&signature=" + noSignature
 		}
 		if object.Variant == media.Thumbnail {
