@@ -19,7 +19,7 @@ CGO_PACKAGES := ./runtime/cmd/mediastack-imaging/... ./runtime/internal/imaging/
 
 ##@ Try it
 .PHONY: run stop status clean
-run: build parts trial packages kube ## Start the whole stack and print lines to paste (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
+run: build parts trial running kube ## Start the whole stack and print lines to paste (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
 	@exec bin/mediastack-trial run $(if $(DETACH),--detach) $(ARGS)
 
 stop: bin/mediastack-trial ## End a stack that runs in this checkout
@@ -77,10 +77,10 @@ verify: ## Regenerate, format, tidy and lint; fail if that changes a file
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex narrows them
 	@hack/fuzz.sh
 
-bench: packages build parts tusd ## Measure the service against the raw limits (ARGS="upload read" picks, ARGS=--help explains)
+bench: running build parts tusd ## Measure the service against the raw limits (ARGS="upload read" picks, ARGS=--help explains)
 	go run ./hack/bench $(ARGS)
 
-crash: packages build parts ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")
+crash: running build parts ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")
 	go run ./hack/crash $(ARGS)
 
 vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on the network)
@@ -89,7 +89,7 @@ vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on
 
 ##@ Set up
 .PHONY: packages kube minio tusd parts trial tools
-packages: ## Install the Debian packages that are missing (root on Debian), or say which
+packages: ## Install the Debian packages that are missing for the tests (root on Debian), or say which
 	@$(SETUP) packages
 
 kube: ## Build etcd, kube-apiserver and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
@@ -110,9 +110,9 @@ trial: ## Build the program behind `make run` into bin/
 tools: ## Build the pinned generators and linters into the cache
 	@$(SETUP) tools
 
-.PHONY: lint-tool libvips
-libvips:
-	@$(SETUP) libvips
+.PHONY: lint-tool libvips running
+libvips running:
+	@$(SETUP) $@
 
 lint-tool:
 	@$(SETUP) golangci-lint

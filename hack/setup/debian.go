@@ -21,7 +21,9 @@ type Purpose int
 const (
 	// Building is what the image worker needs to be built and run.
 	Building Purpose = iota
-	// Everything is what the trial stack and the tests need, too.
+	// Running is what the trial stack, the benchmarks and the crash run need, too.
+	Running
+	// Everything is what the tests need, too.
 	Everything
 )
 
@@ -30,8 +32,6 @@ type debianPackage struct {
 	name    string
 	purpose Purpose
 	found   func(context.Context) bool
-	// optional says what it is for when the rest works without it.
-	optional string
 }
 
 var debianPackages = []debianPackage{
@@ -39,14 +39,14 @@ var debianPackages = []debianPackage{
 	{name: "libc6-dev", purpose: Building, found: file("/usr/include/stdlib.h")},
 	{name: "pkg-config", purpose: Building, found: program("pkg-config")},
 	{name: "libvips-dev", purpose: Building, found: library("vips >= 8.14")},
-	{name: "postgresql", purpose: Everything, found: func(context.Context) bool { _, err := FindPostgres(); return err == nil }},
-	{name: "libvips-tools", purpose: Everything, found: program("vips")},
+	{name: "postgresql", purpose: Running, found: func(context.Context) bool { _, err := FindPostgres(); return err == nil }},
+	{name: "curl", purpose: Running, found: program("curl")}, // for the lines that the trial stack prints
+	{name: "libvips-tools", purpose: Running, found: program("vips")},
 	{name: "libimage-exiftool-perl", purpose: Everything, found: program("exiftool")},
 	{name: "webp", purpose: Everything, found: program("webpinfo")},
 	{name: "nodejs", purpose: Everything, found: program("node")},
 	{name: "npm", purpose: Everything, found: program("npm")},
 	{name: "chromium", purpose: Everything, found: program("chromium")},
-	{name: "curl", purpose: Everything, found: program("curl"), optional: "the lines that `make run` prints need it"},
 }
 
 func program(name string) func(context.Context) bool {
@@ -71,7 +71,7 @@ func Packages(ctx context.Context, out io.Writer, purpose Purpose) error {
 		return nil
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Getuid() != 0 {
-		return explain(out, missing)
+		return explain(missing)
 	}
 	names := make([]string, 0, len(missing))
 	for _, p := range missing {
@@ -91,7 +91,7 @@ func Packages(ctx context.Context, out io.Writer, purpose Purpose) error {
 		return err
 	}
 	fmt.Fprintf(out, "Debian packages: installed in %s\n", time.Since(started).Round(time.Second))
-	return explain(out, missingPackages(ctx, purpose))
+	return explain(missingPackages(ctx, purpose))
 }
 
 func missingPackages(ctx context.Context, purpose Purpose) []debianPackage {
@@ -104,18 +104,14 @@ func missingPackages(ctx context.Context, purpose Purpose) []debianPackage {
 	return missing
 }
 
-// explain is the error that names what is missing; what is optional is only mentioned.
-func explain(out io.Writer, missing []debianPackage) error {
-	var names []string
-	for _, p := range missing {
-		if p.optional == "" {
-			names = append(names, p.name)
-			continue
-		}
-		fmt.Fprintf(out, "%s is missing; only %s\n", p.name, p.optional)
-	}
-	if len(names) == 0 {
+// explain is the error that names what is missing.
+func explain(missing []debianPackage) error {
+	if len(missing) == 0 {
 		return nil
+	}
+	names := make([]string, 0, len(missing))
+	for _, p := range missing {
+		names = append(names, p.name)
 	}
 	return fmt.Errorf("packages are missing: on Debian and Ubuntu, run `apt-get install %s` as root; elsewhere, install what has those programs and libraries (libvips 8.14 or newer)", strings.Join(names, " "))
 }

@@ -1,5 +1,6 @@
 // Command setup prepares a machine and a checkout: `setup packages` installs Debian packages, `setup
-// libvips` those alone that the image worker is built with, `setup kube minio tools` (or one
+// libvips` those alone that the image worker is built with, `setup running` those that the trial stack
+// needs besides, `setup kube minio tools` (or one
 // program's name) builds pinned programs into the cache, `setup build parts trial` builds our own
 // programs into bin/. The Makefile calls it.
 package main
@@ -25,9 +26,12 @@ func main() {
 	}
 }
 
+// purposes are the targets that install Debian packages.
+var purposes = map[string]setup.Purpose{"libvips": setup.Building, "running": setup.Running, "packages": setup.Everything}
+
 func run(ctx context.Context, targets []string) error {
 	if len(targets) == 0 {
-		return fmt.Errorf("say what to set up: packages, libvips, %s, %s, %s, %s, the name of one pinned program, build, parts or trial", setup.GroupKube, setup.GroupMinIO, setup.GroupTusd, setup.GroupTools)
+		return fmt.Errorf("say what to set up: packages, libvips, running, %s, %s, %s, %s, the name of one pinned program, build, parts or trial", setup.GroupKube, setup.GroupMinIO, setup.GroupTusd, setup.GroupTools)
 	}
 	root, err := setup.RepoRoot()
 	if err != nil {
@@ -60,13 +64,8 @@ func run(ctx context.Context, targets []string) error {
 				return err
 			}
 			continue
-		case "libvips":
-			if err := setup.Packages(ctx, os.Stderr, setup.Building); err != nil {
-				return err
-			}
-			continue
-		case "packages":
-			if err := setup.Packages(ctx, os.Stderr, setup.Everything); err != nil {
+		case "libvips", "running", "packages":
+			if err := setup.Packages(ctx, os.Stderr, purposes[target]); err != nil {
 				return err
 			}
 			continue

@@ -222,7 +222,7 @@ func TestNamesGoThroughCurlAndBack(t *testing.T) {
 	t.Parallel()
 	curl, err := exec.LookPath("curl")
 	if err != nil {
-		t.Skip("curl is not installed")
+		t.Fatalf("%v; run `make packages`", err)
 	}
 	w := newWorld(t)
 	one := w.tenant(t, "one")
