@@ -75,8 +75,12 @@ func TestPackagesThatAreMissingAreNamedInOneLine(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "exiftool") {
 		t.Errorf("building needs no test tools: %v", err)
 	}
+	err = setup.Packages(t.Context(), io.Discard, setup.Running)
+	if err == nil || !strings.Contains(err.Error(), " curl ") || strings.Contains(err.Error(), "chromium") {
+		t.Errorf("running needs curl and no browser: %v", err)
+	}
 	err = setup.Packages(t.Context(), io.Discard, setup.Everything)
-	if err == nil || !strings.Contains(err.Error(), " libimage-exiftool-perl ") || strings.Contains(err.Error(), "curl") {
+	if err == nil || !strings.Contains(err.Error(), " libimage-exiftool-perl ") || !strings.Contains(err.Error(), " chromium`") {
 		t.Errorf("got %v", err)
 	}
 }
