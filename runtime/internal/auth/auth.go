@@ -241,11 +241,13 @@ func (a *Authenticator) byEither(ctx context.Context, header http.Header) (Grant
 }
 
 // find looks a principal up. An address whose credentials were wrong too often is
-// refused before that; but a key that is known to be good is let through, so that a
-// stranger's guesses shut nobody out who comes from the same address.
+// refused before that; but a key that was good when it was looked up last is looked up
+// again, so that a stranger's guesses shut nobody out who comes from the same address.
 func (a *Authenticator) find(ctx context.Context, what lookup) (account.Principal, error) {
-	if verdict := a.limits.MayFail(exchange.Of(ctx).Address); verdict.Refused && !a.keys.remembers(what) {
-		return account.Principal{}, verdict.Err()
+	if !a.keys.wasGood(what) {
+		if verdict := a.limits.MayFail(exchange.Of(ctx).Address); verdict.Refused {
+			return account.Principal{}, verdict.Err()
+		}
 	}
 	return a.keys.find(ctx, what)
 }
@@ -286,12 +288,17 @@ func notAccepted() error { return fault.New(fault.Unauthenticated, "the API key 
 // judge refuses principals whose key ended or whose account serves nobody.
 func (a *Authenticator) judge(p account.Principal) error {
 	switch {
-	case p.Account.ClosedAt != nil, p.Key.ExpiresAt != nil && !a.now().Before(*p.Key.ExpiresAt):
+	case ended(p, a.now()):
 		return notAccepted()
 	case p.Account.Suspended:
 		return fault.New(fault.Unauthenticated, "the account is suspended")
 	}
 	return nil
+}
+
+// ended tells whether a key's time, or its account's, is over for good.
+func ended(p account.Principal, now time.Time) bool {
+	return p.Account.ClosedAt != nil || p.Key.ExpiresAt != nil && !now.Before(*p.Key.ExpiresAt)
 }
 
 // Sign makes an upload signature for the principal's app, bound to group unless it is empty.

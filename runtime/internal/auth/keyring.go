@@ -50,11 +50,16 @@ type keyring struct {
 	epoch   uint64 // raised by every change: an answer from before it is not kept
 	found   *lru.Map[lookup, known]
 	unknown *lru.Map[lookup, time.Time] // until when
+	// good are those that the directory had when it was asked last. They permit a
+	// look-up and never stand for one: that is why neither time nor changes end them.
+	// Only what the directory has gets in, so strangers can't push anything out.
+	good *lru.Map[lookup, struct{}]
 }
 
 func newKeyring(directory Directory, ttl time.Duration, now func() time.Time) *keyring {
 	return &keyring{directory: directory, ttl: ttl, now: now,
-		found: lru.New[lookup, known](keyringLimit), unknown: lru.New[lookup, time.Time](keyringLimit)}
+		found: lru.New[lookup, known](keyringLimit), unknown: lru.New[lookup, time.Time](keyringLimit),
+		good: lru.New[lookup, struct{}](keyringLimit)}
 }
 
 // find gives the principal; NotFound when the directory has none.
@@ -92,9 +97,12 @@ func (k *keyring) recall(what lookup) (account.Principal, uint64, bool, error) {
 	return account.Principal{}, k.epoch, false, nil
 }
 
-// remembers tells whether a good answer is at hand, without asking for one.
-func (k *keyring) remembers(what lookup) bool {
-	_, _, ok, _ := k.recall(what)
+// wasGood tells whether the last answer about a key was good, however long ago. It
+// says nothing about now.
+func (k *keyring) wasGood(what lookup) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, ok := k.good.Get(what)
 	return ok
 }
 
@@ -112,6 +120,11 @@ func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (account.
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if err == nil && !ended(principal, now) {
+		k.good.Put(what, struct{}{})
+	} else {
+		k.good.Drop(what)
+	}
 	switch {
 	case !k.told || k.epoch != epoch:
 		// The answer may be older than a change that we were, or were not, told of.
@@ -126,7 +139,7 @@ func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (account.
 // lost is called when changes no longer reach us. It tells whether they did before.
 func (k *keyring) lost() bool { return k.reset(false) }
 
-// reset forgets everything, and gives whether changes reached us before.
+// reset forgets all answers, and gives whether changes reached us before.
 func (k *keyring) reset(told bool) (before bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -45,6 +45,13 @@ func (m *Map[K, V]) Put(key K, value V) {
 	}
 }
 
+// Drop forgets a key.
+func (m *Map[K, V]) Drop(key K) {
+	if element, ok := m.entries[key]; ok {
+		m.drop(element)
+	}
+}
+
 // DropIf forgets the entries whose value is unwanted.
 func (m *Map[K, V]) DropIf(unwanted func(V) bool) {
 	for element := m.order.Front(); element != nil; {

@@ -20,6 +20,10 @@ func TestTheMapIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
 	if v, _ := m.Get(9); v != 1 || m.Len() != 2 {
 		t.Error("an entry was not replaced")
 	}
+	m.Drop(9)
+	if m.Drop(9); m.Len() != 1 || len(m.entries) != 1 {
+		t.Error("a dropped entry stayed, or another went")
+	}
 	if m.Clear(); m.Len() != 0 || len(m.entries) != 0 {
 		t.Error("a cleared map holds something")
 	}

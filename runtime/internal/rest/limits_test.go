@@ -129,8 +129,27 @@ func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
 	}
 	// Even a good key that nobody has shown yet might be a guess, from there.
 	rt.do(t, http.MethodGet, "/media/get", key(late.key)).refused(t, http.StatusTooManyRequests, "Too Many Requests")
-	// But who is known goes on, from the same address.
+	// But who is known goes on, from the same address: also when the answer that is
+	// remembered is over, the account has changed, or changes are not heard for a while.
 	rt.expect(t, one, 0, 0)
+	rt.clock.advance(61 * time.Second)
+	rt.expect(t, one, 0, 0)
+	one.spec.MaxStorage /= 2
+	_, err = w.registry.Ensure(t.Context(), one.spec)
+	must(t, err)
+	rt.expect(t, one, 0, 0)
+	_, err = conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
+	must(t, err)
+	rt.expect(t, one, 0, 0)
+	eventually(t, 10*time.Second, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "changes are not heard") })
+	rt.expect(t, one, 0, 0)
+	wrong().refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	// A key that was revoked is looked up once, and then as unknown as any.
+	must(t, w.registry.Close(t.Context(), one.account.ID))
+	eventually(t, 10*time.Second, "the key is refused", func() bool {
+		return rt.do(t, http.MethodGet, "/media/get", key(one.key)).status == http.StatusUnauthorized
+	})
+	rt.do(t, http.MethodGet, "/media/get", key(one.key)).refused(t, http.StatusTooManyRequests, "Too Many Requests")
 	rt.clock.advance(100 * time.Second)
 	if got := rt.do(t, http.MethodGet, "/media/get", key(late.key)); got.status != http.StatusOK {
 		t.Errorf("when the time has come: %d %s", got.status, got.body)

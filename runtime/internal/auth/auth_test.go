@@ -1,0 +1,190 @@
+package auth
+
+import (
+	"encoding/base64"
+	"log/slog"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/limit"
+)
+
+// storm is an authenticator, a key that is in use, and a stranger who guesses keys from
+// the same address. The clock stands still until the test moves it.
+type storm struct {
+	*Authenticator
+	t       *testing.T
+	now     time.Time
+	key     string
+	answers map[account.Hash]account.Principal
+}
+
+func newStorm(t *testing.T) *storm {
+	t.Helper()
+	s := &storm{t: t, now: time.Unix(1e9, 0), answers: map[account.Hash]account.Principal{}}
+	token := s.token()
+	s.key, s.answers[token.Hash()] = token.Reveal(), holder(token.Hash())
+	directory := &scripted{find: func(h account.Hash) (account.Principal, error) {
+		if principal, ok := s.answers[h]; ok {
+			return principal, nil
+		}
+		return account.Principal{}, fault.New(fault.NotFound, "no such key")
+	}}
+	clock := func() time.Time { return s.now }
+	limits, err := limit.New(limit.Config{Failures: 1, FailuresBurst: 60}, prometheus.NewRegistry(), clock, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
+	if s.Authenticator, err = New(cfg, "service", directory, limits, clock, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	s.keys.reset(true)
+	return s
+}
+
+func (s *storm) token() account.Token {
+	s.t.Helper()
+	token, err := account.NewToken()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return token
+}
+
+// shows sends a key, and gives how it fares.
+func (s *storm) shows(key string) fault.Kind {
+	r := httptest.NewRequest("GET", "/media/get", nil)
+	r = r.WithContext(exchange.With(r.Context(), &exchange.Record{Address: netip.MustParseAddr("192.0.2.1")}))
+	r.Header.Set(s.KeyHeader, key)
+	_, err := s.Check(r)
+	if err == nil {
+		return none
+	}
+	return fault.Of(err).Kind
+}
+
+// none is the kind of no fault.
+const none fault.Kind = -1
+
+// rages lets seconds of the storm pass. It does not wait for the key.
+func (s *storm) rages(seconds int) {
+	s.t.Helper()
+	for range seconds {
+		s.now = s.now.Add(time.Second)
+		for range 6 {
+			s.shows(s.token().Reveal())
+		}
+	}
+	if got := s.shows(s.token().Reveal()); got != fault.Busy {
+		s.t.Fatalf("a wrong key is answered %v: there is no storm", got)
+	}
+}
+
+func (s *storm) goesOn(when string) {
+	s.t.Helper()
+	if got := s.shows(s.key); got != none {
+		s.t.Errorf("%s the key is answered %v", when, got)
+	}
+}
+
+func TestAStormOfWrongKeysShutsNoGoodKeyOut(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t)
+	s.goesOn("before the storm")
+	s.rages(30)
+	for range 130 { // twice the time that an answer is remembered
+		s.rages(1)
+		s.goesOn("in the storm")
+	}
+	s.rages(300)
+	s.goesOn("after five minutes without a request")
+	s.keys.changed(uuid.UUID{1})
+	s.goesOn("after a change of its account")
+	s.keys.lost()
+	s.goesOn("while changes are not heard")
+	s.goesOn("still not") // nothing is remembered now
+	s.keys.reset(true)
+	s.goesOn("once they are heard again")
+	if known := s.keys.good.Len(); known != 1 {
+		t.Errorf("the stranger's keys are among the %d good ones", known)
+	}
+}
+
+// What was good permits a look-up, and the look-up decides.
+func TestAKeyThatEndsInAStormIsRefusedAndForgotten(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*storm, account.Principal){
+		"revoked": func(s *storm, p account.Principal) { delete(s.answers, p.Key.Hash) },
+		"expired": func(s *storm, p account.Principal) {
+			p.Key.ExpiresAt = &s.now
+			s.answers[p.Key.Hash] = p
+		},
+		"closed": func(s *storm, p account.Principal) {
+			p.Account.ClosedAt = &s.now
+			s.answers[p.Key.Hash] = p
+		},
+	} {
+		s := newStorm(t)
+		s.goesOn("before the storm")
+		s.rages(30)
+		for _, principal := range s.answers {
+			end(s, principal)
+		}
+		s.keys.changed(uuid.UUID{1})
+		if got := s.shows(s.key); got != fault.Unauthenticated {
+			t.Errorf("%s: answered %v", name, got)
+		}
+		s.keys.changed(uuid.UUID{1}) // nothing else may hold it
+		if got := s.shows(s.key); got != fault.Busy {
+			t.Errorf("%s, the second time: answered %v, as if the key were still known", name, got)
+		}
+	}
+}
+
+func TestAnAccountThatIsLetGoOnIsServedInTheStormAgain(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t)
+	s.goesOn("before the storm")
+	s.rages(30)
+	for hash, principal := range s.answers {
+		principal.Account.Suspended = true
+		s.answers[hash] = principal
+		s.keys.changed(uuid.UUID{1})
+		if got := s.shows(s.key); got != fault.Unauthenticated {
+			t.Errorf("suspended: answered %v", got)
+		}
+		principal.Account.Suspended = false
+		s.answers[hash] = principal
+	}
+	s.keys.changed(uuid.UUID{1})
+	s.goesOn("when the account goes on")
+}
+
+// A look-up that fails says nothing about the key.
+func TestADirectoryThatIsAwayMakesNobodyForgotten(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t)
+	s.goesOn("before the storm")
+	s.rages(30)
+	directory, _ := s.directory.(*scripted)
+	find := directory.find
+	directory.find = func(account.Hash) (account.Principal, error) {
+		return account.Principal{}, fault.New(fault.Unavailable, "down")
+	}
+	s.keys.changed(uuid.UUID{1})
+	if got := s.shows(s.key); got != fault.Unavailable {
+		t.Errorf("while the directory is away: answered %v", got)
+	}
+	directory.find = find
+	s.goesOn("when the directory is back")
+}
