@@ -21,7 +21,7 @@ func (u *Upload) derive(ctx context.Context) (Objects, error) {
 		return nil, err
 	}
 	made, err := images.Derive(ctx, ImageJob{
-		ItemID: u.id, AccountID: u.scope.AccountID, MimeType: u.mimeType, Bytes: u.size,
+		ItemID: u.id, AccountID: u.scope.AccountID, MimeType: u.mimeType, Bytes: u.size, Place: u.place,
 		Source: u.original, Settings: layers.Effective(),
 	})
 	if ctx.Err() != nil {
@@ -45,6 +45,43 @@ func (u *Upload) derive(ctx context.Context) (Objects, error) {
 		}
 	}
 	return objects, nil
+}
+
+// look tells the type of a file that is on its way, as soon as that is possible, and
+// takes a place in the queue of images for one of which derivatives are wanted. So an
+// image that can't be taken is refused before most of it has come, and nothing else is.
+func (u *Upload) look(claim string, whole bool) error {
+	u.detect(claim, whole)
+	images := u.service.images
+	switch wanted := images != nil && images.Handles(u.mimeType, max(u.size, u.atLeast)); {
+	case wanted && u.place == nil:
+		var err error
+		u.place, err = images.Reserve(u.scope.AccountID)
+		return err
+	case !wanted:
+		u.leaveQueue()
+	}
+	return nil
+}
+
+// await waits for a place in the queue of images, if the file, which has arrived, needs
+// one.
+func (u *Upload) await(ctx context.Context) error {
+	images := u.service.images
+	if images == nil || !images.Handles(u.mimeType, u.size) {
+		return nil
+	}
+	var err error
+	u.place, err = images.Await(ctx, u.scope.AccountID)
+	return err
+}
+
+// leaveQueue gives the place in the queue of images back, if there is one.
+func (u *Upload) leaveQueue() {
+	if u.place != nil {
+		u.place.Release()
+		u.place = nil
+	}
 }
 
 // original opens the file: from memory while it is there, else from S3.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/stack/stacktest"
@@ -27,16 +28,51 @@ import (
 // withImages is a replica whose uploads get derivatives by real workers.
 func (b *bundle) withImages(objects media.ObjectStore) *media.Service {
 	b.t.Helper()
+	service, _ := b.withQueue(objects, config, 16)
+	return service
+}
+
+// watched is a pool that tells when somebody is about to wait for a place.
+type watched struct {
+	*imaging.Pool
+	awaits chan struct{}
+}
+
+func (w *watched) Await(ctx context.Context, account uuid.UUID) (media.ImagePlace, error) {
+	w.awaits <- struct{}{}
+	return w.Pool.Await(ctx, account)
+}
+
+// withQueue is withImages with the pool, whose queue has so many places.
+func (b *bundle) withQueue(objects media.ObjectStore, cfg media.Config, places int) (*media.Service, *watched) {
+	b.t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	pool, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, Program: stacktest.Binary(b.t, "mediastack-imaging"),
-		Workers: 1, Queue: 16, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
+	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, Program: stacktest.Binary(b.t, "mediastack-imaging"),
+		Workers: 1, Queue: places, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
 		prometheus.NewRegistry(), log)
 	must(b.t, err)
-	b.t.Cleanup(pool.Close)
+	b.t.Cleanup(workers.Close)
+	pool := &watched{Pool: workers, awaits: make(chan struct{}, 10)}
 	service, err := media.NewService(media.Parts{Store: b.store, Objects: objects, Images: pool, Settings: settings.NewService(b.store),
-		Now: b.clock.Now, Log: log}, config)
+		Now: b.clock.Now, Log: log}, cfg)
 	must(b.t, err)
-	return service
+	return service, pool
+}
+
+// flood takes places in the queue as images that wait there do, until release is called.
+func flood(t *testing.T, pool *watched, p account.Principal, n int) (release func()) {
+	t.Helper()
+	var all []media.ImagePlace
+	for range n {
+		place, err := pool.Reserve(p.Account.ID)
+		must(t, err)
+		all = append(all, place)
+	}
+	return func() {
+		for _, place := range all {
+			place.Release()
+		}
+	}
 }
 
 // choose sets what the tenant wants of images.
@@ -230,6 +266,136 @@ func TestAnUploadWhoseDerivativeCannotBeStoredLeavesNothing(t *testing.T) {
 	}
 	if left := b.stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
+	}
+	b.balanced(p)
+}
+
+// The images of one account filled the queue, and every upload of everybody was refused,
+// text included.
+func TestWhoFloodsTheImageQueueIsRefusedAndNobodyElse(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	service, pool := b.withQueue(b.objects, config, 4)
+	one, two, other := b.tenant(1<<30), b.tenant(1<<30), b.tenant(1<<30)
+	image, text := jpegOf(t, picture(200, 200)), bytes.Repeat([]byte("some text. "), 1000)
+	send := func(p account.Principal, data []byte) (media.Item, error) {
+		return upload(t.Context(), service, p, bytes.NewReader(data), media.Fields{})
+	}
+	release := flood(t, pool, one, 2)
+	// Whatever it sends, nothing of it is read.
+	if u, err := service.Begin(t.Context(), one, 0); !fault.Is(err, fault.Busy) || fault.Of(err).RetryAfter <= 0 {
+		t.Errorf("who floods the queue: %v, %v", u, err)
+	}
+	flooded := func(who string) {
+		for kind, data := range map[string][]byte{"an image": image, "text": text} {
+			if _, err := send(other, data); err != nil {
+				t.Errorf("%s flood the queue, and %s of another is refused: %v", who, kind, err)
+			}
+		}
+	}
+	flooded("one")
+	defer flood(t, pool, two, 2)()
+	flooded("two")
+
+	// Of an account that has an image in a full queue a second one is refused as soon as
+	// it is known for one, and other files are taken.
+	defer flood(t, pool, other, 1)()
+	sent := bytes.NewReader(pngOf(t, picture(1000, 1000)))
+	size := sent.Len()
+	if _, err := upload(t.Context(), service, other, sent, media.Fields{}); !fault.Is(err, fault.Busy) {
+		t.Errorf("a second image: %v", err)
+	}
+	if read := size - sent.Len(); read > 256<<10 {
+		t.Errorf("%d of %d bytes were read", read, size)
+	}
+	_, err := send(other, text)
+	must(t, err)
+	release()
+	item, err := send(one, image)
+	must(t, err)
+	if variants(item) != "original thumbnail" {
+		t.Errorf("the item has %s", variants(item))
+	}
+	b.balanced(other)
+}
+
+// An upload of images held its places in the queue after it had failed, or for good.
+func TestAnUploadGivesItsPlaceInTheQueueBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	service, pool := b.withQueue(b.objects, config, 2)
+	p := b.tenant(1 << 30)
+	image := jpegOf(t, picture(200, 200))
+	for name, end := range map[string]func(*media.Upload){
+		"closed": func(u *media.Upload) { u.Close(t.Context()) },
+		"stored": func(u *media.Upload) {
+			_, err := u.Commit(t.Context(), media.Fields{})
+			must(t, err)
+			u.Close(t.Context())
+		},
+	} {
+		u, err := service.Begin(t.Context(), p, 0)
+		must(t, err)
+		must(t, u.Receive(t.Context(), bytes.NewReader(image), ""))
+		if err := pool.Admit(p.Account.ID); !fault.Is(err, fault.Busy) {
+			t.Errorf("an image that has arrived has no place: %v", err)
+		}
+		end(u)
+		if err := pool.Admit(p.Account.ID); err != nil {
+			t.Errorf("an upload that is %s: %v", name, err)
+		}
+	}
+}
+
+// Resumable uploads did not ask for room in the queue, and filled it for everybody.
+func TestAResumableImageWaitsForItsPlaceAndHoldsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cfg := config
+	cfg.MaxUploads = 1
+	service, pool := b.withQueue(b.objects, cfg, 2)
+	p, other := b.tenant(1<<30), b.tenant(1<<30)
+	image := jpegOf(t, picture(200, 200))
+	r, err := service.CreateResumable(t.Context(), p, int64(len(image)), media.Fields{})
+	must(t, err)
+	_, err = r.Write(t.Context(), 0, bytes.NewReader(image), nil)
+	must(t, err)
+	release := flood(t, pool, p, 1)
+
+	left, leave := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() { _, err := r.Finish(left); gone <- err }()
+	<-pool.awaits
+	// The only place for uploads is free meanwhile.
+	_, err = upload(t.Context(), service, other, strings.NewReader("text"), media.Fields{})
+	must(t, err)
+	select {
+	case err := <-gone:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	leave()
+	if err := <-gone; !fault.Is(err, fault.Busy) {
+		t.Errorf("a client that left: %v", err)
+	}
+	type outcome struct {
+		item media.Item
+		err  error
+	}
+	finished := make(chan outcome, 1)
+	go func() {
+		item, err := r.Finish(t.Context())
+		finished <- outcome{item, err}
+	}()
+	<-pool.awaits
+	release()
+	done := <-finished
+	must(t, done.err)
+	if variants(done.item) != "original thumbnail" {
+		t.Errorf("the item has %s", variants(done.item))
+	}
+	if err := pool.Admit(p.Account.ID); err != nil {
+		t.Errorf("a place is held for good: %v", err)
 	}
 	b.balanced(p)
 }

@@ -292,7 +292,7 @@ func (r *Resumable) receive(ctx context.Context, u *Upload, file io.Reader, proo
 	// One byte more than may come tells that too much does.
 	file = io.LimitReader(file, limit-u.size+1)
 	for {
-		ended, failed := u.fill(ctx, file)
+		ended, failed := u.fill(ctx, file, func() error { return nil })
 		switch {
 		case u.size > limit && r.state.Length == UnknownLength:
 			return tooLarge(r.principal)
@@ -481,10 +481,16 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 			return Item{}, err
 		}
 	}
+	u := r.resume()
+	// The bytes are stored, so the client waits and is not refused; it holds nothing that
+	// other uploads need meanwhile.
+	if err := u.await(ctx); err != nil {
+		return Item{}, err
+	}
+	defer u.leaveQueue()
 	if err := r.service.places.enter(ctx, r.state.Scope.AccountID); err != nil {
 		return Item{}, err
 	}
-	u := r.resume()
 	defer u.release()
 	objects, err := r.join(ctx, u)
 	if errors.Is(err, ErrPartsLost) {

@@ -39,8 +39,10 @@ type Upload struct {
 	atLeast   int64 // what the client says of the size, 0 = nothing
 	lease     time.Duration
 
-	buffer   buffer // what has arrived and is not in S3 yet
-	large    bool   // holds a place in memory for a part
+	buffer buffer // what has arrived and is not in S3 yet
+	large  bool   // holds a place in memory for a part
+	// place is held in the queue of images; nil for other files.
+	place    ImagePlace
 	digest   hash.Hash
 	size     int64
 	mimeType string
@@ -78,7 +80,7 @@ func (s *Service) Begin(ctx context.Context, p account.Principal, atLeast int64)
 		}
 	}
 	if s.images != nil {
-		if err := s.images.Admit(); err != nil {
+		if err := s.images.Admit(scope.AccountID); err != nil {
 			return nil, err
 		}
 	}
@@ -105,11 +107,13 @@ func OverCap(maxStorage int64) error {
 // an error the upload can only be closed.
 func (u *Upload) Receive(ctx context.Context, file io.Reader, claim string) error {
 	for {
-		ended, err := u.fill(ctx, file)
+		ended, err := u.fill(ctx, file, func() error { return u.look(claim, false) })
+		if err == nil {
+			err = u.look(claim, ended)
+		}
 		if err != nil {
 			return err
 		}
-		u.detect(claim, ended)
 		if ended {
 			return nil
 		}
@@ -137,8 +141,9 @@ func (u *Upload) detect(claim string, whole bool) {
 // emptyReads is how many reads in a row may give nothing before the reader is taken for broken.
 const emptyReads = 100
 
-// fill reads until there is more than a part (false) or the file has ended (true).
-func (u *Upload) fill(ctx context.Context, file io.Reader) (ended bool, err error) {
+// fill reads until there is more than a part (false) or the file has ended (true). look
+// is called after each read but the last.
+func (u *Upload) fill(ctx context.Context, file io.Reader, look func() error) (ended bool, err error) {
 	for empty := 0; u.buffer.size <= PartSize; {
 		if err := u.makeRoom(ctx); err != nil {
 			return false, err
@@ -157,6 +162,9 @@ func (u *Upload) fill(ctx context.Context, file io.Reader) (ended bool, err erro
 			empty = 0
 		} else if empty++; empty > emptyReads {
 			return false, io.ErrNoProgress
+		}
+		if err := look(); err != nil {
+			return false, err
 		}
 		if err := u.renew(ctx); err != nil {
 			return false, err
@@ -342,6 +350,7 @@ func (u *Upload) release() {
 		return
 	}
 	u.released = true
+	u.leaveQueue()
 	u.buffer.release()
 	if u.large {
 		u.service.memory.leave(u.scope.AccountID)

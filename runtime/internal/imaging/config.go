@@ -20,7 +20,7 @@ type Config struct {
 	Enabled   bool          `env:"SERVICE_IMAGE_ENABLED" default:"true" negatable:"" help:"Make thumbnails and WebP conversions. Without them no image worker is needed."`
 	Program   string        `env:"SERVICE_IMAGE_PROGRAM" help:"Path of mediastack-imaging. Without it: beside this program, else on the PATH."`
 	Workers   int           `env:"SERVICE_IMAGE_WORKERS" default:"0" help:"Image workers, each a process that works on one image at a time. 0 = one for each core."`
-	Queue     int           `env:"SERVICE_IMAGE_QUEUE" default:"64" help:"Images that may wait for a worker before uploads are refused with 429."`
+	Queue     int           `env:"SERVICE_IMAGE_QUEUE" default:"64" help:"Images that may wait for a worker, or be on their way to it, before more are refused with 429; half of them of one account."`
 	Timeout   time.Duration `env:"SERVICE_IMAGE_TIMEOUT" default:"30s" help:"How long one image may take before its worker is killed."`
 	MaxBytes  int64         `env:"SERVICE_IMAGE_MAX_BYTES" default:"67108864" help:"Largest file, in bytes, of which derivatives are made."`
 	MaxPixels int64         `env:"SERVICE_IMAGE_MAX_PIXELS" default:"100000000" help:"Most pixels, width times height, of an image of which derivatives are made."`

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/fault"
@@ -55,6 +56,7 @@ type Pool struct {
 	metrics *metrics
 
 	queue   *queue
+	places  *places
 	numbers atomic.Uint32
 	slots   sync.WaitGroup
 	ctx     context.Context // ends when running jobs must
@@ -72,6 +74,13 @@ type job struct {
 	err    error
 }
 
+// leave gives back the place in the queue.
+func (j *job) leave() {
+	if j.Place != nil {
+		j.Place.Release()
+	}
+}
+
 // New starts the pool. One worker is started at once, so that an installation which
 // can't make images says so here; the others start with their first job. With
 // images switched off it gives a pool that handles nothing.
@@ -79,7 +88,7 @@ func New(ctx context.Context, cfg Config, registry prometheus.Registerer, log *s
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Pool{cfg: cfg, log: log, queue: newQueue()}
+	p := &Pool{cfg: cfg, log: log, queue: newQueue(), places: newPlaces(cfg.Queue)}
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if !cfg.Enabled {
 		return p, nil
@@ -103,13 +112,36 @@ func New(ctx context.Context, cfg Config, registry prometheus.Registerer, log *s
 	return p, nil
 }
 
-// Admit refuses with a Busy fault while the queue is full.
-func (p *Pool) Admit() error {
-	waiting := p.queue.len()
-	if !p.cfg.Enabled || waiting < p.cfg.Queue {
+// Admit refuses with a Busy fault while an account has all the places of the queue that
+// it may have.
+func (p *Pool) Admit(account uuid.UUID) error {
+	if !p.cfg.Enabled || !p.places.shareUsed(account) {
 		return nil
 	}
-	after := time.Duration(p.average.Load()) * time.Duration(waiting) / time.Duration(p.cfg.workers())
+	return p.busy()
+}
+
+// Reserve takes a place in the queue for an image of an account. Busy when there is none.
+func (p *Pool) Reserve(account uuid.UUID) (media.ImagePlace, error) {
+	if taken := p.places.take(account); taken != nil {
+		return taken, nil
+	}
+	return nil, p.busy()
+}
+
+// Await is Reserve for who can wait. Busy when ctx ends before a place is free.
+func (p *Pool) Await(ctx context.Context, account uuid.UUID) (media.ImagePlace, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	if taken := p.places.wait(ctx, account); taken != nil {
+		return taken, nil
+	}
+	return nil, p.busy()
+}
+
+func (p *Pool) busy() error {
+	after := time.Duration(p.average.Load()) * time.Duration(p.queue.len()) / time.Duration(p.cfg.workers())
 	return &fault.Error{Kind: fault.Busy, Public: "too many images at once", RetryAfter: min(max(after, time.Second), time.Minute)}
 }
 
@@ -198,6 +230,7 @@ func (p *Pool) announce(w *process) {
 // serve does one job, retry included.
 func (s *slot) serve(j *job) {
 	p := s.pool
+	j.leave()
 	begun := time.Now()
 	p.metrics.waited.Observe(begun.Sub(j.queued).Seconds())
 	p.metrics.busy.Inc()

@@ -227,7 +227,7 @@ func TestWorkersThatDieAtTheirStartAreTriedAgain(t *testing.T) {
 func TestImagesCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
 	pool := open(t, imaging.Config{})
-	if pool.Handles("image/jpeg", 1) || pool.Admit() != nil {
+	if pool.Handles("image/jpeg", 1) || pool.Admit(uuid.New()) != nil {
 		t.Error("a pool that is off handles something, or refuses")
 	}
 	if derivatives, err := pool.Derive(t.Context(), small()); err == nil || derivatives != nil {
@@ -330,35 +330,62 @@ func TestAccountsTakeTurns(t *testing.T) {
 	}
 }
 
-func TestAFullQueueIsBusy(t *testing.T) {
+// queued is a small job that has its place.
+func (b *bundle) queued(account uuid.UUID) media.ImageJob {
+	b.t.Helper()
+	job := small()
+	job.AccountID = account
+	var err error
+	if job.Place, err = b.Reserve(account); err != nil {
+		b.t.Fatal(err)
+	}
+	return job
+}
+
+func TestAPlaceIsFreeWhenAWorkerTakesTheJob(t *testing.T) {
 	t.Parallel()
 	cfg := config(double(t, "works"))
-	cfg.Queue = 2
+	cfg.Queue = 4
 	pool := open(t, cfg)
-	blocker := hold(uuid.New(), nil)
+	busy, quiet := uuid.New(), uuid.New()
+	blocker := hold(busy, nil)
+	blocker.Place = pool.queued(busy).Place
 	all := []<-chan derived{pool.begin(t.Context(), blocker.ImageJob)}
 	<-blocker.begun
-	for i := range 2 {
-		if err := pool.Admit(); err != nil {
+	for i := range 2 { // the one that runs has no place any more
+		if err := pool.Admit(busy); err != nil {
 			t.Errorf("with %d jobs waiting: %v", i, err)
 		}
-		all = append(all, pool.begin(t.Context(), small()))
+		all = append(all, pool.begin(t.Context(), pool.queued(busy)))
 		pool.waiting(i + 1)
 	}
-	err := pool.Admit()
-	if f := fault.Of(err); f.Kind != fault.Busy || f.RetryAfter < time.Second || f.Public == "" {
-		t.Errorf("got %v", err)
+	_, refused := pool.Reserve(busy)
+	for _, err := range []error{refused, pool.Admit(busy)} {
+		if f := fault.Of(err); f.Kind != fault.Busy || f.RetryAfter < time.Second || f.Public == "" {
+			t.Errorf("got %v", err)
+		}
 	}
-	// Who was admitted before gets a turn all the same.
-	all = append(all, pool.begin(t.Context(), small()))
-	pool.waiting(3)
+	if err := pool.Admit(quiet); err != nil {
+		t.Errorf("another account: %v", err)
+	}
+	all = append(all, pool.begin(t.Context(), pool.queued(quiet)))
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := pool.Await(left, busy); !fault.Is(err, fault.Busy) {
+		t.Errorf("who left while it waited: %v", err)
+	}
+	place := make(chan error, 1)
+	go func() { _, err := pool.Await(t.Context(), busy); place <- err }()
 	blocker.release()
 	for _, done := range all {
 		if d := <-done; d.err != nil {
 			t.Error(d.err)
 		}
 	}
-	if err := pool.Admit(); err != nil {
+	if err := <-place; err != nil {
+		t.Errorf("who waited for a place: %v", err)
+	}
+	if err := pool.Admit(busy); err != nil {
 		t.Error(err)
 	}
 }
