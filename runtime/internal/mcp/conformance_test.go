@@ -136,7 +136,7 @@ func serveWithKey(t *testing.T, wrap func(*mcp.API)) string {
 	rt := w.replica(t, func(o *options) { o.server.BaseURL, o.wrap = address, wrap })
 	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.Out.URL.Scheme, r.Out.URL.Host = "http", rt.server.Addr() // the Host header stays
-		r.Out.Header.Set("X-Service-Apikey", one.key)
+		r.Out.Header.Set("X-Service-Apikey", one.Key)
 	}}
 	front := &http.Server{Handler: proxy, ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})

@@ -53,17 +53,17 @@ func TestWhoHasNoCredentialIsToldWhereToGetOne(t *testing.T) {
 	if got := rt.post(t, listTools, bearer); got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != metadata+`, error="invalid_token"` {
 		t.Errorf("a token: %d %v", got.status, got.header)
 	}
-	if got := rt.post(t, listTools, bearer, apiKey(one.key)); got.status != http.StatusBadRequest {
+	if got := rt.post(t, listTools, bearer, apiKey(one.Key)); got.status != http.StatusBadRequest {
 		t.Errorf("both credentials: %d %s", got.status, got.body)
 	}
-	if got := rt.send(t, http.MethodPost, "/mcp?x-service-apikey="+one.key+"&apikey="+one.key, strings.NewReader(listTools)); got.status != http.StatusUnauthorized {
+	if got := rt.send(t, http.MethodPost, "/mcp?x-service-apikey="+one.Key+"&apikey="+one.Key, strings.NewReader(listTools)); got.status != http.StatusUnauthorized {
 		t.Errorf("a key in the query: %d", got.status)
 	}
 	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 43))); got.status != http.StatusUnauthorized {
 		t.Errorf("a wrong key beside a good signature: %d", got.status)
 	}
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
-		if got := rt.send(t, method, "/mcp", nil, apiKey(one.key)); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST" {
+		if got := rt.send(t, method, "/mcp", nil, apiKey(one.Key)); got.status != http.StatusMethodNotAllowed || got.header.Get("Allow") != "POST" {
 			t.Errorf("%s with a key: %d %v", method, got.status, got.header)
 		}
 	}
@@ -71,7 +71,7 @@ func TestWhoHasNoCredentialIsToldWhereToGetOne(t *testing.T) {
 
 func (rt *replica) signature(t *testing.T, of tenant) string {
 	t.Helper()
-	return gives[wire.Signature](t, rt.call(t, of.key, "create_upload_signature", nil)).Signature
+	return gives[wire.Signature](t, rt.call(t, of.Key, "create_upload_signature", nil)).Signature
 }
 
 func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
@@ -115,7 +115,7 @@ func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
 		{local, "127.0.0.1:8080", "http://localhost:9090", false},
 		{local, "evil.test:8080", "http://evil.test:8080", false},
 	} {
-		change := []option{apiKey(one.key), host(tt.host)}
+		change := []option{apiKey(one.Key), host(tt.host)}
 		if tt.origin != "" {
 			change = append(change, header("Origin", tt.origin))
 		}
@@ -132,7 +132,7 @@ func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
 			t.Errorf("host %q, origin %q: %s", tt.host, tt.origin, got.body)
 		}
 	}
-	if got := rt.post(t, listTools, apiKey(one.key), func(r *http.Request) { r.Header["Origin"] = []string{"http://media.test", "http://evil.test"} }); got.status != http.StatusForbidden {
+	if got := rt.post(t, listTools, apiKey(one.Key), func(r *http.Request) { r.Header["Origin"] = []string{"http://media.test", "http://evil.test"} }); got.status != http.StatusForbidden {
 		t.Errorf("two origins: %d", got.status)
 	}
 	// Browsers ask first, without a credential, and can then read why they are refused.
@@ -161,7 +161,7 @@ func TestEveryRevisionIsSpoken(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	key := apiKey(one.key)
+	key := apiKey(one.Key)
 	for _, version := range []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+version+`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, key, header("Mcp-Protocol-Version", version))
 		if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"protocolVersion":"`+version+`"`)) || got.header.Get("Mcp-Session-Id") != "" {
@@ -197,7 +197,7 @@ func TestProtocolErrorsStayThat(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	key := apiKey(one.key)
+	key := apiKey(one.Key)
 	for name, tt := range map[string]struct {
 		body   string
 		change []option
@@ -243,18 +243,18 @@ func TestEveryMessageOfABatchCounts(t *testing.T) {
 	old := header("Mcp-Protocol-Version", "2025-03-26")
 	for name, limits := range map[string]limit.Config{"key": {Key: 0.001, KeyBurst: 7}, "address": {Address: 0.001, AddressBurst: 7}} {
 		rt := w.replica(t, func(o *options) { o.limits = limits })
-		got := rt.post(t, batch(5), apiKey(one.key), old)
+		got := rt.post(t, batch(5), apiKey(one.Key), old)
 		if got.status != http.StatusOK || bytes.Count(got.body, []byte(`"structuredContent":{"count":0}`)) != 5 {
 			t.Errorf("%s: five of seven: %d %s", name, got.status, got.body)
 		}
-		if got := rt.post(t, batch(3), apiKey(one.key), old); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+		if got := rt.post(t, batch(3), apiKey(one.Key), old); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
 			t.Errorf("%s: three more: %d %s", name, got.status, got.body)
 		}
 		want := http.StatusOK
 		if name == "address" {
 			want = http.StatusTooManyRequests
 		}
-		if got := rt.post(t, batch(1), apiKey(other.key), old); got.status != want {
+		if got := rt.post(t, batch(1), apiKey(other.Key), old); got.status != want {
 			t.Errorf("%s: another key: %d", name, got.status)
 		}
 	}
@@ -294,11 +294,11 @@ func TestEveryFormOfBase64IsRead(t *testing.T) {
 		if name == "standard" { // names may be written in escapes, too
 			body = strings.Replace(body, `"fileBase64"`, `"\u0066ileBase64"`, 1)
 		}
-		got := rt.post(t, body, apiKey(one.key))
+		got := rt.post(t, body, apiKey(one.Key))
 		var message struct{ Result result }
 		must(t, json.Unmarshal(got.body, &message))
 		id := gives[struct{ MediaID string }](t, message.Result).MediaID
-		item := gives[wire.MediaItem](t, rt.call(t, one.key, "get_media", object{"mediaId": id}))
+		item := gives[wire.MediaItem](t, rt.call(t, one.Key, "get_media", object{"mediaId": id}))
 		if item.MimeType != "application/x-test" || !bytes.Equal(rt.read(t, item), want) {
 			t.Errorf("%s: %+v", name, item)
 		}
@@ -319,11 +319,11 @@ func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
 	one, small := w.tenant(t, "one"), w.tenant(t, "small", smallLimits)
 	rt := w.replica(t)
 	const most = 10 << 20
-	id := rt.upload(t, one.key, "most.bin", noise(most))
-	gives[wire.Deleted](t, rt.call(t, one.key, "delete_media", object{"mediaId": id}))
+	id := rt.upload(t, one.Key, "most.bin", noise(most))
+	gives[wire.Deleted](t, rt.call(t, one.Key, "delete_media", object{"mediaId": id}))
 	large := base64.StdEncoding.EncodeToString(noise(most + 2)) // without padding
 	for _, text := range []string{large, strings.Repeat(large, 3)} {
-		says := fails(t, rt.call(t, one.key, "upload_media", object{"fileBase64": text, "fileName": "f", "mimeType": "a/b"}))
+		says := fails(t, rt.call(t, one.Key, "upload_media", object{"fileBase64": text, "fileName": "f", "mimeType": "a/b"}))
 		for _, part := range []string{"10485760 bytes", "create_upload_signature", "http://media.test/media/create ", "http://media.test/media/create/resumable", "x-service-signature"} {
 			if !strings.Contains(says, part) {
 				t.Errorf("it does not say %q: %s", part, says)
@@ -332,20 +332,20 @@ func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
 	}
 	// A body without an end is read up to its bound.
 	endless := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"upload_media","arguments":{"fileBase64":"`), io.LimitReader(letters{}, 80<<20))
-	if got := rt.send(t, http.MethodPost, "/mcp", endless, apiKey(one.key)); got.status != http.StatusRequestEntityTooLarge {
+	if got := rt.send(t, http.MethodPost, "/mcp", endless, apiKey(one.Key)); got.status != http.StatusRequestEntityTooLarge {
 		t.Errorf("80 MB: %d %s", got.status, got.body)
 	}
-	if got := rt.post(t, strings.TrimSuffix(upload(1, large[:1000], ""), `","fileName":"f","mimeType":"application/x-test"}}}`), apiKey(one.key)); got.status != http.StatusBadRequest {
+	if got := rt.post(t, strings.TrimSuffix(upload(1, large[:1000], ""), `","fileName":"f","mimeType":"application/x-test"}}}`), apiKey(one.Key)); got.status != http.StatusBadRequest {
 		t.Errorf("a body that is cut in its file: %d %s", got.status, got.body)
 	}
-	if says := fails(t, rt.call(t, small.key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(200_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "maxUploadSize, 100000 bytes") {
+	if says := fails(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(200_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "maxUploadSize, 100000 bytes") {
 		t.Errorf("over maxUploadSize: %s", says)
 	}
-	if says := fails(t, rt.call(t, small.key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(90_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "cap, 50000 bytes") || !strings.Contains(says, "delete_media") {
+	if says := fails(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(90_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "cap, 50000 bytes") || !strings.Contains(says, "delete_media") {
 		t.Errorf("over the cap: %s", says)
 	}
 	// Where it is of no use, a file is dropped.
-	if says := fails(t, rt.call(t, one.key, "get_media_count", object{"fileBase64": large})); !strings.Contains(says, `there is no argument "fileBase64"`) {
+	if says := fails(t, rt.call(t, one.Key, "get_media_count", object{"fileBase64": large})); !strings.Contains(says, `there is no argument "fileBase64"`) {
 		t.Errorf("for another tool: %s", says)
 	}
 	if n := w.traces(t); n != 0 {
@@ -353,7 +353,7 @@ func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
 	}
 	// Every place was given back.
 	for range 20 {
-		gives[any](t, rt.call(t, one.key, "delete_media", object{"mediaId": rt.upload(t, one.key, "f", []byte("f"))}))
+		gives[any](t, rt.call(t, one.Key, "delete_media", object{"mediaId": rt.upload(t, one.Key, "f", []byte("f"))}))
 	}
 }
 
@@ -362,14 +362,14 @@ func TestOneFileInARequest(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	got := rt.post(t, "["+upload(1, one64, "")+","+upload(2, one64, "")+"]", apiKey(one.key), header("Mcp-Protocol-Version", "2025-03-26"))
+	got := rt.post(t, "["+upload(1, one64, "")+","+upload(2, one64, "")+"]", apiKey(one.Key), header("Mcp-Protocol-Version", "2025-03-26"))
 	if got.status != http.StatusOK || bytes.Count(got.body, []byte("mediaId")) != 2 || !bytes.Contains(got.body, []byte("send one file in a request")) {
 		t.Errorf("two files: %d %s", got.status, got.body)
 	}
-	if n := w.number(t, `SELECT count(*) FROM item`); n != 1 {
+	if n := w.Number(t, `SELECT count(*) FROM item`); n != 1 {
 		t.Errorf("%d items", n)
 	}
-	if got := rt.post(t, upload(1, one64, `"fileBase64":"`+one64+`",`), apiKey(one.key)); !bytes.Contains(got.body, []byte("send one file in a request")) {
+	if got := rt.post(t, upload(1, one64, `"fileBase64":"`+one64+`",`), apiKey(one.Key)); !bytes.Contains(got.body, []byte("send one file in a request")) {
 		t.Errorf("sent twice: %s", got.body)
 	}
 }
@@ -390,12 +390,12 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.store = broken{w.store} })
-	got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_media_count"}}`, apiKey(one.key))
+	rt := w.replica(t, func(o *options) { o.store = broken{w.Store} })
+	got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_media_count"}}`, apiKey(one.Key))
 	if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"code":-32603`)) || bytes.Contains(got.body, []byte("fire")) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	gives[wire.Totals](t, rt.call(t, one.key, "get_total_storage", nil))
+	gives[wire.Totals](t, rt.call(t, one.Key, "get_total_storage", nil))
 	eventually(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "the code is on fire") })
 }
 
@@ -403,8 +403,8 @@ func TestNothingInternalLeaks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	rt := w.replica(t, func(o *options) { o.store = broken{w.store} })
-	says := fails(t, rt.called(t, "get_media", object{"mediaId": uuid.NewString()}, apiKey(one.key), header("X-Request-Id", "request-of-mine")))
+	rt := w.replica(t, func(o *options) { o.store = broken{w.Store} })
+	says := fails(t, rt.called(t, "get_media", object{"mediaId": uuid.NewString()}, apiKey(one.Key), header("X-Request-Id", "request-of-mine")))
 	if strings.Contains(says, "SELECT") || !strings.Contains(says, "request-of-mine") {
 		t.Errorf("it says %q", says)
 	}
@@ -432,7 +432,7 @@ func TestTheBrandIsInEveryText(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) { o.brand = "acme" })
-	got := rt.post(t, listTools, header("x-acme-apikey", one.key))
+	got := rt.post(t, listTools, header("x-acme-apikey", one.Key))
 	if got.status != http.StatusOK || !bytes.Contains(got.body, []byte("x-acme-signature")) || bytes.Contains(got.body, []byte("x-service-")) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
@@ -449,7 +449,7 @@ func TestAClientThatLeavesGivesItsPlaceBack(t *testing.T) {
 	must(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
-	request.Header.Set("x-service-apikey", one.key)
+	request.Header.Set("x-service-apikey", one.Key)
 	gone := make(chan error, 1)
 	go func() {
 		response, err := rt.client.Do(request)
@@ -460,15 +460,15 @@ func TestAClientThatLeavesGivesItsPlaceBack(t *testing.T) {
 	}()
 	_, err = io.WriteString(write, upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), "")[:12<<20])
 	must(t, err)
-	if says := fails(t, rt.call(t, one.key, "upload_media", aFile("caption", "c"))); !strings.Contains(says, "try again in") {
+	if says := fails(t, rt.call(t, one.Key, "upload_media", aFile("caption", "c"))); !strings.Contains(says, "try again in") {
 		t.Errorf("the place is not taken: %s", says)
 	}
 	must(t, write.CloseWithError(errors.New("left"))) // which ends the connection
 	if err := <-gone; err == nil {
 		t.Error("the client did not leave")
 	}
-	eventually(t, "the place is free", func() bool { return !rt.call(t, one.key, "upload_media", aFile("caption", "c")).IsError })
-	if n := w.number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item)`); n != 1 {
+	eventually(t, "the place is free", func() bool { return !rt.call(t, one.Key, "upload_media", aFile("caption", "c")).IsError })
+	if n := w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item)`); n != 1 {
 		t.Errorf("%d rows", n)
 	}
 }

@@ -7,15 +7,12 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,53 +20,25 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/objectstore"
-	"mediastack.dev/runtime/postgres"
-	"mediastack.dev/runtime/settings"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// baseURL leads nowhere: every client dials the replica that it belongs to.
-const baseURL = "http://media.test"
+const baseURL = edgetest.BaseURL
 
 // world is a database and an S3 store, and what the operator does with them.
-type world struct {
-	database postgres.Config
-	store    *postgres.Store
-	objects  *objectstore.Store
-	registry *account.Registry
-	settings *settings.Service
-}
+type world struct{ *edgetest.World }
 
-func newWorld(t *testing.T) *world {
-	t.Helper()
-	access := stacktest.S3(t)
-	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
-	must(t, err)
-	cfg := postgres.Config{DatabaseURL: stacktest.Postgres(t), DatabaseConns: 8}
-	must(t, postgres.Migrate(t.Context(), cfg, slog.New(slog.DiscardHandler)))
-	store, err := postgres.Open(t.Context(), cfg)
-	must(t, err)
-	t.Cleanup(store.Close)
-	return &world{database: cfg, store: store, objects: objects,
-		registry: account.NewRegistry(store, "t", time.Now), settings: settings.NewService(store)}
-}
+func newWorld(t *testing.T) *world { t.Helper(); return &world{edgetest.New(t)} }
 
-// tenant is a provisioned account with the key of its Default App.
-type tenant struct {
-	account account.Account
-	spec    account.Spec
-	app     account.App
-	key     string
-}
+type tenant = edgetest.Tenant
 
 // Limits of a tenant that nobody changed.
 const (
@@ -80,62 +49,25 @@ const (
 // tenant does what the operator does for a MediaAccount.
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
-	spec := account.Spec{Namespace: "team", Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
+	spec := account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
 	for _, apply := range change {
 		apply(&spec)
 	}
-	made, err := w.registry.Ensure(t.Context(), spec)
-	must(t, err)
-	_, err = w.objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: name}, false)
-	must(t, err)
-	must(t, w.registry.SetBucketOwned(t.Context(), made.ID, true))
-	apps, err := w.registry.SetApps(t.Context(), made.ID, nil)
-	must(t, err)
-	token, _, err := w.registry.IssueKey(t.Context(), apps[0].ID, 1, 0)
-	must(t, err)
-	return tenant{account: made, spec: spec, app: apps[0], key: token.Reveal()}
+	return w.Tenant(t, spec)
 }
 
 // change brings the tenant to another spec, and waits until the replica knows.
 func (w *world) change(t *testing.T, of tenant, change func(*account.Spec)) {
 	t.Helper()
-	change(&of.spec)
-	_, err := w.registry.Ensure(t.Context(), of.spec)
+	change(&of.Spec)
+	_, err := w.Registry.Ensure(t.Context(), of.Spec)
 	must(t, err)
-}
-
-// number asks the database for one number.
-func (w *world) number(t *testing.T, query string, args ...any) (n int64) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
-	must(t, err)
-	defer conn.Close(t.Context())
-	must(t, conn.QueryRow(t.Context(), query, args...).Scan(&n))
-	return n
 }
 
 // traces counts what uploads have left: rows, and bytes that are held.
 func (w *world) traces(t *testing.T) int64 {
 	t.Helper()
-	return w.number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_hold)`)
-}
-
-// logBuffer holds a replica's log.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	return w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_hold)`)
 }
 
 // replica is a running runtime with real parts.
@@ -145,7 +77,7 @@ type replica struct {
 	api    *mcp.API
 	auth   *auth.Authenticator
 	media  *media.Service
-	logs   *logBuffer
+	logs   *edgetest.Log
 }
 
 // options of a replica.
@@ -162,7 +94,7 @@ type options struct {
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Helper()
-	o := options{brand: "service", store: w.store,
+	o := options{brand: "service", store: w.Store,
 		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadShare: 100, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
 		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
 			StallTimeout: 30 * time.Second, ShutdownTimeout: 30 * time.Second}}
@@ -170,31 +102,27 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		apply(&o)
 	}
 	o.server.Brand = o.brand
-	rt := &replica{logs: &logBuffer{}}
-	log := slog.New(slog.NewJSONHandler(rt.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	authCfg := auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
+	rt := &replica{logs: &edgetest.Log{}}
+	log := rt.logs.Logger()
+	authCfg := edgetest.Credentials("a")
 	registry := prometheus.NewRegistry()
 	limits, err := limit.New(o.limits, registry, time.Now, log)
 	must(t, err)
-	rt.auth, err = auth.New(authCfg, o.brand, w.store, limits, time.Now, log)
+	rt.auth, err = auth.New(authCfg, o.brand, w.Store, limits, time.Now, log)
 	must(t, err)
-	parts := media.Parts{Store: o.store, Objects: w.objects, Settings: w.settings, Now: time.Now, Log: log}
+	parts := media.Parts{Store: o.store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: log}
 	if o.images {
-		pool, err := imaging.New(t.Context(), imaging.Config{Enabled: true, Program: stacktest.Binary(t, imaging.ProgramName),
-			Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}, registry, log)
-		must(t, err)
-		t.Cleanup(pool.Close)
-		parts.Images = pool
+		parts.Images = edgetest.Images(t, registry, log)
 	}
 	rt.media, err = media.NewService(parts, o.media)
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)
-	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, o.server.BaseURL, secret, rt.media, w.objects, nil, time.Now, log)
+	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, o.server.BaseURL, secret, rt.media, w.Objects, nil, time.Now, log)
 	must(t, err)
-	plain, err := rest.New(rest.Parts{Media: rt.media, Settings: w.settings, Auth: rt.auth, Documents: files.Links(), BaseURL: o.server.BaseURL, Brand: o.brand})
+	plain, err := rest.New(rest.Parts{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: o.server.BaseURL, Brand: o.brand})
 	must(t, err)
-	rt.api, err = mcp.New(o.mcp, mcp.Parts{Media: rt.media, Settings: w.settings, Auth: rt.auth, Documents: files.Links(), Limits: limits,
+	rt.api, err = mcp.New(o.mcp, mcp.Parts{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), Limits: limits,
 		BaseURL: o.server.BaseURL, Origins: o.server.CORSOrigins, Version: "test"})
 	must(t, err)
 	if o.wrap != nil {
@@ -210,17 +138,10 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = rt.server.Run(serving) }()
 	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })
-	transport := dialer(rt.server.Addr())
+	transport := edgetest.Dialer(rt.server.Addr())
 	t.Cleanup(transport.CloseIdleConnections)
 	rt.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 	return rt
-}
-
-// dialer gives a transport that reaches address whatever the URL says.
-func dialer(address string) *http.Transport {
-	return &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}}
 }
 
 // withHeader sends a header with every request.

@@ -36,7 +36,7 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 	w := newWorld(t)
 	rt := w.replica(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
-	all := rt.names(t, one.key)
+	all := rt.names(t, one.Key)
 	for _, tt := range []struct {
 		agents account.Agents
 		names  []string
@@ -49,21 +49,21 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 		{account.Agents{}, all},
 	} {
 		w.change(t, one, func(s *account.Spec) { s.Agents = tt.agents })
-		eventually(t, "the list follows", func() bool { return slices.Equal(rt.names(t, one.key), tt.names) })
-		draft := rt.upload(t, other.key, "f", []byte("f"))
+		eventually(t, "the list follows", func() bool { return slices.Equal(rt.names(t, one.Key), tt.names) })
+		draft := rt.upload(t, other.Key, "f", []byte("f"))
 		for name := range rows {
-			got := rt.call(t, one.key, name, rows[name].right(draft))
+			got := rt.call(t, one.Key, name, rows[name].right(draft))
 			if forbidden := got.IsError && strings.Contains(got.Content[0].Text, "does not let assistants use "+name); forbidden == slices.Contains(tt.names, name) {
 				t.Errorf("%+v: %s gives %s", tt.agents, name, got.Content[0].Text)
 			}
 		}
 	}
-	if !slices.Equal(rt.names(t, other.key), all) || len(all) != 10 {
+	if !slices.Equal(rt.names(t, other.Key), all) || len(all) != 10 {
 		t.Error("another tenant is held, too")
 	}
 	// REST is not for assistants, and is not held.
 	w.change(t, one, func(s *account.Spec) { s.Agents = account.Agents{Tools: []string{}} })
-	if got := rt.send(t, http.MethodGet, "/media/get/count", nil, apiKey(one.key)); got.status != http.StatusOK {
+	if got := rt.send(t, http.MethodGet, "/media/get/count", nil, apiKey(one.Key)); got.status != http.StatusOK {
 		t.Errorf("REST: %d %s", got.status, got.body)
 	}
 }
@@ -81,14 +81,14 @@ func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 	}{{held, false}, {free, true}} {
 		body, write := io.Pipe()
 		answered := make(chan answer, 1)
-		go func() { answered <- rt.send(t, http.MethodPost, "/mcp", body, apiKey(tt.of.key)) }()
+		go func() { answered <- rt.send(t, http.MethodPost, "/mcp", body, apiKey(tt.of.Key)) }()
 		request := upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), "")
 		// More than the connection's buffers hold: when it is written, most has been read.
 		_, err := io.WriteString(write, request[:12<<20])
 		must(t, err)
 		other, err := rt.media.Begin(t.Context(), account.Principal{Account: account.Account{ID: uuid.New(), BucketOwned: true}}, 0)
 		if (err != nil) != tt.takes {
-			t.Errorf("%s: another upload: %v", tt.of.account.Name, err)
+			t.Errorf("%s: another upload: %v", tt.of.Account.Name, err)
 		}
 		if err == nil {
 			other.Close(t.Context())
@@ -97,7 +97,7 @@ func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 		must(t, err)
 		must(t, write.Close())
 		if got := <-answered; bytes.Contains(got.body, []byte("does not let assistants use upload_media")) == tt.takes {
-			t.Errorf("%s: %d %s", tt.of.account.Name, got.status, got.body)
+			t.Errorf("%s: %d %s", tt.of.Account.Name, got.status, got.body)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestTheCustomResourceKnowsEveryTool(t *testing.T) {
 	}
 	slices.Sort(known)
 	w := newWorld(t)
-	if names := w.replica(t).names(t, w.tenant(t, "one").key); !slices.Equal(names, known) {
+	if names := w.replica(t).names(t, w.tenant(t, "one").Key); !slices.Equal(names, known) {
 		t.Errorf("the tools are %v, spec.mcp.tools takes %v", names, known)
 	}
 }

@@ -25,43 +25,43 @@ func TestAnAssistantsDay(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	data := noise(3 << 20)
-	id := rt.upload(t, one.key, "dir/notes.bin", data, object{"caption": "Größe", "group": "2026", "access": "public"})
+	id := rt.upload(t, one.Key, "dir/notes.bin", data, object{"caption": "Größe", "group": "2026", "access": "public"})
 
-	draft := gives[wire.MediaItem](t, rt.call(t, one.key, "get_media", object{"mediaId": id}))
+	draft := gives[wire.MediaItem](t, rt.call(t, one.Key, "get_media", object{"mediaId": id}))
 	if !draft.Temp || draft.OriginalFileName != "notes.bin" || draft.Size != int64(len(data)) || draft.Caption != "Größe" || draft.Group != "2026" || draft.Access != wire.Public {
 		t.Errorf("the draft is %+v", draft)
 	}
 	if !bytes.Equal(rt.read(t, draft), data) {
 		t.Error("the draft's file has other bytes")
 	}
-	if got := gives[list](t, rt.call(t, one.key, "list_media", nil)); len(got.MediaItems) != 0 || got.Total != 0 || got.Page != 1 {
+	if got := gives[list](t, rt.call(t, one.Key, "list_media", nil)); len(got.MediaItems) != 0 || got.Total != 0 || got.Page != 1 {
 		t.Errorf("drafts are listed: %+v", got)
 	}
-	sealed := gives[wire.MediaItem](t, rt.call(t, one.key, "seal_media", object{"mediaId": id}))
+	sealed := gives[wire.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
 	if sealed.Temp || sealed.MediaId.String() != id {
 		t.Errorf("the sealed item is %+v", sealed)
 	}
-	if again := gives[wire.MediaItem](t, rt.call(t, one.key, "seal_media", object{"mediaId": id})); again != sealed {
+	if again := gives[wire.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id})); again != sealed {
 		t.Errorf("sealed again it is %+v", again)
 	}
 	for _, arguments := range []object{nil, {}, {"page": 1.0, "limit": 100}, {"group": "2026"}, {"access": "public", "group": "2026"}} {
-		if got := gives[list](t, rt.call(t, one.key, "list_media", arguments)); len(got.MediaItems) != 1 || got.MediaItems[0] != sealed || got.Total != 1 {
+		if got := gives[list](t, rt.call(t, one.Key, "list_media", arguments)); len(got.MediaItems) != 1 || got.MediaItems[0] != sealed || got.Total != 1 {
 			t.Errorf("%v lists %+v", arguments, got)
 		}
 	}
-	if got := gives[list](t, rt.call(t, one.key, "list_media", object{"page": 2})); len(got.MediaItems) != 0 || got.MediaItems == nil || got.Total != 1 || got.Page != 2 {
+	if got := gives[list](t, rt.call(t, one.Key, "list_media", object{"page": 2})); len(got.MediaItems) != 0 || got.MediaItems == nil || got.Total != 1 || got.Page != 2 {
 		t.Errorf("the second page is %+v", got)
 	}
-	if got := gives[list](t, rt.call(t, one.key, "list_media", object{"access": "private"})); got.Total != 0 {
+	if got := gives[list](t, rt.call(t, one.Key, "list_media", object{"access": "private"})); got.Total != 0 {
 		t.Errorf("private items: %+v", got)
 	}
-	if got := gives[wire.Count](t, rt.call(t, one.key, "get_media_count", nil)); got.Count != 1 {
+	if got := gives[wire.Count](t, rt.call(t, one.Key, "get_media_count", nil)); got.Count != 1 {
 		t.Errorf("the count is %d", got.Count)
 	}
-	if got := gives[wire.Totals](t, rt.call(t, one.key, "get_total_storage", object{})); got != (wire.Totals{Storage: int64(len(data)), MaxStorage: maxStorage}) {
+	if got := gives[wire.Totals](t, rt.call(t, one.Key, "get_total_storage", object{})); got != (wire.Totals{Storage: int64(len(data)), MaxStorage: maxStorage}) {
 		t.Errorf("the totals are %+v", got)
 	}
-	if got := gives[wire.Deleted](t, rt.call(t, one.key, "delete_media", object{"mediaId": id})); !got.Deleted || got.MediaId.String() != id {
+	if got := gives[wire.Deleted](t, rt.call(t, one.Key, "delete_media", object{"mediaId": id})); !got.Deleted || got.MediaId.String() != id {
 		t.Errorf("the deletion is %+v", got)
 	}
 	if w.traces(t) != 0 {
@@ -77,9 +77,9 @@ func TestAnImageIsProcessedAsTheSettingsSay(t *testing.T) {
 	rt := w.replica(t, func(o *options) { o.images = true })
 	var picture bytes.Buffer
 	must(t, png.Encode(&picture, image.NewRGBA(image.Rect(0, 0, 400, 300))))
-	gives[any](t, rt.call(t, one.key, "update_media_settings", object{"useWebP": true, "thumbnailWidth": 40}))
-	id := rt.upload(t, one.key, "a.png", picture.Bytes(), object{"mimeType": "image/png"})
-	item := gives[wire.MediaItem](t, rt.call(t, one.key, "seal_media", object{"mediaId": id}))
+	gives[any](t, rt.call(t, one.Key, "update_media_settings", object{"useWebP": true, "thumbnailWidth": 40}))
+	id := rt.upload(t, one.Key, "a.png", picture.Bytes(), object{"mimeType": "image/png"})
+	item := gives[wire.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
 	if item.MimeType != "image/webp" || !strings.HasPrefix(item.Thumbnail, baseURL+"/media/file/"+id+"/thumbnail/") {
 		t.Errorf("the item is %+v", item)
 	}
@@ -91,15 +91,15 @@ func TestAppsOfAnAccountAreStrangers(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	id := rt.upload(t, one.key, "f", []byte("f"), object{"group": "g"})
-	gives[wire.MediaItem](t, rt.call(t, one.key, "seal_media", object{"mediaId": id}))
-	apps, err := w.registry.SetApps(t.Context(), one.account.ID, []string{"web"})
+	id := rt.upload(t, one.Key, "f", []byte("f"), object{"group": "g"})
+	gives[wire.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
+	apps, err := w.Registry.SetApps(t.Context(), one.Account.ID, []string{"web"})
 	must(t, err)
 	for _, app := range apps {
 		if app.Name != "web" {
 			continue
 		}
-		token, _, err := w.registry.IssueKey(t.Context(), app.ID, 1, 0)
+		token, _, err := w.Registry.IssueKey(t.Context(), app.ID, 1, 0)
 		must(t, err)
 		for _, tool := range []string{"get_media", "seal_media", "delete_media"} {
 			if says := fails(t, rt.call(t, token.Reveal(), tool, object{"mediaId": id})); !strings.Contains(says, "there is no such item") {
@@ -120,7 +120,7 @@ func TestTheSDKsClientTalksToIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	session := w.replica(t).connect(t, one.key)
+	session := w.replica(t).connect(t, one.Key)
 	if got := session.InitializeResult(); got.ProtocolVersion != "2026-07-28" || got.Capabilities.Tools == nil || got.Capabilities.Tools.ListChanged || got.Instructions == "" {
 		t.Errorf("it introduces itself as %+v", got)
 	}

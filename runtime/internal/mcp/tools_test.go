@@ -140,8 +140,8 @@ func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
 	rt := w.replica(t)
-	strangers := rt.upload(t, other.key, "theirs.bin", []byte("theirs"))
-	tools := rt.tools(t, one.key)
+	strangers := rt.upload(t, other.Key, "theirs.bin", []byte("theirs"))
+	tools := rt.tools(t, one.Key)
 	if len(tools) != 10 {
 		t.Errorf("there are %d tools", len(tools))
 	}
@@ -161,42 +161,42 @@ func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
 		}
 		described(t, tool.Name, tool.InputSchema)
 		described(t, tool.Name, tool.OutputSchema)
-		draft := rt.upload(t, one.key, "one.bin", []byte("one"))
-		before := rt.state(t, one.key, draft)
+		draft := rt.upload(t, one.Key, "one.bin", []byte("one"))
+		before := rt.state(t, one.Key, draft)
 		for _, bad := range append(misfits(tool, row.right(draft)), row.wrong...) {
-			got := rt.call(t, one.key, tool.Name, bad.input)
+			got := rt.call(t, one.Key, tool.Name, bad.input)
 			if bad.says == "?" {
 				gives[any](t, got)
-				before = rt.state(t, one.key, draft)
+				before = rt.state(t, one.Key, draft)
 				continue
 			}
 			if says := fails(t, got); !strings.Contains(says, bad.says) {
 				t.Errorf("%s %v says %q, want %q", tool.Name, short(bad.input), says, bad.says)
 			}
-			if after := rt.state(t, one.key, draft); after != before {
+			if after := rt.state(t, one.Key, draft); after != before {
 				t.Fatalf("%s %v changed something: %s, before %s", tool.Name, short(bad.input), after, before)
 			}
 		}
 		if _, byID := tool.InputSchema.Properties["mediaId"]; byID {
-			theirs := fails(t, rt.call(t, one.key, tool.Name, object{"mediaId": strangers}))
-			if none := fails(t, rt.call(t, one.key, tool.Name, object{"mediaId": uuid.NewString()})); theirs != none || !strings.Contains(none, "there is no such item") {
+			theirs := fails(t, rt.call(t, one.Key, tool.Name, object{"mediaId": strangers}))
+			if none := fails(t, rt.call(t, one.Key, tool.Name, object{"mediaId": uuid.NewString()})); theirs != none || !strings.Contains(none, "there is no such item") {
 				t.Errorf("%s: another tenant's item: %q, none: %q", tool.Name, theirs, none)
 			}
 		}
 		output, err := tool.OutputSchema.Resolve(nil)
 		must(t, err)
-		must(t, output.Validate(gives[any](t, rt.call(t, one.key, tool.Name, row.right(draft)))))
+		must(t, output.Validate(gives[any](t, rt.call(t, one.Key, tool.Name, row.right(draft)))))
 	}
-	if got := gives[wire.MediaItem](t, rt.call(t, other.key, "get_media", object{"mediaId": strangers})); !got.Temp {
+	if got := gives[wire.MediaItem](t, rt.call(t, other.Key, "get_media", object{"mediaId": strangers})); !got.Temp {
 		t.Errorf("the other tenant's draft is %+v", got)
 	}
-	if got := gives[wire.Settings](t, rt.call(t, other.key, "get_media_settings", nil)); got.UseWebP || got.Sources.UseWebP != wire.Default {
+	if got := gives[wire.Settings](t, rt.call(t, other.Key, "get_media_settings", nil)); got.UseWebP || got.Sources.UseWebP != wire.Default {
 		t.Errorf("the other tenant's settings are %+v", got)
 	}
-	if got := gives[wire.Count](t, rt.call(t, other.key, "get_media_count", nil)); got.Count != 0 {
+	if got := gives[wire.Count](t, rt.call(t, other.Key, "get_media_count", nil)); got.Count != 0 {
 		t.Errorf("the other tenant has %d items", got.Count)
 	}
-	if strings.Contains(rt.logs.String(), one.key) {
+	if strings.Contains(rt.logs.String(), one.Key) {
 		t.Error("the key is in the log")
 	}
 }
@@ -273,7 +273,7 @@ func TestArgumentsThatAreNoObject(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	for _, arguments := range []any{[]any{}, "page", 1, true} {
-		if says := fails(t, rt.call(t, one.key, "list_media", arguments)); says != "the arguments must be a JSON object" {
+		if says := fails(t, rt.call(t, one.Key, "list_media", arguments)); says != "the arguments must be a JSON object" {
 			t.Errorf("%v says %q", arguments, says)
 		}
 	}
@@ -297,14 +297,14 @@ func TestCredentialsThatEnd(t *testing.T) {
 		return rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, apiKey(key)).status == http.StatusUnauthorized
 	}
 	suspended, revoked := w.tenant(t, "suspended"), w.tenant(t, "revoked")
-	for _, key := range []string{suspended.key, revoked.key} {
+	for _, key := range []string{suspended.Key, revoked.Key} {
 		gives[wire.Count](t, rt.call(t, key, "get_media_count", nil))
 	}
 	w.change(t, suspended, func(s *account.Spec) { s.Suspended = true })
-	eventually(t, "a suspended account is refused", func() bool { return refused(suspended.key) })
-	_, _, err := w.registry.IssueKey(t.Context(), revoked.app.ID, 2, 0)
+	eventually(t, "a suspended account is refused", func() bool { return refused(suspended.Key) })
+	_, _, err := w.Registry.IssueKey(t.Context(), revoked.App.ID, 2, 0)
 	must(t, err)
-	eventually(t, "a revoked key is refused", func() bool { return refused(revoked.key) })
+	eventually(t, "a revoked key is refused", func() bool { return refused(revoked.Key) })
 }
 
 func TestAPinnedSettingIsRefusedByName(t *testing.T) {
@@ -312,16 +312,16 @@ func TestAPinnedSettingIsRefusedByName(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	gives[any](t, rt.call(t, one.key, "update_media_settings", object{"thumbnailHeight": 50}))
+	gives[any](t, rt.call(t, one.Key, "update_media_settings", object{"thumbnailHeight": 50}))
 	quality := 40
-	must(t, w.settings.Pin(t.Context(), one.account.ID, settings.Layer{WebPOutputQuality: &quality}, "team-a/site"))
-	says := fails(t, rt.call(t, one.key, "update_media_settings", object{"useWebP": true, "webpOutputQuality": 90}))
+	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{WebPOutputQuality: &quality}, "team-a/site"))
+	says := fails(t, rt.call(t, one.Key, "update_media_settings", object{"useWebP": true, "webpOutputQuality": 90}))
 	if !strings.Contains(says, "webpOutputQuality: pinned by MediaSettings team-a/site") || !strings.Contains(says, "nothing was changed") {
 		t.Errorf("it says %q", says)
 	}
 	want := wire.Settings{WebpOutputQuality: 40, ThumbnailWidth: 320, ThumbnailHeight: 50, PinnedBy: "team-a/site"}
 	want.Sources.UseWebP, want.Sources.WebpOutputQuality, want.Sources.ThumbnailWidth, want.Sources.ThumbnailHeight = wire.Default, wire.Pinned, wire.Default, wire.Tenant
-	if got := gives[wire.Settings](t, rt.call(t, one.key, "get_media_settings", nil)); got != want {
+	if got := gives[wire.Settings](t, rt.call(t, one.Key, "get_media_settings", nil)); got != want {
 		t.Errorf("the settings are %+v, want %+v", got, want)
 	}
 }
@@ -332,14 +332,14 @@ func TestASignatureUploadsByREST(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	signature := gives[wire.Signature](t, rt.call(t, one.key, "create_upload_signature", object{"group": "bound"})).Signature
+	signature := gives[wire.Signature](t, rt.call(t, one.Key, "create_upload_signature", object{"group": "bound"})).Signature
 	body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n"
 	got := rt.send(t, http.MethodPost, "/media/create", strings.NewReader(body), header("x-service-signature", signature), header("Content-Type", "multipart/form-data; boundary=x"))
 	var item wire.MediaItem
 	if err := json.Unmarshal(got.body, &item); err != nil || got.status != http.StatusCreated || item.Group != "bound" {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	sealed := gives[wire.MediaItem](t, rt.call(t, one.key, "seal_media", object{"mediaId": item.MediaId}))
+	sealed := gives[wire.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": item.MediaId}))
 	if !bytes.Equal(rt.read(t, sealed), []byte("hello")) {
 		t.Error("the file has other bytes")
 	}

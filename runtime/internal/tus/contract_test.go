@@ -28,12 +28,12 @@ func TestTheStoreKeepsToTheContractOfTusd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.tenant(t, "one"), w.tenant(t, "two")
-	service, err := media.NewService(media.Parts{Store: w.store, Objects: w.objects, Settings: w.settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)},
+	service, err := media.NewService(media.Parts{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)},
 		media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadShare: 100, UploadQueue: 4, UploadWait: time.Second, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: time.Second})
 	must(t, err)
 	store := tus.StoreFor(service)
 	fields := media.Fields{FileName: "a.bin", Caption: "c"}
-	ctx := tus.ActingFor(t.Context(), auth.Grant{Principal: w.principal(t, one)}, fields)
+	ctx := tus.ActingFor(t.Context(), auth.Grant{Principal: w.Principal(t, one)}, fields)
 	info := func(u handler.Upload) handler.FileInfo {
 		t.Helper()
 		got, err := u.GetInfo(ctx)
@@ -92,7 +92,7 @@ func TestTheStoreKeepsToTheContractOfTusd(t *testing.T) {
 		t.Errorf("with its length the upload is %+v", got)
 	}
 	must(t, store.(handler.TerminaterDataStore).AsTerminatableUpload(deferred).Terminate(ctx))
-	stranger := tus.ActingFor(t.Context(), auth.Grant{Principal: w.principal(t, two)}, fields)
+	stranger := tus.ActingFor(t.Context(), auth.Grant{Principal: w.Principal(t, two)}, fields)
 	for name, c := range map[string]struct {
 		ctx context.Context
 		id  string
@@ -107,7 +107,7 @@ func TestTheStoreKeepsToTheContractOfTusd(t *testing.T) {
 // process is the locks of one process of the runtime.
 func (w *world) process(t *testing.T) *postgres.Locks {
 	t.Helper()
-	locks := w.store.Locks(slog.New(slog.DiscardHandler))
+	locks := w.Store.Locks(slog.New(slog.DiscardHandler))
 	running, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { _ = locks.Run(running) })
@@ -163,7 +163,7 @@ func TestTheLocksKeepToTheContractOfTusd(t *testing.T) {
 			if now := holders.Add(1); now > 1 {
 				most.Store(now)
 			}
-			_, _ = w.store.Resumption(t.Context(), media.Scope{}, id) // for a moment
+			_, _ = w.Store.Resumption(t.Context(), media.Scope{}, id) // for a moment
 			holders.Add(-1)
 			unlock()
 		})
@@ -183,7 +183,7 @@ func TestALockThatIsLostIsNobodysAndThenAnothers(t *testing.T) {
 	id, told := uuid.New(), make(chan struct{})
 	unlock, err := here.Lock(t.Context(), id, sync.OnceFunc(func() { close(told) }))
 	must(t, err)
-	conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)

@@ -25,6 +25,7 @@ import (
 
 	"mediastack.dev/hack/stack"
 	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/media"
 )
 
@@ -145,13 +146,13 @@ func TestTheDatabaseIsGoneAtFinish(t *testing.T) {
 	} {
 		for kind, size := range sizes {
 			one := w.tenant(t, "one"+uuid.NewString())
-			hooked := &hookedStore{Store: w.store}
+			hooked := &hookedStore{Store: w.Store}
 			when(hooked, sync.OnceFunc(server.Kill))
 			here, there := w.replica(t, func(o *options) { o.store = hooked }), w.replica(t)
 			file := noise(size)
-			address := here.created(t, one.key, size)
-			here.sent(t, one.key, address, 0, file[:size-10])
-			got := here.do(t, http.MethodPatch, address, key(one.key), at(size-10), chunk(file[size-10:]))
+			address := here.created(t, one.Key, size)
+			here.sent(t, one.Key, address, 0, file[:size-10])
+			got := here.do(t, http.MethodPatch, address, key(one.Key), at(size-10), chunk(file[size-10:]))
 			committed := hooked.after != nil
 			switch {
 			case !committed && got.status < 500, got.status < 300 && !committed:
@@ -160,7 +161,7 @@ func TestTheDatabaseIsGoneAtFinish(t *testing.T) {
 				t.Errorf("%s, %s: the refusal says %v", name, kind, got.header)
 			}
 			for _, rt := range []*replica{here, there} {
-				if got := rt.do(t, http.MethodHead, address, key(one.key)); got.status != http.StatusLocked || got.header.Get("Retry-After") == "" || got.header.Get("Upload-Offset") != "" {
+				if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusLocked || got.header.Get("Retry-After") == "" || got.header.Get("Upload-Offset") != "" {
 					t.Errorf("%s, %s: without a database HEAD says %d %v", name, kind, got.status, got.header)
 				}
 			}
@@ -169,7 +170,7 @@ func TestTheDatabaseIsGoneAtFinish(t *testing.T) {
 			// Whoever asks first finishes it; no byte is sent again.
 			var told answer
 			eventually(t, 30*time.Second, "HEAD answers", func() bool {
-				told = there.do(t, http.MethodHead, address, key(one.key))
+				told = there.do(t, http.MethodHead, address, key(one.Key))
 				return told.status == http.StatusOK
 			})
 			if !w.promised(t, told, address, size) {
@@ -185,7 +186,7 @@ func TestTheDatabaseIsGoneAtFinish(t *testing.T) {
 func (w *world) comesBack(t *testing.T) {
 	t.Helper()
 	for range 8 { // as many as the pool has
-		eventually(t, 30*time.Second, "the database is back", func() bool { return w.store.Ping(t.Context()) == nil })
+		eventually(t, 30*time.Second, "the database is back", func() bool { return w.Store.Ping(t.Context()) == nil })
 	}
 }
 
@@ -199,25 +200,25 @@ func TestS3IsGoneAtFinish(t *testing.T) {
 		"after the parts were joined": func(s *hookedObjects, kill func()) { s.after = kill },
 	} {
 		one := w.tenant(t, "one"+uuid.NewString())
-		hooked := &hookedObjects{ObjectStore: w.objects}
+		hooked := &hookedObjects{ObjectStore: w.Objects}
 		when(hooked, sync.OnceFunc(server.Kill))
 		here, there := w.replica(t, func(o *options) { o.objects = hooked }), w.replica(t)
 		file := noise(size)
-		address := here.created(t, one.key, size)
-		here.sent(t, one.key, address, 0, file[:size-10])
-		got := here.do(t, http.MethodPatch, address, key(one.key), at(size-10), chunk(file[size-10:]))
+		address := here.created(t, one.Key, size)
+		here.sent(t, one.Key, address, 0, file[:size-10])
+		got := here.do(t, http.MethodPatch, address, key(one.Key), at(size-10), chunk(file[size-10:]))
 		if done := w.promised(t, got, address, size); !done {
 			if got.status != http.StatusServiceUnavailable || w.count(t, address) != 0 {
 				t.Errorf("%s: %d %s", name, got.status, got.body)
 			}
-			if got := there.do(t, http.MethodHead, address, key(one.key)); got.status != http.StatusLocked || got.header.Get("Upload-Offset") != "" {
+			if got := there.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusLocked || got.header.Get("Upload-Offset") != "" {
 				t.Errorf("%s: without S3 HEAD says %d %v", name, got.status, got.header)
 			}
 		} else if hooked.before != nil {
 			t.Errorf("%s: it is complete", name)
 		}
 		server.Start()
-		there.holds(t, w.insist(t, one.key, address, file, size, there).document(t), file)
+		there.holds(t, w.insist(t, one.Key, address, file, size, there).document(t), file)
 		w.purged(t, one)
 	}
 }
@@ -235,14 +236,14 @@ func (w *world) binary(t *testing.T, access stack.S3Access) (*replica, *stack.Pr
 		Env: []string{
 			"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + baseURL, "SERVICE_RATE_KEY=0", "SERVICE_RATE_ADDRESS=0",
 			fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
-			"SERVICE_DATABASE_URL=" + w.database.DatabaseURL, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
+			"SERVICE_DATABASE_URL=" + w.Database.DatabaseURL, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
 			"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
 		},
 		Grace: 30 * time.Second,
 		Ready: stack.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
 	})
 	must(t, err)
-	transport := dialer(fmt.Sprintf("127.0.0.1:%d", port))
+	transport := edgetest.Dialer(fmt.Sprintf("127.0.0.1:%d", port))
 	t.Cleanup(transport.CloseIdleConnections)
 	return &replica{client: &http.Client{Transport: transport, Timeout: 2 * time.Minute}}, process
 }
@@ -257,8 +258,8 @@ func TestARuntimeIsKilledBetweenTheLastByteAndTheCommit(t *testing.T) {
 	for kind, size := range sizes {
 		here, process := w.binary(t, access)
 		file := noise(size)
-		address := here.created(t, one.key, size)
-		conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
+		address := here.created(t, one.Key, size)
+		conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 		must(t, err)
 		hold, err := conn.Begin(t.Context())
 		must(t, err)
@@ -266,13 +267,13 @@ func TestARuntimeIsKilledBetweenTheLastByteAndTheCommit(t *testing.T) {
 		must(t, err)
 		answered := make(chan answer, 1)
 		go func() {
-			got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), chunk(file))
+			got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), chunk(file))
 			answered <- got
 		}()
 		eventually(t, 30*time.Second, "the runtime commits", func() bool {
-			return w.number(t, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'item'::regclass`) > 0
+			return w.Number(t, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'item'::regclass`) > 0
 		})
-		if n := w.number(t, `SELECT received FROM resumable WHERE item_id = $1`, uuid.MustParse(idOf(address))); n != int64(size) {
+		if n := w.Number(t, `SELECT received FROM resumable WHERE item_id = $1`, uuid.MustParse(idOf(address))); n != int64(size) {
 			t.Errorf("%s: %d of %d bytes are durable", kind, n, size)
 		}
 		process.Kill()
@@ -282,7 +283,7 @@ func TestARuntimeIsKilledBetweenTheLastByteAndTheCommit(t *testing.T) {
 		must(t, hold.Rollback(t.Context()))
 		must(t, conn.Close(t.Context()))
 		// HEAD alone finishes it, at the other runtime.
-		told := there.do(t, http.MethodHead, address, key(one.key))
+		told := there.do(t, http.MethodHead, address, key(one.Key))
 		if !w.promised(t, told, address, size) {
 			t.Fatalf("%s: HEAD says %d %v", kind, told.status, told.header)
 		}
@@ -300,26 +301,26 @@ func TestTheHolderOfTheLockIsKilled(t *testing.T) {
 	there, _ := w.binary(t, access)
 	here, process := w.binary(t, access)
 	file := noise(40 << 20)
-	address := here.created(t, one.key, len(file))
+	address := here.created(t, one.Key, len(file))
 	body := &stalling{file: file[:20<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
 	broken := make(chan error, 1)
 	go func() {
-		_, err := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), stream(body))
+		_, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(body))
 		broken <- err
 	}()
 	<-body.stalled
 	eventually(t, 30*time.Second, "a part is durable", func() bool {
-		return w.number(t, `SELECT received FROM resumable`) > 0
+		return w.Number(t, `SELECT received FROM resumable`) > 0
 	})
 	must(t, process.Signal(syscall.SIGKILL))
 	close(body.resume)
 	if err := <-broken; err == nil {
 		t.Error("a killed runtime answered")
 	}
-	if n := there.offset(t, one.key, address); n < media.PartSize || n > 20<<20 {
+	if n := there.offset(t, one.Key, address); n < media.PartSize || n > 20<<20 {
 		t.Errorf("%d bytes are said to be there", n)
 	}
-	there.holds(t, w.insist(t, one.key, address, file, len(file), there).document(t), file)
+	there.holds(t, w.insist(t, one.Key, address, file, len(file), there).document(t), file)
 	w.purged(t, one)
 }
 
@@ -352,33 +353,33 @@ func TestTwoClientsOnOneUpload(t *testing.T) {
 	file := noise(30 << 20)
 	t.Run("the old request stands still", func(t *testing.T) {
 		for _, second := range []*replica{here, there} {
-			address := here.created(t, one.key, len(file))
+			address := here.created(t, one.Key, len(file))
 			body := &stalling{file: file[:20<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
 			first := make(chan answer, 1)
 			go func() {
-				got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), stream(body))
+				got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(body))
 				first <- got
 			}()
 			<-body.stalled
-			if n := second.offset(t, one.key, address); n > 20<<20 {
+			if n := second.offset(t, one.Key, address); n > 20<<20 {
 				t.Errorf("%d bytes are said to be there", n)
 			}
 			close(body.resume)
 			if got := <-first; got.status != 0 && got.status != http.StatusLocked {
 				t.Errorf("the old request was answered %d %v", got.status, got.header)
 			}
-			second.holds(t, second.complete(t, one.key, address, file), file)
+			second.holds(t, second.complete(t, one.Key, address, file), file)
 		}
 	})
 	t.Run("both go on", func(t *testing.T) {
-		address := here.created(t, one.key, len(file))
+		address := here.created(t, one.Key, len(file))
 		var clients sync.WaitGroup
 		for range 4 {
-			clients.Go(func() { w.insist(t, one.key, address, file, 7<<20, here, there) })
+			clients.Go(func() { w.insist(t, one.Key, address, file, 7<<20, here, there) })
 		}
 		clients.Wait()
-		here.holds(t, here.do(t, http.MethodHead, address, key(one.key)).document(t), file)
-		if n := w.number(t, `SELECT count(*) FROM item WHERE file_name IS NOT NULL AND id = $1`, uuid.MustParse(idOf(address))); n != 1 {
+		here.holds(t, here.do(t, http.MethodHead, address, key(one.Key)).document(t), file)
+		if n := w.Number(t, `SELECT count(*) FROM item WHERE file_name IS NOT NULL AND id = $1`, uuid.MustParse(idOf(address))); n != 1 {
 			t.Errorf("%d drafts", n)
 		}
 	})
@@ -392,19 +393,19 @@ func TestAWrongOffsetAndAWrongSumChangeNothing(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	file := noise(18 << 20)
-	address := rt.created(t, one.key, len(file))
-	rt.sent(t, one.key, address, 0, file[:17<<20])
+	address := rt.created(t, one.Key, len(file))
+	rt.sent(t, one.Key, address, 0, file[:17<<20])
 	for offset, body := range map[int][]byte{0: file, 17<<20 - 1: file[17<<20-1:], 17<<20 + 1: file[17<<20+1:], len(file): nil} {
-		rt.do(t, http.MethodPatch, address, key(one.key), at(offset), chunk(body)).refused(t, http.StatusConflict)
+		rt.do(t, http.MethodPatch, address, key(one.Key), at(offset), chunk(body)).refused(t, http.StatusConflict)
 	}
 	// The sum of the whole file is not that of the last piece.
-	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20), chunk(file[17<<20:]), header("Upload-Checksum", sumOf("sha256", file))).refused(t, 460)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), chunk(file[17<<20:]), header("Upload-Checksum", sumOf("sha256", file))).refused(t, 460)
 	// The length is what was said first.
-	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20), chunk(nil), length(17<<20)).refused(t, http.StatusBadRequest)
-	if n := rt.offset(t, one.key, address); n != 17<<20 || w.count(t, address) != 0 {
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), chunk(nil), length(17<<20)).refused(t, http.StatusBadRequest)
+	if n := rt.offset(t, one.Key, address); n != 17<<20 || w.count(t, address) != 0 {
 		t.Errorf("after all this the offset is %d", n)
 	}
-	rt.complete(t, one.key, address, file)
+	rt.complete(t, one.Key, address, file)
 	w.purged(t, one)
 }
 
@@ -415,26 +416,26 @@ func TestDELETEDuringPATCH(t *testing.T) {
 	here, there := w.replica(t), w.replica(t)
 	file := noise(20 << 20)
 	for _, second := range []*replica{here, there} {
-		address := here.created(t, one.key, len(file))
+		address := here.created(t, one.Key, len(file))
 		body := &stalling{file: file[:18<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
 		patched := make(chan answer, 1)
 		go func() {
-			got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), stream(body))
+			got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(body))
 			patched <- got
 		}()
 		<-body.stalled
-		if got := second.do(t, http.MethodDelete, address, key(one.key)); got.status != http.StatusNoContent {
+		if got := second.do(t, http.MethodDelete, address, key(one.Key)); got.status != http.StatusNoContent {
 			t.Errorf("DELETE: %d %s", got.status, got.body)
 		}
 		close(body.resume)
 		if got := <-patched; got.status != 0 && got.status != http.StatusLocked && got.status != http.StatusNotFound {
 			t.Errorf("PATCH: %d %s", got.status, got.body)
 		}
-		if got := here.do(t, http.MethodHead, address, key(one.key)); got.status != http.StatusNotFound {
+		if got := here.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
 			t.Errorf("HEAD: %d", got.status)
 		}
 	}
-	if n := w.number(t, `SELECT bytes FROM account_hold`); n != 0 {
+	if n := w.Number(t, `SELECT bytes FROM account_hold`); n != 0 {
 		t.Errorf("%d bytes are held", n)
 	}
 	w.purged(t, one)
@@ -446,14 +447,14 @@ func TestAnUploadExpiresDuringPATCH(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	file := noise(20 << 20)
-	hooked := &hookedStore{Store: w.store}
+	hooked := &hookedStore{Store: w.Store}
 	rt := w.replica(t, func(o *options) { o.store = hooked })
-	address := rt.created(t, one.key, len(file))
-	rt.sent(t, one.key, address, 0, file[:18<<20])
+	address := rt.created(t, one.Key, len(file))
+	rt.sent(t, one.Key, address, 0, file[:18<<20])
 	hooked.before = sync.OnceFunc(func() { w.purged(t, one) })
-	rt.do(t, http.MethodPatch, address, key(one.key), at(18<<20), chunk(file[18<<20:])).refused(t, http.StatusNotFound)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(18<<20), chunk(file[18<<20:])).refused(t, http.StatusNotFound)
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		if got := rt.do(t, method, address, key(one.key), at(len(file)), chunk(nil)); got.status != http.StatusNotFound {
+		if got := rt.do(t, method, address, key(one.Key), at(len(file)), chunk(nil)); got.status != http.StatusNotFound {
 			t.Errorf("%s of an expired upload: %d", method, got.status)
 		}
 	}
@@ -476,11 +477,11 @@ func TestImagesGetTheirDerivatives(t *testing.T) {
 	var file bytes.Buffer
 	must(t, jpeg.Encode(&file, picture, &jpeg.Options{Quality: 99}))
 	for _, pieces := range []int{1, 3} {
-		address := rt.created(t, one.key, file.Len(), metadata("filename", "a.jpg"))
+		address := rt.created(t, one.Key, file.Len(), metadata("filename", "a.jpg"))
 		var got answer
 		for n := range pieces {
 			from, to := n*file.Len()/pieces, (n+1)*file.Len()/pieces
-			got = rt.sent(t, one.key, address, from, file.Bytes()[from:to])
+			got = rt.sent(t, one.Key, address, from, file.Bytes()[from:to])
 		}
 		item := got.document(t)
 		rt.holds(t, item, file.Bytes())
@@ -502,16 +503,16 @@ func TestAConnectionServesTheNextRequestAfterABrokenOne(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	finishing, finish := make(chan struct{}), make(chan struct{})
-	hooked := &hookedStore{Store: w.store, before: sync.OnceFunc(func() { close(finishing); <-finish })}
+	hooked := &hookedStore{Store: w.Store, before: sync.OnceFunc(func() { close(finishing); <-finish })}
 	here, there := w.replica(t, func(o *options) { o.store = hooked }), w.replica(t)
 	here.client.Transport.(*http.Transport).MaxConnsPerHost = 1
 	file := noise(1000)
 
 	// The whole body has come, and the upload is wanted elsewhere while it is finished.
-	address := here.created(t, one.key, len(file))
+	address := here.created(t, one.Key, len(file))
 	first := make(chan answer, 1)
 	go func() {
-		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), chunk(file))
+		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), chunk(file))
 		if err != nil {
 			t.Error(err)
 		}
@@ -520,14 +521,14 @@ func TestAConnectionServesTheNextRequestAfterABrokenOne(t *testing.T) {
 	<-finishing
 	asked := make(chan answer, 1)
 	go func() {
-		got, err := there.try(t.Context(), http.MethodHead, address, key(one.key))
+		got, err := there.try(t.Context(), http.MethodHead, address, key(one.Key))
 		if err != nil {
 			t.Error(err)
 		}
 		asked <- got
 	}()
 	eventually(t, 30*time.Second, "the other replica waits", func() bool {
-		return w.number(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND datname = current_database()`) > 0
+		return w.Number(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND datname = current_database()`) > 0
 	})
 	close(finish)
 	if got := <-first; got.status != http.StatusNoContent || !w.promised(t, got, address, len(file)) {
@@ -539,22 +540,22 @@ func TestAConnectionServesTheNextRequestAfterABrokenOne(t *testing.T) {
 	reused := false
 	traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }})
 	for range 3 {
-		if got, err := here.try(traced, http.MethodHead, address, key(one.key)); err != nil || got.status != http.StatusOK || !reused {
+		if got, err := here.try(traced, http.MethodHead, address, key(one.Key)); err != nil || got.status != http.StatusOK || !reused {
 			t.Errorf("the next request: %d %v, reused: %t", got.status, err, reused)
 		}
 	}
 
 	// Half of a body has come, and it is taken away.
-	address = here.created(t, one.key, len(file))
+	address = here.created(t, one.Key, len(file))
 	body := &stalling{file: file[:500], stalled: make(chan struct{}), resume: make(chan struct{})}
 	go func() {
-		got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), stream(io.MultiReader(body)))
+		got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(io.MultiReader(body)))
 		first <- got
 	}()
 	<-body.stalled
 	var got answer
 	eventually(t, 20*time.Second, "the request is taken away", func() bool { // it may not have begun when it is asked for first
-		if n := there.offset(t, one.key, address); n > 500 {
+		if n := there.offset(t, one.Key, address); n > 500 {
 			t.Errorf("%d bytes", n)
 		}
 		select {
@@ -569,11 +570,11 @@ func TestAConnectionServesTheNextRequestAfterABrokenOne(t *testing.T) {
 		t.Errorf("the request that was taken away: %d %v", got.status, got.header)
 	}
 	for range 3 {
-		if got, err := here.try(t.Context(), http.MethodHead, address, key(one.key)); err != nil || got.status != http.StatusOK {
+		if got, err := here.try(t.Context(), http.MethodHead, address, key(one.Key)); err != nil || got.status != http.StatusOK {
 			t.Errorf("the next request: %d %v", got.status, err)
 		}
 	}
-	here.complete(t, one.key, address, file)
+	here.complete(t, one.Key, address, file)
 	w.purged(t, one)
 }
 
@@ -585,17 +586,17 @@ func TestAClientThatStandsStillCanGoOn(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) { o.server.StallTimeout = time.Second })
 	file := noise(1000)
-	address := rt.created(t, one.key, len(file))
+	address := rt.created(t, one.Key, len(file))
 	body := &stalling{file: file[:500], stalled: make(chan struct{}), resume: make(chan struct{})}
 	defer close(body.resume)
-	got := rt.do(t, http.MethodPatch, address, key(one.key), at(0), stream(body))
+	got := rt.do(t, http.MethodPatch, address, key(one.Key), at(0), stream(body))
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Upload-Offset") != "" {
 		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
 	}
-	if n := rt.offset(t, one.key, address); n != 500 {
+	if n := rt.offset(t, one.Key, address); n != 500 {
 		t.Errorf("%d bytes were kept", n)
 	}
-	rt.complete(t, one.key, address, file)
+	rt.complete(t, one.Key, address, file)
 	w.purged(t, one)
 }
 
@@ -606,11 +607,11 @@ func TestADrainedReplicaLetsGo(t *testing.T) {
 	one := w.tenant(t, "one")
 	here, there := w.replica(t), w.replica(t)
 	file := noise(20 << 20)
-	address := here.created(t, one.key, len(file))
+	address := here.created(t, one.Key, len(file))
 	body := &stalling{file: file[:18<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
 	patched := make(chan answer, 1)
 	go func() {
-		got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.key), at(0), stream(body))
+		got, _ := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(body))
 		patched <- got
 	}()
 	<-body.stalled
@@ -619,9 +620,9 @@ func TestADrainedReplicaLetsGo(t *testing.T) {
 		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
 	}
 	close(body.resume)
-	if n := there.offset(t, one.key, address); n == 0 || n > 18<<20 {
+	if n := there.offset(t, one.Key, address); n == 0 || n > 18<<20 {
 		t.Errorf("%d bytes were kept", n)
 	}
-	there.complete(t, one.key, address, file)
+	there.complete(t, one.Key, address, file)
 	w.purged(t, one)
 }

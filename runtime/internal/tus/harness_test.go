@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/stack"
@@ -26,7 +24,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/rest/wire"
@@ -35,51 +33,26 @@ import (
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
-	"mediastack.dev/runtime/settings"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// baseURL leads nowhere: every client dials the replica that it belongs to.
-const baseURL = "http://media.test"
+const baseURL = edgetest.BaseURL
 
 const collection = "/media/create/resumable"
 
 // world is a database and an S3 store, and what the operator does with them.
-type world struct {
-	database postgres.Config
-	store    *postgres.Store
-	objects  *objectstore.Store
-	registry *account.Registry
-	settings *settings.Service
-}
+type world struct{ *edgetest.World }
 
-func newWorld(t *testing.T) *world {
-	t.Helper()
-	return worldAt(t, stacktest.Postgres(t), stacktest.S3(t))
-}
+func newWorld(t *testing.T) *world { t.Helper(); return &world{edgetest.New(t)} }
 
 // worldAt is a world with this database and this S3 store.
 func worldAt(t *testing.T, database string, access stack.S3Access) *world {
 	t.Helper()
-	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
-	must(t, err)
-	cfg := postgres.Config{DatabaseURL: database, DatabaseConns: 8}
-	must(t, postgres.Migrate(t.Context(), cfg, slog.New(slog.DiscardHandler)))
-	store, err := postgres.Open(t.Context(), cfg)
-	must(t, err)
-	t.Cleanup(store.Close)
-	return &world{database: cfg, store: store, objects: objects,
-		registry: account.NewRegistry(store, "t", time.Now), settings: settings.NewService(store)}
+	return &world{edgetest.At(t, database, access)}
 }
 
-// tenant is a provisioned account with the key of one of its apps.
-type tenant struct {
-	account account.Account
-	spec    account.Spec
-	app     account.App
-	key     string
-}
+type tenant = edgetest.Tenant
 
 // Limits of a tenant that nobody changed.
 const (
@@ -90,59 +63,11 @@ const (
 // tenant does what the operator does for a MediaAccount.
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
-	spec := account.Spec{Namespace: "team", Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
+	spec := account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
 	for _, apply := range change {
 		apply(&spec)
 	}
-	made, err := w.registry.Ensure(t.Context(), spec)
-	must(t, err)
-	_, err = w.objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: name}, false)
-	must(t, err)
-	must(t, w.registry.SetBucketOwned(t.Context(), made.ID, true))
-	return w.app(t, tenant{account: made, spec: spec}, "")
-}
-
-// app is an app of a tenant's account, with a key of its own.
-func (w *world) app(t *testing.T, of tenant, name string) tenant {
-	t.Helper()
-	var more []string
-	if name != "" {
-		more = []string{name}
-	}
-	apps, err := w.registry.SetApps(t.Context(), of.account.ID, more)
-	must(t, err)
-	for _, app := range apps {
-		if name == "" || app.Name == name {
-			token, _, err := w.registry.IssueKey(t.Context(), app.ID, 1, 0)
-			must(t, err)
-			of.app, of.key = app, token.Reveal()
-			return of
-		}
-	}
-	t.Fatalf("the app %s is missing", name)
-	return tenant{}
-}
-
-// principal is who a tenant's key stands for.
-func (w *world) principal(t *testing.T, of tenant) account.Principal {
-	t.Helper()
-	token, ok := account.ParseToken(of.key)
-	if !ok {
-		t.Fatal("no key")
-	}
-	found, err := w.store.FindPrincipal(t.Context(), token.Hash())
-	must(t, err)
-	return found
-}
-
-// number asks the database for one number.
-func (w *world) number(t *testing.T, query string, args ...any) (n int64) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
-	must(t, err)
-	defer conn.Close(t.Context())
-	must(t, conn.QueryRow(t.Context(), query, args...).Scan(&n))
-	return n
+	return w.Tenant(t, spec)
 }
 
 // purged runs the purge as if everything were old, and checks that nothing is left: no
@@ -150,59 +75,23 @@ func (w *world) number(t *testing.T, query string, args ...any) (n int64) {
 func (w *world) purged(t *testing.T, of tenant) {
 	t.Helper()
 	later := func() time.Time { return time.Now().Add(72 * time.Hour) }
-	sweeper, err := media.NewSweeper(w.store, w.objects, media.SweepConfig{DraftTTL: time.Hour, BatchSize: 100, AlarmAfter: 10, RetryLongest: time.Hour}, later, slog.New(slog.DiscardHandler))
+	sweeper, err := media.NewSweeper(w.Store, w.Objects, media.SweepConfig{DraftTTL: time.Hour, BatchSize: 100, AlarmAfter: 10, RetryLongest: time.Hour}, later, slog.New(slog.DiscardHandler))
 	must(t, err)
 	for range 2 {
 		_, err = sweeper.Sweep(t.Context())
 		must(t, err)
 	}
-	must(t, w.objects.List(t.Context(), of.account.Bucket, "media/", func(o objectstore.Stored) error {
+	must(t, w.Objects.List(t.Context(), of.Account.Bucket, "media/", func(o objectstore.Stored) error {
 		t.Errorf("left in the bucket: %s", o.Key)
 		return nil
 	}))
-	must(t, w.objects.ListUnfinished(t.Context(), of.account.Bucket, "", func(u media.Unfinished) error {
+	must(t, w.Objects.ListUnfinished(t.Context(), of.Account.Bucket, "", func(u media.Unfinished) error {
 		t.Errorf("left unfinished: %s", u.Key)
 		return nil
 	}))
-	if n := w.number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_hold)`); n != 0 {
+	if n := w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_hold)`); n != 0 {
 		t.Errorf("%d rows and bytes are left", n)
 	}
-}
-
-// clock is a clock that a test can turn; it starts at the real time.
-type clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().Add(c.ahead)
-}
-
-func (c *clock) advance(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ahead += by
-}
-
-// logBuffer holds a replica's log.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // replica is a running runtime with real parts.
@@ -211,8 +100,8 @@ type replica struct {
 	server *server.Server
 	api    *tus.API
 	auth   *auth.Authenticator
-	clock  *clock
-	logs   *logBuffer
+	clock  *edgetest.Clock
+	logs   *edgetest.Log
 	stop   context.CancelFunc
 	hangUp context.CancelFunc // ends its locks
 }
@@ -231,7 +120,7 @@ type options struct {
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Helper()
-	o := options{store: w.store, objects: w.objects, brand: "service",
+	o := options{store: w.Store, objects: w.Objects, brand: "service",
 		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadShare: 100, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
 		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
 			StallTimeout: 30 * time.Second, ShutdownTimeout: 30 * time.Second},
@@ -240,33 +129,29 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		apply(&o)
 	}
 	o.server.Brand = o.brand
-	rt := &replica{clock: &clock{}, logs: &logBuffer{}}
-	log := slog.New(slog.NewJSONHandler(rt.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	rt := &replica{clock: &edgetest.Clock{}, logs: &edgetest.Log{}}
+	log := rt.logs.Logger()
 	// A pool of its own, as every process has.
-	store, err := postgres.Open(t.Context(), w.database)
+	store, err := postgres.Open(t.Context(), w.Database)
 	must(t, err)
 	t.Cleanup(store.Close)
-	authCfg := auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
+	authCfg := edgetest.Credentials("a")
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.now, log)
+	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
 	must(t, err)
-	rt.auth, err = auth.New(authCfg, o.brand, store, limits, rt.clock.now, log)
+	rt.auth, err = auth.New(authCfg, o.brand, store, limits, rt.clock.Now, log)
 	must(t, err)
-	parts := media.Parts{Store: o.store, Objects: o.objects, Settings: w.settings, Now: rt.clock.now, Log: log}
+	parts := media.Parts{Store: o.store, Objects: o.objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
-		pool, err := imaging.New(t.Context(), imaging.Config{Enabled: true, Program: stacktest.Binary(t, imaging.ProgramName),
-			Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}, registry, log)
-		must(t, err)
-		t.Cleanup(pool.Close)
-		parts.Images = pool
+		parts.Images = edgetest.Images(t, registry, log)
 	}
 	items, err := media.NewService(parts, o.media)
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)
-	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, baseURL, secret, items, w.objects, nil, rt.clock.now, log)
+	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, baseURL, secret, items, w.Objects, nil, rt.clock.Now, log)
 	must(t, err)
-	plain, err := rest.New(rest.Parts{Media: items, Settings: w.settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
+	plain, err := rest.New(rest.Parts{Media: items, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	locks := store.Locks(log)
 	rt.api, err = tus.New(o.tus, tus.Parts{Media: items, Auth: rt.auth, Documents: files.Links(), Locks: locks, BaseURL: baseURL, Brand: o.brand})
@@ -283,17 +168,10 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = rt.server.Run(serving) }()
 	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })
-	transport := dialer(rt.server.Addr())
+	transport := edgetest.Dialer(rt.server.Addr())
 	t.Cleanup(transport.CloseIdleConnections)
 	rt.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 	return rt
-}
-
-// dialer gives a transport that reaches address whatever the URL says.
-func dialer(address string) *http.Transport {
-	return &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, address)
-	}}
 }
 
 // answer is a response whose body was read.
@@ -469,7 +347,7 @@ func idOf(address string) string { return address[strings.LastIndexByte(address,
 // count is how many drafts and items a tenant's upload became.
 func (w *world) count(t *testing.T, address string) int64 {
 	t.Helper()
-	return w.number(t, `SELECT count(*) FROM item WHERE id = $1`, uuid.MustParse(idOf(address)))
+	return w.Number(t, `SELECT count(*) FROM item WHERE id = $1`, uuid.MustParse(idOf(address)))
 }
 
 func noise(n int) []byte {

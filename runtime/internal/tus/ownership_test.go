@@ -15,21 +15,21 @@ func TestAnUploadIsItsAppsOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.tenant(t, "one"), w.tenant(t, "two")
-	app := w.app(t, one, "other")
+	app := w.AppOf(t, one, "other")
 	rt := w.replica(t)
-	running := rt.created(t, one.key, 6, metadata("group", "g"))
-	rt.sent(t, one.key, running, 0, []byte("abc"))
-	complete := rt.created(t, one.key, 3, metadata("group", "g"))
-	rt.sent(t, one.key, complete, 0, []byte("abc"))
+	running := rt.created(t, one.Key, 6, metadata("group", "g"))
+	rt.sent(t, one.Key, running, 0, []byte("abc"))
+	complete := rt.created(t, one.Key, 3, metadata("group", "g"))
+	rt.sent(t, one.Key, complete, 0, []byte("abc"))
 	missing := collection + "/0190a0a0-0000-7000-8000-000000000000"
-	principal := w.principal(t, one)
+	principal := w.Principal(t, one)
 	for who, credential := range map[string]option{
-		"another tenant":                    key(two.key),
-		"another app":                       key(app.key),
-		"another tenant's signature":        signature(rt.auth.Sign(w.principal(t, two), "")),
-		"another app's signature":           signature(rt.auth.Sign(w.principal(t, app), "")),
+		"another tenant":                    key(two.Key),
+		"another app":                       key(app.Key),
+		"another tenant's signature":        signature(rt.auth.Sign(w.Principal(t, two), "")),
+		"another app's signature":           signature(rt.auth.Sign(w.Principal(t, app), "")),
 		"a signature for another group":     signature(rt.auth.Sign(principal, "h")),
-		"another tenant's, for the group":   signature(rt.auth.Sign(w.principal(t, two), "g")),
+		"another tenant's, for the group":   signature(rt.auth.Sign(w.Principal(t, two), "g")),
 		"a signature for the group's child": signature(rt.auth.Sign(principal, "g/h")),
 	} {
 		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
@@ -47,7 +47,7 @@ func TestAnUploadIsItsAppsOwn(t *testing.T) {
 		}
 	}
 	for who, credential := range map[string]option{
-		"the key":                   key(one.key),
+		"the key":                   key(one.Key),
 		"a signature of it":         signature(rt.auth.Sign(principal, "")),
 		"a signature for the group": signature(rt.auth.Sign(principal, "g")),
 	} {
@@ -60,7 +60,7 @@ func TestAnUploadIsItsAppsOwn(t *testing.T) {
 	if item := got.document(t); item.Group != "g" {
 		t.Errorf("the group is %q", item.Group)
 	}
-	rt.complete(t, one.key, running, []byte("abcdef"))
+	rt.complete(t, one.Key, running, []byte("abcdef"))
 	w.purged(t, one)
 }
 
@@ -82,20 +82,20 @@ func TestASignatureSeesTheDraftAndNotTheSealedItem(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	signed := signature(rt.auth.Sign(w.principal(t, one), ""))
+	signed := signature(rt.auth.Sign(w.Principal(t, one), ""))
 	got := rt.do(t, http.MethodPost, collection, signed, length(3), chunk([]byte("abc")))
 	item, address := got.document(t), got.header.Get("Location")
 	if rt.do(t, http.MethodHead, address, signed).document(t).MediaId != item.MediaId {
 		t.Error("the draft is another one")
 	}
-	if got := rt.do(t, http.MethodPost, "/media/seal/"+item.MediaId.String(), key(one.key)); got.status != http.StatusOK {
+	if got := rt.do(t, http.MethodPost, "/media/seal/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
 		t.Fatalf("seal: %d %s", got.status, got.body)
 	}
 	got = rt.do(t, http.MethodHead, address, signed)
 	if got.status != http.StatusOK || got.header.Get("x-service-media-id") != item.MediaId.String() || got.header.Get("x-service-media") != "" {
 		t.Errorf("HEAD of a sealed item with a signature: %d %v", got.status, got.header)
 	}
-	if rt.do(t, http.MethodHead, address, key(one.key)).document(t).Temp {
+	if rt.do(t, http.MethodHead, address, key(one.Key)).document(t).Temp {
 		t.Error("it is a draft")
 	}
 }
@@ -106,9 +106,9 @@ func TestWhoIsNotLetInUploadsNothing(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	address := rt.created(t, one.key, 6)
-	rt.sent(t, one.key, address, 0, []byte("abc"))
-	granted := rt.auth.Sign(w.principal(t, one), "")
+	address := rt.created(t, one.Key, 6)
+	rt.sent(t, one.Key, address, 0, []byte("abc"))
+	granted := rt.auth.Sign(w.Principal(t, one), "")
 	refused := func(who string, status int, credential option) {
 		t.Helper()
 		for method, path := range map[string]string{http.MethodPost: collection, http.MethodHead: address, http.MethodPatch: address, http.MethodDelete: address} {
@@ -122,37 +122,37 @@ func TestWhoIsNotLetInUploadsNothing(t *testing.T) {
 		}
 	}
 	refused("nobody", http.StatusUnauthorized, key(""))
-	refused("a key of nobody", http.StatusUnauthorized, key(one.key+"x"))
+	refused("a key of nobody", http.StatusUnauthorized, key(one.Key+"x"))
 	refused("a signature that was changed", http.StatusForbidden, signature(granted+"x"))
-	refused("two credentials", http.StatusBadRequest, func(r *request) { key(one.key)(r); signature(granted)(r) })
+	refused("two credentials", http.StatusBadRequest, func(r *request) { key(one.Key)(r); signature(granted)(r) })
 
 	// A key that was replaced ends the uploads that it began, and so do its signatures.
-	fresh, _, err := w.registry.IssueKey(t.Context(), one.app.ID, 2, 0)
+	fresh, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
 	eventually(t, 30*time.Second, "the key is revoked", func() bool {
-		return rt.do(t, http.MethodHead, address, key(one.key)).status == http.StatusUnauthorized
+		return rt.do(t, http.MethodHead, address, key(one.Key)).status == http.StatusUnauthorized
 	})
-	refused("a revoked key", http.StatusUnauthorized, key(one.key))
+	refused("a revoked key", http.StatusUnauthorized, key(one.Key))
 	refused("a revoked key's signature", http.StatusForbidden, signature(granted))
 	if n := rt.offset(t, fresh.Reveal(), address); n != 3 { // the app's, whatever its key
 		t.Errorf("with the new key the offset is %d", n)
 	}
-	one.key = fresh.Reveal()
-	granted = rt.auth.Sign(w.principal(t, one), "")
+	one.Key = fresh.Reveal()
+	granted = rt.auth.Sign(w.Principal(t, one), "")
 	suspend := func(yes bool) {
-		one.spec.Suspended = yes
-		_, err := w.registry.Ensure(t.Context(), one.spec)
+		one.Spec.Suspended = yes
+		_, err := w.Registry.Ensure(t.Context(), one.Spec)
 		must(t, err)
 		want := map[bool]int{true: http.StatusUnauthorized, false: http.StatusOK}[yes]
 		eventually(t, 30*time.Second, "the account is suspended, or not any more", func() bool {
-			return rt.do(t, http.MethodHead, address, key(one.key)).status == want
+			return rt.do(t, http.MethodHead, address, key(one.Key)).status == want
 		})
 	}
 	suspend(true)
-	refused("a suspended account", http.StatusUnauthorized, key(one.key))
+	refused("a suspended account", http.StatusUnauthorized, key(one.Key))
 	refused("a suspended account's signature", http.StatusForbidden, signature(granted))
 	suspend(false)
-	rt.complete(t, one.key, address, []byte("abcdef"))
+	rt.complete(t, one.Key, address, []byte("abcdef"))
 	w.purged(t, one)
 }
 
@@ -163,7 +163,7 @@ func TestACapOfOneAccountIsNotAnothers(t *testing.T) {
 	full := w.tenant(t, "full", func(s *account.Spec) { s.MaxStorage = 10 })
 	free := w.tenant(t, "free")
 	rt := w.replica(t)
-	rt.created(t, full.key, 10)
-	rt.do(t, http.MethodPost, collection, key(full.key), length(1)).refused(t, http.StatusRequestEntityTooLarge)
-	rt.complete(t, free.key, rt.created(t, free.key, 3), []byte("abc"))
+	rt.created(t, full.Key, 10)
+	rt.do(t, http.MethodPost, collection, key(full.Key), length(1)).refused(t, http.StatusRequestEntityTooLarge)
+	rt.complete(t, free.Key, rt.created(t, free.Key, 3), []byte("abc"))
 }

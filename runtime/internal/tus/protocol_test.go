@@ -31,25 +31,25 @@ func TestOptionsTellTheTruth(t *testing.T) {
 			t.Errorf("%s: %d %v", path, got.status, got.header)
 		}
 	}
-	for k, want := range map[string]string{one.key: "67108864", small.key: "1000"} {
+	for k, want := range map[string]string{one.Key: "67108864", small.Key: "1000"} {
 		if got := rt.do(t, http.MethodOptions, collection, key(k)); got.status != http.StatusNoContent || got.header.Get("Tus-Max-Size") != want {
 			t.Errorf("the largest file: %d %v, want %s", got.status, got.header, want)
 		}
 	}
-	if got := rt.do(t, http.MethodOptions, collection, signature(rt.auth.Sign(w.principal(t, small), ""))); got.header.Get("Tus-Max-Size") != "1000" {
+	if got := rt.do(t, http.MethodOptions, collection, signature(rt.auth.Sign(w.Principal(t, small), ""))); got.header.Get("Tus-Max-Size") != "1000" {
 		t.Errorf("with a signature: %v", got.header)
 	}
-	rt.do(t, http.MethodOptions, collection, key(one.key+"x")).refused(t, http.StatusUnauthorized)
+	rt.do(t, http.MethodOptions, collection, key(one.Key+"x")).refused(t, http.StatusUnauthorized)
 	// What is not spoken is refused and not taken for something else.
-	rt.do(t, http.MethodPost, collection, key(one.key), length(3), header("Upload-Concat", "partial")).refused(t, http.StatusBadRequest)
-	if got := rt.do(t, http.MethodPost, collection, key(one.key), length(3), header("Tus-Resumable", "0.2.2")); got.refused(t, http.StatusPreconditionFailed) == "" || got.header.Get("Tus-Version") != "1.0.0" {
+	rt.do(t, http.MethodPost, collection, key(one.Key), length(3), header("Upload-Concat", "partial")).refused(t, http.StatusBadRequest)
+	if got := rt.do(t, http.MethodPost, collection, key(one.Key), length(3), header("Tus-Resumable", "0.2.2")); got.refused(t, http.StatusPreconditionFailed) == "" || got.header.Get("Tus-Version") != "1.0.0" {
 		t.Errorf("another version: %v", got.header)
 	}
-	address := rt.created(t, one.key, 3)
+	address := rt.created(t, one.Key, 3)
 	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
-		rt.do(t, method, address, key(one.key), header("Tus-Resumable", ""), at(0), chunk([]byte("abc"))).refused(t, http.StatusPreconditionFailed)
+		rt.do(t, method, address, key(one.Key), header("Tus-Resumable", ""), at(0), chunk([]byte("abc"))).refused(t, http.StatusPreconditionFailed)
 	}
-	if got := rt.do(t, http.MethodGet, address, key(one.key)); got.status != http.StatusMethodNotAllowed {
+	if got := rt.do(t, http.MethodGet, address, key(one.Key)); got.status != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", got.status)
 	}
 	w.purged(t, one)
@@ -74,7 +74,7 @@ func TestMetadataIsReadStrictly(t *testing.T) {
 		"a path":             {"filename " + encode(`..\..\etc/passwd`), wire.MediaItem{OriginalFileName: "passwd", Access: "private"}},
 		"not UTF-8":          {"filename " + encode("a\xff.txt"), wire.MediaItem{OriginalFileName: "a\uFFFD.txt", Access: "private"}},
 	} {
-		got := rt.do(t, http.MethodPost, collection, key(one.key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
+		got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
 		if got.status != http.StatusCreated {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 			continue
@@ -84,7 +84,7 @@ func TestMetadataIsReadStrictly(t *testing.T) {
 			t.Errorf("%s: %+v", name, item)
 		}
 	}
-	before := w.number(t, `SELECT count(*) FROM resumable`)
+	before := w.Number(t, `SELECT count(*) FROM resumable`)
 	for name, c := range map[string]struct {
 		status int
 		field  string
@@ -105,15 +105,15 @@ func TestMetadataIsReadStrictly(t *testing.T) {
 		"a type with a nothing": {400, "filetype " + encode("a\x00b")},
 		"a field too long":      {413, "other " + encode(strings.Repeat("x", 7000))},
 	} {
-		got := rt.do(t, http.MethodPost, collection, key(one.key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
+		got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
 		if got.status != c.status {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
-	if got := rt.do(t, http.MethodPost, collection, key(one.key), length(5), func(r *request) { r.header["Upload-Metadata"] = []string{"", ""} }); got.status != http.StatusBadRequest {
+	if got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), func(r *request) { r.header["Upload-Metadata"] = []string{"", ""} }); got.status != http.StatusBadRequest {
 		t.Errorf("twice: %d", got.status)
 	}
-	if after := w.number(t, `SELECT count(*) FROM resumable`); after != before {
+	if after := w.Number(t, `SELECT count(*) FROM resumable`); after != before {
 		t.Errorf("%d uploads of what was refused", after-before)
 	}
 }
@@ -124,11 +124,11 @@ func TestADocumentThatIsTooLongForAHeaderIsLeftOut(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	got := rt.do(t, http.MethodPost, collection, key(one.key), length(0), metadata("caption", strings.Repeat("é", 2048)))
+	got := rt.do(t, http.MethodPost, collection, key(one.Key), length(0), metadata("caption", strings.Repeat("é", 2048)))
 	if got.status != http.StatusCreated || got.header.Get("x-service-media") != "" || got.header.Get("x-service-media-id") != idOf(got.header.Get("Location")) {
 		t.Errorf("%d %v", got.status, got.header)
 	}
-	if again := rt.do(t, http.MethodHead, got.header.Get("Location"), key(one.key)); again.status != http.StatusOK {
+	if again := rt.do(t, http.MethodHead, got.header.Get("Location"), key(one.Key)); again.status != http.StatusOK {
 		t.Errorf("HEAD: %d", again.status)
 	}
 }
@@ -139,15 +139,15 @@ func TestAnEmptyFileIsCompleteWhenItIsCreated(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	for name, more := range map[string][]option{"without a body": nil, "with an empty one": {chunk(nil)}} {
-		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.key), length(0), metadata("filename", "a.txt")}, more...)...)
+		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.Key), length(0), metadata("filename", "a.txt")}, more...)...)
 		if got.status != http.StatusCreated {
 			t.Fatalf("%s: %d %s", name, got.status, got.body)
 		}
 		rt.holds(t, got.document(t), nil)
-		if n := rt.offset(t, one.key, got.header.Get("Location")); n != 0 {
+		if n := rt.offset(t, one.Key, got.header.Get("Location")); n != 0 {
 			t.Errorf("%s: the offset is %d", name, n)
 		}
-		rt.do(t, http.MethodDelete, got.header.Get("Location"), key(one.key)).refused(t, http.StatusConflict)
+		rt.do(t, http.MethodDelete, got.header.Get("Location"), key(one.Key)).refused(t, http.StatusConflict)
 	}
 	w.purged(t, one)
 }
@@ -158,21 +158,21 @@ func TestCreationBringsBytes(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	file := noise(6 << 20)
-	whole := rt.do(t, http.MethodPost, collection+"/", key(one.key), length(len(file)), chunk(file))
+	whole := rt.do(t, http.MethodPost, collection+"/", key(one.Key), length(len(file)), chunk(file))
 	if whole.status != http.StatusCreated || whole.header.Get("Upload-Offset") != "6291456" {
 		t.Fatalf("%d %v %s", whole.status, whole.header, whole.body)
 	}
 	rt.holds(t, whole.document(t), file)
-	part := rt.do(t, http.MethodPost, collection, key(one.key), length(len(file)), chunk(file[:1000]))
+	part := rt.do(t, http.MethodPost, collection, key(one.Key), length(len(file)), chunk(file[:1000]))
 	if part.status != http.StatusCreated || part.header.Get("Upload-Offset") != "1000" || part.header.Get("x-service-media-id") != "" || part.header.Get("Upload-Expires") == "" {
 		t.Fatalf("%d %v %s", part.status, part.header, part.body)
 	}
-	rt.complete(t, one.key, part.header.Get("Location"), file)
+	rt.complete(t, one.Key, part.header.Get("Location"), file)
 	// What was made before its bytes were refused is told, so that it can be gone on with.
-	refused := rt.do(t, http.MethodPost, collection, key(one.key), length(len(file)), chunk(file[:1000]), header("Upload-Checksum", sumOf("sha1", file[:999])))
+	refused := rt.do(t, http.MethodPost, collection, key(one.Key), length(len(file)), chunk(file[:1000]), header("Upload-Checksum", sumOf("sha1", file[:999])))
 	refused.refused(t, 460)
-	rt.complete(t, one.key, refused.header.Get("Location"), file)
-	rt.do(t, http.MethodPost, collection, key(one.key), length(3), chunk(file[:4])).refused(t, http.StatusRequestEntityTooLarge)
+	rt.complete(t, one.Key, refused.header.Get("Location"), file)
+	rt.do(t, http.MethodPost, collection, key(one.Key), length(3), chunk(file[:4])).refused(t, http.StatusRequestEntityTooLarge)
 	w.purged(t, one)
 }
 
@@ -192,9 +192,9 @@ func TestChecksumsAreChecked(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	file := noise(20 << 20)
-	address := rt.created(t, one.key, len(file))
-	rt.sent(t, one.key, address, 0, file[:1000], header("Upload-Checksum", sumOf("sha1", file[:1000])))
-	rt.sent(t, one.key, address, 1000, file[1000:2000], header("Upload-Checksum", sumOf("sha256", file[1000:2000])))
+	address := rt.created(t, one.Key, len(file))
+	rt.sent(t, one.Key, address, 0, file[:1000], header("Upload-Checksum", sumOf("sha1", file[:1000])))
+	rt.sent(t, one.Key, address, 1000, file[1000:2000], header("Upload-Checksum", sumOf("sha256", file[1000:2000])))
 	for name, c := range map[string]struct {
 		status int
 		sum    string
@@ -208,26 +208,26 @@ func TestChecksumsAreChecked(t *testing.T) {
 		"nothing":                 {400, " "},
 		"in capitals":             {400, "SHA1" + strings.TrimPrefix(sumOf("sha1", file[2000:3000]), "sha1")},
 	} {
-		got := rt.do(t, http.MethodPatch, address, key(one.key), at(2000), chunk(file[2000:3000]), header("Upload-Checksum", c.sum))
+		got := rt.do(t, http.MethodPatch, address, key(one.Key), at(2000), chunk(file[2000:3000]), header("Upload-Checksum", c.sum))
 		if got.status != c.status {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
-		if n := rt.offset(t, one.key, address); n != 2000 {
+		if n := rt.offset(t, one.Key, address); n != 2000 {
 			t.Fatalf("%s: the offset is %d", name, n)
 		}
 	}
 	// A body that ends too soon proves nothing, even if no more than its end is missing;
 	// and the last bytes of a file are no exception.
 	cut := io.MultiReader(bytes.NewReader(file[2000:]), iotest.ErrReader(errors.New("cut")))
-	_, err := rt.try(t.Context(), http.MethodPatch, address, key(one.key), at(2000), stream(cut), header("Upload-Checksum", sumOf("sha256", file[2000:])))
+	_, err := rt.try(t.Context(), http.MethodPatch, address, key(one.Key), at(2000), stream(cut), header("Upload-Checksum", sumOf("sha256", file[2000:])))
 	if err == nil {
 		t.Error("the body was not cut")
 	}
-	if n := rt.offset(t, one.key, address); n != 2000 {
+	if n := rt.offset(t, one.Key, address); n != 2000 {
 		t.Fatalf("after a cut the offset is %d", n)
 	}
-	rt.do(t, http.MethodPatch, address, key(one.key), at(2000), chunk(make([]byte, len(file)-2000)), header("Upload-Checksum", sumOf("sha256", file[2000:]))).refused(t, 460)
-	rt.holds(t, rt.sent(t, one.key, address, 2000, file[2000:], header("Upload-Checksum", sumOf("sha256", file[2000:]))).document(t), file)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(2000), chunk(make([]byte, len(file)-2000)), header("Upload-Checksum", sumOf("sha256", file[2000:]))).refused(t, 460)
+	rt.holds(t, rt.sent(t, one.Key, address, 2000, file[2000:], header("Upload-Checksum", sumOf("sha256", file[2000:]))).document(t), file)
 	w.purged(t, one)
 }
 
@@ -238,38 +238,38 @@ func TestALengthThatIsDeclaredLater(t *testing.T) {
 	rt := w.replica(t)
 	file := noise(18 << 20)
 	deferred := func(change ...option) string {
-		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.key), header("Upload-Defer-Length", "1")}, change...)...)
+		got := rt.do(t, http.MethodPost, collection, append([]option{key(one.Key), header("Upload-Defer-Length", "1")}, change...)...)
 		if got.status != http.StatusCreated {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 		return got.header.Get("Location")
 	}
 	address := deferred()
-	rt.sent(t, one.key, address, 0, file[:17<<20])
-	if got := rt.do(t, http.MethodHead, address, key(one.key)); got.header.Get("Upload-Defer-Length") != "1" || got.header.Get("Upload-Length") != "" || got.header.Get("Upload-Offset") != "17825792" {
+	rt.sent(t, one.Key, address, 0, file[:17<<20])
+	if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.header.Get("Upload-Defer-Length") != "1" || got.header.Get("Upload-Length") != "" || got.header.Get("Upload-Offset") != "17825792" {
 		t.Errorf("HEAD says %v", got.header)
 	}
-	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20), length(1000), chunk(nil)).refused(t, http.StatusBadRequest)
-	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20), length(maxUploadSize+1), chunk(nil)).refused(t, http.StatusRequestEntityTooLarge)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), length(1000), chunk(nil)).refused(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), length(maxUploadSize+1), chunk(nil)).refused(t, http.StatusRequestEntityTooLarge)
 	for _, wrong := range []string{"-1", "+18", "1e3", "x", "99999999999999999999"} {
-		rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20), header("Upload-Length", wrong), chunk(nil)).refused(t, http.StatusBadRequest)
+		rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), header("Upload-Length", wrong), chunk(nil)).refused(t, http.StatusBadRequest)
 	}
-	rt.sent(t, one.key, address, 17<<20, nil, length(len(file)))
+	rt.sent(t, one.Key, address, 17<<20, nil, length(len(file)))
 	// Who does not know whether it was heard says it again; nobody can change it.
-	rt.sent(t, one.key, address, 17<<20, file[17<<20:17<<20+10], length(len(file)))
-	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20+10), length(len(file)+1), chunk(nil)).refused(t, http.StatusBadRequest)
-	rt.do(t, http.MethodPatch, address, key(one.key), at(17<<20+10), length(len(file)-1), chunk(nil)).refused(t, http.StatusBadRequest)
-	rt.complete(t, one.key, address, file)
+	rt.sent(t, one.Key, address, 17<<20, file[17<<20:17<<20+10], length(len(file)))
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20+10), length(len(file)+1), chunk(nil)).refused(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20+10), length(len(file)-1), chunk(nil)).refused(t, http.StatusBadRequest)
+	rt.complete(t, one.Key, address, file)
 	// The length may come after the last byte, or with the first; and may be nothing.
 	for _, size := range []int{0, 1000, 17 << 20} {
 		address := deferred(chunk(file[:size]))
-		if n := rt.offset(t, one.key, address); n != size {
+		if n := rt.offset(t, one.Key, address); n != size {
 			t.Errorf("the offset of %d is %d", size, n)
 		}
-		rt.holds(t, rt.sent(t, one.key, address, size, nil, length(size)).document(t), file[:size])
+		rt.holds(t, rt.sent(t, one.Key, address, size, nil, length(size)).document(t), file[:size])
 	}
-	rt.do(t, http.MethodPost, collection, key(one.key), header("Upload-Defer-Length", "2")).refused(t, http.StatusBadRequest)
-	rt.do(t, http.MethodPost, collection, key(one.key), header("Upload-Defer-Length", "1"), length(3)).refused(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "2")).refused(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1"), length(3)).refused(t, http.StatusBadRequest)
 	w.purged(t, one)
 }
 
@@ -279,28 +279,28 @@ func TestWhatIsNotRightIsRefused(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	for _, wrong := range []string{"", "-1", "+5", "x", " ", "1.5", "99999999999999999999"} {
-		rt.do(t, http.MethodPost, collection, key(one.key), header("Upload-Length", wrong)).refused(t, http.StatusBadRequest)
+		rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Length", wrong)).refused(t, http.StatusBadRequest)
 	}
-	rt.do(t, http.MethodPost, collection, key(one.key), length(maxUploadSize+1)).refused(t, http.StatusRequestEntityTooLarge)
+	rt.do(t, http.MethodPost, collection, key(one.Key), length(maxUploadSize+1)).refused(t, http.StatusRequestEntityTooLarge)
 	file := []byte("hello, world")
-	address := rt.created(t, one.key, len(file))
-	rt.sent(t, one.key, address, 0, file[:5])
+	address := rt.created(t, one.Key, len(file))
+	rt.sent(t, one.Key, address, 0, file[:5])
 	for offset, status := range map[string]int{"0": 409, "4": 409, "6": 409, "12": 409, "": 400, "-1": 400, "+5": 400, "x": 400} {
-		rt.do(t, http.MethodPatch, address, key(one.key), header("Upload-Offset", offset), chunk(file[5:])).refused(t, status)
+		rt.do(t, http.MethodPatch, address, key(one.Key), header("Upload-Offset", offset), chunk(file[5:])).refused(t, status)
 	}
 	for _, kind := range []string{"", "application/octet-stream", "text/plain"} {
-		rt.do(t, http.MethodPatch, address, key(one.key), at(5), chunk(file[5:]), header("Content-Type", kind)).refused(t, http.StatusUnsupportedMediaType)
+		rt.do(t, http.MethodPatch, address, key(one.Key), at(5), chunk(file[5:]), header("Content-Type", kind)).refused(t, http.StatusUnsupportedMediaType)
 	}
 	more := append(bytes.Clone(file[5:]), "more"...)
-	rt.do(t, http.MethodPatch, address, key(one.key), at(5), chunk(more)).refused(t, http.StatusRequestEntityTooLarge)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(5), chunk(more)).refused(t, http.StatusRequestEntityTooLarge)
 	// Without a length of its own a body shows only at its end that it is too long.
-	rt.do(t, http.MethodPatch, address, key(one.key), at(5), stream(io.MultiReader(bytes.NewReader(more)))).refused(t, http.StatusRequestEntityTooLarge)
-	if n := rt.offset(t, one.key, address); n != 5 || w.count(t, address) != 0 {
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(5), stream(io.MultiReader(bytes.NewReader(more)))).refused(t, http.StatusRequestEntityTooLarge)
+	if n := rt.offset(t, one.Key, address); n != 5 || w.count(t, address) != 0 {
 		t.Errorf("after all this the offset is %d", n)
 	}
-	rt.holds(t, rt.sent(t, one.key, address, 5, file[5:]).document(t), file)
-	rt.do(t, http.MethodPatch, address, key(one.key), at(5), chunk(file[5:])).refused(t, http.StatusConflict)
-	rt.sent(t, one.key, address, 12, nil)
+	rt.holds(t, rt.sent(t, one.Key, address, 5, file[5:]).document(t), file)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(5), chunk(file[5:])).refused(t, http.StatusConflict)
+	rt.sent(t, one.Key, address, 12, nil)
 	w.purged(t, one)
 }
 
@@ -310,28 +310,28 @@ func TestUploadsAreEnded(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	file := noise(18 << 20)
-	address := rt.created(t, one.key, len(file))
-	rt.sent(t, one.key, address, 0, file[:17<<20])
-	if got := rt.do(t, http.MethodDelete, address, key(one.key)); got.status != http.StatusNoContent {
+	address := rt.created(t, one.Key, len(file))
+	rt.sent(t, one.Key, address, 0, file[:17<<20])
+	if got := rt.do(t, http.MethodDelete, address, key(one.Key)); got.status != http.StatusNoContent {
 		t.Fatalf("DELETE: %d %s", got.status, got.body)
 	}
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		if got := rt.do(t, method, address, key(one.key), at(17<<20), chunk(file[17<<20:])); got.status != http.StatusNotFound {
+		if got := rt.do(t, method, address, key(one.Key), at(17<<20), chunk(file[17<<20:])); got.status != http.StatusNotFound {
 			t.Errorf("%s of an upload that was ended: %d", method, got.status)
 		}
 	}
-	if n := w.number(t, `SELECT bytes FROM account_hold`); n != 0 {
+	if n := w.Number(t, `SELECT bytes FROM account_hold`); n != 0 {
 		t.Errorf("%d bytes are held", n)
 	}
-	done := rt.created(t, one.key, 3)
-	item := rt.complete(t, one.key, done, []byte("abc"))
-	rt.do(t, http.MethodDelete, done, key(one.key)).refused(t, http.StatusConflict)
+	done := rt.created(t, one.Key, 3)
+	item := rt.complete(t, one.Key, done, []byte("abc"))
+	rt.do(t, http.MethodDelete, done, key(one.Key)).refused(t, http.StatusConflict)
 	rt.holds(t, item, []byte("abc"))
 	// The item is deleted as any other; then its upload is gone, too.
-	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.key)); got.status != http.StatusOK {
+	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
 		t.Errorf("delete: %d", got.status)
 	}
-	if got := rt.do(t, http.MethodHead, done, key(one.key)); got.status != http.StatusNotFound {
+	if got := rt.do(t, http.MethodHead, done, key(one.Key)); got.status != http.StatusNotFound {
 		t.Errorf("HEAD of an upload whose item was deleted: %d", got.status)
 	}
 	w.purged(t, one)
@@ -347,22 +347,22 @@ func TestUploadsExpireWhenTheySaid(t *testing.T) {
 		must(t, err)
 		return at
 	}
-	got := rt.do(t, http.MethodPost, collection, key(one.key), length(10))
+	got := rt.do(t, http.MethodPost, collection, key(one.Key), length(10))
 	address := got.header.Get("Location")
 	first := expires(got)
-	if left := first.Sub(rt.clock.now()); left < 24*time.Hour-10*time.Second || left > 24*time.Hour {
+	if left := first.Sub(rt.clock.Now()); left < 24*time.Hour-10*time.Second || left > 24*time.Hour {
 		t.Errorf("it expires in %s", left)
 	}
-	rt.clock.advance(time.Hour)
-	if again := expires(rt.do(t, http.MethodHead, address, key(one.key))); !again.Equal(first) {
+	rt.clock.Advance(time.Hour)
+	if again := expires(rt.do(t, http.MethodHead, address, key(one.Key))); !again.Equal(first) {
 		t.Errorf("a question moved the expiry from %s to %s", first, again)
 	}
-	if later := expires(rt.sent(t, one.key, address, 0, []byte("abc"))); later.Before(first.Add(time.Hour - time.Second)) {
+	if later := expires(rt.sent(t, one.Key, address, 0, []byte("abc"))); later.Before(first.Add(time.Hour - time.Second)) {
 		t.Errorf("bytes moved the expiry from %s to %s", first, later)
 	}
 	w.purged(t, one)
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
-		if got := rt.do(t, method, address, key(one.key), at(3), chunk([]byte("defghij"))); got.status != http.StatusNotFound {
+		if got := rt.do(t, method, address, key(one.Key), at(3), chunk([]byte("defghij"))); got.status != http.StatusNotFound {
 			t.Errorf("%s of an expired upload: %d", method, got.status)
 		}
 	}
@@ -373,21 +373,21 @@ func TestTheCapHoldsFromTheStart(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 40<<20, 30<<20 })
 	rt := w.replica(t)
-	first := rt.created(t, one.key, 30<<20)
-	if detail := rt.do(t, http.MethodPost, collection, key(one.key), length(11<<20)).refused(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") {
+	first := rt.created(t, one.Key, 30<<20)
+	if detail := rt.do(t, http.MethodPost, collection, key(one.Key), length(11<<20)).refused(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") {
 		t.Errorf("over the cap: %s", detail)
 	}
-	got := rt.do(t, http.MethodPost, collection, key(one.key), header("Upload-Defer-Length", "1"))
+	got := rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1"))
 	deferred := got.header.Get("Location")
-	rt.sent(t, one.key, deferred, 0, noise(6<<20))
-	rt.do(t, http.MethodPatch, deferred, key(one.key), at(6<<20), chunk(noise(6<<20))).refused(t, http.StatusRequestEntityTooLarge)
-	if detail := rt.do(t, http.MethodPatch, deferred, key(one.key), at(6<<20), chunk(noise(25<<20))).refused(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") && !strings.Contains(detail, "maxUploadSize") {
+	rt.sent(t, one.Key, deferred, 0, noise(6<<20))
+	rt.do(t, http.MethodPatch, deferred, key(one.Key), at(6<<20), chunk(noise(6<<20))).refused(t, http.StatusRequestEntityTooLarge)
+	if detail := rt.do(t, http.MethodPatch, deferred, key(one.Key), at(6<<20), chunk(noise(25<<20))).refused(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") && !strings.Contains(detail, "maxUploadSize") {
 		t.Errorf("over the limit of files: %s", detail)
 	}
-	if got := rt.do(t, http.MethodDelete, first, key(one.key)); got.status != http.StatusNoContent {
+	if got := rt.do(t, http.MethodDelete, first, key(one.Key)); got.status != http.StatusNoContent {
 		t.Errorf("DELETE: %d", got.status)
 	}
-	rt.sent(t, one.key, deferred, rt.offset(t, one.key, deferred), noise(6<<20))
+	rt.sent(t, one.Key, deferred, rt.offset(t, one.Key, deferred), noise(6<<20))
 	w.purged(t, one)
 }
 
@@ -396,17 +396,17 @@ func TestMethodsThatAClientCannotSend(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	address := rt.created(t, one.key, 3, header("X-HTTP-Method-Override", "OPTIONS"))
+	address := rt.created(t, one.Key, 3, header("X-HTTP-Method-Override", "OPTIONS"))
 	as := func(method string) option { return header("X-HTTP-Method-Override", method) }
-	if got := rt.do(t, http.MethodPost, address, key(one.key), as("PATCH"), at(0), chunk([]byte("ab"))); got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "2" {
+	if got := rt.do(t, http.MethodPost, address, key(one.Key), as("PATCH"), at(0), chunk([]byte("ab"))); got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "2" {
 		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
 	}
-	rt.do(t, http.MethodPost, address, key(one.key)).refused(t, http.StatusMethodNotAllowed)
-	rt.do(t, http.MethodPost, address, key(one.key), as("PUT")).refused(t, http.StatusMethodNotAllowed)
-	if got := rt.do(t, http.MethodPost, address, key(one.key), as("DELETE")); got.status != http.StatusNoContent {
+	rt.do(t, http.MethodPost, address, key(one.Key)).refused(t, http.StatusMethodNotAllowed)
+	rt.do(t, http.MethodPost, address, key(one.Key), as("PUT")).refused(t, http.StatusMethodNotAllowed)
+	if got := rt.do(t, http.MethodPost, address, key(one.Key), as("DELETE")); got.status != http.StatusNoContent {
 		t.Errorf("DELETE: %d %s", got.status, got.body)
 	}
-	if got := rt.do(t, http.MethodHead, address, key(one.key)); got.status != http.StatusNotFound {
+	if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
 		t.Errorf("HEAD: %d", got.status)
 	}
 }
@@ -419,7 +419,7 @@ func TestPagesUploadInPieces(t *testing.T) {
 		o.server.CORSOrigins = []string{"https://app.example.org"}
 		o.limits = limit.Config{Key: 0.01, KeyBurst: 3}
 	})
-	granted := rt.auth.Sign(w.principal(t, one), "")
+	granted := rt.auth.Sign(w.Principal(t, one), "")
 	page := header("Origin", "https://app.example.org")
 	address := collection + "/0190a0a0-0000-7000-8000-000000000000"
 	for path, methods := range map[string][]string{collection: {"POST"}, address: {"HEAD", "PATCH", "DELETE"}} {
