@@ -127,6 +127,9 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
+	if err := files.Register(registry); err != nil {
+		return served{}, err
+	}
 	api, err := rest.New(rest.Parts{
 		Media: items, Settings: preferences, Auth: authenticator, Documents: files.Links(),
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,

@@ -92,6 +92,14 @@ func (c *content) prime(length int64) error {
 	return c.open(length)
 }
 
+// refuse fails every Read from now on: http.ServeContent reads although its answer
+// could not begin, and that must not reach the object store.
+func (c *content) refuse(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
 // open asks for length bytes from the offset on.
 func (c *content) open(length int64) error {
 	c.drop()

@@ -41,6 +41,8 @@ type Config struct {
 	Mode           Mode          `env:"SERVICE_DELIVERY" enum:"stream,redirect" default:"stream" help:"Who sends the bytes of files: this process (stream), or the object store, to which clients are redirected (redirect)."`
 	RedirectTTL    time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"How long a client may begin the download that it was redirected to."`
 	PublicEndpoint string        `env:"SERVICE_S3_PUBLIC_ENDPOINT" help:"The S3 endpoint as clients reach it, for redirects; by default as this process does."`
+	MaxDownloads   int           `env:"SERVICE_MAX_DOWNLOADS" default:"512" help:"Files sent at once by this process; each holds a connection to S3 and some 200 KiB of memory. 0 = no limit."`
+	DownloadShare  int           `env:"SERVICE_DOWNLOAD_SHARE" default:"25" help:"Percent of them that one client address (IPv6: one /64) may hold. Behind a proxy that SERVICE_TRUSTED_PROXIES does not name, all clients are one address: then set 100."`
 }
 
 // Validate checks the bounds.
@@ -54,6 +56,10 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_DELIVERY must be stream or redirect, not %q", c.Mode)
 	case c.Mode == Redirect && (c.RedirectTTL < 5*time.Second || c.RedirectTTL > time.Hour):
 		return fmt.Errorf("SERVICE_DELIVERY_REDIRECT_TTL must be from 5s to 1h, not %s", c.RedirectTTL)
+	case c.MaxDownloads < 0 || c.MaxDownloads > 1e6:
+		return fmt.Errorf("SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not %d", c.MaxDownloads)
+	case c.MaxDownloads > 0 && (c.DownloadShare < 1 || c.DownloadShare > 100):
+		return fmt.Errorf("SERVICE_DOWNLOAD_SHARE must be from 1 to 100, not %d", c.DownloadShare)
 	}
 	return nil
 }
@@ -80,6 +86,7 @@ type Delivery struct {
 	items   Items
 	objects Objects
 	links   *Links
+	places  *places
 	presign Presigner // nil unless clients are redirected
 	ttl     time.Duration
 	maxAge  time.Duration
@@ -97,7 +104,7 @@ func New(cfg Config, baseURL string, secret auth.Secret, items Items, objects Ob
 	if err != nil {
 		return nil, err
 	}
-	d := &Delivery{items: items, objects: objects, maxAge: cfg.PublicMaxAge, now: now, log: log,
+	d := &Delivery{items: items, objects: objects, places: newPlaces(cfg), maxAge: cfg.PublicMaxAge, now: now, log: log,
 		links: &Links{base: strings.TrimRight(baseURL, "/"), ttl: cfg.TTL, signer: signer, now: now}}
 	if cfg.Mode == Redirect {
 		d.presign, d.ttl = presigner, cfg.RedirectTTL

@@ -28,6 +28,7 @@ import (
 type stored struct {
 	data    []byte
 	breakAt int // fail when reading past this offset; 0 = never
+	fail    error
 	opened  int
 	asked   int64
 	closed  int
@@ -35,6 +36,9 @@ type stored struct {
 
 // Open reads as an object store does.
 func (s *stored) Open(_ context.Context, _, _ string, offset, length int64) (io.ReadCloser, error) {
+	if s.fail != nil {
+		return nil, s.fail
+	}
 	s.opened++
 	s.asked += length
 	part := s.data[offset : offset+length]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/limit"
 )
 
 // inline are the types that a browser may show on its own. All others download:
@@ -52,8 +54,9 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file found) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	content := &content{ctx: ctx, objects: d.objects, bucket: file.bucket, object: file.object}
+	sender := &sender{ResponseWriter: w, content: content, places: d.places, from: limit.Network(exchange.Of(ctx).Address), wanted: r.Method == http.MethodGet}
+	defer sender.leave() // once the object store's connection is closed
 	defer content.close()
-	sender := &sender{ResponseWriter: w, content: content, wanted: r.Method == http.MethodGet}
 	http.ServeContent(sender, r, "", file.item.CreatedAt, content)
 	switch {
 	case sender.outside:
@@ -134,10 +137,13 @@ func isAttrChar(b byte) bool {
 }
 
 // sender makes sure that the first bytes can be read before the headers go out, and
-// keeps plain-text errors in.
+// keeps plain-text errors in. Only who gets bytes takes a place.
 type sender struct {
 	http.ResponseWriter
 	content *content
+	places  *places
+	from    netip.Prefix
+	inside  bool  // there is a place, to be given back
 	wanted  bool  // the body is
 	began   bool  // the headers are out
 	outside bool  // the range is: nothing went out
@@ -162,18 +168,38 @@ func (s *sender) WriteHeader(status int) {
 		s.Header().Del("Content-Disposition") // RFC 9110: the client has it with the file
 	case !s.wanted:
 	case status == http.StatusOK:
-		s.refused = s.content.prime(s.content.object.Bytes)
+		s.refused = s.open(s.content.object.Bytes)
 	case status == http.StatusPartialContent && s.Header().Get("Content-Range") != "":
 		length, err := strconv.ParseInt(s.Header().Get("Content-Length"), 10, 64)
 		if s.refused = err; err == nil {
-			s.refused = s.content.prime(length)
+			s.refused = s.open(length)
 		}
 	case status == http.StatusPartialContent:
-		s.refused = s.content.prime(-1)
+		s.refused = s.open(-1)
 	}
 	if s.refused == nil {
 		s.began = true
 		s.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// open takes a place before the object store is asked. length is as prime has it.
+func (s *sender) open(length int64) error {
+	if length == 0 {
+		return nil
+	}
+	if err := s.places.enter(s.from); err != nil {
+		s.content.refuse(err)
+		return err
+	}
+	s.inside = true
+	return s.content.prime(length)
+}
+
+// leave gives the place back, if there is one.
+func (s *sender) leave() {
+	if s.inside {
+		s.places.leave(s.from)
 	}
 }
 

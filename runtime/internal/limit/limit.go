@@ -114,13 +114,13 @@ func (l *Limiter) TakeAddress(address netip.Addr) Verdict {
 	if l == nil {
 		return Verdict{}
 	}
-	return l.note(l.address.take(network(address), true))
+	return l.note(l.address.take(Network(address), true))
 }
 
 // Failed counts a credential that was not accepted.
 func (l *Limiter) Failed(address netip.Addr) {
 	if l != nil {
-		l.failures.take(network(address), true)
+		l.failures.take(Network(address), true)
 	}
 }
 
@@ -130,7 +130,7 @@ func (l *Limiter) MayFail(address netip.Addr) Verdict {
 	if l == nil {
 		return Verdict{}
 	}
-	return l.note(l.failures.take(network(address), false))
+	return l.note(l.failures.take(Network(address), false))
 }
 
 func (l *Limiter) note(v Verdict) Verdict {
@@ -140,8 +140,8 @@ func (l *Limiter) note(v Verdict) Verdict {
 	return v
 }
 
-// network is what counts as one address: a client has a whole /64 of IPv6.
-func network(address netip.Addr) netip.Prefix {
+// Network is what counts as one address: a client has a whole /64 of IPv6.
+func Network(address netip.Addr) netip.Prefix {
 	address = address.Unmap().WithZone("")
 	bits := address.BitLen()
 	if address.Is6() {

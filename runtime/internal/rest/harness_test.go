@@ -205,6 +205,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	must(t, err)
 	rt.files, err = delivery.New(o.delivery, baseURL, secret, items, w.objects, o.presigned, rt.clock.now, log)
 	must(t, err)
+	must(t, rt.files.Register(registry))
 	rt.api, err = rest.New(rest.Parts{Media: items, Settings: w.settings, Auth: authenticator, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.store.Ping}, {Name: "schema", Run: w.store.CheckSchema}, {Name: "objects", Run: w.objects.Ping}}

@@ -1,0 +1,139 @@
+package rest_test
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// download is one whose client has asked, and reads when the test says so.
+type download struct{ net.Conn }
+
+// begins asks for a file on a connection of its own, and reads nothing.
+func (rt *runtime) begins(t *testing.T, file string, fields ...string) download {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	must(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: media.test\r\n%s\r\n", strings.TrimPrefix(file, baseURL), strings.Join(append(fields, ""), "\r\n"))
+	must(t, err)
+	return download{conn}
+}
+
+// takes reads the whole answer.
+func (d download) takes(t *testing.T) (status int, body []byte) {
+	t.Helper()
+	response, err := http.ReadResponse(bufio.NewReader(d), nil)
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	body, err = io.ReadAll(response.Body)
+	must(t, err)
+	return response.StatusCode, body
+}
+
+// sends waits until so many files are on their way.
+func (rt *runtime) sends(t *testing.T, files int) {
+	t.Helper()
+	line := fmt.Sprintf("\nmediastack_downloads_in_flight %d\n", files)
+	eventually(t, 20*time.Second, fmt.Sprintf("%d files are being sent", files), func() bool {
+		return strings.Contains(string(rt.admin(t, "/metrics").body), line)
+	})
+}
+
+func TestOnlySoManyFilesAreSentAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, func(o *options) { o.delivery.MaxDownloads, o.delivery.DownloadShare = 2, 100 })
+	data := noise(1, 20<<20)
+	item := rt.sealed(t, one.key, filePart("a.bin", data), field("access", "public"))
+	empty := rt.sealed(t, one.key, filePart("empty", nil), field("access", "public"))
+	etag := rt.do(t, http.MethodHead, item.File).header.Get("ETag")
+
+	first, second := rt.begins(t, item.File), rt.begins(t, item.File, "Range: bytes=5-")
+	rt.sends(t, 2)
+	for _, send := range [][]option{nil, {header("Range", "bytes=0-0")}, {header("Range", "bytes=0-0,5-5")}} {
+		got := rt.do(t, http.MethodGet, item.File, send...)
+		if got.status == http.StatusOK {
+			t.Fatal("a third file was sent")
+		}
+		if detail := got.refused(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many downloads at once" || got.header.Get("Retry-After") != "2" {
+			t.Errorf("%q, %v", detail, got.header)
+		}
+		for name, want := range map[string]string{"Cache-Control": "no-store", "Content-Type": "application/json", "ETag": "", "Content-Disposition": "", "Content-Range": "", "Last-Modified": ""} {
+			if value := got.header.Get(name); value != want {
+				t.Errorf("a refusal with %s %q, want %q", name, value, want)
+			}
+		}
+	}
+	// What sends no byte of a file needs no place.
+	for what, got := range map[int]answer{
+		http.StatusOK:                           rt.do(t, http.MethodHead, item.File),
+		http.StatusNotModified:                  rt.do(t, http.MethodGet, item.File, header("If-None-Match", etag)),
+		http.StatusPreconditionFailed:           rt.do(t, http.MethodGet, item.File, header("If-Match", `"other"`)),
+		http.StatusRequestedRangeNotSatisfiable: rt.do(t, http.MethodGet, item.File, header("Range", "bytes=99999999-")),
+	} {
+		if got.status != what {
+			t.Errorf("%d, want %d: %s", got.status, what, got.body)
+		}
+	}
+	if got := rt.do(t, http.MethodGet, empty.File); got.status != http.StatusOK {
+		t.Errorf("an empty file: %d", got.status)
+	}
+	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_refused_total{limit="process"} 3`) {
+		t.Error("the refusals are not counted")
+	}
+
+	if status, body := first.takes(t); status != http.StatusOK || !bytes.Equal(body, data) {
+		t.Errorf("the first: %d with %d bytes", status, len(body))
+	}
+	rt.sends(t, 1)
+	if got := rt.do(t, http.MethodGet, item.File); got.status != http.StatusOK || !bytes.Equal(got.body, data) {
+		t.Errorf("when one has ended: %d with %d bytes", got.status, len(got.body))
+	}
+	must(t, second.Close()) // the client leaves
+	rt.sends(t, 0)
+	rt.begins(t, item.File)
+	rt.begins(t, item.File)
+	rt.sends(t, 2)
+}
+
+func TestOneAddressCannotTakeAllDownloads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, func(o *options) {
+		o.delivery.MaxDownloads, o.delivery.DownloadShare = 5, 50
+		o.limits.TrustedProxies = []string{"127.0.0.0/8"}
+	})
+	item := rt.sealed(t, one.key, filePart("a.bin", noise(1, 20<<20)), field("access", "public"))
+	from := func(address string) option { return header("X-Forwarded-For", address) }
+	greedy := rt.begins(t, item.File, "X-Forwarded-For: 2001:db8::1")
+	rt.begins(t, item.File, "X-Forwarded-For: 2001:db8::2")
+	rt.sends(t, 2)
+	got := rt.do(t, http.MethodGet, item.File, from("2001:db8::3"), header("Range", "bytes=0-0")) // of the same network
+	if detail := got.refused(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many downloads at once from this address" || got.header.Get("Retry-After") == "" {
+		t.Errorf("%q, %v", detail, got.header)
+	}
+	for _, other := range []string{"2001:db8:0:1::1", "198.51.100.1"} {
+		if got := rt.do(t, http.MethodGet, item.File, from(other), header("Range", "bytes=0-0")); got.status != http.StatusPartialContent {
+			t.Errorf("%s: %d %s", other, got.status, got.body)
+		}
+	}
+	rt.sends(t, 2)
+	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_refused_total{limit="address"} 1`) {
+		t.Error("the refusal is not counted")
+	}
+	must(t, greedy.Close())
+	rt.sends(t, 1)
+	if got := rt.do(t, http.MethodGet, item.File, from("2001:db8::3"), header("Range", "bytes=0-0")); got.status != http.StatusPartialContent {
+		t.Errorf("when one has left: %d %s", got.status, got.body)
+	}
+}
