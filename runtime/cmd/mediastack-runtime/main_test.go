@@ -91,6 +91,7 @@ func TestAWrongConfigurationIsOneSentenceAndExitCode2(t *testing.T) {
 		"SERVICE_BRAND must":            append(serve, "--brand=Ü"),
 		"SERVICE_MAX_UPLOADS must":      append(serve, "--max-uploads=0"),
 		"SERVICE_DELIVERY_TTL must":     append(serve, "--delivery-ttl=0s"),
+		"SERVICE_MAX_DOWNLOADS must":    append(serve, "--delivery-max-downloads=-1"),
 		"--log-level":                   append(serve, "--log-level=loud"),
 		"--log-format":                  append(serve, "--log-format=xml"),
 		"SERVICE_DATABASE_URL is not":   append(serve, "--database-url=mysql://u:hunter2@x"),
