@@ -222,10 +222,12 @@ func TestLastUsesAreWrittenEveryMinuteAndAtTheEnd(t *testing.T) {
 		directory.mu.Unlock()
 		uses.note(second, at)
 		<-time.After(flushEvery)
+		synctest.Wait()
 		if len(directory.touched) != 1 || len(directory.touched[0]) != 2 || !directory.touched[0][first].Equal(at) {
 			t.Errorf("written: %v", directory.touched)
 		}
 		<-time.After(flushEvery)
+		synctest.Wait()
 		if len(directory.touched) != 1 {
 			t.Error("nothing was written although nothing was used")
 		}

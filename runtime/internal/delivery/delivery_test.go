@@ -112,6 +112,7 @@ func TestABodyThatBreaksIsCutAndNotShort(t *testing.T) {
 			t.Errorf("%s: %d bytes came as if they were all", name, len(body))
 		}
 	}
+	server.Close() // waits for the handlers
 	if objects.closed != objects.opened {
 		t.Errorf("%d of %d readers were closed", objects.closed, objects.opened)
 	}
