@@ -56,35 +56,35 @@ func TestBadUploadsAreRefusedAndLeaveNothing(t *testing.T) {
 		{"an unknown key", []option{key(unknown), form(good)}, 401, "Unauthorized", "not accepted"},
 		{"a malformed key", []option{key("msk_short"), form(good)}, 401, "Unauthorized", "not accepted"},
 		{"a bearer token", []option{header("Authorization", "Bearer x"), form(good)}, 401, "Unauthorized", "bearer"},
-		{"key and bearer token", []option{key(one.key), header("Authorization", "Bearer x"), form(good)}, 400, "Bad Request", "one credential"},
-		{"key and signature", []option{key(one.key), signature("x"), form(good)}, 400, "Bad Request", "one credential"},
+		{"key and bearer token", []option{key(one.Key), header("Authorization", "Bearer x"), form(good)}, 400, "Bad Request", "one credential"},
+		{"key and signature", []option{key(one.Key), signature("x"), form(good)}, 400, "Bad Request", "one credential"},
 		{"a signature that is none", []option{signature("x.y"), form(good)}, 403, "Invalid signature", "not accepted"},
-		{"no form", []option{key(one.key), text("{}"), header("Content-Type", "application/json")}, 415, "Bad Request", "multipart/form-data"},
-		{"no content type", []option{key(one.key), text("x")}, 415, "Bad Request", "multipart/form-data"},
-		{"no boundary", []option{key(one.key), text("x"), header("Content-Type", "multipart/form-data")}, 400, "Bad Request", "boundary"},
-		{"an empty body", []option{key(one.key), raw("")}, 400, "Bad Request", "cut short"},
-		{"text instead of parts", []option{key(one.key), raw("hello")}, 400, "Bad Request", "cut short"},
-		{"a body that ends in the file", []option{key(one.key), raw(head + "hello")}, 400, "Bad Request", "cut short"},
-		{"a body that ends after the file", []option{key(one.key), raw(head + "hello\r\n--b")}, 400, "Bad Request", "cut short"},
-		{"a body without its last boundary", []option{key(one.key), raw(head + "hello\r\n--b\r\n")}, 400, "Bad Request", "Content-Disposition"},
-		{"a part without a disposition", []option{key(one.key), raw("--b\r\nX: y\r\n\r\nx\r\n--b--\r\n")}, 400, "Bad Request", "Content-Disposition"},
-		{"a base64 part", []option{key(one.key), raw(strings.Replace(head, "\r\n\r\n", "\r\nContent-Transfer-Encoding: base64\r\n\r\n", 1) + "eA==\r\n--b--\r\n")}, 400, "Bad Request", "transfer encoding"},
-		{"an empty form", []option{key(one.key), raw("--b--\r\n")}, 400, "Bad Request", "file is missing"},
-		{"no file", []option{key(one.key), form(field("access", "public"))}, 400, "Bad Request", "file is missing"},
-		{"two files", []option{key(one.key), form(good, good)}, 400, "Bad Request", "twice"},
-		{"a field twice", []option{key(one.key), form(field("group", "a"), field("group", "b"), good)}, 400, "Bad Request", "twice"},
-		{"an unknown access value", []option{key(one.key), form(good, field("access", "secret"))}, 400, "Bad Request", "public or private"},
-		{"a caption over its limit", []option{key(one.key), form(good, field("caption", strings.Repeat("c", 4097)))}, 400, "Bad Request", "4096"},
-		{"a caption far over its limit", []option{key(one.key), form(field("caption", strings.Repeat("c", 9000)), good)}, 400, "Bad Request", "too long"},
-		{"a group over its limit", []option{key(one.key), form(good, field("group", strings.Repeat("g", 256)))}, 400, "Bad Request", "255"},
-		{"a group that is not UTF-8", []option{key(one.key), form(good, field("group", "\xff"))}, 400, "Bad Request", "UTF-8"},
-		{"a large unknown part", []option{key(one.key), form(field("other", strings.Repeat("x", 70_000)), good)}, 400, "Bad Request", "65536"},
-		{"a large part header", []option{key(one.key), raw("--b\r\nX: " + strings.Repeat("x", 70_000))}, 400, "Bad Request", "65536"},
-		{"a large preamble", []option{key(one.key), raw(strings.Repeat("x\r\n", 30_000))}, 400, "Bad Request", "65536"},
-		{"too many parts", []option{key(one.key), form(many(40)...)}, 400, "Bad Request", "32 parts"},
-		{"a file over maxUploadSize", []option{key(one.key), form(filePart("a", noise(1, 1<<20+1)))}, 413, "Bad Request", "maxUploadSize"},
-		{"a file far over maxUploadSize", []option{key(one.key), form(filePart("a", noise(1, 3<<20)))}, 413, "Bad Request", "maxUploadSize"},
-		{"a file over maxUploadSize of unknown length", []option{key(one.key), form(filePart("a", noise(1, 1<<20+1))), chunked()}, 413, "Bad Request", "maxUploadSize"},
+		{"no form", []option{key(one.Key), text("{}"), header("Content-Type", "application/json")}, 415, "Bad Request", "multipart/form-data"},
+		{"no content type", []option{key(one.Key), text("x")}, 415, "Bad Request", "multipart/form-data"},
+		{"no boundary", []option{key(one.Key), text("x"), header("Content-Type", "multipart/form-data")}, 400, "Bad Request", "boundary"},
+		{"an empty body", []option{key(one.Key), raw("")}, 400, "Bad Request", "cut short"},
+		{"text instead of parts", []option{key(one.Key), raw("hello")}, 400, "Bad Request", "cut short"},
+		{"a body that ends in the file", []option{key(one.Key), raw(head + "hello")}, 400, "Bad Request", "cut short"},
+		{"a body that ends after the file", []option{key(one.Key), raw(head + "hello\r\n--b")}, 400, "Bad Request", "cut short"},
+		{"a body without its last boundary", []option{key(one.Key), raw(head + "hello\r\n--b\r\n")}, 400, "Bad Request", "Content-Disposition"},
+		{"a part without a disposition", []option{key(one.Key), raw("--b\r\nX: y\r\n\r\nx\r\n--b--\r\n")}, 400, "Bad Request", "Content-Disposition"},
+		{"a base64 part", []option{key(one.Key), raw(strings.Replace(head, "\r\n\r\n", "\r\nContent-Transfer-Encoding: base64\r\n\r\n", 1) + "eA==\r\n--b--\r\n")}, 400, "Bad Request", "transfer encoding"},
+		{"an empty form", []option{key(one.Key), raw("--b--\r\n")}, 400, "Bad Request", "file is missing"},
+		{"no file", []option{key(one.Key), form(field("access", "public"))}, 400, "Bad Request", "file is missing"},
+		{"two files", []option{key(one.Key), form(good, good)}, 400, "Bad Request", "twice"},
+		{"a field twice", []option{key(one.Key), form(field("group", "a"), field("group", "b"), good)}, 400, "Bad Request", "twice"},
+		{"an unknown access value", []option{key(one.Key), form(good, field("access", "secret"))}, 400, "Bad Request", "public or private"},
+		{"a caption over its limit", []option{key(one.Key), form(good, field("caption", strings.Repeat("c", 4097)))}, 400, "Bad Request", "4096"},
+		{"a caption far over its limit", []option{key(one.Key), form(field("caption", strings.Repeat("c", 9000)), good)}, 400, "Bad Request", "too long"},
+		{"a group over its limit", []option{key(one.Key), form(good, field("group", strings.Repeat("g", 256)))}, 400, "Bad Request", "255"},
+		{"a group that is not UTF-8", []option{key(one.Key), form(good, field("group", "\xff"))}, 400, "Bad Request", "UTF-8"},
+		{"a large unknown part", []option{key(one.Key), form(field("other", strings.Repeat("x", 70_000)), good)}, 400, "Bad Request", "65536"},
+		{"a large part header", []option{key(one.Key), raw("--b\r\nX: " + strings.Repeat("x", 70_000))}, 400, "Bad Request", "65536"},
+		{"a large preamble", []option{key(one.Key), raw(strings.Repeat("x\r\n", 30_000))}, 400, "Bad Request", "65536"},
+		{"too many parts", []option{key(one.Key), form(many(40)...)}, 400, "Bad Request", "32 parts"},
+		{"a file over maxUploadSize", []option{key(one.Key), form(filePart("a", noise(1, 1<<20+1)))}, 413, "Bad Request", "maxUploadSize"},
+		{"a file far over maxUploadSize", []option{key(one.Key), form(filePart("a", noise(1, 3<<20)))}, 413, "Bad Request", "maxUploadSize"},
+		{"a file over maxUploadSize of unknown length", []option{key(one.Key), form(filePart("a", noise(1, 1<<20+1))), chunked()}, 413, "Bad Request", "maxUploadSize"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,11 +102,11 @@ func TestBadUploadsAreRefusedAndLeaveNothing(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		usage, err := w.registry.Usage(context.Background(), one.account.ID)
+		usage, err := w.Registry.Usage(context.Background(), one.Account.ID)
 		if err != nil || usage != (account.Usage{}) {
 			t.Errorf("something is kept: %+v, %v", usage, err)
 		}
-		err = w.objects.List(context.Background(), one.account.Bucket, "media/", func(s objectstore.Stored) error {
+		err = w.Objects.List(context.Background(), one.Account.Bucket, "media/", func(s objectstore.Stored) error {
 			return fmt.Errorf("%s is still stored", s.Key)
 		})
 		if err != nil {
@@ -125,10 +125,10 @@ func TestAFileOfExactlyMaxUploadSizeIsTaken(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxUploadSize = 1 << 20 })
 	rt := w.runtime(t)
-	if item := rt.upload(t, one.key, filePart("a", noise(1, 1<<20)), field("caption", strings.Repeat("c", 4096))); item.Size != 1<<20 {
+	if item := rt.upload(t, one.Key, filePart("a", noise(1, 1<<20)), field("caption", strings.Repeat("c", 4096))); item.Size != 1<<20 {
 		t.Errorf("stored %d bytes", item.Size)
 	}
-	if item := rt.upload(t, one.key, filePart("empty", nil)); item.Size != 0 {
+	if item := rt.upload(t, one.Key, filePart("empty", nil)); item.Size != 0 {
 		t.Errorf("an empty file has %d bytes", item.Size)
 	}
 }
@@ -138,14 +138,14 @@ func TestTheCapRefusesWith413(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage = 10 << 20 })
 	rt := w.runtime(t)
-	rt.upload(t, one.key, filePart("a", noise(1, 9<<20)))
+	rt.upload(t, one.Key, filePart("a", noise(1, 9<<20)))
 	for name, change := range map[string]option{"by its length": func(*request) {}, "on the way": chunked()} {
-		got := rt.do(t, http.MethodPost, "/media/create", key(one.key), form(filePart("b", noise(2, 9<<20))), change)
+		got := rt.do(t, http.MethodPost, "/media/create", key(one.Key), form(filePart("b", noise(2, 9<<20))), change)
 		if detail := got.refused(t, http.StatusRequestEntityTooLarge, "Bad Request"); !strings.Contains(detail, "cap") {
 			t.Errorf("%s: detail %q", name, detail)
 		}
 	}
-	rt.upload(t, one.key, filePart("c", noise(3, 1<<20)))
+	rt.upload(t, one.Key, filePart("c", noise(3, 1<<20)))
 }
 
 func TestBadRequestsAreRefused(t *testing.T) {
@@ -231,7 +231,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
 			t.Parallel()
-			got := rt.do(t, tt.method, tt.path, append(tt.send, key(one.key))...)
+			got := rt.do(t, tt.method, tt.path, append(tt.send, key(one.Key))...)
 			if detail := got.refused(t, tt.status, tt.text); !strings.Contains(detail, tt.detail) {
 				t.Errorf("the detail %q does not say %q", detail, tt.detail)
 			}
@@ -249,14 +249,14 @@ func TestSettingsAreChangedAllOrNothing(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
 	get := func() string {
-		body := string(rt.do(t, http.MethodGet, "/settings/media/get", key(one.key)).body)
-		if posted := string(rt.do(t, http.MethodPost, "/settings/media/get", key(one.key)).body); posted != body {
+		body := string(rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body)
+		if posted := string(rt.do(t, http.MethodPost, "/settings/media/get", key(one.Key)).body); posted != body {
 			t.Errorf("POST says %s, GET %s", posted, body)
 		}
 		return strings.TrimSpace(body)
 	}
 	change := func(body string) answer {
-		return rt.do(t, http.MethodPost, "/settings/media/create", key(one.key), text(body))
+		return rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
 	}
 	if got, want := get(), `{"useWebP":false,"webpOutputQuality":80,"thumbnailWidth":320,"thumbnailHeight":320,`+
 		`"sources":{"useWebP":"default","webpOutputQuality":"default","thumbnailWidth":"default","thumbnailHeight":"default"}}`; got != want {
@@ -267,7 +267,7 @@ func TestSettingsAreChangedAllOrNothing(t *testing.T) {
 		t.Errorf("after the change: %s", changed.body)
 	}
 	wide := 100
-	must(t, w.settings.Pin(t.Context(), one.account.ID, layer(&wide), "team-a/site"))
+	must(t, w.Settings.Pin(t.Context(), one.Account.ID, layer(&wide), "team-a/site"))
 	before := get()
 	got := change(`{"thumbnailWidth": 10, "webpOutputQuality": 1}`)
 	if detail := got.refused(t, http.StatusConflict, "Conflict"); detail != "thumbnailWidth: pinned by MediaSettings team-a/site" {
@@ -290,7 +290,7 @@ func TestRefusalsAnswerBeforeTheBodyIsSent(t *testing.T) {
 		status string
 	}{
 		"no key":          {"", "401"},
-		"too large":       {"x-service-apikey: " + one.key + "\r\n", "413"},
+		"too large":       {"x-service-apikey: " + one.Key + "\r\n", "413"},
 		"a bad signature": {"x-service-signature: x\r\n", "403"},
 	} {
 		t.Run(name, func(t *testing.T) {

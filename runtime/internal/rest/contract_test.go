@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/rest"
 )
 
@@ -65,7 +66,7 @@ type judging struct {
 // newClient gives a client that holds every JSON answer against the description.
 func newClient(t *testing.T, address, brand string) *http.Client {
 	t.Helper()
-	next := dialer(address)
+	next := edgetest.Dialer(address)
 	t.Cleanup(next.CloseIdleConnections)
 	if brand != "service" {
 		return &http.Client{Transport: next}

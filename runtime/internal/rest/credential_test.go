@@ -30,17 +30,17 @@ func TestASignatureUploadsIntoItsAppAndGroup(t *testing.T) {
 	rt, second := w.runtime(t), w.runtime(t)
 	file := filePart("a.txt", []byte("hello"))
 
-	item := rt.uploadSigned(t, rt.sign(t, one.key, ""), file, field("group", "mine")).item(t)
+	item := rt.uploadSigned(t, rt.sign(t, one.Key, ""), file, field("group", "mine")).item(t)
 	if item.Group != "mine" || !item.Temp {
 		t.Errorf("unbound: %+v", item)
 	}
 	// Another replica takes it, and the bound group wins.
-	bound := rt.sign(t, one.key, `{"group": "guests"}`)
+	bound := rt.sign(t, one.Key, `{"group": "guests"}`)
 	item = second.uploadSigned(t, bound, field("group", "mine"), file).item(t)
 	if item.Group != "guests" {
 		t.Errorf("bound: %+v", item)
 	}
-	got := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.key)).item(t)
+	got := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).item(t)
 	if got.MediaId != item.MediaId {
 		t.Error("the key does not reach what its signature uploaded")
 	}
@@ -57,7 +57,7 @@ func TestSignaturesThatAreNotAccepted(t *testing.T) {
 	}
 	t.Run("garbage and changes", func(t *testing.T) {
 		t.Parallel()
-		good := rt.sign(t, w.tenant(t, "garbage").key, `{"group": "g"}`)
+		good := rt.sign(t, w.tenant(t, "garbage").Key, `{"group": "g"}`)
 		claims, code, _ := strings.Cut(good, ".")
 		for _, s := range []string{"x", ".", "x.y", claims, claims + ".", "." + code, good + "A", "A" + good, claims + "." + claims,
 			good[:len(good)-1], strings.Repeat("A", 5000), claims[:10] + "B" + claims[11:] + "." + code, "é" + good} {
@@ -68,14 +68,14 @@ func TestSignaturesThatAreNotAccepted(t *testing.T) {
 	t.Run("made with another secret", func(t *testing.T) {
 		t.Parallel()
 		foreign := w.runtime(t, func(o *options) { o.secret = secretOf("z") })
-		refused(t, foreign.sign(t, w.tenant(t, "foreign").key, ""))
+		refused(t, foreign.sign(t, w.tenant(t, "foreign").Key, ""))
 	})
 	t.Run("of a rotated key", func(t *testing.T) {
 		t.Parallel()
 		rotated := w.tenant(t, "rotated")
-		s := rt.sign(t, rotated.key, "")
+		s := rt.sign(t, rotated.Key, "")
 		rt.uploadSigned(t, s, file).item(t)
-		_, _, err := w.registry.IssueKey(t.Context(), rotated.app.ID, 2, 0)
+		_, _, err := w.Registry.IssueKey(t.Context(), rotated.App.ID, 2, 0)
 		must(t, err)
 		eventually(t, time.Second, "the signature of a revoked key is void", func() bool {
 			return rt.uploadSigned(t, s, file).status == http.StatusForbidden
@@ -84,9 +84,9 @@ func TestSignaturesThatAreNotAccepted(t *testing.T) {
 	t.Run("of a suspended account", func(t *testing.T) {
 		t.Parallel()
 		suspended := w.tenant(t, "suspended")
-		s := rt.sign(t, suspended.key, "")
-		suspended.spec.Suspended = true
-		_, err := w.registry.Ensure(t.Context(), suspended.spec)
+		s := rt.sign(t, suspended.Key, "")
+		suspended.Spec.Suspended = true
+		_, err := w.Registry.Ensure(t.Context(), suspended.Spec)
 		must(t, err)
 		eventually(t, time.Second, "the signature of a suspended account is void", func() bool {
 			return rt.uploadSigned(t, s, file).status == http.StatusForbidden
@@ -95,10 +95,10 @@ func TestSignaturesThatAreNotAccepted(t *testing.T) {
 	t.Run("expired", func(t *testing.T) {
 		t.Parallel()
 		late := w.runtime(t)
-		s := late.sign(t, w.tenant(t, "expired").key, "")
-		late.clock.advance(time.Hour - 10*time.Second)
+		s := late.sign(t, w.tenant(t, "expired").Key, "")
+		late.clock.Advance(time.Hour - 10*time.Second)
 		late.uploadSigned(t, s, file).item(t)
-		late.clock.advance(11 * time.Second)
+		late.clock.Advance(11 * time.Second)
 		late.uploadSigned(t, s, file).refused(t, http.StatusForbidden, "Invalid signature")
 	})
 }
@@ -112,16 +112,16 @@ func TestThePreviousSecretIsAcceptedAndNotSignedWith(t *testing.T) {
 	during := w.runtime(t, func(o *options) { o.previous, o.secret = o.secret, secretOf("b") })
 	after := w.runtime(t, func(o *options) { o.secret = secretOf("b") })
 
-	old := before.sign(t, one.key, "")
-	item := before.upload(t, one.key, file)
+	old := before.sign(t, one.Key, "")
+	item := before.upload(t, one.Key, file)
 	during.uploadSigned(t, old, file).item(t)
 	after.uploadSigned(t, old, file).refused(t, http.StatusForbidden, "Invalid signature")
 	if got := during.do(t, http.MethodGet, item.File); got.status != http.StatusOK {
 		t.Errorf("an address by the previous secret: %d", got.status)
 	}
 	after.do(t, http.MethodGet, item.File).refused(t, http.StatusForbidden, "Invalid signature")
-	after.uploadSigned(t, during.sign(t, one.key, ""), file).item(t)
-	before.uploadSigned(t, during.sign(t, one.key, ""), file).refused(t, http.StatusForbidden, "Invalid signature")
+	after.uploadSigned(t, during.sign(t, one.Key, ""), file).item(t)
+	before.uploadSigned(t, during.sign(t, one.Key, ""), file).refused(t, http.StatusForbidden, "Invalid signature")
 }
 
 func TestARevokedKeyStopsOnEveryRuntimeWithinASecond(t *testing.T) {
@@ -133,11 +133,11 @@ func TestARevokedKeyStopsOnEveryRuntimeWithinASecond(t *testing.T) {
 		rt.expect(t, one, 0, 0)
 		rt.expect(t, other, 0, 0)
 	}
-	token, _, err := w.registry.IssueKey(t.Context(), one.app.ID, 2, 0)
+	token, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
 	for _, rt := range runtimes {
 		eventually(t, time.Second, "the old key is refused", func() bool {
-			return rt.do(t, http.MethodGet, "/media/get", key(one.key)).status == http.StatusUnauthorized
+			return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 		})
 		if got := rt.do(t, http.MethodGet, "/media/get", key(token.Reveal())); got.status != http.StatusOK {
 			t.Errorf("the new key: %d %s", got.status, got.body)
@@ -152,7 +152,7 @@ func TestAChangeIsNotMissedWhenTheListenerLosesItsConnection(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
 	rt.expect(t, one, 0, 0)
-	conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	listeners := func(what string) (count int) {
@@ -163,10 +163,10 @@ func TestAChangeIsNotMissedWhenTheListenerLosesItsConnection(t *testing.T) {
 	if listeners("pg_terminate_backend(pid)::text") != 1 {
 		t.Fatal("the listener's connection was not cut")
 	}
-	_, _, err = w.registry.IssueKey(t.Context(), one.app.ID, 2, 0)
+	_, _, err = w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
 	eventually(t, time.Second, "the old key is refused", func() bool {
-		return rt.do(t, http.MethodGet, "/media/get", key(one.key)).status == http.StatusUnauthorized
+		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 	})
 	eventually(t, 5*time.Second, "the runtime listens again", func() bool { return listeners("*") == 1 })
 }
@@ -176,18 +176,18 @@ func TestASuspendedAccountIsRefusedUntilItIsServedAgain(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	one.spec.Suspended = true
-	_, err := w.registry.Ensure(t.Context(), one.spec)
+	one.Spec.Suspended = true
+	_, err := w.Registry.Ensure(t.Context(), one.Spec)
 	must(t, err)
 	eventually(t, time.Second, "the suspended account is refused", func() bool {
-		got := rt.do(t, http.MethodGet, "/media/get", key(one.key))
+		got := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
 		return got.status == http.StatusUnauthorized && strings.Contains(string(got.body), "suspended")
 	})
-	one.spec.Suspended = false
-	_, err = w.registry.Ensure(t.Context(), one.spec)
+	one.Spec.Suspended = false
+	_, err = w.Registry.Ensure(t.Context(), one.Spec)
 	must(t, err)
 	eventually(t, time.Second, "the account is served again", func() bool {
-		return rt.do(t, http.MethodGet, "/media/get", key(one.key)).status == http.StatusOK
+		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusOK
 	})
 }
 
@@ -196,13 +196,13 @@ func TestARotatedKeyEndsWithItsOverlap(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	_, _, err := w.registry.IssueKey(t.Context(), one.app.ID, 2, time.Hour)
+	_, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, time.Hour)
 	must(t, err)
 	rt.expect(t, one, 0, 0)
-	rt.clock.advance(time.Hour - 10*time.Second)
+	rt.clock.Advance(time.Hour - 10*time.Second)
 	rt.expect(t, one, 0, 0)
-	rt.clock.advance(11 * time.Second)
-	rt.do(t, http.MethodGet, "/media/get", key(one.key)).refused(t, http.StatusUnauthorized, "Unauthorized")
+	rt.clock.Advance(11 * time.Second)
+	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).refused(t, http.StatusUnauthorized, "Unauthorized")
 }
 
 func TestTheBrandIsInHeaderNamesAndInTheDescription(t *testing.T) {
@@ -210,10 +210,10 @@ func TestTheBrandIsInHeaderNamesAndInTheDescription(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) { o.brand = "acme" })
-	if got := rt.do(t, http.MethodGet, "/media/get", header("x-acme-apikey", one.key)); got.status != http.StatusOK {
+	if got := rt.do(t, http.MethodGet, "/media/get", header("x-acme-apikey", one.Key)); got.status != http.StatusOK {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	rt.do(t, http.MethodGet, "/media/get", key(one.key)).refused(t, http.StatusUnauthorized, "Unauthorized")
+	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).refused(t, http.StatusUnauthorized, "Unauthorized")
 	description := string(rt.do(t, http.MethodGet, "/openapi.json").body)
 	for _, want := range []string{`"x-acme-apikey"`, `"x-acme-signature"`, `"servers":[{"url":"http://media.test"}]`} {
 		if !strings.Contains(description, want) {

@@ -22,7 +22,7 @@ func TestPagesOfAllowedOriginsUploadAndNoOthers(t *testing.T) {
 		o.server.CORSOrigins = []string{"https://app.example.org", "https://*.apps.example.org"}
 		o.limits = limit.Config{Key: 0.01, KeyBurst: 3}
 	})
-	granted := rt.sign(t, one.key, "")
+	granted := rt.sign(t, one.Key, "")
 	const allow, methods, headers = "Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers"
 	for origin, good := range map[string]bool{
 		"https://app.example.org": true, "https://a.apps.example.org": true, "https://a.b.apps.example.org": true,
@@ -79,8 +79,8 @@ func TestWithoutOriginsOnlyFilesAreForPages(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	public := rt.sealed(t, one.key, filePart("a.txt", []byte("hello")), field("access", "public"))
-	private := rt.upload(t, one.key, filePart("b.txt", []byte("hello")))
+	public := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
+	private := rt.upload(t, one.Key, filePart("b.txt", []byte("hello")))
 	const allow = "Access-Control-Allow-Origin"
 	for _, address := range []string{public.File, private.File} {
 		got := rt.do(t, http.MethodGet, address, header("Origin", "https://anywhere.test"), header("Range", "bytes=0-1"))
@@ -93,7 +93,7 @@ func TestWithoutOriginsOnlyFilesAreForPages(t *testing.T) {
 	}
 	for _, got := range []answer{
 		rt.preflight(t, "/media/create", "https://anywhere.test", "POST", "x-service-signature"),
-		rt.do(t, http.MethodGet, "/media/get", key(one.key), header("Origin", "https://anywhere.test")),
+		rt.do(t, http.MethodGet, "/media/get", key(one.Key), header("Origin", "https://anywhere.test")),
 		rt.preflight(t, "/no/such/route", "https://anywhere.test", "POST", ""),
 	} {
 		if got.header.Get(allow) != "" {

@@ -53,8 +53,8 @@ func TestOnlySoManyFilesAreSentAtOnce(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) { o.delivery.MaxDownloads, o.delivery.DownloadShare = 2, 100 })
 	data := noise(1, 20<<20)
-	item := rt.sealed(t, one.key, filePart("a.bin", data), field("access", "public"))
-	empty := rt.sealed(t, one.key, filePart("empty", nil), field("access", "public"))
+	item := rt.sealed(t, one.Key, filePart("a.bin", data), field("access", "public"))
+	empty := rt.sealed(t, one.Key, filePart("empty", nil), field("access", "public"))
 	etag := rt.do(t, http.MethodHead, item.File).header.Get("ETag")
 
 	first, second := rt.begins(t, item.File), rt.begins(t, item.File, "Range: bytes=5-")
@@ -113,7 +113,7 @@ func TestOneAddressCannotTakeAllDownloads(t *testing.T) {
 		o.delivery.MaxDownloads, o.delivery.DownloadShare = 5, 50
 		o.limits.TrustedProxies = []string{"127.0.0.0/8"}
 	})
-	item := rt.sealed(t, one.key, filePart("a.bin", noise(1, 20<<20)), field("access", "public"))
+	item := rt.sealed(t, one.Key, filePart("a.bin", noise(1, 20<<20)), field("access", "public"))
 	from := func(address string) option { return header("X-Forwarded-For", address) }
 	greedy := rt.begins(t, item.File, "X-Forwarded-For: 2001:db8::1")
 	rt.begins(t, item.File, "X-Forwarded-For: 2001:db8::2")

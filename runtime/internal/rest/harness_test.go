@@ -6,17 +6,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"mime/multipart"
-	"net"
 	"net/http"
 	"net/textproto"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/stack"
@@ -24,63 +20,30 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/objectstore"
-	"mediastack.dev/runtime/postgres"
-	"mediastack.dev/runtime/settings"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// baseURL leads nowhere: every client dials the runtime that it belongs to.
-const baseURL = "http://media.test"
+const baseURL = edgetest.BaseURL
 
 // world is a database and an S3 store, and what the operator does with them.
-type world struct {
-	database postgres.Config
-	store    *postgres.Store
-	objects  *objectstore.Store
-	registry *account.Registry
-	settings *settings.Service
-}
+type world struct{ *edgetest.World }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { t.Helper(); return &world{edgetest.New(t)} }
+
+// worldAt is a world with this database and this S3 store.
+func worldAt(t *testing.T, database string, access stack.S3Access) *world {
 	t.Helper()
-	return worldAt(t, stacktest.S3(t))
+	return &world{edgetest.At(t, database, access)}
 }
 
-// worldAt is a world with this S3 store.
-func worldAt(t *testing.T, access stack.S3Access) *world {
-	t.Helper()
-	ctx := t.Context()
-	objects, err := objectstore.New(objectsAt(access))
-	must(t, err)
-	cfg := postgres.Config{DatabaseURL: stacktest.Postgres(t), DatabaseConns: 8}
-	must(t, postgres.Migrate(ctx, cfg, slog.New(slog.DiscardHandler)))
-	store, err := postgres.Open(ctx, cfg)
-	must(t, err)
-	t.Cleanup(store.Close)
-	return &world{database: cfg, store: store, objects: objects,
-		registry: account.NewRegistry(store, "t", time.Now), settings: settings.NewService(store)}
-}
-
-func objectsAt(a stack.S3Access) objectstore.Config {
-	return objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey}
-}
-
-// tenant is a provisioned account with the key of its Default App.
-type tenant struct {
-	account account.Account
-	spec    account.Spec
-	app     account.App
-	key     string
-	keyID   uuid.UUID
-}
+type tenant = edgetest.Tenant
 
 // limits of a tenant that nobody changed.
 const (
@@ -91,57 +54,11 @@ const (
 // tenant does what the operator does for a MediaAccount.
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
-	ctx := t.Context()
-	spec := account.Spec{Namespace: "team", Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
+	spec := account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
 	for _, apply := range change {
 		apply(&spec)
 	}
-	made, err := w.registry.Ensure(ctx, spec)
-	must(t, err)
-	_, err = w.objects.Claim(ctx, made.Bucket, objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: name}, false)
-	must(t, err)
-	must(t, w.registry.SetBucketOwned(ctx, made.ID, true))
-	apps, err := w.registry.SetApps(ctx, made.ID, nil)
-	must(t, err)
-	token, key, err := w.registry.IssueKey(ctx, apps[0].ID, 1, 0)
-	must(t, err)
-	return tenant{account: made, spec: spec, app: apps[0], key: token.Reveal(), keyID: key.ID}
-}
-
-// clock is a clock that a test can turn; it starts at the real time.
-type clock struct {
-	mu    sync.Mutex
-	ahead time.Duration
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return time.Now().Add(c.ahead)
-}
-
-func (c *clock) advance(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ahead += by
-}
-
-// logBuffer holds a runtime's log.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	return w.Tenant(t, spec)
 }
 
 // runtime is a running runtime with real parts.
@@ -150,8 +67,8 @@ type runtime struct {
 	server *server.Server
 	api    *rest.API
 	files  *delivery.Delivery
-	clock  *clock
-	logs   *logBuffer
+	clock  *edgetest.Clock
+	logs   *edgetest.Log
 	stop   context.CancelFunc
 	ended  chan error
 }
@@ -183,32 +100,28 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 		apply(&o)
 	}
 	o.server.Brand = o.brand
-	rt := &runtime{clock: &clock{}, logs: &logBuffer{}, ended: make(chan error, 1)}
-	log := slog.New(slog.NewJSONHandler(rt.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	rt := &runtime{clock: &edgetest.Clock{}, logs: &edgetest.Log{}, ended: make(chan error, 1)}
+	log := rt.logs.Logger()
 	authCfg := auth.Config{Secret: o.secret, SecretPrevious: o.previous, SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.now, log)
+	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
 	must(t, err)
-	authenticator, err := auth.New(authCfg, o.brand, w.store, limits, rt.clock.now, log)
+	authenticator, err := auth.New(authCfg, o.brand, w.Store, limits, rt.clock.Now, log)
 	must(t, err)
-	cfg := imaging.Config{Enabled: o.images}
+	parts := media.Parts{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
-		cfg = imaging.Config{Enabled: true, Program: stacktest.Binary(t, imaging.ProgramName), Workers: 1, Queue: 8, Timeout: time.Minute,
-			MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}
+		parts.Images = edgetest.Images(t, registry, log)
 	}
-	images, err := imaging.New(t.Context(), cfg, registry, log)
-	must(t, err)
-	t.Cleanup(images.Close)
-	items, err := media.NewService(media.Parts{Store: w.store, Objects: w.objects, Images: images, Settings: w.settings, Now: rt.clock.now, Log: log}, o.media)
+	items, err := media.NewService(parts, o.media)
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)
-	rt.files, err = delivery.New(o.delivery, baseURL, secret, items, w.objects, o.presigned, rt.clock.now, log)
+	rt.files, err = delivery.New(o.delivery, baseURL, secret, items, w.Objects, o.presigned, rt.clock.Now, log)
 	must(t, err)
 	must(t, rt.files.Register(registry))
-	rt.api, err = rest.New(rest.Parts{Media: items, Settings: w.settings, Auth: authenticator, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
+	rt.api, err = rest.New(rest.Parts{Media: items, Settings: w.Settings, Auth: authenticator, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
-	checks := []server.Check{{Name: "database", Run: w.store.Ping}, {Name: "schema", Run: w.store.CheckSchema}, {Name: "objects", Run: w.objects.Ping}}
+	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
 	rt.server, err = server.New(o.server, log, registry, limits, checks, rt.api.Mount, rt.files.Mount)
 	must(t, err)
 	must(t, rt.server.Listen(t.Context()))
@@ -223,16 +136,6 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	t.Cleanup(func() { stop(); <-done; hangUp(); <-heard })
 	rt.client = newClient(t, rt.server.Addr(), o.brand)
 	return rt
-}
-
-// dialer gives a transport that reaches address whatever the URL says.
-func dialer(address string) *http.Transport {
-	return &http.Transport{
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, address)
-		},
-		ExpectContinueTimeout: 10 * time.Second,
-	}
 }
 
 // answer is a response whose body was read.

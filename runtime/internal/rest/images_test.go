@@ -33,13 +33,13 @@ func TestImagesAreShownSmallAndConverted(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) { o.images = true })
 	file := photo(t, 800, 400)
-	before := rt.sealed(t, one.key, filePart("before.jpg", file), field("access", "public"))
-	changed := rt.do(t, http.MethodPost, "/settings/media/create", key(one.key), text(`{"useWebP": true, "thumbnailWidth": 100}`))
+	before := rt.sealed(t, one.Key, filePart("before.jpg", file), field("access", "public"))
+	changed := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"useWebP": true, "thumbnailWidth": 100}`))
 	if changed.status != http.StatusOK {
 		t.Fatalf("settings: %d %s", changed.status, changed.body)
 	}
-	item := rt.sealed(t, one.key, filePart("after.jpg", file), field("access", "public"))
-	private := rt.sealed(t, one.key, filePart("private.jpg", file))
+	item := rt.sealed(t, one.Key, filePart("after.jpg", file), field("access", "public"))
+	private := rt.sealed(t, one.Key, filePart("private.jpg", file))
 
 	for name, tt := range map[string]struct {
 		address       string
@@ -82,7 +82,7 @@ func TestImagesAreShownSmallAndConverted(t *testing.T) {
 	// What opens one variant opens no other.
 	rt.do(t, http.MethodGet, strings.Replace(private.Thumbnail, "/thumbnail/", "/original/", 1)).refused(t, http.StatusForbidden, "Invalid signature")
 
-	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.key)); got.status != http.StatusOK {
+	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
 		t.Fatalf("delete: %d %s", got.status, got.body)
 	}
 	for _, address := range []string{item.File, item.Thumbnail, item.Original} {
@@ -90,7 +90,7 @@ func TestImagesAreShownSmallAndConverted(t *testing.T) {
 			t.Errorf("%s after the delete: %d", address, got.status)
 		}
 	}
-	totals := decode[wire.Totals](t, rt.do(t, http.MethodGet, "/media/get/size", key(one.key)))
+	totals := decode[wire.Totals](t, rt.do(t, http.MethodGet, "/media/get/size", key(one.Key)))
 	stored := 2 * len(file) // the originals of before and private
 	for _, address := range []string{before.Thumbnail, private.File, private.Thumbnail} {
 		stored += len(rt.do(t, http.MethodGet, address).body)

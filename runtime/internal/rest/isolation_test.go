@@ -40,7 +40,7 @@ func sameAsMissing(method, path string) func(*testing.T, *runtime, tenant, wire.
 	return func(t *testing.T, rt *runtime, other tenant, draft, sealed wire.MediaItem) {
 		t.Helper()
 		for _, id := range []uuid.UUID{draft.MediaId, sealed.MediaId, uuid.MustParse(anyItem)} {
-			got := rt.do(t, method, strings.Replace(path, "{mediaId}", id.String(), 1), key(other.key))
+			got := rt.do(t, method, strings.Replace(path, "{mediaId}", id.String(), 1), key(other.Key))
 			if got.status != http.StatusNotFound || strings.TrimSpace(string(got.body)) != noItem {
 				t.Errorf("%s: %d %s", id, got.status, got.body)
 			}
@@ -52,7 +52,7 @@ func sameAsMissing(method, path string) func(*testing.T, *runtime, tenant, wire.
 func seesNothing(method, path, want string) func(*testing.T, *runtime, tenant, wire.MediaItem, wire.MediaItem) {
 	return func(t *testing.T, rt *runtime, other tenant, _, _ wire.MediaItem) {
 		t.Helper()
-		got := rt.do(t, method, path, key(other.key))
+		got := rt.do(t, method, path, key(other.Key))
 		if got.status != http.StatusOK || strings.TrimSpace(string(got.body)) != want {
 			t.Errorf("%d %s, want %s", got.status, got.body, want)
 		}
@@ -64,7 +64,7 @@ func seesNothing(method, path, want string) func(*testing.T, *runtime, tenant, w
 func ownOnly(method, path string, send ...option) func(*testing.T, *runtime, tenant, wire.MediaItem, wire.MediaItem) {
 	return func(t *testing.T, rt *runtime, other tenant, _, _ wire.MediaItem) {
 		t.Helper()
-		if got := rt.do(t, method, path, append(send, key(other.key))...); got.status/100 != 2 {
+		if got := rt.do(t, method, path, append(send, key(other.Key))...); got.status/100 != 2 {
 			t.Errorf("%d %s", got.status, got.body)
 		}
 	}
@@ -74,14 +74,14 @@ func ownOnly(method, path string, send ...option) func(*testing.T, *runtime, ten
 func onlySigned(method string) func(*testing.T, *runtime, tenant, wire.MediaItem, wire.MediaItem) {
 	return func(t *testing.T, rt *runtime, other tenant, draft, sealed wire.MediaItem) {
 		t.Helper()
-		theirs := rt.upload(t, other.key, filePart("theirs.txt", []byte("theirs")))
+		theirs := rt.upload(t, other.Key, filePart("theirs.txt", []byte("theirs")))
 		_, query, _ := strings.Cut(theirs.File, "?")
 		for _, item := range []wire.MediaItem{draft, sealed} {
 			plain, _, _ := strings.Cut(item.File, "?")
-			if got := rt.do(t, method, plain, key(other.key)); got.status != http.StatusNotFound {
+			if got := rt.do(t, method, plain, key(other.Key)); got.status != http.StatusNotFound {
 				t.Errorf("without a signature: %d %s", got.status, got.body)
 			}
-			if got := rt.do(t, method, plain+"?"+query, key(other.key)); got.status != http.StatusForbidden {
+			if got := rt.do(t, method, plain+"?"+query, key(other.Key)); got.status != http.StatusForbidden {
 				t.Errorf("with another item's signature: %d %s", got.status, got.body)
 			}
 		}
@@ -124,13 +124,13 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 	w := newWorld(t)
 	rt := w.runtime(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
-	blog := w.app(t, one, "blog")
-	draft := rt.upload(t, one.key, filePart("draft.txt", []byte("draft")))
-	sealed := rt.sealed(t, one.key, filePart("sealed.txt", []byte("sealed")))
-	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.key)).body
-	theirs := rt.upload(t, other.key, filePart("theirs.txt", []byte("theirs")))
+	blog := w.AppOf(t, one, "blog")
+	draft := rt.upload(t, one.Key, filePart("draft.txt", []byte("draft")))
+	sealed := rt.sealed(t, one.Key, filePart("sealed.txt", []byte("sealed")))
+	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
+	theirs := rt.upload(t, other.Key, filePart("theirs.txt", []byte("theirs")))
 	_, theirAddress, _ := strings.Cut(theirs.File, "?")
-	granted, theirGrant := rt.sign(t, one.key, ""), rt.sign(t, other.key, "")
+	granted, theirGrant := rt.sign(t, one.Key, ""), rt.sign(t, other.Key, "")
 	made, err := account.NewToken()
 	must(t, err)
 
@@ -156,14 +156,14 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 			for _, id := range []uuid.UUID{sealed.MediaId, draft.MediaId} {
 				path := strings.Replace(route.path, "{mediaId}", id.String(), 1)
 				send(path).refused(t, http.StatusUnauthorized, "Unauthorized")
-				for _, wrong := range []string{made.Reveal(), "x", one.key + "x", one.key[:len(one.key)-1], " "} {
+				for _, wrong := range []string{made.Reveal(), "x", one.Key + "x", one.Key[:len(one.Key)-1], " "} {
 					send(path, key(wrong)).refused(t, http.StatusUnauthorized, "Unauthorized")
 				}
 				// The address of a file opens that file and nothing else, one's own or another's.
 				_, address, _ := strings.Cut(draft.File, "?")
 				for _, query := range []string{address, theirAddress} {
 					send(path+"?"+query).refused(t, http.StatusUnauthorized, "Unauthorized")
-					if got := send(path+"?"+query, key(other.key)); got.status != http.StatusBadRequest {
+					if got := send(path+"?"+query, key(other.Key)); got.status != http.StatusBadRequest {
 						t.Errorf("with a key and a file's address: %d %s", got.status, got.body)
 					}
 				}
@@ -177,8 +177,8 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 			if auth.TakesSignature(route.path) {
 				// Another tenant's signature uploads to that tenant.
 				item := send(route.path, signature(theirGrant)).item(t)
-				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.key)).refused(t, http.StatusNotFound, "Not Found")
-				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(other.key)).item(t)
+				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).refused(t, http.StatusNotFound, "Not Found")
+				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(other.Key)).item(t)
 			}
 		})
 	}
@@ -187,11 +187,11 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 	}
 
 	// Whatever the other tenant did, nothing of the first one's changed.
-	if item := rt.do(t, "GET", "/media/get/"+draft.MediaId.String(), key(one.key)).item(t); !item.Temp {
+	if item := rt.do(t, "GET", "/media/get/"+draft.MediaId.String(), key(one.Key)).item(t); !item.Temp {
 		t.Error("the draft was sealed by another tenant")
 	}
 	rt.expect(t, one, 1, sealed.Size)
-	if after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.key)).body; !bytes.Equal(after, before) {
+	if after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body; !bytes.Equal(after, before) {
 		t.Errorf("the settings were changed by another tenant: %s", after)
 	}
 }
@@ -199,13 +199,13 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 // app is another app of a tenant's account, with a key of its own.
 func (w *world) app(t *testing.T, of tenant, name string) tenant {
 	t.Helper()
-	apps, err := w.registry.SetApps(t.Context(), of.account.ID, []string{name})
+	apps, err := w.Registry.SetApps(t.Context(), of.Account.ID, []string{name})
 	must(t, err)
 	for _, app := range apps {
 		if app.Name == name {
-			token, issued, err := w.registry.IssueKey(t.Context(), app.ID, 1, 0)
+			token, issued, err := w.Registry.IssueKey(t.Context(), app.ID, 1, 0)
 			must(t, err)
-			of.app, of.key, of.keyID = app, token.Reveal(), issued.ID
+			of.App, of.Key, of.KeyID = app, token.Reveal(), issued.ID
 			return of
 		}
 	}
@@ -219,35 +219,35 @@ func TestWhatHasEndedOpensNoRoute(t *testing.T) {
 	rt := w.runtime(t)
 	for name, end := range map[string]func(*testing.T, tenant){
 		"a revoked key": func(t *testing.T, of tenant) {
-			_, _, err := w.registry.IssueKey(t.Context(), of.app.ID, 2, 0)
+			_, _, err := w.Registry.IssueKey(t.Context(), of.App.ID, 2, 0)
 			must(t, err)
 		},
 		"a closed app": func(t *testing.T, of tenant) {
-			_, err := w.registry.SetApps(t.Context(), of.account.ID, nil)
+			_, err := w.Registry.SetApps(t.Context(), of.Account.ID, nil)
 			must(t, err)
 		},
 		"a suspended account": func(t *testing.T, of tenant) {
-			of.spec.Suspended = true
-			_, err := w.registry.Ensure(t.Context(), of.spec)
+			of.Spec.Suspended = true
+			_, err := w.Registry.Ensure(t.Context(), of.Spec)
 			must(t, err)
 		},
 		"a closed account": func(t *testing.T, of tenant) {
-			must(t, w.registry.Close(t.Context(), of.account.ID))
+			must(t, w.Registry.Close(t.Context(), of.Account.ID))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			of := w.tenant(t, strings.ReplaceAll(name, " ", "-"))
 			if name == "a closed app" {
-				of = w.app(t, of, "blog")
+				of = w.AppOf(t, of, "blog")
 			}
-			public := rt.sealed(t, of.key, filePart("a.txt", []byte("hello")), field("access", "public"))
-			private := rt.sealed(t, of.key, filePart("b.txt", []byte("hello")))
-			draft := rt.upload(t, of.key, filePart("c.txt", []byte("hello")))
-			granted := rt.sign(t, of.key, "")
+			public := rt.sealed(t, of.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
+			private := rt.sealed(t, of.Key, filePart("b.txt", []byte("hello")))
+			draft := rt.upload(t, of.Key, filePart("c.txt", []byte("hello")))
+			granted := rt.sign(t, of.Key, "")
 			end(t, of)
 			eventually(t, 5*time.Second, "it has ended", func() bool {
-				return rt.do(t, http.MethodGet, "/media/get", key(of.key)).status == http.StatusUnauthorized
+				return rt.do(t, http.MethodGet, "/media/get", key(of.Key)).status == http.StatusUnauthorized
 			})
 			cases := isolations()
 			for _, route := range routesOf(t, (&rest.API{}).Mount, (&delivery.Delivery{}).Mount) {
@@ -263,7 +263,7 @@ func TestWhatHasEndedOpensNoRoute(t *testing.T) {
 						}
 					case c.open:
 					default:
-						rt.do(t, route.method, path, append([]option{key(of.key)}, c.send...)...).refused(t, http.StatusUnauthorized, "Unauthorized")
+						rt.do(t, route.method, path, append([]option{key(of.Key)}, c.send...)...).refused(t, http.StatusUnauthorized, "Unauthorized")
 						status, text := http.StatusUnauthorized, "Unauthorized"
 						if auth.TakesSignature(route.path) {
 							status, text = http.StatusForbidden, "Invalid signature"
@@ -281,18 +281,18 @@ func TestAppsOfOneAccountAreKeptApart(t *testing.T) {
 	w := newWorld(t)
 	rt := w.runtime(t)
 	one := w.tenant(t, "one")
-	blog := w.app(t, one, "blog")
-	sealed := rt.sealed(t, one.key, filePart("a", []byte("abc")))
-	rt.do(t, "GET", "/media/get/"+sealed.MediaId.String(), key(blog.key)).refused(t, http.StatusNotFound, "Not Found")
+	blog := w.AppOf(t, one, "blog")
+	sealed := rt.sealed(t, one.Key, filePart("a", []byte("abc")))
+	rt.do(t, "GET", "/media/get/"+sealed.MediaId.String(), key(blog.Key)).refused(t, http.StatusNotFound, "Not Found")
 	// The totals are the account's, the count is the app's.
-	if got := decode[wire.Totals](t, rt.do(t, "GET", "/media/get/size", key(blog.key))); got.Storage != 3 {
+	if got := decode[wire.Totals](t, rt.do(t, "GET", "/media/get/size", key(blog.Key))); got.Storage != 3 {
 		t.Errorf("totals %+v", got)
 	}
-	if got := decode[wire.Count](t, rt.do(t, "GET", "/media/get/count", key(blog.key))); got.Count != 0 {
+	if got := decode[wire.Count](t, rt.do(t, "GET", "/media/get/count", key(blog.Key))); got.Count != 0 {
 		t.Errorf("count %+v", got)
 	}
 	// A signature is bound to its app.
-	item := rt.uploadSigned(t, rt.sign(t, blog.key, ""), filePart("b", []byte("b"))).item(t)
-	rt.do(t, "GET", "/media/get/"+item.MediaId.String(), key(one.key)).refused(t, http.StatusNotFound, "Not Found")
-	rt.do(t, "GET", "/media/get/"+item.MediaId.String(), key(blog.key)).item(t)
+	item := rt.uploadSigned(t, rt.sign(t, blog.Key, ""), filePart("b", []byte("b"))).item(t)
+	rt.do(t, "GET", "/media/get/"+item.MediaId.String(), key(one.Key)).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, "GET", "/media/get/"+item.MediaId.String(), key(blog.Key)).item(t)
 }

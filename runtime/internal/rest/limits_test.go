@@ -25,32 +25,32 @@ func TestAKeyThatAsksTooOftenIsToldWhenToComeBack(t *testing.T) {
 	rt := w.runtime(t, func(o *options) { o.limits = limit.Config{Key: 0.01, KeyBurst: 4} })
 	file := filePart("a.txt", []byte("x"))
 
-	first := rt.do(t, http.MethodGet, "/media/get", key(one.key))
+	first := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
 	if first.header.Get("RateLimit-Policy") != `"key";q=4;w=400` || first.header.Get("RateLimit") != `"key";r=3;t=100` {
 		t.Errorf("the first answer says %v", first.header)
 	}
-	granted := rt.sign(t, one.key, "")
+	granted := rt.sign(t, one.Key, "")
 	rt.uploadSigned(t, granted, file).item(t) // counts for its key
-	rt.upload(t, one.key, file)
-	got := rt.do(t, http.MethodGet, "/media/get", key(one.key))
+	rt.upload(t, one.Key, file)
+	got := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
 	got.refused(t, http.StatusTooManyRequests, "Too Many Requests")
 	if after := got.header.Get("Retry-After"); after != "100" || !strings.HasPrefix(got.header.Get("RateLimit"), `"key";r=0;t=`) {
 		t.Errorf("Retry-After %q, %v", after, got.header)
 	}
-	for name, send := range map[string]option{"by key": key(one.key), "by signature": signature(granted)} {
+	for name, send := range map[string]option{"by key": key(one.Key), "by signature": signature(granted)} {
 		got := rt.do(t, http.MethodPost, "/media/create", send, form(file))
 		if detail := got.refused(t, http.StatusTooManyRequests, "Bad Request"); detail != "too many requests" || got.header.Get("Retry-After") == "" {
 			t.Errorf("an upload %s: %q, %v", name, detail, got.header)
 		}
 	}
-	if got := rt.do(t, http.MethodGet, "/media/get", key(other.key)); got.status != http.StatusOK {
+	if got := rt.do(t, http.MethodGet, "/media/get", key(other.Key)); got.status != http.StatusOK {
 		t.Errorf("another tenant: %d", got.status)
 	}
 	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limited_total{limit="key"} 3`) {
 		t.Error("the refusals are not counted")
 	}
-	rt.clock.advance(100 * time.Second)
-	if got := rt.do(t, http.MethodGet, "/media/get", key(one.key)); got.status != http.StatusOK {
+	rt.clock.Advance(100 * time.Second)
+	if got := rt.do(t, http.MethodGet, "/media/get", key(one.Key)); got.status != http.StatusOK {
 		t.Errorf("when the time has come: %d %s", got.status, got.body)
 	}
 }
@@ -62,7 +62,7 @@ func TestAnAddressThatAsksTooOftenIsRefusedBeforeAnythingElse(t *testing.T) {
 	rt := w.runtime(t, func(o *options) {
 		o.limits = limit.Config{Address: 0.01, AddressBurst: 2, TrustedProxies: []string{"127.0.0.0/8"}}
 	})
-	item := rt.sealed(t, one.key, filePart("a.txt", []byte("hello")), field("access", "public"))
+	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
 	from := func(address string) option { return header("X-Forwarded-For", "1.2.3.4, "+address) }
 	for address := range map[string]bool{"198.51.100.1": true, "2001:db8::1": true} {
 		for range 2 {
@@ -84,7 +84,7 @@ func TestAnAddressThatAsksTooOftenIsRefusedBeforeAnythingElse(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nX-Forwarded-For: 198.51.100.1\r\nx-service-apikey: %s\r\n"+
-		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 50000000\r\nExpect: 100-continue\r\n\r\n", one.key)
+		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 50000000\r\nExpect: 100-continue\r\n\r\n", one.Key)
 	must(t, err)
 	text := make([]byte, 2048)
 	n, err := conn.Read(text)
@@ -100,7 +100,7 @@ func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
 	one, late := w.tenant(t, "one"), w.tenant(t, "late")
 	rt := w.runtime(t, func(o *options) { o.limits = limit.Config{Failures: 0.01, FailuresBurst: 5} })
 	// Keys are remembered only while changes are heard of.
-	conn, err := pgx.Connect(t.Context(), w.database.DatabaseURL)
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	eventually(t, 5*time.Second, "the runtime listens", func() (listens bool) {
@@ -110,7 +110,7 @@ func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
 	for range 10 { // the runtime has to learn of its own listening, too
 		rt.expect(t, one, 0, 0)
 	}
-	granted := rt.sign(t, one.key, "")
+	granted := rt.sign(t, one.Key, "")
 	for range 10 { // no credential is no guess
 		rt.do(t, http.MethodGet, "/media/get").refused(t, http.StatusUnauthorized, "Unauthorized")
 	}
@@ -128,14 +128,14 @@ func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
 		t.Errorf("%q, %v", detail, got.header)
 	}
 	// Even a good key that nobody has shown yet might be a guess, from there.
-	rt.do(t, http.MethodGet, "/media/get", key(late.key)).refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	rt.do(t, http.MethodGet, "/media/get", key(late.Key)).refused(t, http.StatusTooManyRequests, "Too Many Requests")
 	// But who is known goes on, from the same address: also when the answer that is
 	// remembered is over, the account has changed, or changes are not heard for a while.
 	rt.expect(t, one, 0, 0)
-	rt.clock.advance(61 * time.Second)
+	rt.clock.Advance(61 * time.Second)
 	rt.expect(t, one, 0, 0)
-	one.spec.MaxStorage /= 2
-	_, err = w.registry.Ensure(t.Context(), one.spec)
+	one.Spec.MaxStorage /= 2
+	_, err = w.Registry.Ensure(t.Context(), one.Spec)
 	must(t, err)
 	rt.expect(t, one, 0, 0)
 	_, err = conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
@@ -145,13 +145,13 @@ func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
 	rt.expect(t, one, 0, 0)
 	wrong().refused(t, http.StatusTooManyRequests, "Too Many Requests")
 	// A key that was revoked is looked up once, and then as unknown as any.
-	must(t, w.registry.Close(t.Context(), one.account.ID))
+	must(t, w.Registry.Close(t.Context(), one.Account.ID))
 	eventually(t, 10*time.Second, "the key is refused", func() bool {
-		return rt.do(t, http.MethodGet, "/media/get", key(one.key)).status == http.StatusUnauthorized
+		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 	})
-	rt.do(t, http.MethodGet, "/media/get", key(one.key)).refused(t, http.StatusTooManyRequests, "Too Many Requests")
-	rt.clock.advance(100 * time.Second)
-	if got := rt.do(t, http.MethodGet, "/media/get", key(late.key)); got.status != http.StatusOK {
+	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	rt.clock.Advance(100 * time.Second)
+	if got := rt.do(t, http.MethodGet, "/media/get", key(late.Key)); got.status != http.StatusOK {
 		t.Errorf("when the time has come: %d %s", got.status, got.body)
 	}
 }
@@ -166,7 +166,7 @@ func TestAnUploadThatCreepsIsGivenUp(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
 	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\n"+
-		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\n", one.key)
+		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000000\r\n\r\n--b\r\n", one.Key)
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -201,7 +201,7 @@ func TestAnUploadThatCreepsIsGivenUp(t *testing.T) {
 		}
 		_ = writer.Close()
 	}()
-	done := patient.do(t, http.MethodPost, "/media/create", key(one.key), header("Content-Type", kind), func(r *request) { r.body = reader })
+	done := patient.do(t, http.MethodPost, "/media/create", key(one.Key), header("Content-Type", kind), func(r *request) { r.body = reader })
 	if item := done.item(t); item.Size != 10 {
 		t.Errorf("%s", done.body)
 	}
@@ -212,7 +212,7 @@ func TestADownloadThatNobodyTakesIsGivenUp(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
-	item := rt.sealed(t, one.key, filePart("a.bin", noise(1, 20<<20)), field("access", "public"))
+	item := rt.sealed(t, one.Key, filePart("a.bin", noise(1, 20<<20)), field("access", "public"))
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
@@ -241,8 +241,8 @@ func TestAnUploadWithoutRoomLeavesNothingToClearUp(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 1<<20, 1<<20 })
 	rt := w.runtime(t)
-	rt.sealed(t, one.key, filePart("a.bin", make([]byte, 900<<10)))
-	rt.do(t, http.MethodPost, "/media/create", key(one.key), form(filePart("b.bin", make([]byte, 200<<10)))).refused(t, http.StatusRequestEntityTooLarge, "Bad Request")
+	rt.sealed(t, one.Key, filePart("a.bin", make([]byte, 900<<10)))
+	rt.do(t, http.MethodPost, "/media/create", key(one.Key), form(filePart("b.bin", make([]byte, 200<<10)))).refused(t, http.StatusRequestEntityTooLarge, "Bad Request")
 	if log := rt.logs.String(); strings.Contains(log, "abandoned") || strings.Contains(log, "SQLSTATE") {
 		t.Errorf("the log: %s", log)
 	}

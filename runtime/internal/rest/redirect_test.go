@@ -13,6 +13,7 @@ import (
 	"mediastack.dev/hack/stack"
 	"mediastack.dev/hack/stack/stacktest"
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -42,22 +43,22 @@ func TestRedirectsLeadToTheFileAndNowhereElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			access := open(t)
-			w := worldAt(t, access)
+			w := worldAt(t, stacktest.Postgres(t), access)
 			one := w.tenant(t, "one")
-			signer, err := objectstore.NewPresigner(objectsAt(access), "")
+			signer, err := objectstore.NewPresigner(edgetest.ObjectsAt(access), "")
 			must(t, err)
 			rt := w.runtime(t, func(o *options) {
 				o.delivery.Mode, o.delivery.RedirectTTL, o.presigned = delivery.Redirect, time.Minute, signer
 			})
 			rt.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 			data := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), noise(1, 100_000)...)
-			public := rt.sealed(t, one.key, filePart("Ferien über \"7\".png", data), field("access", "public"))
-			private := rt.upload(t, one.key, filePart("page.html", []byte("<html><script>alert(1)</script>")))
-			empty := rt.sealed(t, one.key, filePart("empty", nil), field("access", "public"))
+			public := rt.sealed(t, one.Key, filePart("Ferien über \"7\".png", data), field("access", "public"))
+			private := rt.upload(t, one.Key, filePart("page.html", []byte("<html><script>alert(1)</script>")))
+			empty := rt.sealed(t, one.Key, filePart("empty", nil), field("access", "public"))
 
 			sent := rt.do(t, http.MethodGet, public.File)
 			location := sent.header.Get("Location")
-			if sent.header.Get("Cache-Control") != "no-store" || len(sent.body) > 0 || strings.Contains(location, access.SecretKey) || strings.Contains(location, one.key) {
+			if sent.header.Get("Cache-Control") != "no-store" || len(sent.body) > 0 || strings.Contains(location, access.SecretKey) || strings.Contains(location, one.Key) {
 				t.Errorf("the redirect says %v %s", sent.header, sent.body)
 			}
 			whole := follow(t, http.MethodGet, sent)
@@ -95,7 +96,7 @@ func TestRedirectsLeadToTheFileAndNowhereElse(t *testing.T) {
 				"another object": func(u *url.URL) {
 					u.Path = strings.Replace(u.Path, public.MediaId.String(), private.MediaId.String(), 1)
 				},
-				"the bucket": func(u *url.URL) { u.Path = "/" + one.account.Bucket },
+				"the bucket": func(u *url.URL) { u.Path = "/" + one.Account.Bucket },
 				"another disposition": func(u *url.URL) {
 					u.RawQuery = strings.Replace(u.RawQuery, "attachment", "inline", 1) + "&response-content-type=text%2Fhtml"
 				},
@@ -118,14 +119,14 @@ func TestRedirectsLeadToTheFileAndNowhereElse(t *testing.T) {
 				t.Errorf("the permission lasts for %s s", got)
 			}
 			// Never longer than the address that led to it.
-			rt.clock.advance(time.Hour - 20*time.Second)
+			rt.clock.Advance(time.Hour - 20*time.Second)
 			late, err := url.Parse(rt.do(t, http.MethodGet, private.File).header.Get("Location"))
 			if lasts := late.Query().Get("X-Amz-Expires"); err != nil || len(lasts) != 2 || lasts > "20" {
 				t.Errorf("shortly before its end it lasts for %s s, %v", lasts, err)
 			}
-			rt.clock.advance(21 * time.Second)
+			rt.clock.Advance(21 * time.Second)
 			rt.do(t, http.MethodGet, private.File).refused(t, http.StatusForbidden, "Invalid signature")
-			rt.do(t, http.MethodDelete, "/media/delete/"+public.MediaId.String(), key(one.key))
+			rt.do(t, http.MethodDelete, "/media/delete/"+public.MediaId.String(), key(one.Key))
 			rt.do(t, http.MethodGet, public.File).refused(t, http.StatusNotFound, "Not Found")
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 
@@ -32,7 +33,7 @@ func TestShutdownFinishesARunningUploadAndTakesNoNewOnes(t *testing.T) {
 	result := make(chan answer, 1)
 	failed := make(chan error, 1)
 	go func() {
-		got, err := rt.try(context.WithoutCancel(t.Context()), http.MethodPost, "/media/create", key(one.key), func(r *request) {
+		got, err := rt.try(context.WithoutCancel(t.Context()), http.MethodPost, "/media/create", key(one.Key), func(r *request) {
 			r.body = reader
 			r.header.Set("Content-Type", kind)
 		})
@@ -89,7 +90,7 @@ func TestReadinessNamesWhatIsMissingAndRecovers(t *testing.T) {
 	store, err := postgres.Open(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(store.Close)
-	rt := (&world{database: cfg, store: store, objects: objects}).runtime(t)
+	rt := (&world{&edgetest.World{Database: cfg, Store: store, Objects: objects}}).runtime(t)
 
 	got := rt.admin(t, "/readyz")
 	if got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), "migrate") || !strings.Contains(string(got.body), `"database":"ok"`) {
@@ -115,8 +116,8 @@ func TestMetricsCountByRouteAndNotByPath(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	item := rt.upload(t, one.key, filePart("a.txt", []byte("hello")))
-	rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.key))
+	item := rt.upload(t, one.Key, filePart("a.txt", []byte("hello")))
+	rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key))
 	rt.do(t, http.MethodGet, "/no/such/route")
 	metrics := string(rt.admin(t, "/metrics").body)
 	for _, want := range []string{
@@ -141,18 +142,18 @@ func TestLogsTellOfRequestsAndHoldNoCredential(t *testing.T) {
 	rt := w.runtime(t)
 	wrong, err := account.NewToken()
 	must(t, err)
-	item := rt.upload(t, one.key, filePart("holiday.txt", []byte("hello")))
+	item := rt.upload(t, one.Key, filePart("holiday.txt", []byte("hello")))
 	rt.do(t, http.MethodGet, item.File)
-	granted := rt.sign(t, one.key, `{"group": "g"}`)
+	granted := rt.sign(t, one.Key, `{"group": "g"}`)
 	rt.uploadSigned(t, granted, filePart("a.txt", []byte("x")))
 	rt.uploadSigned(t, granted+"A", filePart("a.txt", []byte("x")))
 	rt.do(t, http.MethodGet, "/media/get?group=querytext", key(wrong.Reveal()))
 	rt.do(t, http.MethodGet, item.File+"A")
-	got := rt.do(t, http.MethodGet, "/media/get", key(one.key), header("X-Request-Id", "my-request-0001"))
+	got := rt.do(t, http.MethodGet, "/media/get", key(one.Key), header("X-Request-Id", "my-request-0001"))
 	if got.header.Get("X-Request-Id") != "my-request-0001" {
 		t.Errorf("X-Request-Id: %s", got.header.Get("X-Request-Id"))
 	}
-	if got := rt.do(t, http.MethodGet, "/media/get", key(one.key), header("X-Request-Id", "no good id")); strings.Contains(got.header.Get("X-Request-Id"), "no") {
+	if got := rt.do(t, http.MethodGet, "/media/get", key(one.Key), header("X-Request-Id", "no good id")); strings.Contains(got.header.Get("X-Request-Id"), "no") {
 		t.Error("a request id that is none was taken over")
 	}
 	_, query, _ := strings.Cut(item.File, "?")
@@ -160,7 +161,7 @@ func TestLogsTellOfRequestsAndHoldNoCredential(t *testing.T) {
 	claims, _, _ := strings.Cut(granted, ".")
 	eventually(t, 5*time.Second, "the last request is logged", func() bool { return strings.Count(rt.logs.String(), `"msg":"request"`) >= 9 })
 	logs := rt.logs.String()
-	for name, secret := range map[string]string{"the key": one.key, "a wrong key": wrong.Reveal(), "a key's random part": one.key[4:20], "the signature": granted,
+	for name, secret := range map[string]string{"the key": one.Key, "a wrong key": wrong.Reveal(), "a key's random part": one.Key[4:20], "the signature": granted,
 		"its claims": claims, "a delivery signature": code, "the server secret": secretOf("a"), "a query": "querytext", "a file name": "holiday.txt"} {
 		if strings.Contains(logs, secret) {
 			t.Errorf("the log holds %s", name)
@@ -172,7 +173,7 @@ func TestLogsTellOfRequestsAndHoldNoCredential(t *testing.T) {
 		must(t, json.Unmarshal([]byte(line), &entry))
 		if entry["request_id"] == "my-request-0001" {
 			found = entry["route"] == "/media/get" && entry["method"] == "GET" && entry["status"] == 200.0 &&
-				entry["account"] == one.account.ID.String() && entry["app"] == one.app.ID.String()
+				entry["account"] == one.Account.ID.String() && entry["app"] == one.App.ID.String()
 		}
 	}
 	if !found {
@@ -190,7 +191,7 @@ func TestAnUploadThatStallsIsGivenUp(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	must(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
 	_, err = fmt.Fprintf(conn, "POST /media/create HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\n"+
-		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000\r\n\r\n--b\r\n", one.key)
+		"Content-Type: multipart/form-data; boundary=b\r\nContent-Length: 1000\r\n\r\n--b\r\n", one.Key)
 	must(t, err)
 	got, err := io.ReadAll(conn)
 	must(t, err)
@@ -209,7 +210,7 @@ func TestAnUploadWhoseClientLeavesKeepsNothing(t *testing.T) {
 	reader, writer := io.Pipe()
 	failed := make(chan error, 1)
 	go func() {
-		_, err := rt.try(ctx, http.MethodPost, "/media/create", key(one.key), func(r *request) {
+		_, err := rt.try(ctx, http.MethodPost, "/media/create", key(one.Key), func(r *request) {
 			r.body = reader
 			r.header.Set("Content-Type", kind)
 		})
@@ -218,7 +219,7 @@ func TestAnUploadWhoseClientLeavesKeepsNothing(t *testing.T) {
 	_, err := writer.Write(body[:18<<20])
 	must(t, err)
 	usage := func() account.Usage {
-		usage, err := w.registry.Usage(t.Context(), one.account.ID)
+		usage, err := w.Registry.Usage(t.Context(), one.Account.ID)
 		must(t, err)
 		return usage
 	}

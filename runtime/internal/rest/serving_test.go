@@ -25,7 +25,7 @@ func TestFilesAreServedByRangeAndCondition(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
 	data := noise(7, 3<<20)
-	item := rt.sealed(t, one.key, filePart("a.bin", data), field("access", "public"))
+	item := rt.sealed(t, one.Key, filePart("a.bin", data), field("access", "public"))
 	whole := rt.do(t, http.MethodGet, item.File)
 	etag, modified := whole.header.Get("ETag"), whole.header.Get("Last-Modified")
 	if !bytes.Equal(whole.body, data) || whole.header.Get("Accept-Ranges") != "bytes" || modified == "" {
@@ -122,7 +122,7 @@ func TestFilesAreServedByRangeAndCondition(t *testing.T) {
 		t.Errorf("OPTIONS: %d, Allow %q", got.status, got.header.Get("Allow"))
 	}
 	rt.severalRanges(t, item.File, data)
-	empty := rt.sealed(t, one.key, filePart("empty", nil), field("access", "public"))
+	empty := rt.sealed(t, one.Key, filePart("empty", nil), field("access", "public"))
 	for _, send := range []string{"", "bytes=0-", "bytes=0-0", "bytes=-1", "bytes=-0"} {
 		if got := rt.do(t, http.MethodGet, empty.File, header("Range", send)); got.status != http.StatusOK || len(got.body) != 0 || got.header.Get("Content-Range") != "" {
 			t.Errorf("an empty file with Range %q: %d, %v", send, got.status, got.header)
@@ -136,13 +136,13 @@ func TestADeletedItemStopsBeingServedAtOnce(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt, other := w.runtime(t), w.runtime(t)
 	for _, access := range []string{"public", "private"} {
-		id := rt.sealed(t, one.key, filePart("a.txt", []byte("hello")), field("access", access)).MediaId
-		listed := decode[[]wire.MediaItem](t, rt.do(t, http.MethodGet, "/media/get", key(one.key)))[0]
+		id := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", access)).MediaId
+		listed := decode[[]wire.MediaItem](t, rt.do(t, http.MethodGet, "/media/get", key(one.Key)))[0]
 		before := other.do(t, http.MethodGet, listed.File)
 		if listed.MediaId != id || string(before.body) != "hello" {
 			t.Fatalf("%s: %d %s", access, before.status, before.body)
 		}
-		rt.do(t, http.MethodDelete, "/media/delete/"+id.String(), key(one.key))
+		rt.do(t, http.MethodDelete, "/media/delete/"+id.String(), key(one.Key))
 		for _, send := range [][]option{nil, {header("If-None-Match", before.header.Get("ETag"))}, {header("If-Modified-Since", before.header.Get("Last-Modified"))}, {header("Range", "bytes=0-1")}} {
 			other.do(t, http.MethodGet, listed.File, send...).refused(t, http.StatusNotFound, "Not Found")
 			if got := other.do(t, http.MethodHead, listed.File, send...); got.status != http.StatusNotFound {
@@ -192,7 +192,7 @@ func TestAnyNameComesBack(t *testing.T) {
 		"%2e%2e%2f.txt":                   "%2e%2e%2f.txt",
 		strings.Repeat("ü", 200) + ".jpg": strings.Repeat("ü", 125) + ".jpg",
 	} {
-		item := rt.sealed(t, one.key, filePart(sent, []byte("x")), field("access", "public"))
+		item := rt.sealed(t, one.Key, filePart(sent, []byte("x")), field("access", "public"))
 		if item.OriginalFileName != want {
 			t.Errorf("%q became %q, want %q", sent, item.OriginalFileName, want)
 		}
@@ -212,7 +212,7 @@ func TestAnyNameComesBack(t *testing.T) {
 	}
 	// The exact form of a name stands above the other.
 	raw := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x\"; filename*=UTF-8''%22%E2%82%AC%2522.txt\r\n\r\nx\r\n--b--"
-	got := rt.do(t, http.MethodPost, "/media/create", key(one.key), text(raw), header("Content-Type", "multipart/form-data; boundary=b"))
+	got := rt.do(t, http.MethodPost, "/media/create", key(one.Key), text(raw), header("Content-Type", "multipart/form-data; boundary=b"))
 	if name := got.item(t).OriginalFileName; name != `"€%22.txt` {
 		t.Errorf("filename* gave %q", name)
 	}
@@ -241,7 +241,7 @@ func TestNamesGoThroughCurlAndBack(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("hello"), 0o600))
 		quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name)
 		var item wire.MediaItem
-		must(t, json.Unmarshal([]byte(run("-H", "x-service-apikey: "+one.key, "-F", `file=@"`+quoted+`"`, "-F", "access=public", baseURL+"/media/create")), &item))
+		must(t, json.Unmarshal([]byte(run("-H", "x-service-apikey: "+one.Key, "-F", `file=@"`+quoted+`"`, "-F", "access=public", baseURL+"/media/create")), &item))
 		if item.OriginalFileName != name {
 			t.Errorf("%q became %q", name, item.OriginalFileName)
 		}
@@ -279,7 +279,7 @@ func TestOnlyListedTypesAreShownInline(t *testing.T) {
 		"b.png":  {"<html><body onload=alert(1)>", "attachment", "text/html"},
 		"b.bin":  {"\x00\x01\x02\x03", "attachment", "application/octet-stream"},
 	} {
-		item := rt.sealed(t, one.key, part{name: "file", fileName: name, contentType: "image/png", data: []byte(tt.data)}, field("access", "public"))
+		item := rt.sealed(t, one.Key, part{name: "file", fileName: name, contentType: "image/png", data: []byte(tt.data)}, field("access", "public"))
 		got := rt.do(t, http.MethodGet, item.File)
 		kind, _, _ := strings.Cut(got.header.Get("Content-Disposition"), ";")
 		sent := tt.mime
@@ -297,8 +297,8 @@ func TestSignedAddressesOpenOneFileForAWhile(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	private := rt.sealed(t, one.key, filePart("a.txt", []byte("private")))
-	other := rt.sealed(t, one.key, filePart("b.txt", []byte("other")))
+	private := rt.sealed(t, one.Key, filePart("a.txt", []byte("private")))
+	other := rt.sealed(t, one.Key, filePart("b.txt", []byte("other")))
 	plain, query, _ := strings.Cut(private.File, "?")
 	otherPlain, _, _ := strings.Cut(other.File, "?")
 	got := rt.do(t, http.MethodGet, private.File)
@@ -332,18 +332,18 @@ func TestSignedAddressesOpenOneFileForAWhile(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) { got.refused(t, tt.status, tt.text) })
 	}
-	rt.clock.advance(time.Hour - 100*time.Second)
+	rt.clock.Advance(time.Hour - 100*time.Second)
 	if got := rt.do(t, http.MethodGet, private.File); got.status != http.StatusOK || got.header.Get("Cache-Control") == "private, max-age=300" {
 		t.Errorf("shortly before its end: %d, %s", got.status, got.header.Get("Cache-Control"))
 	}
-	rt.clock.advance(101 * time.Second)
+	rt.clock.Advance(101 * time.Second)
 	rt.do(t, http.MethodGet, private.File).refused(t, http.StatusForbidden, invalid)
 
-	fresh := rt.do(t, http.MethodGet, "/media/get/"+private.MediaId.String(), key(one.key)).item(t)
+	fresh := rt.do(t, http.MethodGet, "/media/get/"+private.MediaId.String(), key(one.Key)).item(t)
 	if got := rt.do(t, http.MethodGet, fresh.File); string(got.body) != "private" {
 		t.Errorf("a fresh address: %d", got.status)
 	}
-	rt.do(t, http.MethodDelete, "/media/delete/"+private.MediaId.String(), key(one.key))
+	rt.do(t, http.MethodDelete, "/media/delete/"+private.MediaId.String(), key(one.Key))
 	rt.do(t, http.MethodGet, fresh.File).refused(t, http.StatusNotFound, "Not Found")
 }
 
@@ -352,8 +352,8 @@ func TestAFileWhoseObjectIsLostIsAnErrorAndNotAnEmptyFile(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	item := rt.sealed(t, one.key, filePart("a.txt", []byte("hello")), field("access", "public"))
-	must(t, w.objects.Remove(t.Context(), one.account.Bucket, []string{"media/" + item.MediaId.String() + "/original"}))
+	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
+	must(t, w.Objects.Remove(t.Context(), one.Account.Bucket, []string{"media/" + item.MediaId.String() + "/original"}))
 	for _, send := range [][]option{nil, {header("Range", "bytes=1-2")}, {header("Range", "bytes=1-1,3-3")}} {
 		got := rt.do(t, http.MethodGet, item.File, send...)
 		got.refused(t, http.StatusInternalServerError, "Internal Server Error")

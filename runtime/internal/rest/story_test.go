@@ -30,7 +30,7 @@ func TestAFileGoesFromUploadToDelete(t *testing.T) {
 	photo := append([]byte("\x89PNG\r\n\x1a\n"), noise(1, 100_000)...)
 
 	// A draft can be read, and is in no list and no sum.
-	got := rt.do(t, http.MethodPost, "/media/create", key(one.key),
+	got := rt.do(t, http.MethodPost, "/media/create", key(one.Key),
 		form(field("caption", "on the beach"), filePart("Ferien über 7\".png", photo), field("group", "summer"), field("access", "public")))
 	if got.status != http.StatusCreated {
 		t.Fatalf("upload: %d %s", got.status, got.body)
@@ -50,7 +50,7 @@ func TestAFileGoesFromUploadToDelete(t *testing.T) {
 		t.Errorf("an address in the answer can't be copied: %s", got.body)
 	}
 	id := draft.MediaId.String()
-	if again := rt.do(t, http.MethodGet, "/media/get/"+id, key(one.key)).item(t); !again.Temp {
+	if again := rt.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).item(t); !again.Temp {
 		t.Error("the draft reads as sealed")
 	}
 	rt.expect(t, one, 0, 0)
@@ -64,7 +64,7 @@ func TestAFileGoesFromUploadToDelete(t *testing.T) {
 
 	// Sealing makes it count, once.
 	for range 2 {
-		item := rt.do(t, http.MethodPost, "/media/seal/"+id, key(one.key)).item(t)
+		item := rt.do(t, http.MethodPost, "/media/seal/"+id, key(one.Key)).item(t)
 		if item.Temp || item.File != plain {
 			t.Errorf("the sealed item is wrong: %+v", item)
 		}
@@ -75,31 +75,31 @@ func TestAFileGoesFromUploadToDelete(t *testing.T) {
 	if !bytes.Equal(file.body, photo) || file.header.Get("ETag") != `"`+hex.EncodeToString(sum[:])+`"` {
 		t.Error("the sealed file is not what was sent")
 	}
-	if item := rt.do(t, http.MethodPost, "/media/get/"+id, key(one.key)).item(t); item.MediaId != draft.MediaId || item.Temp {
+	if item := rt.do(t, http.MethodPost, "/media/get/"+id, key(one.Key)).item(t); item.MediaId != draft.MediaId || item.Temp {
 		t.Errorf("POST reads another item: %+v", item)
 	}
 
 	// A second, larger file, in parts, the file first.
 	film := noise(2, 20<<20)
-	second := rt.sealed(t, one.key, filePart("film.bin", film), field("group", "summer"))
+	second := rt.sealed(t, one.Key, filePart("film.bin", film), field("group", "summer"))
 	rt.expect(t, one, 2, int64(len(photo)+len(film)))
 	if file := rt.do(t, http.MethodGet, second.File); !bytes.Equal(file.body, film) {
 		t.Error("the large file is not what was sent")
 	}
 
 	// Deleting takes it back out, to the byte.
-	gone := rt.do(t, http.MethodDelete, "/media/delete/"+id, key(one.key))
+	gone := rt.do(t, http.MethodDelete, "/media/delete/"+id, key(one.Key))
 	if want := fmt.Sprintf(`{"deleted":true,"mediaId":"%s"}`, id); strings.TrimSpace(string(gone.body)) != want {
 		t.Errorf("delete answered %s, want %s", gone.body, want)
 	}
 	rt.expect(t, one, 1, int64(len(film)))
-	rt.do(t, http.MethodGet, "/media/get/"+id, key(one.key)).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).refused(t, http.StatusNotFound, "Not Found")
 	rt.do(t, http.MethodGet, plain).refused(t, http.StatusNotFound, "Not Found")
-	rt.do(t, http.MethodDelete, "/media/delete/"+id, key(one.key)).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, http.MethodDelete, "/media/delete/"+id, key(one.Key)).refused(t, http.StatusNotFound, "Not Found")
 
 	// A draft can be deleted too.
-	other := rt.upload(t, one.key, filePart("x", []byte("x")))
-	rt.do(t, http.MethodDelete, "/media/delete/"+other.MediaId.String(), key(one.key))
+	other := rt.upload(t, one.Key, filePart("x", []byte("x")))
+	rt.do(t, http.MethodDelete, "/media/delete/"+other.MediaId.String(), key(one.Key))
 	rt.expect(t, one, 1, int64(len(film)))
 }
 
@@ -118,15 +118,15 @@ func inOrder(body string, names []string) bool {
 func (rt *runtime) expect(t *testing.T, of tenant, items, storage int64) {
 	t.Helper()
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		list := rt.do(t, method, "/media/get", key(of.key))
+		list := rt.do(t, method, "/media/get", key(of.Key))
 		if got := decode[[]wire.MediaItem](t, list); int64(len(got)) != items || list.header.Get("X-Total-Count") != strconv.FormatInt(items, 10) {
 			t.Errorf("%s list: %d items, X-Total-Count %s, want %d", method, len(got), list.header.Get("X-Total-Count"), items)
 		}
-		if got := decode[wire.Count](t, rt.do(t, method, "/media/get/count", key(of.key))); got.Count != items {
+		if got := decode[wire.Count](t, rt.do(t, method, "/media/get/count", key(of.Key))); got.Count != items {
 			t.Errorf("%s count %d, want %d", method, got.Count, items)
 		}
-		want := wire.Totals{Storage: storage, MaxStorage: of.spec.MaxStorage}
-		if got := decode[wire.Totals](t, rt.do(t, method, "/media/get/size", key(of.key))); got != want {
+		want := wire.Totals{Storage: storage, MaxStorage: of.Spec.MaxStorage}
+		if got := decode[wire.Totals](t, rt.do(t, method, "/media/get/size", key(of.Key))); got != want {
 			t.Errorf("%s totals %+v, want %+v", method, got, want)
 		}
 	}
@@ -140,7 +140,7 @@ func TestPartsMayComeInAnyOrder(t *testing.T) {
 	parts := []part{filePart("a.txt", []byte("hello")), field("access", "public"), field("caption", "c"), field("group", "g"), field("other", "ignored")}
 	for turn := range parts {
 		order := append(append([]part{}, parts[turn:]...), parts[:turn]...)
-		item := rt.upload(t, one.key, order...)
+		item := rt.upload(t, one.Key, order...)
 		if item.OriginalFileName != "a.txt" || item.Access != wire.Public || item.Caption != "c" || item.Group != "g" || item.Size != 5 {
 			t.Errorf("turned by %d: %+v", turn, item)
 		}
@@ -155,11 +155,11 @@ func TestListsPageAndFilter(t *testing.T) {
 	var newest []string
 	for i := range 5 {
 		access := []string{"private", "public"}[i%2]
-		item := rt.sealed(t, one.key, filePart(fmt.Sprintf("%d.txt", i), []byte("x")), field("access", access), field("group", "a b&c"))
+		item := rt.sealed(t, one.Key, filePart(fmt.Sprintf("%d.txt", i), []byte("x")), field("access", access), field("group", "a b&c"))
 		newest = append([]string{item.MediaId.String()}, newest...)
 	}
 	list := func(change ...option) (answer, []string) {
-		got := rt.do(t, http.MethodPost, "/media/get?limit=2&group=a+b%26c", append(change, key(one.key))...)
+		got := rt.do(t, http.MethodPost, "/media/get?limit=2&group=a+b%26c", append(change, key(one.Key))...)
 		var ids []string
 		for _, item := range decode[[]wire.MediaItem](t, got) {
 			ids = append(ids, item.MediaId.String())
@@ -185,7 +185,7 @@ func TestListsPageAndFilter(t *testing.T) {
 	if got, ids := list(text(`{"page": 9}`)); len(ids) != 0 || !strings.Contains(got.header.Get("Link"), page(3, "prev")) {
 		t.Errorf("a page past the end: %v, %s", ids, got.header.Get("Link"))
 	}
-	next := rt.do(t, http.MethodGet, "/media/get?page=2&limit=3&access=", key(one.key))
+	next := rt.do(t, http.MethodGet, "/media/get?page=2&limit=3&access=", key(one.Key))
 	if items := decode[[]wire.MediaItem](t, next); len(items) != 2 || strings.Contains(next.header.Get("Link"), `rel="next"`) {
 		t.Errorf("the last page has %d items and Link %s", len(items), next.header.Get("Link"))
 	}
