@@ -104,6 +104,15 @@ func (g *gate) leave(account uuid.UUID) {
 	g.forget(account, here)
 }
 
+// wanted tells whether somebody waits who gets in when a guest of this account leaves.
+func (g *gate) wanted(account uuid.UUID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.ContainsFunc(g.turns, func(who uuid.UUID) bool {
+		return who == account || g.of[who].inside < g.limits.share
+	})
+}
+
 // letIn gives free places to the accounts in turn.
 func (g *gate) letIn() {
 	for range len(g.turns) {

@@ -37,6 +37,9 @@ type Images interface {
 type ImagePlace interface {
 	// Release gives the place back, once; also when a worker has taken the job.
 	Release()
+	// Wanted tells whether all places are taken: who has one should not keep it for long
+	// before there is a job.
+	Wanted() bool
 }
 
 // ImageJob is one file of which derivatives are wanted.

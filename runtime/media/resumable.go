@@ -104,7 +104,12 @@ type Resumable struct {
 	service   *Service
 	principal account.Principal
 	state     Resumption
+	interrupt func(why error)
 }
+
+// Interruptible says how to end a read of the file from another goroutine, as for an
+// Upload: what has arrived is kept.
+func (r *Resumable) Interruptible(interrupt func(why error)) { r.interrupt = interrupt }
 
 // CreateResumable notes an upload of length bytes, or of UnknownLength, and reserves
 // them. Faults are those of Begin, and Invalid for fields out of bounds.
@@ -285,6 +290,8 @@ func (r *Resumable) startOver(ctx context.Context, u *Upload, why error) error {
 
 // receive takes bytes to the end of the request.
 func (r *Resumable) receive(ctx context.Context, u *Upload, file io.Reader, proof func() error) error {
+	u.haste.interrupt = r.interrupt
+	defer u.watch()()
 	limit := r.principal.Account.MaxUploadSize
 	if r.state.Length != UnknownLength {
 		limit = r.state.Length

@@ -20,6 +20,7 @@ type Config struct {
 	UploadShare   int           `env:"SERVICE_UPLOAD_SHARE" default:"75" help:"Percent of places and memory that one account may hold."`
 	UploadQueue   int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a place before others are refused with 429; half of them of one account."`
 	UploadWait    time.Duration `env:"SERVICE_UPLOAD_WAIT" default:"60s" help:"How long an upload waits for a place, or for memory."`
+	UploadMinRate int64         `env:"SERVICE_UPLOAD_MIN_RATE" default:"65536" help:"Bytes a second that an upload must reach while others wait for the place or the memory that it holds; 0 = any rate will do."`
 	UploadLease   time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge takes it for dead."`
 	ResumableTTL  time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires."`
 	DeleteTimeout time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for the object store before leaving the objects to the purge."`
@@ -38,6 +39,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_UPLOAD_QUEUE must not be negative, but is %d", c.UploadQueue)
 	case c.UploadWait <= 0:
 		return fmt.Errorf("SERVICE_UPLOAD_WAIT must be positive, not %s", c.UploadWait)
+	case c.UploadMinRate < 0:
+		return fmt.Errorf("SERVICE_UPLOAD_MIN_RATE must not be negative, but is %d", c.UploadMinRate)
 	case c.UploadLease < time.Minute:
 		return fmt.Errorf("SERVICE_UPLOAD_LEASE must be at least 1m, not %s", c.UploadLease)
 	case c.ResumableTTL < time.Minute:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -266,4 +267,83 @@ func every(ids []uuid.UUID, first int) []uuid.UUID {
 		half = append(half, ids[i])
 	}
 	return half
+}
+
+// creeper sends some of a file, and then next to nothing, or nothing, until it is
+// interrupted.
+type creeper struct {
+	data  []byte
+	tick  <-chan time.Time // for one byte each
+	slow  chan struct{}    // closed when the data has gone
+	creep func()
+	end   chan struct{}
+	stop  func()
+}
+
+func newCreeper(n int, tick <-chan time.Time) *creeper {
+	c := &creeper{data: make([]byte, n), tick: tick, slow: make(chan struct{}), end: make(chan struct{})}
+	c.creep, c.stop = sync.OnceFunc(func() { close(c.slow) }), sync.OnceFunc(func() { close(c.end) })
+	return c
+}
+
+func (c *creeper) Read(p []byte) (int, error) {
+	if len(c.data) > 0 {
+		n := copy(p, c.data)
+		c.data = c.data[n:]
+		return n, nil
+	}
+	c.creep()
+	select {
+	case <-c.end:
+		return 0, errCut
+	case <-c.tick:
+		return copy(p, "x"), nil
+	}
+}
+
+// Fifteen connections that sent next to nothing held all the memory there is for larger
+// files, for as long as they liked.
+func TestWhoCreepsGivesItsMemoryToWhoWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cfg := config
+	cfg.UploadMemory, cfg.UploadMinRate = 17<<20, 64<<10
+	service := b.replica(cfg)
+	slow, quick := b.tenant(1<<30), b.tenant(1<<30)
+	const before = 2 << 20
+	r, err := service.CreateResumable(t.Context(), slow, 3*before, media.Fields{})
+	must(t, err)
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	creeps, stands := newCreeper(before, ticker.C), newCreeper(before, nil)
+	r.Interruptible(func(error) { stands.stop() })
+	for _, c := range []struct {
+		name string
+		file *creeper
+		run  func(io.Reader) error
+	}{
+		{"a request that creeps", creeps, func(file io.Reader) error {
+			_, err := upload(t.Context(), service, slow, file, media.Fields{})
+			return err
+		}},
+		{"a resumable upload that stands still", stands, func(file io.Reader) error {
+			n, err := r.Write(t.Context(), 0, file, nil)
+			if n != before || r.State().Progress.Received != before {
+				t.Errorf("%d of %d bytes are kept: %+v", n, before, r.State().Progress)
+			}
+			return err
+		}},
+	} {
+		ended := make(chan error, 1)
+		go func() { ended <- c.run(c.file) }()
+		<-c.file.slow // it has the memory
+		_, err := upload(t.Context(), service, quick, bytes.NewReader(random(before)), media.Fields{})
+		must(t, err)
+		if err := <-ended; !fault.Is(err, fault.Busy) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	must(t, r.Cancel(t.Context()))
+	b.balanced(slow)
+	b.balanced(quick)
 }

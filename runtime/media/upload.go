@@ -43,6 +43,7 @@ type Upload struct {
 	large  bool   // holds a place in memory for a part
 	// place is held in the queue of images; nil for other files.
 	place    ImagePlace
+	haste    haste
 	digest   hash.Hash
 	size     int64
 	mimeType string
@@ -106,6 +107,7 @@ func OverCap(maxStorage int64) error {
 // Receive reads the file to its end. claim is the client's word for the type. After
 // an error the upload can only be closed.
 func (u *Upload) Receive(ctx context.Context, file io.Reader, claim string) error {
+	defer u.watch()()
 	for {
 		ended, err := u.fill(ctx, file, func() error { return u.look(claim, false) })
 		if err == nil {
@@ -148,9 +150,14 @@ func (u *Upload) fill(ctx context.Context, file io.Reader, look func() error) (e
 		if err := u.makeRoom(ctx); err != nil {
 			return false, err
 		}
+		u.haste.begin()
 		fresh, err := u.buffer.read(file)
+		slow := u.haste.end(len(fresh))
 		if u.size += int64(len(fresh)); u.size > u.principal.Account.MaxUploadSize {
 			return false, tooLarge(u.principal)
+		}
+		if slow != nil {
+			return false, slow
 		}
 		if errors.Is(err, io.EOF) {
 			return true, nil

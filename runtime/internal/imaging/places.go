@@ -156,3 +156,10 @@ type place struct {
 
 // Release gives the place back.
 func (p *place) Release() { p.once.Do(func() { p.of.free(p.account) }) }
+
+// Wanted tells whether all places are taken.
+func (p *place) Wanted() bool {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	return p.of.taken >= p.of.limit
+}

@@ -18,6 +18,8 @@ type call struct {
 	media *media.Service
 	grant auth.Grant
 	sends bool // the caller may use upload_media
+	// interrupt ends a read of the request's body.
+	interrupt func(why error)
 
 	mu    sync.Mutex
 	files []*file
@@ -72,6 +74,7 @@ func (c *call) receive(ctx context.Context, from io.Reader) (*media.Upload, erro
 	if err != nil {
 		return nil, err
 	}
+	upload.Interruptible(c.interrupt)
 	if err := upload.Receive(ctx, from, ""); err != nil {
 		upload.Close(ctx)
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -137,6 +138,8 @@ func (a *API) behind(next http.Handler) http.Handler {
 		}
 		c := newCall(a.parts.Media, auth.Of(r.Context()), a.maySend(auth.Of(r.Context())))
 		defer func() { exchange.Of(r.Context()).Err = c.end(r.Context()) }()
+		control := http.NewResponseController(w)
+		c.interrupt = func(error) { _ = control.SetReadDeadline(time.Now()) } // a transport without deadlines has none
 		rest, messages, err := lift(http.MaxBytesReader(w, r.Body, bodyLimit), func(text *text) string { return c.take(r.Context(), text) })
 		if err != nil {
 			c.note(err)

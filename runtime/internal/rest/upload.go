@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"time"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
@@ -12,7 +13,7 @@ import (
 // CreateMedia answers POST /media/create. The file goes to the object store while it
 // arrives; nothing is read before the upload has a place and could fit.
 func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
-	item, err := a.receive(r)
+	item, err := a.receive(w, r)
 	if err != nil {
 		exchange.Fail(w, r, err)
 		return
@@ -21,7 +22,7 @@ func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 	exchange.JSON(w, r, http.StatusCreated, a.Documents.Document(item))
 }
 
-func (a *API) receive(r *http.Request) (media.Item, error) {
+func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {
 	form, err := newForm(r)
 	if err != nil {
 		return media.Item{}, err
@@ -33,6 +34,8 @@ func (a *API) receive(r *http.Request) (media.Item, error) {
 		return media.Item{}, unstored(err)
 	}
 	defer upload.Close(r.Context())
+	control := http.NewResponseController(w)
+	upload.Interruptible(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
 	if err := form.read(r.Context(), upload); err != nil {
 		return media.Item{}, unstored(err)
 	}

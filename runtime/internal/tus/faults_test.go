@@ -626,3 +626,35 @@ func TestADrainedReplicaLetsGo(t *testing.T) {
 	there.complete(t, one.Key, address, file)
 	w.purged(t, one)
 }
+
+// A connection that stood still held the memory that others waited for. It loses nothing
+// when it is asked to go.
+func TestAnUploadThatOthersWaitForKeepsWhatArrived(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
+	rt := w.replica(t, func(o *options) {
+		o.media.UploadMemory, o.media.UploadMinRate, o.media.UploadWait = 17<<20, 64<<10, 20*time.Second
+		o.server.StallTimeout = time.Hour // it must not be that which ends the upload
+	})
+	file := noise(20 << 20)
+	address := rt.created(t, slow.Key, len(file))
+	body := &stalling{file: file[:15<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
+	patched := make(chan answer, 1)
+	go func() {
+		got, _ := rt.try(t.Context(), http.MethodPatch, address, key(slow.Key), at(0), stream(body))
+		patched <- got
+	}()
+	<-body.stalled
+	other := noise(2 << 20)
+	rt.complete(t, quick.Key, rt.created(t, quick.Key, len(other)), other)
+	if got := <-patched; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" { // 4xx ends uploads for good
+		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
+	}
+	close(body.resume)
+	if n := rt.offset(t, slow.Key, address); n < 5<<20 || n > 15<<20 {
+		t.Errorf("%d bytes were kept", n)
+	}
+	rt.complete(t, slow.Key, address, file)
+	w.purged(t, slow)
+}
