@@ -61,7 +61,13 @@ func TestAnAccountTakesHalfOfTheQueueAndNobodyIsLeftWithout(t *testing.T) {
 	take("the second", one, true)
 	take("a third of the same account", one, false)
 	take("another account's first", two, true)
+	if all[0].Wanted() {
+		t.Error("a place is wanted while one is free")
+	}
 	take("another account's second", two, true)
+	if !all[0].Wanted() {
+		t.Error("a place is not wanted when all are taken")
+	}
 	take("an account's first when all are taken", three, true)
 	take("its second", three, false)
 	all[0].Release()
