@@ -196,23 +196,6 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 	}
 }
 
-// app is another app of a tenant's account, with a key of its own.
-func (w *world) app(t *testing.T, of tenant, name string) tenant {
-	t.Helper()
-	apps, err := w.Registry.SetApps(t.Context(), of.Account.ID, []string{name})
-	must(t, err)
-	for _, app := range apps {
-		if app.Name == name {
-			token, issued, err := w.Registry.IssueKey(t.Context(), app.ID, 1, 0)
-			must(t, err)
-			of.App, of.Key, of.KeyID = app, token.Reveal(), issued.ID
-			return of
-		}
-	}
-	t.Fatalf("the app %s is missing", name)
-	return tenant{}
-}
-
 func TestWhatHasEndedOpensNoRoute(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
