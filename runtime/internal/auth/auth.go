@@ -200,7 +200,7 @@ func (a *Authenticator) require(challenge func(sent http.Header) string, next ht
 			return
 		}
 		a.uses.note(grant.Key.ID, a.now())
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), grantKey{}, grant)))
+		next.ServeHTTP(w, a.admit(r, grant, challenge))
 	})
 }
 
@@ -208,11 +208,7 @@ func (a *Authenticator) require(challenge func(sent http.Header) string, next ht
 // asks. Credentials that are wrong count against the address that sent them.
 func (a *Authenticator) Check(r *http.Request) (Grant, error) {
 	record := exchange.Of(r.Context())
-	check := a.byKey
-	if TakesSignature(chi.RouteContext(r.Context()).RoutePattern()) {
-		check = a.byEither
-	}
-	grant, err := check(r.Context(), r.Header)
+	grant, err := a.credential(r)
 	if fault.Is(err, fault.Unauthenticated) && a.sent(r.Header) || fault.Is(err, fault.BadSignature) {
 		a.limits.Failed(record.Address)
 	}
@@ -221,6 +217,14 @@ func (a *Authenticator) Check(r *http.Request) (Grant, error) {
 	}
 	record.AccountID, record.AppID, record.KeyID = grant.Account.ID, grant.App.ID, grant.Key.ID
 	return grant, nil
+}
+
+// credential gives what the request's credential permits, by the kinds that the route takes.
+func (a *Authenticator) credential(r *http.Request) (Grant, error) {
+	if TakesSignature(chi.RouteContext(r.Context()).RoutePattern()) {
+		return a.byEither(r.Context(), r.Header)
+	}
+	return a.byKey(r.Context(), r.Header)
 }
 
 // sent tells whether there is a credential at all: a request without any guesses nothing.
@@ -313,7 +317,7 @@ func (a *Authenticator) bySignature(ctx context.Context, signature string) (Gran
 	if !ok {
 		return Grant{}, refused
 	}
-	if !a.now().Before(claims.expires) {
+	if !a.asked(ctx).Before(claims.expires) {
 		return Grant{}, fault.New(fault.BadSignature, "the upload signature has expired")
 	}
 	principal, err := a.find(ctx, lookup{id: claims.keyID})
