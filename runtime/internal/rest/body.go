@@ -21,8 +21,8 @@ const unknownField = "json: unknown field "
 // readJSON reads an optional JSON object; an empty body leaves target as it is, and
 // so does every field that the object lacks. A field that nobody knows is refused: a
 // misspelt group would bind a signature, or a list, to nothing.
-func readJSON(w http.ResponseWriter, r *http.Request, target any) error {
-	text, err := readBody(w, r)
+func (a *API) readJSON(w http.ResponseWriter, r *http.Request, target any) error {
+	text, err := a.readBody(w, r)
 	if err != nil || len(text) == 0 {
 		return err
 	}
@@ -56,8 +56,9 @@ func kindOf(mismatch *json.UnmarshalTypeError) string {
 	return "of another type"
 }
 
-// readBody gives the JSON object in the body, or nothing when the body is empty.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody gives the JSON object in the body, or nothing when the body is empty. The
+// credential must be good when the body has come, too.
+func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
 	var tooLong *http.MaxBytesError
 	switch {
@@ -65,6 +66,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, fault.Wrap(err, fault.TooLarge, "the body must be at most %d bytes", bodyLimit)
 	case err != nil:
 		return nil, fault.Wrap(err, fault.Invalid, "the body was cut short")
+	}
+	if _, err := a.Auth.Again(w, r); err != nil {
+		return nil, err
 	}
 	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] != '{' {
 		return nil, fault.New(fault.Invalid, "the body must be a JSON object")

@@ -19,7 +19,7 @@ func (a *API) ListMedia(w http.ResponseWriter, r *http.Request, params wire.List
 // ListMediaByPost answers POST /media/get. What the body gives stands above the query.
 func (a *API) ListMediaByPost(w http.ResponseWriter, r *http.Request, params wire.ListMediaByPostParams) {
 	query := asQuery(wire.ListMediaParams(params))
-	if err := readJSON(w, r, &query); err != nil {
+	if err := a.readJSON(w, r, &query); err != nil {
 		exchange.Fail(w, r, err)
 		return
 	}

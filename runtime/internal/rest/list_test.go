@@ -16,7 +16,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/go-chi/chi/v5"
 
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
 )
 
@@ -41,7 +42,15 @@ func (a *asked) ListItems(_ context.Context, _ media.Scope, filter media.Filter,
 	return nil, nil
 }
 
-// lists serves the list routes alone, without credentials.
+// everybody is a directory that has every key. It stands for nothing real.
+type everybody struct{ auth.Directory }
+
+// FindPrincipal finds one.
+func (everybody) FindPrincipal(_ context.Context, hash account.Hash) (account.Principal, error) {
+	return account.Principal{Key: account.Key{Hash: hash}}, nil
+}
+
+// lists serves the list routes alone, with a key.
 func lists(f *testing.F, store media.Store) http.Handler {
 	f.Helper()
 	var cli struct {
@@ -58,16 +67,24 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	if err != nil {
 		f.Fatal(err)
 	}
-	api, err := New(Parts{Media: service, BaseURL: "http://media.test", Brand: "service"})
+	keys, err := auth.New(auth.Config{Secret: strings.Repeat("ab", 32), SignatureTTL: time.Hour}, "service", everybody{}, nil, time.Now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		f.Fatal(err)
+	}
+	token, err := account.NewToken()
+	if err != nil {
+		f.Fatal(err)
+	}
+	api, err := New(Parts{Media: service, Auth: keys, BaseURL: "http://media.test", Brand: "service"})
 	if err != nil {
 		f.Fatal(err)
 	}
 	router := chi.NewRouter()
-	router.Group(func(r chi.Router) {
-		r.Use(readableQuery)
-		wire.HandlerWithOptions(api, wire.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: badParameter})
+	api.Mount(router)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set(keys.KeyHeader, token.Reveal())
+		router.ServeHTTP(w, r)
 	})
-	return router
 }
 
 // FuzzAListIsTheOneAskedFor gives the same parameters in a query, by GET and POST, and

@@ -205,7 +205,7 @@ func (a *API) TotalStorageByPost(w http.ResponseWriter, r *http.Request) { a.Tot
 func (a *API) CreateSignature(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, func() (wire.Signature, error) {
 		var body wire.SignatureRequest
-		if err := readJSON(w, r, &body); err != nil {
+		if err := a.readJSON(w, r, &body); err != nil {
 			return wire.Signature{}, err
 		}
 		group := value(body.Group)

@@ -26,7 +26,7 @@ func (a *API) GetSettingsByPost(w http.ResponseWriter, r *http.Request) { a.GetS
 // UpdateSettings answers POST /settings/media/create.
 func (a *API) UpdateSettings(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, func() (wire.Settings, error) {
-		text, err := readBody(w, r)
+		text, err := a.readBody(w, r)
 		if err != nil {
 			return wire.Settings{}, err
 		}

@@ -11,7 +11,8 @@ import (
 )
 
 // CreateMedia answers POST /media/create. The file goes to the object store while it
-// arrives; nothing is read before the upload has a place and could fit.
+// arrives; nothing is read before the upload has a place and could fit, and it becomes a
+// draft only if the credential is still good then.
 func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 	item, err := a.receive(w, r)
 	if err != nil {
@@ -38,6 +39,11 @@ func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error
 	upload.Interruptible(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
 	if err := form.read(r.Context(), upload); err != nil {
 		return media.Item{}, unstored(err)
+	}
+	// A file can take as long as it likes to come. What was sent of it is dropped when the
+	// credential ended meanwhile.
+	if _, err := a.Auth.Again(w, r); err != nil {
+		return media.Item{}, err
 	}
 	if grant.Group != "" {
 		form.fields.Group = grant.Group

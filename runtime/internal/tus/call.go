@@ -32,6 +32,8 @@ type call struct {
 	upload   *media.Resumable // once it is found or made
 	err      error            // what the client is to be told
 	locked   bool             // somebody else did not let go
+	// again checks the credential once more; see still.
+	again func() error
 
 	// ctx outlives the client's departure by grace. tusd's own is not used.
 	ctx     context.Context
@@ -113,6 +115,19 @@ func (c *call) end() {
 	defer c.mu.Unlock()
 	c.over = true
 	c.cancel()
+}
+
+// still tells whether the credential is as good as when the headers came, and notes it
+// when it is not. It is asked when the upload is there and when the body has ended,
+// before anything is told or made of it. What has arrived until then is kept: it is no
+// draft, nobody sees it, it counts under the cap and goes when the upload expires. Only
+// the app that began the upload can go on with it, with a credential that is good; and
+// an account that is suspended for an hour does not send all of its bytes again.
+func (c *call) still() error {
+	if err := c.again(); err != nil {
+		return c.fail(err)
+	}
+	return nil
 }
 
 // fail notes what the client is to be told, once; tusd passes errors on in a form of

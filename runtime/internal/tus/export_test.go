@@ -17,5 +17,5 @@ func LockerFor(locks Locks) handler.Locker { return locker{locks: locks} }
 
 // ActingFor gives a context in which the store and the locks act for a grant.
 func ActingFor(ctx context.Context, grant auth.Grant, fields media.Fields) context.Context {
-	return context.WithValue(ctx, callKey{}, &call{grant: grant, fields: fields, ctx: ctx})
+	return context.WithValue(ctx, callKey{}, &call{grant: grant, fields: fields, ctx: ctx, again: func() error { return nil }})
 }

@@ -52,6 +52,9 @@ func (s store) GetUpload(ctx context.Context, text string) (handler.Upload, erro
 	if err != nil {
 		return nil, c.fail(errNoUpload)
 	}
+	if err := c.still(); err != nil { // it may have waited for the lock
+		return nil, err
+	}
 	find := s.media.Resume
 	if c.ending {
 		find = s.media.FindResumable
@@ -110,7 +113,7 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 	u.Interruptible(u.call.interrupt)
 	n, err := u.Write(u.call.ctx, offset, src, proof)
 	if err == nil {
-		return n, nil
+		return n, u.call.still()
 	}
 	state := u.State()
 	if body := u.call.body; body != nil && fault.Is(err, fault.Invalid) && state.Length != media.UnknownLength && offset+body.read > state.Length {
@@ -119,8 +122,12 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 	return n, u.store.failed(u.call, state.ItemID, err)
 }
 
-// FinishUpload implements handler.Upload: it makes the draft.
+// FinishUpload implements handler.Upload: it makes the draft. tusd calls it also when
+// WriteChunk failed.
 func (u upload) FinishUpload(context.Context) error {
+	if err := u.call.still(); err != nil {
+		return err
+	}
 	if _, err := u.Finish(u.call.ctx); err != nil {
 		return u.store.failed(u.call, u.State().ItemID, err)
 	}

@@ -298,6 +298,10 @@ func digits(header http.Header, name string) error {
 // serve carries out one request: prepare looks at it, next is tusd's.
 func (a *API) serve(w http.ResponseWriter, r *http.Request, path string, next http.HandlerFunc, prepare func(*call) error) {
 	c := newCall(w, r)
+	c.again = func() error {
+		_, err := a.parts.Auth.Again(w, r.WithContext(c.ctx)) // whose client may have left
+		return err
+	}
 	if !a.enter(c) {
 		c.interrupt(errDraining)
 	}
