@@ -32,10 +32,16 @@ type Token struct{ clear string }
 
 // NewToken draws a key from crypto/rand.
 func NewToken() (Token, error) {
+	digits, err := Draw()
+	return Token{clear: KeyPrefix + digits}, err
+}
+
+// Draw gives 43 base62 characters from crypto/rand: 256 bits of what nobody can guess.
+func Draw() (string, error) {
 	limit := new(big.Int).Lsh(big.NewInt(1), 256)
 	n, err := rand.Int(rand.Reader, limit)
 	if err != nil {
-		return Token{}, fmt.Errorf("draw an API key: %w", err)
+		return "", fmt.Errorf("draw a secret: %w", err)
 	}
 	digits := make([]byte, keyDigits)
 	base, digit := big.NewInt(62), new(big.Int)
@@ -43,7 +49,7 @@ func NewToken() (Token, error) {
 		n.DivMod(n, base, digit)
 		digits[i] = base62[digit.Int64()]
 	}
-	return Token{clear: KeyPrefix + string(digits)}, nil
+	return string(digits), nil
 }
 
 // ParseToken accepts text only in the form of an API key: cheap to refuse before any look-up.

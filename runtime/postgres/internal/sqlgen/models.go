@@ -101,6 +101,78 @@ type ItemChange struct {
 	Public bool
 }
 
+type Letter struct {
+	ID        int64
+	Sealed    []byte
+	Attempts  int32
+	NotBefore time.Time
+	ExpiresAt time.Time
+}
+
+type LoginAttempt struct {
+	Kind    string
+	Subject []byte
+	Times   []time.Time
+	Last    time.Time
+}
+
+type LoginClient struct {
+	ID           string
+	Name         string
+	Website      string
+	RedirectUris []string
+	CreatedAt    time.Time
+	UsedAt       *time.Time
+}
+
+type LoginCode struct {
+	Hash      []byte
+	GrantID   uuid.UUID
+	Challenge string
+	ExpiresAt time.Time
+	UsedAt    *time.Time
+}
+
+type LoginGrant struct {
+	ID          uuid.UUID
+	AccountID   uuid.UUID
+	KeyID       uuid.UUID
+	Address     string
+	ClientID    string
+	ClientName  string
+	RedirectUri string
+	Scopes      []string
+	Resource    string
+	CreatedAt   time.Time
+	LastUsedAt  *time.Time
+	RevokedAt   *time.Time
+	RevokedWhy  string
+}
+
+type LoginRequest struct {
+	ID            uuid.UUID
+	Browser       []byte
+	Ask           []byte
+	Address       string
+	CodeMac       []byte
+	CodeSentAt    *time.Time
+	CodeExpiresAt *time.Time
+	Tries         int32
+	LoggedInAt    *time.Time
+	EndedAt       *time.Time
+	ExpiresAt     time.Time
+}
+
+type LoginToken struct {
+	Hash      []byte
+	GrantID   uuid.UUID
+	Refresh   bool
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	RotatedAt *time.Time
+	Pairs     int32
+}
+
 type ObjectRemoval struct {
 	ID         int64
 	AccountID  uuid.UUID

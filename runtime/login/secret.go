@@ -1,0 +1,43 @@
+package login
+
+import (
+	"encoding/base64"
+	"regexp"
+
+	"mediastack.dev/runtime/account"
+)
+
+// Prefixes of secrets, so that secret scanners can know them.
+const (
+	codePrefix    = "mac_"
+	accessPrefix  = "mat_"
+	refreshPrefix = "mrt_"
+)
+
+// newSecret draws a secret of 256 bits.
+func newSecret(prefix string) (string, error) {
+	digits, err := account.Draw()
+	return prefix + digits, err
+}
+
+var secretForm = regexp.MustCompile(`^[a-z]{3}_[0-9A-Za-z]{43}$`)
+
+// hashOfSecret gives the hash under which a secret of this prefix is kept; a text of
+// another form is refused before any look-up.
+func hashOfSecret(prefix, secret string) (account.Hash, bool) {
+	if len(secret) < len(prefix) || secret[:len(prefix)] != prefix || !secretForm.MatchString(secret) {
+		return account.Hash{}, false
+	}
+	return hashOf(secret), true
+}
+
+// AccessTokenHash gives the hash of an access token; false for a text of another form,
+// such as a refresh token.
+func AccessTokenHash(token string) (account.Hash, bool) { return hashOfSecret(accessPrefix, token) }
+
+func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+func decode(text string) ([]byte, bool) {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	return b, err == nil
+}
