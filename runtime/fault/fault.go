@@ -23,6 +23,8 @@ const (
 	Unauthenticated
 	// BadSignature means an upload signature or a signed URL that is not accepted.
 	BadSignature
+	// Forbidden means a good credential that does not permit this.
+	Forbidden
 	// NotFound is a thing that does not exist or belongs to somebody else; the
 	// two are never told apart (DESIGN.md, invariant 7).
 	NotFound
@@ -40,7 +42,7 @@ const (
 	Unavailable
 )
 
-var names = [...]string{"internal", "invalid", "unauthenticated", "bad signature", "not found", "conflict",
+var names = [...]string{"internal", "invalid", "unauthenticated", "bad signature", "forbidden", "not found", "conflict",
 	"too large", "over cap", "unsupported", "busy", "unavailable"}
 
 // String names the kind for logs and metrics.

@@ -27,7 +27,7 @@ type NewCode struct {
 	MAC     []byte
 	Now     time.Time
 	Expires time.Time
-	// NotBefore is the time before which the code of before must have been sent.
+	// NotAfter is when the code before it must have been sent at the latest.
 	NotAfter time.Time
 	// Letter is sealed: it holds the code and the address.
 	Letter []byte
@@ -69,9 +69,7 @@ func (s *Service) SendCode(ctx context.Context, request Request, address string,
 	if err != nil {
 		return fmt.Errorf("write a letter: %w", err)
 	}
-	if code.Letter, err = s.Sealer.Seal(plain); err != nil {
-		return fmt.Errorf("seal a letter: %w", err)
-	}
+	code.Letter = s.Sealer.Seal(plain)
 	err = s.Store.SetCode(ctx, request.ID, request.Browser, code, []Attempt{
 		s.attempt("codes of a client", network(from), s.cfg.CodesOfClient, "Too many codes were asked for from your network."),
 		s.attempt("codes of an address", address, s.cfg.CodesOfAddress, "Too many codes were asked for with this address."),
@@ -87,7 +85,7 @@ func (s *Service) SendCode(ctx context.Context, request Request, address string,
 	return nil
 }
 
-// Waiting tells how long it takes until another code may be asked for.
+// ResendIn tells how long it takes until another code may be asked for.
 func (s *Service) ResendIn(request Request) time.Duration {
 	if request.CodeSentAt == nil {
 		return 0

@@ -87,7 +87,7 @@ type Signer interface {
 
 // Sealer encrypts what must be read again. auth.Sealer is one.
 type Sealer interface {
-	Seal(plain []byte) ([]byte, error)
+	Seal(plain []byte) []byte
 	Open(sealed []byte) ([]byte, error)
 }
 

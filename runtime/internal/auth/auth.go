@@ -1,5 +1,5 @@
 // Package auth turns the credentials of a request into an account.Principal: API
-// keys everywhere, upload signatures where a route takes them. It also holds the
+// keys and access tokens everywhere, upload signatures where a route takes them. It also holds the
 // server secret that signatures and delivery addresses are made with. Package rest
 // puts its middleware in front of routes; package server runs its listener.
 package auth
@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -21,6 +22,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
 	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/login"
 )
 
 // Config is what authentication needs. The tags are flag and environment names.
@@ -53,20 +55,24 @@ func (c Config) ServerSecret() (Secret, error) { return ParseSecret(c.Secret, c.
 type Directory interface {
 	FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error)
 	FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error)
-	// TouchKeys notes when keys were last used.
+	// FindSession gives who an access token stands for. NotFound also when its grant was
+	// revoked, or the person is no longer an owner of the account.
+	FindSession(ctx context.Context, hash account.Hash) (login.Session, error)
+	// TouchKeys notes when keys were last used, and TouchGrants when grants were.
 	TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) error
+	TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) error
 	// Listen runs until ctx ends. onConnect is called when changes are told from then
 	// on, onChange for every change of an account, onLost when changes are missed.
 	Listen(ctx context.Context, onConnect func(), onChange func(accountID uuid.UUID), onLost func(error)) error
 }
 
 // Scope is a part of what credentials permit, in the words of OAuth.
-type Scope string
+type Scope = login.Scope
 
-// The scopes. An API key has both; what an OAuth login has, its owner consents to.
+// The scopes. An API key has both; what a login has, its owner consents to.
 const (
-	ScopeRead  Scope = "media:read"
-	ScopeWrite Scope = "media:write"
+	ScopeRead  = login.ScopeRead
+	ScopeWrite = login.ScopeWrite
 )
 
 // Grant is what a request may do.
@@ -75,6 +81,8 @@ type Grant struct {
 	// Scopes are what the credential permits. An upload signature has none: what it
 	// permits, Signed and Group say.
 	Scopes []Scope
+	// GrantID is that of the login whose access token was sent; zero for other credentials.
+	GrantID uuid.UUID
 	// Signed is set when an upload signature stands for the key: whoever sends it may
 	// upload, and is not the account's owner.
 	Signed bool
@@ -96,7 +104,8 @@ func Of(ctx context.Context) Grant {
 // Authenticator checks credentials. It is safe for concurrent use.
 type Authenticator struct {
 	keys         *keyring
-	uses         *uses
+	keyUses      *uses
+	grantUses    *uses
 	directory    Directory
 	signer       *Signer
 	signatureTTL time.Duration
@@ -106,6 +115,13 @@ type Authenticator struct {
 
 	// KeyHeader and SignatureHeader are the names of the headers, brand included.
 	KeyHeader, SignatureHeader string
+
+	// Resource is what access tokens must be for (RFC 8707); empty = none is accepted.
+	// Set it before the first request.
+	Resource string
+	// MetadataURL is where clients learn how to log in (RFC 9728); empty = nobody can.
+	// Set it before the first request.
+	MetadataURL string
 }
 
 // New joins the authenticator to its directory and to the limits that keys and wrong
@@ -123,27 +139,25 @@ func New(cfg Config, brand string, directory Directory, limits *limit.Limiter, n
 		return nil, err
 	}
 	return &Authenticator{
-		keys: newKeyring(directory, cfg.KeyCacheTTL, now), uses: newUses(), directory: directory,
+		keys: newKeyring(directory, cfg.KeyCacheTTL, now), keyUses: newUses(directory.TouchKeys), grantUses: newUses(directory.TouchGrants), directory: directory,
 		signer: signer, signatureTTL: cfg.SignatureTTL, limits: limits, now: now, log: log,
 		KeyHeader: "x-" + brand + "-apikey", SignatureHeader: "x-" + brand + "-signature",
 	}, nil
 }
 
-// Run keeps the remembered keys fresh and writes down when keys were used, until
-// ctx ends.
+// Run keeps the remembered keys fresh and writes down when keys and grants were used,
+// until ctx ends.
 func (a *Authenticator) Run(ctx context.Context) error {
-	flushed := make(chan struct{})
-	go func() {
-		defer close(flushed)
-		a.uses.run(ctx, a.directory, a.log)
-	}()
+	var flushed sync.WaitGroup
+	flushed.Go(func() { a.keyUses.run(ctx, a.log) })
+	flushed.Go(func() { a.grantUses.run(ctx, a.log) })
 	err := a.directory.Listen(ctx, func() { _ = a.keys.reset(true) }, a.keys.changed, func(cause error) {
 		if a.keys.lost() { // once, not for every attempt to come back
 			a.log.WarnContext(ctx, "account changes are not heard: every request's key is looked up", "error", cause)
 		}
 	})
 	_ = a.keys.lost()
-	<-flushed
+	flushed.Wait()
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -163,25 +177,56 @@ func TakesSignature(route string) bool {
 	return route == UploadRoute || route == ResumableRoute || strings.HasPrefix(route, ResumableRoute+"/")
 }
 
-// Require lets requests through that have an API key, or an upload signature where
-// the route takes one; and those only as often as the limits allow. Put it behind the
-// router's choice of the route.
+// Require lets requests through that have an API key or an access token, or an upload
+// signature where the route takes one; and those only as often as the limits allow. Put
+// it behind the router's choice of the route.
 func (a *Authenticator) Require(next http.Handler) http.Handler {
-	return a.require(func(http.Header) string { return `ApiKey realm="media", header="` + a.KeyHeader + `"` }, next)
+	return a.require(func(sent http.Header) string {
+		challenge := a.keyChallenge()
+		if a.MetadataURL != "" {
+			challenge += ", " + a.bearerChallenge(sent)
+		}
+		return challenge
+	}, next)
 }
 
-// RequireFor is Require for a resource that clients log in to: who is refused is told
-// where its metadata is (RFC 9728), and which scopes there are.
-func (a *Authenticator) RequireFor(metadataURL string) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return a.require(func(sent http.Header) string {
-			challenge := `Bearer resource_metadata="` + metadataURL + `", scope="` + string(ScopeRead+" "+ScopeWrite) + `"`
-			if bearer(sent) {
-				challenge += `, error="invalid_token"`
-			}
-			return challenge
-		}, next)
+// RequireLogin is Require for a resource whose clients log in: who is refused is told
+// only of that, if anybody can.
+func (a *Authenticator) RequireLogin(next http.Handler) http.Handler {
+	return a.require(func(sent http.Header) string {
+		if a.MetadataURL == "" {
+			return a.keyChallenge()
+		}
+		return a.bearerChallenge(sent)
+	}, next)
+}
+
+func (a *Authenticator) keyChallenge() string {
+	return `ApiKey realm="media", header="` + a.KeyHeader + `"`
+}
+
+// bothScopes is what a client is asked to ask for: with less it would be sent back to
+// its person in the middle of its work.
+const bothScopes = string(ScopeRead + " " + ScopeWrite)
+
+// bearerChallenge says where the metadata of the resource is (RFC 9728), and which
+// scopes there are.
+func (a *Authenticator) bearerChallenge(sent http.Header) string {
+	challenge := `Bearer resource_metadata="` + a.MetadataURL + `", scope="` + bothScopes + `"`
+	if bearer(sent) {
+		challenge += `, error="invalid_token"`
 	}
+	return challenge
+}
+
+// Demand refuses a request whose credential lacks a scope (RFC 6750, section 3.1), and
+// leaves the challenge in w.
+func (a *Authenticator) Demand(w http.ResponseWriter, grant Grant, scope Scope) error {
+	if grant.Permits(scope) {
+		return nil
+	}
+	w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+bothScopes+`", resource_metadata="`+a.MetadataURL+`"`)
+	return fault.New(fault.Forbidden, "the connection may not do this: it lacks the scope %s", scope)
 }
 
 func (a *Authenticator) require(challenge func(sent http.Header) string, next http.Handler) http.Handler {
@@ -199,7 +244,10 @@ func (a *Authenticator) require(challenge func(sent http.Header) string, next ht
 			exchange.Fail(w, r, err)
 			return
 		}
-		a.uses.note(grant.Key.ID, a.now())
+		a.keyUses.note(grant.Key.ID, a.now())
+		if grant.GrantID != uuid.Nil {
+			a.grantUses.note(grant.GrantID, a.now())
+		}
 		next.ServeHTTP(w, a.admit(r, grant, challenge))
 	})
 }
@@ -224,7 +272,7 @@ func (a *Authenticator) credential(r *http.Request) (Grant, error) {
 	if TakesSignature(chi.RouteContext(r.Context()).RoutePattern()) {
 		return a.byEither(r.Context(), r.Header)
 	}
-	return a.byKey(r.Context(), r.Header)
+	return a.byOwner(r.Context(), r.Header)
 }
 
 // sent tells whether there is a credential at all: a request without any guesses nothing.
@@ -232,77 +280,105 @@ func (a *Authenticator) sent(header http.Header) bool {
 	return header.Get(a.KeyHeader) != "" || bearer(header)
 }
 
-// byEither accepts an API key or an upload signature.
+// byEither accepts an upload signature, too.
 func (a *Authenticator) byEither(ctx context.Context, header http.Header) (Grant, error) {
 	signatures := header.Values(a.SignatureHeader)
 	switch {
 	case len(signatures) == 0 || len(signatures) == 1 && signatures[0] == "":
-		return a.byKey(ctx, header)
+		return a.byOwner(ctx, header)
 	case len(signatures) > 1 || header.Get(a.KeyHeader) != "" || bearer(header):
 		return Grant{}, fault.New(fault.Invalid, "send one credential: %s or %s", a.KeyHeader, a.SignatureHeader)
 	}
 	return a.bySignature(ctx, signatures[0])
 }
 
-// find looks a principal up. An address whose credentials were wrong too often is
-// refused before that; but a key that was good when it was looked up last is looked up
+// find looks a credential up. An address whose credentials were wrong too often is
+// refused before that; but one that was good when it was looked up last is looked up
 // again, so that a stranger's guesses shut nobody out who comes from the same address.
-func (a *Authenticator) find(ctx context.Context, what lookup) (account.Principal, error) {
+func (a *Authenticator) find(ctx context.Context, what lookup) (login.Session, error) {
 	if !a.keys.wasGood(what) {
 		if verdict := a.limits.MayFail(exchange.Of(ctx).Address); verdict.Refused {
-			return account.Principal{}, verdict.Err()
+			return login.Session{}, verdict.Err()
 		}
 	}
 	return a.keys.find(ctx, what)
 }
 
-// bearer tells whether the request carries an OAuth token.
+// bearer tells whether the request carries an access token.
 func bearer(header http.Header) bool {
-	scheme, _, _ := strings.Cut(header.Get("Authorization"), " ")
-	return strings.EqualFold(scheme, "Bearer")
+	return slices.ContainsFunc(header.Values("Authorization"), func(value string) bool {
+		scheme, _, _ := strings.Cut(value, " ")
+		return strings.EqualFold(scheme, "Bearer")
+	})
 }
 
-func (a *Authenticator) byKey(ctx context.Context, header http.Header) (Grant, error) {
-	sent := header.Values(a.KeyHeader)
+// byOwner accepts what the owner of an account has: an API key or an access token.
+func (a *Authenticator) byOwner(ctx context.Context, header http.Header) (Grant, error) {
+	keys, tokens := header.Values(a.KeyHeader), header.Values("Authorization")
 	switch {
-	case len(sent) > 1 || len(sent) == 1 && sent[0] != "" && bearer(header):
+	case len(keys) > 1 || bearer(header) && (len(tokens) > 1 || len(keys) == 1 && keys[0] != ""):
 		return Grant{}, fault.New(fault.Invalid, "send one credential, once")
 	case bearer(header):
-		return Grant{}, fault.New(fault.Unauthenticated, "bearer tokens are not accepted: send an API key in %s", a.KeyHeader)
-	case len(sent) == 0 || sent[0] == "":
+		return a.byToken(ctx, tokens[0])
+	case len(keys) == 0 || keys[0] == "":
 		return Grant{}, fault.New(fault.Unauthenticated, "send an API key in %s", a.KeyHeader)
 	}
-	token, ok := account.ParseToken(sent[0])
+	return a.byKey(ctx, keys[0])
+}
+
+func (a *Authenticator) byKey(ctx context.Context, sent string) (Grant, error) {
+	refused := fault.New(fault.Unauthenticated, "the API key is not accepted")
+	token, ok := account.ParseToken(sent)
 	if !ok {
-		return Grant{}, notAccepted()
+		return Grant{}, refused
 	}
 	hash := token.Hash()
-	principal, err := a.find(ctx, lookup{hash: hash})
-	if fault.Is(err, fault.NotFound) || err == nil && !principal.Key.Hash.Equal(hash) {
-		return Grant{}, notAccepted()
+	session, err := a.find(ctx, lookup{hash: hash})
+	if fault.Is(err, fault.NotFound) || err == nil && !session.Key.Hash.Equal(hash) {
+		return Grant{}, refused
 	}
 	if err != nil {
 		return Grant{}, err
 	}
-	return Grant{Principal: principal, Scopes: []Scope{ScopeRead, ScopeWrite}}, a.judge(principal)
+	return Grant{Principal: session.Principal, Scopes: []Scope{ScopeRead, ScopeWrite}}, a.judge(session, refused)
 }
 
-func notAccepted() error { return fault.New(fault.Unauthenticated, "the API key is not accepted") }
+// byToken accepts an access token that is for this resource.
+func (a *Authenticator) byToken(ctx context.Context, sent string) (Grant, error) {
+	refused := fault.New(fault.Unauthenticated, "the access token is not accepted, or has expired")
+	if a.Resource == "" {
+		return Grant{}, fault.New(fault.Unauthenticated, "bearer tokens are not accepted: send an API key in %s", a.KeyHeader)
+	}
+	_, token, _ := strings.Cut(sent, " ")
+	hash, ok := login.AccessTokenHash(strings.TrimLeft(token, " "))
+	if !ok {
+		return Grant{}, refused
+	}
+	session, err := a.find(ctx, lookup{hash: hash, token: true})
+	if fault.Is(err, fault.NotFound) || err == nil && session.Resource != a.Resource {
+		return Grant{}, refused
+	}
+	if err != nil {
+		return Grant{}, err
+	}
+	return Grant{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}, a.judge(session, refused)
+}
 
-// judge refuses principals whose key ended or whose account serves nobody.
-func (a *Authenticator) judge(p account.Principal) error {
+// judge refuses those whose token, key or account ended, and whose account serves nobody.
+func (a *Authenticator) judge(session login.Session, refused error) error {
 	switch {
-	case ended(p, a.now()):
-		return notAccepted()
-	case p.Account.Suspended:
+	case ended(session, a.now()):
+		return refused
+	case session.Account.Suspended:
 		return fault.New(fault.Unauthenticated, "the account is suspended")
 	}
 	return nil
 }
 
-// ended tells whether a key's time, or its account's, is over for good.
-func ended(p account.Principal, now time.Time) bool {
-	return p.Account.ClosedAt != nil || p.Key.ExpiresAt != nil && !now.Before(*p.Key.ExpiresAt)
+// ended tells whether the time of a token, a key or its account is over for good.
+func ended(s login.Session, now time.Time) bool {
+	return s.Account.ClosedAt != nil || s.Key.ExpiresAt != nil && !now.Before(*s.Key.ExpiresAt) ||
+		!s.ExpiresAt.IsZero() && !now.Before(s.ExpiresAt)
 }
 
 // Sign makes an upload signature for the principal's app, bound to group unless it is empty.
@@ -320,14 +396,14 @@ func (a *Authenticator) bySignature(ctx context.Context, signature string) (Gran
 	if !a.asked(ctx).Before(claims.expires) {
 		return Grant{}, fault.New(fault.BadSignature, "the upload signature has expired")
 	}
-	principal, err := a.find(ctx, lookup{id: claims.keyID})
+	session, err := a.find(ctx, lookup{id: claims.keyID})
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return Grant{}, refused
 	case err != nil:
 		return Grant{}, err
-	case !claims.belongTo(principal) || a.judge(principal) != nil:
+	case !claims.belongTo(session.Principal) || a.judge(session, refused) != nil:
 		return Grant{}, refused
 	}
-	return Grant{Principal: principal, Signed: true, Group: claims.group}, nil
+	return Grant{Principal: session.Principal, Signed: true, Group: claims.group}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/lru"
+	"mediastack.dev/runtime/login"
 )
 
 // Bounds of the keyring, in entries and in time.
@@ -24,19 +25,21 @@ const (
 	loadTimeout = 10 * time.Second
 )
 
-// lookup names a principal by the hash of its key, or by the key's id.
+// lookup names a credential: a key by its hash or its id, an access token by its hash.
 type lookup struct {
-	hash account.Hash
-	id   uuid.UUID // set when hash is not
+	hash  account.Hash
+	id    uuid.UUID // set when hash is not
+	token bool      // hash is that of an access token
 }
 
 // known is a remembered answer of the directory.
 type known struct {
-	principal account.Principal
-	until     time.Time
+	session login.Session
+	until   time.Time
 }
 
-// keyring remembers principals between requests. Whatever it holds of an account is
+// keyring remembers between requests who credentials stand for: a key is the session of
+// its app. Whatever it holds of an account is
 // dropped when the database says that the account changed, and it remembers nothing
 // while nobody would tell it. It is safe for concurrent use.
 type keyring struct {
@@ -62,39 +65,39 @@ func newKeyring(directory Directory, ttl time.Duration, now func() time.Time) *k
 		good: lru.New[lookup, struct{}](keyringLimit)}
 }
 
-// find gives the principal; NotFound when the directory has none.
-func (k *keyring) find(ctx context.Context, what lookup) (account.Principal, error) {
-	principal, epoch, ok, err := k.recall(what)
+// find gives the session; NotFound when the directory has none.
+func (k *keyring) find(ctx context.Context, what lookup) (login.Session, error) {
+	session, epoch, ok, err := k.recall(what)
 	if ok || err != nil {
-		return principal, err
+		return session, err
 	}
 	// Requests share one look-up, but never one that began before a change.
-	flight := k.flights.DoChan(fmt.Sprintf("%d %x %s", epoch, what.hash, what.id), func() (any, error) {
+	flight := k.flights.DoChan(fmt.Sprintf("%d %x %s %t", epoch, what.hash, what.id, what.token), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		defer cancel()
 		return k.load(ctx, what, epoch)
 	})
 	select {
 	case <-ctx.Done():
-		return account.Principal{}, fault.Wrap(ctx.Err(), fault.Unavailable, "the request ended before its key was looked up")
+		return login.Session{}, fault.Wrap(ctx.Err(), fault.Unavailable, "the request ended before its key was looked up")
 	case result := <-flight:
-		principal, _ = result.Val.(account.Principal)
-		return principal, result.Err
+		session, _ = result.Val.(login.Session)
+		return session, result.Err
 	}
 }
 
 // recall gives what is remembered, and the epoch for a look-up when nothing is.
-func (k *keyring) recall(what lookup) (account.Principal, uint64, bool, error) {
+func (k *keyring) recall(what lookup) (login.Session, uint64, bool, error) {
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if entry, ok := k.found.Get(what); ok && now.Before(entry.until) {
-		return entry.principal, k.epoch, true, nil
+		return entry.session, k.epoch, true, nil
 	}
 	if until, ok := k.unknown.Get(what); ok && now.Before(until) {
-		return account.Principal{}, k.epoch, false, fault.New(fault.NotFound, "no such key")
+		return login.Session{}, k.epoch, false, fault.New(fault.NotFound, "no such key")
 	}
-	return account.Principal{}, k.epoch, false, nil
+	return login.Session{}, k.epoch, false, nil
 }
 
 // wasGood tells whether the last answer about a key was good, however long ago. It
@@ -106,21 +109,24 @@ func (k *keyring) wasGood(what lookup) bool {
 	return ok
 }
 
-func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (account.Principal, error) {
-	var principal account.Principal
+func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (login.Session, error) {
+	var session login.Session
 	var err error
-	if what.id != uuid.Nil {
-		principal, err = k.directory.FindPrincipalByKeyID(ctx, what.id)
-	} else {
-		principal, err = k.directory.FindPrincipal(ctx, what.hash)
+	switch {
+	case what.token:
+		session, err = k.directory.FindSession(ctx, what.hash)
+	case what.id != uuid.Nil:
+		session.Principal, err = k.directory.FindPrincipalByKeyID(ctx, what.id)
+	default:
+		session.Principal, err = k.directory.FindPrincipal(ctx, what.hash)
 	}
 	if err != nil && !fault.Is(err, fault.NotFound) {
-		return account.Principal{}, err
+		return login.Session{}, err
 	}
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err == nil && !ended(principal, now) {
+	if err == nil && !ended(session, now) {
 		k.good.Put(what, struct{}{})
 	} else {
 		k.good.Drop(what)
@@ -131,9 +137,9 @@ func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (account.
 	case err != nil:
 		k.unknown.Put(what, now.Add(unknownTTL))
 	default:
-		k.found.Put(what, known{principal: principal, until: now.Add(k.ttl)})
+		k.found.Put(what, known{session: session, until: now.Add(k.ttl)})
 	}
-	return principal, err
+	return session, err
 }
 
 // lost is called when changes no longer reach us. It tells whether they did before.
@@ -155,6 +161,6 @@ func (k *keyring) changed(accountID uuid.UUID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.epoch++
-	k.found.DropIf(func(entry known) bool { return entry.principal.Account.ID == accountID })
+	k.found.DropIf(func(entry known) bool { return entry.session.Account.ID == accountID })
 	k.unknown.Clear()
 }

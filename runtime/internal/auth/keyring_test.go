@@ -15,6 +15,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/login"
 )
 
 // scripted is a directory whose answers a test decides. It stands for nothing real:
@@ -37,6 +38,17 @@ func (s *scripted) FindPrincipal(_ context.Context, hash account.Hash) (account.
 // FindPrincipalByKeyID answers as scripted.
 func (s *scripted) FindPrincipalByKeyID(ctx context.Context, _ uuid.UUID) (account.Principal, error) {
 	return s.FindPrincipal(ctx, account.Hash{})
+}
+
+// FindSession answers that the principal's token is for this service, until its key ends.
+func (s *scripted) FindSession(ctx context.Context, hash account.Hash) (login.Session, error) {
+	principal, err := s.FindPrincipal(ctx, hash)
+	return login.Session{Principal: principal, GrantID: uuid.UUID{3}, Scopes: []Scope{ScopeRead}, Resource: "http://media.test/mcp", ExpiresAt: time.Unix(1e9, 0).Add(time.Hour)}, err
+}
+
+// TouchGrants does what TouchKeys does.
+func (s *scripted) TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) error {
+	return s.TouchKeys(ctx, used)
 }
 
 // TouchKeys remembers, or fails.
@@ -208,10 +220,10 @@ func TestLastUsesAreWrittenEveryMinuteAndAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		directory := &scripted{fail: errors.New("down")}
-		uses := newUses()
+		uses := newUses(directory.TouchKeys)
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { defer close(ended); uses.run(ctx, directory, slog.New(slog.DiscardHandler)) }()
+		go func() { defer close(ended); uses.run(ctx, slog.New(slog.DiscardHandler)) }()
 		first, second := uuid.UUID{1}, uuid.UUID{2}
 		at := time.Now()
 		uses.note(first, at)

@@ -1,6 +1,8 @@
 package auth
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -22,6 +24,8 @@ type Purpose string
 const (
 	ForUploads  Purpose = "signature"
 	ForDelivery Purpose = "delivery"
+	ForLogins   Purpose = "login"
+	ForLetters  Purpose = "letter"
 )
 
 // Secret is the server secret that everything is signed with, and the previous one
@@ -71,7 +75,13 @@ type Signer struct{ keys [][]byte }
 
 // Signer derives the keys of a purpose.
 func (s Secret) Signer(purpose Purpose) (*Signer, error) {
-	signer := &Signer{}
+	keys, err := s.keys(purpose)
+	return &Signer{keys: keys}, err
+}
+
+// keys derives the keys of a purpose, that of the current secret first.
+func (s Secret) keys(purpose Purpose) ([][]byte, error) {
+	var keys [][]byte
 	for _, secret := range [][]byte{s.current, s.previous} {
 		if secret == nil {
 			continue
@@ -80,9 +90,9 @@ func (s Secret) Signer(purpose Purpose) (*Signer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("derive the key for %s: %w", purpose, err)
 		}
-		signer.keys = append(signer.keys, key)
+		keys = append(keys, key)
 	}
-	return signer, nil
+	return keys, nil
 }
 
 // Sign gives the code of a message, by the current secret.
@@ -101,4 +111,41 @@ func code(key, message []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	_, _ = mac.Write(message) // never fails, by its contract
 	return mac.Sum(nil)
+}
+
+// Sealer encrypts for one purpose what we must read again ourselves (AES-256-GCM).
+type Sealer struct{ ciphers []cipher.AEAD }
+
+// Sealer derives the keys of a purpose.
+func (s Secret) Sealer(purpose Purpose) (*Sealer, error) {
+	keys, err := s.keys(purpose)
+	if err != nil {
+		return nil, err
+	}
+	sealer := &Sealer{}
+	for _, key := range keys {
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return nil, fmt.Errorf("make the cipher for %s: %w", purpose, err)
+		}
+		aead, err := cipher.NewGCMWithRandomNonce(block)
+		if err != nil {
+			return nil, fmt.Errorf("make the cipher for %s: %w", purpose, err)
+		}
+		sealer.ciphers = append(sealer.ciphers, aead)
+	}
+	return sealer, nil
+}
+
+// Seal encrypts with the current secret.
+func (s *Sealer) Seal(plain []byte) []byte { return s.ciphers[0].Seal(nil, nil, plain, nil) }
+
+// Open gives what the current or the previous secret sealed.
+func (s *Sealer) Open(sealed []byte) ([]byte, error) {
+	for _, c := range s.ciphers {
+		if plain, err := c.Open(nil, nil, sealed, nil); err == nil {
+			return plain, nil
+		}
+	}
+	return nil, errors.New("neither secret opens this")
 }

@@ -10,30 +10,33 @@ import (
 	"github.com/google/uuid"
 )
 
-// How often, and how long at most, the last uses of keys are written down.
+// How often, and how long at most, last uses are written down.
 const (
 	flushEvery   = time.Minute
 	flushTimeout = 10 * time.Second
 )
 
-// uses gathers when keys were last used, so that a request costs no write.
+// uses gathers when keys, or grants, were last used, so that a request costs no write.
 type uses struct {
-	mu   sync.Mutex
-	last map[uuid.UUID]time.Time
+	touch func(context.Context, map[uuid.UUID]time.Time) error // writes them down
+	mu    sync.Mutex
+	last  map[uuid.UUID]time.Time
 }
 
-func newUses() *uses { return &uses{last: map[uuid.UUID]time.Time{}} }
+func newUses(touch func(context.Context, map[uuid.UUID]time.Time) error) *uses {
+	return &uses{touch: touch, last: map[uuid.UUID]time.Time{}}
+}
 
-func (u *uses) note(keyID uuid.UUID, at time.Time) {
+func (u *uses) note(id uuid.UUID, at time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if at.After(u.last[keyID]) {
-		u.last[keyID] = at
+	if at.After(u.last[id]) {
+		u.last[id] = at
 	}
 }
 
 // run flushes every minute, and once more when ctx ends.
-func (u *uses) run(ctx context.Context, directory Directory, log *slog.Logger) {
+func (u *uses) run(ctx context.Context, log *slog.Logger) {
 	ticker := time.NewTicker(flushEvery)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -41,11 +44,11 @@ func (u *uses) run(ctx context.Context, directory Directory, log *slog.Logger) {
 		case <-ctx.Done():
 		case <-ticker.C:
 		}
-		u.flush(ctx, directory, log)
+		u.flush(ctx, log)
 	}
 }
 
-func (u *uses) flush(ctx context.Context, directory Directory, log *slog.Logger) {
+func (u *uses) flush(ctx context.Context, log *slog.Logger) {
 	u.mu.Lock()
 	batch := u.last
 	u.last = map[uuid.UUID]time.Time{}
@@ -55,8 +58,8 @@ func (u *uses) flush(ctx context.Context, directory Directory, log *slog.Logger)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
-	if err := directory.TouchKeys(ctx, batch); err != nil {
-		log.WarnContext(ctx, "the last use of keys is written down later", "keys", len(batch), "error", err)
+	if err := u.touch(ctx, batch); err != nil {
+		log.WarnContext(ctx, "last uses are written down later", "uses", len(batch), "error", err)
 		u.restore(batch)
 	}
 }

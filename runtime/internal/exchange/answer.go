@@ -43,7 +43,7 @@ func statusOf(kind fault.Kind) int {
 		return http.StatusBadRequest
 	case fault.Unauthenticated:
 		return http.StatusUnauthorized
-	case fault.BadSignature:
+	case fault.BadSignature, fault.Forbidden:
 		return http.StatusForbidden
 	case fault.NotFound:
 		return http.StatusNotFound
@@ -92,7 +92,7 @@ func FailStatus(w http.ResponseWriter, r *http.Request, status int, err error) {
 	if status >= http.StatusInternalServerError && errors.Is(r.Context().Err(), context.Canceled) {
 		status = clientGone
 	}
-	body := wire.Error{Error: errorText(status, record.fewTexts), Detail: f.Public}
+	body := wire.Error{Error: errorText(status, f.Kind, record.fewTexts), Detail: f.Public}
 	if status == http.StatusInternalServerError {
 		body.Detail = internalDetail
 	}
@@ -107,9 +107,9 @@ func FailStatus(w http.ResponseWriter, r *http.Request, status int, err error) {
 	JSON(w, r, status, body)
 }
 
-func errorText(status int, few bool) string {
+func errorText(status int, kind fault.Kind, few bool) string {
 	switch {
-	case status == http.StatusForbidden:
+	case kind == fault.BadSignature:
 		return badSignatureText
 	case status == StatusChecksumMismatch:
 		return "Checksum Mismatch"

@@ -110,6 +110,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	rt.auth, err = auth.New(authCfg, o.brand, w.Store, limits, time.Now, log)
 	must(t, err)
+	rt.auth.Resource, rt.auth.MetadataURL = o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
 	parts := media.Parts{Store: o.store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: log}
 	if o.images {
 		parts.Images = edgetest.Images(t, registry, log)

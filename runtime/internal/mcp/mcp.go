@@ -69,10 +69,7 @@ type API struct {
 	handler http.Handler
 }
 
-const (
-	route         = "/mcp"
-	metadataRoute = "/.well-known/oauth-protected-resource" + route
-)
+const route = "/mcp"
 
 // listTTL is how long a client may keep a list of tools, in milliseconds: a change of
 // the account's leash shows then, and counts at once.
@@ -97,7 +94,7 @@ func New(cfg Config, parts Parts) (*API, error) {
 // client which tries them first is asked for its credential, and not sent away.
 func (a *API) Mount(r chi.Router) {
 	r.Group(func(r chi.Router) {
-		r.Use(a.visitor.check, a.parts.Auth.RequireFor(a.base+metadataRoute))
+		r.Use(a.visitor.check, a.parts.Auth.RequireLogin)
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 			r.Method(method, route, a.handler)
 		}
