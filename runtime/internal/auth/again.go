@@ -35,7 +35,7 @@ func (a *Authenticator) Again(w http.ResponseWriter, r *http.Request) (*http.Req
 		if before, ok := r.Context().Value(admissionKey{}).(admission); ok && fault.Is(err, fault.Unauthenticated) {
 			w.Header().Set("WWW-Authenticate", before.challenge(r.Header))
 		}
-		return nil, err
+		return r, err
 	}
 	return r.WithContext(context.WithValue(r.Context(), grantKey{}, grant)), nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
 )
 
 // arguments are what a tool was called with. The first thing that is wrong is kept in
@@ -79,6 +80,16 @@ func (a *arguments) text(name string) string {
 		return *value
 	}
 	return ""
+}
+
+// access is one of the two, or nothing when it was not sent. An empty one is neither: who
+// sends it may mean either.
+func (a *arguments) access(name string) media.Access {
+	value := media.Access(a.text(name))
+	if _, sent := a.fields[name]; sent && a.err == nil && value != media.Public && value != media.Private {
+		a.err = fault.New(fault.Invalid, "%s must be %s or %s", name, media.Public, media.Private)
+	}
+	return value
 }
 
 func (a *arguments) boolean(name string) *bool { return read[bool](a, name, "true or false") }

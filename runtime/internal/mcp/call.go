@@ -18,10 +18,11 @@ type call struct {
 	media *media.Service
 	grant auth.Grant
 	sends bool // the caller may use upload_media
-	// interrupt ends a read of the request's body.
-	interrupt func(why error)
+	// stop ends a read of the request's body.
+	stop func()
 
 	mu    sync.Mutex
+	slow  error // why the body is read no further
 	files []*file
 	errs  []error
 	over  bool
@@ -53,20 +54,36 @@ func newCall(service *media.Service, grant auth.Grant, sends bool) *call {
 const word = "file "
 
 // take receives a file while it arrives. Package media holds it in memory that it
-// bounds, and stores nothing before the tool commits.
-func (c *call) take(ctx context.Context, from *text) string {
+// bounds, and stores nothing before the tool commits. One that comes so slowly that
+// others wait for its place ends the request: a tool's answer would have to wait for
+// the rest of the body.
+func (c *call) take(ctx context.Context, from *text, needed bool) (string, error) {
 	one := &file{}
 	name := word + strconv.Itoa(len(c.files))
 	c.files = append(c.files, one)
 	switch {
-	case !c.sends:
+	case !c.sends || !needed:
 		one.err = fault.New(fault.Conflict, "no file is taken here")
 	case len(c.files) > 1: // each would hold a place that the other waits for
 		one.err = fault.New(fault.Invalid, "send one file in a request")
 	default:
 		one.upload, one.err = c.receive(ctx, &decoder{from: from})
 	}
-	return name
+	return name, c.tooSlow()
+}
+
+// interrupt ends the reading of a file. It may be called often.
+func (c *call) interrupt(why error) {
+	c.mu.Lock()
+	c.slow = why
+	c.mu.Unlock()
+	c.stop()
+}
+
+func (c *call) tooSlow() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slow
 }
 
 func (c *call) receive(ctx context.Context, from io.Reader) (*media.Upload, error) {

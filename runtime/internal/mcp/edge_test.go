@@ -218,7 +218,7 @@ func TestProtocolErrorsStayThat(t *testing.T) {
 		"another type":                  {listTools, []option{header("Content-Type", "text/plain")}, http.StatusUnsupportedMediaType, ""},
 		"no UTF-8":                      {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"x\":\"\xff\"}", nil, http.StatusBadRequest, "UTF-8"},
 		"too much besides the file":     {`{"jsonrpc":"2.0","id":1,"method":"tools/list","x":"` + strings.Repeat("x", 256<<10) + `"}`, nil, http.StatusRequestEntityTooLarge, "at most 262144 bytes"},
-		"too deep":                      {strings.Repeat("[", 200<<10), nil, http.StatusBadRequest, ""},
+		"too deep":                      {strings.Repeat("[", 200<<10), nil, http.StatusBadRequest, "100 objects and lists deep"},
 		"a batch where there is none":   {"[" + listTools + "]", nil, http.StatusBadRequest, "batch"},
 		"too many in a batch":           {"[" + strings.Repeat(listTools+",", 50) + listTools + "]", []option{header("Mcp-Protocol-Version", "2025-03-26")}, http.StatusRequestEntityTooLarge, "50 messages"},
 	} {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mediastack.dev/runtime/fault"
@@ -17,9 +18,10 @@ import (
 )
 
 // failed is the one mapping of faults to results of tools: a sentence that a model can
-// act on, and nothing from within. The log is told which tool it was.
-func failed(ctx context.Context, tool string, err error) *sdk.CallToolResult {
+// act on, and nothing from within. The log and the metric are told which tool it was.
+func (a *API) failed(ctx context.Context, tool string, err error) *sdk.CallToolResult {
 	callOf(ctx).note(fmt.Errorf("%s: %w", tool, err))
+	a.count(ctx, tool, err)
 	return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: sentence(ctx, err)}}}
 }
 
@@ -58,9 +60,15 @@ func in(wait time.Duration) string {
 	return fmt.Sprintf("in %d seconds", int(math.Ceil(wait.Seconds())))
 }
 
-// refuse answers a request that does not reach the protocol, in the protocol's form.
+// refuse answers a request that does not reach the SDK, in the protocol's form.
 // The fault's own mapping (exchange.Fail) is for REST: its 403 means a signature.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if fault.Is(err, fault.Busy) { // which says when to come again
+		exchange.Fail(w, r, err)
+		return
+	}
+	told := invalid{error: err, code: jsonrpc.CodeInvalidRequest}
+	_ = errors.As(err, &told)
 	status, public := http.StatusForbidden, err.Error()
 	if !errors.Is(err, errForeignHost) && !errors.Is(err, errForeignOrigin) {
 		status, public = http.StatusBadRequest, fault.Of(err).Public
@@ -69,12 +77,9 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	exchange.Of(r.Context()).Err = err
-	body, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": codeInvalidRequest, "message": public}})
+	body, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": told.id, "error": map[string]any{"code": told.code, "message": public}})
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client is gone, and the log line says how much it got
 }
-
-// codeInvalidRequest is JSON-RPC's.
-const codeInvalidRequest = -32600

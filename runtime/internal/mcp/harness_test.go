@@ -126,6 +126,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	rt.api, err = mcp.New(o.mcp, mcp.Parts{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), Limits: limits,
 		BaseURL: o.server.BaseURL, Origins: o.server.CORSOrigins, Version: "test"})
 	must(t, err)
+	must(t, rt.api.Register(registry))
 	if o.wrap != nil {
 		o.wrap(rt.api)
 	}

@@ -20,7 +20,7 @@ func (a *API) listMedia(ctx context.Context, grant auth.Grant, args *arguments) 
 	if size := args.integer("limit"); size != nil {
 		limit = *size
 	}
-	filter := media.Filter{Access: media.Access(args.text("access")), Group: args.text("group")}
+	filter := media.Filter{Access: args.access("access"), Group: args.text("group")}
 	if args.err != nil {
 		return nil, args.err
 	}

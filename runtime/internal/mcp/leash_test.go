@@ -68,27 +68,36 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 	}
 }
 
-// A file that nobody may send is not even held in memory.
+// A file that nobody may send, or that no tool takes, is not even held in memory.
 func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	held := w.tenant(t, "held", func(s *account.Spec) { s.Agents.ReadOnly = true })
 	free := w.tenant(t, "free")
 	rt := w.replica(t, func(o *options) { o.media.MaxUploads, o.media.UploadQueue = 1, 0 })
+	const right = `"method":"tools/call","params":{"name":"upload_media",`
 	for _, tt := range []struct {
 		of    tenant
+		place string // what stands for the right place in the request
 		takes bool
-	}{{held, false}, {free, true}} {
+	}{
+		{held, right, false},
+		{free, right, true},
+		{free, `"params":{`, true}, // the names come behind the file, or never
+		{free, `"method":"ping","params":{"name":"upload_media",`, false},
+		{free, `"method":"tools/call","params":{"name":"get_media",`, false},
+		{free, `"method":"tools/call","params":{"name":"upload_media","x":{`, false},
+	} {
 		body, write := io.Pipe()
 		answered := make(chan answer, 1)
 		go func() { answered <- rt.send(t, http.MethodPost, "/mcp", body, apiKey(tt.of.Key)) }()
-		request := upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), "")
+		request := strings.Replace(upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), ""), right, tt.place, 1)
 		// More than the connection's buffers hold: when it is written, most has been read.
 		_, err := io.WriteString(write, request[:12<<20])
 		must(t, err)
 		other, err := rt.media.Begin(t.Context(), account.Principal{Account: account.Account{ID: uuid.New(), BucketOwned: true}}, 0)
 		if (err != nil) != tt.takes {
-			t.Errorf("%s: another upload: %v", tt.of.Account.Name, err)
+			t.Errorf("%s, %s: another upload: %v", tt.of.Account.Name, tt.place, err)
 		}
 		if err == nil {
 			other.Close(t.Context())
@@ -96,8 +105,12 @@ func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 		_, err = io.WriteString(write, request[12<<20:])
 		must(t, err)
 		must(t, write.Close())
-		if got := <-answered; bytes.Contains(got.body, []byte("does not let assistants use upload_media")) == tt.takes {
+		got := <-answered
+		if forbidden := bytes.Contains(got.body, []byte("does not let assistants use upload_media")); forbidden != (tt.of.Key == held.Key) {
 			t.Errorf("%s: %d %s", tt.of.Account.Name, got.status, got.body)
+		}
+		if made := bytes.Contains(got.body, []byte("structuredContent")); made != (tt.takes && tt.place == right) {
+			t.Errorf("%s: %d %s", tt.place, got.status, got.body)
 		}
 	}
 }

@@ -24,6 +24,8 @@ const (
 	restLimit = 256 << 10
 	// batchLimit bounds the messages of a batch, which the oldest revisions know.
 	batchLimit = 50
+	// depthLimit is how deep objects and lists may lie in each other.
+	depthLimit = 100
 )
 
 // fileArgument is the argument whose text is taken out of the body.
@@ -31,21 +33,27 @@ const fileArgument = "fileBase64"
 
 // lifter reads the JSON of a request and keeps all of it but the texts of fileArgument:
 // those are handed on while they arrive, and a word stands in their place. The SDK would
-// copy a file of 10 MB about ten times. What is not JSON it keeps as it came, for the
-// SDK to refuse. It belongs to one goroutine.
+// copy a file of 10 MB about ten times. What is not JSON it keeps as it came, for
+// readMessages to refuse. It belongs to one goroutine.
 type lifter struct {
 	from     *bufio.Reader
-	take     func(*text) string
+	take     taker
 	rest     []byte
 	nesting  []byte // '{' and '['
 	key      bool   // the next string is a field's name
 	file     bool   // the name before the next value is fileArgument
 	messages int
+	path     [4]string // names of the fields around, of the outermost objects
+	method   string    // of the message, as soon as it was read
+	tool     string
 }
 
-// lift gives the body without its files, and how many messages it has. take is handed
-// each file's text and gives the word that stands for it.
-func lift(body io.Reader, take func(*text) string) (rest []byte, messages int, err error) {
+// taker is handed each file's text, and gives the word that stands for it. needed is
+// false where no upload_media can use it. An error ends the reading.
+type taker func(from *text, needed bool) (word string, err error)
+
+// lift gives the body without its files.
+func lift(body io.Reader, take taker) (rest []byte, err error) {
 	from, _ := readers.Get().(*bufio.Reader)
 	from.Reset(body)
 	defer func() {
@@ -58,14 +66,14 @@ func lift(body io.Reader, take func(*text) string) (rest []byte, messages int, e
 		switch {
 		case errors.Is(err, io.EOF):
 			if !utf8.Valid(l.rest) { // package json would put other characters in their place
-				return nil, 0, fault.New(fault.Invalid, "the body must be UTF-8")
+				return nil, fault.New(fault.Invalid, "the body must be UTF-8")
 			}
-			return l.rest, l.messages, nil
+			return l.rest, nil
 		case err != nil:
-			return nil, 0, unread(err)
+			return nil, unread(err)
 		}
 		if err := l.next(c); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 	}
 }
@@ -79,7 +87,9 @@ func (l *lifter) next(c byte) error {
 	}
 	switch c {
 	case '{', '[':
-		l.nesting = append(l.nesting, c)
+		if l.nesting = append(l.nesting, c); len(l.nesting) > depthLimit {
+			return fault.New(fault.Invalid, "the body must be at most %d objects and lists deep", depthLimit)
+		}
 		l.key = c == '{'
 	case '}', ']':
 		if len(l.nesting) > 0 {
@@ -89,6 +99,7 @@ func (l *lifter) next(c byte) error {
 	case ',':
 		l.key = l.inside('{')
 		if len(l.nesting) == 1 && l.inside('[') {
+			l.method, l.tool = "", ""
 			if l.messages++; l.messages > batchLimit {
 				return tooMuch("a batch may have %d messages", batchLimit)
 			}
@@ -114,7 +125,10 @@ func (l *lifter) text() error {
 	if !l.key && l.file && l.inside('{') {
 		l.file = false
 		content := &text{from: l.from}
-		word := l.take(content)
+		word, err := l.take(content, l.needed())
+		if err != nil {
+			return err
+		}
 		if err := content.drain(); err != nil {
 			return unread(err)
 		}
@@ -141,22 +155,54 @@ func (l *lifter) text() error {
 		case c == '\\':
 			escaped = true
 		case c == '"':
-			if l.key {
-				l.file = isFileArgument(l.rest[begin:])
-			}
+			l.read(l.rest[begin:])
 			return nil
 		}
 	}
 }
 
-// isFileArgument compares a name as package json would read it: some write letters as
-// escapes.
-func isFileArgument(quoted []byte) bool {
-	if !bytes.Contains(quoted, []byte{'\\'}) {
-		return string(quoted) == `"`+fileArgument+`"`
+// read takes note of a string that was kept: a field's name, or what says whom the
+// message is for.
+func (l *lifter) read(quoted []byte) {
+	depth := l.depth()
+	switch {
+	case l.key:
+		word := unquoted(quoted)
+		l.file = word == fileArgument
+		if depth <= len(l.path) {
+			l.path[depth-1] = word
+		}
+	case !l.inside('{'):
+	case depth == 1 && l.path[0] == "method":
+		l.method = unquoted(quoted)
+	case depth == 2 && l.path[0] == "params" && l.path[1] == "name":
+		l.tool = unquoted(quoted)
 	}
-	var name string
-	return json.Unmarshal(quoted, &name) == nil && name == fileArgument
+}
+
+// depth is how deep in the message we are.
+func (l *lifter) depth() int {
+	if len(l.nesting) > 0 && l.nesting[0] == '[' { // a batch
+		return len(l.nesting) - 1
+	}
+	return len(l.nesting)
+}
+
+// needed tells whether a file stands where upload_media has it. Names that come behind
+// it are not known yet: who writes them in that order is believed.
+func (l *lifter) needed() bool {
+	around := l.nesting[len(l.nesting)-l.depth():]
+	return string(around) == "{{{" && l.path[0] == "params" && l.path[1] == "arguments" &&
+		(l.method == "" || l.method == "tools/call") && (l.tool == "" || l.tool == uploadName)
+}
+
+// unquoted is a string as package json would read it: some write letters as escapes.
+func unquoted(quoted []byte) (word string) {
+	if !bytes.Contains(quoted, []byte{'\\'}) {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	_ = json.Unmarshal(quoted, &word) // what can't be read is no name that is known
+	return word
 }
 
 // unread says why a body could not be read to its end.
@@ -170,8 +216,6 @@ func unread(err error) error {
 	}
 	return fault.Wrap(err, fault.Invalid, "the body was cut short")
 }
-
-func bodyOf(rest []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(rest)) }
 
 // text is a JSON string behind its first quotation mark. Reading gives what is written
 // in it, with escapes undone, and ends before the last mark's successor.

@@ -16,10 +16,10 @@ import (
 // lifted gives the body without its files, and the files.
 func lifted(body io.Reader) (string, []string, error) {
 	var files []string
-	rest, _, err := lift(body, func(from *text) string {
+	rest, err := lift(body, func(from *text, _ bool) (string, error) {
 		content, _ := io.ReadAll(from)
 		files = append(files, string(content))
-		return "F"
+		return "F", nil
 	})
 	return string(rest), files, err
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/exchange"
@@ -66,6 +67,7 @@ type API struct {
 	base    string
 	visitor *visitors
 	tools   []tool
+	calls   *prometheus.CounterVec
 	handler http.Handler
 }
 
@@ -86,6 +88,7 @@ func New(cfg Config, parts Parts) (*API, error) {
 		return nil, err
 	}
 	a.tools = a.allTools()
+	a.calls = newCalls(a.tools)
 	a.handler = a.behind(a.speak())
 	return a, nil
 }
@@ -136,8 +139,22 @@ func (a *API) behind(next http.Handler) http.Handler {
 		c := newCall(a.parts.Media, auth.Of(r.Context()), a.maySend(auth.Of(r.Context())))
 		defer func() { exchange.Of(r.Context()).Err = c.end(r.Context()) }()
 		control := http.NewResponseController(w)
-		c.interrupt = func(error) { _ = control.SetReadDeadline(time.Now()) } // a transport without deadlines has none
-		rest, messages, err := lift(http.MaxBytesReader(w, r.Body, bodyLimit), func(text *text) string { return c.take(r.Context(), text) })
+		c.stop = func() { _ = control.SetReadDeadline(time.Now()) } // a transport without deadlines has none
+		rest, err := lift(http.MaxBytesReader(w, r.Body, bodyLimit), func(from *text, needed bool) (string, error) { return c.take(r.Context(), from, needed) })
+		if err != nil {
+			c.note(err)
+			refuse(w, r, err)
+			return
+		}
+		// The body may have been held back: what the key permits now is what counts.
+		r, err = a.parts.Auth.Again(w, r)
+		if err != nil {
+			c.note(err)
+			exchange.Fail(w, r, err)
+			return
+		}
+		c.grant = auth.Of(r.Context())
+		rest, messages, err := readMessages(rest)
 		if err != nil {
 			c.note(err)
 			refuse(w, r, err)

@@ -84,14 +84,15 @@ func (a *API) caller(t tool) sdk.ToolHandler {
 			output, err = t.run(ctx, grant, args)
 		}
 		if err != nil {
-			return failed(ctx, t.name, err), nil
+			return a.failed(ctx, t.name, err), nil
 		}
 		var text bytes.Buffer
 		encoder := json.NewEncoder(&text)
 		encoder.SetEscapeHTML(false) // addresses of files can be copied from the text
 		if err := encoder.Encode(output); err != nil {
-			return failed(ctx, t.name, fmt.Errorf("encode the result: %w", err)), nil
+			return a.failed(ctx, t.name, fmt.Errorf("encode the result: %w", err)), nil
 		}
+		a.count(ctx, t.name, nil)
 		document := bytes.TrimSpace(text.Bytes())
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(document)}}, StructuredContent: json.RawMessage(document)}, nil
 	}
@@ -100,10 +101,14 @@ func (a *API) caller(t tool) sdk.ToolHandler {
 // leash holds lists and calls to what the caller may use.
 func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, request sdk.Request) (result sdk.Result, err error) {
+		called := "" // the tool, if one is
 		// The SDK's goroutines have nobody else who would survive a panic.
 		defer func() {
 			if problem := recover(); problem != nil {
 				callOf(ctx).note(fault.Wrap(fmt.Errorf("panic: %v\n%s", problem, debug.Stack()), fault.Internal, "%s", method))
+				if called != "" {
+					a.calls.WithLabelValues(called, callFailed).Inc()
+				}
 				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the service failed"}
 			}
 		}()
@@ -114,11 +119,15 @@ func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
 			if !ok {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the call can't be read"}
 			}
-			if t, ok := a.find(params.Name); ok {
-				if err := permitted(grant, t); err != nil {
-					return failed(ctx, t.name, err), nil
-				}
+			t, ok := a.find(params.Name)
+			if !ok { // the SDK says so
+				a.calls.WithLabelValues(unknownTool, callRefused).Inc()
+				break
 			}
+			if err := permitted(grant, t); err != nil {
+				return a.failed(ctx, t.name, err), nil
+			}
+			called = t.name
 		case "tools/list", "initialize", "ping", "server/discover":
 		default:
 			// The SDK answers for prompts, resources and subscriptions, too. Nobody was told

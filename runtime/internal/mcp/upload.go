@@ -16,7 +16,7 @@ func (a *API) uploadMedia(ctx context.Context, _ auth.Grant, args *arguments) (a
 	named := args.text(fileArgument)
 	fields := media.Fields{
 		FileName: args.text("fileName"), MimeType: args.text("mimeType"),
-		Caption: args.text("caption"), Access: media.Access(args.text("access")), Group: args.text("group"),
+		Caption: args.text("caption"), Access: args.access("access"), Group: args.text("group"),
 	}
 	if args.err != nil {
 		return nil, args.err

@@ -1,0 +1,163 @@
+package mcp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// inside are words that only the service's own code uses.
+var inside = regexp.MustCompile(`(?i)json:|jsonrpc2|\bmcp\.|\*mcp|unmarshal|struct |goroutine|context canceled`)
+
+// Each of these bodies has a call in it that would delete the draft. Before, some were
+// carried out in part, and some were answered with another id or not at all.
+func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	draft := rt.upload(t, one.Key, "one.bin", []byte("one"))
+	remove := func(id string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"delete_media","arguments":{"mediaId":%q}}}`, id, draft)
+	}
+	ping := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"ping"}` }
+	call := func(params string) string {
+		return `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":` + params + `}`
+	}
+	const parse, request, params = -32700, -32600, -32602
+	for name, tt := range map[string]struct {
+		body string
+		code int
+		id   string // that the refusal has
+		says string
+	}{
+		"an id twice":                      {"[" + remove("1") + "," + ping("1") + "]", request, "null", "two calls of the batch have the id 1"},
+		"an id twice, apart":               {"[" + ping("1") + "," + ping("2") + "," + remove("1") + "]", request, "null", "id 1"},
+		"an id in two forms":               {"[" + remove("1") + "," + ping("1.0") + "]", request, "null", "id 1.0"},
+		"an id of text in two forms":       {"[" + remove(`"a"`) + "," + ping(`"\u0061"`) + "]", request, "null", "two calls"},
+		"an id that is broken":             {remove("1.5"), request, "null", "the id must be"},
+		"an id of 2^63":                    {remove("9223372036854775808"), request, "null", "the id must be"},
+		"an id of 2^53":                    {remove("9007199254740992"), request, "null", "the id must be"},
+		"an id of -2^53":                   {remove("-9007199254740992"), request, "null", "the id must be"},
+		"an id with an exponent":           {remove("1e3"), request, "null", "the id must be"},
+		"an id that is a word":             {remove("true"), request, "null", "the id must be"},
+		"an id that is an object":          {remove(`{"a":1}`), request, "null", "the id must be"},
+		"an id that is a list":             {remove("[1]"), request, "null", "the id must be"},
+		"an id of half a character":        {remove(`"\ud800"`), request, "null", "the id must be"},
+		"an id that is broken, in a batch": {"[" + remove("1") + "," + ping("1.5") + "]", request, "null", "the id must be"},
+		"another value behind it":          {remove("1") + "\n{}", parse, "null", "nothing behind it"},
+		"words behind it":                  {remove("1") + "x", parse, "null", "nothing behind it"},
+		"a bracket behind it":              {remove("1") + "]", parse, "null", "nothing behind it"},
+		"another value behind a batch":     {"[" + remove("1") + "][]", parse, "null", "nothing behind it"},
+		"a name in upper case":             {"[" + remove("1") + `,{"jsonrpc":"2.0","id":2,"METHOD":"ping"}]`, request, "null", "must have a method"},
+		"only a name in upper case":        {`{"jsonrpc":"2.0","id":2,"METHOD":"ping"}`, request, "2", "must have a method"},
+		"neither a call nor an answer":     {`{"jsonrpc":"2.0","id":2}`, request, "2", "must have a method"},
+		"both answers at once":             {`{"jsonrpc":"2.0","id":2,"result":{},"error":{"code":1,"message":"x"}}`, request, "2", "must have a method"},
+		"an error that is none":            {`{"jsonrpc":"2.0","id":2,"error":5}`, request, "2", "must have a method"},
+		"an answer to nothing":             {`{"jsonrpc":"2.0","result":{}}`, request, "null", "must have a method"},
+		"no version":                       {`{"id":2,"method":"ping"}`, request, "2", "jsonrpc must be"},
+		"another version":                  {"[" + remove("1") + `,{"jsonrpc":"1.0","id":2,"method":"ping"}]`, request, "null", "jsonrpc must be"},
+		"a version that is a number":       {`{"jsonrpc":2.0,"id":2,"method":"ping"}`, request, "2", "jsonrpc must be"},
+		"a method that is a number":        {`{"jsonrpc":"2.0","id":2,"method":5}`, request, "2", "method must be"},
+		"an empty method":                  {`{"jsonrpc":"2.0","id":2,"method":""}`, request, "2", "method must be"},
+		"a field twice":                    {strings.Replace(remove("1"), `"id":1`, `"id":1,"id":2`, 1), request, "null", `"id" twice`},
+		"a number in a batch":              {"[" + remove("1") + ",5]", request, "null", "must be a JSON object"},
+		"a batch in a batch":               {"[" + remove("1") + ",[]]", request, "null", "must be a JSON object"},
+		"a number":                         {"5", request, "null", "must be a JSON object"},
+		"an empty batch":                   {"[]", request, "null", "the batch is empty"},
+		"parameters that are a list":       {call("[]"), params, "7", "params of tools/call"},
+		"parameters that are a number":     {call("5"), params, "7", "params of tools/call"},
+		"a tool that is a number":          {call(`{"name":5}`), params, "7", "name of tools/call has the wrong type"},
+		"_meta that is a number":           {call(`{"name":"get_media_count","_meta":5}`), params, "7", "_meta of tools/call has the wrong type"},
+		"a cursor that is a number":        {`{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{"cursor":5}}`, params, "7", "cursor of tools/list"},
+		"a revision that is a number":      {`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":5}}`, params, "7", "protocolVersion of initialize"},
+		"another method's parameters":      {`{"jsonrpc":"2.0","id":7,"method":"prompts/get","params":{"name":5}}`, params, "7", "name of prompts/get"},
+	} {
+		got := rt.post(t, tt.body, apiKey(one.Key), header("Mcp-Protocol-Version", "2025-03-26"))
+		var told struct {
+			JSONRPC string
+			ID      json.RawMessage
+			Error   struct {
+				Code    int
+				Message string
+			}
+		}
+		if err := json.Unmarshal(got.body, &told); err != nil || got.status != http.StatusBadRequest || told.JSONRPC != "2.0" || string(told.ID) != tt.id ||
+			told.Error.Code != tt.code || !strings.Contains(told.Error.Message, tt.says) || inside.Match(got.body) {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+		if n := w.Number(t, `SELECT count(*) FROM item`); n != 1 {
+			t.Fatalf("%s: the draft is gone", name)
+		}
+	}
+}
+
+// What the SDK refuses by itself says nothing of the inside either.
+func TestRefusalsOfTheSDKAreInPlainWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	for name, body := range map[string]string{
+		"no id":                `{"jsonrpc":"2.0","method":"ping"}`,
+		"a notification's id":  `{"jsonrpc":"2.0","id":1,"method":"notifications/initialized"}`,
+		"no parameters":        `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`,
+		"null for parameters":  `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":null}`,
+		"no revision":          `{"jsonrpc":"2.0","id":1,"method":"initialize"}`,
+		"null for a revision":  `{"jsonrpc":"2.0","id":1,"method":"initialize","params":null}`,
+		"an unknown method":    `{"jsonrpc":"2.0","id":1,"method":"media/burn"}`,
+		"a cursor of nobody's": `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}`,
+		"lists without end":    `{"jsonrpc":"2.0","id":1,"method":"ping","x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
+	} {
+		got := rt.post(t, body, apiKey(one.Key))
+		if !bytes.Contains(got.body, []byte("error")) && got.status == http.StatusOK || inside.Match(got.body) {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+}
+
+func TestIDsComeBackAsTheyWere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	for id, want := range map[string]string{
+		"1": "1", "0": "0", "-5": "-5", "9007199254740991": "9007199254740991", "-9007199254740991": "-9007199254740991",
+		"1.0": "1", `"a"`: `"a"`, `""`: `""`, `"1"`: `"1"`, `"\u00fc\n😀"`: `"ü\n😀"`, `"\ud83d\ude00"`: `"😀"`,
+	} {
+		got := rt.post(t, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`, apiKey(one.Key))
+		var told struct{ ID json.RawMessage }
+		if err := json.Unmarshal(got.body, &told); err != nil || got.status != http.StatusOK || string(told.ID) != want {
+			t.Errorf("%s: %d %s", id, got.status, got.body)
+		}
+	}
+}
+
+// Nothing of a client is left between requests, so a cancellation can only concern its
+// own batch. It was answered with the SDK's "context canceled".
+func TestACancellationInABatchChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	old := header("Mcp-Protocol-Version", "2025-03-26")
+	const count = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_media_count"}}`
+	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"no"}}`
+	for range 20 { // the SDK cancels in a goroutine of its own
+		for _, body := range []string{"[" + count + "," + cancel + "]", "[" + cancel + "," + count + "]"} {
+			got := rt.post(t, body, apiKey(one.Key), old)
+			if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"structuredContent":{"count":0}`)) || inside.Match(got.body) {
+				t.Fatalf("%d %s", got.status, got.body)
+			}
+		}
+	}
+	for _, body := range []string{cancel, "[" + cancel + "]", "[" + cancel + "," + cancel + "]", `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":null,"method":"notifications/initialized"}`} {
+		if got := rt.post(t, body, apiKey(one.Key), old); got.status != http.StatusAccepted || len(got.body) != 0 {
+			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+}
