@@ -293,6 +293,10 @@ func (s *session) runtimeEnv() []string {
 	return slices.Concat([]string{"SERVICE_LOG_FORMAT=text"}, callersEnv(), s.storeEnv(), []string{
 		"SERVICE_SECRET=" + s.state.ServerSecret,
 		"SERVICE_LISTEN=" + address(s.state.Ports.API),
+		"SERVICE_SMTP_HOST=127.0.0.1",
+		"SERVICE_SMTP_PORT=" + strconv.Itoa(s.state.Ports.SMTP),
+		"SERVICE_SMTP_TLS=none",
+		"SERVICE_MAIL_FROM=login@mediastack.localhost",
 		"SERVICE_ADMIN_LISTEN=" + address(s.state.Ports.Admin),
 	})
 }

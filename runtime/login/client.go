@@ -3,7 +3,6 @@ package login
 import (
 	"context"
 	"crypto/sha256"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -24,8 +23,8 @@ type Client struct {
 const clientPrefix = "mcl_"
 
 // Register keeps an application. The same words give the same id, whoever says them
-// and however often. Busy when too many new ones come from one network.
-func (s *Service) Register(ctx context.Context, client Client, from netip.Addr) (Client, error) {
+// and however often. Busy when too many new ones come from the network.
+func (s *Service) Register(ctx context.Context, client Client, from string) (Client, error) {
 	uris := slices.Sorted(slices.Values(client.RedirectURIs))
 	client.RedirectURIs = slices.Compact(uris)
 	words := append([]string{"client", client.Name, client.Website}, client.RedirectURIs...)
@@ -33,7 +32,7 @@ func (s *Service) Register(ctx context.Context, client Client, from netip.Addr) 
 	client.ID = clientPrefix + encode(sum[:])
 	client.CreatedAt = s.Now()
 	return s.Store.AddClient(ctx, client,
-		s.attempt("registrations", network(from), s.cfg.Registrations, "too many applications were registered from this network"))
+		s.attempt("registrations", from, s.cfg.Registrations, "too many applications were registered from this network"))
 }
 
 // FindClient gives a registered application. NotFound.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/big"
 	"net/mail"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -46,8 +45,8 @@ func ParseAddress(text string) (string, error) {
 
 // SendCode makes a code and has it mailed to the address, if it may log in. Whether it
 // may is looked up when the mail is about to go: here, everything is the same for all
-// addresses. Invalid for a text that is no address, Busy for what came too often.
-func (s *Service) SendCode(ctx context.Context, request Request, address string, from netip.Addr) error {
+// addresses. from is the network that the person is in. Invalid for a text that is no address, Busy for what came too often.
+func (s *Service) SendCode(ctx context.Context, request Request, address string, from string) error {
 	address, err := ParseAddress(address)
 	if err != nil {
 		return err
@@ -71,7 +70,7 @@ func (s *Service) SendCode(ctx context.Context, request Request, address string,
 	}
 	code.Letter = s.Sealer.Seal(plain)
 	err = s.Store.SetCode(ctx, request.ID, request.Browser, code, []Attempt{
-		s.attempt("codes of a client", network(from), s.cfg.CodesOfClient, "Too many codes were asked for from your network."),
+		s.attempt("codes of a client", from, s.cfg.CodesOfClient, "Too many codes were asked for from your network."),
 		s.attempt("codes of an address", address, s.cfg.CodesOfAddress, "Too many codes were asked for with this address."),
 	})
 	if err != nil {
@@ -147,15 +146,4 @@ func (s *Service) TryCode(ctx context.Context, request Request, text string) (st
 
 func spent() error {
 	return fault.New(fault.NotFound, "too many wrong codes")
-}
-
-// network is what limits count a client by: its address, or its /64 in IPv6.
-func network(address netip.Addr) string {
-	address = address.Unmap().WithZone("")
-	if address.Is6() {
-		if prefix, err := address.Prefix(64); err == nil {
-			return prefix.String()
-		}
-	}
-	return address.String()
 }

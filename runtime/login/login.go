@@ -27,18 +27,18 @@ type Config struct {
 	TriesOfAddress int           `env:"SERVICE_LOGIN_TRIES_PER_ADDRESS" default:"15" help:"Codes an hour that may be tried for one address, in all its logins."`
 	CodesOfClient  int           `env:"SERVICE_LOGIN_CODES_PER_CLIENT" default:"20" help:"Codes an hour that one client address (IPv6: one /64) may ask for."`
 
-	GrantCodeTTL     time.Duration `env:"SERVICE_OAUTH_CODE_TTL" default:"60s" help:"How long an application may take to turn its authorization code into tokens."`
-	AccessTTL        time.Duration `env:"SERVICE_OAUTH_ACCESS_TTL" default:"1h" help:"How long an access token is valid."`
-	RefreshTTL       time.Duration `env:"SERVICE_OAUTH_REFRESH_TTL" default:"720h" help:"How long a refresh token is valid; each refresh gives a new one."`
-	RefreshGrace     time.Duration `env:"SERVICE_OAUTH_REFRESH_GRACE" default:"90s" help:"How long a used refresh token still works, for clients that refresh in parallel; later use ends the connection."`
-	Registrations    int           `env:"SERVICE_OAUTH_REGISTRATIONS" default:"100" help:"New applications an hour that one client address (IPv6: one /64) may register."`
+	GrantCodeTTL  time.Duration `env:"SERVICE_OAUTH_CODE_TTL" default:"60s" help:"How long an application may take to turn its authorization code into tokens."`
+	AccessTTL     time.Duration `env:"SERVICE_OAUTH_ACCESS_TTL" default:"1h" help:"How long an access token is valid."`
+	RefreshTTL    time.Duration `env:"SERVICE_OAUTH_REFRESH_TTL" default:"720h" help:"How long a refresh token is valid; each refresh gives a new one."`
+	RefreshGrace  time.Duration `env:"SERVICE_OAUTH_REFRESH_GRACE" default:"90s" help:"How long a used refresh token still works, for clients that refresh in parallel; later use ends the connection."`
+	Registrations int           `env:"SERVICE_OAUTH_REGISTRATIONS" default:"100" help:"New applications an hour that one client address (IPv6: one /64) may register."`
 }
 
 // Validate checks the bounds.
 func (c Config) Validate() error {
 	for _, d := range []struct {
-		name         string
-		value        time.Duration
+		name        string
+		value       time.Duration
 		least, most time.Duration
 	}{
 		{"SERVICE_LOGIN_TTL", c.RequestTTL, time.Minute, 24 * time.Hour},

@@ -2,12 +2,21 @@ package login
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
 // PurgeConfig bounds the purge of logins.
 type PurgeConfig struct {
 	UnusedClientsTTL time.Duration `env:"SERVICE_OAUTH_CLIENT_TTL" default:"24h" help:"Age at which a registered application is forgotten that nobody is connected with."`
+}
+
+// Validate checks the bounds.
+func (c PurgeConfig) Validate() error {
+	if c.UnusedClientsTTL < time.Hour || c.UnusedClientsTTL > 366*24*time.Hour {
+		return fmt.Errorf("SERVICE_OAUTH_CLIENT_TTL must be from 1h to 8784h, not %s", c.UnusedClientsTTL)
+	}
+	return nil
 }
 
 // Purger is the part of the store that a purge needs.

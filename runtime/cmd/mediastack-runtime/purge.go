@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -13,6 +14,7 @@ import (
 
 type purgeCommand struct {
 	Sweep    media.SweepConfig  `embed:"" group:"Purge"`
+	Logins   login.PurgeConfig  `embed:"" group:"Purge"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
 }
@@ -22,7 +24,17 @@ func (c *purgeCommand) Validate() error {
 	if err := checkSet(c); err != nil {
 		return err
 	}
-	return c.Sweep.Validate()
+	if err := c.Sweep.Validate(); err != nil {
+		return err
+	}
+	return c.Logins.Validate()
+}
+
+// purgeSummary is one line of JSON.
+type purgeSummary struct {
+	media.SweepSummary
+	// LoginsPurged counts rows of logins that are over: their steps, tokens and connections.
+	LoginsPurged int `json:"loginsPurged"`
 }
 
 // Run makes one pass.
@@ -41,7 +53,11 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io streams) er
 		return err
 	}
 	// The summary tells what was done also when the pass did not reach its end.
-	summary, swept := sweeper.Sweep(ctx)
+	var summary purgeSummary
+	var swept error
+	if summary.SweepSummary, swept = sweeper.Sweep(ctx); swept == nil {
+		summary.LoginsPurged, swept = login.Purge(ctx, c.Logins, store, time.Now())
+	}
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err
 	}

@@ -1,5 +1,6 @@
 // Package limit bounds how often clients may ask: token buckets for each API key, for
-// each client address, and a stricter one for addresses that fail to authenticate.
+// each client address, and stricter ones for addresses that fail to authenticate or begin
+// logins.
 // The buckets are this process's own: N replicas let through up to N times as much.
 // Package server takes a token for every request's address, package auth one for the
 // key; whatever carries several requests in one (MCP) takes its own.
@@ -33,6 +34,8 @@ type Config struct {
 	AddressBurst   int      `name:"rate-address-burst" env:"SERVICE_RATE_ADDRESS_BURST" default:"4000" help:"How many of them may come at once."`
 	Failures       float64  `name:"rate-failures" env:"SERVICE_RATE_FAILURES" default:"1" help:"Credentials a second of one client address that may turn out wrong; 0 = no limit."`
 	FailuresBurst  int      `name:"rate-failures-burst" env:"SERVICE_RATE_FAILURES_BURST" default:"60" help:"How many of them may come at once."`
+	Logins         float64  `name:"rate-logins" env:"SERVICE_RATE_LOGINS" default:"5" help:"Logins a second that one client address may begin; 0 = no limit."`
+	LoginsBurst    int      `name:"rate-logins-burst" env:"SERVICE_RATE_LOGINS_BURST" default:"100" help:"How many of them may come at once."`
 	TrustedProxies []string `name:"trusted-proxies" env:"SERVICE_TRUSTED_PROXIES" help:"Addresses (CIDR) of the proxies in front, whose X-Forwarded-For is believed. Without it, all clients of a proxy count as one address."`
 }
 
@@ -46,6 +49,7 @@ func (c Config) Validate() error {
 		{"SERVICE_RATE_KEY", c.Key, c.KeyBurst},
 		{"SERVICE_RATE_ADDRESS", c.Address, c.AddressBurst},
 		{"SERVICE_RATE_FAILURES", c.Failures, c.FailuresBurst},
+		{"SERVICE_RATE_LOGINS", c.Logins, c.LoginsBurst},
 	} {
 		// The lower bound keeps a bucket's window within a day's order of magnitude.
 		if l.rate != 0 && (math.IsNaN(l.rate) || l.rate < 0.001 || l.rate > 1e6) {
@@ -69,6 +73,7 @@ type Limiter struct {
 	keys     *buckets[uuid.UUID]
 	address  *buckets[netip.Prefix]
 	failures *buckets[netip.Prefix]
+	logins   *buckets[netip.Prefix]
 	proxies  []netip.Prefix
 	refused  *prometheus.CounterVec
 	log      *slog.Logger
@@ -85,7 +90,7 @@ func New(cfg Config, registry prometheus.Registerer, now func() time.Time, log *
 		return nil, err
 	}
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mediastack_rate_limited_total", Help: "Requests refused by a rate limit: of keys, of addresses, of addresses whose credentials fail.",
+		Name: "mediastack_rate_limited_total", Help: "Requests refused by a rate limit: of keys, of addresses, of addresses whose credentials fail, of addresses that begin logins.",
 	}, []string{"limit"})
 	if err := registry.Register(refused); err != nil {
 		return nil, err
@@ -94,8 +99,9 @@ func New(cfg Config, registry prometheus.Registerer, now func() time.Time, log *
 		keys:     newBuckets[uuid.UUID]("key", cfg.Key, cfg.KeyBurst, now),
 		address:  newBuckets[netip.Prefix]("address", cfg.Address, cfg.AddressBurst, now),
 		failures: newBuckets[netip.Prefix]("failures", cfg.Failures, cfg.FailuresBurst, now),
+		logins:   newBuckets[netip.Prefix]("logins", cfg.Logins, cfg.LoginsBurst, now),
 	}
-	for _, policy := range []string{"key", "address", "failures"} {
+	for _, policy := range []string{"key", "address", "failures", "logins"} {
 		refused.WithLabelValues(policy) // there from the start, for rates
 	}
 	return l, nil
@@ -115,6 +121,14 @@ func (l *Limiter) TakeAddress(address netip.Addr) Verdict {
 		return Verdict{}
 	}
 	return l.note(l.address.take(Network(address), true))
+}
+
+// TakeLogin counts a login that begins at an address.
+func (l *Limiter) TakeLogin(address netip.Addr) Verdict {
+	if l == nil {
+		return Verdict{}
+	}
+	return l.note(l.logins.take(Network(address), true))
 }
 
 // Failed counts a credential that was not accepted.
@@ -185,8 +199,11 @@ func (v Verdict) Err() error {
 		return nil
 	}
 	public := "too many requests"
-	if v.policy == "failures" {
+	switch v.policy {
+	case "failures":
 		public = "too many wrong credentials"
+	case "logins":
+		public = "Too many logins were begun from your network."
 	}
 	return &fault.Error{Kind: fault.Busy, Public: public, RetryAfter: v.wait,
 		Cause: errors.New("over the limit by " + v.policy)}

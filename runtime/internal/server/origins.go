@@ -12,9 +12,10 @@ import (
 	"github.com/jub0bs/cors/cfgerrors"
 )
 
-// filesPath begins the addresses of files. Whoever has one may fetch the file, so
-// pages of every origin may: there is no cookie that a foreign page could ride on.
-const filesPath = "/media/file/"
+// openPaths begin what scripts of every origin may call: files, since whoever has the
+// address of one may fetch it, and what an application needs that wants to be connected.
+// There is no cookie there that a foreign page could ride on.
+var openPaths = []string{"/media/file/", "/.well-known/", "/oauth/register", "/oauth/token", "/oauth/revoke"}
 
 // preflightAge is how long a browser remembers what it may send, in seconds.
 const preflightAge = 600
@@ -96,7 +97,7 @@ func firstOf(err error) error {
 // ServeHTTP answers a preflight, and passes everything else on.
 func (o *origins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case strings.HasPrefix(r.URL.Path, filesPath):
+	case slices.ContainsFunc(openPaths, func(path string) bool { return strings.HasPrefix(r.URL.Path, path) }):
 		o.files.ServeHTTP(w, r)
 	case o.others == nil:
 		o.next.ServeHTTP(w, r)

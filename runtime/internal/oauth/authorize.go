@@ -1,0 +1,153 @@
+package oauth
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/login"
+)
+
+// challengeForm is a code_challenge of S256 (RFC 7636, section 4.2).
+var challengeForm = regexp.MustCompile(`^[0-9A-Za-z_-]{43}$`)
+
+// longestState bounds what an application wants back with its answer.
+const longestState = 4096
+
+// refusal is an error of RFC 6749, section 4.1.2.1: it goes back to the application.
+type refusal struct{ code, description string }
+
+// authorize begins a login for an application (RFC 6749, section 4.1.1). Nothing is
+// answered to a redirect URI before it is known to be the application's.
+func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		a.problem(w, r, fault.Wrap(err, fault.Invalid, "The application sent you here with an address that can't be read."))
+		return
+	}
+	for _, name := range []string{"client_id", "redirect_uri"} {
+		if len(query[name]) != 1 || query.Get(name) == "" {
+			a.problem(w, r, fault.New(fault.Invalid, "The application sent you here without its %s.", name))
+			return
+		}
+	}
+	redirect := query.Get("redirect_uri")
+	client, err := a.client(r.Context(), query.Get("client_id"))
+	if err != nil {
+		a.problem(w, r, err)
+		return
+	}
+	if !a.redirectAllowed(redirect) || !matchRedirect(client.RedirectURIs, redirect) {
+		a.problem(w, r, fault.New(fault.Invalid, "The application wants your answer sent to an address that is not one of its own."))
+		return
+	}
+	ask := &login.Ask{ClientID: client.ID, ClientName: client.Name, Website: client.Website, RedirectURI: redirect, State: query.Get("state"), HasState: query.Has("state"),
+		Resource: a.base + resourcePath, Challenge: query.Get("code_challenge"), Verified: a.trusted(client.ID, redirect), Registered: !documentURL(client.ID)}
+	var wrong *refusal
+	if ask.Scopes, wrong = a.wished(query); wrong != nil {
+		a.answer(w, r, ask, url.Values{"error": {wrong.code}, "error_description": {wrong.description}})
+		return
+	}
+	request, err := a.begin(w, r, ask)
+	if err != nil {
+		a.problem(w, r, err)
+		return
+	}
+	next := url.Values{"request": {request.ID.String()}}
+	if address, err := login.ParseAddress(query.Get("login_hint")); err == nil {
+		next.Set("address", address)
+	}
+	a.seeOther(w, loginPath+"?"+next.Encode())
+}
+
+// client gives a registered application, or one that describes itself.
+func (a *API) client(ctx context.Context, id string) (login.Client, error) {
+	unknown := "This service does not know the application that sent you here. Remove the connection there and add it again."
+	if !a.cfg.Documents || !documentURL(id) {
+		client, err := a.Logins.FindClient(ctx, id)
+		if fault.Is(err, fault.NotFound) {
+			err = fault.Wrap(err, fault.Invalid, "%s", unknown)
+		}
+		return client, err
+	}
+	sent, err := a.documents.fetch(ctx, id)
+	if err != nil {
+		return login.Client{}, fault.Wrap(err, fault.Invalid, "This service can't read who the application is that sent you here.")
+	}
+	client, err := a.clientOf(sent)
+	return client, err
+}
+
+// wished checks what an application asks for and gives the scopes.
+func (a *API) wished(query url.Values) ([]login.Scope, *refusal) {
+	for name, values := range query {
+		if len(values) > 1 && name != "resource" {
+			return nil, &refusal{"invalid_request", "a parameter was sent twice"}
+		}
+	}
+	switch {
+	case query.Get("response_type") != "code":
+		return nil, &refusal{"unsupported_response_type", "response_type must be code"}
+	case query.Has("response_mode") && query.Get("response_mode") != "query":
+		return nil, &refusal{"invalid_request", "response_mode must be query"}
+	case query.Has("request") || query.Has("request_uri"):
+		return nil, &refusal{"request_not_supported", "send the parameters themselves"}
+	case query.Get("code_challenge_method") != "S256" || !challengeForm.MatchString(query.Get("code_challenge")):
+		return nil, &refusal{"invalid_request", "send a code_challenge with the method S256 (RFC 7636)"}
+	case len(query.Get("state")) > longestState:
+		return nil, &refusal{"invalid_request", "state is too long"}
+	case query.Get("prompt") == "none":
+		return nil, &refusal{"login_required", "the person logs in for every connection"}
+	case slices.ContainsFunc(query["resource"], func(resource string) bool { return resource != a.base+resourcePath }):
+		return nil, &refusal{"invalid_target", "resource must be " + a.base + resourcePath}
+	}
+	asked := strings.Fields(query.Get("scope"))
+	if len(asked) == 0 {
+		return scopes, nil
+	}
+	// What we do not know is passed over (RFC 6749, section 3.3): clients ask for
+	// offline_access or openid out of habit.
+	var granted []login.Scope
+	for _, scope := range scopes {
+		if slices.Contains(asked, string(scope)) {
+			granted = append(granted, scope)
+		}
+	}
+	if len(granted) == 0 {
+		return nil, &refusal{"invalid_scope", "scope must hold " + scopeText(scopes)}
+	}
+	return granted, nil
+}
+
+// answer sends the person back to the application, with the issuer (RFC 9207).
+func (a *API) answer(w http.ResponseWriter, r *http.Request, ask *login.Ask, values url.Values) {
+	uri, err := url.Parse(ask.RedirectURI)
+	if err != nil {
+		a.problem(w, r, err)
+		return
+	}
+	if ask.HasState {
+		values.Set("state", ask.State)
+	}
+	values.Set("iss", a.base)
+	if uri.RawQuery != "" {
+		uri.RawQuery += "&"
+	}
+	uri.RawQuery += values.Encode()
+	if code := values.Get("error"); code != "" {
+		exchange.Of(r.Context()).Err = fault.New(fault.Invalid, "%s: %s", code, values.Get("error_description"))
+	}
+	a.seeOther(w, uri.String())
+}
+
+// seeOther leads on with 303: a form that was posted is not posted again elsewhere.
+func (a *API) seeOther(w http.ResponseWriter, to string) {
+	a.guard(w, "")
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
+}

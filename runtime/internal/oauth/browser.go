@@ -1,0 +1,209 @@
+package oauth
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/oauth/pages"
+	"mediastack.dev/runtime/login"
+)
+
+// mostCookies is how many logins of one browser may run side by side.
+const mostCookies = 8
+
+// cookieBase begins the names of cookies. Each login has one of its own, so that tabs do
+// not disturb each other.
+func (a *API) cookieBase() string {
+	if a.secure {
+		return "__Host-login-" // held to this host, to https and to the path / by browsers
+	}
+	return "login-"
+}
+
+func (a *API) cookieName(id uuid.UUID) string {
+	text := id.String()
+	return a.cookieBase() + text[len(text)-12:]
+}
+
+// setCookie ties the browser to a request. SameSite is Lax: the first page comes by a
+// link of another site, and every form is checked besides.
+func (a *API) setCookie(w http.ResponseWriter, r *http.Request, request login.Request, value string) {
+	var old []string
+	for _, cookie := range r.Cookies() {
+		if strings.HasPrefix(cookie.Name, a.cookieBase()) && cookie.Name != a.cookieName(request.ID) {
+			old = append(old, cookie.Name)
+		}
+	}
+	if len(old) >= mostCookies {
+		for _, name := range old {
+			a.writeCookie(w, name, "", -1)
+		}
+	}
+	a.writeCookie(w, a.cookieName(request.ID), value, max(1, int(time.Until(request.ExpiresAt).Seconds())))
+}
+
+func (a *API) writeCookie(w http.ResponseWriter, name, value string, age int) {
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: a.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+}
+
+// request finds the login that a browser is in.
+func (a *API) request(r *http.Request, text string) (login.Request, error) {
+	lost := fault.New(fault.NotFound, "This login has ended, took too long, or began in another browser.")
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return login.Request{}, lost
+	}
+	cookie, err := r.Cookie(a.cookieName(id))
+	if err != nil {
+		return login.Request{}, lost
+	}
+	request, err := a.Logins.Find(r.Context(), id, cookie.Value)
+	if fault.Is(err, fault.NotFound) {
+		return login.Request{}, lost
+	}
+	return request, err
+}
+
+// networkOf is what limits count a client by.
+func networkOf(r *http.Request) string {
+	return limit.Network(exchange.Of(r.Context()).Address).String()
+}
+
+// begin notes a new login, as often as the limits allow.
+func (a *API) begin(w http.ResponseWriter, r *http.Request, ask *login.Ask) (login.Request, error) {
+	if err := a.Limits.TakeLogin(exchange.Of(r.Context()).Address).Err(); err != nil {
+		return login.Request{}, err
+	}
+	request, cookie, err := a.Logins.Begin(r.Context(), ask)
+	if err == nil {
+		a.setCookie(w, r, request, cookie)
+	}
+	return request, err
+}
+
+// formHandler takes a form that is known to come from our page in the right browser.
+type formHandler func(w http.ResponseWriter, r *http.Request, request login.Request, form url.Values)
+
+// form lets a posted form through only when it was sent from our own page, by the
+// browser that the page was made for.
+func (a *API) form(next formHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := a.foreign.Check(r); err != nil {
+			a.problem(w, r, fault.Wrap(err, fault.Forbidden, "The form came from another site."))
+			return
+		}
+		form, err := a.parameters(w, r)
+		if err != nil {
+			a.problem(w, r, err)
+			return
+		}
+		request, err := a.request(r, form.Get("request"))
+		if err == nil && !a.Logins.IsFormToken(request, form.Get("csrf")) {
+			err = fault.New(fault.Forbidden, "The form is from before you logged in, or not from this site.")
+		}
+		if err != nil {
+			a.problem(w, r, err)
+			return
+		}
+		next(w, r, request, form)
+	}
+}
+
+// formOf is what the forms of a page carry.
+func (a *API) formOf(request login.Request) pages.Form {
+	return pages.Form{Request: request.ID.String(), CSRF: a.Logins.FormToken(request)}
+}
+
+// applicationOf shows who asks; nil when the person came alone.
+func applicationOf(ask *login.Ask) *pages.Application {
+	if ask == nil {
+		return nil
+	}
+	shown := &pages.Application{Name: ask.ClientName, Website: ask.Website, Verified: ask.Verified}
+	if uri, err := url.Parse(ask.RedirectURI); err == nil {
+		shown.Host = uri.Host
+		switch {
+		case isLoopback(uri):
+			shown.Loopback = true
+		case uri.Scheme != "https":
+			shown.Scheme = uri.Scheme
+		}
+	}
+	return shown
+}
+
+// guard sets what protects every page: it stays out of frames and caches, loads nothing
+// from elsewhere, and its forms lead nowhere but here and to the application.
+func (a *API) guard(w http.ResponseWriter, formsTo string) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'"+formsTo+"; frame-ancestors 'none'; base-uri 'none'")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers would hide the origin of forms from us, too
+	header.Set("Cache-Control", "no-store")
+}
+
+// page answers with a page. formsTo is an application's redirect URI that its forms
+// may lead to.
+func (a *API) page(w http.ResponseWriter, r *http.Request, status int, formsTo string, render func(io.Writer) error) {
+	var body bytes.Buffer
+	if err := render(&body); err != nil {
+		exchange.Fail(w, r, err)
+		return
+	}
+	if formsTo != "" {
+		formsTo = formAction(formsTo)
+	}
+	a.guard(w, formsTo)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the browser is gone, and the log line says how much it got
+}
+
+// problem answers with a page that says what went wrong.
+func (a *API) problem(w http.ResponseWriter, r *http.Request, err error) {
+	f := fault.Of(err)
+	exchange.Of(r.Context()).Err = err
+	shown := pages.ProblemPage{Title: "That did not work", Text: f.Public, Hint: "Go back to your application and connect it again."}
+	status := statusOf(f, w)
+	switch f.Kind { //nolint:exhaustive // all others are told as they are
+	case fault.NotFound:
+		shown.Title = "This login is over"
+	case fault.Unavailable, fault.Internal:
+		shown.Title, shown.Text, shown.Hint = "Something is wrong on our side", "The service can't do this just now.", "Try again in a minute."
+	}
+	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Problem(to, shown) })
+}
+
+// statusOf is the status of a page that holds a problem, and its Retry-After.
+func statusOf(f *fault.Error, w http.ResponseWriter) int {
+	if f.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(f.RetryAfter.Seconds())+1))
+	}
+	switch f.Kind { //nolint:exhaustive // all others are the browser's
+	case fault.Forbidden:
+		return http.StatusForbidden
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.Conflict:
+		return http.StatusConflict
+	case fault.Busy:
+		return http.StatusTooManyRequests
+	case fault.Unavailable:
+		return http.StatusServiceUnavailable
+	case fault.Internal:
+		return http.StatusInternalServerError
+	}
+	return http.StatusBadRequest
+}
