@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
@@ -14,10 +15,14 @@ import (
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/internal/mcp"
+	"mediastack.dev/runtime/internal/oauth"
+	"mediastack.dev/runtime/internal/oauth/pages"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
+	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -32,6 +37,10 @@ type serveCommand struct {
 	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
 	Uploads  tus.Config         `embed:"" group:"Media"`
 	Tools    mcp.Config         `embed:"" group:"Server"`
+	OAuth    oauth.Config       `embed:"" group:"Login"`
+	Logins   login.Config       `embed:"" group:"Login"`
+	Pages    pages.Config       `embed:"" group:"Login"`
+	Mail     mail.Config        `embed:"" group:"Login"`
 	Limits   limit.Config       `embed:"" group:"Limits"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
@@ -42,7 +51,8 @@ func (c *serveCommand) Validate() error {
 	if err := checkSet(c); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate} {
+	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate,
+		c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -84,6 +94,9 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	var listeners errgroup.Group
 	listeners.Go(func() error { return parts.auth.Run(listening) })
 	listeners.Go(func() error { return parts.locks.Run(listening) })
+	if parts.outbox != nil {
+		listeners.Go(func() error { return parts.outbox.Run(listening) })
+	}
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, parts.uploads.Drain) })()
 	err = parts.server.Run(ctx)
 	stop()
@@ -99,6 +112,7 @@ type served struct {
 	auth    *auth.Authenticator
 	uploads *tus.API
 	locks   *postgres.Locks
+	outbox  *mail.Outbox // nil when nobody can log in
 }
 
 func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, registry *prometheus.Registry, log *slog.Logger) (served, error) {
@@ -160,6 +174,42 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		{Name: "schema", Run: store.CheckSchema},
 		{Name: "objects", Run: objects.Ping},
 	}
-	serving, err := server.New(c.Server, log, registry, limits, checks, api.Mount, uploads.Mount, tools.Mount, files.Mount)
-	return served{server: serving, auth: authenticator, uploads: uploads, locks: locks}, err
+	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount}
+	var outbox *mail.Outbox
+	if c.Mail.Enabled() {
+		var logins *oauth.API
+		if logins, outbox, err = c.joinLogins(store, secret, limits, registry, log); err != nil {
+			return served{}, err
+		}
+		authenticator.Resource, authenticator.MetadataURL = oauth.Resource(c.Server.BaseURL), oauth.MetadataURL(c.Server.BaseURL)
+		mounts = append(mounts, logins.Mount)
+	}
+	serving, err := server.New(c.Server, log, registry, limits, checks, mounts...)
+	return served{server: serving, auth: authenticator, uploads: uploads, locks: locks, outbox: outbox}, err
+}
+
+// joinLogins makes the part that people log in to.
+func (c *serveCommand) joinLogins(store *postgres.Store, secret auth.Secret, limits *limit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauth.API, *mail.Outbox, error) {
+	signer, err := secret.Signer(auth.ForLogins)
+	if err != nil {
+		return nil, nil, err
+	}
+	sealer, err := secret.Sealer(auth.ForLetters)
+	if err != nil {
+		return nil, nil, err
+	}
+	logins, err := login.NewService(c.Logins, login.Parts{Store: store, Signer: signer, Sealer: sealer, Now: time.Now, Log: log})
+	if err != nil {
+		return nil, nil, err
+	}
+	outbox, err := mail.NewOutbox(c.Mail, c.Pages.Name, c.Server.BaseURL, logins, registry, time.Now, log)
+	if err != nil {
+		return nil, nil, usage{err}
+	}
+	shown, err := pages.New(c.Pages)
+	if err != nil {
+		return nil, nil, usage{err}
+	}
+	api, err := oauth.New(c.OAuth, oauth.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Log: log})
+	return api, outbox, err
 }
