@@ -219,10 +219,25 @@ func (a *Authenticator) bearerChallenge(sent http.Header) string {
 	return challenge
 }
 
-// Demand refuses a request whose credential lacks a scope (RFC 6750, section 3.1), and
-// leaves the challenge in w.
+// Scoped lets requests through whose credential has the scope that they need. Put it
+// behind Require.
+func (a *Authenticator) Scoped(needs func(r *http.Request) Scope) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := a.Demand(w, Of(r.Context()), needs(r)); err != nil {
+				exchange.Fail(w, r, err)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// Demand refuses a credential that lacks a scope (RFC 6750, section 3.1), and leaves the
+// challenge in w. An upload signature has no scopes, and passes no route but those that
+// take it.
 func (a *Authenticator) Demand(w http.ResponseWriter, grant Grant, scope Scope) error {
-	if grant.Permits(scope) {
+	if grant.Signed || grant.Permits(scope) {
 		return nil
 	}
 	w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+bothScopes+`", resource_metadata="`+a.MetadataURL+`"`)

@@ -24,6 +24,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/settings"
@@ -107,6 +108,30 @@ func (w *World) AppOf(t *testing.T, of Tenant, name string) Tenant {
 	}
 	t.Fatalf("the app %s is missing", name)
 	return Tenant{}
+}
+
+// Session is an access token for a tenant's key, as a login with these scopes gives it.
+// It is for BaseURL and lasts an hour.
+func (w *World) Session(t *testing.T, of Tenant, scopes ...login.Scope) (token string) {
+	t.Helper()
+	digits, err := account.Draw()
+	must(t, err)
+	token = "mat_" + digits
+	hash, ok := login.AccessTokenHash(token)
+	if !ok {
+		t.Fatal("no access token")
+	}
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	const owner = "owner@example.org"
+	_, err = conn.Exec(t.Context(), `WITH owned AS (UPDATE account SET owners = ARRAY[$1] WHERE id = $2),
+		given AS (INSERT INTO login_grant (id, account_id, key_id, address, client_id, client_name, redirect_uri, scopes, resource, created_at)
+			VALUES (gen_random_uuid(), $2, $3, $1, 'test', 'test', 'http://localhost/', $4, $5, now()) RETURNING id)
+		INSERT INTO login_token (hash, grant_id, refresh, created_at, expires_at) SELECT $6, id, false, now(), now() + interval '1 hour' FROM given`,
+		owner, of.Account.ID, of.KeyID, append([]login.Scope{}, scopes...), BaseURL+"/mcp", hash[:])
+	must(t, err)
+	return token
 }
 
 // Principal is who a tenant's key stands for.

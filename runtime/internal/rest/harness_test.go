@@ -77,6 +77,7 @@ type runtime struct {
 type options struct {
 	secret, previous string
 	brand            string
+	resource         string // what access tokens are for; empty = nobody can log in
 	media            media.Config
 	server           server.Config
 	limits           limit.Config
@@ -108,6 +109,9 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	must(t, err)
 	authenticator, err := auth.New(authCfg, o.brand, w.Store, limits, rt.clock.Now, log)
 	must(t, err)
+	if o.resource != "" {
+		authenticator.Resource, authenticator.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
+	}
 	parts := media.Parts{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
 		parts.Images = edgetest.Images(t, registry, log)

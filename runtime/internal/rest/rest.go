@@ -62,9 +62,20 @@ func New(parts Parts) (*API, error) {
 func (a *API) Mount(r chi.Router) {
 	r.Get("/openapi.json", a.describeService)
 	r.Group(func(r chi.Router) {
-		r.Use(a.Auth.Require, readableQuery)
+		r.Use(a.Auth.Require, a.Auth.Scoped(needs), readableQuery)
 		wire.HandlerWithOptions(a, wire.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: badParameter})
 	})
+}
+
+// reading are the routes that change nothing, whatever the method. All others write.
+var reading = []string{listRoute, "/media/get/count", "/media/get/size", "/media/get/{mediaId}", "/settings/media/get"}
+
+// needs gives the scope of a route.
+func needs(r *http.Request) auth.Scope {
+	if slices.Contains(reading, chi.RouteContext(r.Context()).RoutePattern()) {
+		return auth.ScopeRead
+	}
+	return auth.ScopeWrite
 }
 
 // listParameters are those of lists, by GET and by POST. No other route has any.

@@ -119,7 +119,8 @@ func (a *API) Mount(r chi.Router) {
 		r.With(speaks).Options(route, a.options)
 	}
 	r.Group(func(r chi.Router) {
-		r.Use(speaks, a.parts.Auth.Require, speaksVersion)
+		writes := a.parts.Auth.Scoped(func(*http.Request) auth.Scope { return auth.ScopeWrite })
+		r.Use(speaks, a.parts.Auth.Require, writes, speaksVersion)
 		r.Post(collectionRoute, a.create)
 		r.Post(collectionRoute+"/", a.create) // many clients' habit
 		r.Head(uploadRoute, a.existing(http.MethodHead, a.handler.HeadFile))

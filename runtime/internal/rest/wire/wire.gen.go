@@ -224,6 +224,9 @@ type MediaID = openapi_types.UUID
 // Page defines model for Page.
 type Page = int
 
+// LacksScope defines model for LacksScope.
+type LacksScope = Error
+
 // MediaItems defines model for MediaItems.
 type MediaItems = []MediaItem
 

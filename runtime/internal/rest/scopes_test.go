@@ -1,0 +1,97 @@
+package rest_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/runtime/internal/rest"
+)
+
+func bearer(token string) option { return header("Authorization", "Bearer "+token) }
+
+// scopeOf is what the description says of an operation; empty for one that takes no login.
+func (c *contract) scopeOf(o operation) string {
+	operation := c.document.Paths.Value(o.path).GetOperation(o.method)
+	requirements := c.document.Security
+	if operation.Security != nil {
+		requirements = *operation.Security
+	}
+	for _, requirement := range requirements {
+		if scopes := requirement["login"]; len(scopes) > 0 {
+			return strings.Join(scopes, " ")
+		}
+	}
+	return ""
+}
+
+func TestEveryRouteDemandsTheScopeThatIsDescribed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.runtime(t, func(o *options) { o.resource = edgetest.BaseURL + "/mcp" })
+	one := w.tenant(t, "one")
+	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")))
+	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
+	described, cases := loadContract(t), isolations()
+	tokens := map[string]string{"": w.Session(t, one), "media:read": w.Session(t, one, auth.ScopeRead), "media:write": w.Session(t, one, auth.ScopeWrite)}
+	for _, route := range routesOf(t, (&rest.API{}).Mount) {
+		if cases[route].open {
+			continue
+		}
+		scope := described.scopeOf(route)
+		if scope == "" {
+			t.Errorf("%s describes no scope", route)
+		}
+		path := strings.Replace(route.path, "{mediaId}", item.MediaId.String(), 1)
+		if route.method == http.MethodDelete {
+			path = strings.Replace(route.path, "{mediaId}", anyItem, 1)
+		}
+		for has, token := range tokens {
+			got := rt.do(t, route.method, path, append(cases[route].send, bearer(token))...)
+			challenge := got.header.Get("WWW-Authenticate")
+			switch {
+			case has == scope && (got.status == http.StatusForbidden || got.status == http.StatusUnauthorized):
+				t.Errorf("%s with %q: %d %s", route, has, got.status, got.body)
+			case has != scope && (got.status != http.StatusForbidden || !strings.Contains(challenge, `error="insufficient_scope", scope="media:read media:write"`)):
+				t.Errorf("%s with %q: %d %q %s", route, has, got.status, challenge, got.body)
+			}
+		}
+	}
+	// A credential too many is refused, and so is one of another kind.
+	read := tokens["media:read"]
+	for name, send := range map[string][]option{
+		"a key and a token":       {key(one.Key), bearer(read)},
+		"a signature and a token": {signature(rt.sign(t, one.Key, "")), bearer(read), form(filePart("a.txt", []byte("x")))},
+		"two tokens":              {bearer(read), func(r *request) { r.header.Add("Authorization", "Bearer "+read) }},
+	} {
+		method, path := http.MethodGet, "/media/get"
+		if strings.HasPrefix(name, "a signature") {
+			method, path = http.MethodPost, "/media/create"
+		}
+		rt.do(t, method, path, send...).refused(t, http.StatusBadRequest, "Bad Request")
+	}
+	for name, token := range map[string]string{"an API key": one.Key, "nothing": "", "another token": read[:len(read)-1] + "_", "too much": read + "x", "a refresh token": "mrt_" + read[4:]} {
+		got := rt.do(t, http.MethodGet, "/media/get", bearer(token))
+		got.refused(t, http.StatusUnauthorized, "Unauthorized")
+		if challenge := got.header.Get("WWW-Authenticate"); !strings.Contains(challenge, "ApiKey ") || !strings.Contains(challenge, `resource_metadata="`+baseURL+`/.well-known/oauth-protected-resource/mcp"`) || !strings.Contains(challenge, `error="invalid_token"`) {
+			t.Errorf("%s: %q", name, challenge)
+		}
+	}
+	after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
+	if string(after) == string(before) {
+		t.Error("the token that may write wrote no settings")
+	}
+}
+
+func TestWithoutLoginsNoTokenIsAccepted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	token := w.Session(t, one, auth.ScopeRead)
+	for _, resource := range []string{"", "http://other.test/mcp"} {
+		rt := w.runtime(t, func(o *options) { o.resource = resource })
+		rt.do(t, http.MethodGet, "/media/get", bearer(token)).refused(t, http.StatusUnauthorized, "Unauthorized")
+	}
+}
