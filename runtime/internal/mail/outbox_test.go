@@ -1,0 +1,433 @@
+package mail_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-smtp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/runtime/internal/mail"
+	"mediastack.dev/runtime/login"
+)
+
+var errDown = errors.New("the database is down")
+
+func TestLettersGoOutUnderEveryKindOfTLS(t *testing.T) {
+	t.Parallel()
+	stranger := newCertificate()
+	for name, c := range map[string]struct {
+		server *server
+		tls    string
+		user   string
+		sent   bool // and not sent at all otherwise: not in clear either
+		secure bool
+	}{
+		"STARTTLS":                                 {server: &server{certificate: &trusted}, tls: "starttls", sent: true, secure: true},
+		"STARTTLS with authentication":             {server: &server{certificate: &trusted, user: "media"}, tls: "starttls", user: "media", sent: true, secure: true},
+		"STARTTLS with an unknown certificate":     {server: &server{certificate: &stranger}, tls: "starttls"},
+		"STARTTLS that is not offered":             {server: &server{}, tls: "starttls"},
+		"implicit TLS":                             {server: &server{certificate: &trusted, implicit: true}, tls: "implicit", sent: true, secure: true},
+		"implicit TLS with authentication":         {server: &server{certificate: &trusted, implicit: true, user: "media"}, tls: "implicit", user: "media", sent: true, secure: true},
+		"implicit TLS with an unknown certificate": {server: &server{certificate: &stranger, implicit: true}, tls: "implicit"},
+		"opportunistic TLS":                        {server: &server{certificate: &stranger}, tls: "opportunistic", sent: true, secure: true},
+		"opportunistic TLS that is not offered":    {server: &server{}, tls: "opportunistic", sent: true},
+		"no TLS though it is offered":              {server: &server{certificate: &trusted}, tls: "none", sent: true},
+		"no TLS, authentication on this machine":   {server: &server{user: "media"}, tls: "none", user: "media", sent: true},
+		"authentication that fails":                {server: &server{certificate: &trusted, user: "somebody else"}, tls: "starttls", user: "media"},
+		"authentication that is not offered":       {server: &server{certificate: &trusted}, tls: "starttls", user: "media"},
+		"authentication that is wanted":            {server: &server{certificate: &trusted, user: "media"}, tls: "starttls"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := c.server.start(t)
+			cfg := config(server.port)
+			if cfg.TLS, cfg.User = c.tls, c.user; c.user != "" {
+				cfg.Password = "right"
+			}
+			queue := newQueue(newClock())
+			id := queue.put(address)
+			outbox := run(t, cfg, queue)
+			if !c.sent {
+				within(t, "the letter waits for another attempt", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
+				if len(server.taken()) != 0 || outbox.count(t, "retried") != 1 {
+					t.Errorf("%d taken, %d to be retried", len(server.taken()), outbox.count(t, "retried"))
+				}
+				return
+			}
+			within(t, "the letter is taken and gone", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+			if letter := server.taken()[0]; letter.tls != c.secure || letter.user != c.user {
+				t.Errorf("TLS %t as %q, want %t as %q", letter.tls, letter.user, c.secure, c.user)
+			}
+		})
+	}
+}
+
+func TestALetterIsTriedAgainAfterGrowingPauses(t *testing.T) {
+	t.Parallel()
+	var tries atomic.Int32
+	server := (&server{onRcpt: func(string) error {
+		if tries.Add(1) <= 4 {
+			return &smtp.SMTPError{Code: 451, EnhancedCode: smtp.EnhancedCode{4, 7, 1}, Message: "Greylisted, ANA.LOPEZ"}
+		}
+		return nil
+	}}).start(t)
+	queue := newQueue(newClock())
+	id := queue.put(address)
+	outbox := run(t, config(server.port), queue)
+	for attempt, pause := range []time.Duration{5 * time.Second, 15 * time.Second, 45 * time.Second, 2 * time.Minute} {
+		within(t, fmt.Sprintf("attempt %d", attempt+1), func() bool {
+			wait, attempts := queue.next(id)
+			return attempts == attempt+1 && wait == pause
+		})
+		queue.move(pause - time.Second)
+		queue.move(time.Second)
+	}
+	within(t, "the letter is taken", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+	if outbox.count(t, "retried") != 4 || outbox.count(t, "sent") != 1 {
+		t.Errorf("%d retried, %d sent", outbox.count(t, "retried"), outbox.count(t, "sent"))
+	}
+	if !strings.Contains(outbox.log.String(), "Greylisted") || !strings.Contains(outbox.log.String(), "a***@example.org") {
+		t.Errorf("the log does not help: %s", outbox.log)
+	}
+}
+
+func TestALetterThatNobodyWillTakeIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, server := range map[string]*server{
+		"an unknown recipient": {onRcpt: func(to string) error {
+			return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "<" + strings.ToUpper(to) + ">: no ana.lopez here"}
+		}},
+		"contents that are refused": {onData: func() error {
+			return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "spam: " + code + " is a code"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server.start(t)
+			queue := newQueue(newClock())
+			queue.put(address)
+			outbox := run(t, config(server.port), queue)
+			within(t, "the letter is gone", func() bool { return queue.left() == 0 })
+			if outbox.count(t, "refused") != 1 || outbox.count(t, "sent") != 0 || len(server.taken()) != 0 {
+				t.Error("a refused letter counts as something else")
+			}
+			if log := outbox.log.String(); !strings.Contains(log, "given up") || !strings.Contains(log, "a***@example.org") {
+				t.Errorf("the log does not say so: %s", log)
+			}
+		})
+	}
+}
+
+func TestASenderThatIsRefusedCanBePutRight(t *testing.T) {
+	t.Parallel()
+	var right atomic.Bool
+	server := (&server{onMail: func() error {
+		if !right.Load() {
+			return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "sender not verified"}
+		}
+		return nil
+	}}).start(t)
+	queue := newQueue(newClock())
+	id := queue.put(address)
+	run(t, config(server.port), queue)
+	within(t, "the letter waits", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
+	right.Store(true)
+	queue.move(5 * time.Second)
+	within(t, "the letter is taken", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+}
+
+func TestAnAddressThatIsMoreThanOneIsRefused(t *testing.T) {
+	t.Parallel()
+	server := (&server{}).start(t)
+	queue := newQueue(newClock())
+	hostile := []string{
+		"ana.lopez@example.org\r\nBcc: x@example.org", "ana.lopez@example.org\nBcc: x@example.org", "ana.lopez@example.org>\r\nRCPT TO:<x@example.org",
+		"ana.lopez@example.org, x@example.org", "Ana <ana.lopez@example.org>", "ana.lopez@example.org\x00", "", "@", "ana.lopez",
+		"ana.lopez@" + strings.Repeat("long.", 60) + "org", "ana.lopez@example.org\u2028x",
+	}
+	for _, to := range hostile {
+		queue.put(to)
+	}
+	outbox := run(t, config(server.port), queue)
+	within(t, "all are given up", func() bool { return queue.left() == 0 })
+	if len(server.taken()) != 0 || outbox.count(t, "refused") != len(hostile) {
+		t.Errorf("%d taken, %d of %d refused", len(server.taken()), outbox.count(t, "refused"), len(hostile))
+	}
+}
+
+// mute accepts connections and says nothing, ever.
+func mute(t *testing.T) (port int, connected *atomic.Int32) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	connected = new(atomic.Int32)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connected.Add(1)
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+		}
+	}()
+	return listener.Addr().(*net.TCPAddr).Port, connected
+}
+
+func TestAMailServerThatHangsHoldsNothingForLong(t *testing.T) {
+	t.Parallel()
+	silent, _ := mute(t)
+	release := make(chan struct{})
+	hanging := (&server{onData: func() error { <-release; return errors.New("too late") }}).start(t)
+	t.Cleanup(func() { close(release) })
+	for name, cfg := range map[string]mail.Config{
+		"before the greeting":           config(silent),
+		"before the greeting, with TLS": func() mail.Config { c := config(silent); c.TLS = "implicit"; return c }(),
+		"after the letter":              config(hanging.port),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg.Timeout = time.Second
+			queue := newQueue(newClock())
+			var ids []int64
+			for range 8 { // more than are sent at once
+				ids = append(ids, queue.put(address))
+			}
+			outbox := run(t, cfg, queue)
+			within(t, "all wait for another attempt", func() bool {
+				for _, id := range ids {
+					if wait, _ := queue.next(id); wait != 5*time.Second {
+						return false
+					}
+				}
+				return true
+			})
+			if outbox.count(t, "retried") != 8 {
+				t.Errorf("%d retried", outbox.count(t, "retried"))
+			}
+		})
+	}
+}
+
+func TestAMailServerMayGoAndComeBack(t *testing.T) {
+	t.Parallel()
+	server := (&server{}).start(t)
+	queue := newQueue(newClock())
+	queue.put(address)
+	outbox := run(t, config(server.port), queue)
+	within(t, "the first letter is taken", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+	server.stop()
+	id := queue.put(address)
+	within(t, "the second waits", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
+	server.start(t)
+	queue.move(5 * time.Second)
+	within(t, "the second is taken", func() bool { return len(server.taken()) == 2 && queue.left() == 0 })
+	if outbox.count(t, "retried") != 1 || outbox.count(t, "sent") != 2 {
+		t.Errorf("%d retried, %d sent", outbox.count(t, "retried"), outbox.count(t, "sent"))
+	}
+}
+
+func TestALineIsUsedAgainAndReplacedWhenTheMailServerEndsIt(t *testing.T) {
+	t.Parallel()
+	var mails atomic.Int32
+	server := (&server{onMail: func() error {
+		if mails.Add(1)%10 == 0 { // enough for one connection
+			return &smtp.SMTPError{Code: 421, EnhancedCode: smtp.EnhancedCode{4, 7, 0}, Message: "too many messages"}
+		}
+		return nil
+	}}).start(t)
+	queue := newQueue(newClock())
+	for range 60 {
+		queue.put(address)
+	}
+	outbox := run(t, config(server.port), queue)
+	within(t, "all are taken", func() bool { return len(server.taken()) == 60 && queue.left() == 0 })
+	// 60 letters and every tenth MAIL refused make six or seven more lines than senders.
+	if lines := server.connections(); lines > 20 {
+		t.Errorf("60 letters took %d connections", lines)
+	}
+	// A letter is tried on a new line at once, unless that one is refused as well.
+	if outbox.count(t, "sent") != 60 {
+		t.Errorf("%d sent, %d retried", outbox.count(t, "sent"), outbox.count(t, "retried"))
+	}
+}
+
+func TestALetterThatWasTakenIsNotSentAgainBecauseTheLineBroke(t *testing.T) {
+	t.Parallel()
+	server := (&server{onReset: func(conn *smtp.Conn) { _ = conn.Conn().Close() }}).start(t)
+	queue := newQueue(newClock())
+	queue.put(address)
+	outbox := run(t, config(server.port), queue)
+	within(t, "the letter is gone", func() bool { return queue.left() == 0 })
+	if len(server.taken()) != 1 || outbox.count(t, "sent") != 1 || outbox.count(t, "retried") != 0 {
+		t.Errorf("%d taken, %d sent, %d retried", len(server.taken()), outbox.count(t, "sent"), outbox.count(t, "retried"))
+	}
+}
+
+func TestALetterIsGivenUpWhenItsCodeExpires(t *testing.T) {
+	t.Parallel()
+	server := (&server{onRcpt: func(string) error { return &smtp.SMTPError{Code: 451, Message: "later"} }}).start(t)
+	queue := newQueue(newClock())
+	late := queue.put(address)
+	queue.clock.move(10*time.Minute - 3*time.Second) // the next attempt would be too late
+	outbox := run(t, config(server.port), queue)
+	within(t, "the letter is gone", func() bool { return queue.left() == 0 })
+	if outbox.count(t, "expired") != 1 || server.connections() != 1 {
+		t.Errorf("letter %d: %d expired, after %d connections", late, outbox.count(t, "expired"), server.connections())
+	}
+
+	queue.mu.Lock()
+	queue.rows[2] = &row{letter: login.Letter{ID: 2, To: address, Code: code, ExpiresAt: queue.clock.Now()}}
+	queue.mu.Unlock()
+	queue.poke()
+	within(t, "the expired letter is gone", func() bool { return queue.left() == 0 && outbox.count(t, "expired") == 2 })
+}
+
+func TestTwoReplicasSendEachLetterOnce(t *testing.T) {
+	t.Parallel()
+	server := (&server{}).start(t)
+	queue := newQueue(newClock())
+	first, second := run(t, config(server.port), queue), run(t, config(server.port), queue)
+	const letters = 100
+	for n := range letters {
+		queue.put(fmt.Sprintf("person%d@example.org", n))
+	}
+	within(t, "all are taken", func() bool { return len(server.taken()) >= letters && queue.left() == 0 })
+	to := map[string]int{}
+	for _, letter := range server.taken() {
+		to[letter.to]++
+	}
+	if len(to) != letters || len(server.taken()) != letters || first.count(t, "sent")+second.count(t, "sent") != letters {
+		t.Errorf("%d letters to %d people", len(server.taken()), len(to))
+	}
+}
+
+// A replica that nobody told finds letters of others, and those whose time has come.
+func TestTheQueueIsAskedFromTimeToTime(t *testing.T) {
+	t.Parallel()
+	server := (&server{}).start(t)
+	queue := newQueue(newClock())
+	run(t, config(server.port), queue)
+	within(t, "the queue was asked and is empty", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims > 0 })
+	queue.putQuietly(address)
+	within(t, "the letter is taken all the same", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+}
+
+func TestAQueueThatFailsIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	server := (&server{}).start(t)
+	queue := newQueue(newClock())
+	queue.set(errDown, nil)
+	queue.put(address)
+	outbox := run(t, config(server.port), queue)
+	within(t, "the failure is logged", func() bool { return strings.Contains(outbox.log.String(), "can't be claimed") })
+	queue.set(nil, nil)
+	within(t, "the letter is taken", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+	if strings.Count(outbox.log.String(), "can't be claimed") != 1 {
+		t.Errorf("one failure is logged more than once: %s", outbox.log)
+	}
+}
+
+func TestEndingLetsALetterArriveThatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	arrived, release := make(chan struct{}), make(chan struct{})
+	server := (&server{onData: func() error { close(arrived); <-release; return nil }}).start(t)
+	queue := newQueue(newClock())
+	queue.put(address)
+	outbox := run(t, config(server.port), queue)
+	<-arrived
+	ending := make(chan struct{})
+	go func() { defer close(ending); outbox.stop() }()
+	close(release)
+	<-ending
+	if len(server.taken()) != 1 || queue.left() != 0 || outbox.count(t, "sent") != 1 {
+		t.Errorf("%d taken, %d left", len(server.taken()), queue.left())
+	}
+}
+
+func TestEndingInTheMiddleLosesNoLetter(t *testing.T) {
+	t.Parallel()
+	for name, deaf := range map[string]error{"the queue hears of it": nil, "the queue does not": errDown} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			silent, connected := mute(t)
+			queue := newQueue(newClock())
+			queue.set(nil, deaf)
+			id := queue.put(address)
+			outbox := run(t, config(silent), queue)
+			within(t, "the letter is on its way", func() bool { return connected.Load() == 1 })
+			outbox.stop()
+			wait, _ := queue.next(id)
+			if queue.left() != 1 || deaf == nil && wait != 0 || deaf != nil && wait <= 0 {
+				t.Fatalf("%d letters left, due in %s", queue.left(), wait)
+			}
+			queue.set(nil, nil)
+
+			server := (&server{}).start(t)
+			run(t, config(server.port), queue)
+			if deaf != nil {
+				within(t, "the other replica has asked", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims >= 2 })
+				if len(server.taken()) != 0 {
+					t.Error("the letter was sent within its lease")
+				}
+				queue.move(wait)
+			}
+			within(t, "another replica sends it", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+		})
+	}
+}
+
+func TestMailThatIsOffLeavesTheQueueAlone(t *testing.T) {
+	t.Parallel()
+	queue := newQueue(newClock())
+	queue.put(address)
+	outbox := run(t, mail.Config{}, queue)
+	outbox.stop()
+	if queue.claims != 0 || queue.left() != 1 {
+		t.Errorf("%d claims, %d letters left", queue.claims, queue.left())
+	}
+}
+
+func TestAnOutboxIsMadeOfGoodPartsOnly(t *testing.T) {
+	t.Parallel()
+	queue, log := newQueue(newClock()), slog.New(slog.DiscardHandler)
+	for name, c := range map[string]struct {
+		change func(*mail.Config)
+		base   string
+	}{
+		"a wrong port":     {func(c *mail.Config) { c.Port = 0 }, "https://media.example.org"},
+		"a wrong base URL": {func(*mail.Config) {}, "media"},
+	} {
+		cfg := config(25)
+		c.change(&cfg)
+		if _, err := mail.NewOutbox(cfg, "Media", c.base, queue, prometheus.NewRegistry(), time.Now, log); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	registry := prometheus.NewRegistry()
+	var once sync.Once
+	for range 2 {
+		_, err := mail.NewOutbox(config(25), "Media", "https://media.example.org", queue, registry, time.Now, log)
+		once.Do(func() {
+			if err != nil {
+				t.Error(err)
+			}
+			err = errDown
+		})
+		if err == nil {
+			t.Error("a second one registers the same metric")
+		}
+	}
+}
