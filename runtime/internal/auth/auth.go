@@ -376,10 +376,14 @@ func (a *Authenticator) byToken(ctx context.Context, sent string) (Grant, error)
 	if err != nil {
 		return Grant{}, err
 	}
+	// What was sent while the token was valid may take longer than the token has left.
+	if !a.asked(ctx).Before(session.ExpiresAt) {
+		return Grant{}, refused
+	}
 	return Grant{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}, a.judge(session, refused)
 }
 
-// judge refuses those whose token, key or account ended, and whose account serves nobody.
+// judge refuses those whose key or account ended, and whose account serves nobody.
 func (a *Authenticator) judge(session login.Session, refused error) error {
 	switch {
 	case ended(session, a.now()):
@@ -390,10 +394,9 @@ func (a *Authenticator) judge(session login.Session, refused error) error {
 	return nil
 }
 
-// ended tells whether the time of a token, a key or its account is over for good.
+// ended tells whether a key's time, or its account's, is over for good.
 func ended(s login.Session, now time.Time) bool {
-	return s.Account.ClosedAt != nil || s.Key.ExpiresAt != nil && !now.Before(*s.Key.ExpiresAt) ||
-		!s.ExpiresAt.IsZero() && !now.Before(s.ExpiresAt)
+	return s.Account.ClosedAt != nil || s.Key.ExpiresAt != nil && !now.Before(*s.Key.ExpiresAt)
 }
 
 // Sign makes an upload signature for the principal's app, bound to group unless it is empty.

@@ -69,12 +69,14 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	told := invalid{error: err, code: jsonrpc.CodeInvalidRequest}
 	_ = errors.As(err, &told)
-	status, public := http.StatusForbidden, err.Error()
-	if !errors.Is(err, errForeignHost) && !errors.Is(err, errForeignOrigin) {
-		status, public = http.StatusBadRequest, fault.Of(err).Public
-		if fault.Is(err, fault.TooLarge) {
-			status = http.StatusRequestEntityTooLarge
-		}
+	status, public := http.StatusBadRequest, fault.Of(err).Public
+	switch {
+	case errors.Is(err, errForeignHost) || errors.Is(err, errForeignOrigin):
+		status, public = http.StatusForbidden, err.Error()
+	case fault.Is(err, fault.Forbidden):
+		status = http.StatusForbidden
+	case fault.Is(err, fault.TooLarge):
+		status = http.StatusRequestEntityTooLarge
 	}
 	exchange.Of(r.Context()).Err = err
 	body, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": told.id, "error": map[string]any{"code": told.code, "message": public}})

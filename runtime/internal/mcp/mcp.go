@@ -160,8 +160,13 @@ func (a *API) behind(next http.Handler) http.Handler {
 			refuse(w, r, err)
 			return
 		}
+		if err := a.demand(w, c.grant, messages); err != nil {
+			c.note(err)
+			refuse(w, r, err)
+			return
+		}
 		// The first message was counted with the request.
-		for range messages - 1 {
+		for range len(messages) - 1 {
 			verdict := a.parts.Limits.TakeKey(c.grant.Key.ID)
 			if !verdict.Refused {
 				verdict = a.parts.Limits.TakeAddress(exchange.Of(r.Context()).Address)

@@ -40,12 +40,11 @@ func (i invalid) Unwrap() error { return i.error }
 // the first value, answer one of two calls that have the same id, give ids back that were
 // rounded to 64 bits, take what has no method for an answer, and tell names of its types.
 // It gives the body as the SDK is to see it.
-func readMessages(body []byte) (rest []byte, count int, err error) {
+func readMessages(body []byte) (rest []byte, messages []message, err error) {
 	texts, batch, err := split(body)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
-	var messages []message
 	ids := map[string]bool{}
 	for _, text := range texts {
 		m, err := readMessage(text)
@@ -55,20 +54,20 @@ func readMessages(body []byte) (rest []byte, count int, err error) {
 			err = told
 		}
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 		if m.method != "" && m.id != nil {
 			if ids[m.same] {
-				return nil, 0, refused(nil, "two calls of the batch have the id %s: none was made", shown(string(m.id)))
+				return nil, nil, refused(nil, "two calls of the batch have the id %s: none was made", shown(string(m.id)))
 			}
 			ids[m.same] = true
 		}
 		messages = append(messages, m)
 	}
 	if batch && len(ids) > 0 {
-		return withoutCancellations(messages), len(messages), nil
+		return withoutCancellations(messages), messages, nil
 	}
-	return body, len(messages), nil
+	return body, messages, nil
 }
 
 // split takes the body apart: a message, or a batch of them.

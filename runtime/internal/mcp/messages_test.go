@@ -31,7 +31,8 @@ func FuzzMessages(f *testing.F) {
 		if bytes.Count(body, []byte{'['})+bytes.Count(body, []byte{'{'}) > depthLimit {
 			return // may be too deep, which lift refuses
 		}
-		rest, count, err := readMessages(body)
+		rest, messages, err := readMessages(body)
+		count := len(messages)
 		if err != nil {
 			var told invalid
 			if !errors.As(err, &told) || !fault.Is(err, fault.Invalid) || told.code == 0 {

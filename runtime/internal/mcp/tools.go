@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -56,6 +57,23 @@ func permitted(grant auth.Grant, t tool) error {
 	}
 	if !grant.Account.Agents.Permit(t.name, t.reads) {
 		return fault.New(fault.Conflict, "this account does not let assistants use %s: use the tools that are listed, or have the user ask the account's administrator", t.name)
+	}
+	return nil
+}
+
+// demand refuses a body with a call of a tool that the connection lacks the scope for, so
+// that its client can ask the person for more: it looks at the status, not into results.
+func (a *API) demand(w http.ResponseWriter, grant auth.Grant, messages []message) error {
+	for _, m := range messages {
+		var call sdk.CallToolParamsRaw
+		if m.method != "tools/call" || json.Unmarshal(m.params, &call) != nil {
+			continue
+		}
+		if t, ok := a.find(call.Name); ok {
+			if err := a.parts.Auth.Demand(w, grant, t.scope()); err != nil {
+				return invalid{error: err, code: jsonrpc.CodeInvalidRequest, id: m.id}
+			}
+		}
 	}
 	return nil
 }

@@ -1,0 +1,66 @@
+package mcp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"mediastack.dev/runtime/internal/auth"
+)
+
+func bearer(token string) option { return header("Authorization", "Bearer "+token) }
+
+// A token that lacks the scope of a tool is answered by status, before anything is done,
+// so that its client can ask the person for more (RFC 6750, section 3.1).
+func TestAnAccessTokenIsHeldToItsScopes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.replica(t)
+	one := w.tenant(t, "one")
+	both, read := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite), w.Session(t, one, auth.ScopeRead)
+	draft := rt.upload(t, one.Key, "f", []byte("f"))
+	for name := range rows {
+		arguments, err := json.Marshal(rows[name].right(draft))
+		must(t, err)
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, name, arguments)
+		got := rt.post(t, body, bearer(read))
+		challenge := got.header.Get("WWW-Authenticate")
+		if slices.Contains(reading, name) {
+			if got.status != http.StatusOK {
+				t.Errorf("%s: %d %s", name, got.status, got.body)
+			}
+			continue
+		}
+		if got.status != http.StatusForbidden || !bytes.Contains(got.body, []byte(`"id":7`)) || !bytes.Contains(got.body, []byte("lacks the scope media:write")) ||
+			!strings.HasPrefix(challenge, `Bearer error="insufficient_scope", scope="media:read media:write", resource_metadata="http://media.test/.well-known/`) {
+			t.Errorf("%s: %d %q %s", name, got.status, challenge, got.body)
+		}
+	}
+	if got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, bearer(read)); bytes.Contains(got.body, []byte("delete_media")) || !bytes.Contains(got.body, []byte("list_media")) {
+		t.Errorf("the list: %s", got.body)
+	}
+	batch := `[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_media_count","arguments":{}}},` +
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"delete_media","arguments":{"mediaId":"` + draft + `"}}}]`
+	if got := rt.post(t, batch, bearer(read), header("MCP-Protocol-Version", "2025-03-26")); got.status != http.StatusForbidden {
+		t.Errorf("in a batch: %d %s", got.status, got.body)
+	}
+	if got := rt.called(t, "seal_media", map[string]any{"mediaId": draft}, bearer(both)); got.IsError {
+		t.Errorf("with both scopes: %+v", got)
+	}
+	if got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, bearer(both), apiKey(one.Key)); got.status != http.StatusBadRequest {
+		t.Errorf("a key and a token: %d %s", got.status, got.body)
+	}
+	for name, token := range map[string]string{"a key": one.Key, "a refresh token": "mrt_" + both[4:], "another one": both[:len(both)-1] + "_"} {
+		got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, bearer(token))
+		if got.status != http.StatusUnauthorized || !strings.Contains(got.header.Get("WWW-Authenticate"), `error="invalid_token"`) {
+			t.Errorf("%s as a token: %d %q", name, got.status, got.header.Get("WWW-Authenticate"))
+		}
+	}
+	if got := rt.send(t, http.MethodPost, "/mcp?access_token="+both, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)); got.status != http.StatusUnauthorized {
+		t.Errorf("a token in the address: %d %s", got.status, got.body)
+	}
+}
