@@ -53,7 +53,9 @@ func (a *API) setCookie(w http.ResponseWriter, r *http.Request, request login.Re
 }
 
 func (a *API) writeCookie(w http.ResponseWriter, name, value string, age int) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: a.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure unless the service itself is reached by http
+		Name: name, Value: value, Path: "/", MaxAge: age, Secure: a.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
 }
 
 // request finds the login that a browser is in.
