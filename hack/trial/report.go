@@ -22,6 +22,7 @@ type trial struct {
 	MCPURL      string  `json:"mcpURL"`
 	AdminURL    string  `json:"adminURL"`
 	APIKey      string  `json:"apiKey"`
+	Owner       string  `json:"owner"` // who may log in
 	Account     string  `json:"account"`
 	Kubeconfig  string  `json:"kubeconfig"`
 	Kubectl     string  `json:"kubectl"`
@@ -56,6 +57,12 @@ Upload a picture, seal it, list it and fetch what was made of it (the sample's M
   curl -sS -H "$KEY" -X POST $URL/media/seal/$ID; echo
   curl -sS -H "$KEY" $URL/media/get; echo
   curl -sS -o '{{.Picture}}.webp' -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" $URL/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
+
+Connect an assistant: give it the address of the tools, and log in as the owner; or see in a browser what is connected.
+The code that is mailed stands in the log of the mail sink:
+
+  {{.MCPURL}}   {{.BaseURL}}/account/connections   {{.Owner}}
+  grep -Eo '^ {4}[0-9]{6}' '{{.Logs}}/mailsink.log' | tail -1
 
 Look at the account, and behind it:
 

@@ -395,6 +395,7 @@ func (s *session) describe(ctx context.Context, account *unstructured.Unstructur
 		MCPURL:      tenant.mcpURL,
 		AdminURL:    "http://" + address(s.state.Ports.Admin),
 		APIKey:      tenant.apiKey,
+		Owner:       tenant.owner,
 		Account:     sampleNamespace + "/" + sampleName,
 		Kubeconfig:  s.kube.Kubeconfig,
 		Kubectl:     kubectl(),

@@ -14,7 +14,7 @@ import (
 )
 
 // tenant is what the cluster says of the sample account.
-type tenant struct{ apiKey, mcpURL, bucket string }
+type tenant struct{ apiKey, mcpURL, bucket, owner string }
 
 // readTenant reads the Secret of the account's Default App.
 func readTenant(ctx context.Context, config *rest.Config, account *unstructured.Unstructured) (tenant, error) {
@@ -38,6 +38,9 @@ func readTenant(ctx context.Context, config *rest.Config, account *unstructured.
 			return tenant{}, fmt.Errorf("the Secret %s/%s has no %s", sampleNamespace, secretName, name)
 		}
 		*value = string(decoded)
+	}
+	if owners, _, _ := unstructured.NestedStringSlice(account.Object, "spec", "owners"); len(owners) > 0 {
+		found.owner = owners[0]
 	}
 	return found, nil
 }
