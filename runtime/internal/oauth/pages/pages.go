@@ -5,8 +5,10 @@
 package pages
 
 import (
+	"bytes"
+	"embed"
+	"html/template"
 	"io"
-	"net/http"
 	"time"
 )
 
@@ -114,8 +116,24 @@ type ProblemPage struct {
 	RetryLink string // a path of the service; empty = no link
 }
 
+//go:embed files
+var files embed.FS
+
 // Pages renders the pages. It is safe for concurrent use.
-type Pages struct{}
+type Pages struct {
+	brand  brand
+	assets assets
+
+	email, code, consent, connections, problem *template.Template
+}
+
+// brand is what every page shows.
+type brand struct {
+	Name  string
+	Logo  string // empty = none
+	Icon  string
+	Style string
+}
 
 // New reads the logo and prepares all pages: what is wrong shows here, not when a
 // page is asked for.
@@ -123,26 +141,81 @@ func New(cfg Config) (*Pages, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Pages{}, nil
+	tone, err := parseColour(cfg.Colour)
+	if err != nil {
+		return nil, err
+	}
+	rules, err := files.ReadFile("files/style.css")
+	if err != nil {
+		return nil, err
+	}
+	light, dark := lightPalette(tone), darkPalette(tone)
+	p := &Pages{brand: brand{Name: cfg.Name}, assets: assets{
+		"style.css": newAsset("text/css; charset=utf-8", []byte(stylesheet(light, dark, string(rules)))),
+		"mark.svg":  newAsset("image/svg+xml", []byte(mark(light, dark))),
+	}}
+	p.brand.Style, p.brand.Icon = p.assets.link("style.css"), p.assets.link("mark.svg")
+	if cfg.Logo != "" {
+		name, logo, err := readLogo(cfg.Logo)
+		if err != nil {
+			return nil, err
+		}
+		p.assets[name] = logo
+		p.brand.Logo = p.assets.link(name)
+	}
+	for file, page := range map[string]**template.Template{
+		"email": &p.email, "code": &p.code, "consent": &p.consent, "connections": &p.connections, "problem": &p.problem,
+	} {
+		*page, err = template.New("layout.html").Funcs(template.FuncMap{"plain": plain, "host": host, "span": span}).
+			ParseFS(files, "files/layout.html", "files/"+file+".html")
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// view is what the layout gets.
+type view struct {
+	brand
+	Title  string // of the step
+	Failed bool   // the title says so first
+	Wide   bool
+	Page   any
+}
+
+// render writes a whole page or nothing of it.
+func (p *Pages) render(w io.Writer, page *template.Template, v view) error {
+	v.brand = p.brand
+	var html bytes.Buffer
+	if err := page.Execute(&html, v); err != nil {
+		return err
+	}
+	_, err := html.WriteTo(w)
+	return err
 }
 
 // Email writes the page that asks for the address.
-func (p *Pages) Email(w io.Writer, page EmailPage) error { return nil }
+func (p *Pages) Email(w io.Writer, page EmailPage) error {
+	return p.render(w, p.email, view{Title: "Log in", Failed: page.Problem != "", Page: page})
+}
 
 // Code writes the page that asks for the code.
-func (p *Pages) Code(w io.Writer, page CodePage) error { return nil }
+func (p *Pages) Code(w io.Writer, page CodePage) error {
+	return p.render(w, p.code, view{Title: "Enter your code", Failed: page.Problem != "" || page.ResendProblem != "", Page: page})
+}
 
 // Consent writes the page that asks whether to connect the application.
-func (p *Pages) Consent(w io.Writer, page ConsentPage) error { return nil }
+func (p *Pages) Consent(w io.Writer, page ConsentPage) error {
+	return p.render(w, p.consent, view{Title: "Allow a connection", Failed: page.Problem != "", Page: page})
+}
 
 // Connections writes the list of connected applications.
-func (p *Pages) Connections(w io.Writer, page ConnectionsPage) error { return nil }
+func (p *Pages) Connections(w io.Writer, page ConnectionsPage) error {
+	return p.render(w, p.connections, view{Title: "Connected applications", Failed: page.Problem != "", Wide: true, Page: page})
+}
 
 // Problem writes the page that says what went wrong.
-func (p *Pages) Problem(w io.Writer, page ProblemPage) error { return nil }
-
-// AssetsPath is where Assets is mounted.
-const AssetsPath = "/oauth/assets/"
-
-// Assets serves the files of the pages below AssetsPath.
-func (p *Pages) Assets() http.Handler { return http.NotFoundHandler() }
+func (p *Pages) Problem(w io.Writer, page ProblemPage) error {
+	return p.render(w, p.problem, view{Title: page.Title, Page: page})
+}
