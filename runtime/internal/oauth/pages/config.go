@@ -10,7 +10,7 @@ import (
 // Config says how the pages look. The tags are flag and environment names.
 type Config struct {
 	Name   string `name:"brand-name" env:"SERVICE_BRAND_NAME" default:"Media storage" help:"Name of the service on the login pages and in mail."`
-	Logo   string `name:"brand-logo" env:"SERVICE_BRAND_LOGO" help:"Path of a PNG, SVG or WebP file of at most 256 KiB for the login pages, shown up to 40 pixels high on light and on dark ground. Without it a plain mark and the name are shown."`
+	Logo   string `name:"brand-logo" env:"SERVICE_BRAND_LOGO" help:"Path of a PNG, SVG or WebP file of at most 256 KiB for the login pages, shown 40 pixels high, on light and on dark ground. Without it a plain mark and the name are shown."`
 	Colour string `name:"brand-colour" env:"SERVICE_BRAND_COLOUR" default:"#2456d6" help:"Colour of buttons and links on the login pages, as #rrggbb; lightened or darkened where it could not be read."`
 }
 
