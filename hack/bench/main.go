@@ -2,8 +2,8 @@
 // uploads and downloads against bare minio-go and against a relay that only passes the
 // bytes on, resumable uploads against tusd besides, reads against a bare handler with
 // the same SQL, a million items against a thousand, images against the vips command
-// line, tools for assistants against the bare SDK, memory and the purge against a
-// bound. Every benchmark starts its own PostgreSQL (which syncs to disk, as in
+// line, tools for assistants against the bare SDK, memory against a bound, requests
+// beside the purge and beside logins against those alone. Every benchmark starts its own PostgreSQL (which syncs to disk, as in
 // production), S3 store and runtime, takes its sides in turn so that a machine whose
 // speed drifts does not favour one, and prints medians. Aims stand beside the ratios;
 // missing one fails nothing. `make bench` runs it.
@@ -34,8 +34,9 @@ type options struct {
 	Photos         int           `help:"images: copies of each photo in one round." default:"4"`
 	Megapixels     float64       `help:"images: size of the photos, as a part of the usual one." default:"1"`
 	Drafts         int           `help:"purge: drafts that are too old." default:"100000"`
-	Idle           time.Duration `help:"purge: how long the idle service is watched before and after." default:"15s"`
-	Pace           int           `help:"purge: requests a second, an upload of 10 KB in four and gets." default:"80"`
+	Idle           time.Duration `help:"purge, logins: how long the idle service is watched before and after; logins go on for as long." default:"15s"`
+	Pace           int           `help:"purge, logins: requests a second, an upload of 10 KB in four and gets." default:"80"`
+	Logins         int           `help:"logins: logins a second." default:"100"`
 	Uploads        int           `help:"memory: uploads at once." default:"64"`
 	UploadBytes    int64         `help:"memory: bytes of each." default:"100000000"`
 	ResumableBytes int64         `help:"resumable: bytes of the file, sent in pieces of 8 and of 64 MiB; files of a quarter are sent 16 at once." default:"1073741824"`
@@ -64,6 +65,7 @@ var benchmarks = []benchmark{
 	{"mcp", "get_media through MCP against the bare SDK, and the runtime's peak with large files in calls", tools},
 	{"download", "files through REST against bare GetObject", download},
 	{"purge", "old drafts purged a second, and what requests feel of it", purge},
+	{"logins", "what requests feel of many logins a second", logins},
 	{"resumable", "a large file through TUS against bare multipart uploads and tusd, and the peak", resumable},
 	{"memory", "the runtime's peak with many large uploads at once", memory},
 }
@@ -91,7 +93,7 @@ func describe() string {
 }
 
 func (o options) validate() error {
-	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Uploads) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.ResumableBytes < 4 ||
+	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Logins, o.Uploads) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.ResumableBytes < 4 ||
 		o.HugeBytes < 0 || o.Megapixels <= 0 {
 		return errors.New("all numbers must be positive, and items at least 1000")
 	}

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,7 +78,7 @@ func purge(ctx context.Context, b *bench) error {
 	b.add(result{Benchmark: b.name, Case: fmt.Sprintf("%d drafts", b.Drafts), Figure: "items/s",
 		Behind: map[string]float64{"seconds": took.Seconds()}}, perSecond)
 	b.note("%d drafts and their objects were purged in %s: %s a second", b.Drafts, took.Round(time.Second/10), number(perSecond))
-	b.compareLatency(before, during, after)
+	b.compareLatency("purge", vips, before, during, after) // the only program that is run and waited for is the purge
 	return nil
 }
 
@@ -155,159 +153,4 @@ func (b *bench) nothingLeft(ctx context.Context, t tenant) error {
 		return errors.Join(object.Err, fmt.Errorf("the purge left %q", object.Key))
 	}
 	return nil
-}
-
-// steady is a load of requests that come at an even pace, whether or not the ones
-// before them are answered: a service that stalls can't make them come later.
-type steady struct {
-	e    *endpoint
-	form form
-	ids  []string // of items to get
-	pace int
-}
-
-func (b *bench) newSteady(ctx context.Context, e *endpoint) (*steady, error) {
-	data := make([]byte, 10_000)
-	if _, err := rand.Read(data); err != nil {
-		return nil, err
-	}
-	f, err := newForm("bench.bin", data)
-	if err != nil {
-		return nil, err
-	}
-	s := &steady{e: e, form: f, pace: b.Pace}
-	for range 100 {
-		draft, err := e.store(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		s.ids = append(s.ids, draft.MediaID)
-	}
-	return s, nil
-}
-
-// felt are the times of requests while something went on, sorted.
-type felt struct {
-	gets, uploads round
-	took          time.Duration
-	cpu           usage
-}
-
-// watch keeps the load going while something else runs.
-func (b *bench) watch(ctx context.Context, s *steady, what string, meanwhile func(context.Context) error) (felt, error) {
-	b.say("%s: %d requests a second, %s", b.name, s.pace, what)
-	before, err := b.rig.cpu()
-	if err != nil {
-		return felt{}, err
-	}
-	started := time.Now()
-	running, stop := context.WithCancel(ctx)
-	var found felt
-	loaded := make(chan error, 1)
-	go func() { loaded <- s.run(running, &found) }()
-	err = meanwhile(ctx)
-	stop()
-	err = errors.Join(err, <-loaded)
-	found.took = time.Since(started)
-	if err != nil {
-		return felt{}, err
-	}
-	after, err := b.rig.cpu()
-	found.cpu = after.since(before)
-	return found, err
-}
-
-// run sends requests until ctx ends, and waits for the answers to all of them.
-func (s *steady) run(ctx context.Context, found *felt) error {
-	const most = 1000 // in flight, before the load is taken to be too much
-	answers := context.WithoutCancel(ctx)
-	var mu sync.Mutex
-	group, failed := errgroup.WithContext(answers)
-	group.SetLimit(most)
-	start := time.Now()
-	for n := 0; ; n++ {
-		due := start.Add(time.Duration(n) * time.Second / time.Duration(s.pace))
-		select {
-		case <-ctx.Done():
-			return group.Wait()
-		case <-failed.Done():
-			return group.Wait()
-		case <-time.After(time.Until(due)):
-		}
-		group.Go(func() error {
-			upload := n%4 == 0
-			// From when the request was due: what waits to be sent waits, too.
-			if upload {
-				if _, err := s.e.store(answers, s.form); err != nil {
-					return err
-				}
-			} else if _, err := s.e.get(answers, "/media/get/"+s.ids[n%len(s.ids)]); err != nil {
-				return err
-			}
-			took := time.Since(due)
-			mu.Lock()
-			defer mu.Unlock()
-			if upload {
-				found.uploads.times = append(found.uploads.times, took)
-			} else {
-				found.gets.times = append(found.gets.times, took)
-			}
-			return nil
-		})
-	}
-}
-
-// afterwards passes time.
-func afterwards(d time.Duration) func(context.Context) error {
-	return func(ctx context.Context) error {
-		select {
-		case <-time.After(d):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// compareLatency sets what requests took during the purge against what they took
-// before and after it.
-func (b *bench) compareLatency(before, during, after felt) {
-	times := table{{"request", "idle p50, ms", "purge p50", "idle p99", "idle p99 again", "purge p99", "ratio", "min", "max", "aim", ""}}
-	for _, kind := range []struct {
-		what string
-		of   func(felt) round
-	}{{"get", func(f felt) round { return f.gets }}, {"upload, 10 KB", func(f felt) round { return f.uploads }}} {
-		first, middle, last := sorted(kind.of(before)), sorted(kind.of(during)), sorted(kind.of(after))
-		idle := sorted(round{times: slices.Concat(first.times, last.times)})
-		ratio := func(idle round) float64 {
-			return float64(middle.percentile(0.99)) / float64(max(1, idle.percentile(0.99)))
-		}
-		found := b.add(result{Benchmark: b.name, Case: "p99 of " + kind.what, Figure: "ratio to idle", Aim: below(1.5),
-			Behind: map[string]float64{"idleMilliseconds": idle.percentile(0.99).Seconds() * 1000, "purgeMilliseconds": middle.percentile(0.99).Seconds() * 1000}},
-			ratio(idle), ratio(first), ratio(last))
-		times.row(append([]string{kind.what, milliseconds(idle.percentile(0.5)), milliseconds(middle.percentile(0.5)), milliseconds(first.percentile(0.99)),
-			milliseconds(last.percentile(0.99)), milliseconds(middle.percentile(0.99))}, found.cells()...)...)
-	}
-	times.print(b.out, 1)
-	b.note("")
-	names := b.rig.columns(client, service, postgres, store)
-	shares := table{append(append([]string{"cores busy"}, names...), "purge")}
-	for _, one := range []struct {
-		what string
-		felt felt
-	}{{"idle", before}, {"purge", during}, {"idle again", after}} {
-		cells := []string{one.what}
-		for _, name := range append(names, vips) { // the only program that is run and waited for here is the purge
-			cells = append(cells, fmt.Sprintf("%.2f", one.felt.cpu[name]/one.felt.took.Seconds()))
-		}
-		shares.row(cells...)
-	}
-	shares.print(b.out, 1)
-	b.note("%d requests a second come at an even pace, %d of them in all during the purge; the idle service is watched for %s before and after", b.Pace,
-		len(during.gets.times)+len(during.uploads.times), b.Idle)
-}
-
-func sorted(r round) round {
-	slices.Sort(r.times)
-	return r
 }

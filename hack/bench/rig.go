@@ -130,9 +130,9 @@ type tenant struct {
 	bucketDir string // where the store keeps the bucket's objects
 }
 
-func (r *rig) tenant(ctx context.Context, name string) (tenant, error) {
+func (r *rig) tenant(ctx context.Context, name string, owners ...string) (tenant, error) {
 	registry := account.NewRegistry(r.store, "bench", time.Now)
-	made, err := registry.Ensure(ctx, account.Spec{Namespace: "bench", Name: name, MaxStorage: 1 << 50, MaxUploadSize: 1 << 40})
+	made, err := registry.Ensure(ctx, account.Spec{Namespace: "bench", Name: name, Owners: owners, MaxStorage: 1 << 50, MaxUploadSize: 1 << 40})
 	if err != nil {
 		return tenant{}, err
 	}
