@@ -3,6 +3,7 @@ package login
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 )
 
@@ -20,28 +21,32 @@ func (s *Service) Waiting() <-chan struct{} { return s.waiting }
 // Claim gives letters that are due, at most so many, and keeps other replicas from
 // them for the lease. Those that nobody is to get, since they are too old or the
 // address may not log in, are dropped here: sending or not sending happens behind the
-// back of whoever asked.
+// back of whoever asked. Fewer than most means that no more are due.
 func (s *Service) Claim(ctx context.Context, most int, lease time.Duration) ([]Letter, error) {
-	now := s.Now()
-	sealed, err := s.Store.ClaimLetters(ctx, most, now, now.Add(lease))
-	if err != nil {
-		return nil, err
-	}
 	var letters []Letter
-	for _, row := range sealed {
-		letter, ok, err := s.deliverable(ctx, row, now)
+	for {
+		now := s.Now()
+		asked := most - len(letters)
+		sealed, err := s.Store.ClaimLetters(ctx, asked, now, now.Add(lease))
 		if err != nil {
 			return letters, err
 		}
-		if !ok {
-			if err := s.Store.DeleteLetter(ctx, row.ID); err != nil {
-				return letters, err
+		for _, row := range sealed {
+			letter, ok, problem := s.deliverable(ctx, row, now)
+			switch {
+			case problem != nil: // the others are claimed as well, and are not to wait for it
+				err = problem
+			case ok:
+				letters = append(letters, letter)
+			default:
+				err = errors.Join(err, s.Store.DeleteLetter(ctx, row.ID))
 			}
-			continue
 		}
-		letters = append(letters, letter)
+		// Letters that nobody gets must not keep those waiting that stand behind them.
+		if err != nil || len(sealed) < asked || len(letters) >= most {
+			return letters, err
+		}
 	}
-	return letters, nil
 }
 
 func (s *Service) deliverable(ctx context.Context, row SealedLetter, now time.Time) (Letter, bool, error) {

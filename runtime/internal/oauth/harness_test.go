@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/stack/stacktest"
@@ -397,4 +398,24 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// text asks the database for one text.
+func (w *world) text(t *testing.T, query string, args ...any) (text string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	must(t, conn.QueryRow(t.Context(), query, args...).Scan(&text))
+	return text
+}
+
+// exec changes the database.
+func (w *world) exec(t *testing.T, statement string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), statement)
+	must(t, err)
 }

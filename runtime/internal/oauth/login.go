@@ -75,11 +75,14 @@ func sentence(err error) string {
 	if f.RetryAfter <= 0 {
 		return f.Public
 	}
-	wait := f.RetryAfter
-	if wait < time.Minute {
-		return fmt.Sprintf("%s Try again in %d seconds.", f.Public, int(math.Ceil(wait.Seconds())))
+	n, unit := int(math.Ceil(f.RetryAfter.Seconds())), "second"
+	if f.RetryAfter >= time.Minute {
+		n, unit = int(math.Ceil(f.RetryAfter.Minutes())), "minute"
 	}
-	return fmt.Sprintf("%s Try again in %d minutes.", f.Public, int(math.Ceil(wait.Minutes())))
+	if n > 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%s Try again in %d %s.", f.Public, n, unit)
 }
 
 // mine tells the faults that a page shows beside its field from those that end a login.

@@ -19,7 +19,8 @@ func redirectForm(text string, uri *url.URL) bool {
 	if len(text) > longestRedirect || uri.Scheme == "" || uri.Opaque != "" || uri.User != nil || uri.Fragment != "" || strings.Contains(text, "#") {
 		return false
 	}
-	for _, c := range []byte(text) {
+	// The host is looked at as well: it is decoded, and can hold what the text does not.
+	for _, c := range []byte(text + uri.Host) {
 		if c <= ' ' || c > '~' || strings.IndexByte("\"'<>\\`{}|", c) >= 0 {
 			return false
 		}

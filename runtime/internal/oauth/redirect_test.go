@@ -43,6 +43,8 @@ func TestRedirectURIsThatApplicationsMayHave(t *testing.T) {
 		"https://app.test/ space":                       false,
 		"https://app.test\\@evil.test/":                 false,
 		"https://аpp.test/":                             false, // a Cyrillic letter
+		"https://%D0%B0pp.test/":                        false, // the same, hidden
+		"https://app.test%2eevil.test/":                 false,
 		"https://app.test/" + strings.Repeat("a", 1024): false,
 	} {
 		if got := a.redirectAllowed(uri); got != want {
