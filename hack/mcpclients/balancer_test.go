@@ -2,6 +2,7 @@ package mcpclients_test
 
 import (
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,13 +21,22 @@ type balancer struct {
 	targets []string
 	next    int
 	took    map[string]int
-	before  map[int]func() // what happens before the request of that number
+	before  func(number int, r *http.Request) // what happens before a request is led on; nil = nothing
 	count   int
+	flying  map[string]int // requests that are not answered to the end
+	landed  *sync.Cond
+
+	// witness is told of every exchange; nil = nobody is.
+	witness *witness
 }
+
+// servedBy is the header that tells which replica answered.
+const servedBy = "X-Served-By"
 
 func newBalancer(t *testing.T) *balancer {
 	t.Helper()
-	b := &balancer{took: map[string]int{}, before: map[int]func(){}}
+	b := &balancer{took: map[string]int{}, flying: map[string]int{}}
+	b.landed = sync.NewCond(&b.mu)
 	// A connection that is kept would belong to a replica that may be gone.
 	transport := &http.Transport{DisableKeepAlives: true}
 	b.server = httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Transport: roundRobin{b, transport},
@@ -35,24 +45,56 @@ func newBalancer(t *testing.T) *balancer {
 	return b
 }
 
-// begin counts anew, and plans what happens before the request of that number (from 1).
-func (b *balancer) begin(number int, do func()) {
+// begin counts anew, and plans what happens before each request. They are numbered from 1.
+func (b *balancer) begin(before func(number int, r *http.Request)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.count, b.took, b.before = 0, map[string]int{}, map[int]func(){number: do}
+	b.count, b.took, b.before = 0, map[string]int{}, before
 }
 
 // order gives the targets in the order in which they are tried.
-func (b *balancer) order() []string {
+func (b *balancer) order(r *http.Request) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.count++
-	if do := b.before[b.count]; do != nil {
-		do()
+	if b.before != nil {
+		b.before(b.count, r)
 	}
 	at := b.next % len(b.targets)
 	b.next++
+	b.flying[b.targets[at]]++
 	return append(append([]string{}, b.targets[at:]...), b.targets[:at]...)
+}
+
+// quiet waits, for what happens before a request, until no other is on its way to a
+// target: clients send some side by side, and one that is cut can't be sent again.
+func (b *balancer) quiet(target string) {
+	for b.flying[target] > 0 {
+		b.landed.Wait()
+	}
+}
+
+// land notes that a request to a target has ended, or takes off to the next one.
+func (b *balancer) land(target, next string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.flying[target]--
+	if next != "" {
+		b.flying[next]++
+	}
+	b.landed.Broadcast()
+}
+
+// landing is the body of an answer.
+type landing struct {
+	io.ReadCloser
+	land func()
+}
+
+// Close ends the request.
+func (l landing) Close() error {
+	defer l.land()
+	return l.ReadCloser.Close()
 }
 
 func (b *balancer) served(target string) int {
@@ -73,24 +115,37 @@ type roundRobin struct {
 }
 
 func (r roundRobin) RoundTrip(request *http.Request) (*http.Response, error) {
-	var err error
-	for _, target := range r.balancer.order() {
-		var conn net.Conn
+	if err := r.balancer.witness.request(request); err != nil {
+		return nil, err
+	}
+	targets := r.balancer.order(request)
+	for n, target := range targets {
+		conn, err := new(net.Dialer).DialContext(request.Context(), "tcp", target)
 		// Nothing of the request is sent to a replica that is not there.
-		if conn, err = new(net.Dialer).DialContext(request.Context(), "tcp", target); errors.Is(err, syscall.ECONNREFUSED) {
+		if errors.Is(err, syscall.ECONNREFUSED) && n+1 < len(targets) {
+			r.balancer.land(target, targets[n+1])
 			continue
-		} else if err != nil {
+		}
+		var response *http.Response
+		if err == nil {
+			_ = conn.Close()
+			request.URL.Host = target
+			response, err = r.next.RoundTrip(request)
+		}
+		if err != nil {
+			r.balancer.land(target, "")
 			return nil, err
 		}
-		_ = conn.Close()
-		request.URL.Host = target
-		var response *http.Response
-		if response, err = r.next.RoundTrip(request); err == nil {
-			r.balancer.mu.Lock()
-			r.balancer.took[target]++
-			r.balancer.mu.Unlock()
+		r.balancer.mu.Lock()
+		r.balancer.took[target]++
+		r.balancer.mu.Unlock()
+		response.Header.Set(servedBy, target)
+		response.Body = landing{response.Body, sync.OnceFunc(func() { r.balancer.land(target, "") })}
+		if err := r.balancer.witness.response(response); err != nil {
+			_ = response.Body.Close()
+			return nil, err
 		}
-		return response, err
+		return response, nil
 	}
-	return nil, err
+	return nil, errors.New("there is no replica")
 }

@@ -103,10 +103,14 @@ func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
 func (s *service) story(t *testing.T, tell func() told, size int) {
 	t.Helper()
 	victim, other := s.replicas[0], s.replicas[1]
-	s.balancer.begin(4, func() {
+	s.balancer.begin(func(number int, _ *http.Request) {
+		if number != 4 {
+			return
+		}
 		if s.balancer.took[victim.address] == 0 || s.balancer.took[other.address] == 0 {
 			t.Errorf("the requests went to %v", s.balancer.took)
 		}
+		s.balancer.quiet(victim.address)
 		victim.process.Kill()
 	})
 	got := tell()
@@ -119,6 +123,12 @@ func (s *service) story(t *testing.T, tell func() told, size int) {
 	var err error
 	victim.process, err = s.group.Start(context.WithoutCancel(t.Context()), victim.spec)
 	must(t, err)
+	s.check(t, got, size)
+}
+
+// check holds what a client was told against what happened.
+func (s *service) check(t *testing.T, got told, size int) {
+	t.Helper()
 	sealed := got.Sealed
 	if len(got.Tools) != 10 || got.MediaID == "" || sealed.MediaID != got.MediaID || sealed.OriginalFileName != fileName || sealed.Size != size || sealed.Temp ||
 		!slices.Equal(got.Listed, []string{got.MediaID}) || got.Bytes != size || !got.Deleted.Deleted || got.Deleted.MediaID != got.MediaID || got.Left != 0 {
@@ -130,12 +140,22 @@ func (s *service) story(t *testing.T, tell func() told, size int) {
 }
 
 // goStory is story.mjs by the SDK for Go.
-func goStory(t *testing.T, s *service, file []byte) (got told) {
+func goStory(t *testing.T, s *service, file []byte) told {
 	t.Helper()
-	client := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, nil)
-	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: s.url(), HTTPClient: &http.Client{Transport: keyed{s.key}}}, nil)
+	session := goConnect(t, &mcp.StreamableClientTransport{Endpoint: s.url(), HTTPClient: &http.Client{Transport: keyed{s.key}}})
+	return goTells(t, session, file)
+}
+
+func goConnect(t *testing.T, transport *mcp.StreamableClientTransport) *mcp.ClientSession {
+	t.Helper()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, nil).Connect(t.Context(), transport, nil)
 	must(t, err)
-	defer func() { _ = session.Close() }()
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+func goTells(t *testing.T, session *mcp.ClientSession, file []byte) (got told) {
+	t.Helper()
 	if v := session.InitializeResult().ProtocolVersion; v != newest {
 		t.Errorf("it speaks %s", v)
 	}
@@ -234,6 +254,7 @@ func TestInspector(t *testing.T) {
 // service is two runtimes behind one address.
 type service struct {
 	balancer *balancer
+	database string
 	key      string
 	group    *stack.Group
 	replicas []*replica
@@ -249,10 +270,10 @@ func (s *service) url() string { return s.balancer.server.URL + "/mcp" }
 
 func (s *service) headers() map[string]string { return map[string]string{"x-service-apikey": s.key} }
 
-func newService(t *testing.T) *service {
+func newService(t *testing.T, env ...string) *service {
 	t.Helper()
 	database, access := stacktest.Postgres(t), stacktest.S3(t)
-	s := &service{balancer: newBalancer(t), group: stacktest.Group(t), key: provision(t, database, access)}
+	s := &service{balancer: newBalancer(t), group: stacktest.Group(t), database: database, key: provision(t, database, access)}
 	for n := range 2 {
 		port, err := stack.FreePort()
 		must(t, err)
@@ -261,12 +282,12 @@ func newService(t *testing.T) *service {
 		one := &replica{address: fmt.Sprintf("127.0.0.1:%d", port), spec: stack.Spec{
 			Name: fmt.Sprintf("runtime %d", n), Path: stacktest.Binary(t, "mediastack-runtime"), Args: []string{"serve"},
 			LogFile: filepath.Join(stacktest.Folder(t), "runtime.log"),
-			Env: []string{
+			Env: append([]string{
 				"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + s.balancer.server.URL,
 				fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
 				"SERVICE_DATABASE_URL=" + database, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
 				"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
-			},
+			}, env...),
 			Grace: 30 * time.Second, Ready: stack.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
 		}}
 		one.process, err = s.group.Start(t.Context(), one.spec)
@@ -288,7 +309,7 @@ func provision(t *testing.T, database string, access stack.S3Access) string {
 	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
 	must(t, err)
 	registry := account.NewRegistry(store, "clients", time.Now)
-	made, err := registry.Ensure(t.Context(), account.Spec{Namespace: "clients", Name: "one", MaxStorage: 4 << 30, MaxUploadSize: 1 << 30})
+	made, err := registry.Ensure(t.Context(), account.Spec{Namespace: "clients", Name: "one", Owners: people, MaxStorage: 4 << 30, MaxUploadSize: 1 << 30})
 	must(t, err)
 	_, err = objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String()}, false)
 	must(t, err)

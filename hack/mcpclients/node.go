@@ -4,7 +4,6 @@
 package mcpclients
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -116,37 +115,10 @@ func (n *Node) Script(t testing.TB, name string) string {
 // Program gives the path of Node itself.
 func (n *Node) Program() string { return n.program }
 
-// Ended is how a program ended.
-type Ended struct {
-	Code           int
-	Stdout, Stderr string
-}
-
-// Run runs a script to its end, in a folder where it finds the packages.
+// Run runs a script to its end.
 func (n *Node) Run(t testing.TB, timeout time.Duration, stdin io.Reader, script string, args ...string) Ended {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, n.program, append([]string{script}, args...)...)
-	cmd.Dir = t.TempDir()
-	// Some look for `node` in the PATH, and keep files in the home folder.
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(n.program)+":"+os.Getenv("PATH"), "HOME="+cmd.Dir, "NO_COLOR=1")
-	cmd.Stdin = stdin
-	// A client may start others, which end with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 10 * time.Second
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatalf("%s: %v", script, err)
-	}
-	if ctx.Err() != nil {
-		t.Fatalf("%s did not end within %s: %s%s", script, timeout, stdout.String(), stderr.String())
-	}
-	return Ended{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
+	return n.launch(t, timeout, t.TempDir(), stdin, nil, script, args).Wait()
 }
 
 func must(t testing.TB, err error) {

@@ -1,14 +1,19 @@
 // The first SDK: by HTTP, or through a bridge that speaks stdio.
+import { UnauthorizedError } from '@modelcontextprotocol/sdk/client/auth.js'
 import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
+import { connected } from './login.mjs'
 import { story } from './story.mjs'
 
 const options = JSON.parse(process.argv[2])
-const transport = options.bridge
-  ? new StdioClientTransport({ command: process.execPath, args: options.bridge, env: process.env, stderr: 'inherit' })
-  : new StreamableHTTPClientTransport(new URL(options.url), { requestInit: { headers: options.headers } })
-const client = new Client({ name: 'sdk1', version: '1' })
-await client.connect(transport)
+const open = (settings) => ({
+  client: new Client({ name: 'sdk1', version: '1' }),
+  transport: options.bridge
+    ? new StdioClientTransport({ command: process.execPath, args: options.bridge, env: process.env, stderr: 'inherit' })
+    : new StreamableHTTPClientTransport(new URL(options.url), settings),
+})
+const finish = (transport, told) => transport.finishAuth(told.get('code'))
+const { client, transport } = await connected(options, open, UnauthorizedError, finish)
 await story(client, { ...options, version: () => transport.protocolVersion })
 await client.close()

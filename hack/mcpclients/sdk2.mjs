@@ -1,9 +1,15 @@
 // The second SDK, in either era of the protocol.
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client'
+import { connected } from './login.mjs'
 import { story } from './story.mjs'
 
 const options = JSON.parse(process.argv[2])
-const client = new Client({ name: 'sdk2', version: '1' }, { versionNegotiation: { mode: options.mode } })
-await client.connect(new StreamableHTTPClientTransport(new URL(options.url), { requestInit: { headers: options.headers } }))
+const open = (settings) => ({
+  client: new Client({ name: 'sdk2', version: '1' }, { versionNegotiation: { mode: options.mode } }),
+  transport: new StreamableHTTPClientTransport(new URL(options.url), settings),
+})
+// It checks the issuer in the answer, too.
+const finish = (transport, told) => transport.finishAuth(told)
+const { client } = await connected(options, open, UnauthorizedError, finish)
 await story(client, { ...options, version: () => client.getNegotiatedProtocolVersion() })
 await client.close()
