@@ -463,6 +463,27 @@ func TestAPersonChoosesAmongTheirOwnAccounts(t *testing.T) {
 	}
 }
 
+func TestAPersonTakesAnotherAddressAfterTheLogin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(t, "one", owner)
+	two := w.tenant(t, "two", "bo@example.org")
+	b := w.replica(t).browser(t)
+	app := b.application("App")
+	before := b.login(app.query(nil), owner)
+	change := "/oauth/login?request=" + before.fields().Get("request") + "&change=1"
+	p := b.login(change, "bo@example.org")
+	if !strings.Contains(p.body, two.Account.ID.String()) {
+		t.Fatalf("the consent: %d %s", p.StatusCode, p.body)
+	}
+	if p := b.post("/oauth/consent", before, url.Values{"decision": {"deny"}}); p.StatusCode != http.StatusNotFound {
+		t.Errorf("the login before it: %d", p.StatusCode)
+	}
+	if told := b.allow(p, two); told.Get("code") == "" || told.Get("state") != "s t&te" {
+		t.Errorf("the application is told %v", told)
+	}
+}
+
 func TestTokensAreGivenForWhatFits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

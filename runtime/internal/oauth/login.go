@@ -30,6 +30,8 @@ func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
+	case request.LoggedIn() && query.Has("change"):
+		a.beginAgain(w, r, request)
 	case request.LoggedIn() && request.Ask == nil:
 		a.seeOther(w, connectionsPath+"?request="+request.ID.String())
 	case request.LoggedIn():
@@ -43,6 +45,21 @@ func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {
 		}
 		a.emailPage(w, r, request, page, nil)
 	}
+}
+
+// beginAgain is for somebody who logged in with the wrong address: the application still
+// waits, and what it asks for is known.
+func (a *API) beginAgain(w http.ResponseWriter, r *http.Request, request login.Request) {
+	next, err := a.begin(w, r, request.Ask)
+	if err == nil {
+		err = a.Logins.End(r.Context(), request)
+	}
+	if err != nil {
+		a.problem(w, r, err)
+		return
+	}
+	a.writeCookie(w, a.cookieName(request.ID), "", -1)
+	a.seeOther(w, stepOf(next))
 }
 
 func (a *API) emailPage(w http.ResponseWriter, r *http.Request, request login.Request, page pages.EmailPage, err error) {
