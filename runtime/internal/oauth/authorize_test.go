@@ -1,0 +1,203 @@
+package oauth_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestTheDocumentsSayWhatIsConfiguredWhateverTheHost(t *testing.T) {
+	t.Parallel()
+	b := newWorld(t).replica(t).browser(t)
+	read := func(path string) map[string]any {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, absolute(path), nil)
+		must(t, err)
+		r.Host = "evil.test"
+		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded"} {
+			r.Header.Set(name, "host=evil.test;proto=https")
+		}
+		r.Header.Set("Origin", "https://app.test")
+		p := b.do(r)
+		document := map[string]any{}
+		must(t, json.Unmarshal([]byte(p.body), &document))
+		if p.StatusCode != http.StatusOK || strings.Contains(p.body, "evil") || p.Header.Get("Access-Control-Allow-Origin") != "*" {
+			t.Errorf("%s: %d %v %s", path, p.StatusCode, p.Header, p.body)
+		}
+		return document
+	}
+	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"} {
+		if d := read(path); d["resource"] != resource || d["authorization_servers"].([]any)[0] != baseURL || strings.Contains(strings.Join(words(d["scopes_supported"]), " "), "offline_access") {
+			t.Errorf("%s: %v", path, d)
+		}
+	}
+	d := read("/.well-known/oauth-authorization-server")
+	if d["issuer"] != baseURL || words(d["code_challenge_methods_supported"])[0] != "S256" || len(words(d["code_challenge_methods_supported"])) != 1 ||
+		d["authorization_response_iss_parameter_supported"] != true || d["client_id_metadata_document_supported"] != true || words(d["token_endpoint_auth_methods_supported"])[0] != "none" {
+		t.Errorf("the server: %v", d)
+	}
+	for name, value := range d {
+		if strings.HasSuffix(name, "_endpoint") && !strings.HasPrefix(value.(string), baseURL+"/oauth/") {
+			t.Errorf("%s is %v", name, value)
+		}
+	}
+}
+
+func words(list any) []string {
+	var found []string
+	for _, word := range list.([]any) {
+		found = append(found, word.(string))
+	}
+	return found
+}
+
+func TestNothingGoesToARedirectThatIsNotTheApplications(t *testing.T) {
+	t.Parallel()
+	b := newWorld(t).replica(t).browser(t)
+	app := b.application("App", "https://app.test/cb")
+	for name, query := range map[string]url.Values{
+		"another host":      {"redirect_uri": {"https://evil.test/cb"}},
+		"user information":  {"redirect_uri": {"https://app.test@evil.test/cb"}},
+		"another path":      {"redirect_uri": {"https://app.test/cb/../x"}},
+		"a query":           {"redirect_uri": {"https://app.test/cb?x=1"}},
+		"loopback":          {"redirect_uri": {"http://localhost/cb"}},
+		"a script":          {"redirect_uri": {"javascript:alert(1)"}},
+		"none":              {"redirect_uri": nil},
+		"two":               {"redirect_uri": {"https://app.test/cb", "https://evil.test/"}},
+		"no application":    {"client_id": nil},
+		"two applications":  {"client_id": {app.id, "x"}},
+		"an unknown one":    {"client_id": {"mcl_unknown"}},
+		"a private address": {"client_id": {"https://127.0.0.1/client.json"}},
+	} {
+		p := b.get(app.query(query))
+		if p.StatusCode != http.StatusBadRequest || p.Header.Get("Location") != "" || !strings.Contains(p.body, "<h1") || strings.Contains(p.body, "evil.test") {
+			t.Errorf("%s: %d %s", name, p.StatusCode, p.body)
+		}
+	}
+}
+
+func TestWrongRequestsAreToldToTheApplication(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.replica(t).browser(t)
+	app := b.application("App", "https://app.test/cb?tenant=a")
+	for name, tt := range map[string]struct {
+		more url.Values
+		code string
+	}{
+		"a token at once":      {url.Values{"response_type": {"token"}}, "unsupported_response_type"},
+		"a fragment":           {url.Values{"response_mode": {"fragment"}}, "invalid_request"},
+		"no challenge":         {url.Values{"code_challenge": nil}, "invalid_request"},
+		"plain":                {url.Values{"code_challenge_method": {"plain"}}, "invalid_request"},
+		"an unknown method":    {url.Values{"code_challenge_method": {"s256"}}, "invalid_request"},
+		"no method":            {url.Values{"code_challenge_method": nil}, "invalid_request"},
+		"a short challenge":    {url.Values{"code_challenge": {"short"}}, "invalid_request"},
+		"a foreign resource":   {url.Values{"resource": {"https://other.test/mcp"}}, "invalid_target"},
+		"the service alone":    {url.Values{"resource": {baseURL}}, "invalid_target"},
+		"a slash too many":     {url.Values{"resource": {resource + "/"}}, "invalid_target"},
+		"one more resource":    {url.Values{"resource": {resource, "https://other.test/mcp"}}, "invalid_target"},
+		"other scopes":         {url.Values{"scope": {"admin"}}, "invalid_scope"},
+		"without the person":   {url.Values{"prompt": {"none"}}, "login_required"},
+		"a request object":     {url.Values{"request": {"x"}}, "request_not_supported"},
+		"a parameter twice":    {url.Values{"scope": {"media:read", "media:write"}}, "invalid_request"},
+		"a state without end":  {url.Values{"state": {strings.Repeat("s", 5000)}}, "invalid_request"},
+		"an address of a page": {url.Values{"request_uri": {"https://evil.test/"}}, "request_not_supported"},
+	} {
+		p := b.get(app.query(tt.more))
+		to, err := url.Parse(p.Header.Get("Location"))
+		must(t, err)
+		told := to.Query()
+		if p.StatusCode != http.StatusSeeOther || to.Host != "app.test" || told.Get("tenant") != "a" || told.Get("error") != tt.code || told.Get("error_description") == "" || told.Get("iss") != baseURL || told.Has("code") {
+			t.Errorf("%s: %d %s", name, p.StatusCode, p.Header.Get("Location"))
+		}
+		if state := told.Get("state"); len(tt.more["state"]) == 0 && state != "s t&te" {
+			t.Errorf("%s: the state is %q", name, state)
+		}
+	}
+	if n := w.Number(t, "SELECT count(*) FROM login_request"); n != 0 {
+		t.Errorf("%d logins began", n)
+	}
+	for scope, want := range map[string]string{"": "media:read media:write", "media:read offline_access openid": "media:read", "media:write media:read": "media:read media:write"} {
+		p := b.get(app.query(url.Values{"scope": {scope}}))
+		if p.StatusCode != http.StatusOK {
+			t.Errorf("scope %q: %d", scope, p.StatusCode)
+		}
+		if n := w.Number(t, `SELECT count(*) FROM login_request WHERE ask->>'scopes' = $1`, `["`+strings.ReplaceAll(want, " ", `", "`)+`"]`); n != 1 {
+			t.Errorf("scope %q did not become %q", scope, want)
+		}
+		w.exec(t, "DELETE FROM login_request")
+	}
+}
+
+func TestAnyPortOfTheComputerWillDo(t *testing.T) {
+	t.Parallel()
+	b := newWorld(t).replica(t).browser(t)
+	app := b.application("App", "http://localhost/callback", "cursor://anysphere.cursor-mcp/oauth/callback")
+	for uri, want := range map[string]int{
+		"http://localhost:33418/callback":              http.StatusOK,
+		"http://localhost/callback":                    http.StatusOK,
+		"cursor://anysphere.cursor-mcp/oauth/callback": http.StatusOK,
+		"http://127.0.0.1:33418/callback":              http.StatusBadRequest,
+		"http://localhost:33418/other":                 http.StatusBadRequest,
+		"cursor://anysphere.cursor-mcp/other":          http.StatusBadRequest,
+	} {
+		if p := b.get(app.query(url.Values{"redirect_uri": {uri}})); p.StatusCode != want {
+			t.Errorf("%s: %d", uri, p.StatusCode)
+		}
+	}
+}
+
+func TestRegistrations(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.replica(t).browser(t)
+	many := func(n int) []string {
+		var uris []string
+		for i := range n {
+			uris = append(uris, "https://app.test/"+strings.Repeat("x", i+1))
+		}
+		return uris
+	}
+	status, made := b.json("/oauth/register", map[string]any{"client_name": "Cursor\u202e\n  x", "client_uri": "javascript:alert(1)", "logo_uri": "https://evil.test/", "token_endpoint_auth_method": "client_secret_basic",
+		"redirect_uris": []string{"cursor://anysphere.cursor-mcp/oauth/callback", "http://evil.test/", "http://localhost:8080/cb", "other://x"}})
+	if status != http.StatusCreated || made["client_name"] != "Cursor x" || made["token_endpoint_auth_method"] != "none" || len(made["redirect_uris"].([]any)) != 2 || made["client_secret"] != nil || made["client_uri"] != nil || made["logo_uri"] != nil {
+		t.Errorf("%d %v", status, made)
+	}
+	before := w.Number(t, "SELECT count(*) FROM login_client")
+	for name, tt := range map[string]struct {
+		sent   any
+		status int
+		err    string
+	}{
+		"no redirect":          {map[string]any{"client_name": "x"}, 400, "invalid_redirect_uri"},
+		"none that is allowed": {map[string]any{"redirect_uris": []string{"http://evil.test/", "javascript:alert(1)"}}, 400, "invalid_redirect_uri"},
+		"eleven":               {map[string]any{"redirect_uris": many(11)}, 400, "invalid_redirect_uri"},
+		"a list":               {[]int{1}, 400, "invalid_client_metadata"},
+		"another type":         {map[string]any{"redirect_uris": "https://app.test/"}, 400, "invalid_client_metadata"},
+		"more than 8 KiB":      {map[string]any{"client_name": strings.Repeat("x", 9<<10), "redirect_uris": many(1)}, 413, "invalid_client_metadata"},
+	} {
+		if status, answer := b.json("/oauth/register", tt.sent); status != tt.status || answer["error"] != tt.err {
+			t.Errorf("%s: %d %v", name, status, answer)
+		}
+	}
+	if after := w.Number(t, "SELECT count(*) FROM login_client"); after != before {
+		t.Errorf("%d applications were registered by that", after-before)
+	}
+	if _, again := b.json("/oauth/register", map[string]any{"client_name": "Cursor x", "redirect_uris": []string{"http://localhost:8080/cb", "cursor://anysphere.cursor-mcp/oauth/callback"}}); again["client_id"] != made["client_id"] {
+		t.Error("the same words gave another id")
+	}
+}
+
+func TestLoginsBeginAsOftenAsALimitAllows(t *testing.T) {
+	t.Parallel()
+	b := newWorld(t).replica(t, func(o *options) { o.limits.Logins, o.limits.LoginsBurst = 1, 3 }).browser(t)
+	app := b.application("App")
+	for i := range 4 {
+		p := b.get(app.query(nil))
+		if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 3]; p.StatusCode != want {
+			t.Errorf("login %d: %d", i, p.StatusCode)
+		}
+	}
+}
