@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/oauth/pages"
 	"mediastack.dev/runtime/login"
 )
 
@@ -124,7 +126,9 @@ func (a *API) wished(query url.Values) ([]login.Scope, *refusal) {
 	return granted, nil
 }
 
-// answer sends the person back to the application, with the issuer (RFC 9207).
+// answer sends the person back to the application, with the issuer (RFC 9207). A program
+// on the device that has a scheme of its own is opened by a page: the browser would
+// leave the one before it on the screen, whose form was used already.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, ask *login.Ask, values url.Values) {
 	uri, err := url.Parse(ask.RedirectURI)
 	if err != nil {
@@ -142,7 +146,12 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, ask *login.Ask, val
 	if code := values.Get("error"); code != "" {
 		exchange.Of(r.Context()).Err = fault.New(fault.Invalid, "%s: %s", code, values.Get("error_description"))
 	}
-	a.seeOther(w, uri.String())
+	if uri.Scheme == "http" || uri.Scheme == "https" {
+		a.seeOther(w, uri.String())
+		return
+	}
+	page := pages.ReturnPage{Application: *applicationOf(ask), Link: uri.String(), Allowed: values.Has("code")}
+	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.Return(to, page) })
 }
 
 // seeOther leads on with 303: a form that was posted is not posted again elsewhere.

@@ -1,8 +1,10 @@
 package oauth_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -157,5 +159,39 @@ func TestAPersonTakesAnotherAddressAfterTheLogin(t *testing.T) {
 	}
 	if told := b.allow(p, two); told.Get("code") == "" || told.Get("state") != "s t&te" {
 		t.Errorf("the application is told %v", told)
+	}
+}
+
+func TestAProgramIsOpenedByAPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	studio := w.tenant(t, "studio", owner)
+	b := w.replica(t).browser(t)
+	app := b.application("Cursor", "cursor://anysphere.cursor-mcp/oauth/callback")
+	opened := func(p page) url.Values {
+		t.Helper()
+		match := regexp.MustCompile(`<meta http-equiv="refresh" content="0;url=([^"]*)">`).FindStringSubmatch(p.body)
+		if p.StatusCode != http.StatusOK || match == nil || p.Header.Get("Cache-Control") != "no-store" || strings.Count(p.body, match[1]) != 2 {
+			t.Fatalf("no page that opens it: %d %v %s", p.StatusCode, p.Header, p.body)
+		}
+		to, err := url.Parse(html.UnescapeString(match[1]))
+		must(t, err)
+		if to.Scheme != "cursor" || to.Host != "anysphere.cursor-mcp" || to.Path != "/oauth/callback" {
+			t.Errorf("it opens %s", to)
+		}
+		return to.Query()
+	}
+	told := opened(b.send("/oauth/consent", b.login(app.query(nil), owner), url.Values{"decision": {"allow"}, "account": {studio.Account.ID.String()}}))
+	if told.Get("state") != "s t&te" || told.Get("iss") != baseURL {
+		t.Errorf("it is told %v", told)
+	}
+	if status, answer := b.redeem(app, told.Get("code")); status != http.StatusOK {
+		t.Errorf("tokens: %d %v", status, answer)
+	}
+	if told := opened(b.send("/oauth/consent", b.login(app.query(nil), owner), url.Values{"decision": {"deny"}})); told.Get("error") != "access_denied" || told.Get("state") != "s t&te" || told.Has("code") {
+		t.Errorf("after a refusal it is told %v", told)
+	}
+	if told := opened(b.get(app.query(url.Values{"scope": {"nothing"}}))); told.Get("error") != "invalid_scope" || told.Get("iss") != baseURL {
+		t.Errorf("after a wrong wish it is told %v", told)
 	}
 }

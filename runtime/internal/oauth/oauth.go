@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -26,11 +27,15 @@ type Config struct {
 	Documents    bool     `name:"oauth-client-documents" env:"SERVICE_OAUTH_CLIENT_DOCUMENTS" default:"true" negatable:"" help:"Accept applications that describe themselves at a public https address, which is then fetched (Client ID Metadata Documents)."`
 }
 
+// notOfPrograms are schemes that browsers open themselves. A page of ours links to the
+// others.
+var notOfPrograms = []string{"", "http", "https", "javascript", "vbscript", "data", "blob", "file", "filesystem", "about", "view-source", "ws", "wss"}
+
 // Validate checks the form of the lists.
 func (c Config) Validate() error {
 	for _, text := range c.Redirects {
 		uri, err := url.Parse(text)
-		if text != "" && (err != nil || uri.Scheme == "" || uri.Scheme == "http" || uri.Scheme == "https" || !redirectForm(text, uri)) {
+		if text != "" && (err != nil || slices.Contains(notOfPrograms, uri.Scheme) || !redirectForm(text, uri)) {
 			return fmt.Errorf("SERVICE_OAUTH_REDIRECTS must hold URIs like app://host/callback, not %q", text)
 		}
 	}

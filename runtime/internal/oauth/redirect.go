@@ -89,14 +89,14 @@ func (a *API) trusted(clientID, redirect string) bool {
 	return true // one of the configuration's
 }
 
-// formAction is where a form may lead, for the Content-Security-Policy: Chromium holds
-// the redirect after a form to it.
+// formAction is where a form may lead besides to us, for the Content-Security-Policy:
+// Chromium holds the redirect after a form to it.
 func formAction(redirect string) string {
 	uri, err := url.Parse(redirect)
 	switch {
-	case err != nil:
+	case err != nil, uri.Scheme != "http" && uri.Scheme != "https": // a page leads there
 		return ""
-	case uri.Scheme != "http" && uri.Scheme != "https" || strings.Contains(uri.Host, "["): // there is no form for IPv6
+	case strings.Contains(uri.Host, "["): // there is no form for IPv6
 		return " " + uri.Scheme + ":"
 	}
 	return " " + uri.Scheme + "://" + uri.Host

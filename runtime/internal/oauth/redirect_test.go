@@ -118,7 +118,7 @@ func TestAFormMayLeadToTheApplication(t *testing.T) {
 		"https://app.test:8443/cb?x=1": " https://app.test:8443",
 		"http://127.0.0.1:6276/cb":     " http://127.0.0.1:6276",
 		"http://[::1]:1/cb":            " http:",
-		cursor:                         " cursor:",
+		cursor:                         "",
 	} {
 		if got := formAction(uri); got != want {
 			t.Errorf("%s: %q", uri, got)
@@ -128,7 +128,7 @@ func TestAFormMayLeadToTheApplication(t *testing.T) {
 
 func TestWrongListsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []Config{{Redirects: []string{"https://app.test/"}}, {Redirects: []string{"javascript:alert(1)"}}, {Redirects: []string{"app"}},
+	for _, cfg := range []Config{{Redirects: []string{"https://app.test/"}}, {Redirects: []string{"javascript:alert(1)"}}, {Redirects: []string{"javascript://x/%0Aalert(1)"}}, {Redirects: []string{"file://host/x"}}, {Redirects: []string{"app"}},
 		{Redirects: []string{"app://x#y"}}, {TrustedHosts: []string{"https://claude.ai"}}, {TrustedHosts: []string{"*.claude.ai"}}, {TrustedHosts: []string{"Claude.ai"}}} {
 		if cfg.Validate() == nil {
 			t.Errorf("%+v is accepted", cfg)

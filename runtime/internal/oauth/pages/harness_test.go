@@ -14,6 +14,9 @@ import (
 
 const colour = "#2456d6"
 
+// toApp opens a program on the device.
+const toApp = "cursor://app/callback?code=c&iss=https%3A%2F%2Fmedia.test&state=s+t"
+
 func newPages(t *testing.T) *pages.Pages {
 	t.Helper()
 	p, err := pages.New(pages.Config{Name: "Media <storage>", Colour: colour})
@@ -64,6 +67,12 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 		},
 		"no connections": func(w io.Writer) error {
 			return p.Connections(w, pages.ConnectionsPage{Form: form, Address: words, Endpoint: words})
+		},
+		"return": func(w io.Writer) error {
+			return p.Return(w, pages.ReturnPage{Application: opener, Link: toApp, Allowed: true})
+		},
+		"return, denied": func(w io.Writer) error {
+			return p.Return(w, pages.ReturnPage{Application: opener, Link: toApp})
 		},
 		"problem": func(w io.Writer) error {
 			return p.Problem(w, pages.ProblemPage{Title: "Expired", Text: words, Hint: words, RetryLink: "/account/connections"})

@@ -108,6 +108,16 @@ type ConnectionsPage struct {
 	Problem  string
 }
 
+// ReturnPage follows the decision when the answer goes to a program on the device, which
+// leaves the browser where it is. It opens the program by itself, as far as the browser
+// allows, and by a link.
+type ReturnPage struct {
+	Application Application
+	// Link is the answer: a URI of a scheme that the configuration names. It is not looked at.
+	Link    string
+	Allowed bool
+}
+
 // ProblemPage says what went wrong when there is no application to tell it to.
 type ProblemPage struct {
 	Title     string
@@ -124,7 +134,7 @@ type Pages struct {
 	brand  brand
 	assets assets
 
-	email, code, consent, connections, problem *template.Template
+	email, code, consent, connections, back, problem *template.Template
 }
 
 // brand is what every page shows.
@@ -164,7 +174,7 @@ func New(cfg Config) (*Pages, error) {
 		p.brand.Logo = p.assets.link(name)
 	}
 	for file, page := range map[string]**template.Template{
-		"email": &p.email, "code": &p.code, "consent": &p.consent, "connections": &p.connections, "problem": &p.problem,
+		"email": &p.email, "code": &p.code, "consent": &p.consent, "connections": &p.connections, "return": &p.back, "problem": &p.problem,
 	} {
 		*page, err = template.New("layout.html").Funcs(template.FuncMap{"plain": plain, "host": host, "span": span}).
 			ParseFS(files, "files/layout.html", "files/"+file+".html")
@@ -213,6 +223,11 @@ func (p *Pages) Consent(w io.Writer, page ConsentPage) error {
 // Connections writes the list of connected applications.
 func (p *Pages) Connections(w io.Writer, page ConnectionsPage) error {
 	return p.render(w, p.connections, view{Title: "Connected applications", Failed: page.Problem != "", Wide: true, Page: page})
+}
+
+// Return writes the page that leads back to a program on the device.
+func (p *Pages) Return(w io.Writer, page ReturnPage) error {
+	return p.render(w, p.back, view{Title: "You can close this tab", Page: page})
 }
 
 // Problem writes the page that says what went wrong.

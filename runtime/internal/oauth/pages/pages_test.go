@@ -85,7 +85,7 @@ func TestEveryPageIsBuiltForEverybody(t *testing.T) {
 			}
 			for _, link := range d.all("a", "link", "img") {
 				target := link.get("href") + link.get("src")
-				if !strings.HasPrefix(target, "/") && target != claude.Website {
+				if !strings.HasPrefix(target, "/") && target != claude.Website && target != toApp {
 					t.Errorf("%s goes to %s", link.Data, target)
 				}
 				if link.get("target") != "" && (!strings.Contains(link.get("rel"), "noopener") || !strings.Contains(link.text(), "new tab")) {
@@ -350,6 +350,34 @@ func TestThePageOfConnections(t *testing.T) {
 	})
 	if !strings.Contains(d.text(), "Nothing is connected yet") || !strings.Contains(d.text(), "https://media.example.org/mcp") || len(d.all("form")) != 1 {
 		t.Errorf("the empty page says %s", d.text())
+	}
+}
+
+func TestThePageThatLeadsBack(t *testing.T) {
+	t.Parallel()
+	p := newPages(t)
+	for allowed, want := range map[bool]string{true: "You allowed Cursor to use your files", false: "Cursor was not connected to your files"} {
+		d := read(t, func(w io.Writer) error {
+			return p.Return(w, pages.ReturnPage{Application: pages.Application{Name: "Cursor", Scheme: "cursor"}, Link: toApp, Allowed: allowed})
+		})
+		var refresh []string
+		for _, meta := range d.all("meta") {
+			if meta.get("http-equiv") == "refresh" {
+				refresh = append(refresh, meta.get("content"))
+			}
+		}
+		if !slices.Equal(refresh, []string{"0;url=" + toApp}) || d.all("a")[0].get("href") != toApp || d.all("a")[0].text() != "Open Cursor again" {
+			t.Errorf("it leads to %q and %v", refresh, d.all("a")[0].Attr)
+		}
+		if !strings.Contains(d.text(), want) || !strings.Contains(d.text(), "You can close this tab") {
+			t.Errorf("the page says %s", d.text())
+		}
+	}
+	d := read(t, func(w io.Writer) error { return p.Problem(w, pages.ProblemPage{Title: "Expired"}) })
+	for _, meta := range d.all("meta") {
+		if meta.get("http-equiv") != "" {
+			t.Errorf("another page leads to %s", meta.get("content"))
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"html/template"
 	"net/url"
 	"strconv"
 	"time"
@@ -38,6 +39,9 @@ func (a Application) Page() string {
 	}
 	return page.String()
 }
+
+// URL is the link, which html/template would refuse for its scheme.
+func (p ReturnPage) URL() template.URL { return template.URL(p.Link) } //nolint:gosec // its scheme is one of the configuration's
 
 // Title is the name as it is shown.
 func (c Connection) Title() string { return name(c.Name) }
