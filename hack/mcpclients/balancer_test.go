@@ -1,6 +1,7 @@
 package mcpclients_test
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -33,9 +34,9 @@ type balancer struct {
 // servedBy is the header that tells which replica answered.
 const servedBy = "X-Served-By"
 
-func newBalancer(t *testing.T) *balancer {
+func newBalancer(t *testing.T, w *witness) *balancer {
 	t.Helper()
-	b := &balancer{took: map[string]int{}, flying: map[string]int{}}
+	b := &balancer{took: map[string]int{}, flying: map[string]int{}, witness: w}
 	b.landed = sync.NewCond(&b.mu)
 	// A connection that is kept would belong to a replica that may be gone.
 	transport := &http.Transport{DisableKeepAlives: true}
@@ -43,6 +44,13 @@ func newBalancer(t *testing.T) *balancer {
 		Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme = "http" }})
 	t.Cleanup(b.server.Close)
 	return b
+}
+
+// add adds a replica.
+func (b *balancer) add(target string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.targets = append(b.targets, target)
 }
 
 // begin counts anew, and plans what happens before each request. They are numbered from 1.
@@ -114,10 +122,24 @@ type roundRobin struct {
 	next     http.RoundTripper
 }
 
+// whole takes the body in before anything is led on. While an answer begins, net/http
+// closes the body that the proxy may still look at, and the proxy then cuts the answer.
+func whole(request *http.Request) ([]byte, error) {
+	if request.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(request.Body)
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	return body, err
+}
+
+// RoundTrip leads a request to a replica.
 func (r roundRobin) RoundTrip(request *http.Request) (*http.Response, error) {
-	if err := r.balancer.witness.request(request); err != nil {
+	body, err := whole(request)
+	if err != nil {
 		return nil, err
 	}
+	r.balancer.witness.request(request, body)
 	targets := r.balancer.order(request)
 	for n, target := range targets {
 		conn, err := new(net.Dialer).DialContext(request.Context(), "tcp", target)

@@ -58,7 +58,7 @@ type told struct {
 // before. One of them is killed in the middle.
 func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
 	t.Parallel()
-	node, s := mcpclients.NewNode(t), newService(t)
+	node, s := mcpclients.NewNode(t), newService(t, nil)
 	file := noise(3 << 20)
 	path := filepath.Join(t.TempDir(), "file.bin")
 	must(t, os.WriteFile(path, file, 0o600))
@@ -208,7 +208,7 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 // not every client can read.
 func TestInspector(t *testing.T) {
 	t.Parallel()
-	node, s := mcpclients.NewNode(t), newService(t)
+	node, s := mcpclients.NewNode(t), newService(t, nil)
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			inspect := func(args ...string) string {
@@ -270,10 +270,11 @@ func (s *service) url() string { return s.balancer.server.URL + "/mcp" }
 
 func (s *service) headers() map[string]string { return map[string]string{"x-service-apikey": s.key} }
 
-func newService(t *testing.T, env ...string) *service {
+// newService starts one that a witness watches, if there is one, with more settings in env.
+func newService(t *testing.T, w *witness, env ...string) *service {
 	t.Helper()
 	database, access := stacktest.Postgres(t), stacktest.S3(t)
-	s := &service{balancer: newBalancer(t), group: stacktest.Group(t), database: database, key: provision(t, database, access)}
+	s := &service{balancer: newBalancer(t, w), group: stacktest.Group(t), database: database, key: provision(t, database, access)}
 	for n := range 2 {
 		port, err := stack.FreePort()
 		must(t, err)
@@ -293,7 +294,7 @@ func newService(t *testing.T, env ...string) *service {
 		one.process, err = s.group.Start(t.Context(), one.spec)
 		must(t, err)
 		s.replicas = append(s.replicas, one)
-		s.balancer.targets = append(s.balancer.targets, one.address)
+		s.balancer.add(one.address)
 	}
 	return s
 }

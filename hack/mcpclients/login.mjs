@@ -14,7 +14,7 @@ async function listen(name) {
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
   const redirectUrl = `http://127.0.0.1:${server.address().port}/callback`
   const state = randomUUID()
-  let client, tokens, verifier
+  let client, tokens, verifier, discovered
   return {
     async told() {
       const params = await answer
@@ -36,6 +36,8 @@ async function listen(name) {
       saveClientInformation: (given) => void (client = given),
       tokens: () => tokens,
       saveTokens: (given) => void (tokens = given),
+      discoveryState: () => discovered,
+      saveDiscoveryState: (given) => void (discovered = given),
       codeVerifier: () => verifier,
       saveCodeVerifier: (given) => void (verifier = given),
       redirectToAuthorization: (url) => console.error(`log in at ${url}`),

@@ -45,9 +45,8 @@ func newLoginService(t *testing.T) *loginService {
 	must(t, err)
 	host, port, err := net.SplitHostPort(address)
 	must(t, err)
-	s.service = newService(t, "SERVICE_SMTP_HOST="+host, "SERVICE_SMTP_PORT="+port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example",
+	s.service = newService(t, s.witness, "SERVICE_SMTP_HOST="+host, "SERVICE_SMTP_PORT="+port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example",
 		"SERVICE_LOG_LEVEL=DEBUG", "SERVICE_KEY_CACHE_TTL=0s") // whose time expire() puts back is noticed at once
-	s.balancer.witness = s.witness
 	return s
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"os"
@@ -42,9 +43,9 @@ func (w *witness) granted(grant string) int {
 	return w.grants[grant]
 }
 
-func (w *witness) request(r *http.Request) error {
+func (w *witness) request(r *http.Request, body []byte) {
 	if w == nil {
-		return nil
+		return
 	}
 	if _, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok {
 		w.note("access token", token)
@@ -53,15 +54,11 @@ func (w *witness) request(r *http.Request) error {
 		w.note("cookie", cookie.Value)
 	}
 	w.note("state", r.URL.Query().Get("state"))
-	if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" && r.URL.Path != "/oauth/token" {
-		return nil
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return err
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	form, err := url.ParseQuery(string(body))
+	if err != nil || kind != "application/x-www-form-urlencoded" {
+		return
+	}
 	for name, what := range map[string]string{"csrf": "form token", "code": "code", "code_verifier": "code verifier", "refresh_token": "refresh token"} {
 		if name == "code" && r.URL.Path == "/oauth/token" {
 			what = "authorization code"
@@ -69,7 +66,6 @@ func (w *witness) request(r *http.Request) error {
 		w.note(what, form[name]...)
 	}
 	r.Header.Set(grantType, form.Get("grant_type")) // for the answer
-	return err
 }
 
 // grantType carries the grant_type of a request to the answer's note. It reaches the
