@@ -108,7 +108,8 @@ func mine(err error) bool { return fault.Is(err, fault.Invalid) || fault.Is(err,
 // takeAddress has a code sent.
 func (a *API) takeAddress(w http.ResponseWriter, r *http.Request, request login.Request, form url.Values) {
 	err := a.Logins.SendCode(r.Context(), request, form.Get("address"), networkOf(r))
-	again := request.Address != ""
+	address, _ := login.ParseAddress(form.Get("address"))
+	again := request.Address != "" && request.Address == address // and not another one, which deserves its own page
 	switch {
 	case err == nil && again:
 		a.seeOther(w, stepOf(request)+"&resent=1")

@@ -162,6 +162,25 @@ func TestAPersonTakesAnotherAddressAfterTheLogin(t *testing.T) {
 	}
 }
 
+func TestAnotherAddressIsNotASecondCode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(t, "studio", owner)
+	rt := w.replica(t)
+	b := rt.browser(t)
+	first := b.get(b.application("App").query(nil))
+	b.post("/oauth/login/email", first, url.Values{"address": {"anna@example.org"}})
+	// The form with what was typed, and no word of the address before.
+	p := b.post("/oauth/login/email", first, url.Values{"address": {owner}})
+	if p.StatusCode != http.StatusTooManyRequests || !strings.Contains(p.body, `value="`+owner+`"`) || !strings.Contains(p.body, "Try again in") || strings.Contains(p.body, "anna@example.org") {
+		t.Errorf("at once: %d %s", p.StatusCode, p.body)
+	}
+	rt.clock.Advance(31 * time.Second)
+	if p := b.post("/oauth/login/email", first, url.Values{"address": {owner}}); p.StatusCode != http.StatusOK || !strings.Contains(p.body, owner) || strings.Contains(p.body, "A new code") {
+		t.Errorf("later: %d %s", p.StatusCode, p.body)
+	}
+}
+
 func TestAProgramIsOpenedByAPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
