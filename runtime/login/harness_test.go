@@ -66,14 +66,10 @@ func (w *world) account(t *testing.T, name string, owners ...string) edgetest.Te
 	return w.Tenant(t, account.Spec{Name: name, Owners: owners, MaxStorage: 1 << 20, MaxUploadSize: 1 << 20})
 }
 
-// ensure changes an account as the operator does.
+// ensure changes the account.
 func (w *world) ensure(t *testing.T, change func(*account.Spec)) {
 	t.Helper()
-	spec := w.tenant.Spec
-	spec.Namespace = "team"
-	change(&spec)
-	_, err := w.Registry.Ensure(t.Context(), spec)
-	must(t, err)
+	w.Change(t, w.tenant, change)
 }
 
 func ask() *login.Ask {

@@ -37,6 +37,11 @@ func (a *Authenticator) Again(w http.ResponseWriter, r *http.Request) (*http.Req
 		}
 		return r, err
 	}
+	if need, ok := r.Context().Value(needKey{}).(Need); ok {
+		if err := a.permit(w, grant, need); err != nil {
+			return nil, err
+		}
+	}
 	return r.WithContext(context.WithValue(r.Context(), grantKey{}, grant)), nil
 }
 

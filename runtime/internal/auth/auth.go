@@ -219,18 +219,44 @@ func (a *Authenticator) bearerChallenge(sent http.Header) string {
 	return challenge
 }
 
-// Scoped lets requests through whose credential has the scope that they need. Put it
-// behind Require.
-func (a *Authenticator) Scoped(needs func(r *http.Request) Scope) func(http.Handler) http.Handler {
+// Need is what a request needs besides a credential.
+type Need struct {
+	// Tool is the tool by which assistants do the same. An account's leash knows tools
+	// only, and holds for whatever its owners connected, whichever way it comes.
+	Tool string
+	// Reads is set when nothing is changed.
+	Reads bool
+}
+
+type needKey struct{}
+
+// Demanding lets requests through whose credential permits what they need. Put it behind
+// Require.
+func (a *Authenticator) Demanding(needs func(r *http.Request) Need) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := a.Demand(w, Of(r.Context()), needs(r)); err != nil {
+			need := needs(r)
+			if err := a.permit(w, Of(r.Context()), need); err != nil {
 				exchange.Fail(w, r, err)
 				return
 			}
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), needKey{}, need)))
 		})
 	}
+}
+
+func (a *Authenticator) permit(w http.ResponseWriter, grant Grant, need Need) error {
+	scope := ScopeWrite
+	if need.Reads {
+		scope = ScopeRead
+	}
+	if err := a.Demand(w, grant, scope); err != nil {
+		return err
+	}
+	if grant.GrantID != uuid.Nil && !grant.Account.Agents.Permit(need.Tool, need.Reads) {
+		return fault.New(fault.Forbidden, "this account does not let connected applications use %s", need.Tool)
+	}
+	return nil
 }
 
 // Demand refuses a credential that lacks a scope (RFC 6750, section 3.1), and leaves the

@@ -88,6 +88,15 @@ func (w *World) Tenant(t *testing.T, spec account.Spec) Tenant {
 	return w.AppOf(t, Tenant{Account: made, Spec: spec}, "")
 }
 
+// Change does what the operator does when a MediaAccount was changed.
+func (w *World) Change(t *testing.T, of Tenant, change func(*account.Spec)) {
+	t.Helper()
+	of.Spec.Namespace = "team"
+	change(&of.Spec)
+	_, err := w.Registry.Ensure(t.Context(), of.Spec)
+	must(t, err)
+}
+
 // AppOf is the Default App of a tenant's account, or another one by its name, with a
 // key of its own.
 func (w *World) AppOf(t *testing.T, of Tenant, name string) Tenant {

@@ -57,12 +57,12 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 		}, refusedKey, false},
 		"suspended": {func(t *testing.T, w *world, of tenant) string {
 			t.Helper()
-			w.change(t, of, func(s *account.Spec) { s.Suspended = true })
+			w.Change(t, of, func(s *account.Spec) { s.Suspended = true })
 			return of.Key
 		}, refusedKey, false},
 		"on a leash": {func(t *testing.T, w *world, of tenant) string {
 			t.Helper()
-			w.change(t, of, func(s *account.Spec) { s.Agents = account.Agents{Tools: []string{}} })
+			w.Change(t, of, func(s *account.Spec) { s.Agents = account.Agents{Tools: []string{}} })
 			return of.Key
 		}, func(t *testing.T, rt *replica, of tenant) bool { t.Helper(); return len(rt.names(t, of.Key)) == 0 }, true},
 	} {
@@ -85,7 +85,7 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 				} else if got.status != http.StatusUnauthorized || !strings.HasPrefix(got.header.Get("WWW-Authenticate"), "Bearer resource_metadata=") {
 					t.Errorf("%s: %d %v %s", name, got.status, got.header, got.body)
 				}
-				w.change(t, one, func(*account.Spec) {})
+				w.Change(t, one, func(*account.Spec) {})
 				eventually(t, "the account is as before", func() bool {
 					return rt.post(t, listTools, apiKey(goOn)).status == http.StatusOK && len(rt.names(t, goOn)) == len(rows)
 				})

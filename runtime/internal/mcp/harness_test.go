@@ -56,14 +56,6 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 	return w.Tenant(t, spec)
 }
 
-// change brings the tenant to another spec, and waits until the replica knows.
-func (w *world) change(t *testing.T, of tenant, change func(*account.Spec)) {
-	t.Helper()
-	change(&of.Spec)
-	_, err := w.Registry.Ensure(t.Context(), of.Spec)
-	must(t, err)
-}
-
 // traces counts what uploads have left: rows, and bytes that are held.
 func (w *world) traces(t *testing.T) int64 {
 	t.Helper()

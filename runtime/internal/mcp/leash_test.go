@@ -48,7 +48,7 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 		{account.Agents{Tools: []string{}}, []string{}},
 		{account.Agents{}, all},
 	} {
-		w.change(t, one, func(s *account.Spec) { s.Agents = tt.agents })
+		w.Change(t, one, func(s *account.Spec) { s.Agents = tt.agents })
 		eventually(t, "the list follows", func() bool { return slices.Equal(rt.names(t, one.Key), tt.names) })
 		draft := rt.upload(t, other.Key, "f", []byte("f"))
 		for name := range rows {
@@ -62,7 +62,7 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 		t.Error("another tenant is held, too")
 	}
 	// REST is not for assistants, and is not held.
-	w.change(t, one, func(s *account.Spec) { s.Agents = account.Agents{Tools: []string{}} })
+	w.Change(t, one, func(s *account.Spec) { s.Agents = account.Agents{Tools: []string{}} })
 	if got := rt.send(t, http.MethodGet, "/media/get/count", nil, apiKey(one.Key)); got.status != http.StatusOK {
 		t.Errorf("REST: %d %s", got.status, got.body)
 	}

@@ -302,7 +302,7 @@ func TestCredentialsThatEnd(t *testing.T) {
 	for _, key := range []string{suspended.Key, revoked.Key} {
 		gives[wire.Count](t, rt.call(t, key, "get_media_count", nil))
 	}
-	w.change(t, suspended, func(s *account.Spec) { s.Suspended = true })
+	w.Change(t, suspended, func(s *account.Spec) { s.Suspended = true })
 	eventually(t, "a suspended account is refused", func() bool { return refused(suspended.Key) })
 	_, _, err := w.Registry.IssueKey(t.Context(), revoked.App.ID, 2, 0)
 	must(t, err)

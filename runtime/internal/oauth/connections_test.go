@@ -20,12 +20,12 @@ func TestEndsReachEveryReplicaAtOnce(t *testing.T) {
 	first, second := w.replica(t, change), w.replica(t, change)
 	b := first.browser(t)
 	app := b.application("App")
-	back := func(t *testing.T) { t.Helper(); w.ensure(t, tenant, func(*account.Spec) {}) }
+	back := func(t *testing.T) { t.Helper(); w.Change(t, tenant, func(*account.Spec) {}) }
 	for name, end := range map[string]func(t *testing.T, access, refresh string){
 		"the owner is taken out": func(t *testing.T, _, _ string) {
-			w.ensure(t, tenant, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
+			w.Change(t, tenant, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
 		},
-		"the account is suspended": func(t *testing.T, _, _ string) { w.ensure(t, tenant, func(s *account.Spec) { s.Suspended = true }) },
+		"the account is suspended": func(t *testing.T, _, _ string) { w.Change(t, tenant, func(s *account.Spec) { s.Suspended = true }) },
 		"the key ends": func(t *testing.T, _, _ string) {
 			_, _, err := w.Registry.IssueKey(t.Context(), tenant.App.ID, 2, 0)
 			must(t, err)

@@ -51,16 +51,6 @@ func (w *world) tenant(t *testing.T, name string, owners ...string) edgetest.Ten
 	return w.Tenant(t, account.Spec{Name: name, DisplayName: "The " + name, Owners: owners, MaxStorage: 64 << 20, MaxUploadSize: 24 << 20})
 }
 
-// ensure changes an account as the operator does.
-func (w *world) ensure(t *testing.T, of edgetest.Tenant, change func(*account.Spec)) {
-	t.Helper()
-	spec := of.Spec
-	spec.Namespace = "team"
-	change(&spec)
-	_, err := w.Registry.Ensure(t.Context(), spec)
-	must(t, err)
-}
-
 // replica is a running runtime with logins, and one route that says who asks.
 type replica struct {
 	logins *login.Service

@@ -62,21 +62,27 @@ func New(parts Parts) (*API, error) {
 func (a *API) Mount(r chi.Router) {
 	r.Get("/openapi.json", a.describeService)
 	r.Group(func(r chi.Router) {
-		r.Use(a.Auth.Require, a.Auth.Scoped(needs), readableQuery)
+		r.Use(a.Auth.Require, a.Auth.Demanding(needOf), readableQuery)
 		wire.HandlerWithOptions(a, wire.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: badParameter})
 	})
 }
 
-// reading are the routes that change nothing, whatever the method. All others write.
-var reading = []string{listRoute, "/media/get/count", "/media/get/size", "/media/get/{mediaId}", "/settings/media/get"}
-
-// needs gives the scope of a route.
-func needs(r *http.Request) auth.Scope {
-	if slices.Contains(reading, chi.RouteContext(r.Context()).RoutePattern()) {
-		return auth.ScopeRead
-	}
-	return auth.ScopeWrite
+// needs are what the routes need, whatever the method. A route that is not here is one
+// that changes something, by no tool.
+var needs = map[string]auth.Need{
+	"/media/create":           {Tool: "upload_media"},
+	"/media/seal/{mediaId}":   {Tool: "seal_media"},
+	listRoute:                 {Tool: "list_media", Reads: true},
+	"/media/get/count":        {Tool: "get_media_count", Reads: true},
+	"/media/get/size":         {Tool: "get_total_storage", Reads: true},
+	"/media/get/{mediaId}":    {Tool: "get_media", Reads: true},
+	"/media/delete/{mediaId}": {Tool: "delete_media"},
+	"/media/signature/create": {Tool: "create_upload_signature"},
+	"/settings/media/get":     {Tool: "get_media_settings", Reads: true},
+	"/settings/media/create":  {Tool: "update_media_settings"},
 }
+
+func needOf(r *http.Request) auth.Need { return needs[chi.RouteContext(r.Context()).RoutePattern()] }
 
 // listParameters are those of lists, by GET and by POST. No other route has any.
 var listParameters = []string{"page", "limit", "access", "group"}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/rest"
@@ -56,6 +57,26 @@ func TestEveryRouteDemandsTheScopeThatIsDescribed(t *testing.T) {
 				t.Errorf("%s with %q: %d %s", route, has, got.status, got.body)
 			case has != scope && (got.status != http.StatusForbidden || !strings.Contains(challenge, `error="insufficient_scope", scope="media:read media:write"`)):
 				t.Errorf("%s with %q: %d %q %s", route, has, got.status, challenge, got.body)
+			}
+		}
+	}
+	// The leash of the account holds a login by REST as it does by MCP, and no key.
+	for name, agents := range map[string]account.Agents{"read-only": {ReadOnly: true}, "three tools": {Tools: []string{"list_media", "get_media_count", "update_media_settings"}}, "none": {Tools: []string{}}} {
+		w.Change(t, one, func(s *account.Spec) { s.Agents = agents })
+		both := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite)
+		for _, route := range routesOf(t, (&rest.API{}).Mount) {
+			if cases[route].open || route.method == http.MethodDelete {
+				continue
+			}
+			path := strings.Replace(route.path, "{mediaId}", item.MediaId.String(), 1)
+			reads := described.scopeOf(route) == "media:read"
+			tool := map[string]string{"/media/get": "list_media", "/media/get/count": "get_media_count", "/settings/media/create": "update_media_settings"}[route.path]
+			want := agents.Permit(tool, reads)
+			if got := rt.do(t, route.method, path, append(cases[route].send, bearer(both))...); (got.status != http.StatusForbidden) != want {
+				t.Errorf("%s: %s: %d %s", name, route, got.status, got.body)
+			}
+			if got := rt.do(t, route.method, path, append(cases[route].send, key(one.Key))...); got.status/100 != 2 {
+				t.Errorf("%s: %s with the key: %d %s", name, route, got.status, got.body)
 			}
 		}
 	}

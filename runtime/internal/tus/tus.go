@@ -119,8 +119,8 @@ func (a *API) Mount(r chi.Router) {
 		r.With(speaks).Options(route, a.options)
 	}
 	r.Group(func(r chi.Router) {
-		writes := a.parts.Auth.Scoped(func(*http.Request) auth.Scope { return auth.ScopeWrite })
-		r.Use(speaks, a.parts.Auth.Require, writes, speaksVersion)
+		uploads := a.parts.Auth.Demanding(func(*http.Request) auth.Need { return auth.Need{Tool: "upload_media"} })
+		r.Use(speaks, a.parts.Auth.Require, uploads, speaksVersion)
 		r.Post(collectionRoute, a.create)
 		r.Post(collectionRoute+"/", a.create) // many clients' habit
 		r.Head(uploadRoute, a.existing(http.MethodHead, a.handler.HeadFile))
