@@ -1,9 +1,11 @@
 package mcp_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -28,7 +30,8 @@ func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
 	t.Parallel()
 	node := mcpclients.NewNode(t)
 	target := newFixture(t)
-	fixture := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+	fixture := &httputil.ReverseProxy{FlushInterval: -1, Transport: patient(), Rewrite: func(r *httputil.ProxyRequest) {
+		takeIn(r)
 		r.SetURL(target)
 		// The fixture judges hosts and origins itself, and must not do it in our place.
 		r.Out.Header.Del("Origin")
@@ -124,6 +127,19 @@ func accepts(address string) func(context.Context) error {
 	}
 }
 
+// patient makes a connection for each request: on a busy machine one that was kept may
+// end just when the next request goes out, and a proxy can't send that again.
+func patient() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
+
+// takeIn reads a request's body before it is led on: the server may answer before it has
+// read all of it, and closes the body of whoever still sends.
+func takeIn(r *httputil.ProxyRequest) {
+	body, err := io.ReadAll(r.In.Body)
+	if err == nil && len(body) > 0 {
+		r.Out.Body, r.Out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+}
+
 // serveWithKey runs a replica behind a proxy that adds a key to every request, as the
 // suite can't, and gives the proxy's address, which is the replica's own base URL.
 func serveWithKey(t *testing.T, wrap func(*mcp.API)) string {
@@ -134,7 +150,8 @@ func serveWithKey(t *testing.T, wrap func(*mcp.API)) string {
 	one := w.tenant(t, "one")
 	address := "http://" + listener.Addr().String()
 	rt := w.replica(t, func(o *options) { o.server.BaseURL, o.wrap = address, wrap })
-	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Transport: patient(), Rewrite: func(r *httputil.ProxyRequest) {
+		takeIn(r)
 		r.Out.URL.Scheme, r.Out.URL.Host = "http", rt.server.Addr() // the Host header stays
 		r.Out.Header.Set("X-Service-Apikey", one.Key)
 	}}
