@@ -51,7 +51,7 @@ fmt: lint-tool ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race lint tidy verify bench crash vulncheck fuzz
+.PHONY: test test-race lint tidy verify bench crash vulncheck fuzz screenshots
 # A package with the real parts takes a minute or two of a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -82,6 +82,9 @@ bench: running build parts tusd ## Measure the service against the raw limits (A
 
 crash: running build parts ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")
 	go run ./hack/crash $(ARGS)
+
+screenshots: packages build parts ## Take pictures of the login pages: docs/login.png, and every page in every state into PICTURES (screenshots/)
+	LOGINPAGES_SHEET=$(CURDIR)/docs/login.png LOGINPAGES_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run TestThePagesAreForEverybody ./hack/loginpages
 
 vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on the network)
 	@$(SETUP) govulncheck
@@ -119,4 +122,4 @@ lint-tool:
 
 .PHONY: help
 help: ## List what can be made
-	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
