@@ -157,12 +157,12 @@ export class Person {
   async sendAddress(address = this.address) {
     this.read = Number(await this.world.backstage('/letters', { address }))
     await this.fill('#address', address)
-    return this.press('form[action="/oauth/login/email"] button.main')
+    return this.press('form[action^="/oauth/login/email"] button.main')
   }
 
   async sendCode(code) {
     await this.fill('#code', code)
-    return this.press('form[action="/oauth/login/code"] button.main')
+    return this.press('form[action^="/oauth/login/code"] button.main')
   }
 
   // code waits for the next letter.

@@ -20,6 +20,12 @@ import (
 // stepOf is the address of the page that a login is at.
 func stepOf(request login.Request) string { return loginPath + "?request=" + request.ID.String() }
 
+// showStep is for somebody who opens the address of a form, where a page with a problem
+// stays: a browser that comes back to it does.
+func (a *API) showStep(w http.ResponseWriter, r *http.Request) {
+	a.seeOther(w, loginPath+"?"+url.Values{"request": {r.URL.Query().Get("request")}}.Encode())
+}
+
 // showLogin shows the page that is due. Its address stays the same from step to step,
 // so that a reload or the back button shows where the login really is.
 func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {

@@ -181,6 +181,34 @@ func TestAnotherAddressIsNotASecondCode(t *testing.T) {
 	}
 }
 
+func TestTheAddressOfAFormLeadsToItsLogin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(t, "studio", owner)
+	rt := w.replica(t)
+	b := rt.browser(t)
+	action, heading := regexp.MustCompile(`action="([^"]*)"`), regexp.MustCompile(`<h1>.*</h1>`)
+	p := b.get(b.application("App").query(nil))
+	for _, next := range []func() page{
+		func() page { return b.post("/oauth/login/email", p, url.Values{"address": {owner}}) },
+		func() page {
+			code, _ := rt.code(t, owner)
+			return b.post("/oauth/login/code", p, url.Values{"code": {code}})
+		},
+		func() page { return p },
+	} {
+		for _, match := range action.FindAllStringSubmatch(p.body, -1) {
+			if again := b.get(html.UnescapeString(match[1])); again.StatusCode != http.StatusOK || heading.FindString(again.body) != heading.FindString(p.body) {
+				t.Errorf("%s: %d %s", match[1], again.StatusCode, again.body)
+			}
+		}
+		p = next()
+	}
+	if p := rt.browser(t).get("/oauth/consent"); p.StatusCode != http.StatusNotFound || !strings.Contains(p.body, "This login is over") {
+		t.Errorf("without a login: %d %s", p.StatusCode, p.body)
+	}
+}
+
 func TestAProgramIsOpenedByAPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

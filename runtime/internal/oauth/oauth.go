@@ -122,6 +122,9 @@ func (a *API) Mount(r chi.Router) {
 	r.Post(loginPath+"/email", a.form(a.takeAddress))
 	r.Post(loginPath+"/code", a.form(a.takeCode))
 	r.Post("/oauth/consent", a.form(a.takeConsent))
+	for _, path := range []string{loginPath + "/email", loginPath + "/code", "/oauth/consent"} {
+		r.Get(path, a.showStep)
+	}
 	r.Get(connectionsPath, a.showConnections)
 	r.Post(connectionsPath+"/end", a.form(a.endConnections))
 	r.Post(connectionsPath+"/logout", a.form(a.logOut))

@@ -161,7 +161,7 @@ func (d document) fields() map[string]string {
 func (d document) form(t *testing.T, action string) document {
 	t.Helper()
 	for _, form := range d.all("form") {
-		if form.get("action") == action {
+		if path, _, _ := strings.Cut(form.get("action"), "?"); path == action {
 			return form
 		}
 	}

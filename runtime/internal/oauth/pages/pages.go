@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Form is in every form, as the hidden fields request and csrf.
+// Form is in every form, as the hidden fields request and csrf. Forms that are answered
+// with a page have the request in their address, too: the page stays at it.
 type Form struct {
 	Request string
 	CSRF    string
