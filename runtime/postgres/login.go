@@ -424,7 +424,8 @@ func (s *Store) PurgeLogins(ctx context.Context, now, clientsBefore time.Time, b
 			return s.queries.PurgeRequests(ctx, sqlgen.PurgeRequestsParams{Before: now, Batch: limit})
 		},
 		func() (int64, error) {
-			return s.queries.PurgeTokens(ctx, sqlgen.PurgeTokensParams{Before: now, Batch: limit})
+			// A day longer: whoever still sends one is no stranger who guesses.
+			return s.queries.PurgeTokens(ctx, sqlgen.PurgeTokensParams{Before: now.Add(-24 * time.Hour), Batch: limit})
 		},
 		func() (int64, error) {
 			return s.queries.PurgeGrants(ctx, sqlgen.PurgeGrantsParams{Before: now.Add(-time.Hour), Batch: limit})

@@ -298,7 +298,8 @@ func (a *Authenticator) require(challenge func(sent http.Header) string, next ht
 func (a *Authenticator) Check(r *http.Request) (Grant, error) {
 	record := exchange.Of(r.Context())
 	grant, err := a.credential(r)
-	if fault.Is(err, fault.Unauthenticated) && a.sent(r.Header) || fault.Is(err, fault.BadSignature) {
+	wrong := fault.Is(err, fault.Unauthenticated) && a.sent(r.Header) && !errors.Is(err, errOver)
+	if wrong || fault.Is(err, fault.BadSignature) {
 		a.limits.Failed(record.Address)
 	}
 	if err != nil {
@@ -404,7 +405,7 @@ func (a *Authenticator) byToken(ctx context.Context, sent string) (Grant, error)
 	}
 	// What was sent while the token was valid may take longer than the token has left.
 	if !a.asked(ctx).Before(session.ExpiresAt) {
-		return Grant{}, refused
+		return Grant{}, over(refused)
 	}
 	return Grant{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}, a.judge(session, refused)
 }
@@ -413,11 +414,20 @@ func (a *Authenticator) byToken(ctx context.Context, sent string) (Grant, error)
 func (a *Authenticator) judge(session login.Session, refused error) error {
 	switch {
 	case ended(session, a.now()):
-		return refused
+		return over(refused)
 	case session.Account.Suspended:
-		return fault.New(fault.Unauthenticated, "the account is suspended")
+		return over(fault.New(fault.Unauthenticated, "the account is suspended"))
 	}
 	return nil
+}
+
+// errOver is within the refusal of a credential that is real, and of no use any more. It
+// is no guess: hosted applications, thousands of them at one address, use each token
+// once more after its hour.
+var errOver = errors.New("the credential is over")
+
+func over(refused error) error {
+	return fault.Wrap(errOver, fault.Of(refused).Kind, "%s", fault.Of(refused).Public)
 }
 
 // ended tells whether a key's time, or its account's, is over for good.

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"net/netip"
@@ -16,6 +17,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
 	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/login"
 )
 
 // storm is an authenticator, a key that is in use, and a stranger who guesses keys from
@@ -187,4 +189,50 @@ func TestADirectoryThatIsAwayMakesNobodyForgotten(t *testing.T) {
 	}
 	directory.find = find
 	s.goesOn("when the directory is back")
+}
+
+// Tokens that were good are no guesses: thousands of hosted applications share a few
+// addresses, and each sends its token once more when the hour is over.
+func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t)
+	s.Resource = "http://media.test/mcp" // which the directory's sessions are for, until an hour after the start
+	shows := func(token string) fault.Kind {
+		r := httptest.NewRequest("POST", "/mcp", nil)
+		r = r.WithContext(exchange.With(r.Context(), &exchange.Record{Address: netip.MustParseAddr("192.0.2.1")}))
+		r.Header.Set("Authorization", "Bearer "+token)
+		grant, err := s.Check(r)
+		if err != nil {
+			return fault.Of(err).Kind
+		}
+		if !grant.Permits(ScopeRead) || grant.Permits(ScopeWrite) || grant.GrantID == uuid.Nil {
+			t.Errorf("the grant is %+v", grant)
+		}
+		return none
+	}
+	tokens := make([]string, 200)
+	for i := range tokens {
+		tokens[i] = fmt.Sprintf("mat_%043d", i)
+		hash, _ := login.AccessTokenHash(tokens[i])
+		s.answers[hash] = holder(hash)
+		if got := shows(tokens[i]); got != none {
+			t.Fatalf("a good token is answered %v", got)
+		}
+	}
+	s.now = s.now.Add(time.Hour)
+	for _, token := range tokens {
+		if got := shows(token); got != fault.Unauthenticated {
+			t.Fatalf("an hour later it is answered %v", got)
+		}
+	}
+	fresh := "mat_" + strings.Repeat("f", 43)
+	for i := range 61 { // these are guesses, and one more than there may be
+		want := fault.Unauthenticated
+		if i == 60 {
+			want = fault.Busy
+		}
+		if got := shows(fresh); got != want {
+			t.Fatalf("guess %d is answered %v", i, got)
+		}
+	}
 }
