@@ -4,6 +4,7 @@ import { expect, same } from './world.mjs'
 // walk presses Tab until it has been everywhere and gives what it led to. Each control
 // shows that it has the focus.
 export async function walk(person) {
+  await person.settled()
   const controls = await person.page.evaluateHandle(() => {
     document.activeElement.blur()
     const look = (element) => {
@@ -32,14 +33,23 @@ export async function walk(person) {
   return names
 }
 
-// fits checks that nothing has to be scrolled sideways.
+// fits checks that nothing has to be scrolled sideways or is cut off, not even with the
+// letters as far apart as people may need them (WCAG 1.4.12).
 export async function fits(person) {
-  const { width, wide, outside } = await person.page.evaluate(() => {
-    const width = document.documentElement.clientWidth
-    return { width, wide: document.documentElement.scrollWidth, outside: [...document.querySelectorAll('body *:not(.unseen)')].filter((element) => {
-      const box = element.getBoundingClientRect()
-      return box.width > 0 && (box.left < 0 || box.right > width + 0.5)
-    }).map((element) => element.outerHTML.slice(0, 200)) }
-  })
-  expect(width <= 320 && wide <= width && outside.length === 0, `${person.page.url()} is ${wide} wide on a screen of ${width}: ${outside}`)
+  for (const spacing of ['', '* { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important } p { margin-bottom: 2em !important }']) {
+    const { width, wide, outside } = await person.page.evaluate((spacing) => {
+      const sheet = new CSSStyleSheet()
+      sheet.replaceSync(spacing)
+      document.adoptedStyleSheets = [sheet]
+      const width = document.documentElement.clientWidth
+      const outside = [...document.querySelectorAll('body *:not(.unseen, svg *)')].filter((element) => {
+        const box = element.getBoundingClientRect()
+        return box.width > 0 && (box.left < 0 || box.right > width + 0.5 || element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).display !== 'inline' && element.tagName !== 'INPUT')
+      })
+      const result = { width, wide: document.documentElement.scrollWidth, outside: outside.map((element) => element.outerHTML.slice(0, 200)) }
+      document.adoptedStyleSheets = []
+      return result
+    }, spacing)
+    expect(width <= 320 && wide <= width && outside.length === 0, `${person.page.url()} is ${wide} wide on a screen of ${width} (${spacing}): ${outside}`)
+  }
 }

@@ -76,7 +76,8 @@ func newService(t *testing.T) *service {
 
 	target, err := url.Parse(s.api)
 	must(t, err)
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	quiet := log.New(io.Discard, "", 0) // browsers hang up as they please
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, ErrorLog: quiet}
 	s.front = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host == host {
 			proxy.ServeHTTP(w, r)
@@ -84,7 +85,7 @@ func newService(t *testing.T) *service {
 		}
 		elsewhere(w, r)
 	}))
-	s.front.Config.ErrorLog = log.New(io.Discard, "", 0) // browsers try every name of theirs
+	s.front.Config.ErrorLog = quiet
 	s.front.StartTLS()
 	t.Cleanup(s.front.Close)
 	return s

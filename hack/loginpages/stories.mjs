@@ -165,6 +165,7 @@ const wrong = (right, n) => String((Number(right) + n) % 1_000_000).padStart(6, 
 
 // tied checks that a problem belongs to a field, for eyes and for screen readers.
 async function tied(person, selector, problem) {
+  await person.settled()
   const field = await person.page.$eval(selector, (field) => ({
     invalid: field.getAttribute('aria-invalid'), focused: field === document.activeElement,
     described: field.getAttribute('aria-describedby').split(' ').map((id) => document.getElementById(id)).filter((one) => one.getAttribute('role') === 'alert').map((one) => one.innerText.trim()),
@@ -427,7 +428,10 @@ stories['every page can be reloaded'] = story(async (person) => {
 
 stories['the whole way goes by keyboard'] = as({ address: world.owners.shift() }, async (person) => {
   const keyboard = (key) => person.page.keyboard.press(key)
-  const enter = async () => Promise.all([person.page.waitForNavigation(), keyboard('Enter')])
+  const enter = async () => {
+    const at = await person.text()
+    await Promise.all([person.page.waitForNavigation(), keyboard('Enter')]).catch((error) => { throw new Error(`Enter leads nowhere from ${at}`, { cause: error }) })
+  }
   const to = async (selector) => {
     for (let presses = 0; !(await person.has(`${selector}:focus`)); presses++) {
       expect(presses < 30, `Tab does not lead to ${selector}`)
@@ -438,11 +442,13 @@ stories['the whole way goes by keyboard'] = as({ address: world.owners.shift() }
   await person.go(world.link(app))
   person.read = Number(await world.backstage('/letters', { address: person.address }))
   same(await walk(person), ['address', 'Send me a code'], 'Tab leads to')
-  await person.page.reload() // the field has the focus from the beginning
+  await person.page.reload()
+  await person.settled()
   await person.page.keyboard.type(person.address)
   await enter()
   same(await walk(person), ['code', 'Continue', 'Send a new code', 'Use another address'], 'Tab leads to')
   await person.page.reload()
+  await person.settled()
   await person.page.keyboard.type(await person.code())
   await enter()
   same(await walk(person), ['Use another address', 'account', 'Allow', 'Deny', '/account/connections (opens a new tab)'], 'Tab leads to')

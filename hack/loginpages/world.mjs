@@ -203,6 +203,11 @@ export class Person {
     for (const word of words) expect(!text.includes(word), `the page at ${this.page.url()} says ${JSON.stringify(word)}: ${text}`)
   }
 
+  // settled waits until the field that is to have the focus has it, a moment after the page came.
+  async settled() {
+    await until(async () => !(await this.has('[autofocus]')) || this.has('[autofocus]:focus'), 'the field to have the focus')
+  }
+
   // path is where the browser is.
   path() { return new URL(this.page.url()).pathname }
 }
