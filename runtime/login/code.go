@@ -26,7 +26,7 @@ type NewCode struct {
 	MAC     []byte
 	Now     time.Time
 	Expires time.Time
-	// NotAfter is when the code before it must have been sent at the latest.
+	// NotAfter is when the code before it, to the same address, must have been sent at the latest.
 	NotAfter time.Time
 	// Letter is sealed: it holds the code and the address.
 	Letter []byte
