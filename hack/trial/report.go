@@ -58,10 +58,9 @@ Upload a picture, seal it, list it and fetch what was made of it (the sample's M
   curl -sS -H "$KEY" $URL/media/get; echo
   curl -sS -o '{{.Picture}}.webp' -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" $URL/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
 
-Connect an assistant: give it the address of the tools, and log in as the owner; or see in a browser what is connected.
-The code that is mailed stands in the log of the mail sink:
+Connect an assistant with {{.MCPURL}} and log in as {{.Owner}}, or look in a browser
+at what is connected: {{.BaseURL}}/account/connections. The newest code that was mailed:
 
-  {{.MCPURL}}   {{.BaseURL}}/account/connections   {{.Owner}}
   grep -Eo '^ {4}[0-9]{6}' '{{.Logs}}/mailsink.log' | tail -1
 
 Look at the account, and behind it:
@@ -103,6 +102,11 @@ func printRunning(ctx context.Context, w io.Writer, data *folder, pid int) error
 	}
 	if _, err := fmt.Fprintf(w, "A stack runs in %s (process %d); `make stop` ends it.\n", data.dir, pid); err != nil {
 		return err
+	}
+	if settings := callersEnv(); len(settings) > 0 {
+		if _, err := fmt.Fprintf(w, "The settings in the environment reach a stack when it starts; this one runs already.\n"); err != nil {
+			return err
+		}
 	}
 	return running.print(w)
 }

@@ -287,16 +287,27 @@ func callersEnv() []string {
 	return env
 }
 
-// runtimeEnv is the environment of the runtime's processes. What the stack itself
-// decides stands last, and wins.
-func (s *session) runtimeEnv() []string {
-	return slices.Concat([]string{"SERVICE_LOG_FORMAT=text"}, callersEnv(), s.storeEnv(), []string{
-		"SERVICE_SECRET=" + s.state.ServerSecret,
-		"SERVICE_LISTEN=" + address(s.state.Ports.API),
+// defaultEnv is what the caller may change: mail goes to the sink, and whoever tries
+// things out logs in more often than people do.
+func (s *session) defaultEnv() []string {
+	return []string{
+		"SERVICE_LOG_FORMAT=text",
 		"SERVICE_SMTP_HOST=127.0.0.1",
 		"SERVICE_SMTP_PORT=" + strconv.Itoa(s.state.Ports.SMTP),
 		"SERVICE_SMTP_TLS=none",
 		"SERVICE_MAIL_FROM=login@mediastack.localhost",
+		"SERVICE_LOGIN_CODES_PER_ADDRESS=100",
+		"SERVICE_LOGIN_TRIES_PER_ADDRESS=100",
+		"SERVICE_LOGIN_CODES_PER_CLIENT=1000",
+	}
+}
+
+// runtimeEnv is the environment of the runtime's processes. What the stack itself
+// decides stands last, and wins.
+func (s *session) runtimeEnv() []string {
+	return slices.Concat(s.defaultEnv(), callersEnv(), s.storeEnv(), []string{
+		"SERVICE_SECRET=" + s.state.ServerSecret,
+		"SERVICE_LISTEN=" + address(s.state.Ports.API),
 		"SERVICE_ADMIN_LISTEN=" + address(s.state.Ports.Admin),
 	})
 }

@@ -50,6 +50,9 @@ type Request struct {
 // LoggedIn tells whether the address is proven.
 func (r Request) LoggedIn() bool { return r.LoggedInAt != nil }
 
+// Lifetime is how long a login lasts, and then the look at the connections.
+func (s *Service) Lifetime() time.Duration { return s.cfg.RequestTTL }
+
 // Begin notes a request and gives the cookie of its browser.
 func (s *Service) Begin(ctx context.Context, ask *Ask) (Request, string, error) {
 	id, err := uuid.NewV7()

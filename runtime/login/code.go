@@ -145,5 +145,5 @@ func (s *Service) TryCode(ctx context.Context, request Request, text string) (st
 }
 
 func spent() error {
-	return fault.New(fault.NotFound, "too many wrong codes")
+	return fault.New(fault.NotFound, "Too many wrong codes were entered.")
 }

@@ -297,6 +297,44 @@ func TestAPersonEndsTheirOwnConnections(t *testing.T) {
 	}
 }
 
+func TestWhyAConnectionEndedIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	why := func(want string) {
+		t.Helper()
+		if n := w.Number(t, "SELECT count(*) FROM login_grant WHERE revoked_at IS NOT NULL AND revoked_why = $1", want); n != 1 {
+			t.Errorf("%d connections ended since %q", n, want)
+		}
+	}
+	at := w.connected(t)
+	_, _, err := w.Registry.IssueKey(t.Context(), w.tenant.App.ID, 2, 0)
+	must(t, err)
+	why("its key ended")
+	_, _, err = w.Registry.IssueKey(t.Context(), w.tenant.App.ID, 3, time.Hour)
+	must(t, err)
+	stays := w.connected(t) // stands for the newest key from the start
+	_, _, err = w.Registry.IssueKey(t.Context(), w.tenant.App.ID, 4, time.Hour)
+	must(t, err)
+	w.clock.Advance(2 * time.Hour)
+	alone := w.begin(t, nil)
+	alone.enter(t, owner)
+	if n, err := w.EndConnections(t.Context(), alone.request(t), uuid.Nil); err != nil || n != 0 {
+		t.Errorf("%d connections are ended that had ended: %v", n, err)
+	}
+	_, err = login.Purge(t.Context(), login.PurgeConfig{UnusedClientsTTL: 24 * time.Hour}, w.Store, w.clock.Now())
+	must(t, err)
+	if n := w.Number(t, "SELECT count(*) FROM login_grant WHERE revoked_why = 'its key ended'"); n != 2 || w.works(t, at.Access) || w.works(t, stays.Access) {
+		t.Errorf("%d connections ended with their key", n)
+	}
+	w.connected(t)
+	w.ensure(t, func(s *account.Spec) { s.Suspended = true })
+	why("suspended")
+	w.ensure(t, func(s *account.Spec) { s.Owners = []string{owner, "bo@example.org"} })
+	w.connected(t)
+	w.ensure(t, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
+	why("not an owner")
+}
+
 func TestAnApplicationRevokesItsOwnTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -53,6 +53,9 @@ func (c Config) Validate() error {
 			return fmt.Errorf("%s must be from %s to %s, not %s", d.name, d.least, d.most, d.value)
 		}
 	}
+	if c.CodeTTL > c.RequestTTL {
+		return fmt.Errorf("SERVICE_LOGIN_CODE_TTL must be at most SERVICE_LOGIN_TTL, %s, not %s", c.RequestTTL, c.CodeTTL)
+	}
 	for _, n := range []struct {
 		name        string
 		value, most int

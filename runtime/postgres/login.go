@@ -429,7 +429,12 @@ func (s *Store) PurgeLogins(ctx context.Context, now, clientsBefore time.Time, b
 			return s.queries.PurgeTokens(ctx, sqlgen.PurgeTokensParams{Before: now.Add(-24 * time.Hour), Batch: limit})
 		},
 		func() (int64, error) {
-			return s.queries.PurgeGrants(ctx, sqlgen.PurgeGrantsParams{Before: now.Add(-time.Hour), Batch: limit})
+			// Nothing goes yet: why a connection ended can be read for a week.
+			_, err := s.queries.EndGrantsOfKeys(ctx, now)
+			return 0, err
+		},
+		func() (int64, error) {
+			return s.queries.PurgeGrants(ctx, sqlgen.PurgeGrantsParams{Before: now.Add(-7 * 24 * time.Hour), Batch: limit})
 		},
 		func() (int64, error) {
 			return s.queries.PurgeClients(ctx, sqlgen.PurgeClientsParams{Before: clientsBefore, Batch: limit})

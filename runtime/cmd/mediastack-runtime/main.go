@@ -32,7 +32,7 @@ type command struct {
 	Log     logConfig        `embed:""`
 	Version kong.VersionFlag `help:"Print the version and leave."`
 
-	Serve   serveCommand   `cmd:"" help:"Serve REST until SIGTERM or SIGINT."`
+	Serve   serveCommand   `cmd:"" help:"Serve REST, TUS, MCP and logins until SIGTERM or SIGINT."`
 	Purge   purgeCommand   `cmd:"" help:"Run one pass of the purge and print its summary as a line of JSON. Exits with 3 when something needs a person."`
 	Check   checkCommand   `cmd:"" help:"Compare an account's rows and counters with its bucket, print what differs as lines of JSON and a summary last. Exits with 3 when something needs a person, or was found without --repair."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database schema up to date, and print what was applied."`

@@ -86,7 +86,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err := parts.server.Listen(ctx); err != nil {
 		return err
 	}
-	log.InfoContext(ctx, "starting", "version", versionText())
+	log.InfoContext(ctx, "starting", "version", versionText(), "logins", c.Mail.Enabled())
 
 	// Requests that run after SIGTERM still need fresh keys, and their uses are noted;
 	// uploads that can be resumed elsewhere are told to once nothing new comes in.

@@ -362,6 +362,8 @@ func (a *Authenticator) byOwner(ctx context.Context, header http.Header) (Grant,
 		return Grant{}, fault.New(fault.Invalid, "send one credential, once")
 	case bearer(header):
 		return a.byToken(ctx, tokens[0])
+	case (len(keys) == 0 || keys[0] == "") && a.MetadataURL != "":
+		return Grant{}, fault.New(fault.Unauthenticated, "send an API key in %s, or an access token: WWW-Authenticate says where to log in", a.KeyHeader)
 	case len(keys) == 0 || keys[0] == "":
 		return Grant{}, fault.New(fault.Unauthenticated, "send an API key in %s", a.KeyHeader)
 	}

@@ -160,7 +160,7 @@ func (a *API) behind(next http.Handler) http.Handler {
 			refuse(w, r, err)
 			return
 		}
-		if err := a.demand(w, c.grant, messages); err != nil {
+		if err := a.demand(r.Context(), w, c.grant, messages); err != nil {
 			c.note(err)
 			refuse(w, r, err)
 			return

@@ -63,7 +63,7 @@ func permitted(grant auth.Grant, t tool) error {
 
 // demand refuses a body with a call of a tool that the connection lacks the scope for, so
 // that its client can ask the person for more: it looks at the status, not into results.
-func (a *API) demand(w http.ResponseWriter, grant auth.Grant, messages []message) error {
+func (a *API) demand(ctx context.Context, w http.ResponseWriter, grant auth.Grant, messages []message) error {
 	for _, m := range messages {
 		var call sdk.CallToolParamsRaw
 		if m.method != "tools/call" || json.Unmarshal(m.params, &call) != nil {
@@ -71,6 +71,7 @@ func (a *API) demand(w http.ResponseWriter, grant auth.Grant, messages []message
 		}
 		if t, ok := a.find(call.Name); ok {
 			if err := a.parts.Auth.Demand(w, grant, t.scope()); err != nil {
+				a.count(ctx, t.name, err)
 				return invalid{error: err, code: jsonrpc.CodeInvalidRequest, id: m.id}
 			}
 		}

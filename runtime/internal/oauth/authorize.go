@@ -121,7 +121,7 @@ func (a *API) wished(query url.Values) ([]login.Scope, *refusal) {
 		}
 	}
 	if len(granted) == 0 {
-		return nil, &refusal{"invalid_scope", "scope must hold " + scopeText(scopes)}
+		return nil, &refusal{"invalid_scope", "scope must hold " + string(login.ScopeRead) + ", " + string(login.ScopeWrite) + " or both"}
 	}
 	return granted, nil
 }

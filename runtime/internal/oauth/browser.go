@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -31,8 +30,7 @@ func (a *API) cookieBase() string {
 }
 
 func (a *API) cookieName(id uuid.UUID) string {
-	text := id.String()
-	return a.cookieBase() + text[len(text)-12:]
+	return a.cookieBase() + id.String()
 }
 
 // setCookie ties the browser to a request. SameSite is Lax: the first page comes by a
@@ -49,7 +47,7 @@ func (a *API) setCookie(w http.ResponseWriter, r *http.Request, request login.Re
 			a.writeCookie(w, name, "", -1)
 		}
 	}
-	a.writeCookie(w, a.cookieName(request.ID), value, max(1, int(time.Until(request.ExpiresAt).Seconds())))
+	a.writeCookie(w, a.cookieName(request.ID), value, int(a.Logins.Lifetime().Seconds()))
 }
 
 func (a *API) writeCookie(w http.ResponseWriter, name, value string, age int) {
@@ -91,6 +89,20 @@ func (a *API) begin(w http.ResponseWriter, r *http.Request, ask *login.Ask) (log
 		a.setCookie(w, r, request, cookie)
 	}
 	return request, err
+}
+
+// own finds the login by which this browser already looks at its person's connections.
+func (a *API) own(r *http.Request) (login.Request, bool) {
+	for _, cookie := range r.Cookies() {
+		text, ok := strings.CutPrefix(cookie.Name, a.cookieBase())
+		if !ok {
+			continue
+		}
+		if request, err := a.request(r, text); err == nil && request.LoggedIn() && request.Ask == nil {
+			return request, true
+		}
+	}
+	return login.Request{}, false
 }
 
 // formHandler takes a form that is known to come from our page in the right browser.
@@ -177,7 +189,7 @@ func (a *API) page(w http.ResponseWriter, r *http.Request, status int, formsTo s
 func (a *API) problem(w http.ResponseWriter, r *http.Request, err error) {
 	f := fault.Of(err)
 	exchange.Of(r.Context()).Err = err
-	shown := pages.ProblemPage{Title: "That did not work", Text: f.Public, Hint: "Go back to your application and connect it again."}
+	shown := pages.ProblemPage{Title: "That did not work", Text: sentence(err), Hint: "Begin again where you came from: in your application, or at " + connectionsPath + "."}
 	status := statusOf(f, w)
 	switch f.Kind { //nolint:exhaustive // all others are told as they are
 	case fault.NotFound:

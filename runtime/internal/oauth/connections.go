@@ -20,6 +20,10 @@ func (a *API) showConnections(w http.ResponseWriter, r *http.Request) {
 	request, err := a.request(r, query.Get("request"))
 	switch {
 	case fault.Is(err, fault.NotFound):
+		if mine, ok := a.own(r); ok && !query.Has("request") {
+			a.seeOther(w, connectionsPath+"?request="+mine.ID.String())
+			return
+		}
 		a.beginAlone(w, r, "")
 		return
 	case err != nil:

@@ -95,6 +95,12 @@ func TestOnesConnectionsAreOnesOwn(t *testing.T) {
 	if status, _ := b.whoami(access); status != http.StatusOK {
 		t.Error("a form that could not be read ended a connection")
 	}
+	if again := b.get("/account/connections"); again.StatusCode != http.StatusOK || !strings.Contains(again.body, "The mine") {
+		t.Errorf("the page once more: %d %s", again.StatusCode, again.body)
+	}
+	if again := other.get("/account/connections"); !strings.Contains(again.body, `name="address"`) {
+		t.Errorf("the page in another browser: %d %s", again.StatusCode, again.body)
+	}
 	b.post("/account/connections/end", p, url.Values{"connection": {id(mine)}})
 	eventually(t, "the connection has ended", func() bool { status, _ := b.whoami(access); return status == http.StatusUnauthorized })
 	out := b.post("/account/connections/logout", p, nil)

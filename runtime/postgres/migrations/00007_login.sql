@@ -120,7 +120,22 @@ $$;
 CREATE TRIGGER account_end_logins AFTER UPDATE OF closed_at, suspended, owners ON account
     FOR EACH ROW EXECUTE FUNCTION end_logins();
 
+-- A key that ends at once takes the sessions along that stand for it. One that ends later
+-- can still be left for the next (the purge writes down those that stayed).
+-- +goose StatementBegin
+CREATE FUNCTION end_logins_of_key() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE login_grant SET revoked_at = now(), revoked_why = 'its key ended' WHERE key_id = NEW.id AND revoked_at IS NULL;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER api_key_end_logins AFTER UPDATE OF expires_at ON api_key
+    FOR EACH ROW WHEN (NEW.expires_at <= now()) EXECUTE FUNCTION end_logins_of_key();
+
 -- +goose Down
+DROP TRIGGER api_key_end_logins ON api_key;
+DROP FUNCTION end_logins_of_key();
 DROP TRIGGER account_end_logins ON account;
 DROP FUNCTION end_logins();
 DROP TABLE letter, login_attempt, login_token, login_code, login_grant, login_request, login_client;

@@ -151,9 +151,18 @@ WHERE g.address = $1 AND g.revoked_at IS NULL
 ORDER BY g.created_at DESC LIMIT sqlc.arg(most)::int;
 
 -- name: RevokeOwn :execrows
--- One grant of the address, or all when there is no id.
-UPDATE login_grant SET revoked_at = sqlc.arg(now)::timestamptz, revoked_why = 'ended by its owner'
-WHERE address = $1 AND revoked_at IS NULL AND (sqlc.narg(id)::uuid IS NULL OR id = sqlc.narg(id));
+-- One grant of the address, or all when there is no id: those that can still be used.
+UPDATE login_grant g SET revoked_at = sqlc.arg(now)::timestamptz, revoked_why = 'ended by its owner'
+FROM api_key k
+WHERE g.address = $1 AND g.revoked_at IS NULL AND (sqlc.narg(id)::uuid IS NULL OR g.id = sqlc.narg(id))
+  AND k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
+  AND (EXISTS (SELECT FROM login_token t WHERE t.grant_id = g.id AND t.expires_at > sqlc.arg(now)::timestamptz)
+    OR EXISTS (SELECT FROM login_code c WHERE c.grant_id = g.id AND c.used_at IS NULL AND c.expires_at > sqlc.arg(now)::timestamptz));
+
+-- name: EndGrantsOfKeys :execrows
+-- Sessions that stayed with a key until its end.
+UPDATE login_grant g SET revoked_at = k.expires_at, revoked_why = 'its key ended'
+FROM api_key k WHERE k.id = g.key_id AND g.revoked_at IS NULL AND k.expires_at <= sqlc.arg(now)::timestamptz;
 
 -- name: PurgeRequests :execrows
 DELETE FROM login_request WHERE id IN (SELECT r.id FROM login_request r WHERE r.expires_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(batch)::int);

@@ -48,7 +48,7 @@ func (c Connection) Title() string { return name(c.Name) }
 
 // scopeWords say what the scopes permit: as a heading, explained, and within a line.
 var scopeWords = map[Scope]struct{ title, detail, verb string }{
-	"media:read":  {"See your files", "List, search and download the account’s files, private ones too.", "see files"},
+	"media:read":  {"See your files", "List and download the account’s files, private ones too.", "see files"},
 	"media:write": {"Change your files", "Upload, seal and delete files, and change how images are converted.", "change files"},
 }
 

@@ -241,6 +241,20 @@ func (q *Queries) DeleteLetter(ctx context.Context, id int64) error {
 	return err
 }
 
+const endGrantsOfKeys = `-- name: EndGrantsOfKeys :execrows
+UPDATE login_grant g SET revoked_at = k.expires_at, revoked_why = 'its key ended'
+FROM api_key k WHERE k.id = g.key_id AND g.revoked_at IS NULL AND k.expires_at <= $1::timestamptz
+`
+
+// Sessions that stayed with a key until its end.
+func (q *Queries) EndGrantsOfKeys(ctx context.Context, now time.Time) (int64, error) {
+	result, err := q.db.Exec(ctx, endGrantsOfKeys, now)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const endRequest = `-- name: EndRequest :one
 UPDATE login_request SET ended_at = $3::timestamptz, code_mac = NULL
 WHERE id = $1 AND browser = $2 AND ended_at IS NULL AND expires_at > $3::timestamptz
@@ -747,8 +761,12 @@ func (q *Queries) RevokeGrant(ctx context.Context, arg RevokeGrantParams) (int64
 }
 
 const revokeOwn = `-- name: RevokeOwn :execrows
-UPDATE login_grant SET revoked_at = $2::timestamptz, revoked_why = 'ended by its owner'
-WHERE address = $1 AND revoked_at IS NULL AND ($3::uuid IS NULL OR id = $3)
+UPDATE login_grant g SET revoked_at = $2::timestamptz, revoked_why = 'ended by its owner'
+FROM api_key k
+WHERE g.address = $1 AND g.revoked_at IS NULL AND ($3::uuid IS NULL OR g.id = $3)
+  AND k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)
+  AND (EXISTS (SELECT FROM login_token t WHERE t.grant_id = g.id AND t.expires_at > $2::timestamptz)
+    OR EXISTS (SELECT FROM login_code c WHERE c.grant_id = g.id AND c.used_at IS NULL AND c.expires_at > $2::timestamptz))
 `
 
 type RevokeOwnParams struct {
@@ -757,7 +775,7 @@ type RevokeOwnParams struct {
 	ID      pgtype.UUID
 }
 
-// One grant of the address, or all when there is no id.
+// One grant of the address, or all when there is no id: those that can still be used.
 func (q *Queries) RevokeOwn(ctx context.Context, arg RevokeOwnParams) (int64, error) {
 	result, err := q.db.Exec(ctx, revokeOwn, arg.Address, arg.Now, arg.ID)
 	if err != nil {
