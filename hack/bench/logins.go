@@ -129,7 +129,7 @@ func (*delivery) Mail(string, *smtp.MailOptions) error { return nil }
 func (d *delivery) Rcpt(to string, _ *smtp.RcptOptions) error { d.to = to; return nil }
 
 // codeLine is the line of the text that is the code.
-var codeLine = regexp.MustCompile(`(?m)^ {4}([0-9]{6})\r?$`)
+var codeLine = regexp.MustCompile(`(?m)^ {4}([0-9]{8})\r?$`)
 
 // Data takes the letter.
 func (d *delivery) Data(r io.Reader) error {

@@ -147,7 +147,7 @@ func (p *person) forms(text string) (found []form) {
 }
 
 // inMail is the code, on a line of its own.
-var inMail = regexp.MustCompile(`(?m)^\s*(\d{6})\s*$`)
+var inMail = regexp.MustCompile(`(?m)^\s*(\d{8})\s*$`)
 
 // code waits for the next letter and gives the code in it.
 func (p *person) code() string {

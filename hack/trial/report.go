@@ -61,7 +61,7 @@ Upload a picture, seal it, list it and fetch what was made of it (the sample's M
 Connect an assistant with {{.MCPURL}} and log in as {{.Owner}}, or look in a browser
 at what is connected: {{.BaseURL}}/account/connections. The newest code that was mailed:
 
-  grep -Eo '^ {4}[0-9]{6}' '{{.Logs}}/mailsink.log' | tail -1
+  grep -Eo '^ {4}[0-9]{8}' '{{.Logs}}/mailsink.log' | tail -1
 
 Look at the account, and behind it:
 

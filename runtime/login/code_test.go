@@ -25,17 +25,17 @@ func TestOnlyTheNewestCodeOfItsOwnLoginIsRight(t *testing.T) {
 	newest := w.mailed(t, owner)[0]
 	for name, code := range map[string]string{"the code before": first, "another login's": foreign} {
 		if code == newest {
-			continue // once in a million
+			continue // once in a hundred million
 		}
 		_, err := w.TryCode(t.Context(), one.request(t), code)
 		is(t, name, err, fault.Invalid)
 	}
-	for _, text := range []string{"", "12345", "1234567", "abcdef", "１２３４５６", newest + "0"} {
+	for _, text := range []string{"", "1234567", "123456789", "abcdefgh", "１２３４５６７８", newest + "0"} {
 		_, err := w.TryCode(t.Context(), one.request(t), text)
 		is(t, text, err, fault.Invalid)
 	}
 	before := one.cookie
-	cookie, err := w.TryCode(t.Context(), one.request(t), newest[:3]+" "+newest[3:])
+	cookie, err := w.TryCode(t.Context(), one.request(t), newest[:4]+" "+newest[4:])
 	must(t, err)
 	if _, err := w.Find(t.Context(), one.id, before); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the cookie from before the login: %v", err)
@@ -67,10 +67,10 @@ func TestACodeExpires(t *testing.T) {
 
 // wrong is a code that is not right.
 func wrong(right string) string {
-	if right == "000000" {
-		return "000001"
+	if right == "00000000" {
+		return "00000001"
 	}
-	return "000000"
+	return "00000000"
 }
 
 func TestFiveTriesAtOnceAreFiveTries(t *testing.T) {

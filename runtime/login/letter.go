@@ -8,7 +8,7 @@ type Letter struct {
 	ID int64
 	// To is the address that somebody typed; it belongs to an account.
 	To string
-	// Code is six digits, in clear: it must be in no log.
+	// Code is eight digits, in clear: it must be in no log.
 	Code string
 	// ExpiresAt is when the code ends, and the letter with it.
 	ExpiresAt time.Time

@@ -28,7 +28,7 @@ func TestNothingReadableIsKept(t *testing.T) {
 		for _, table := range []string{"login_request", "login_grant", "login_code", "login_token", "letter"} {
 			found := w.Number(t, "SELECT count(*) FROM "+table+" x WHERE x::text LIKE '%' || $1 || '%' OR x::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%'", secret)
 			if name == "code" && table != "letter" {
-				continue // six digits stand in many a hash
+				continue // eight digits stand in many a hash
 			}
 			if found != 0 {
 				t.Errorf("the %s can be read in %s", name, table)

@@ -57,9 +57,9 @@ func TestTheLoginShowsItsProblemsBesideTheField(t *testing.T) {
 	if again := b.post("/oauth/login/email", p, url.Values{"address": {owner}}); again.StatusCode != http.StatusTooManyRequests || again.Header.Get("Retry-After") == "" || !strings.Contains(again.body, "30 seconds") {
 		t.Errorf("another code at once: %d %s", again.StatusCode, again.body)
 	}
-	wrong := "000000"
+	wrong := "00000000"
 	if right == wrong {
-		wrong = "000001"
+		wrong = "00000001"
 	}
 	for range 4 {
 		if p := b.post("/oauth/login/code", p, url.Values{"code": {wrong}}); p.StatusCode != http.StatusBadRequest || !strings.Contains(p.body, "not the code") {
