@@ -162,6 +162,11 @@ func TestRegistrations(t *testing.T) {
 	}
 	status, made := b.json("/oauth/register", map[string]any{"client_name": "Cursor\u202e\n  x", "client_uri": "javascript:alert(1)", "logo_uri": "https://evil.test/", "token_endpoint_auth_method": "client_secret_basic",
 		"redirect_uris": []string{"cursor://anysphere.cursor-mcp/oauth/callback", "http://evil.test/", "http://localhost:8080/cb", "other://x"}})
+	for _, website := range []string{"https://a;sandbox/", "https://x,y/", "https://*.evil.test/"} {
+		if _, made := b.json("/oauth/register", map[string]any{"client_name": "x", "client_uri": website, "redirect_uris": many(1)}); made["client_id"] == nil || made["client_uri"] != nil {
+			t.Errorf("%s is a website: %v", website, made)
+		}
+	}
 	if status != http.StatusCreated || made["client_name"] != "Cursor x" || made["token_endpoint_auth_method"] != "none" || len(made["redirect_uris"].([]any)) != 2 || made["client_secret"] != nil || made["client_uri"] != nil || made["logo_uri"] != nil {
 		t.Errorf("%d %v", status, made)
 	}

@@ -53,6 +53,8 @@ func TestAddressesOfDocuments(t *testing.T) {
 		"https://app.test/c?":                 false,
 		"https://app.test/c#x":                false,
 		"https://user@app.test/c":             false,
+		"https://app.test;sandbox/c":          false,
+		"https://*.app.test/c":                false,
 		"mcl_x":                               false,
 	} {
 		if got := documentURL(id); got != want {

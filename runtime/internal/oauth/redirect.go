@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -12,6 +13,10 @@ const (
 	longestRedirect = 1024
 	longestName     = 100 // characters
 )
+
+// hostForm is a host of the web as it may stand in a Content-Security-Policy, where other
+// characters would say something of their own.
+var hostForm = regexp.MustCompile(`^([0-9A-Za-z.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?$`)
 
 // redirectForm tells whether a text can be a redirect URI at all: absolute, without
 // user information or fragment, in plain ASCII so that nobody is fooled by its look.
@@ -25,7 +30,7 @@ func redirectForm(text string, uri *url.URL) bool {
 			return false
 		}
 	}
-	return true
+	return uri.Scheme != "http" && uri.Scheme != "https" || hostForm.MatchString(uri.Host)
 }
 
 // redirectAllowed tells whether applications may have this redirect URI: https, http to

@@ -45,6 +45,16 @@ func TestRedirectURIsThatApplicationsMayHave(t *testing.T) {
 		"https://аpp.test/":                             false, // a Cyrillic letter
 		"https://%D0%B0pp.test/":                        false, // the same, hidden
 		"https://app.test%2eevil.test/":                 false,
+		"https://app.test;sandbox/":                     false, // a policy would say more
+		"https://app.test,evil.test/":                   false,
+		"https://*.evil.test/":                          false,
+		"https://app.test:*/":                           false,
+		"https://app.test:/":                            false,
+		"https://app_x.test/":                           false,
+		"https://app.test$&()+=!/":                      false,
+		"https://[2001:db8::1]:8443/cb":                 true,
+		"https://[::1%25lo]/cb":                         false,
+		"http://localhost:1;x/":                         false,
 		"https://app.test/" + strings.Repeat("a", 1024): false,
 	} {
 		if got := a.redirectAllowed(uri); got != want {
