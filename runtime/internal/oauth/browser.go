@@ -17,8 +17,12 @@ import (
 	"mediastack.dev/runtime/login"
 )
 
-// mostCookies is how many logins of one browser may run side by side.
-const mostCookies = 8
+// mostCookies is how many logins of one browser may run side by side, and mostCleared how
+// many cookies of others one answer takes away: the header of an answer has an end, too.
+const (
+	mostCookies = 8
+	mostCleared = 20
+)
 
 // cookieBase begins the names of cookies. Each login has one of its own, so that tabs do
 // not disturb each other.
@@ -43,7 +47,7 @@ func (a *API) setCookie(w http.ResponseWriter, r *http.Request, request login.Re
 		}
 	}
 	if len(old) >= mostCookies {
-		for _, name := range old {
+		for _, name := range old[:min(len(old), mostCleared)] {
 			a.writeCookie(w, name, "", -1)
 		}
 	}

@@ -1,6 +1,7 @@
 package oauth_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -203,5 +204,19 @@ func TestABrowserDoesNotDrownInCookies(t *testing.T) {
 		if n := len(b.http.Jar.Cookies(base)); n > 9 {
 			t.Fatalf("%d cookies", n)
 		}
+	}
+}
+
+func TestAnAnswerTakesAFewCookiesAwayAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newWorld(t).replica(t).browser(t)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, absolute(b.application("App").query(nil)), nil)
+	must(t, err)
+	for i := range 300 {
+		r.AddCookie(&http.Cookie{Name: fmt.Sprintf("login-%d", i), Value: "x"})
+	}
+	p := b.do(r)
+	if set := p.Header.Values("Set-Cookie"); p.StatusCode != http.StatusSeeOther || len(set) != 21 || !strings.Contains(set[0], "Max-Age=0") || strings.Contains(set[20], "Max-Age=0") {
+		t.Errorf("%d with %d cookies: %q", p.StatusCode, len(set), set)
 	}
 }
