@@ -31,6 +31,9 @@ func (a *API) token(w http.ResponseWriter, r *http.Request) {
 	var tokens login.Tokens
 	switch {
 	case r.Header.Get("Authorization") != "" || form.Has("client_secret") || form.Has("client_assertion"):
+		if r.Header.Get("Authorization") != "" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="oauth"`) // as RFC 6749, section 5.2, has it
+		}
 		a.refuse(w, r, http.StatusUnauthorized, "invalid_client", fault.New(fault.Invalid, "applications have no secret here: send client_id alone"))
 		return
 	case grant != "authorization_code" && grant != "refresh_token":

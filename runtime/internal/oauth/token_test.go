@@ -90,6 +90,19 @@ func TestTokensAreGivenForWhatFits(t *testing.T) {
 	}
 }
 
+func TestASecretOfAnApplicationIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newWorld(t).replica(t).browser(t)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, absolute("/oauth/token"), strings.NewReader("grant_type=refresh_token&refresh_token=x"))
+	must(t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.SetBasicAuth("mcl_x", "secret")
+	p := b.do(r)
+	if p.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(p.Header.Get("WWW-Authenticate"), "Basic ") || !strings.Contains(p.body, `"invalid_client"`) {
+		t.Errorf("%d %v %s", p.StatusCode, p.Header, p.body)
+	}
+}
+
 func TestTwentyRedemptionsOverTwoReplicasGiveOnePair(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
