@@ -162,6 +162,11 @@ func TestRegistrations(t *testing.T) {
 	}
 	status, made := b.json("/oauth/register", map[string]any{"client_name": "Cursor\u202e\n  x", "client_uri": "javascript:alert(1)", "logo_uri": "https://evil.test/", "token_endpoint_auth_method": "client_secret_basic",
 		"redirect_uris": []string{"cursor://anysphere.cursor-mcp/oauth/callback", "http://evil.test/", "http://localhost:8080/cb", "other://x"}})
+	for _, name := range []string{"\u3164", "\u2800", "\u115f\u1160", "\uffa0 \ufe0f"} {
+		if _, made := b.json("/oauth/register", map[string]any{"client_name": name, "redirect_uris": many(1)}); made["client_name"] != "app.test" {
+			t.Errorf("%q is registered as %v", name, made["client_name"])
+		}
+	}
 	for _, website := range []string{"https://a;sandbox/", "https://x,y/", "https://*.evil.test/"} {
 		if _, made := b.json("/oauth/register", map[string]any{"client_name": "x", "client_uri": website, "redirect_uris": many(1)}); made["client_id"] == nil || made["client_uri"] != nil {
 			t.Errorf("%s is a website: %v", website, made)

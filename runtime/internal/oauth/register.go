@@ -10,6 +10,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/oauth/pages"
 	"mediastack.dev/runtime/login"
 )
 
@@ -76,7 +77,7 @@ func (a *API) clientOf(sent document) (login.Client, error) {
 }
 
 // cleaned makes a name fit to be shown: one line, without characters that change how
-// others look.
+// others look. A name that nobody would see is none.
 func cleaned(name string) string {
 	name = strings.Map(func(r rune) rune {
 		switch {
@@ -90,6 +91,9 @@ func cleaned(name string) string {
 	name = strings.Join(strings.Fields(name), " ")
 	if runes := []rune(name); len(runes) > longestName {
 		name = strings.TrimSpace(string(runes[:longestName]))
+	}
+	if !pages.Visible(name) {
+		return ""
 	}
 	return name
 }

@@ -310,6 +310,22 @@ func TestThePageForTheDecision(t *testing.T) {
 	}
 }
 
+func TestNamesThatNobodySees(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"": false, " ": false, "\u200b\u2060": false, "\u3164": false, "\u2800\u2800": false, "\u115f\u1160": false, "\uffa0 \u3164": false,
+		"\u034f\ufe0f": false, "\u0301": false, "\U0001d159": false, "\ufffd": false, "\U000e0041": false,
+		"a\u3164": true, "クロード": true, "كلود": true, "के": true, "❤\ufe0f": true, "7": true, "…": true,
+	} {
+		if got := pages.Visible(name); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+		if title := (pages.Application{Name: name}).Title(); (title == "An application without a name") == want {
+			t.Errorf("%q is shown as %q", name, title)
+		}
+	}
+}
+
 func TestThePageOfConnections(t *testing.T) {
 	t.Parallel()
 	p := newPages(t)

@@ -12,6 +12,21 @@ const maxShown = 80
 // few to paint over the lines above.
 const maxMarks = 3
 
+// Visible tells whether a text holds a character that is seen by itself. Letters and
+// symbols that are blank, such as HANGUL FILLER, are not, and neither is a mark alone.
+func Visible(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool {
+		return unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) && r != brailleBlank && r != nullNotehead && r != unicode.ReplacementChar &&
+			!unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+	})
+}
+
+// Symbols without ink.
+const (
+	brailleBlank = '\u2800'
+	nullNotehead = '\U0001D159'
+)
+
 // plain makes the words of a stranger fit for a page: one line, not too long, and
 // nothing in it that is invisible or turns the direction of what follows.
 func plain(text string) string { return clean(text, maxShown) }

@@ -11,7 +11,7 @@ import (
 const nameless = "An application without a name"
 
 func name(text string) string {
-	if text = plain(text); text != "" {
+	if text = plain(text); Visible(text) {
 		return text
 	}
 	return nameless
