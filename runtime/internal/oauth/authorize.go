@@ -48,7 +48,7 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
 		a.problem(w, r, fault.New(fault.Invalid, "The application wants your answer sent to an address that is not one of its own."))
 		return
 	}
-	ask := &login.Ask{ClientID: client.ID, ClientName: client.Name, Website: client.Website, RedirectURI: redirect, State: query.Get("state"), HasState: query.Has("state"),
+	ask := &login.Ask{ClientID: client.ID, ClientName: client.Name, Website: a.websiteOf(client), RedirectURI: redirect, State: query.Get("state"), HasState: query.Has("state"),
 		Resource: a.base + resourcePath, Challenge: query.Get("code_challenge"), Verified: a.trusted(client.ID, redirect), Registered: !documentURL(client.ID)}
 	var wrong *refusal
 	if ask.Scopes, wrong = a.wished(query); wrong != nil {

@@ -141,6 +141,21 @@ func TestAPersonChoosesAmongTheirOwnAccounts(t *testing.T) {
 	}
 }
 
+func TestTheWebsiteIsLinkedWhenItsHostIsTrusted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(t, "studio", owner)
+	b := w.replica(t).browser(t)
+	for website, want := range map[string]bool{"https://claude.ai/about": true, "https://claude.com/about": true, "https://evil.test/about": false, "https://claude.ai:8443/about": false} {
+		_, made := b.json("/oauth/register", map[string]any{"client_name": "Claude " + website, "client_uri": website, "redirect_uris": []string{"https://claude.ai/cb"}})
+		app := application{id: made["client_id"].(string), redirect: "https://claude.ai/cb", verifier: verifier}
+		p := b.login(app.query(nil), owner)
+		if p.StatusCode != http.StatusOK || !strings.Contains(p.body, "Allow") || strings.Contains(p.body, `href="`+website) != want {
+			t.Errorf("%s: %d %s", website, p.StatusCode, p.body)
+		}
+	}
+}
+
 func TestAPersonTakesAnotherAddressAfterTheLogin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"mediastack.dev/runtime/login"
 )
 
 // Bounds of what an application says of itself.
@@ -86,12 +88,26 @@ func (a *API) trusted(clientID, redirect string) bool {
 	}
 	switch {
 	case uri.Scheme == "https":
-		return uri.Port() == "" && slices.Contains(a.cfg.TrustedHosts, strings.ToLower(uri.Hostname()))
+		return a.trustedHost(uri)
 	case isLoopback(uri):
 		client, err := url.Parse(clientID)
 		return err == nil && client.Scheme == "https" && slices.Contains(a.cfg.TrustedHosts, client.Hostname())
 	}
 	return true // one of the configuration's
+}
+
+// trustedHost tells whether the configuration vouches for an address of the web.
+func (a *API) trustedHost(uri *url.URL) bool {
+	return uri.Scheme == "https" && uri.Port() == "" && slices.Contains(a.cfg.TrustedHosts, strings.ToLower(uri.Hostname()))
+}
+
+// websiteOf gives an application's website if the configuration vouches for it: that it
+// vouches for where the answer goes does not make any page of the application's good.
+func (a *API) websiteOf(client login.Client) string {
+	if uri, err := url.Parse(client.Website); err == nil && a.trustedHost(uri) {
+		return client.Website
+	}
+	return ""
 }
 
 // formAction is where a form may lead besides to us, for the Content-Security-Policy:

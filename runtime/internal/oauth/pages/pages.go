@@ -24,7 +24,8 @@ type Application struct {
 	Name string
 	// Host is where the redirect goes. Not looked at when Loopback or Scheme says where.
 	Host string
-	// Website is the application's own page; a link for verified applications only.
+	// Website is the application's own page, on a host that the service knows; a link for
+	// verified applications only.
 	Website string
 	// Verified means that the host, not only the name, is one that the service knows.
 	Verified bool
