@@ -209,7 +209,7 @@ func standing(grant Grant) error {
 }
 
 func (s *Service) pair(grant Grant, now time.Time) (Tokens, []Token, error) {
-	access, err := newSecret(accessPrefix)
+	access, hash, err := NewAccessToken(s.Signer)
 	if err != nil {
 		return Tokens{}, nil, err
 	}
@@ -218,19 +218,21 @@ func (s *Service) pair(grant Grant, now time.Time) (Tokens, []Token, error) {
 		return Tokens{}, nil, err
 	}
 	return Tokens{Access: access, Refresh: refresh, Lifetime: s.cfg.AccessTTL, Scopes: grant.Scopes}, []Token{
-		{Hash: hashOf(access), CreatedAt: now, ExpiresAt: now.Add(s.cfg.AccessTTL)},
+		{Hash: hash, CreatedAt: now, ExpiresAt: now.Add(s.cfg.AccessTTL)},
 		{Hash: hashOf(refresh), Refresh: true, CreatedAt: now, ExpiresAt: now.Add(s.cfg.RefreshTTL)},
 	}, nil
 }
 
 // Revoke ends the connection of a token (RFC 7009). A token that nobody knows is no error.
 func (s *Service) Revoke(ctx context.Context, token, clientID string) error {
-	for _, prefix := range []string{refreshPrefix, accessPrefix} {
-		if hash, ok := hashOfSecret(prefix, token); ok {
-			return s.Store.RevokeToken(ctx, hash, clientID, s.Now())
-		}
+	hash, ok := hashOfSecret(refreshPrefix, token)
+	if !ok {
+		hash, ok = AccessTokenHash(s.Signer, token)
 	}
-	return nil
+	if !ok {
+		return nil
+	}
+	return s.Store.RevokeToken(ctx, hash, clientID, s.Now())
 }
 
 func (s *Service) note(ctx context.Context, what string, err error) error {

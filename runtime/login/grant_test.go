@@ -217,7 +217,7 @@ func TestAConnectionMovesOnToTheNewKey(t *testing.T) {
 	}
 	next, err := w.Refresh(t.Context(), tokens.Refresh, client, "")
 	must(t, err)
-	hash, _ := login.AccessTokenHash(next.Access)
+	hash, _ := login.AccessTokenHash(w.signer, next.Access)
 	session, err := w.Store.FindSession(t.Context(), hash)
 	must(t, err)
 	if session.Key.ID != key.ID {

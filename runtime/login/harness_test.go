@@ -32,6 +32,7 @@ type world struct {
 	*login.Service
 	tenant edgetest.Tenant
 	clock  *edgetest.Clock
+	signer login.Signer
 	logs   *edgetest.Log
 }
 
@@ -54,6 +55,7 @@ func (w *world) service(t *testing.T, cfg login.Config, secretLetter string) *lo
 	must(t, err)
 	signer, err := secret.Signer(auth.ForLogins)
 	must(t, err)
+	w.signer = signer
 	sealer, err := secret.Sealer(auth.ForLetters)
 	must(t, err)
 	service, err := login.NewService(cfg, login.Parts{Store: w.Store, Signer: signer, Sealer: sealer, Now: w.clock.Now, Log: w.logs.Logger()})
@@ -157,7 +159,7 @@ func (w *world) connected(t *testing.T) login.Tokens {
 // works tells whether an access token stands for somebody.
 func (w *world) works(t *testing.T, access string) bool {
 	t.Helper()
-	hash, ok := login.AccessTokenHash(access)
+	hash, ok := login.AccessTokenHash(w.signer, access)
 	if !ok {
 		t.Fatal("no access token")
 	}

@@ -3,6 +3,7 @@ package login
 import (
 	"encoding/base64"
 	"regexp"
+	"strings"
 
 	"mediastack.dev/runtime/account"
 )
@@ -31,9 +32,26 @@ func hashOfSecret(prefix, secret string) (account.Hash, bool) {
 	return hashOf(secret), true
 }
 
-// AccessTokenHash gives the hash of an access token; false for a text of another form,
-// such as a refresh token.
-func AccessTokenHash(token string) (account.Hash, bool) { return hashOfSecret(accessPrefix, token) }
+// AccessTokenHash gives the hash of an access token; false for a text that is none of
+// ours, such as a refresh token.
+func AccessTokenHash(signer Signer, token string) (account.Hash, bool) {
+	secret, code, _ := strings.Cut(token, ".")
+	mac, ok := decode(code)
+	if _, formed := hashOfSecret(accessPrefix, secret); !formed || !ok || !signer.Verify([]byte(secret), mac) {
+		return account.Hash{}, false
+	}
+	return hashOf(token), true
+}
+
+// NewAccessToken draws an access token and gives the hash that it is kept under. It
+// carries a code of ours, so that a made-up one is refused without a look-up, and counts
+// against nobody who sends good ones from the same address. Other secrets have none: they
+// outlive the server secret that it is made with.
+func NewAccessToken(signer Signer) (string, account.Hash, error) {
+	secret, err := newSecret(accessPrefix)
+	token := secret + "." + encode(signer.Sign([]byte(secret)))
+	return token, hashOf(token), err
+}
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 

@@ -17,6 +17,8 @@ const (
 	listenPauseLongest = 5 * time.Second
 	// listenProbe is how often a quiet connection is asked whether it is alive.
 	listenProbe = 15 * time.Second
+	// listenPing is how long the answer may take, before the connection is taken for dead.
+	listenPing = 5 * time.Second
 )
 
 // Listen tells of changes to accounts, from any process, until ctx ends. It uses a
@@ -65,7 +67,10 @@ func (s *Store) listenOnce(ctx context.Context, onConnect func(), onChange func(
 				onChange(id)
 			}
 		case quiet && !conn.IsClosed():
-			if err := conn.Ping(ctx); err != nil {
+			pinging, cancel := context.WithTimeout(ctx, listenPing)
+			err := conn.Ping(pinging)
+			cancel()
+			if err != nil {
 				return err
 			}
 		default:

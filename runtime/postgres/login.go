@@ -352,6 +352,15 @@ func (s *Store) FindSession(ctx context.Context, hash account.Hash) (login.Sessi
 		Resource: row.Resource, ExpiresAt: row.TokenExpiresAt}, nil
 }
 
+// FindSessionOfGrant gives who a grant stands for, without a token; NotFound when it has ended.
+func (s *Store) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (login.Session, error) {
+	row, err := s.queries.SessionOfGrant(ctx, id)
+	if err != nil {
+		return login.Session{}, classify(err, "find session of grant")
+	}
+	return login.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopesOf(row.Scopes), Resource: row.Resource}, nil
+}
+
 // TouchGrants notes when grants were last used. Those that are gone are left out.
 func (s *Store) TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) error {
 	params := sqlgen.TouchGrantsParams{}

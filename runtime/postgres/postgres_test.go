@@ -389,7 +389,7 @@ func TestMigrationsAreNeverEdited(t *testing.T) {
 		"00004_pages.sql":          "12bc296efa318bdde3fda9eab2c75265891486e2e3cf0ce790ef3d12fe2dc090",
 		"00005_resumable.sql":      "dd7f4d54ff2471f9d24b482beca2659195fe9073f170539e904090b9d51ea1e1",
 		"00006_agents.sql":         "ba2486d8e03c2a7a435bc3105c7b2eba3de8b2205aa3f8d1a48b041b4188111f",
-		"00007_login.sql":          "ee4aefd0bf46969dfd65ed4a8ea73ac9866df2f8156cb896956166749bd815f0",
+		"00007_login.sql":          "97e0c4ebfaa20e213af0fcf07fbb67022f9abd7d3798fd256da6fc4ad8a748c8",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -54,3 +54,16 @@ func (a *Authenticator) asked(ctx context.Context) time.Time {
 	}
 	return a.now()
 }
+
+// patience is how long an access token may have expired when the last byte comes. It
+// permits more than an upload, and is not to be kept alive by a body without end.
+const patience = time.Hour
+
+// askedWithin is asked, but no longer ago than that.
+func (a *Authenticator) askedWithin(ctx context.Context, patience time.Duration) time.Time {
+	asked, least := a.asked(ctx), a.now().Add(-patience)
+	if asked.Before(least) {
+		return least
+	}
+	return asked
+}

@@ -64,7 +64,7 @@ func TestACredentialThatEndsWhileItsBodyComesIsRefused(t *testing.T) {
 		s = newStorm(t)
 		made := holder(account.Hash{})
 		s.answers[account.Hash{}] = made // which is how this directory finds a key by its id
-		if _, kind, challenge := s.held(s.SignatureHeader, s.Sign(made, "g"), func() { end(s) }); kind != fault.BadSignature || challenge != "" {
+		if _, kind, challenge := s.held(s.SignatureHeader, s.Sign(Grant{Principal: made}, "g"), func() { end(s) }); kind != fault.BadSignature || challenge != "" {
 			t.Errorf("%s: the signature is answered %v, %q", name, kind, challenge)
 		}
 	}
@@ -90,7 +90,7 @@ func TestASignaturesTimeCountsFromTheBeginning(t *testing.T) {
 	s := newStorm(t)
 	made := holder(account.Hash{})
 	s.answers[account.Hash{}] = made
-	signature := s.Sign(made, "g")
+	signature := s.Sign(Grant{Principal: made}, "g")
 	grant, kind, _ := s.held(s.SignatureHeader, signature, func() { s.now = s.now.Add(2 * time.Hour) })
 	if kind != none || !grant.Signed || grant.Group != "g" {
 		t.Errorf("it is answered %v, %+v", kind, grant)

@@ -58,6 +58,8 @@ type Directory interface {
 	// FindSession gives who an access token stands for. NotFound also when its grant was
 	// revoked, or the person is no longer an owner of the account.
 	FindSession(ctx context.Context, hash account.Hash) (login.Session, error)
+	// FindSessionOfGrant is FindSession for what was made by a login, not for its tokens.
+	FindSessionOfGrant(ctx context.Context, id uuid.UUID) (login.Session, error)
 	// TouchKeys notes when keys were last used, and TouchGrants when grants were.
 	TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) error
 	TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) error
@@ -107,7 +109,8 @@ type Authenticator struct {
 	keyUses      *uses
 	grantUses    *uses
 	directory    Directory
-	signer       *Signer
+	signer       *Signer // of upload signatures
+	tokens       *Signer // of access tokens
 	signatureTTL time.Duration
 	limits       *limit.Limiter
 	now          func() time.Time
@@ -138,9 +141,13 @@ func New(cfg Config, brand string, directory Directory, limits *limit.Limiter, n
 	if err != nil {
 		return nil, err
 	}
+	tokens, err := secret.Signer(ForLogins)
+	if err != nil {
+		return nil, err
+	}
 	return &Authenticator{
 		keys: newKeyring(directory, cfg.KeyCacheTTL, now), keyUses: newUses(directory.TouchKeys), grantUses: newUses(directory.TouchGrants), directory: directory,
-		signer: signer, signatureTTL: cfg.SignatureTTL, limits: limits, now: now, log: log,
+		signer: signer, tokens: tokens, signatureTTL: cfg.SignatureTTL, limits: limits, now: now, log: log,
 		KeyHeader: "x-" + brand + "-apikey", SignatureHeader: "x-" + brand + "-signature",
 	}, nil
 }
@@ -230,6 +237,9 @@ type Need struct {
 
 type needKey struct{}
 
+// uploadTool is the tool that does what an upload signature permits.
+const uploadTool = "upload_media"
+
 // Demanding lets requests through whose credential permits what they need. Put it behind
 // Require.
 func (a *Authenticator) Demanding(needs func(r *http.Request) Need) func(http.Handler) http.Handler {
@@ -298,7 +308,7 @@ func (a *Authenticator) require(challenge func(sent http.Header) string, next ht
 func (a *Authenticator) Check(r *http.Request) (Grant, error) {
 	record := exchange.Of(r.Context())
 	grant, err := a.credential(r)
-	wrong := fault.Is(err, fault.Unauthenticated) && a.sent(r.Header) && !errors.Is(err, errOver)
+	wrong := fault.Is(err, fault.Unauthenticated) && a.sent(r.Header) && !errors.Is(err, errNoGuess)
 	if wrong || fault.Is(err, fault.BadSignature) {
 		a.limits.Failed(record.Address)
 	}
@@ -394,20 +404,20 @@ func (a *Authenticator) byToken(ctx context.Context, sent string) (Grant, error)
 		return Grant{}, fault.New(fault.Unauthenticated, "bearer tokens are not accepted: send an API key in %s", a.KeyHeader)
 	}
 	_, token, _ := strings.Cut(sent, " ")
-	hash, ok := login.AccessTokenHash(strings.TrimLeft(token, " "))
+	hash, ok := login.AccessTokenHash(a.tokens, strings.TrimLeft(token, " "))
 	if !ok {
-		return Grant{}, refused
+		return Grant{}, noGuess(refused)
 	}
-	session, err := a.find(ctx, lookup{hash: hash, token: true})
+	session, err := a.keys.find(ctx, lookup{hash: hash, token: true}) // it is one of ours: no guesses to count
 	if fault.Is(err, fault.NotFound) || err == nil && session.Resource != a.Resource {
-		return Grant{}, refused
+		return Grant{}, noGuess(refused)
 	}
 	if err != nil {
 		return Grant{}, err
 	}
 	// What was sent while the token was valid may take longer than the token has left.
-	if !a.asked(ctx).Before(session.ExpiresAt) {
-		return Grant{}, over(refused)
+	if !a.askedWithin(ctx, patience).Before(session.ExpiresAt) {
+		return Grant{}, noGuess(refused)
 	}
 	return Grant{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}, a.judge(session, refused)
 }
@@ -416,20 +426,21 @@ func (a *Authenticator) byToken(ctx context.Context, sent string) (Grant, error)
 func (a *Authenticator) judge(session login.Session, refused error) error {
 	switch {
 	case ended(session, a.now()):
-		return over(refused)
+		return noGuess(refused)
 	case session.Account.Suspended:
-		return over(fault.New(fault.Unauthenticated, "the account is suspended"))
+		return noGuess(fault.New(fault.Unauthenticated, "the account is suspended"))
 	}
 	return nil
 }
 
-// errOver is within the refusal of a credential that is real, and of no use any more. It
-// is no guess: hosted applications, thousands of them at one address, use each token
-// once more after its hour.
-var errOver = errors.New("the credential is over")
+// errNoGuess is within a refusal that does not count against the address: of credentials
+// that were real once, and of access tokens that nobody could guess. Hosted applications,
+// thousands of them at one address, use each token once more after its hour, and any of
+// them may send what it likes.
+var errNoGuess = errors.New("no guess")
 
-func over(refused error) error {
-	return fault.Wrap(errOver, fault.Of(refused).Kind, "%s", fault.Of(refused).Public)
+func noGuess(refused error) error {
+	return fault.Wrap(errNoGuess, fault.Of(refused).Kind, "%s", fault.Of(refused).Public)
 }
 
 // ended tells whether a key's time, or its account's, is over for good.
@@ -437,12 +448,14 @@ func ended(s login.Session, now time.Time) bool {
 	return s.Account.ClosedAt != nil || s.Key.ExpiresAt != nil && !now.Before(*s.Key.ExpiresAt)
 }
 
-// Sign makes an upload signature for the principal's app, bound to group unless it is empty.
-func (a *Authenticator) Sign(p account.Principal, group string) string {
-	return sealClaims(a.signer, claimsOf(p, a.now().Add(a.signatureTTL), group))
+// Sign makes an upload signature for the grant's app, bound to group unless it is empty.
+// It ends with what it was made with: the key, or the login.
+func (a *Authenticator) Sign(grant Grant, group string) string {
+	return sealClaims(a.signer, claimsOf(grant, a.now().Add(a.signatureTTL), group))
 }
 
-// bySignature accepts an upload signature while it is valid and the key that made it is, too.
+// bySignature accepts an upload signature while it is valid and what made it is, too: the
+// key, or the login with all that it permits.
 func (a *Authenticator) bySignature(ctx context.Context, signature string) (Grant, error) {
 	refused := fault.New(fault.BadSignature, "the upload signature is not accepted")
 	claims, ok := openClaims(a.signer, signature)
@@ -452,13 +465,19 @@ func (a *Authenticator) bySignature(ctx context.Context, signature string) (Gran
 	if !a.asked(ctx).Before(claims.expires) {
 		return Grant{}, fault.New(fault.BadSignature, "the upload signature has expired")
 	}
-	session, err := a.find(ctx, lookup{id: claims.keyID})
+	what := lookup{id: claims.keyID}
+	if claims.grantID != uuid.Nil {
+		what = lookup{id: claims.grantID, token: true}
+	}
+	session, err := a.find(ctx, what)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return Grant{}, refused
 	case err != nil:
 		return Grant{}, err
-	case !claims.belongTo(session.Principal) || a.judge(session, refused) != nil:
+	case !claims.belongTo(session) || a.judge(session, refused) != nil:
+		return Grant{}, refused
+	case claims.grantID != uuid.Nil && (!slices.Contains(session.Scopes, ScopeWrite) || !session.Account.Agents.Permit(uploadTool, false)):
 		return Grant{}, refused
 	}
 	return Grant{Principal: session.Principal, Signed: true, Group: claims.group}, nil

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"encoding/base64"
-	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"net/netip"
@@ -212,10 +211,12 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 	}
 	tokens := make([]string, 200)
 	for i := range tokens {
-		tokens[i] = fmt.Sprintf("mat_%043d", i)
-		hash, _ := login.AccessTokenHash(tokens[i])
-		s.answers[hash] = holder(hash)
-		if got := shows(tokens[i]); got != none {
+		token, hash, err := login.NewAccessToken(s.tokens)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.answers[hash], tokens[i] = holder(hash), token
+		if got := shows(token); got != none {
 			t.Fatalf("a good token is answered %v", got)
 		}
 	}
@@ -225,14 +226,24 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 			t.Fatalf("an hour later it is answered %v", got)
 		}
 	}
-	fresh := "mat_" + strings.Repeat("f", 43)
-	for i := range 61 { // these are guesses, and one more than there may be
-		want := fault.Unauthenticated
-		if i == 60 {
-			want = fault.Busy
+	// Made-up ones are refused without a look-up, and shut nobody out.
+	calls := s.directory.(*scripted).calls.Load()
+	other := newStorm(t)
+	foreign, _, err := login.NewAccessToken(&Signer{keys: [][]byte{[]byte("another secret")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, made := range []string{"mat_" + strings.Repeat("f", 43), "mat_" + strings.Repeat("f", 43) + "." + strings.Repeat("f", 43), foreign, tokens[0][:47] + foreign[47:], tokens[0] + "x", tokens[0][:47]} {
+		for range 61 {
+			if got := shows(made); got != fault.Unauthenticated {
+				t.Fatalf("%s is answered %v", made, got)
+			}
 		}
-		if got := shows(fresh); got != want {
-			t.Fatalf("guess %d is answered %v", i, got)
-		}
+	}
+	if now := s.directory.(*scripted).calls.Load(); now != calls {
+		t.Errorf("%d look-ups for made-up tokens", now-calls)
+	}
+	if got := s.shows(other.key); got != fault.Unauthenticated { // a key that is wrong here, and the first one
+		t.Errorf("the first guess of a key is answered %v", got)
 	}
 }

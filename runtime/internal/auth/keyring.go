@@ -25,11 +25,12 @@ const (
 	loadTimeout = 10 * time.Second
 )
 
-// lookup names a credential: a key by its hash or its id, an access token by its hash.
+// lookup names a credential: a key by its hash or its id, a login by the hash of its access
+// token or the id of its grant.
 type lookup struct {
 	hash  account.Hash
 	id    uuid.UUID // set when hash is not
-	token bool      // hash is that of an access token
+	token bool      // it is a login
 }
 
 // known is a remembered answer of the directory.
@@ -113,6 +114,8 @@ func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (login.Se
 	var session login.Session
 	var err error
 	switch {
+	case what.token && what.id != uuid.Nil:
+		session, err = k.directory.FindSessionOfGrant(ctx, what.id)
 	case what.token:
 		session, err = k.directory.FindSession(ctx, what.hash)
 	case what.id != uuid.Nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/login"
 )
 
 func TestSecretsAreReadInEveryUsualForm(t *testing.T) {
@@ -66,7 +67,7 @@ func FuzzOnlyWhatWasSignedIsAccepted(f *testing.F) {
 	signer := signerOf(f, strings.Repeat("s", 32), ForUploads)
 	other := signerOf(f, strings.Repeat("t", 32), ForUploads)
 	principal := account.Principal{Account: account.Account{ID: uuid.New()}, App: account.App{ID: uuid.New()}, Key: account.Key{ID: uuid.New()}}
-	f.Add(sealClaims(signer, claimsOf(principal, time.Unix(1e9, 0), "g")), int64(1e9), "group")
+	f.Add(sealClaims(signer, claimsOf(Grant{Principal: principal}, time.Unix(1e9, 0), "g")), int64(1e9), "group")
 	f.Add("", int64(0), "")
 	f.Add("a.b", int64(1<<40), "日本")
 	f.Fuzz(func(t *testing.T, text string, expires int64, group string) {
@@ -77,10 +78,10 @@ func FuzzOnlyWhatWasSignedIsAccepted(f *testing.F) {
 		if expires < 0 || expires > 1<<40 || len(group) > 255 || strings.ToValidUTF8(group, "") != group {
 			return
 		}
-		made := claimsOf(principal, time.Unix(expires, 0), group)
+		made := claimsOf(Grant{Principal: principal}, time.Unix(expires, 0), group)
 		signed := sealClaims(signer, made)
 		got, ok := openClaims(signer, signed)
-		if !ok || !got.expires.Equal(made.expires) || got.group != group || !got.belongTo(principal) {
+		if !ok || !got.expires.Equal(made.expires) || got.group != group || !got.belongTo(login.Session{Principal: principal}) {
 			t.Fatalf("%+v came back as %+v, %t", made, got, ok)
 		}
 		if _, ok := openClaims(other, signed); ok {

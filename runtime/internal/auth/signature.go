@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/media"
 )
 
@@ -17,47 +17,67 @@ import (
 // which group it is bound to.
 type claims struct {
 	accountID, appID, keyID uuid.UUID
+	grantID                 uuid.UUID // of the login that made it; zero for a key
 	expires                 time.Time // whole seconds
 	group                   string    // empty = not bound
 }
 
 const (
-	signatureVersion = 1
+	// Those by a login name its grant as well.
+	signatureByKey   = 1
+	signatureByLogin = 2
 	// claimsLength is the length of claims without a group: version, expiry, three ids.
 	claimsLength = 1 + 8 + 3*16
 	// signatureLongest bounds what is decoded at all, in characters.
-	signatureLongest = 4*(claimsLength+media.MaxGroup+2)/3 + 1 + 43
+	signatureLongest = 4*(claimsLength+16+media.MaxGroup+2)/3 + 1 + 43
 )
 
-func claimsOf(p account.Principal, expires time.Time, group string) claims {
-	return claims{accountID: p.Account.ID, appID: p.App.ID, keyID: p.Key.ID, expires: expires, group: group}
+func claimsOf(g Grant, expires time.Time, group string) claims {
+	return claims{accountID: g.Account.ID, appID: g.App.ID, keyID: g.Key.ID, grantID: g.GrantID, expires: expires, group: group}
 }
 
-// belongTo tells whether the claims are those of this principal.
-func (c claims) belongTo(p account.Principal) bool {
-	return c.accountID == p.Account.ID && c.appID == p.App.ID && c.keyID == p.Key.ID
+// belongTo tells whether the claims are those of this session. A login moves on to the
+// next key, and takes its signatures along.
+func (c claims) belongTo(s login.Session) bool {
+	return c.accountID == s.Account.ID && c.appID == s.App.ID && c.grantID == s.GrantID && (c.keyID == s.Key.ID || c.grantID != uuid.Nil)
 }
 
 func (c claims) encode() []byte {
-	text := make([]byte, 0, claimsLength+len(c.group))
-	text = append(text, signatureVersion)
+	version := byte(signatureByKey)
+	if c.grantID != uuid.Nil {
+		version = signatureByLogin
+	}
+	text := make([]byte, 0, claimsLength+len(c.grantID)+len(c.group))
+	text = append(text, version)
 	text = binary.BigEndian.AppendUint64(text, uint64(c.expires.Unix())) //nolint:gosec // a time after 1970
 	text = append(text, c.accountID[:]...)
 	text = append(text, c.appID[:]...)
 	text = append(text, c.keyID[:]...)
+	if version == signatureByLogin {
+		text = append(text, c.grantID[:]...)
+	}
 	return append(text, c.group...)
 }
 
 func decodeClaims(text []byte) (claims, bool) {
-	if len(text) < claimsLength || len(text) > claimsLength+media.MaxGroup || text[0] != signatureVersion {
+	if len(text) < claimsLength {
+		return claims{}, false
+	}
+	rest := text[claimsLength:]
+	var grantID uuid.UUID
+	switch {
+	case text[0] == signatureByLogin && len(rest) >= len(grantID):
+		grantID, rest = uuid.UUID(rest[:len(grantID)]), rest[len(grantID):]
+	case text[0] != signatureByKey:
 		return claims{}, false
 	}
 	seconds := binary.BigEndian.Uint64(text[1:9])
-	group := string(text[claimsLength:])
-	if seconds > 1<<40 || !utf8.ValidString(group) {
+	group := string(rest)
+	if len(group) > media.MaxGroup || seconds > 1<<40 || !utf8.ValidString(group) || grantID == uuid.Nil && text[0] == signatureByLogin {
 		return claims{}, false
 	}
 	return claims{
+		grantID:   grantID,
 		expires:   time.Unix(int64(seconds), 0),
 		accountID: uuid.UUID(text[9:25]),
 		appID:     uuid.UUID(text[25:41]),

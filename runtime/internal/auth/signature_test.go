@@ -50,9 +50,13 @@ func FuzzClaimsComeBack(f *testing.F) {
 	ours, foreign := signer(f, "a"), signer(f, "b")
 	f.Add([]byte("account"), []byte("app"), []byte("key"), int64(2e9), "guests", uint16(3))
 	f.Add([]byte{}, []byte{}, []byte{}, int64(0), "", uint16(0))
+	f.Add([]byte("an account and a login of it"), []byte("app"), []byte("key"), int64(2e9), strings.Repeat("g", 128), uint16(70))
 	f.Add([]byte{}, []byte{}, []byte{}, int64(1<<40), strings.Repeat("ü", 127), uint16(100))
 	f.Fuzz(func(t *testing.T, account, app, key []byte, expires int64, group string, flip uint16) {
 		var signed claims
+		if len(account) > len(signed.accountID) {
+			copy(signed.grantID[:], account[len(signed.accountID):]) // by a login
+		}
 		copy(signed.accountID[:], account)
 		copy(signed.appID[:], app)
 		copy(signed.keyID[:], key)

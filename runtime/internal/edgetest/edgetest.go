@@ -119,26 +119,27 @@ func (w *World) AppOf(t *testing.T, of Tenant, name string) Tenant {
 	return Tenant{}
 }
 
+// Owner is who logs in for Session.
+const Owner = "owner@example.org"
+
 // Session is an access token for a tenant's key, as a login with these scopes gives it.
-// It is for BaseURL and lasts an hour.
+// It is for BaseURL and Credentials("a"), and lasts an hour.
 func (w *World) Session(t *testing.T, of Tenant, scopes ...login.Scope) (token string) {
 	t.Helper()
-	digits, err := account.Draw()
+	secret, err := Credentials("a").ServerSecret()
 	must(t, err)
-	token = "mat_" + digits
-	hash, ok := login.AccessTokenHash(token)
-	if !ok {
-		t.Fatal("no access token")
-	}
+	signer, err := secret.Signer(auth.ForLogins)
+	must(t, err)
+	token, hash, err := login.NewAccessToken(signer)
+	must(t, err)
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
-	const owner = "owner@example.org"
 	_, err = conn.Exec(t.Context(), `WITH owned AS (UPDATE account SET owners = ARRAY[$1] WHERE id = $2),
 		given AS (INSERT INTO login_grant (id, account_id, key_id, address, client_id, client_name, redirect_uri, scopes, resource, created_at)
 			VALUES (gen_random_uuid(), $2, $3, $1, 'test', 'test', 'http://localhost/', $4, $5, now()) RETURNING id)
 		INSERT INTO login_token (hash, grant_id, refresh, created_at, expires_at) SELECT $6, id, false, now(), now() + interval '1 hour' FROM given`,
-		owner, of.Account.ID, of.KeyID, append([]login.Scope{}, scopes...), BaseURL+"/mcp", hash[:])
+		Owner, of.Account.ID, of.KeyID, append([]login.Scope{}, scopes...), BaseURL+"/mcp", hash[:])
 	must(t, err)
 	return token
 }

@@ -67,5 +67,5 @@ func (a *API) createUploadSignature(_ context.Context, grant auth.Grant, args *a
 	if err := media.CheckGroup(group); err != nil {
 		return nil, err
 	}
-	return wire.Signature{Signature: a.parts.Auth.Sign(grant.Principal, group)}, nil
+	return wire.Signature{Signature: a.parts.Auth.Sign(grant, group)}, nil
 }

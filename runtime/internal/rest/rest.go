@@ -229,7 +229,7 @@ func (a *API) CreateSignature(w http.ResponseWriter, r *http.Request) {
 		if err := media.CheckGroup(group); err != nil {
 			return wire.Signature{}, err
 		}
-		return wire.Signature{Signature: a.Auth.Sign(principal(r), group)}, nil
+		return wire.Signature{Signature: a.Auth.Sign(auth.Of(r.Context()), group)}, nil
 	})
 }
 

@@ -4,11 +4,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/rest"
+	"mediastack.dev/runtime/internal/rest/wire"
 )
 
 func bearer(token string) option { return header("Authorization", "Bearer "+token) }
@@ -114,5 +116,38 @@ func TestWithoutLoginsNoTokenIsAccepted(t *testing.T) {
 	for _, resource := range []string{"", "http://other.test/mcp"} {
 		rt := w.runtime(t, func(o *options) { o.resource = resource })
 		rt.do(t, http.MethodGet, "/media/get", bearer(token)).refused(t, http.StatusUnauthorized, "Unauthorized")
+	}
+}
+
+func TestASignatureEndsWithTheLoginThatMadeIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.runtime(t, func(o *options) { o.resource = edgetest.BaseURL + "/mcp" })
+	for name, end := range map[string]func(t *testing.T, of tenant){
+		"revoked": func(t *testing.T, of tenant) {
+			w.Number(t, "WITH ended AS (UPDATE login_grant SET revoked_at = now() WHERE account_id = $1 RETURNING 1) SELECT count(*) FROM ended", of.Account.ID)
+		},
+		"no owner": func(t *testing.T, of tenant) {
+			w.Change(t, of, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
+		},
+		"read-only": func(t *testing.T, of tenant) {
+			w.Change(t, of, func(s *account.Spec) { s.Owners, s.Agents.ReadOnly = []string{edgetest.Owner}, true })
+		},
+	} {
+		one := w.tenant(t, strings.ReplaceAll(name, " ", "-"))
+		token := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite)
+		sign := func(credential option) string {
+			return decode[wire.Signature](t, rt.do(t, http.MethodPost, "/media/signature/create", credential, text(`{"group": "g"}`))).Signature
+		}
+		byLogin, byKey := sign(bearer(token)), sign(key(one.Key))
+		file := filePart("a.txt", []byte("hello"))
+		if item := rt.uploadSigned(t, byLogin, file).item(t); item.Group != "g" {
+			t.Errorf("%s: before: %+v", name, item)
+		}
+		end(t, one)
+		eventually(t, 10*time.Second, name+": the signature is void", func() bool {
+			return rt.uploadSigned(t, byLogin, file).status == http.StatusForbidden
+		})
+		rt.uploadSigned(t, byKey, file).item(t) // the key's own is not concerned
 	}
 }

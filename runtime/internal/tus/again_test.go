@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"mediastack.dev/runtime/internal/auth"
+
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/internal/edgetest"
@@ -43,7 +45,7 @@ func TestAHeldBackBodyMakesNoDraftOnceItsCredentialEnded(t *testing.T) {
 				rt := w.replica(t)
 				with, status := key(one.Key), http.StatusUnauthorized
 				if tt.signed {
-					with, status = signature(rt.auth.Sign(w.Principal(t, one), "")), http.StatusForbidden
+					with, status = signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, one)}, "")), http.StatusForbidden
 				}
 				held := edgetest.Hold(bytes.NewReader(data[:tt.first]), bytes.NewReader(data[tt.first:min(tt.length, len(data))]))
 				method, address, offset := http.MethodPost, collection, length(tt.length)

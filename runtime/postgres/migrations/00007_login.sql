@@ -33,6 +33,7 @@ CREATE TABLE login_request (
     expires_at      timestamptz NOT NULL
 );
 CREATE INDEX login_request_expiry ON login_request (expires_at);
+CREATE INDEX login_request_client ON login_request ((ask ->> 'clientId'));
 
 -- What a person allowed an application: the family of all its tokens. It stands for the
 -- Default API Key of the account, and ends with it.
@@ -53,6 +54,7 @@ CREATE TABLE login_grant (
 );
 CREATE INDEX login_grant_account ON login_grant (account_id);
 CREATE INDEX login_grant_key ON login_grant (key_id);
+CREATE INDEX login_grant_client ON login_grant (client_id);
 CREATE INDEX login_grant_address ON login_grant (address) WHERE revoked_at IS NULL;
 
 -- Hashes are SHA-256 of secrets of 256 bits.
@@ -109,6 +111,8 @@ CREATE TRIGGER login_grant_notify AFTER UPDATE OF revoked_at, key_id OR DELETE O
 -- +goose StatementBegin
 CREATE FUNCTION end_logins() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    -- In one order everywhere, so that two who end several do not wait for each other.
+    PERFORM id FROM login_grant WHERE account_id = NEW.id AND revoked_at IS NULL ORDER BY id FOR UPDATE;
     UPDATE login_grant SET revoked_at = now(),
         revoked_why = CASE WHEN NEW.closed_at IS NOT NULL THEN 'closed' WHEN NEW.suspended THEN 'suspended' ELSE 'not an owner' END
     WHERE account_id = NEW.id AND revoked_at IS NULL
@@ -125,6 +129,7 @@ CREATE TRIGGER account_end_logins AFTER UPDATE OF closed_at, suspended, owners O
 -- +goose StatementBegin
 CREATE FUNCTION end_logins_of_key() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM id FROM login_grant WHERE key_id = NEW.id AND revoked_at IS NULL ORDER BY id FOR UPDATE;
     UPDATE login_grant SET revoked_at = now(), revoked_why = 'its key ended' WHERE key_id = NEW.id AND revoked_at IS NULL;
     RETURN NULL;
 END

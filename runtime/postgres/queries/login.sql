@@ -136,10 +136,20 @@ JOIN api_key ON api_key.id = g.key_id
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 WHERE t.hash = $1 AND NOT t.refresh;
 
+-- name: SessionOfGrant :one
+SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key), g.id AS grant_id, g.scopes, g.resource
+FROM login_grant g
+JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND g.address = ANY (account.owners)
+JOIN api_key ON api_key.id = g.key_id
+JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
+WHERE g.id = $1 AND g.revoked_at IS NULL;
+
 -- name: TouchGrants :exec
+-- Whoever is held by somebody else is used again soon.
+WITH free AS (SELECT g.id FROM login_grant g WHERE g.id = ANY (sqlc.arg(ids)::uuid[]) FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE login_grant SET last_used_at = greatest(login_grant.last_used_at, used.at)
-FROM (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(used_at)::timestamptz[]) AS at) AS used
-WHERE login_grant.id = used.id;
+FROM free, (SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(used_at)::timestamptz[]) AS at) AS used
+WHERE login_grant.id = used.id AND free.id = used.id;
 
 -- name: Connections :many
 -- Grants that can still be used.
@@ -152,17 +162,22 @@ ORDER BY g.created_at DESC LIMIT sqlc.arg(most)::int;
 
 -- name: RevokeOwn :execrows
 -- One grant of the address, or all when there is no id: those that can still be used.
+WITH own AS (
+    SELECT o.id FROM login_grant o WHERE o.address = $1 AND o.revoked_at IS NULL AND (sqlc.narg(id)::uuid IS NULL OR o.id = sqlc.narg(id))
+    ORDER BY o.id FOR UPDATE)
 UPDATE login_grant g SET revoked_at = sqlc.arg(now)::timestamptz, revoked_why = 'ended by its owner'
-FROM api_key k
-WHERE g.address = $1 AND g.revoked_at IS NULL AND (sqlc.narg(id)::uuid IS NULL OR g.id = sqlc.narg(id))
-  AND k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
+FROM own, api_key k
+WHERE g.id = own.id AND k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
   AND (EXISTS (SELECT FROM login_token t WHERE t.grant_id = g.id AND t.expires_at > sqlc.arg(now)::timestamptz)
     OR EXISTS (SELECT FROM login_code c WHERE c.grant_id = g.id AND c.used_at IS NULL AND c.expires_at > sqlc.arg(now)::timestamptz));
 
 -- name: EndGrantsOfKeys :execrows
 -- Sessions that stayed with a key until its end.
+WITH free AS (
+    SELECT f.id FROM login_grant f JOIN api_key ON api_key.id = f.key_id
+    WHERE f.revoked_at IS NULL AND api_key.expires_at <= sqlc.arg(now)::timestamptz FOR NO KEY UPDATE OF f SKIP LOCKED)
 UPDATE login_grant g SET revoked_at = k.expires_at, revoked_why = 'its key ended'
-FROM api_key k WHERE k.id = g.key_id AND g.revoked_at IS NULL AND k.expires_at <= sqlc.arg(now)::timestamptz;
+FROM free, api_key k WHERE g.id = free.id AND k.id = g.key_id;
 
 -- name: PurgeRequests :execrows
 DELETE FROM login_request WHERE id IN (SELECT r.id FROM login_request r WHERE r.expires_at < sqlc.arg(before)::timestamptz LIMIT sqlc.arg(batch)::int);
@@ -177,7 +192,7 @@ DELETE FROM login_grant WHERE id IN (
     WHERE g.revoked_at < sqlc.arg(before)::timestamptz
        OR g.created_at < sqlc.arg(before)::timestamptz AND NOT EXISTS (SELECT FROM login_token t WHERE t.grant_id = g.id)
           AND NOT EXISTS (SELECT FROM login_code c WHERE c.grant_id = g.id AND c.expires_at > sqlc.arg(before)::timestamptz)
-    LIMIT sqlc.arg(batch)::int);
+    LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED);
 
 -- name: PurgeClients :execrows
 DELETE FROM login_client WHERE id IN (

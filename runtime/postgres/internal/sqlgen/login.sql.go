@@ -242,8 +242,11 @@ func (q *Queries) DeleteLetter(ctx context.Context, id int64) error {
 }
 
 const endGrantsOfKeys = `-- name: EndGrantsOfKeys :execrows
+WITH free AS (
+    SELECT f.id FROM login_grant f JOIN api_key ON api_key.id = f.key_id
+    WHERE f.revoked_at IS NULL AND api_key.expires_at <= $1::timestamptz FOR NO KEY UPDATE OF f SKIP LOCKED)
 UPDATE login_grant g SET revoked_at = k.expires_at, revoked_why = 'its key ended'
-FROM api_key k WHERE k.id = g.key_id AND g.revoked_at IS NULL AND k.expires_at <= $1::timestamptz
+FROM free, api_key k WHERE g.id = free.id AND k.id = g.key_id
 `
 
 // Sessions that stayed with a key until its end.
@@ -645,7 +648,7 @@ DELETE FROM login_grant WHERE id IN (
     WHERE g.revoked_at < $1::timestamptz
        OR g.created_at < $1::timestamptz AND NOT EXISTS (SELECT FROM login_token t WHERE t.grant_id = g.id)
           AND NOT EXISTS (SELECT FROM login_code c WHERE c.grant_id = g.id AND c.expires_at > $1::timestamptz)
-    LIMIT $2::int)
+    LIMIT $2::int FOR UPDATE SKIP LOCKED)
 `
 
 type PurgeGrantsParams struct {
@@ -761,10 +764,12 @@ func (q *Queries) RevokeGrant(ctx context.Context, arg RevokeGrantParams) (int64
 }
 
 const revokeOwn = `-- name: RevokeOwn :execrows
+WITH own AS (
+    SELECT o.id FROM login_grant o WHERE o.address = $1 AND o.revoked_at IS NULL AND ($3::uuid IS NULL OR o.id = $3)
+    ORDER BY o.id FOR UPDATE)
 UPDATE login_grant g SET revoked_at = $2::timestamptz, revoked_why = 'ended by its owner'
-FROM api_key k
-WHERE g.address = $1 AND g.revoked_at IS NULL AND ($3::uuid IS NULL OR g.id = $3)
-  AND k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)
+FROM own, api_key k
+WHERE g.id = own.id AND k.id = g.key_id AND (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)
   AND (EXISTS (SELECT FROM login_token t WHERE t.grant_id = g.id AND t.expires_at > $2::timestamptz)
     OR EXISTS (SELECT FROM login_code c WHERE c.grant_id = g.id AND c.used_at IS NULL AND c.expires_at > $2::timestamptz))
 `
@@ -853,6 +858,61 @@ func (q *Queries) Session(ctx context.Context, hash []byte) (SessionRow, error) 
 		&i.Scopes,
 		&i.Resource,
 		&i.TokenExpiresAt,
+	)
+	return i, err
+}
+
+const sessionOfGrant = `-- name: SessionOfGrant :one
+SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.suspended, account.created_at, account.closed_at, account.bucket_owned, account.mcp_read_only, account.mcp_tools, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at, g.id AS grant_id, g.scopes, g.resource
+FROM login_grant g
+JOIN account ON account.id = g.account_id AND account.closed_at IS NULL AND g.address = ANY (account.owners)
+JOIN api_key ON api_key.id = g.key_id
+JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
+WHERE g.id = $1 AND g.revoked_at IS NULL
+`
+
+type SessionOfGrantRow struct {
+	Account  Account
+	App      App
+	ApiKey   ApiKey
+	GrantID  uuid.UUID
+	Scopes   []string
+	Resource string
+}
+
+func (q *Queries) SessionOfGrant(ctx context.Context, id uuid.UUID) (SessionOfGrantRow, error) {
+	row := q.db.QueryRow(ctx, sessionOfGrant, id)
+	var i SessionOfGrantRow
+	err := row.Scan(
+		&i.Account.ID,
+		&i.Account.Namespace,
+		&i.Account.Name,
+		&i.Account.DisplayName,
+		&i.Account.Owners,
+		&i.Account.MaxStorage,
+		&i.Account.MaxUploadSize,
+		&i.Account.Bucket,
+		&i.Account.Suspended,
+		&i.Account.CreatedAt,
+		&i.Account.ClosedAt,
+		&i.Account.BucketOwned,
+		&i.Account.McpReadOnly,
+		&i.Account.McpTools,
+		&i.App.ID,
+		&i.App.AccountID,
+		&i.App.Name,
+		&i.App.CreatedAt,
+		&i.App.ClosedAt,
+		&i.ApiKey.ID,
+		&i.ApiKey.AccountID,
+		&i.ApiKey.AppID,
+		&i.ApiKey.Hash,
+		&i.ApiKey.Generation,
+		&i.ApiKey.CreatedAt,
+		&i.ApiKey.ExpiresAt,
+		&i.GrantID,
+		&i.Scopes,
+		&i.Resource,
 	)
 	return i, err
 }
@@ -985,9 +1045,10 @@ func (q *Queries) TakeTry(ctx context.Context, arg TakeTryParams) (LoginRequest,
 }
 
 const touchGrants = `-- name: TouchGrants :exec
+WITH free AS (SELECT g.id FROM login_grant g WHERE g.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE login_grant SET last_used_at = greatest(login_grant.last_used_at, used.at)
-FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS at) AS used
-WHERE login_grant.id = used.id
+FROM free, (SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS at) AS used
+WHERE login_grant.id = used.id AND free.id = used.id
 `
 
 type TouchGrantsParams struct {
@@ -995,6 +1056,7 @@ type TouchGrantsParams struct {
 	UsedAt []time.Time
 }
 
+// Whoever is held by somebody else is used again soon.
 func (q *Queries) TouchGrants(ctx context.Context, arg TouchGrantsParams) error {
 	_, err := q.db.Exec(ctx, touchGrants, arg.Ids, arg.UsedAt)
 	return err
