@@ -18,6 +18,15 @@ import (
 // challengeForm is a code_challenge of S256 (RFC 7636, section 4.2).
 var challengeForm = regexp.MustCompile(`^[0-9A-Za-z_-]{43}$`)
 
+// named are the parameters that count besides client_id and redirect_uri.
+var named = []string{"response_type", "response_mode", "scope", "state", "code_challenge", "code_challenge_method", "prompt", "resource"}
+
+// printable tells whether a text holds nothing but what parameters may hold (RFC 6749,
+// appendix A).
+func printable(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) // what is no UTF-8 is read as U+FFFD
+}
+
 // longestState bounds what an application wants back with its answer.
 const longestState = 4096
 
@@ -35,6 +44,10 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{"client_id", "redirect_uri"} {
 		if len(query[name]) != 1 || query.Get(name) == "" {
 			a.problem(w, r, fault.New(fault.Invalid, "The application sent you here without its %s.", name))
+			return
+		}
+		if !printable(query.Get(name)) {
+			a.problem(w, r, fault.New(fault.Invalid, "The application sent you here with a %s that can't be read.", name))
 			return
 		}
 	}
@@ -90,6 +103,9 @@ func (a *API) wished(query url.Values) ([]login.Scope, *refusal) {
 	for name, values := range query {
 		if len(values) > 1 && name != "resource" {
 			return nil, &refusal{"invalid_request", "a parameter was sent twice"}
+		}
+		if slices.Contains(named, name) && slices.ContainsFunc(values, func(value string) bool { return !printable(value) }) {
+			return nil, &refusal{"invalid_request", name + " must hold printable ASCII alone"}
 		}
 	}
 	switch {

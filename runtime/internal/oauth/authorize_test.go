@@ -69,6 +69,11 @@ func TestNothingGoesToARedirectThatIsNotTheApplications(t *testing.T) {
 		"no application":    {"client_id": nil},
 		"two applications":  {"client_id": {app.id, "x"}},
 		"an unknown one":    {"client_id": {"mcl_unknown"}},
+		"a nameless byte":   {"client_id": {"mcl_\x00"}},
+		"a broken letter":   {"client_id": {"mcl_\xff"}},
+		"a line":            {"client_id": {"mcl_x\n"}},
+		"a NUL":             {"redirect_uri": {"https://app.test/cb\x00"}},
+		"half a letter":     {"redirect_uri": {"https://app.test/cb\xc3"}},
 		"a private address": {"client_id": {"https://127.0.0.1/client.json"}},
 	} {
 		p := b.get(app.query(query))
@@ -103,6 +108,12 @@ func TestWrongRequestsAreToldToTheApplication(t *testing.T) {
 		"a request object":     {url.Values{"request": {"x"}}, "request_not_supported"},
 		"a parameter twice":    {url.Values{"scope": {"media:read", "media:write"}}, "invalid_request"},
 		"a state without end":  {url.Values{"state": {strings.Repeat("s", 5000)}}, "invalid_request"},
+		"a NUL in the state":   {url.Values{"state": {"s\x00"}}, "invalid_request"},
+		"a line in the state":  {url.Values{"state": {"s\r\nx"}}, "invalid_request"},
+		"half a letter":        {url.Values{"state": {"s\xff"}}, "invalid_request"},
+		"a letter in a state":  {url.Values{"state": {"é"}}, "invalid_request"},
+		"a NUL in the scope":   {url.Values{"scope": {"media:read \x00"}}, "invalid_request"},
+		"a NUL in the target":  {url.Values{"resource": {resource + "\x00"}}, "invalid_request"},
 		"an address of a page": {url.Values{"request_uri": {"https://evil.test/"}}, "request_not_supported"},
 	} {
 		p := b.get(app.query(tt.more))

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
@@ -90,7 +91,7 @@ func (a *API) revoke(w http.ResponseWriter, r *http.Request) {
 }
 
 // parameters reads a form from the body; nothing in the address counts, and nothing
-// may be sent twice (RFC 6749, section 3.2).
+// may be sent twice (RFC 6749, section 3.2), and all must be text.
 func (a *API) parameters(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
 		return nil, fault.New(fault.Invalid, "send a form: application/x-www-form-urlencoded")
@@ -102,6 +103,10 @@ func (a *API) parameters(w http.ResponseWriter, r *http.Request) (url.Values, er
 	for name, values := range r.PostForm {
 		if len(values) > 1 {
 			return nil, fault.New(fault.Invalid, "send %s once", cleaned(name))
+		}
+		// What the database can't hold is nobody's.
+		if len(values) == 1 && (!utf8.ValidString(values[0]) || strings.Contains(values[0], "\x00")) {
+			return nil, fault.New(fault.Invalid, "%s can't be read", cleaned(name))
 		}
 	}
 	return r.PostForm, nil

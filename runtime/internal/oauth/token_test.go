@@ -32,6 +32,9 @@ func TestTokensAreGivenForWhatFits(t *testing.T) {
 		"no verifier":       {url.Values{"code_verifier": nil}, "invalid_request"},
 		"a short verifier":  {url.Values{"code_verifier": {"short"}}, "invalid_request"},
 		"a foreign target":  {url.Values{"resource": {"https://other.test/mcp"}}, "invalid_target"},
+		"a NUL":             {url.Values{"client_id": {"mcl_\x00"}}, "invalid_request"},
+		"half a letter":     {url.Values{"code": {code + "\xff"}}, "invalid_request"},
+		"a broken redirect": {url.Values{"redirect_uri": {"\x00"}}, "invalid_request"},
 		"a secret":          {url.Values{"client_secret": {"x"}}, "invalid_client"},
 		"a parameter twice": {url.Values{"code": {code, code}}, "invalid_request"},
 	} {
@@ -100,6 +103,33 @@ func TestASecretOfAnApplicationIsRefused(t *testing.T) {
 	p := b.do(r)
 	if p.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(p.Header.Get("WWW-Authenticate"), "Basic ") || !strings.Contains(p.body, `"invalid_client"`) {
 		t.Errorf("%d %v %s", p.StatusCode, p.Header, p.body)
+	}
+}
+
+func TestWhatIsNoTextIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newWorld(t).replica(t).browser(t)
+	for _, text := range []string{"\x00", "mrt_\x00", "\xff", "mrt_\xc3("} {
+		for path, fields := range map[string]url.Values{
+			"/oauth/token":  {"grant_type": {"refresh_token"}, "client_id": {"mcl_x"}, "refresh_token": {text}},
+			"/oauth/revoke": {"client_id": {text}, "token": {"mrt_x"}},
+		} {
+			if status, answer := b.form(path, fields); status != http.StatusBadRequest || answer["error"] != "invalid_request" {
+				t.Errorf("%s of %q: %d %v", path, text, status, answer)
+			}
+		}
+		p := b.get(b.application("App").query(url.Values{"login_hint": {text}, "ui_locales": {text}}))
+		if p.StatusCode != http.StatusOK {
+			t.Errorf("a hint of %q: %d", text, p.StatusCode)
+		}
+		for _, fields := range []url.Values{{"address": {text}}, {"address": {"a" + text + "@example.org"}}, {"request": {text}}, {"csrf": {text}}} {
+			if p := b.post("/oauth/login/email", p, fields); p.StatusCode != http.StatusBadRequest {
+				t.Errorf("%v: %d", fields, p.StatusCode)
+			}
+		}
+	}
+	if p := b.get("/oauth/login?request=%00%ff"); p.StatusCode != http.StatusNotFound {
+		t.Errorf("a login without a name: %d", p.StatusCode)
 	}
 }
 
