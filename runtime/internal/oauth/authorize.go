@@ -65,7 +65,7 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
 		Resource: a.base + resourcePath, Challenge: query.Get("code_challenge"), Verified: a.trusted(client.ID, redirect), Registered: !documentURL(client.ID)}
 	var wrong *refusal
 	if ask.Scopes, wrong = a.wished(query); wrong != nil {
-		a.answer(w, r, ask, url.Values{"error": {wrong.code}, "error_description": {wrong.description}})
+		a.turnBack(w, r, ask, wrong)
 		return
 	}
 	request, err := a.begin(w, r, ask)
@@ -142,32 +142,59 @@ func (a *API) wished(query url.Values) ([]login.Scope, *refusal) {
 	return granted, nil
 }
 
-// answer sends the person back to the application, with the issuer (RFC 9207). A program
-// on the device that has a scheme of its own is opened by a page: the browser would
-// leave the one before it on the screen, whose form was used already.
+// turnBack answers what an application asks for wrongly, before anybody has logged in.
+// Anybody can register an address and make a link that ends there at once, so a person is
+// led on only to where the configuration vouches for, or to a program of their own, and
+// decides elsewhere (RFC 9700, section 4.11.2).
+func (a *API) turnBack(w http.ResponseWriter, r *http.Request, ask *login.Ask, wrong *refusal) {
+	values := url.Values{"error": {wrong.code}, "error_description": {wrong.description}}
+	uri, err := url.Parse(ask.RedirectURI)
+	if err != nil {
+		a.problem(w, r, err)
+		return
+	}
+	if ask.Verified || isLoopback(uri) {
+		a.answer(w, r, ask, values)
+		return
+	}
+	host, link := uri.Host, a.answerURI(r, ask, uri, values)
+	page := pages.ProblemPage{Title: "That did not work", Text: "The application sent you here with a request that does not work: " + wrong.description + ".", Back: &pages.WayBack{Host: host, Link: link}}
+	a.page(w, r, http.StatusBadRequest, "", func(to io.Writer) error { return a.Pages.Problem(to, page) })
+}
+
+// answer sends the person back to the application. A program on the device that has a
+// scheme of its own is opened by a page: the browser would leave the one before it on
+// the screen, whose form was used already.
 func (a *API) answer(w http.ResponseWriter, r *http.Request, ask *login.Ask, values url.Values) {
 	uri, err := url.Parse(ask.RedirectURI)
 	if err != nil {
 		a.problem(w, r, err)
 		return
 	}
+	link := a.answerURI(r, ask, uri, values)
+	if uri.Scheme == "http" || uri.Scheme == "https" {
+		a.seeOther(w, link)
+		return
+	}
+	page := pages.ReturnPage{Application: *applicationOf(ask), Link: link, Allowed: values.Has("code")}
+	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.Return(to, page) })
+}
+
+// answerURI is where an application gets its answer, with the issuer (RFC 9207).
+func (a *API) answerURI(r *http.Request, ask *login.Ask, uri *url.URL, values url.Values) string {
 	if ask.HasState {
 		values.Set("state", ask.State)
 	}
 	values.Set("iss", a.base)
-	if uri.RawQuery != "" {
-		uri.RawQuery += "&"
+	answer := *uri
+	if answer.RawQuery != "" {
+		answer.RawQuery += "&"
 	}
-	uri.RawQuery += values.Encode()
+	answer.RawQuery += values.Encode()
 	if code := values.Get("error"); code != "" {
 		exchange.Of(r.Context()).Err = fault.New(fault.Invalid, "%s: %s", code, values.Get("error_description"))
 	}
-	if uri.Scheme == "http" || uri.Scheme == "https" {
-		a.seeOther(w, uri.String())
-		return
-	}
-	page := pages.ReturnPage{Application: *applicationOf(ask), Link: uri.String(), Allowed: values.Has("code")}
-	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.Return(to, page) })
+	return answer.String()
 }
 
 // seeOther leads on with 303: a form that was posted is not posted again elsewhere.

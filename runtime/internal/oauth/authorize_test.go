@@ -2,8 +2,10 @@ package oauth_test
 
 import (
 	"encoding/json"
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -83,11 +85,14 @@ func TestNothingGoesToARedirectThatIsNotTheApplications(t *testing.T) {
 	}
 }
 
+var link = regexp.MustCompile(`<a [^>]*href="([^"]*)"`)
+
 func TestWrongRequestsAreToldToTheApplication(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := w.replica(t).browser(t)
-	app := b.application("App", "https://app.test/cb?tenant=a")
+	app := b.application("App", "https://claude.ai/cb?tenant=a")
+	stranger := b.application("App", "https://app.test/cb?tenant=a")
 	for name, tt := range map[string]struct {
 		more url.Values
 		code string
@@ -116,16 +121,30 @@ func TestWrongRequestsAreToldToTheApplication(t *testing.T) {
 		"a NUL in the target":  {url.Values{"resource": {resource + "\x00"}}, "invalid_request"},
 		"an address of a page": {url.Values{"request_uri": {"https://evil.test/"}}, "request_not_supported"},
 	} {
+		// Where nobody vouches for, a person goes by a link or not at all.
+		shown := b.get(stranger.query(tt.more))
+		links := link.FindAllStringSubmatch(shown.body, -1)
+		if shown.StatusCode != http.StatusBadRequest || shown.Header.Get("Location") != "" || strings.Contains(shown.body, `http-equiv="refresh"`) || !strings.Contains(shown.body, "app.test</bdi>") || len(links) != 1 {
+			t.Errorf("%s, of a stranger: %d %v %s", name, shown.StatusCode, shown.Header, shown.body)
+			continue
+		}
 		p := b.get(app.query(tt.more))
+		if back := html.UnescapeString(links[0][1]); back != strings.Replace(p.Header.Get("Location"), "//claude.ai/", "//app.test/", 1) {
+			t.Errorf("%s: a stranger is led to %s", name, back)
+		}
 		to, err := url.Parse(p.Header.Get("Location"))
 		must(t, err)
 		told := to.Query()
-		if p.StatusCode != http.StatusSeeOther || to.Host != "app.test" || told.Get("tenant") != "a" || told.Get("error") != tt.code || told.Get("error_description") == "" || told.Get("iss") != baseURL || told.Has("code") {
+		if p.StatusCode != http.StatusSeeOther || to.Host != "claude.ai" || told.Get("tenant") != "a" || told.Get("error") != tt.code || told.Get("error_description") == "" || told.Get("iss") != baseURL || told.Has("code") {
 			t.Errorf("%s: %d %s", name, p.StatusCode, p.Header.Get("Location"))
 		}
 		if state := told.Get("state"); len(tt.more["state"]) == 0 && state != "s t&te" {
 			t.Errorf("%s: the state is %q", name, state)
 		}
+	}
+	local := b.application("App", redirect)
+	if told := b.told(b.get(local.query(url.Values{"prompt": {"none"}}))); told.Get("error") != "login_required" {
+		t.Errorf("a program on this computer is told %v", told)
 	}
 	if n := w.Number(t, "SELECT count(*) FROM login_request"); n != 0 {
 		t.Errorf("%d logins began", n)

@@ -17,6 +17,9 @@ const colour = "#2456d6"
 // toApp opens a program on the device.
 const toApp = "cursor://app/callback?code=c&iss=https%3A%2F%2Fmedia.test&state=s+t"
 
+// toStranger leads to an application that nobody knows.
+const toStranger = "https://evil.example/cb?error=login_required&state=s+t"
+
 func newPages(t *testing.T) *pages.Pages {
 	t.Helper()
 	p, err := pages.New(pages.Config{Name: "Media <storage>", Colour: colour})
@@ -76,6 +79,9 @@ func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
 		},
 		"problem": func(w io.Writer) error {
 			return p.Problem(w, pages.ProblemPage{Title: "Expired", Text: words, Hint: words, RetryLink: "/account/connections"})
+		},
+		"problem with a way back": func(w io.Writer) error {
+			return p.Problem(w, pages.ProblemPage{Title: "No", Text: words, Back: &pages.WayBack{Host: words, Link: toStranger}})
 		},
 	}
 }

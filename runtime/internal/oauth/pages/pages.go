@@ -126,6 +126,14 @@ type ProblemPage struct {
 	Text      string
 	Hint      string
 	RetryLink string // a path of the service; empty = no link
+	// Back leads to where nobody vouches for; nil = nowhere.
+	Back *WayBack
+}
+
+// WayBack is a link to an application that is not known, which the person may take.
+type WayBack struct {
+	Host string
+	Link string // https
 }
 
 //go:embed files

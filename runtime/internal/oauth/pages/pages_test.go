@@ -85,7 +85,7 @@ func TestEveryPageIsBuiltForEverybody(t *testing.T) {
 			}
 			for _, link := range d.all("a", "link", "img") {
 				target := link.get("href") + link.get("src")
-				if !strings.HasPrefix(target, "/") && target != claude.Website && target != toApp {
+				if !strings.HasPrefix(target, "/") && target != claude.Website && target != toApp && target != toStranger {
 					t.Errorf("%s goes to %s", link.Data, target)
 				}
 				if link.get("target") != "" && (!strings.Contains(link.get("rel"), "noopener") || !strings.Contains(link.text(), "new tab")) {
@@ -405,6 +405,12 @@ func TestThePageOfAProblem(t *testing.T) {
 	})
 	if d.text() == "" || d.all("h1")[0].text() != "Expired" || !strings.Contains(d.text(), "Too late. Begin again. Try again") {
 		t.Errorf("the page says %s", d.text())
+	}
+	d = read(t, func(w io.Writer) error {
+		return p.Problem(w, pages.ProblemPage{Title: "No", Text: "It can't.", Back: &pages.WayBack{Host: "evil.example", Link: toStranger}})
+	})
+	if links := d.all("a"); len(links) != 1 || links[0].get("href") != toStranger || links[0].text() != "Go back to evil.example" || !strings.Contains(links[0].get("rel"), "noreferrer") || strings.Contains(d.source, "http-equiv=\"refresh") {
+		t.Errorf("the way back is %s", d.source)
 	}
 	if d := read(t, func(w io.Writer) error { return p.Problem(w, pages.ProblemPage{Title: "Expired", Text: "Too late."}) }); len(d.all("a")) != 0 {
 		t.Error("there is a link to nowhere")
