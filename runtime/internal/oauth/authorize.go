@@ -52,6 +52,14 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	redirect := query.Get("redirect_uri")
+	begin := a.begin
+	if a.describesItself(query.Get("client_id")) { // a fetch is made for those only who may begin a login
+		if err := a.takeLogin(r); err != nil {
+			a.problem(w, r, err)
+			return
+		}
+		begin = a.note
+	}
 	client, err := a.client(r.Context(), query.Get("client_id"))
 	if err != nil {
 		a.problem(w, r, err)
@@ -68,7 +76,7 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
 		a.turnBack(w, r, ask, wrong)
 		return
 	}
-	request, err := a.begin(w, r, ask)
+	request, err := begin(w, r, ask)
 	if err != nil {
 		a.problem(w, r, err)
 		return
@@ -80,10 +88,13 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
 	a.seeOther(w, loginPath+"?"+next.Encode())
 }
 
+// describesItself tells whether an application's document is to be fetched.
+func (a *API) describesItself(id string) bool { return a.cfg.Documents && documentURL(id) }
+
 // client gives a registered application, or one that describes itself.
 func (a *API) client(ctx context.Context, id string) (login.Client, error) {
 	unknown := "This service does not know the application that sent you here. Remove the connection there and add it again."
-	if !a.cfg.Documents || !documentURL(id) {
+	if !a.describesItself(id) {
 		client, err := a.Logins.FindClient(ctx, id)
 		if fault.Is(err, fault.NotFound) {
 			err = fault.Wrap(err, fault.Invalid, "%s", unknown)
@@ -91,7 +102,10 @@ func (a *API) client(ctx context.Context, id string) (login.Client, error) {
 		return client, err
 	}
 	sent, err := a.documents.fetch(ctx, id)
-	if err != nil {
+	switch {
+	case fault.Is(err, fault.Unavailable):
+		return login.Client{}, err
+	case err != nil:
 		return login.Client{}, fault.Wrap(err, fault.Invalid, "This service can't read who the application is that sent you here.")
 	}
 	client, err := a.clientOf(sent)

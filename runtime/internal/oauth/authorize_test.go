@@ -1,12 +1,17 @@
 package oauth_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"html"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -238,6 +243,40 @@ func TestLoginsBeginAsOftenAsALimitAllows(t *testing.T) {
 		p := b.get(app.query(nil))
 		if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 3]; p.StatusCode != want {
 			t.Errorf("login %d: %d", i, p.StatusCode)
+		}
+	}
+}
+
+// hosts answer for the applications that describe themselves: those of good.test do.
+type hosts struct{ asked atomic.Int64 }
+
+func (h *hosts) RoundTrip(r *http.Request) (*http.Response, error) {
+	h.asked.Add(1)
+	if r.URL.Host != "good.test" {
+		return nil, errors.New("no such host")
+	}
+	document, err := json.Marshal(map[string]any{"client_id": r.URL.String(), "client_name": "Good", "redirect_uris": []string{redirect}})
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(document))}, err
+}
+
+func TestAFetchIsMadeForThoseWhoMayBeginALogin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, want := range map[string]int{"good.test": http.StatusOK, "evil.test": http.StatusBadRequest} {
+		answering := &hosts{}
+		b := w.replica(t, func(o *options) { o.limits.Logins, o.limits.LoginsBurst, o.documents = 1, 3, answering }).browser(t)
+		for i := range 6 {
+			app := application{id: fmt.Sprintf("https://%s/%d", name, i), redirect: redirect, verifier: verifier}
+			wanted := http.StatusTooManyRequests
+			if i < 3 { // one login is counted once
+				wanted = want
+			}
+			if p := b.get(app.query(nil)); p.StatusCode != wanted {
+				t.Errorf("%s, %d: %d %s", name, i, p.StatusCode, p.body)
+			}
+		}
+		if n := answering.asked.Load(); n != 3 {
+			t.Errorf("%s was asked %d times", name, n)
 		}
 	}
 }

@@ -85,9 +85,18 @@ func networkOf(r *http.Request) string {
 
 // begin notes a new login, as often as the limits allow.
 func (a *API) begin(w http.ResponseWriter, r *http.Request, ask *login.Ask) (login.Request, error) {
-	if err := a.Limits.TakeLogin(exchange.Of(r.Context()).Address).Err(); err != nil {
+	if err := a.takeLogin(r); err != nil {
 		return login.Request{}, err
 	}
+	return a.note(w, r, ask)
+}
+
+func (a *API) takeLogin(r *http.Request) error {
+	return a.Limits.TakeLogin(exchange.Of(r.Context()).Address).Err()
+}
+
+// note is begin for whom the limits have let through.
+func (a *API) note(w http.ResponseWriter, r *http.Request, ask *login.Ask) (login.Request, error) {
 	request, cookie, err := a.Logins.Begin(r.Context(), ask)
 	if err == nil {
 		a.setCookie(w, r, request, cookie)

@@ -29,6 +29,7 @@ const (
 	documentTimeout = 5 * time.Second
 	documentAge     = time.Hour
 	documentFailAge = time.Minute
+	documentLastAge = 24 * time.Hour // while it can't be fetched again
 	documentsKept   = 1000
 	documentFetches = 8 // at once
 )
@@ -51,12 +52,15 @@ type documents struct {
 
 	mu    sync.Mutex
 	known *lru.Map[string, fetched]
+	// failed are apart, so that addresses which anybody can make up push nothing good out.
+	failed *lru.Map[string, fetched]
 }
 
 type fetched struct {
 	document document
 	err      error
-	until    time.Time
+	until    time.Time // when to ask again
+	last     time.Time // how long a document is good without a better answer
 }
 
 // newDocuments makes a client that reaches only what permit says, judged when a
@@ -77,7 +81,7 @@ func newDocuments(permit func(netip.AddrPort) error) *documents {
 	return &documents{
 		client: &http.Client{Transport: transport, Timeout: documentTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
-		places: make(chan struct{}, documentFetches), known: lru.New[string, fetched](documentsKept),
+		places: make(chan struct{}, documentFetches), known: lru.New[string, fetched](documentsKept), failed: lru.New[string, fetched](documentsKept),
 	}
 }
 
@@ -119,38 +123,72 @@ func documentURL(id string) bool {
 	return !slices.ContainsFunc(strings.Split(uri.Path, "/"), func(part string) bool { return part == "." || part == ".." })
 }
 
-// fetch gives the document at an address. NotFound when there is none that is good.
+// fetch gives the document at an address. NotFound when there is none that is good,
+// Unavailable when too many others are being fetched.
 func (d *documents) fetch(ctx context.Context, id string) (document, error) {
-	d.mu.Lock()
-	entry, ok := d.known.Get(id)
-	d.mu.Unlock()
-	if ok && time.Now().Before(entry.until) {
+	if entry, ok := d.remembered(id); ok {
 		return entry.document, entry.err
 	}
-	result := <-d.flights.DoChan(id, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), documentTimeout)
-		defer cancel()
-		entry := fetched{until: time.Now().Add(documentAge)}
-		if entry.document, entry.err = d.get(ctx, id); entry.err != nil {
-			entry.err = fault.Wrap(entry.err, fault.NotFound, "the application's description can't be read")
-			entry.until = time.Now().Add(documentFailAge)
-		}
-		d.mu.Lock()
-		d.known.Put(id, entry)
-		d.mu.Unlock()
-		return entry, nil
-	})
-	entry, _ = result.Val.(fetched)
-	return entry.document, entry.err
+	select {
+	case result := <-d.flights.DoChan(id, func() (any, error) { return d.ask(context.WithoutCancel(ctx), id), nil }):
+		entry, _ := result.Val.(fetched)
+		return entry.document, entry.err
+	case <-ctx.Done(): // others may wait for the same
+		return document{}, ctx.Err()
+	}
 }
 
+// remembered gives what is known of an address that is not due yet.
+func (d *documents) remembered(id string) (fetched, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, entries := range []*lru.Map[string, fetched]{d.known, d.failed} {
+		if entry, ok := entries.Get(id); ok && time.Now().Before(entry.until) {
+			return entry, true
+		}
+	}
+	return fetched{}, false
+}
+
+// ask fetches and remembers. A document that was good goes on being so for a while: an
+// application does not stop working because its site is down. That there was no place is
+// said of no address.
+func (d *documents) ask(ctx context.Context, id string) fetched {
+	found, err := d.get(ctx, id)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	last, ok := d.known.Get(id)
+	switch {
+	case err == nil:
+		entry := fetched{document: found, until: now.Add(documentAge), last: now.Add(documentLastAge)}
+		d.known.Put(id, entry)
+		d.failed.Drop(id)
+		return entry
+	case ok && now.Before(last.last):
+		last.until = now.Add(documentFailAge)
+		d.known.Put(id, last)
+		return last
+	case fault.Is(err, fault.Unavailable):
+		return fetched{err: err}
+	}
+	entry := fetched{err: fault.Wrap(err, fault.NotFound, "the application's description can't be read"), until: now.Add(documentFailAge)}
+	d.failed.Put(id, entry)
+	return entry
+}
+
+// get waits for a place and fetches, each for a while.
 func (d *documents) get(ctx context.Context, id string) (document, error) {
+	tooLong := time.NewTimer(documentTimeout)
+	defer tooLong.Stop()
 	select {
 	case d.places <- struct{}{}:
 		defer func() { <-d.places }()
-	case <-ctx.Done():
-		return document{}, ctx.Err()
+	case <-tooLong.C:
+		return document{}, fault.New(fault.Unavailable, "too many applications are being looked up")
 	}
+	ctx, cancel := context.WithTimeout(ctx, documentTimeout)
+	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, id, http.NoBody)
 	if err != nil {
 		return document{}, err

@@ -5,7 +5,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +16,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"mediastack.dev/runtime/fault"
 )
@@ -201,5 +205,113 @@ func TestTheFetchTakesNoProxy(t *testing.T) {
 	s := newSite(t, answering("application/json", described()))
 	if _, err := s.fetch(t.Context(), id); err != nil {
 		t.Error(err)
+	}
+}
+
+// AnswerDocuments has documents come from elsewhere than the internet.
+func (a *API) AnswerDocuments(from http.RoundTripper) { a.documents.client.Transport = from }
+
+// origin answers without a network, so that a test can let hours pass.
+type origin func(*http.Request) (*http.Response, error)
+
+func (o origin) RoundTrip(r *http.Request) (*http.Response, error) { return o(r) }
+
+// good is a document at any address.
+func good(r *http.Request) (*http.Response, error) {
+	body := fmt.Sprintf(`{"client_id": %q, "client_name": "Example", "redirect_uris": ["https://example.com/cb"]}`, r.URL)
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+}
+
+func down(*http.Request) (*http.Response, error) { return nil, errors.New("the site is down") }
+
+func newOrigin(answer origin) *documents {
+	d := newDocuments(publicOnly)
+	d.client.Transport = answer
+	return d
+}
+
+func TestWaitingForAPlaceIsNoFailureOfTheDocument(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		d := newOrigin(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Host == "slow.test" {
+				<-gate
+			}
+			return good(r)
+		})
+		for i := range documentFetches {
+			go func() { _, _ = d.fetch(t.Context(), fmt.Sprintf("https://slow.test/%d", i)) }()
+		}
+		synctest.Wait()
+		if _, err := d.fetch(t.Context(), id); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("without a place: %v", err)
+		}
+		gone, leave := context.WithCancel(t.Context())
+		left := make(chan error)
+		go func() { _, err := d.fetch(gone, id); left <- err }()
+		synctest.Wait()
+		leave()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("who has gone waits for %v", err)
+		}
+		close(gate)
+		synctest.Wait()
+		if found, err := d.fetch(t.Context(), id); err != nil || found.Name != "Example" {
+			t.Errorf("with a place: %+v %v", found, err)
+		}
+	})
+}
+
+func TestADocumentThatWasGoodIsServedForADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		answer, asked := good, 0
+		d := newOrigin(func(r *http.Request) (*http.Response, error) { asked++; return answer(r) })
+		fetch := func(after time.Duration, wantAsked int, wantGood bool) {
+			t.Helper()
+			<-time.After(after)
+			if _, err := d.fetch(t.Context(), id); (err == nil) != wantGood || asked != wantAsked {
+				t.Fatalf("asked %d times: %v", asked, err)
+			}
+		}
+		fetch(0, 1, true)
+		answer = down
+		fetch(59*time.Minute, 1, true)
+		fetch(2*time.Minute, 2, true)
+		fetch(30*time.Second, 2, true) // a site that is down is not asked by everybody
+		fetch(31*time.Second, 3, true)
+		fetch(22*time.Hour, 4, true)
+		fetch(time.Hour, 5, false)
+		fetch(30*time.Second, 5, false)
+		answer = good
+		fetch(31*time.Second, 6, true)
+		answer = down
+		fetch(2*time.Hour, 7, true)
+	})
+}
+
+func TestFailuresPushNoGoodDocumentOut(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	d := newOrigin(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host == "example.com" {
+			asked++
+			return good(r)
+		}
+		return down(r)
+	})
+	for i := range documentsKept + 10 {
+		if i == 0 {
+			if _, err := d.fetch(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := d.fetch(t.Context(), fmt.Sprintf("https://evil.test/%d", i)); !fault.Is(err, fault.NotFound) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.fetch(t.Context(), id); err != nil || asked != 1 || d.failed.Len() != documentsKept {
+		t.Errorf("asked %d times, %d failures: %v", asked, d.failed.Len(), err)
 	}
 }

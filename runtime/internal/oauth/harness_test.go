@@ -70,7 +70,9 @@ type options struct {
 	oauth  oauth.Config
 	limits limit.Config
 	pages  pages.Config
-	clock  *edgetest.Clock
+	// documents has the documents of applications; nil = the internet.
+	documents http.RoundTripper
+	clock     *edgetest.Clock
 }
 
 // defaults are those of the settings, but for limits that a test would run into.
@@ -110,6 +112,9 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	api, err := oauth.New(o.oauth, oauth.Parts{Logins: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name, Log: log})
 	must(t, err)
+	if o.documents != nil {
+		api.AnswerDocuments(o.documents)
+	}
 	whoami := func(r chi.Router) {
 		r.With(rt.auth.RequireLogin).Get("/whoami", func(w http.ResponseWriter, r *http.Request) {
 			grant := auth.Of(r.Context())
