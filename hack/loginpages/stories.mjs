@@ -44,9 +44,9 @@ for (const [name, options, host] of [
     await person.sendAddress()
     await person.sees('Check your mail', person.address, 'It works for 10 minutes')
     const code = await person.code()
-    await person.sendCode(` ${code.slice(0, 3)} ${code.slice(3)} `)
+    await person.sendCode(` ${code.slice(0, 4)} ${code.slice(4)} `)
     await person.sees('Allow Workbench to use your files?', person.address, 'Studio López', 'See your files', 'Change your files')
-    same(await person.page.cookies().then((all) => all.map(({ name, httpOnly, secure, sameSite }) => [name.replace(/-[^-]*$/, ''), httpOnly, secure, sameSite])),
+    same(await person.page.cookies().then((all) => all.map(({ name, httpOnly, secure, sameSite }) => [name.replace(/-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, ''), httpOnly, secure, sameSite])),
       [[options.plain ? 'login' : '__Host-login', true, !options.plain, 'Lax']], 'the cookies')
     await person.press(allow)
     same(person.page.url().split('?')[0], app.redirect, 'the browser is at')
@@ -155,13 +155,13 @@ stories['five wrong codes end a login'] = story(async (person) => {
     await tied(person, '#code', 'That is not the code. Look at the newest mail and try again.')
   }
   await person.sendCode(wrong(right, 5))
-  await person.sees('This login is over', 'Go back to your application and connect it again.')
+  await person.sees('This login is over', 'Begin again where you came from')
   await person.go(`/oauth/login?request=${new URL(app.redirect).port}`)
   await person.sees('This login is over')
   same(app.heard, [], 'the program heard')
 })
 
-const wrong = (right, n) => String((Number(right) + n) % 1_000_000).padStart(6, '0')
+const wrong = (right, n) => String((Number(right) + n) % 100_000_000).padStart(8, '0')
 
 // tied checks that a problem belongs to a field, for eyes and for screen readers.
 async function tied(person, selector, problem) {
@@ -179,9 +179,9 @@ stories['a code that was mistyped can be typed again'] = story(async (person) =>
   await person.go(world.link(app))
   await person.sendAddress()
   const right = await person.code()
-  await person.fill('#code', '12345')
+  await person.fill('#code', '1234567')
   await person.page.click('form[action^="/oauth/login/code"] button.main') // the browser itself refuses
-  expect(await person.has('#code:invalid'), 'five digits are taken')
+  expect(await person.has('#code:invalid'), 'seven digits are taken')
   await person.sendCode(wrong(right, 1))
   await tied(person, '#code', 'That is not the code. Look at the newest mail and try again.')
   same(await person.page.$eval('#code', (field) => field.value), '', 'the wrong code stays')
@@ -211,7 +211,7 @@ stories['another code takes the place of the one before'] = as({ plain: true }, 
   await until(async () => (await person.press('.aside button')).status() === 200, 'another code')
   await person.sees('A new code is on its way. The one before no longer works.')
   const second = await person.code()
-  if (first !== second) { // one time in a million
+  if (first !== second) { // one time in a hundred million
     await person.sendCode(first)
     await tied(person, '#code', 'That is not the code. Look at the newest mail and try again.')
   }
@@ -269,7 +269,7 @@ stories['a login that is unknown, of another browser, or too old is over'] = sto
   const app = await world.program('Workbench')
   for (const path of ['/oauth/login', '/oauth/login?request=x', '/oauth/login?request=01a1ff60-8ea3-74ce-870f-19f43b3e004d']) {
     same((await person.go(path)).status(), 404, path)
-    await person.sees('This login is over', 'Go back to your application and connect it again.')
+    await person.sees('This login is over', 'Begin again where you came from')
   }
   await person.go(world.link(app))
   const other = await world.come()
@@ -329,7 +329,7 @@ stories['a person ends connections'] = story(async (person) => {
   await person.seesNot('Workbench')
 
   tokens[0] = await person.connect(apps[0]) // a login of its own
-  await person.logIn(base + '/account/connections')
+  await person.go('/account/connections') // where the login of before is still good
   await person.page.click('summary')
   await person.sees('All 2 applications stop working')
   await person.press('button.grave')
@@ -469,7 +469,7 @@ stories['the whole way goes by keyboard'] = as({ address: world.owners.shift() }
   await enter()
   await person.sees('The connection has ended.')
   await person.connect(await world.program('Toolbox'))
-  await person.logIn(base + '/account/connections')
+  await person.go('/account/connections')
   await to('summary')
   await keyboard('Enter')
   await to('button.grave')
@@ -490,7 +490,7 @@ stories['every page fits a narrow screen'] = async () => {
     await fits(person)
     await person.press('.aside button')
     await fits(person)
-    await person.sendCode('000000')
+    await person.sendCode('00000000')
     await fits(person)
     await person.logIn(world.link(app))
     await fits(person)
@@ -541,7 +541,7 @@ for (const origin of ['https://evil.example', `https://evil.${new URL(base).host
       ['/oauth/consent', { ...known, decision: 'allow' }],
       ['/oauth/consent', { ...known, decision: 'deny' }],
       ['/oauth/login/email', { ...known, address: 'eve@people.example' }],
-      ['/oauth/login/code', { ...known, code: '000000' }],
+      ['/oauth/login/code', { ...known, code: '00000000' }],
       ['/account/connections/end', { ...known, all: '1' }],
       ['/account/connections/logout', known],
     ]) {

@@ -15,8 +15,8 @@ export async function tour(world, visit) {
   const bench = await world.program('Workbench')
   const wrong = async (person) => {
     const right = Number(await person.code())
-    await person.sendCode(String((right + 1) % 1_000_000).padStart(6, '0'))
-    return String(right).padStart(6, '0')
+    await person.sendCode(String((right + 1) % 100_000_000).padStart(8, '0'))
+    return String(right).padStart(8, '0')
   }
 
   await ana.go(world.link(known))
