@@ -296,6 +296,19 @@ stories['an application that is not what it says stays where it is'] = story(asy
   }
 })
 
+stories['a request that is wrong leads to a stranger by a link alone'] = story(async (person) => {
+  const stranger = await world.register('Claude', 'https://claude.ai.unknown.example/callback')
+  same((await person.go(world.link(stranger, { prompt: 'none' }))).status(), 400, 'the answer')
+  same(person.path(), '/oauth/authorize', 'the browser is at')
+  await person.sees('That did not work', 'claude.ai.unknown.example, which this service does not know')
+  await person.press('main a')
+  const at = new URL(person.page.url())
+  same([at.host, at.searchParams.get('error'), at.searchParams.get('state'), at.searchParams.get('iss')], ['claude.ai.unknown.example', 'login_required', 's t&te', base], 'the browser is at')
+  const known = await world.register('Claude', 'https://claude.ai/api/mcp/auth_callback')
+  await person.go(world.link(known, { prompt: 'none' }))
+  same(new URL(person.page.url()).host, 'claude.ai', 'the browser is at')
+})
+
 stories['a person ends connections'] = story(async (person) => {
   const apps = [await world.program('Workbench'), await world.program('Notebook')]
   const tokens = []

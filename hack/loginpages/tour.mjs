@@ -34,6 +34,8 @@ export async function tour(world, visit) {
   await ana.press('button[value="allow"]')
   await world.redeem(known, new URL(ana.page.url()).searchParams.get('code'))
 
+  await ana.go(world.link(unknown, { prompt: 'none' }))
+  await visit('turned-back', ana)
   await ana.go(world.link(unknown))
   await visit('address-unverified', ana)
   await ana.logIn(world.link(unknown))
