@@ -63,7 +63,7 @@ func TestALogOfTheWholeWayTellsNoSecret(t *testing.T) {
 	for name, secret := range secrets {
 		for _, form := range []string{secret, url.QueryEscape(secret)} {
 			if name == "the code" {
-				form = `"` + form + `"` // six digits stand in many a number
+				form = `"` + form + `"` // digits alone stand in many a number
 			}
 			if strings.Contains(logged, form) {
 				t.Errorf("%s is in the log: %s", name, logged[max(0, strings.Index(logged, form)-200):min(len(logged), strings.Index(logged, form)+100)])
