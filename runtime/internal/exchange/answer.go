@@ -36,8 +36,8 @@ func JSON(w http.ResponseWriter, r *http.Request, status int, document any) {
 	_, _ = w.Write(body.Bytes()) // the client is gone, and the log line says how much it got
 }
 
-// statusOf is the one mapping of faults to HTTP.
-func statusOf(kind fault.Kind) int {
+// StatusOf is the one mapping of faults to HTTP.
+func StatusOf(kind fault.Kind) int {
 	switch kind {
 	case fault.Invalid:
 		return http.StatusBadRequest
@@ -82,7 +82,7 @@ const pause = 5 * time.Second
 // Fail answers with a fault, and notes it for the log.
 func Fail(w http.ResponseWriter, r *http.Request, err error) {
 	f := fault.Of(err)
-	FailStatus(w, r, statusOf(f.Kind), err)
+	FailStatus(w, r, StatusOf(f.Kind), err)
 }
 
 // FailStatus is Fail with a status code that no kind of fault has, such as 405.

@@ -218,19 +218,5 @@ func statusOf(f *fault.Error, w http.ResponseWriter) int {
 	if f.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(f.RetryAfter.Seconds())+1))
 	}
-	switch f.Kind { //nolint:exhaustive // all others are the browser's
-	case fault.Forbidden:
-		return http.StatusForbidden
-	case fault.NotFound:
-		return http.StatusNotFound
-	case fault.Conflict:
-		return http.StatusConflict
-	case fault.Busy:
-		return http.StatusTooManyRequests
-	case fault.Unavailable:
-		return http.StatusServiceUnavailable
-	case fault.Internal:
-		return http.StatusInternalServerError
-	}
-	return http.StatusBadRequest
+	return exchange.StatusOf(f.Kind)
 }
