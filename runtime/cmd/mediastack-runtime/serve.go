@@ -210,6 +210,6 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret auth.Secret, lim
 	if err != nil {
 		return nil, nil, usage{err}
 	}
-	api, err := oauth.New(c.OAuth, oauth.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Log: log})
+	api, err := oauth.New(c.OAuth, oauth.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name})
 	return api, outbox, err
 }

@@ -110,7 +110,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	shown, err := pages.New(o.pages)
 	must(t, err)
-	api, err := oauth.New(o.oauth, oauth.Parts{Logins: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name, Log: log})
+	api, err := oauth.New(o.oauth, oauth.Parts{Logins: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name})
 	must(t, err)
 	if o.documents != nil {
 		api.AnswerDocuments(o.documents)

@@ -7,7 +7,6 @@ package oauth
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -57,7 +56,6 @@ type Parts struct {
 	BaseURL string
 	// Name is what people know the service by.
 	Name string
-	Log  *slog.Logger
 }
 
 // API serves the endpoints. It is safe for concurrent use.
