@@ -39,7 +39,7 @@ func (l *Limiter) Client(r *http.Request) netip.Addr {
 		return peer
 	}
 	forwarded := r.Header.Values("X-Forwarded-For")
-	if !l.trusts(peer) {
+	if !l.Trusts(peer) {
 		if len(forwarded) > 0 {
 			l.warned.Do(func() {
 				l.log.WarnContext(r.Context(), "a peer that SERVICE_TRUSTED_PROXIES does not name sends X-Forwarded-For: limits by address take it for one client", "peer", peer)
@@ -53,15 +53,16 @@ func (l *Limiter) Client(r *http.Request) netip.Addr {
 		if !before.IsValid() {
 			break
 		}
-		if peer = before; !l.trusts(peer) {
+		if peer = before; !l.Trusts(peer) {
 			break
 		}
 	}
 	return peer
 }
 
-func (l *Limiter) trusts(address netip.Addr) bool {
-	return slices.ContainsFunc(l.proxies, func(proxy netip.Prefix) bool { return proxy.Contains(address) })
+// Trusts reports whether an address is that of a proxy in front (SERVICE_TRUSTED_PROXIES).
+func (l *Limiter) Trusts(address netip.Addr) bool {
+	return l != nil && slices.ContainsFunc(l.proxies, func(proxy netip.Prefix) bool { return proxy.Contains(address) })
 }
 
 // hostOf reads an address, with a port or without.

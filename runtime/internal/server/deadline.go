@@ -16,18 +16,23 @@ func contextWithRoute(ctx context.Context, route *chi.Context) context.Context {
 	return context.WithValue(ctx, chi.RouteCtxKey, route)
 }
 
-// guard gives the request a body and an answer whose deadlines move on with every
-// step: an upload of hours is fine, a client that stands still, or creeps, is not.
-func (o *observer) guard(w http.ResponseWriter, r *http.Request) (*requestBody, *responseWriter) {
+// guard returns a body and an answer for the request whose deadlines move on with every
+// step: an upload of hours is fine, a client that stands still, or creeps, is not. The
+// body is nil when the request has none.
+func guard(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *responseWriter) {
 	control := http.NewResponseController(w)
-	writer := &responseWriter{ResponseWriter: w, control: control, stall: o.stall, pace: newPace(o.stall, o.minRate)}
+	writer := &responseWriter{ResponseWriter: w, control: control, stall: cfg.StallTimeout, pace: newPace(cfg.StallTimeout, cfg.MinRate)}
 	// The connection may still have the deadline of the answer before this one, which
 	// "100 Continue" would run into.
 	writer.extend()
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, writer
 	}
-	return &requestBody{ReadCloser: r.Body, control: control, pace: newPace(o.stall, o.minRate)}, writer
+	closeIfDoubtful(w.Header(), r)
+	body := &requestBody{ReadCloser: r.Body, control: control, pace: newPace(cfg.StallTimeout, cfg.MinRate), length: r.ContentLength,
+		expects: r.Header.Get("Expect") != "", connection: connectionOf(r.Context()), discardLimit: cfg.DiscardLimit, discardTimeout: cfg.DiscardTimeout}
+	writer.body = body
+	return body, writer
 }
 
 // pace is how long a client may still keep us waiting. Waiting uses it up and bytes
@@ -53,15 +58,23 @@ func (p *pace) moved(n int, took time.Duration) {
 	p.left = max(0, min(p.stall, p.left-took+gained))
 }
 
-// requestBody is a body that is read at the client's pace.
+// requestBody is a body that is read at the client's pace. It belongs to the request's
+// goroutine.
 type requestBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 	pace    pace
+	length  int64 // -1 = unknown
+	expects bool  // the client waits for 100 Continue
 	read    int64
+	ended   bool // all of it was read
+
+	connection     *connection // nil outside of a Server
+	discardLimit   int64
+	discardTimeout time.Duration
 }
 
-// Read gives the next bytes. The deadline is set before each read and not after the
+// Read reads the next bytes. The deadline is set before each read and not after the
 // last one: a handler that is busy elsewhere is not the client's fault.
 func (b *requestBody) Read(p []byte) (int, error) {
 	begun := time.Now()
@@ -70,12 +83,16 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	b.pace.moved(n, time.Since(begun))
 	b.read += int64(n)
 	if errors.Is(err, io.EOF) {
+		b.ended = true
 		// From here on net/http itself reads, to notice when the client leaves. A
 		// deadline that passed meanwhile would look like that.
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
+
+// Close does nothing: net/http's own Close would wait for the rest of the body.
+func (b *requestBody) Close() error { return nil }
 
 // count is how much was read; a request without a body has none.
 func (b *requestBody) count() int64 {
@@ -91,6 +108,7 @@ type responseWriter struct {
 	control *http.ResponseController
 	stall   time.Duration
 	pace    pace
+	body    *requestBody // nil = the request has none
 	status  int
 	written int64
 }
@@ -99,6 +117,9 @@ type responseWriter struct {
 func (w *responseWriter) WriteHeader(status int) {
 	if status >= http.StatusOK && w.status == 0 {
 		w.status = status
+		if w.body != nil {
+			w.body.leave(w.Header(), status)
+		}
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -106,7 +127,7 @@ func (w *responseWriter) WriteHeader(status int) {
 // Write sends the next bytes.
 func (w *responseWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.WriteHeader(http.StatusOK)
 	}
 	begun := time.Now()
 	_ = w.control.SetWriteDeadline(begun.Add(w.pace.left)) // a transport without deadlines has none
@@ -123,7 +144,12 @@ func (w *responseWriter) Flush() {
 }
 
 // finish leaves net/http time for the rest of the answer.
-func (w *responseWriter) finish() { w.extend() }
+func (w *responseWriter) finish() {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK) // as net/http does
+	}
+	w.extend()
+}
 
 func (w *responseWriter) extend() {
 	_ = w.control.SetWriteDeadline(time.Now().Add(w.stall)) // a transport without deadlines has none

@@ -39,7 +39,7 @@ func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limit
 	if err != nil {
 		return nil, err
 	}
-	return &observer{next: next, stall: cfg.StallTimeout, minRate: cfg.MinRate, limits: limits, log: log, metrics: metrics}, nil
+	return &observer{next: next, cfg: cfg, limits: limits, log: log, metrics: metrics}, nil
 }
 
 // limitAddresses refuses who asks too often, before anything is looked up or read.
@@ -77,8 +77,7 @@ func allowed(routes chi.Routes, r *http.Request) []string {
 // survives a handler's panic.
 type observer struct {
 	next    http.Handler
-	stall   time.Duration
-	minRate int64 // bytes a second
+	cfg     Config
 	limits  *limit.Limiter
 	log     *slog.Logger
 	metrics *metrics
@@ -99,7 +98,7 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route := chi.NewRouteContext()
 	ctx := exchange.With(r.Context(), record)
 	ctx = contextWithRoute(ctx, route)
-	body, writer := o.guard(w, r)
+	body, writer := guard(o.cfg, w, r)
 	r = r.WithContext(ctx)
 	if body != nil {
 		r.Body = body
@@ -116,9 +115,13 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				record.Err, aborted = err, true // the answer has begun: only a cut tells that it is not whole
 			}
 		}
-		writer.finish()
+		took := time.Since(start)
+		if !aborted {
+			writer.finish()
+		}
+		body.finish()
 		o.metrics.inFlight.Dec()
-		o.done(r, record, route.RoutePattern(), writer, body, time.Since(start), aborted)
+		o.done(r, record, route.RoutePattern(), writer, body, took, aborted)
 		if aborted {
 			panic(http.ErrAbortHandler)
 		}

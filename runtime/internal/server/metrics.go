@@ -52,3 +52,47 @@ func known(method string) string {
 	}
 	return "other"
 }
+
+// connectionMetrics are those of the public listener. A nil one counts nothing.
+type connectionMetrics struct {
+	open     prometheus.Gauge
+	rejected *prometheus.CounterVec
+	evicted  prometheus.Counter
+}
+
+func newConnectionMetrics(registry *prometheus.Registry) *connectionMetrics {
+	m := &connectionMetrics{
+		open: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mediastack_http_connections_open", Help: "Open connections of clients.",
+		}),
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mediastack_http_connections_rejected_total", Help: "Connections rejected by a bound: of all connections (total), of those of one address (address).",
+		}, []string{"limit"}),
+		evicted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "mediastack_http_connections_evicted_total", Help: "Connections without a request that were closed to make room for new ones.",
+		}),
+	}
+	registry.MustRegister(m.open, m.rejected, m.evicted)
+	for _, reason := range []string{rejectedByTotal, rejectedByAddress} {
+		m.rejected.WithLabelValues(reason) // there from the start, for rates
+	}
+	return m
+}
+
+func (m *connectionMetrics) set(open int) {
+	if m != nil {
+		m.open.Set(float64(open))
+	}
+}
+
+func (m *connectionMetrics) reject(reason string) {
+	if m != nil {
+		m.rejected.WithLabelValues(reason).Inc()
+	}
+}
+
+func (m *connectionMetrics) evict() {
+	if m != nil {
+		m.evicted.Inc()
+	}
+}

@@ -34,6 +34,10 @@ type Config struct {
 	StallTimeout    time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or takes a body."`
 	MinRate         int64         `env:"SERVICE_MIN_RATE" default:"1024" help:"Bytes a second that a client must reach over SERVICE_STALL_TIMEOUT, sending or taking; 0 = any progress is enough."`
 	CORSOrigins     []string      `name:"cors-origins" env:"SERVICE_CORS_ORIGINS" help:"Web origins whose pages may call the service: https://app.example.org, https://*.example.org, or * for all. Files may be read from anywhere in any case."`
+	MaxConnections  int           `env:"SERVICE_MAX_CONNECTIONS" default:"4096" help:"Connections of clients that are open at once; 0 = as many as the limit of file descriptors leaves room for, which bounds them in any case."`
+	MaxPerAddress   int           `name:"max-connections-per-address" env:"SERVICE_MAX_CONNECTIONS_PER_ADDRESS" default:"512" help:"How many of them one client address (IPv6: one /64) may have, SERVICE_TRUSTED_PROXIES excepted; 0 = all."`
+	DiscardLimit    int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Bytes of a rejected request's body that are read and dropped after the answer, for clients that read it only after they have sent everything."`
+	DiscardTimeout  time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"How long that may take."`
 	DrainDelay      time.Duration `env:"SERVICE_DRAIN_DELAY" default:"0s" help:"How long to go on serving, not ready, after SIGTERM."`
 	ShutdownTimeout time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after that."`
 }
@@ -54,6 +58,14 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_STALL_TIMEOUT must be at least 1s, not %s", c.StallTimeout)
 	case c.MinRate < 0:
 		return fmt.Errorf("SERVICE_MIN_RATE must not be negative, but is %d", c.MinRate)
+	case c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections:
+		return fmt.Errorf("SERVICE_MAX_CONNECTIONS must be 0, or at least %d, not %d", minConnections, c.MaxConnections)
+	case c.MaxPerAddress < 0:
+		return fmt.Errorf("SERVICE_MAX_CONNECTIONS_PER_ADDRESS must not be negative, but is %d", c.MaxPerAddress)
+	case c.DiscardLimit < 0 || c.DiscardLimit > maxDiscardLimit:
+		return fmt.Errorf("SERVICE_DISCARD_LIMIT must be from 0 to %d, not %d", maxDiscardLimit, c.DiscardLimit)
+	case c.DiscardTimeout < 0 || c.DiscardTimeout > maxDiscardTimeout:
+		return fmt.Errorf("SERVICE_DISCARD_TIMEOUT must be from 0s to %s, not %s", maxDiscardTimeout, c.DiscardTimeout)
 	case c.DrainDelay < 0:
 		return fmt.Errorf("SERVICE_DRAIN_DELAY must not be negative, but is %s", c.DrainDelay)
 	case c.ShutdownTimeout < 0:
@@ -68,6 +80,13 @@ const (
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 16 << 10
+
+	maxDiscardLimit   = 1 << 30 // bytes
+	maxDiscardTimeout = time.Minute
+
+	// Those of the admin server: its answers are short and never wait for anybody.
+	adminTimeout        = 10 * time.Second
+	maxAdminConnections = 64
 )
 
 // Server is both servers. Listen, then Run.
@@ -77,8 +96,11 @@ type Server struct {
 	checks   []Check
 	draining atomic.Bool
 
+	limits      *limit.Limiter
+	connections *connectionMetrics
+
 	public, admin   *http.Server
-	publicAt, admAt net.Listener
+	publicAt, admAt *listener
 }
 
 // New composes the servers: mounts add the public routes, which answer as often as
@@ -87,18 +109,25 @@ func New(cfg Config, log *slog.Logger, registry *prometheus.Registry, limits *li
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: log, checks: checks}
+	s := &Server{cfg: cfg, log: log, checks: checks, limits: limits, connections: newConnectionMetrics(registry)}
 	handler, err := Handler(cfg, log, newMetrics(registry), limits, mounts...)
 	if err != nil {
 		return nil, err
 	}
 	s.public = s.httpServer(handler)
 	s.admin = s.httpServer(s.adminHandler(registry))
+	s.admin.ReadTimeout, s.admin.WriteTimeout = adminTimeout, adminTimeout
 	return s, nil
 }
 
+// httpServer makes a server of HTTP/1 alone: the deadlines of bodies and the bounds of
+// connections are made for it. HTTP/2 ends at the proxy in front.
 func (s *Server) httpServer(handler http.Handler) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
 	return &http.Server{
+		Protocols:         protocols,
+		ConnContext:       withConnection,
 		Handler:           handler,
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
@@ -110,16 +139,34 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 
 // Listen takes the ports, so that a port in use shows at once.
 func (s *Server) Listen(ctx context.Context) error {
-	var err error
-	var network net.ListenConfig
-	if s.publicAt, err = network.Listen(ctx, "tcp", s.cfg.Listen); err != nil {
+	descriptors, err := descriptorLimit()
+	if err != nil {
+		return err
+	}
+	allowed, reduced := maxConnections(s.cfg.MaxConnections, descriptors)
+	if reduced {
+		s.log.WarnContext(ctx, "fewer connections are allowed than SERVICE_MAX_CONNECTIONS: the limit of file descriptors is low", "allowed", allowed, "descriptors", descriptors)
+	}
+	if s.publicAt, err = s.listen(ctx, s.public, s.cfg.Listen, allowed, s.cfg.MaxPerAddress, s.connections); err != nil {
 		return fmt.Errorf("listen on SERVICE_LISTEN %s: %w", s.cfg.Listen, err)
 	}
-	if s.admAt, err = network.Listen(ctx, "tcp", s.cfg.AdminListen); err != nil {
+	if s.admAt, err = s.listen(ctx, s.admin, s.cfg.AdminListen, maxAdminConnections, 0, nil); err != nil {
 		_ = s.publicAt.Close()
 		return fmt.Errorf("listen on SERVICE_ADMIN_LISTEN %s: %w", s.cfg.AdminListen, err)
 	}
 	return nil
+}
+
+// listen takes a server's port.
+func (s *Server) listen(ctx context.Context, server *http.Server, address string, maximum, perAddress int, m *connectionMetrics) (*listener, error) {
+	var network net.ListenConfig
+	at, err := network.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	bounded := newListener(at.(*net.TCPListener), maximum, perAddress, s.limits.Trusts, m, s.log) //nolint:forcetypeassert // of the network "tcp"
+	server.ConnState = bounded.observe
+	return bounded, nil
 }
 
 // Addr is where the public server listens; AdminAddr the other one.

@@ -135,8 +135,7 @@ func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = append(d.wr
 func TestDeadlinesMoveOnWithEveryStep(t *testing.T) {
 	t.Parallel()
 	d := &deadlines{ResponseWriter: httptest.NewRecorder()}
-	o := &observer{stall: time.Minute, minRate: 1024}
-	body, writer := o.guard(d, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello")))
+	body, writer := guard(Config{StallTimeout: time.Minute, MinRate: 1024}, d, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello")))
 	for range 2 {
 		_, _ = body.Read(make([]byte, 3))
 	}
