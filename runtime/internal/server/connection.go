@@ -270,7 +270,7 @@ func (l *listener) reject(c *connection, address netip.Addr, reason string) {
 			l.mu.Unlock()
 		}()
 		_ = c.SetDeadline(time.Now().Add(rejectTimeout))
-		if _, err := c.TCPConn.Write(rejections[reason]); err != nil {
+		if _, err := c.Write(rejections[reason]); err != nil {
 			return
 		}
 		_ = c.CloseWrite()

@@ -63,8 +63,8 @@ func TestConnections_OfOneAddressAreBounded(t *testing.T) {
 		c := dial(t, s.Addr())
 		c.send(t, quick)
 		response := c.answer(t, http.MethodGet)
-		if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" || response.Header.Get("Content-Type") != "application/json" {
-			t.Fatalf("over the bound: %d %v", response.StatusCode, response.Header)
+		if response.status != http.StatusTooManyRequests || response.header.Get("Retry-After") == "" || response.header.Get("Content-Type") != "application/json" {
+			t.Fatalf("over the bound: %d %v", response.status, response.header)
 		}
 		must(t, c.Close())
 	}
@@ -77,7 +77,7 @@ func TestConnections_OfOneAddressAreBounded(t *testing.T) {
 		c := dial(t, s.Addr())
 		defer func() { _ = c.Close() }()
 		c.send(t, quick)
-		return c.answer(t, http.MethodGet).StatusCode == http.StatusOK
+		return c.answer(t, http.MethodGet).status == http.StatusOK
 	})
 }
 
@@ -95,8 +95,8 @@ func TestConnections_OfTrustedProxiesCountAgainstTheTotalOnly(t *testing.T) {
 	}
 	c := dial(t, s.Addr())
 	c.send(t, quick)
-	if response := c.answer(t, http.MethodGet); response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
-		t.Errorf("over the total: %d %v", response.StatusCode, response.Header)
+	if response := c.answer(t, http.MethodGet); response.status != http.StatusServiceUnavailable || response.header.Get("Retry-After") == "" {
+		t.Errorf("over the total: %d %v", response.status, response.header)
 	}
 }
 
@@ -127,7 +127,9 @@ func TestConnections_IdleOnesMakeRoom(t *testing.T) {
 			t.Errorf("an idle connection got %q", text)
 		}
 	}
-	eventually(t, "what was evicted counts no longer", func() bool { return hasMetric(t, s, fmt.Sprintf("mediastack_http_connections_open %d", minConnections)) })
+	eventually(t, "what was evicted counts no longer", func() bool {
+		return hasMetric(t, s, fmt.Sprintf("mediastack_http_connections_open %d", minConnections))
+	})
 	if !hasMetric(t, s, "mediastack_http_connections_evicted_total 2") {
 		t.Error("two evicted connections are not counted")
 	}
@@ -146,8 +148,8 @@ func TestAdminServer_AnswersWhileThePublicOneIsFull(t *testing.T) {
 	for range 2 * maxAdminConnections { // those that keep their connection make room as well
 		c := dial(t, s.AdminAddr())
 		c.send(t, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
-		if response := c.answer(t, http.MethodGet); response.StatusCode != http.StatusOK {
-			t.Fatalf("/readyz: %d", response.StatusCode)
+		if response := c.answer(t, http.MethodGet); response.status != http.StatusOK {
+			t.Fatalf("/readyz: %d", response.status)
 		}
 	}
 }

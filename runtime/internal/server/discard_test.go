@@ -88,8 +88,15 @@ func (c *client) send(t *testing.T, text string) {
 	must(t, err)
 }
 
+// received is what a test looks at in an answer.
+type received struct {
+	status int
+	header http.Header
+	closes bool // the connection, after it
+}
+
 // answer reads the next answer with its body.
-func (c *client) answer(t *testing.T, method string) *http.Response {
+func (c *client) answer(t *testing.T, method string) received {
 	t.Helper()
 	response, err := http.ReadResponse(c.in, &http.Request{Method: method})
 	if err != nil {
@@ -97,7 +104,8 @@ func (c *client) answer(t *testing.T, method string) *http.Response {
 	}
 	_, err = io.Copy(io.Discard, response.Body)
 	must(t, err)
-	return response
+	must(t, response.Body.Close())
+	return received{status: response.StatusCode, header: response.Header, closes: response.Close}
 }
 
 // ends waits until the server has closed the connection, and returns what it sent before.
@@ -216,13 +224,13 @@ func TestUnreadBody_ShortOneLeavesTheConnectionUsable(t *testing.T) {
 	c := dial(t, s.Addr())
 	for _, path := range []string{"/", "/unknown", "/"} {
 		c.send(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n"+strings.Repeat("x", 60000))
-		if response := c.answer(t, http.MethodPost); response.StatusCode < 400 || response.Close {
-			t.Errorf("%s: %d, close %v", path, response.StatusCode, response.Close)
+		if response := c.answer(t, http.MethodPost); response.status < 400 || response.closes {
+			t.Errorf("%s: %d, close %v", path, response.status, response.closes)
 		}
 	}
 	c.send(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-	if response := c.answer(t, http.MethodGet); response.StatusCode != http.StatusOK {
-		t.Errorf("the request behind it: %d", response.StatusCode)
+	if response := c.answer(t, http.MethodGet); response.status != http.StatusOK {
+		t.Errorf("the request behind it: %d", response.status)
 	}
 }
 
@@ -268,8 +276,8 @@ func TestUnreadBody_ClientThatReadsLastGetsItsAnswer(t *testing.T) {
 			t.Parallel()
 			c := dial(t, s.Addr())
 			must(t, send(c))
-			if response := c.answer(t, http.MethodPost); response.StatusCode != http.StatusUnauthorized || !response.Close {
-				t.Errorf("%d, close %v", response.StatusCode, response.Close)
+			if response := c.answer(t, http.MethodPost); response.status != http.StatusUnauthorized || !response.closes {
+				t.Errorf("%d, close %v", response.status, response.closes)
 			}
 			c.ends(t)
 		})
@@ -290,8 +298,8 @@ func TestDoubtfulFraming_ClosesTheConnection(t *testing.T) {
 			t.Parallel()
 			c := dial(t, s.Addr())
 			c.send(t, request+next)
-			if response := c.answer(t, http.MethodPost); response.StatusCode != http.StatusOK || !response.Close {
-				t.Errorf("%d, close %v", response.StatusCode, response.Close)
+			if response := c.answer(t, http.MethodPost); response.status != http.StatusOK || !response.closes {
+				t.Errorf("%d, close %v", response.status, response.closes)
 			}
 			if text := c.ends(t); text != "" {
 				t.Errorf("what stood behind it was answered: %q", text)
