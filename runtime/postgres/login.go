@@ -119,10 +119,6 @@ func (s *Store) SetCode(ctx context.Context, id uuid.UUID, browser account.Hash,
 		if row.LoggedInAt != nil {
 			return fault.New(fault.Conflict, "You are logged in already.")
 		}
-		// The pause is for one address; who mistyped it need not wait.
-		if row.Address == code.Address && row.CodeSentAt != nil && row.CodeSentAt.After(code.NotAfter) {
-			return &fault.Error{Kind: fault.Busy, Public: "A code was sent just now.", RetryAfter: row.CodeSentAt.Sub(code.NotAfter)}
-		}
 		for _, attempt := range takes {
 			if err := take(ctx, q, attempt); err != nil {
 				return err
