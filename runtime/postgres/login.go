@@ -30,7 +30,7 @@ func take(ctx context.Context, q *sqlgen.Queries, a login.Attempt) error {
 	oldest, err := q.OldestAttempt(ctx, sqlgen.OldestAttemptParams{Kind: a.Kind, Subject: a.Subject, Since: since})
 	switch {
 	case err == nil:
-		wait = oldest.Add(a.Within).Sub(a.Now)
+		wait = min(wait, oldest.Add(a.Within).Sub(a.Now)) // another replica's clock may be ahead
 	case !errors.Is(err, pgx.ErrNoRows):
 		return err
 	}
