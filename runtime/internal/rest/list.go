@@ -56,12 +56,12 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query wire.ListQuery)
 
 // CountMedia answers GET /media/get/count.
 func (a *API) CountMedia(w http.ResponseWriter, r *http.Request, params wire.CountMediaParams) {
-	a.count(w, r, wire.CountQuery{Access: params.Access, Group: params.Group})
+	a.count(w, r, wire.CountQuery(params))
 }
 
 // CountMediaByPost answers POST /media/get/count. Fields of the body override the query.
 func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params wire.CountMediaByPostParams) {
-	query := wire.CountQuery{Access: params.Access, Group: params.Group}
+	query := wire.CountQuery(params)
 	if err := a.readJSON(w, r, &query); err != nil {
 		exchange.Fail(w, r, err)
 		return

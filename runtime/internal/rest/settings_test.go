@@ -44,7 +44,7 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 				t.Errorf("one field was changed: %s", after.body)
 			}
 			// Fields that were only written back keep their source.
-			want := wire.Source(wire.Default)
+			want := wire.Default
 			if len(pins.Fields()) > 0 {
 				want = wire.Pinned
 			}
