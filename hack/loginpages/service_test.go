@@ -69,10 +69,10 @@ func newService(t *testing.T) *service {
 	}
 	port := freePort(t)
 	s.api = fmt.Sprintf("http://127.0.0.1:%d", port)
-	start(s.base, port)
+	start(s.base, port, "SERVICE_LOGIN_RESEND_AFTER=1s")
 	port = freePort(t)
 	s.plain = fmt.Sprintf("http://127.0.0.1:%d", port)
-	start(s.plain, port, "SERVICE_LOGIN_RESEND_AFTER=1s")
+	start(s.plain, port)
 
 	target, err := url.Parse(s.api)
 	must(t, err)

@@ -189,7 +189,7 @@ stories['a code that was mistyped can be typed again'] = story(async (person) =>
   await person.sees('Allow Workbench to use your files?')
 })
 
-stories['another code comes, but not at once'] = story(async (person) => {
+stories['another code comes, but not at once'] = as({ plain: true }, async (person, world) => {
   const app = await world.program('Workbench')
   await person.go(world.link(app))
   await person.sendAddress()
@@ -203,7 +203,7 @@ stories['another code comes, but not at once'] = story(async (person) => {
   await person.sees('Allow Workbench to use your files?')
 })
 
-stories['another code takes the place of the one before'] = as({ plain: true }, async (person, world) => {
+stories['another code takes the place of the one before'] = story(async (person) => {
   const app = await world.program('Workbench')
   await person.go(world.link(app))
   await person.sendAddress()

@@ -156,8 +156,13 @@ export class Person {
 
   async sendAddress(address = this.address) {
     this.read = Number(await this.world.backstage('/letters', { address }))
-    await this.fill('#address', address)
-    return this.press('form[action^="/oauth/login/email"] button.main')
+    let response
+    await until(async () => {
+      await this.fill('#address', address)
+      response = await this.press('form[action^="/oauth/login/email"] button.main')
+      return response.status() !== 429 // the person's login before this one asked within the pause
+    }, 'a code')
+    return response
   }
 
   async sendCode(code) {

@@ -28,8 +28,6 @@ type NewCode struct {
 	MAC     []byte
 	Now     time.Time
 	Expires time.Time
-	// NotAfter is when the code before it, to the same address, must have been sent at the latest.
-	NotAfter time.Time
 	// Letter is sealed: it holds the code and the address.
 	Letter []byte
 }
@@ -65,13 +63,14 @@ func (s *Service) SendCode(ctx context.Context, request Request, address string,
 	}
 	digits := fmt.Sprintf("%0*d", codeDigits, number)
 	now := s.Now()
-	code := NewCode{Address: address, MAC: s.codeMAC(request.ID, address, digits), Now: now, Expires: now.Add(s.cfg.CodeTTL), NotAfter: now.Add(-s.cfg.ResendAfter)}
+	code := NewCode{Address: address, MAC: s.codeMAC(request.ID, address, digits), Now: now, Expires: now.Add(s.cfg.CodeTTL)}
 	plain, err := json.Marshal(Letter{To: address, Code: digits, ExpiresAt: code.Expires})
 	if err != nil {
 		return fmt.Errorf("write a letter: %w", err)
 	}
 	code.Letter = s.Sealer.Seal(plain)
 	err = s.Store.SetCode(ctx, request.ID, request.Browser, code, []Attempt{
+		s.pause(address),
 		s.attempt("codes of a client", from, s.cfg.CodesOfClient, "Too many codes were asked for from your network."),
 		s.attempt("codes of an address", address, s.cfg.CodesOfAddress, "Too many codes were asked for with this address."),
 	})
@@ -84,6 +83,14 @@ func (s *Service) SendCode(ctx context.Context, request Request, address string,
 	default:
 	}
 	return nil
+}
+
+// pause permits one code for an address in Config.ResendAfter, whichever logins ask for
+// it at whichever replicas. Someone who mistyped their address need not wait.
+func (s *Service) pause(address string) Attempt {
+	pause := s.attempt("pause of an address", address, 1, "A code was sent just now.")
+	pause.Within = s.cfg.ResendAfter
+	return pause
 }
 
 // ResendIn tells how long it takes until another code may be asked for.

@@ -9,15 +9,17 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/login"
 )
 
 func TestOnlyTheNewestCodeOfItsOwnLoginIsRight(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, func(c *login.Config) { c.ResendAfter = 30 * time.Second })
 	one, other := w.begin(t, ask()), w.begin(t, ask())
 	must(t, one.send(t, owner))
 	first := w.mailed(t, owner)[0]
 	is(t, "a second code at once", one.send(t, owner), fault.Busy)
+	w.clock.Advance(31 * time.Second)
 	must(t, other.send(t, owner))
 	foreign := w.mailed(t, owner)[0]
 	w.clock.Advance(31 * time.Second)
@@ -173,5 +175,50 @@ func TestOnlyOwnersGetMail(t *testing.T) {
 	must(t, w.begin(t, ask()).send(t, owner))
 	if codes := w.mailed(t, owner); len(codes) != 0 {
 		t.Error("a code for the owner of a suspended account")
+	}
+}
+
+// The pause held for one login only: a person could be sent a code by each of many logins
+// at once, and each at another replica.
+func TestResendPause_HoldsForAnAddressOverLoginsAndReplicas(t *testing.T) {
+	t.Parallel()
+	for name, address := range map[string]string{"an owner's address": owner, "an address that owns nothing": "stranger@example.org"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := defaults
+			cfg.CodesOfAddress, cfg.ResendAfter = 100, 30*time.Second
+			w := newWorld(t, func(c *login.Config) { *c = cfg })
+			replicas := []*login.Service{w.Service, w.service(t, cfg, "a")}
+			var mu sync.Mutex
+			var refused []error
+			var sending sync.WaitGroup
+			for n := range 8 {
+				b := w.begin(t, ask())
+				request := b.request(t)
+				sending.Go(func() {
+					err := replicas[n%2].SendCode(context.WithoutCancel(t.Context()), request, strings.ToUpper(address), network)
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						refused = append(refused, err)
+					}
+				})
+			}
+			sending.Wait()
+			for _, err := range refused {
+				is(t, "a code at the same time", err, fault.Busy)
+				if f := fault.Of(err); f.Public != "A code was sent just now." || f.RetryAfter <= 0 || f.RetryAfter > cfg.ResendAfter {
+					t.Errorf("the refusal says %q, %s", f.Public, f.RetryAfter)
+				}
+			}
+			if letters := w.Number(t, "SELECT count(*) FROM letter"); len(refused) != 7 || letters != 1 {
+				t.Errorf("%d of 8 were refused, %d letters wait", len(refused), letters)
+			}
+			late := w.begin(t, ask())
+			must(t, late.send(t, "mistyped@example.org")) // another address need not wait
+			w.clock.Advance(cfg.ResendAfter)
+			must(t, late.send(t, address))
+			is(t, "again", w.begin(t, ask()).send(t, address), fault.Busy)
+		})
 	}
 }

@@ -36,12 +36,16 @@ type world struct {
 	logs   *edgetest.Log
 }
 
+// defaults are the settings of a service that no test changed: without the pause between
+// codes, as most tests log in one after the other.
+var defaults = login.Config{RequestTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, CodeTries: 5, CodesOfAddress: 5, TriesOfAddress: 15, CodesOfClient: 20,
+	GrantCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, Registrations: 3}
+
 func newWorld(t *testing.T, change ...func(*login.Config)) *world {
 	t.Helper()
 	w := &world{World: edgetest.New(t), clock: &edgetest.Clock{}, logs: &edgetest.Log{}}
 	w.tenant = w.account(t, "studio", owner)
-	cfg := login.Config{RequestTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, CodeTries: 5, ResendAfter: 30 * time.Second, CodesOfAddress: 5, TriesOfAddress: 15, CodesOfClient: 20,
-		GrantCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, Registrations: 3}
+	cfg := defaults
 	for _, apply := range change {
 		apply(&cfg)
 	}

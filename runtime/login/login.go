@@ -22,7 +22,7 @@ type Config struct {
 	RequestTTL     time.Duration `env:"SERVICE_LOGIN_TTL" default:"15m" help:"How long a person may take to log in, and then to look at the connections."`
 	CodeTTL        time.Duration `env:"SERVICE_LOGIN_CODE_TTL" default:"10m" help:"How long a code that was mailed is valid."`
 	CodeTries      int           `env:"SERVICE_LOGIN_TRIES" default:"5" help:"Codes that may be tried in one login."`
-	ResendAfter    time.Duration `env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Pause before another code may be asked for."`
+	ResendAfter    time.Duration `env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Pause before another code may be asked for with the same e-mail address, in any login at any replica."`
 	CodesOfAddress int           `env:"SERVICE_LOGIN_CODES_PER_ADDRESS" default:"5" help:"Codes an hour that are mailed to one address."`
 	TriesOfAddress int           `env:"SERVICE_LOGIN_TRIES_PER_ADDRESS" default:"15" help:"Codes an hour that may be tried for one address, in all its logins."`
 	CodesOfClient  int           `env:"SERVICE_LOGIN_CODES_PER_CLIENT" default:"20" help:"Codes an hour that one client address (IPv6: one /64) may ask for."`
@@ -133,7 +133,7 @@ type Store interface {
 	// FindRequest gives a request that has neither ended nor expired, of this browser; NotFound.
 	FindRequest(ctx context.Context, id uuid.UUID, browser account.Hash, now time.Time) (Request, error)
 	// SetCode puts a new code in place of the one before, and a letter into the queue,
-	// unless it is too early or one of the attempts is refused (Busy).
+	// unless one of the attempts is refused (Busy).
 	SetCode(ctx context.Context, id uuid.UUID, browser account.Hash, code NewCode, takes []Attempt) error
 	// TakeTry counts a try against the request and take, and gives the request with the
 	// code to compare with. NotFound when the request has no try left, Busy when take is refused.

@@ -212,7 +212,7 @@ func (b *bundle) balanced(p account.Principal) {
 	if want := b.number(`SELECT coalesce(sum(bytes), 0)::bigint FROM item WHERE account_id = $1 AND sealed_at IS NOT NULL`, id); totals.Storage != want {
 		b.t.Errorf("storage says %d, a recount gives %d", totals.Storage, want)
 	}
-	count, err := b.service.Count(b.t.Context(), p)
+	count, err := b.service.Count(b.t.Context(), p, media.Filter{})
 	must(b.t, err)
 	if want := b.number(`SELECT count(*) FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL`, p.App.ID); count != want {
 		b.t.Errorf("count says %d, a recount gives %d", count, want)

@@ -150,7 +150,7 @@ func TestSealAgainstPurge(t *testing.T) {
 	if purged := int64(summary.DraftsPurged + last.DraftsPurged); sealed.Load()+purged != drafts {
 		t.Errorf("%d sealed and %d purged of %d", sealed.Load(), purged, drafts)
 	}
-	count, err := b.service.Count(t.Context(), p)
+	count, err := b.service.Count(t.Context(), p, media.Filter{})
 	must(t, err)
 	if count != sealed.Load() {
 		t.Errorf("%d were sealed, %d are counted", sealed.Load(), count)

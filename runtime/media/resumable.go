@@ -64,9 +64,17 @@ type Resumption struct {
 	Fields   Fields
 	Reserved int64 // bytes held under the cap
 	Progress Progress
-	Expires  time.Time
+	// Expires is the end of the lease, which everything that arrives extends. The purge
+	// ends the upload some time later.
+	Expires time.Time
 	// Item is there when the upload was committed.
 	Item *Item
+}
+
+// expired reports whether the upload has reached its expiry, in whole seconds as clients
+// are told it. The rule is the same at every replica.
+func (r Resumption) expired(now time.Time) bool {
+	return !now.Before(r.Expires.Truncate(time.Second))
 }
 
 // UnknownLength is the length of an upload whose client does not know it yet.
@@ -77,8 +85,8 @@ type ResumableStore interface {
 	// OpenResumable durably notes the upload and holds reserved bytes. OverCap when the
 	// account has no room.
 	OpenResumable(ctx context.Context, upload Resumption) error
-	// Resumption gives an upload that is running or committed. NotFound when it never
-	// was, belongs to another app, expired or was ended, and when its item is gone.
+	// Resumption gives an upload that is running or committed, expired or not. NotFound
+	// when it never was, belongs to another app, was ended or purged, and when its item is gone.
 	Resumption(ctx context.Context, scope Scope, itemID uuid.UUID) (Resumption, error)
 	// SetLength declares a length that was unknown; Conflict when it is known.
 	SetLength(ctx context.Context, scope Scope, itemID uuid.UUID, length int64) error
@@ -139,11 +147,15 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 }
 
 // FindResumable finds an upload of the principal's app as it is; NotFound for any
-// other. What State says of it is not for a client: see Resume.
+// other, and from the upload's expiry on. A call that found it before may go on: what it
+// receives extends the expiry. What State says of it is not for a client: see Resume.
 func (s *Service) FindResumable(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {
 	state, err := s.store.Resumption(ctx, ScopeOf(p), id)
 	if err != nil {
 		return nil, err
+	}
+	if state.expired(s.now()) {
+		return nil, fault.New(fault.NotFound, "the upload has expired")
 	}
 	return &Resumable{service: s, principal: p, state: state}, nil
 }
@@ -184,7 +196,7 @@ func (r *Resumable) DeclareLength(ctx context.Context, length int64) error {
 	if err := u.hold(ctx, length); err != nil {
 		return err
 	}
-	r.state.Reserved = u.reserved
+	r.state.Reserved, r.state.Expires = u.reserved, u.renewed.Add(u.lease)
 	if err := r.service.store.SetLength(ctx, r.state.Scope, r.state.ItemID, length); err != nil {
 		return err
 	}

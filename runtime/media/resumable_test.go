@@ -274,6 +274,36 @@ func TestAnUploadWithoutProgressExpiresAndLeavesNothing(t *testing.T) {
 	}
 }
 
+// The purge frees the space of every upload that is answered NotFound, also of one whose
+// length was declared late: that extended the lease and not the expiry.
+func TestResumable_ExpiresAtTheSecondThatClientsAreTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	r := b.create(p, media.UnknownLength)
+	b.clock.advance(config.ResumableTTL - time.Hour)
+	must(t, r.DeclareLength(t.Context(), 10))
+	b.clock.advance(2 * time.Hour)
+	if again := b.resume(b.service, p, r); !again.State().Expires.Equal(r.State().Expires) {
+		t.Errorf("one call says %s, the next %s", r.State().Expires, again.State().Expires)
+	}
+	told := r.State().Expires.Truncate(time.Second)
+	b.clock.advance(told.Sub(b.clock.Now()) - time.Nanosecond)
+	b.resume(b.service, p, r)
+	b.clock.advance(time.Nanosecond)
+	for name, service := range map[string]*media.Service{"here": b.service, "another replica": b.replica(config)} {
+		if _, err := service.Resume(t.Context(), p, r.State().ItemID); !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b.clock.advance(sweepConfig.UploadGrace + time.Second)
+	_, err := b.sweeper.Sweep(t.Context())
+	must(t, err)
+	if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held != 0 {
+		t.Errorf("%d bytes are held after the purge", held)
+	}
+}
+
 func TestAResumableUploadIsItsAppsOwn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -182,9 +182,12 @@ func (s *Service) List(ctx context.Context, p account.Principal, filter Filter, 
 	return Page{Items: items, Total: total, Number: page, Limit: limit}, nil
 }
 
-// Count counts the app's sealed items.
-func (s *Service) Count(ctx context.Context, p account.Principal) (int64, error) {
-	return s.store.CountItems(ctx, ScopeOf(p), Filter{})
+// Count counts the app's sealed items that match the filter.
+func (s *Service) Count(ctx context.Context, p account.Principal, filter Filter) (int64, error) {
+	if err := filter.validate(); err != nil {
+		return 0, err
+	}
+	return s.store.CountItems(ctx, ScopeOf(p), filter)
 }
 
 // Totals gives what the whole account stores and may store.

@@ -65,8 +65,8 @@ func (s *Store) Resumption(ctx context.Context, scope media.Scope, itemID uuid.U
 	if r.Length != nil {
 		upload.Length = *r.Length
 	}
-	if row.Reserved != nil {
-		upload.Reserved = *row.Reserved
+	if row.Reserved != nil && row.LeaseEnds != nil {
+		upload.Reserved, upload.Expires = *row.Reserved, *row.LeaseEnds
 		return upload, nil
 	}
 	item, err := s.Item(ctx, scope, itemID)

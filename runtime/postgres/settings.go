@@ -34,7 +34,7 @@ func readLayers(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) (se
 }
 
 // Choose implements settings.Store.
-func (s *Store) Choose(ctx context.Context, accountID uuid.UUID, change settings.Layer, decide func(settings.Layers) error) (settings.Layers, error) {
+func (s *Store) Choose(ctx context.Context, accountID uuid.UUID, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
 	var layers settings.Layers
 	err := s.inTx(ctx, "choose settings", func(q *sqlgen.Queries) error {
 		if _, err := q.LockAccountForSettings(ctx, accountID); err != nil {
@@ -44,7 +44,8 @@ func (s *Store) Choose(ctx context.Context, accountID uuid.UUID, change settings
 		if layers, err = readLayers(ctx, q, accountID); err != nil {
 			return err
 		}
-		if err := decide(layers); err != nil {
+		change, err := decide(layers)
+		if err != nil || change == (settings.Layer{}) {
 			return err
 		}
 		choice, err := q.SetChoices(ctx, sqlgen.SetChoicesParams{AccountID: accountID, UseWebp: change.UseWebP,

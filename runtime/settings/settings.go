@@ -5,6 +5,7 @@ package settings
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -95,6 +96,23 @@ func (l Layer) over(below Effective) Effective {
 	return below
 }
 
+// without returns the layer without the fields whose value is already the effective one.
+func (l Layer) without(effective Effective) Layer {
+	if l.UseWebP != nil && *l.UseWebP == effective.UseWebP {
+		l.UseWebP = nil
+	}
+	if l.WebPOutputQuality != nil && *l.WebPOutputQuality == effective.WebPOutputQuality {
+		l.WebPOutputQuality = nil
+	}
+	if l.ThumbnailWidth != nil && *l.ThumbnailWidth == effective.ThumbnailWidth {
+		l.ThumbnailWidth = nil
+	}
+	if l.ThumbnailHeight != nil && *l.ThumbnailHeight == effective.ThumbnailHeight {
+		l.ThumbnailHeight = nil
+	}
+	return l
+}
+
 // Layers is everything that is set for an account.
 type Layers struct {
 	Pinned   Layer
@@ -133,9 +151,10 @@ func (l Layers) Sources() map[string]Source {
 type Store interface {
 	// Layers gives what is set for the account; an account with nothing set gives the zero Layers.
 	Layers(ctx context.Context, accountID uuid.UUID) (Layers, error)
-	// Choose sets the tenant's fields that are not nil, unless decide refuses; both
-	// happen in one transaction that no pin can slip into.
-	Choose(ctx context.Context, accountID uuid.UUID, change Layer, decide func(Layers) error) (Layers, error)
+	// Choose gives decide what is set for the account, and sets the tenant's fields that
+	// decide returns; it writes nothing when decide fails or returns no field. All of it
+	// is one transaction that no pin can slip into.
+	Choose(ctx context.Context, accountID uuid.UUID, decide func(Layers) (Layer, error)) (Layers, error)
 	// Pin replaces the account's pins; it writes nothing when they are already so.
 	Pin(ctx context.Context, accountID uuid.UUID, pins Layer, by string) error
 	// Unpin removes the pins that by made, and no others.
@@ -153,27 +172,32 @@ func (s *Service) Get(ctx context.Context, accountID uuid.UUID) (Layers, error) 
 	return s.store.Layers(ctx, accountID)
 }
 
-// Update applies a tenant's change: only the fields that are set, all or nothing.
-// A pinned field makes a Conflict that names the object which pins it.
-func (s *Service) Update(ctx context.Context, accountID uuid.UUID, change Layer) (Layers, error) {
+// Outcome is the result of an update: what is set afterwards, and which fields changed.
+type Outcome struct {
+	Layers
+	Changed []string // names, in the order of the specification; empty when nothing changed
+}
+
+// Update applies a tenant's change, all or nothing. Fields that already have the
+// requested value are ignored, so a document that was read can be written back with one
+// field changed: the other fields keep their source, and pinned fields are accepted.
+// Another value for a pinned field is a Conflict that names the MediaSettings object.
+func (s *Service) Update(ctx context.Context, accountID uuid.UUID, change Layer) (Outcome, error) {
 	if err := change.Validate(); err != nil {
-		return Layers{}, err
+		return Outcome{}, err
 	}
-	return s.store.Choose(ctx, accountID, change, func(current Layers) error {
-		var refused []string
+	var changed []string
+	layers, err := s.store.Choose(ctx, accountID, func(current Layers) (Layer, error) {
+		fresh := change.without(current.Effective())
+		changed = fresh.Fields()
 		pinned := current.Pinned.Fields()
-		for _, name := range change.Fields() {
-			for _, pin := range pinned {
-				if name == pin {
-					refused = append(refused, name)
-				}
-			}
-		}
+		refused := slices.DeleteFunc(fresh.Fields(), func(name string) bool { return !slices.Contains(pinned, name) })
 		if len(refused) > 0 {
-			return fault.New(fault.Conflict, "%s: pinned by MediaSettings %s", strings.Join(refused, ", "), current.PinnedBy)
+			return Layer{}, fault.New(fault.Conflict, "%s: pinned by MediaSettings %s", strings.Join(refused, ", "), current.PinnedBy)
 		}
-		return nil
+		return fresh, nil
 	})
+	return Outcome{Layers: layers, Changed: changed}, err
 }
 
 // Pin fixes fields on behalf of the MediaSettings object by ("namespace/name").

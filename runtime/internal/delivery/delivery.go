@@ -36,7 +36,8 @@ const (
 
 // Config bounds delivery. The tags are flag and environment names.
 type Config struct {
-	TTL            time.Duration `env:"SERVICE_DELIVERY_TTL" default:"1h" help:"How long the address of a draft's or a private item's file is valid."`
+	TTL            time.Duration `env:"SERVICE_DELIVERY_TTL" default:"1h" help:"How long the address of a draft's or a private item's file is valid, at least; SERVICE_DELIVERY_STEP adds to it."`
+	Step           time.Duration `env:"SERVICE_DELIVERY_STEP" default:"1h" help:"Signed addresses expire at multiples of this time, so that a file keeps its address, and browsers their copy, for as long. 0 = every second."`
 	PublicMaxAge   time.Duration `env:"SERVICE_PUBLIC_MAX_AGE" default:"1h" help:"How long caches may keep the file of a public item; also how long they may go on serving it after a delete."`
 	Mode           Mode          `env:"SERVICE_DELIVERY" enum:"stream,redirect" default:"stream" help:"Who sends the bytes of files: this process (stream), or the object store, to which clients are redirected (redirect)."`
 	RedirectTTL    time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"How long a client may begin the download that it was redirected to."`
@@ -50,6 +51,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.TTL < time.Second || c.TTL > 7*24*time.Hour:
 		return fmt.Errorf("SERVICE_DELIVERY_TTL must be from 1s to 168h, not %s", c.TTL)
+	case c.Step < 0 || c.Step > 24*time.Hour || c.Step%time.Second != 0:
+		return fmt.Errorf("SERVICE_DELIVERY_STEP must be from 0s to 24h, in whole seconds, not %s", c.Step)
 	case c.PublicMaxAge < 0:
 		return fmt.Errorf("SERVICE_PUBLIC_MAX_AGE must not be negative, but is %s", c.PublicMaxAge)
 	case c.Mode != Stream && c.Mode != Redirect:
@@ -105,7 +108,7 @@ func New(cfg Config, baseURL string, secret auth.Secret, items Items, objects Ob
 		return nil, err
 	}
 	d := &Delivery{items: items, objects: objects, places: newPlaces(cfg), maxAge: cfg.PublicMaxAge, now: now, log: log,
-		links: &Links{base: strings.TrimRight(baseURL, "/"), ttl: cfg.TTL, signer: signer, now: now}}
+		links: &Links{base: strings.TrimRight(baseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: now}}
 	if cfg.Mode == Redirect {
 		d.presign, d.ttl = presigner, cfg.RedirectTTL
 	}
@@ -177,8 +180,5 @@ func (d *Delivery) find(r *http.Request) (found, error) {
 	if !exists {
 		return found{}, missing
 	}
-	return found{item: item, object: object, bucket: bucket, maxAge: min(left, signedMaxAge), left: left}, nil
+	return found{item: item, object: object, bucket: bucket, maxAge: left, left: left}, nil
 }
-
-// signedMaxAge bounds how long a browser keeps a file that is not public.
-const signedMaxAge = 5 * time.Minute

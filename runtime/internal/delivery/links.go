@@ -24,7 +24,8 @@ const prefix = "/media/file/"
 // for concurrent use.
 type Links struct {
 	base   string
-	ttl    time.Duration
+	ttl    time.Duration // that a signed address is valid for, at least
+	step   time.Duration // expiries are multiples of it
 	signer *auth.Signer
 	now    func() time.Time
 }
@@ -68,9 +69,21 @@ func (l *Links) address(item media.Item, object media.Object) string {
 	if openToAll(item, object.Variant) {
 		return plain
 	}
-	expires := l.now().Add(l.ttl).Unix()
+	expires := l.expiry().Unix()
 	mac := l.signer.Sign(permission(item.ID, object.Variant, expires))
 	return plain + "?expires=" + strconv.FormatInt(expires, 10) + "&signature=" + base64.RawURLEncoding.EncodeToString(mac)
+}
+
+// expiry returns the end of an address that is made now: the first multiple of step at
+// which ttl has passed. Within a step a file has one address, so that browsers use
+// their cached copy.
+func (l *Links) expiry() time.Time {
+	earliest := l.now().Add(l.ttl)
+	expires := earliest.Truncate(l.step)
+	if expires.Before(earliest) {
+		expires = expires.Add(l.step)
+	}
+	return expires
 }
 
 // verify checks a signed address and says how much longer it is valid.

@@ -79,7 +79,7 @@ func (a *API) deleteMedia(ctx context.Context, grant auth.Grant, args *arguments
 }
 
 func (a *API) getMediaCount(ctx context.Context, grant auth.Grant, _ *arguments) (any, error) {
-	count, err := a.parts.Media.Count(ctx, grant.Principal)
+	count, err := a.parts.Media.Count(ctx, grant.Principal, media.Filter{})
 	return wire.Count{Count: count}, err
 }
 

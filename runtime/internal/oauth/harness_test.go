@@ -73,12 +73,15 @@ type options struct {
 	// documents has the documents of applications; nil = the internet.
 	documents http.RoundTripper
 	clock     *edgetest.Clock
+	// stall is how long a client may keep the service waiting.
+	stall time.Duration
 }
 
-// defaults are those of the settings, but for limits that a test would run into.
+// defaults are those of the settings, but for limits that a test would run into: there is
+// no pause between codes.
 func defaults() options {
-	return options{base: baseURL, clock: &edgetest.Clock{},
-		login: login.Config{RequestTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, CodeTries: 5, ResendAfter: 30 * time.Second, CodesOfAddress: 5, TriesOfAddress: 15, CodesOfClient: 20,
+	return options{base: baseURL, clock: &edgetest.Clock{}, stall: 30 * time.Second,
+		login: login.Config{RequestTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, CodeTries: 5, CodesOfAddress: 5, TriesOfAddress: 15, CodesOfClient: 20,
 			GrantCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, Registrations: 100},
 		oauth: oauth.Config{Redirects: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, Documents: true},
 		pages: pages.Config{Name: "Media storage", Colour: "#2456d6"},
@@ -122,7 +125,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		})
 	}
 	rt.server, err = server.New(server.Config{BaseURL: o.base, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		StallTimeout: 30 * time.Second, ShutdownTimeout: 30 * time.Second}, log, registry, limits, nil, api.Mount, whoami)
+		StallTimeout: o.stall, ShutdownTimeout: 30 * time.Second}, log, registry, limits, nil, api.Mount, whoami)
 	must(t, err)
 	must(t, rt.server.Listen(t.Context()))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -169,6 +172,9 @@ func (rt *replica) browser(t *testing.T) *browser {
 func (b *browser) at(rt *replica) {
 	b.rt, b.http.Transport = rt, edgetest.Dialer(rt.server.Addr())
 }
+
+// paused has the pause between codes of the settings.
+func paused(o *options) { o.login.ResendAfter = 30 * time.Second }
 
 // page is an answer, read to its end.
 type page struct {

@@ -16,7 +16,7 @@ func TestStrangersSeeWhatOwnersSee(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.tenant(t, "studio", owner)
-	rt := w.replica(t)
+	rt := w.replica(t, paused)
 	shown := func(address string) (page, string) {
 		b := rt.browser(t)
 		p := b.post("/oauth/login/email", b.get(b.application("App").query(nil)), url.Values{"address": {address}})
@@ -36,6 +36,12 @@ func TestStrangersSeeWhatOwnersSee(t *testing.T) {
 			t.Errorf("%s: %q and %q", name, known.Header.Get(name), unknown.Header.Get(name))
 		}
 	}
+	// So it is within the pause, in another browser.
+	known, one = shown(owner)
+	unknown, two = shown("eve@example.org")
+	if known.StatusCode != http.StatusTooManyRequests || unknown.StatusCode != known.StatusCode || one != two || !strings.Contains(one, "A code was sent just now.") {
+		t.Errorf("within the pause: %d and %d\n%s\n%s", known.StatusCode, unknown.StatusCode, one, two)
+	}
 	if _, ok := rt.code(t, "eve@example.org"); ok {
 		t.Error("a stranger got a code")
 	}
@@ -45,7 +51,7 @@ func TestTheLoginShowsItsProblemsBesideTheField(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.tenant(t, "studio", owner)
-	rt := w.replica(t)
+	rt := w.replica(t, paused)
 	b := rt.browser(t)
 	app := b.application("App")
 	first := b.get(app.query(nil))
@@ -181,7 +187,7 @@ func TestAnotherAddressIsNotASecondCode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.tenant(t, "studio", owner)
-	rt := w.replica(t)
+	rt := w.replica(t, paused)
 	b := rt.browser(t)
 	first := b.get(b.application("App").query(nil))
 	b.post("/oauth/login/email", first, url.Values{"address": {"anna@example.org"}})

@@ -2,9 +2,11 @@ package oauth
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"unicode"
 
@@ -21,8 +23,16 @@ const registrationLongest = 8 << 10
 // public clients, whatever they ask for; what they may not have is left out of the answer.
 func (a *API) register(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, registrationLongest))
-	if err != nil {
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLong):
 		a.refuse(w, r, http.StatusRequestEntityTooLarge, "invalid_client_metadata", fault.Wrap(err, fault.TooLarge, "the description must be at most 8 KiB"))
+		return
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		a.refuse(w, r, http.StatusRequestTimeout, "invalid_client_metadata", fault.Wrap(err, fault.Invalid, "the description did not arrive in time"))
+		return
+	case err != nil:
+		a.refuse(w, r, http.StatusBadRequest, "invalid_client_metadata", fault.Wrap(err, fault.Invalid, "the description was cut short"))
 		return
 	}
 	var sent document

@@ -179,7 +179,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		{"GET", "/media/get?group=a&group=b", nil, 400, "Bad Request", "group must be sent once"},
 		{"GET", "/media/get?grop=a", nil, 400, "Bad Request", `no parameter "grop"`}, // gave the whole list, once
 		{"POST", "/media/get?Page=1", nil, 400, "Bad Request", `no parameter "Page"`},
-		{"GET", "/media/get/count?group=a", nil, 400, "Bad Request", `no parameter "group"`},
+		{"GET", "/media/get/size?group=a", nil, 400, "Bad Request", `no parameter "group"`},
 		{"POST", "/media/get/size?" + strings.Repeat("x", 100), nil, 400, "Bad Request", strings.Repeat("x", 40) + `..."`},
 		{"POST", "/media/signature/create?group=a", nil, 400, "Bad Request", `no parameter "group"`},
 		{"POST", "/media/create?access=public", nil, 400, "Bad Request", `no parameter "access"`},

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/exchange"
 )
 
 // bodyLimit bounds the JSON that a request may carry, in bytes.
@@ -43,6 +44,16 @@ func (a *API) readJSON(w http.ResponseWriter, r *http.Request, target any) error
 		return fault.Wrap(err, fault.Invalid, "%s must be %s", mismatch.Field, kindOf(mismatch))
 	}
 	return fault.Wrap(err, fault.Invalid, "the body must be a JSON object")
+}
+
+// withoutFields calls next when the body is empty or an object without fields. Any other
+// body is refused, so that a misspelt request does not seem to have been understood.
+func (a *API) withoutFields(w http.ResponseWriter, r *http.Request, next func()) {
+	if err := a.readJSON(w, r, &struct{}{}); err != nil {
+		exchange.Fail(w, r, err)
+		return
+	}
+	next()
 }
 
 // kindOf says in a client's words what a field should have been.

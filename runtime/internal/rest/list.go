@@ -39,7 +39,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query wire.ListQuery)
 	if query.Limit != nil {
 		limit = *query.Limit
 	}
-	filter := media.Filter{Access: media.Access(value(query.Access)), Group: value(query.Group)}
+	filter := filterOf(query.Access, query.Group)
 	page, err := a.Media.List(r.Context(), principal(r), filter, number, limit)
 	if err != nil {
 		exchange.Fail(w, r, err)
@@ -52,6 +52,32 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query wire.ListQuery)
 		documents = append(documents, a.Documents.Document(item))
 	}
 	exchange.JSON(w, r, http.StatusOK, documents)
+}
+
+// CountMedia answers GET /media/get/count.
+func (a *API) CountMedia(w http.ResponseWriter, r *http.Request, params wire.CountMediaParams) {
+	a.count(w, r, wire.CountQuery(params))
+}
+
+// CountMediaByPost answers POST /media/get/count. Fields of the body override the query.
+func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params wire.CountMediaByPostParams) {
+	query := wire.CountQuery(params)
+	if err := a.readJSON(w, r, &query); err != nil {
+		exchange.Fail(w, r, err)
+		return
+	}
+	a.count(w, r, query)
+}
+
+func (a *API) count(w http.ResponseWriter, r *http.Request, query wire.CountQuery) {
+	reply(w, r, func() (wire.Count, error) {
+		count, err := a.Media.Count(r.Context(), principal(r), filterOf(query.Access, query.Group))
+		return wire.Count{Count: count}, err
+	})
+}
+
+func filterOf(access *wire.Access, group *string) media.Filter {
+	return media.Filter{Access: media.Access(value(access)), Group: value(group)}
 }
 
 // links names the pages around this one (RFC 8288). An empty list has one empty page.

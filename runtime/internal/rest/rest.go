@@ -73,7 +73,7 @@ var needs = map[string]auth.Need{
 	"/media/create":           {Tool: "upload_media"},
 	"/media/seal/{mediaId}":   {Tool: "seal_media"},
 	listRoute:                 {Tool: "list_media", Reads: true},
-	"/media/get/count":        {Tool: "get_media_count", Reads: true},
+	countRoute:                {Tool: "get_media_count", Reads: true},
 	"/media/get/size":         {Tool: "get_total_storage", Reads: true},
 	"/media/get/{mediaId}":    {Tool: "get_media", Reads: true},
 	"/media/delete/{mediaId}": {Tool: "delete_media"},
@@ -84,11 +84,18 @@ var needs = map[string]auth.Need{
 
 func needOf(r *http.Request) auth.Need { return needs[chi.RouteContext(r.Context()).RoutePattern()] }
 
-// listParameters are those of lists, by GET and by POST. No other route has any.
-var listParameters = []string{"page", "limit", "access", "group"}
+// Routes with query parameters.
+const (
+	listRoute  = "/media/get"
+	countRoute = "/media/get/count"
+)
 
-// listRoute is the route of lists.
-const listRoute = "/media/get"
+// queryParameters are the query parameters of a route, by GET and by POST. No other
+// route has any.
+var queryParameters = map[string][]string{
+	listRoute:  {"page", "limit", "access", "group"},
+	countRoute: {"access", "group"},
+}
 
 // readableQuery refuses a query that would be read only in part: a filter or a page
 // that fell out unseen would give another list than was asked for. So does a parameter
@@ -100,10 +107,10 @@ func readableQuery(next http.Handler) http.Handler {
 			exchange.Fail(w, r, fault.Wrap(err, fault.Invalid, "the query can't be read"))
 			return
 		}
-		lists := chi.RouteContext(r.Context()).RoutePattern() == listRoute
+		known := queryParameters[chi.RouteContext(r.Context()).RoutePattern()]
 		for _, name := range slices.Sorted(maps.Keys(query)) {
 			switch {
-			case !lists || !slices.Contains(listParameters, name):
+			case !slices.Contains(known, name):
 				exchange.Fail(w, r, fault.New(fault.Invalid, "there is no parameter %q", shown(name)))
 				return
 			case len(query[name]) > 1 && name != "page" && name != "limit": // of those the generated code says what they must be
@@ -181,12 +188,12 @@ func (a *API) GetMedia(w http.ResponseWriter, r *http.Request, id wire.MediaID) 
 
 // GetMediaByPost answers POST /media/get/{mediaId}.
 func (a *API) GetMediaByPost(w http.ResponseWriter, r *http.Request, id wire.MediaID) {
-	a.item(w, r, id, a.Media.Get)
+	a.withoutFields(w, r, func() { a.GetMedia(w, r, id) })
 }
 
 // SealMedia answers POST /media/seal/{mediaId}.
 func (a *API) SealMedia(w http.ResponseWriter, r *http.Request, id wire.MediaID) {
-	a.item(w, r, id, a.Media.Seal)
+	a.withoutFields(w, r, func() { a.item(w, r, id, a.Media.Seal) })
 }
 
 // DeleteMedia answers DELETE /media/delete/{mediaId}.
@@ -195,17 +202,6 @@ func (a *API) DeleteMedia(w http.ResponseWriter, r *http.Request, id wire.MediaI
 		return wire.Deleted{Deleted: true, MediaId: id}, missing(a.Media.Delete(r.Context(), principal(r), id))
 	})
 }
-
-// CountMedia answers GET /media/get/count.
-func (a *API) CountMedia(w http.ResponseWriter, r *http.Request) {
-	reply(w, r, func() (wire.Count, error) {
-		count, err := a.Media.Count(r.Context(), principal(r))
-		return wire.Count{Count: count}, err
-	})
-}
-
-// CountMediaByPost answers POST /media/get/count.
-func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request) { a.CountMedia(w, r) }
 
 // TotalStorage answers GET /media/get/size.
 func (a *API) TotalStorage(w http.ResponseWriter, r *http.Request) {
@@ -216,7 +212,9 @@ func (a *API) TotalStorage(w http.ResponseWriter, r *http.Request) {
 }
 
 // TotalStorageByPost answers POST /media/get/size.
-func (a *API) TotalStorageByPost(w http.ResponseWriter, r *http.Request) { a.TotalStorage(w, r) }
+func (a *API) TotalStorageByPost(w http.ResponseWriter, r *http.Request) {
+	a.withoutFields(w, r, func() { a.TotalStorage(w, r) })
+}
 
 // CreateSignature answers POST /media/signature/create.
 func (a *API) CreateSignature(w http.ResponseWriter, r *http.Request) {

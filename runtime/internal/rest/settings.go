@@ -21,7 +21,9 @@ func (a *API) GetSettings(w http.ResponseWriter, r *http.Request) {
 }
 
 // GetSettingsByPost answers POST /settings/media/get.
-func (a *API) GetSettingsByPost(w http.ResponseWriter, r *http.Request) { a.GetSettings(w, r) }
+func (a *API) GetSettingsByPost(w http.ResponseWriter, r *http.Request) {
+	a.withoutFields(w, r, func() { a.GetSettings(w, r) })
+}
 
 // UpdateSettings answers POST /settings/media/create.
 func (a *API) UpdateSettings(w http.ResponseWriter, r *http.Request) {
@@ -34,8 +36,10 @@ func (a *API) UpdateSettings(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return wire.Settings{}, err
 		}
-		layers, err := a.Settings.Update(r.Context(), principal(r).Account.ID, change)
-		return settingsDocument(layers), err
+		outcome, err := a.Settings.Update(r.Context(), principal(r).Account.ID, change)
+		document := settingsDocument(outcome.Layers)
+		document.Changed = &outcome.Changed
+		return document, err
 	})
 }
 
@@ -60,7 +64,8 @@ func settingsDocument(layers settings.Layers) wire.Settings {
 
 // readChange reads the fields to change. A field that does not exist, or has the
 // wrong type, refuses the whole change by name: a setting that is misspelt must not
-// seem to have been taken.
+// seem to have been taken. The other fields of wire.Settings are ignored, so that a
+// document that was read can be changed and written back.
 func readChange(text []byte) (settings.Layer, error) {
 	if len(text) == 0 {
 		return settings.Layer{}, fault.New(fault.Invalid, "the body must be a JSON object")
@@ -81,6 +86,7 @@ func readChange(text []byte) (settings.Layer, error) {
 			change.ThumbnailWidth, err = integer(name, fields[name])
 		case "thumbnailHeight":
 			change.ThumbnailHeight, err = integer(name, fields[name])
+		case "sources", "pinnedBy", "changed":
 		default:
 			err = fault.New(fault.Invalid, "there is no setting %q", name)
 		}

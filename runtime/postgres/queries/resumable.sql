@@ -3,8 +3,8 @@ INSERT INTO resumable (item_id, account_id, app_id, length, file_name, claimed_t
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
 -- name: Resumable :one
--- reserved is null when the upload does not run any more.
-SELECT sqlc.embed(resumable), upload.reserved FROM resumable LEFT JOIN upload ON upload.item_id = resumable.item_id
+-- reserved and lease_ends are null when the upload does not run any more. While it runs it expires with its lease.
+SELECT sqlc.embed(resumable), upload.reserved, upload.lease_ends FROM resumable LEFT JOIN upload ON upload.item_id = resumable.item_id
 WHERE resumable.app_id = $1 AND resumable.item_id = $2;
 
 -- name: SetLength :execrows

@@ -84,6 +84,13 @@ type Count struct {
 	Count int64 `json:"count"`
 }
 
+// CountQuery defines model for CountQuery.
+type CountQuery struct {
+	// Access Who may read the file of a sealed item.
+	Access *Access `json:"access,omitempty"`
+	Group  *string `json:"group,omitempty"`
+}
+
 // Deleted defines model for Deleted.
 type Deleted struct {
 	// Deleted Always true.
@@ -155,14 +162,25 @@ type Settings struct {
 
 	// PinnedBy The MediaSettings object that pins fields; absent when none does.
 	PinnedBy string `json:"pinnedBy,omitempty"`
+
+	// Changed In the answer of a change only. The fields whose value changed.
+	Changed *[]string `json:"changed,omitempty"`
 }
 
 // SettingsChange defines model for SettingsChange.
 type SettingsChange struct {
-	ThumbnailHeight   *int  `json:"thumbnailHeight,omitempty"`
-	ThumbnailWidth    *int  `json:"thumbnailWidth,omitempty"`
-	UseWebP           *bool `json:"useWebP,omitempty"`
-	WebpOutputQuality *int  `json:"webpOutputQuality,omitempty"`
+	// Changed Ignored.
+	Changed interface{} `json:"changed,omitempty"`
+
+	// PinnedBy Ignored.
+	PinnedBy interface{} `json:"pinnedBy,omitempty"`
+
+	// Sources Ignored.
+	Sources           interface{} `json:"sources,omitempty"`
+	ThumbnailHeight   *int        `json:"thumbnailHeight,omitempty"`
+	ThumbnailWidth    *int        `json:"thumbnailWidth,omitempty"`
+	UseWebP           *bool       `json:"useWebP,omitempty"`
+	WebpOutputQuality *int        `json:"webpOutputQuality,omitempty"`
 }
 
 // Signature defines model for Signature.
@@ -264,11 +282,32 @@ type ListMediaByPostParams struct {
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 }
 
+// CountMediaParams defines parameters for CountMedia.
+type CountMediaParams struct {
+	// Access Only items of this access.
+	Access *Access `form:"access,omitempty" json:"access,omitempty"`
+
+	// Group Only items whose group is exactly this.
+	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+}
+
+// CountMediaByPostParams defines parameters for CountMediaByPost.
+type CountMediaByPostParams struct {
+	// Access Only items of this access.
+	Access *Access `form:"access,omitempty" json:"access,omitempty"`
+
+	// Group Only items whose group is exactly this.
+	Group *Group `form:"group,omitempty" json:"group,omitempty"`
+}
+
 // CreateMediaMultipartRequestBody defines body for CreateMedia for multipart/form-data ContentType.
 type CreateMediaMultipartRequestBody = Upload
 
 // ListMediaByPostJSONRequestBody defines body for ListMediaByPost for application/json ContentType.
 type ListMediaByPostJSONRequestBody = ListQuery
+
+// CountMediaByPostJSONRequestBody defines body for CountMediaByPost for application/json ContentType.
+type CountMediaByPostJSONRequestBody = CountQuery
 
 // CreateSignatureJSONRequestBody defines body for CreateSignature for application/json ContentType.
 type CreateSignatureJSONRequestBody = SignatureRequest
@@ -292,10 +331,10 @@ type ServerInterface interface {
 	ListMediaByPost(w http.ResponseWriter, r *http.Request, params ListMediaByPostParams)
 	// CountMedia Count sealed items
 	// (GET /media/get/count)
-	CountMedia(w http.ResponseWriter, r *http.Request)
+	CountMedia(w http.ResponseWriter, r *http.Request, params CountMediaParams)
 	// CountMediaByPost Count sealed items
 	// (POST /media/get/count)
-	CountMediaByPost(w http.ResponseWriter, r *http.Request)
+	CountMediaByPost(w http.ResponseWriter, r *http.Request, params CountMediaByPostParams)
 	// TotalStorage Storage totals of the account
 	// (GET /media/get/size)
 	TotalStorage(w http.ResponseWriter, r *http.Request)
@@ -355,13 +394,13 @@ func (_ Unimplemented) ListMediaByPost(w http.ResponseWriter, r *http.Request, p
 
 // CountMedia Count sealed items
 // (GET /media/get/count)
-func (_ Unimplemented) CountMedia(w http.ResponseWriter, r *http.Request) {
+func (_ Unimplemented) CountMedia(w http.ResponseWriter, r *http.Request, params CountMediaParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
 // CountMediaByPost Count sealed items
 // (POST /media/get/count)
-func (_ Unimplemented) CountMediaByPost(w http.ResponseWriter, r *http.Request) {
+func (_ Unimplemented) CountMediaByPost(w http.ResponseWriter, r *http.Request, params CountMediaByPostParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -615,8 +654,40 @@ func (siw *ServerInterfaceWrapper) ListMediaByPost(w http.ResponseWriter, r *htt
 // CountMedia operation middleware
 func (siw *ServerInterfaceWrapper) CountMedia(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CountMediaParams
+
+	// ------------- Optional query parameter "access" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "access", r.URL.Query(), &params.Access, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "access"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "access", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "group", r.URL.Query(), &params.Group, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "group"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CountMedia(w, r)
+		siw.Handler.CountMedia(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {
@@ -629,8 +700,40 @@ func (siw *ServerInterfaceWrapper) CountMedia(w http.ResponseWriter, r *http.Req
 // CountMediaByPost operation middleware
 func (siw *ServerInterfaceWrapper) CountMediaByPost(w http.ResponseWriter, r *http.Request) {
 
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CountMediaByPostParams
+
+	// ------------- Optional query parameter "access" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "access", r.URL.Query(), &params.Access, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "access"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "access", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "group" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "group", r.URL.Query(), &params.Group, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "group"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
+		}
+		return
+	}
+
 	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CountMediaByPost(w, r)
+		siw.Handler.CountMediaByPost(w, r, params)
 	}))
 
 	for _, middleware := range siw.HandlerMiddlewares {

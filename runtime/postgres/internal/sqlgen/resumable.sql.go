@@ -68,7 +68,7 @@ func (q *Queries) InsertResumable(ctx context.Context, arg InsertResumableParams
 }
 
 const resumable = `-- name: Resumable :one
-SELECT resumable.item_id, resumable.account_id, resumable.app_id, resumable.length, resumable.file_name, resumable.claimed_type, resumable.access, resumable.caption, resumable.group_label, resumable.received, resumable.digest, resumable.multipart_id, resumable.parts, resumable.whole, resumable.tail, resumable.tail_bytes, resumable.tail_hash, resumable.mime_type, resumable.expires_at, upload.reserved FROM resumable LEFT JOIN upload ON upload.item_id = resumable.item_id
+SELECT resumable.item_id, resumable.account_id, resumable.app_id, resumable.length, resumable.file_name, resumable.claimed_type, resumable.access, resumable.caption, resumable.group_label, resumable.received, resumable.digest, resumable.multipart_id, resumable.parts, resumable.whole, resumable.tail, resumable.tail_bytes, resumable.tail_hash, resumable.mime_type, resumable.expires_at, upload.reserved, upload.lease_ends FROM resumable LEFT JOIN upload ON upload.item_id = resumable.item_id
 WHERE resumable.app_id = $1 AND resumable.item_id = $2
 `
 
@@ -80,9 +80,10 @@ type ResumableParams struct {
 type ResumableRow struct {
 	Resumable Resumable
 	Reserved  *int64
+	LeaseEnds *time.Time
 }
 
-// reserved is null when the upload does not run any more.
+// reserved and lease_ends are null when the upload does not run any more. While it runs it expires with its lease.
 func (q *Queries) Resumable(ctx context.Context, arg ResumableParams) (ResumableRow, error) {
 	row := q.db.QueryRow(ctx, resumable, arg.AppID, arg.ItemID)
 	var i ResumableRow
@@ -107,6 +108,7 @@ func (q *Queries) Resumable(ctx context.Context, arg ResumableParams) (Resumable
 		&i.Resumable.MimeType,
 		&i.Resumable.ExpiresAt,
 		&i.Reserved,
+		&i.LeaseEnds,
 	)
 	return i, err
 }

@@ -1,0 +1,126 @@
+package delivery
+
+import (
+	"bytes"
+	"encoding/base64"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/media"
+)
+
+// at is a delivery of one private item whose clock shows *now.
+func at(t *testing.T, now *time.Time, ttl, step time.Duration) (*Delivery, media.Item) {
+	t.Helper()
+	item := publicItem(1)
+	item.Access = media.Private
+	secret, err := auth.ParseSecret(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("s"), 32)), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(Config{TTL: ttl, Step: step, PublicMaxAge: time.Minute, Mode: Stream}, "http://media.test", secret, one{item}, &stored{data: []byte("x")}, nil,
+		func() time.Time { return *now }, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, item
+}
+
+// get asks for an address and returns the status and Cache-Control.
+func get(d *Delivery, address string) (status int, cache string) {
+	router := chi.NewRouter()
+	d.Mount(router)
+	recorder := httptest.NewRecorder()
+	router.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, address, nil))
+	return recorder.Code, recorder.Header().Get("Cache-Control")
+}
+
+func TestAddress_StaysTheSameWithinAStep(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct{ ttl, step time.Duration }{
+		"the defaults":               {time.Hour, time.Hour},
+		"a step shorter than TTL":    {time.Hour, 10 * time.Minute},
+		"a step longer than TTL":     {time.Minute, time.Hour},
+		"a step that divides no day": {time.Hour, 7 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := start
+			d, item := at(t, &now, tt.ttl, tt.step)
+			made := map[string]time.Time{} // the first time of each address
+			for ; now.Before(start.Add(3 * tt.step)); now = now.Add(tt.step / 20) {
+				address := d.Links().Document(item).File
+				if again := d.Links().Document(item).File; again != address {
+					t.Fatalf("one moment, two addresses: %s and %s", address, again)
+				}
+				if first, ok := made[address]; ok && now.Sub(first) >= tt.step {
+					t.Errorf("an address is made for longer than a step: %s", address)
+				} else if !ok {
+					made[address] = now
+				}
+			}
+			if len(made) > 4 {
+				t.Errorf("%d addresses in three steps", len(made))
+			}
+		})
+	}
+}
+
+func TestAddress_LivesAtLeastTTLAndAtMostAStepLonger(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct{ ttl, step time.Duration }{
+		{time.Hour, time.Hour}, {time.Hour, 0}, {time.Second, 24 * time.Hour}, {90 * time.Second, time.Minute}, {7 * 24 * time.Hour, 24 * time.Hour}, {1500 * time.Millisecond, 0},
+	} {
+		for _, offset := range []time.Duration{0, 1, 999 * time.Millisecond, time.Second, 29 * time.Minute, time.Hour - 1, time.Hour, time.Hour + 1} {
+			now := start.Add(offset)
+			made := now
+			d, item := at(t, &now, tt.ttl, tt.step)
+			address := d.Links().Document(item).File
+			parsed, err := url.Parse(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			expires, _ := strconv.ParseInt(parsed.Query().Get("expires"), 10, 64)
+			life := time.Unix(expires, 0).Sub(made)
+			if longest := tt.ttl + max(tt.step, time.Second); life < tt.ttl || life >= longest {
+				t.Errorf("TTL %s, step %s: an address made %s past the hour lives for %s", tt.ttl, tt.step, offset, life)
+			}
+			for _, left := range []time.Duration{life, tt.ttl, time.Second, 1} {
+				if left > life {
+					continue
+				}
+				now = time.Unix(expires, 0).Add(-left)
+				if status, cache := get(d, address); status != http.StatusOK || cache != "private, max-age="+strconv.Itoa(int(left/time.Second)) {
+					t.Errorf("%s before its end: %d %s", left, status, cache)
+				}
+			}
+			now = time.Unix(expires, 0)
+			if status, cache := get(d, address); status != http.StatusForbidden || strings.Contains(cache, "max-age") {
+				t.Errorf("at its end: %d %s", status, cache)
+			}
+		}
+	}
+}
+
+func TestConfig_BoundsTheStep(t *testing.T) {
+	t.Parallel()
+	for step, ok := range map[time.Duration]bool{
+		-time.Second: false, 0: true, time.Millisecond: false, time.Second: true, 1500 * time.Millisecond: false, 24 * time.Hour: true, 24*time.Hour + time.Second: false,
+	} {
+		err := Config{TTL: time.Hour, Step: step, Mode: Stream}.Validate()
+		if ok != (err == nil) || err != nil && !strings.HasPrefix(err.Error(), "SERVICE_DELIVERY_STEP must be from 0s to 24h") {
+			t.Errorf("%s: %v", step, err)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package rest_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"mediastack.dev/runtime/internal/rest/wire"
+)
+
+// POST /media/seal/{mediaId} sealed whatever its body said.
+func TestPost_RefusesFieldsThatTheRouteDoesNotHave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	draft := rt.upload(t, one.Key, filePart("a.txt", []byte("a")))
+	id := draft.MediaId.String()
+	bodies := map[string]string{
+		`{"mediaId": "x"}`: `there is no field "mediaId"`, `nonsense`: "JSON object", `[]`: "JSON object", `null`: "JSON object",
+		`{} {}`: "JSON object", `{"a":`: "JSON object", "{\"\xff\": 1}": "UTF-8", "a=b": "JSON object",
+	}
+	for _, o := range loadContract(t).operations() {
+		// Uploads have a form, files and deletes no POST. Every other POST has at most fields of its own.
+		if o.method != http.MethodPost || o.path == "/media/create" {
+			continue
+		}
+		path := strings.ReplaceAll(o.path, "{mediaId}", id)
+		for body, want := range bodies {
+			if o.path == "/settings/media/create" && strings.HasPrefix(want, "there") {
+				want = `there is no setting "mediaId"`
+			}
+			got := rt.do(t, http.MethodPost, path, key(one.Key), text(body))
+			if detail := got.refused(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, want) {
+				t.Errorf("%s with %s: %s", o, body, detail)
+			}
+		}
+		got := rt.do(t, http.MethodPost, path, key(one.Key), text(`{"a":"`+strings.Repeat("a", 70_000)+`"}`))
+		got.refused(t, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+	}
+	if item := rt.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).item(t); !item.Temp {
+		t.Error("a refused request sealed the draft")
+	}
+	for _, path := range []string{"/media/get/" + id, "/media/get/count", "/media/get/size", "/settings/media/get", "/media/seal/" + id} {
+		for _, body := range []string{"", " \n", "{}", " { } "} {
+			if got := rt.do(t, http.MethodPost, path, key(one.Key), text(body)); got.status != http.StatusOK {
+				t.Errorf("%s with %q: %d %s", path, body, got.status, got.body)
+			}
+		}
+	}
+}
+
+func TestCount_TakesTheFiltersOfTheList(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, other := w.tenant(t, "one"), w.tenant(t, "other")
+	rt := w.runtime(t)
+	for n, group := range []string{"", "a b&c", "a b&c", "d"} {
+		access := []string{"private", "public"}[n%2]
+		rt.sealed(t, one.Key, filePart("a.txt", []byte("x")), field("access", access), field("group", group))
+	}
+	rt.upload(t, one.Key, filePart("draft.txt", []byte("x")), field("group", "d"))
+	for query, want := range map[string]int64{
+		"": 4, "?access=public": 2, "?access=private": 2, "?group=a+b%26c": 2, "?group=a+b%26c&access=public": 1, "?group=d": 1, "?group=d&access=private": 0, "?group=a": 0, "?access=&group=": 4,
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			if got := decode[wire.Count](t, rt.do(t, method, "/media/get/count"+query, key(one.Key))); got.Count != want {
+				t.Errorf("%s %s: %d, want %d", method, query, got.Count, want)
+			}
+		}
+		if got := decode[wire.Count](t, rt.do(t, http.MethodGet, "/media/get/count"+query, key(other.Key))); got.Count != 0 {
+			t.Errorf("another tenant's %s: %d", query, got.Count)
+		}
+	}
+	for body, want := range map[string]int64{`{"group": "d"}`: 1, `{"access": "public"}`: 1, `{}`: 2} {
+		if got := decode[wire.Count](t, rt.do(t, http.MethodPost, "/media/get/count?group=a+b%26c", key(one.Key), text(body))); got.Count != want {
+			t.Errorf("%s: %d, want %d", body, got.Count, want)
+		}
+	}
+	for path, want := range map[string]string{
+		"?access=secret": "public or private", "?group=a&group=b": "group must be sent once", "?page=1": `no parameter "page"`, "?grop=a": `no parameter "grop"`,
+		fmt.Sprintf("?group=%s", strings.Repeat("g", 256)): "255",
+	} {
+		if detail := rt.do(t, http.MethodGet, "/media/get/count"+path, key(one.Key)).refused(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, want) {
+			t.Errorf("%s: %s", path, detail)
+		}
+	}
+	rt.do(t, http.MethodPost, "/media/get/count", key(one.Key), text(`{"limit": 1}`)).refused(t, http.StatusBadRequest, "Bad Request")
+}

@@ -1,0 +1,106 @@
+package rest_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/settings"
+)
+
+// The document of GET was refused for its "sources", so no client could read, change and
+// write back.
+func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
+	t.Parallel()
+	quality, wide := 70, 100
+	for name, pins := range map[string]settings.Layer{"nothing pinned": {}, "a field pinned": {WebPOutputQuality: &quality}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			one := w.tenant(t, "one")
+			rt := w.runtime(t)
+			if len(pins.Fields()) > 0 {
+				must(t, w.Settings.Pin(t.Context(), one.Account.ID, pins, "team-a/site"))
+			}
+			read := func() map[string]any {
+				return decode[map[string]any](t, rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)))
+			}
+			write := func(document map[string]any) answer {
+				body, err := json.Marshal(document)
+				must(t, err)
+				return rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(string(body)))
+			}
+			before := read()
+			if got := decode[wire.Settings](t, write(before)); len(*got.Changed) != 0 {
+				t.Errorf("the same document changed %v", *got.Changed)
+			}
+			before["thumbnailWidth"] = wide
+			after := write(before)
+			got := decode[wire.Settings](t, after)
+			if !slices.Equal(*got.Changed, []string{"thumbnailWidth"}) || got.ThumbnailWidth != wide {
+				t.Errorf("one field was changed: %s", after.body)
+			}
+			// Fields that were only written back keep their source.
+			want := wire.Default
+			if len(pins.Fields()) > 0 {
+				want = wire.Pinned
+			}
+			if s := got.Sources; s.ThumbnailWidth != wire.Tenant || s.UseWebP != wire.Default || s.WebpOutputQuality != want || s.ThumbnailHeight != wire.Default {
+				t.Errorf("sources after one change: %+v", s)
+			}
+			// The answer of a change can be written back too.
+			if got := decode[wire.Settings](t, write(decode[map[string]any](t, after))); len(*got.Changed) != 0 {
+				t.Errorf("the answer of a change changed %v", *got.Changed)
+			}
+			if read := read(); read["changed"] != nil || read["thumbnailWidth"] != float64(wide) {
+				t.Errorf("the settings: %v", read)
+			}
+		})
+	}
+}
+
+func TestSettings_RefuseAnotherValueOfAPinnedField(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	width, quality := 100, 70
+	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{ThumbnailWidth: &width, WebPOutputQuality: &quality}, "team-a/site"))
+	change := func(body string) answer {
+		return rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
+	}
+	detail := change(`{"thumbnailWidth": 101, "webpOutputQuality": 70, "useWebP": true}`).refused(t, http.StatusConflict, "Conflict")
+	if detail != "thumbnailWidth: pinned by MediaSettings team-a/site" {
+		t.Errorf("the detail names other fields: %s", detail)
+	}
+	if rows := w.Number(t, "SELECT count(*) FROM settings_choice"); rows != 0 {
+		t.Errorf("a refused change left %d rows", rows)
+	}
+	if got := decode[wire.Settings](t, change(`{"thumbnailWidth": 100, "useWebP": true}`)); !slices.Equal(*got.Changed, []string{"useWebP"}) {
+		t.Errorf("the pinned value was refused or stored: %v", *got.Changed)
+	}
+	// A value that was only written back is no choice of the tenant's once the pin has gone.
+	must(t, w.Settings.Unpin(t.Context(), one.Account.ID, "team-a/site"))
+	if got := decode[wire.Settings](t, rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key))); got.ThumbnailWidth != 320 || !got.UseWebP {
+		t.Errorf("after the pin: %+v", got)
+	}
+}
+
+func TestSettings_AnUpdateThatChangesNothingSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	for _, body := range []string{`{}`, `{"useWebP": false, "thumbnailWidth": 320}`, `{"sources": null}`} {
+		got := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
+		if !strings.Contains(string(got.body), `"changed":[]`) || decode[wire.Settings](t, got).Sources.UseWebP != wire.Default {
+			t.Errorf("%s: %d %s", body, got.status, got.body)
+		}
+	}
+	if rows := w.Number(t, "SELECT count(*) FROM settings_choice"); rows != 0 {
+		t.Errorf("nothing was changed, and %d rows were written", rows)
+	}
+}

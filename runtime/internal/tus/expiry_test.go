@@ -1,0 +1,169 @@
+package tus_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/media"
+)
+
+// turn advances the clocks of all replicas.
+func turn(by time.Duration, replicas ...*replica) {
+	for _, rt := range replicas {
+		rt.clock.Advance(by)
+	}
+}
+
+// An expired upload answered as before until the purge came, up to an hour later.
+func TestExpiredUpload_IsGoneAtOnceAtEveryReplica(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	here, there := w.replica(t), w.replica(t)
+	const size = 6 << 20
+	address := here.created(t, one.Key, size)
+	told, err := http.ParseTime(here.sent(t, one.Key, address, 0, noise(5<<20)).header.Get("Upload-Expires"))
+	must(t, err)
+	turn(told.Sub(here.clock.Now())-time.Minute, here, there)
+	for _, rt := range []*replica{here, there} {
+		if n := rt.offset(t, one.Key, address); n != 5<<20 {
+			t.Errorf("a minute before its expiry the upload is at %d", n)
+		}
+	}
+	turn(time.Minute, here, there)
+	for _, rt := range []*replica{here, there} {
+		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+			if got := rt.do(t, method, address, key(one.Key), at(5<<20), chunk(noise(1<<20))); got.status != http.StatusNotFound {
+				t.Errorf("%s of an expired upload: %d %s", method, got.status, got.body)
+			}
+		}
+		rt.do(t, http.MethodPost, address, key(one.Key), at(5<<20), chunk(nil), header("X-HTTP-Method-Override", http.MethodPatch)).refused(t, http.StatusNotFound)
+		if got := rt.do(t, http.MethodPost, "/media/seal/"+idOf(address), key(one.Key)); got.status != http.StatusNotFound {
+			t.Errorf("sealing an expired upload: %d %s", got.status, got.body)
+		}
+	}
+	// The space is the purge's.
+	if held := w.Number(t, `SELECT bytes FROM account_hold`); held != size {
+		t.Errorf("%d bytes are held before the purge", held)
+	}
+	w.purged(t, one)
+}
+
+// lookedUp reports each look-up of an upload.
+type lookedUp struct {
+	media.Store
+	done chan struct{}
+}
+
+func (s *lookedUp) Resumption(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Resumption, error) {
+	found, err := s.Store.Resumption(ctx, scope, id)
+	s.done <- struct{}{}
+	return found, err
+}
+
+// patching begins a PATCH whose body the test writes.
+func (rt *replica) patching(t *testing.T, k, address string, offset int) (body *io.PipeWriter, result <-chan answer) {
+	t.Helper()
+	read, write := io.Pipe()
+	got := make(chan answer, 1)
+	go func() {
+		a, err := rt.try(t.Context(), http.MethodPatch, address, key(k), at(offset), stream(read))
+		if err != nil {
+			t.Error(err)
+		}
+		got <- a
+	}()
+	return write, got
+}
+
+func TestRunningPatch_ExtendsTheExpiryWithItsBytes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	here, there := w.replica(t), w.replica(t)
+	file := noise(2 << 20)
+	address := here.created(t, one.Key, len(file))
+	ends := func() int64 { return w.Number(t, `SELECT extract(epoch FROM lease_ends)::bigint FROM upload`) }
+	before := ends()
+	turn(24*time.Hour-time.Minute, here, there)
+	body, patched := here.patching(t, one.Key, address, 0)
+	_, err := body.Write(file[:1000])
+	must(t, err)
+	eventually(t, 10*time.Second, "the bytes extend the expiry", func() bool { return ends() > before })
+	turn(2*time.Minute, here, there)
+	// HEAD takes the upload over, and the bytes that have arrived are kept.
+	if n := there.offset(t, one.Key, address); n != 1000 {
+		t.Errorf("after the first expiry the upload is at %d", n)
+	}
+	if got := <-patched; got.status != http.StatusLocked {
+		t.Errorf("the PATCH that was taken over: %d %s", got.status, got.body)
+	}
+	must(t, body.Close())
+	there.complete(t, one.Key, address, file)
+	w.purged(t, one)
+}
+
+func TestRunningPatch_GoesOnWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	slow := &lookedUp{Store: w.Store, done: make(chan struct{}, 100)}
+	here, there := w.replica(t, func(o *options) { o.store = slow }), w.replica(t)
+	file := noise(2 << 20)
+	address := here.created(t, one.Key, len(file))
+	turn(24*time.Hour-time.Minute, here, there)
+	body, patched := here.patching(t, one.Key, address, 0)
+	for range 2 { // before the lock and with it
+		<-slow.done
+	}
+	turn(2*time.Minute, here, there)
+	if got := there.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
+		t.Errorf("HEAD while the PATCH has brought nothing: %d", got.status)
+	}
+	_, err := body.Write(file)
+	must(t, err)
+	must(t, body.Close())
+	got := <-patched
+	if got.status != http.StatusNoContent {
+		t.Fatalf("PATCH: %d %s", got.status, got.body)
+	}
+	there.holds(t, got.document(t), file)
+	w.purged(t, one)
+}
+
+// The address of a finished upload ends with its expiry; the draft does not.
+func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	address := rt.created(t, one.Key, 3)
+	rt.sent(t, one.Key, address, 0, []byte("abc"))
+	turn(25*time.Hour, rt)
+	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+		if got := rt.do(t, method, address, key(one.Key), at(3), chunk(nil)); got.status != http.StatusNotFound {
+			t.Errorf("%s of a finished upload after its expiry: %d", method, got.status)
+		}
+	}
+	// A draft over 24 h exists until the purge takes it; sealing it first keeps it.
+	for _, path := range []string{"/media/get/", "/media/seal/", "/media/get/"} {
+		if got := rt.do(t, http.MethodPost, path+idOf(address), key(one.Key)); got.status != http.StatusOK {
+			t.Fatalf("%s of a draft over 24 h: %d %s", path, got.status, got.body)
+		}
+	}
+	sweeper, err := media.NewSweeper(w.Store, w.Objects, media.SweepConfig{DraftTTL: 24 * time.Hour, BatchSize: 100, AlarmAfter: 10, RetryLongest: time.Hour}, rt.clock.Now, rt.logs.Logger())
+	must(t, err)
+	if summary, err := sweeper.Sweep(t.Context()); err != nil || summary.DraftsPurged != 0 {
+		t.Errorf("the purge took a sealed item: %+v %v", summary, err)
+	}
+	var item wire.MediaItem
+	must(t, json.Unmarshal(rt.do(t, http.MethodGet, "/media/get/"+idOf(address), key(one.Key)).body, &item))
+	rt.holds(t, item, []byte("abc"))
+}
