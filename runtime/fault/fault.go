@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"mediastack.dev/runtime/redact"
 )
 
 // Kind says what a caller can do about an error.
@@ -78,17 +80,18 @@ func (e *Error) Error() string {
 // Unwrap gives the private cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// New makes a fault whose public sentence is formatted like fmt.Sprintf.
+// New makes a fault whose public sentence is formatted like fmt.Sprintf. Credentials in
+// it are masked: a sentence may quote what a caller sent.
 func New(kind Kind, format string, args ...any) error {
-	return &Error{Kind: kind, Public: fmt.Sprintf(format, args...)}
+	return &Error{Kind: kind, Public: redact.Text(fmt.Sprintf(format, args...))}
 }
 
-// Wrap gives cause a kind and a public sentence. A nil cause stays nil.
+// Wrap gives cause a kind and a public sentence, masked as by New. A nil cause stays nil.
 func Wrap(cause error, kind Kind, format string, args ...any) error {
 	if cause == nil {
 		return nil
 	}
-	return &Error{Kind: kind, Public: fmt.Sprintf(format, args...), Cause: cause}
+	return &Error{Kind: kind, Public: redact.Text(fmt.Sprintf(format, args...)), Cause: cause}
 }
 
 // Of finds the fault in err's chain. An unclassified error, and nil, give Internal

@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"mediastack.dev/runtime/redact"
 )
 
 // version is set by the linker.
@@ -45,7 +47,7 @@ type logConfig struct {
 }
 
 func (c logConfig) logger(to io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: c.LogLevel}
+	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: redact.Attr}
 	if c.LogFormat == "text" {
 		return slog.New(slog.NewTextHandler(to, options))
 	}

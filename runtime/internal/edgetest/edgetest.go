@@ -27,6 +27,7 @@ import (
 	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/redact"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -219,7 +220,7 @@ type Log struct {
 
 // Logger writes everything into the log.
 func (l *Log) Logger() *slog.Logger {
-	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: redact.Attr}))
 }
 
 // Write adds to the log.

@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
 	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/redact"
 )
 
 // Handler is the public handler: the routes behind what every request passes.
@@ -83,14 +84,14 @@ type observer struct {
 	metrics *metrics
 }
 
-// requestID is what is taken over from a caller.
+// requestID is what is taken over from a caller, unless it looks like a credential.
 var requestID = regexp.MustCompile(`^[0-9A-Za-z._-]{8,64}$`)
 
 // ServeHTTP begins and ends the record of a request.
 func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	id := r.Header.Get("X-Request-Id")
-	if !requestID.MatchString(id) {
+	if !requestID.MatchString(id) || redact.Secret(id) {
 		id = uuid.NewString()
 	}
 	w.Header().Set("X-Request-Id", id)
