@@ -62,7 +62,7 @@ func FuzzLift(f *testing.F) {
 		}
 		rest, _, err := lifted(bytes.NewReader(body))
 		if !json.Valid(body) {
-			if err == nil && json.Valid([]byte(rest)) && !bytes.Contains(body, []byte(fileArgument)) && !bytes.Contains(body, []byte(`\u`)) {
+			if err == nil && json.Valid([]byte(rest)) {
 				t.Errorf("%q became JSON: %q", body, rest)
 			}
 			return
