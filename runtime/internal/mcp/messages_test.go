@@ -24,6 +24,7 @@ func FuzzMessages(f *testing.F) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}`, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, `[]`, `{}`, `null`, `1`, ``,
 		`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}]`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`, `{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, `{"jsonrpc":"2.0","id":-0,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":null,"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":"media/burn"}`, `{"jsonrpc":"2.0","method":"media/burn"}`, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":null}`,
 	} {
 		f.Add([]byte(seed))
 	}
