@@ -234,6 +234,7 @@ func TestRejectedRequests_HaveTheirStatusAndCode(t *testing.T) {
 			"two credentials":           {listTools, header("Authorization", "Bearer x"), http.StatusBadRequest, invalidRequest, "null"},
 			"a wrong credential":        {listTools, apiKey("x"), http.StatusUnauthorized, invalidRequest, "null"},
 			"a body that is cut":        {listTools[:20], nil, http.StatusBadRequest, parseError, "null"},
+			"a file that is cut":        {strings.TrimSuffix(upload(1, one64, ""), `","fileName":"f","mimeType":"application/x-test"}}}`), nil, http.StatusBadRequest, parseError, "null"},
 			"a body of other bytes":     {"\xff", nil, http.StatusBadRequest, parseError, "null"},
 		} {
 			if tt.change == nil {

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 	"mediastack.dev/runtime/fault"
 )
 
@@ -217,7 +219,7 @@ func unread(err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fault.Wrap(err, fault.Invalid, "the request made no progress for too long")
 	}
-	return fault.Wrap(err, fault.Invalid, "the body was cut short")
+	return invalid{error: fault.Wrap(err, fault.Invalid, "the body was cut short"), code: jsonrpc.CodeParseError}
 }
 
 // text is a JSON string behind its first quotation mark. Reading gives what is written
@@ -313,7 +315,7 @@ func (t *text) escape() (byte, error) {
 	if code > 0x7e {
 		return '?', nil
 	}
-	return byte(code), nil //nolint:gosec // bounded just there
+	return byte(code), nil
 }
 
 func cut(err error) error {
