@@ -104,7 +104,43 @@ func FailStatus(w http.ResponseWriter, r *http.Request, status int, err error) {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
 	}
 	w.Header().Set("Cache-Control", "no-store")
+	if record.rpc {
+		JSON(w, r, status, rpcError(status, body))
+		return
+	}
 	JSON(w, r, status, body)
+}
+
+// RPCResponse is a JSON-RPC 2.0 error response. A nil ID is null: the request is unknown.
+type RPCResponse struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Error   RPCError        `json:"error"`
+}
+
+// RPCError is the error object of a JSON-RPC response.
+type RPCError struct {
+	Code    int64  `json:"code"`
+	Message string `json:"message"`
+	Data    any    `json:"data,omitempty"`
+}
+
+// Codes that JSON-RPC defines.
+const (
+	rpcInvalidRequest = -32600
+	rpcInternalError  = -32603
+)
+
+// rpcError returns the JSON-RPC form of an answer that was given before a message was read.
+func rpcError(status int, body wire.Error) RPCResponse {
+	told := RPCError{Code: rpcInvalidRequest, Message: body.Detail}
+	if status >= http.StatusInternalServerError {
+		told.Code = rpcInternalError
+	}
+	if told.Message == "" {
+		told.Message = body.Error
+	}
+	return RPCResponse{Version: "2.0", Error: told}
 }
 
 func errorText(status int, kind fault.Kind, few bool) string {

@@ -58,6 +58,28 @@ func TestEveryKindHasItsStatusAndText(t *testing.T) {
 	}
 }
 
+// The MCP endpoint's clients parse JSON-RPC, whatever refuses them.
+func TestFail_OfTheToolsRouteIsJSONRPC(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err    error
+		status int
+		body   string
+	}{
+		{fault.New(fault.Unauthenticated, "send a key"), 401, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"send a key"}}`},
+		{&fault.Error{Kind: fault.Busy}, 429, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Too Many Requests"}}`},
+		{fault.New(fault.Unavailable, "no database"), 503, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no database"}}`},
+		{errors.New("secret"), 500, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"` + internalDetail + `"}}`},
+	} {
+		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut} {
+			w, _ := fail(Begin(httptest.NewRequest(method, ToolsRoute+"?x=y", nil), "", netip.Addr{}), tt.err)
+			if got := strings.TrimSpace(w.Body.String()); w.Code != tt.status || got != tt.body {
+				t.Errorf("%v: %d %s", tt.err, w.Code, got)
+			}
+		}
+	}
+}
+
 func TestNothingInternalLeaks(t *testing.T) {
 	t.Parallel()
 	record := &Record{}

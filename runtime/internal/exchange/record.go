@@ -25,6 +25,7 @@ type Record struct {
 	Err error
 
 	fewTexts bool
+	rpc      bool
 }
 
 type recordKey struct{}
@@ -42,13 +43,17 @@ func Of(ctx context.Context) *Record {
 	return &Record{}
 }
 
-// UploadRoute is the route whose errors the specification writes out.
-const UploadRoute = "/media/create"
+// UploadRoute is the route whose errors the specification writes out, and ToolsRoute the
+// MCP endpoint, whose errors are JSON-RPC error responses.
+const (
+	UploadRoute = "/media/create"
+	ToolsRoute  = "/mcp"
+)
 
 // Begin makes the record of a request. It holds the field `error` of every answer to
 // POST /media/create to the specification's four texts, also of those that are given
-// before there is a route.
+// before there is a route, and every answer of ToolsRoute to JSON-RPC.
 func Begin(r *http.Request, id string, address netip.Addr) *Record {
 	return &Record{RequestID: id, Address: address,
-		fewTexts: r.Method == http.MethodPost && r.URL.Path == UploadRoute}
+		fewTexts: r.Method == http.MethodPost && r.URL.Path == UploadRoute, rpc: r.URL.Path == ToolsRoute}
 }

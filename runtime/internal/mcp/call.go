@@ -18,6 +18,9 @@ type call struct {
 	media *media.Service
 	grant auth.Grant
 	sends bool // the caller may use upload_media
+	// messages are those of the body, and batch is set when they came as a list.
+	messages []message
+	batch    bool
 	// stop ends a read of the request's body.
 	stop func()
 

@@ -305,6 +305,51 @@ func TestEveryFormOfBase64IsRead(t *testing.T) {
 	}
 }
 
+// Before, a raw line break or tab was accepted in a file, and in no other string.
+func TestControlCharacter_IsAParseErrorInEveryString(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	call := upload(1, "aGFsbG8=", `"caption":"words",`)
+	with := func(text, instead string) string {
+		if !strings.Contains(call, text) {
+			t.Fatalf("no %q in %s", text, call)
+		}
+		return strings.Replace(call, text, instead, 1)
+	}
+	var bodies []string
+	for c := range 0x20 {
+		raw := string(rune(c))
+		for _, text := range []string{"aGFsbG8=", "caption", "words", "fileName", "upload_media", "tools/call", "2.0"} {
+			bodies = append(bodies, with(text, text[:1]+raw+text[1:]), with(text, text+raw))
+		}
+		noFile := strings.Replace(with("aGFsbG8=", raw), "upload_media", "get_media_count", 1)
+		bodies = append(bodies, with("aGFsbG8=", "!!!!"+raw), noFile, `{"fileBase64":"`+raw+`"}`, "["+call+","+with("aGFsbG8=", raw)+"]")
+	}
+	for _, escape := range []string{`\q`, `\u00zz`, `\x41`} {
+		bodies = append(bodies, with("aGFsbG8=", "aGFs"+escape), with("words", escape))
+	}
+	for _, body := range bodies {
+		got := rt.post(t, body, apiKey(one.Key), header("Mcp-Protocol-Version", "2025-03-26"))
+		var told struct{ Error struct{ Code int } }
+		if err := json.Unmarshal(got.body, &told); err != nil || got.status != http.StatusBadRequest || told.Error.Code != -32700 {
+			t.Errorf("%q: %d %s", body, got.status, got.body)
+		}
+	}
+	if n := w.traces(t); n != 0 {
+		t.Errorf("%d traces are left", n)
+	}
+	for _, escape := range []string{`\b`, `\f`, `\u0001`, `\"`} {
+		if got := rt.post(t, upload(1, "aGFs"+escape+"bG8=", ""), apiKey(one.Key)); got.status != http.StatusOK || !bytes.Contains(got.body, []byte("is not base64: character 5")) {
+			t.Errorf("%s: %d %s", escape, got.status, got.body)
+		}
+	}
+	if got := rt.post(t, upload(1, `aGFs\n\r\n\tbG8=\u000a`, ""), apiKey(one.Key)); !bytes.Contains(got.body, []byte("mediaId")) {
+		t.Errorf("escaped white space: %d %s", got.status, got.body)
+	}
+}
+
 func escaped(text string) string {
 	var out strings.Builder
 	for _, c := range []byte(text) {

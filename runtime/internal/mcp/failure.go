@@ -67,10 +67,24 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		exchange.Fail(w, r, err)
 		return
 	}
+	exchange.Of(r.Context()).Err = err
+	errorResponse(err).write(w)
+}
+
+// response is a JSON-RPC response, with the HTTP status that it has outside of a batch.
+type response struct {
+	status int
+	body   []byte
+}
+
+// errorResponse returns the JSON-RPC error response for a fault. A nil id is null.
+func errorResponse(err error) response {
 	told := invalid{error: err, code: jsonrpc.CodeInvalidRequest}
 	_ = errors.As(err, &told)
 	status, public := http.StatusBadRequest, fault.Of(err).Public
 	switch {
+	case told.status != 0:
+		status = told.status
 	case errors.Is(err, errForeignHost) || errors.Is(err, errForeignOrigin):
 		status, public = http.StatusForbidden, err.Error()
 	case fault.Is(err, fault.Forbidden):
@@ -78,10 +92,14 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case fault.Is(err, fault.TooLarge):
 		status = http.StatusRequestEntityTooLarge
 	}
-	exchange.Of(r.Context()).Err = err
-	body, _ := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": told.id, "error": map[string]any{"code": told.code, "message": public}})
+	body, _ := json.Marshal(exchange.RPCResponse{Version: "2.0", ID: told.id,
+		Error: exchange.RPCError{Code: told.code, Message: public, Data: told.data}}) // of strings and JSON that was read
+	return response{status: status, body: body}
+}
+
+func (answer response) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client is gone, and the log line says how much it got
+	w.Header().Set("Content-Length", strconv.Itoa(len(answer.body)))
+	w.WriteHeader(answer.status)
+	_, _ = w.Write(answer.body) // the client is gone, and the log line says how much it got
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 	"mediastack.dev/runtime/fault"
 )
 
@@ -66,7 +68,7 @@ func lift(body io.Reader, take taker) (rest []byte, err error) {
 		switch {
 		case errors.Is(err, io.EOF):
 			if !utf8.Valid(l.rest) { // package json would put other characters in their place
-				return nil, fault.New(fault.Invalid, "the body must be UTF-8")
+				return nil, notJSON("the body must be UTF-8")
 			}
 			return l.rest, nil
 		case err != nil:
@@ -208,13 +210,16 @@ func unquoted(quoted []byte) (word string) {
 // unread says why a body could not be read to its end.
 func unread(err error) error {
 	var tooLong *http.MaxBytesError
+	var syntax invalid
 	switch {
+	case errors.As(err, &syntax):
+		return syntax
 	case errors.As(err, &tooLong):
 		return tooMuch("the body must be at most %d bytes", tooLong.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fault.Wrap(err, fault.Invalid, "the request made no progress for too long")
 	}
-	return fault.Wrap(err, fault.Invalid, "the body was cut short")
+	return invalid{error: fault.Wrap(err, fault.Invalid, "the body was cut short"), code: jsonrpc.CodeParseError}
 }
 
 // text is a JSON string behind its first quotation mark. Reading gives what is written
@@ -238,54 +243,79 @@ func (t *text) Read(p []byte) (int, error) {
 		return 0, t.err
 	}
 	ready, _ := t.from.Peek(min(t.from.Buffered(), len(p)))
-	if plain := bytes.IndexAny(ready, `"\`); plain != 0 {
-		if plain < 0 {
-			plain = len(ready)
-		}
+	plain := 0
+	for plain < len(ready) && !special[ready[plain]] {
+		plain++
+	}
+	if plain > 0 {
 		n := copy(p, ready[:plain])
 		_, _ = t.from.Discard(n) // it is in the buffer
 		return n, nil
 	}
-	if ready[0] == '"' {
+	switch ready[0] {
+	case '"':
 		_, _ = t.from.Discard(1)
 		t.ended, t.err = true, io.EOF
-		return 0, io.EOF
+	case '\\':
+		p[0], t.err = t.escape()
+		if t.err == nil {
+			return 1, nil
+		}
+	default:
+		t.err = errControlCharacter
 	}
-	c, err := t.escape()
-	if err != nil {
-		t.err = err
-		return 0, err
-	}
-	p[0] = c
-	return 1, nil
+	return 0, t.err
 }
 
-// escape reads an escape. What is no character of base64 becomes one that is none
-// either, of a single byte.
+// special marks the characters that do not stand for themselves in a JSON string: its
+// delimiter, the escape character, and the control characters, which RFC 8259
+// (section 7) requires to be escaped.
+var special = func() (table [256]bool) {
+	for c := range 0x20 {
+		table[c] = true
+	}
+	table['"'], table['\\'] = true, true
+	return table
+}()
+
+// escapes maps the letter of a two-character escape to the character that it stands for.
+var escapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// Syntax errors of a JSON string that is not kept, with the same code as those that
+// readMessages finds in the rest of the body.
+var (
+	errControlCharacter = notJSON(fileArgument + " is not a JSON string: control characters must be escaped, a line break as \\n")
+	errEscape           = notJSON(fileArgument + " is not a JSON string: it has an escape that JSON does not define")
+)
+
+// escape reads an escape sequence. It returns '?', which is not base64 either, for a
+// character of more than one byte.
 func (t *text) escape() (byte, error) {
 	begun, err := t.from.Peek(2)
 	if err != nil {
 		return 0, cut(err)
 	}
-	short := begun[1]
-	if short != 'u' {
-		_, _ = t.from.Discard(2)
-		switch short {
-		case 'n', 'r', 't':
-			return '\n', nil
+	if short := begun[1]; short != 'u' {
+		c, known := escapes[short]
+		if !known {
+			return 0, errEscape
 		}
-		return short, nil
+		_, _ = t.from.Discard(2)
+		return c, nil
 	}
 	whole, err := t.from.Peek(6)
 	if err != nil {
 		return 0, cut(err)
 	}
 	code, err := strconv.ParseUint(string(whole[2:]), 16, 16)
-	if err != nil || code > 0x7e {
-		code = '?'
+	if err != nil {
+		return 0, errEscape
 	}
-	_, _ = t.from.Discard(min(6, 2+len(whole[2:])))
-	return byte(code), nil //nolint:gosec // bounded just there
+	_, _ = t.from.Discard(6)
+	if code > 0x7e {
+		return '?', nil
+	}
+	return byte(code), nil
 }
 
 func cut(err error) error {

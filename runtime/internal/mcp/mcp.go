@@ -71,8 +71,6 @@ type API struct {
 	handler http.Handler
 }
 
-const route = "/mcp"
-
 // listTTL is how long a client may keep a list of tools, in milliseconds: a change of
 // the account's leash shows then, and counts at once.
 const listTTL = 60_000
@@ -89,7 +87,7 @@ func New(cfg Config, parts Parts) (*API, error) {
 	}
 	a.tools = a.allTools()
 	a.calls = newCalls(a.tools)
-	a.handler = a.behind(a.speak())
+	a.handler = a.behind(dispatch(a.speak()))
 	return a, nil
 }
 
@@ -99,7 +97,7 @@ func (a *API) Mount(r chi.Router) {
 	r.Group(func(r chi.Router) {
 		r.Use(a.visitor.check, a.parts.Auth.RequireLogin)
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
-			r.Method(method, route, a.handler)
+			r.Method(method, exchange.ToolsRoute, a.handler)
 		}
 	})
 }
@@ -132,8 +130,8 @@ func (a *API) speak() http.Handler {
 func (a *API) behind(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w = &privately{ResponseWriter: w}
-		if r.Method != http.MethodPost || !isJSON(r.Header.Get("Content-Type")) {
-			next.ServeHTTP(w, r) // which refuses it unread
+		if err := checkHeaders(w, r); err != nil {
+			refuse(w, r, err) // unread
 			return
 		}
 		c := newCall(a.parts.Media, auth.Of(r.Context()), a.maySend(auth.Of(r.Context())))
@@ -154,19 +152,22 @@ func (a *API) behind(next http.Handler) http.Handler {
 			return
 		}
 		c.grant = auth.Of(r.Context())
-		rest, messages, err := readMessages(rest)
+		c.messages, c.batch, err = readMessages(rest)
+		if err == nil {
+			err = checkRevision(r.Header, c.messages, c.batch)
+		}
 		if err != nil {
 			c.note(err)
 			refuse(w, r, err)
 			return
 		}
-		if err := a.demand(r.Context(), w, c.grant, messages); err != nil {
+		if err := a.demand(r.Context(), w, c.grant, c.messages); err != nil {
 			c.note(err)
 			refuse(w, r, err)
 			return
 		}
 		// The first message was counted with the request.
-		for range len(messages) - 1 {
+		for range len(c.messages) - 1 {
 			verdict := a.parts.Limits.TakeKey(c.grant.Key.ID)
 			if !verdict.Refused {
 				verdict = a.parts.Limits.TakeAddress(exchange.Of(r.Context()).Address)
@@ -177,10 +178,7 @@ func (a *API) behind(next http.Handler) http.Handler {
 				return
 			}
 		}
-		below := r.WithContext(withCall(r.Context(), c))
-		below.Body = bodyOf(rest)
-		below.ContentLength = int64(len(rest))
-		next.ServeHTTP(w, below)
+		next.ServeHTTP(w, withBody(r.WithContext(withCall(r.Context(), c)), rest))
 	})
 }
 
@@ -208,14 +206,6 @@ func (p *privately) Write(b []byte) (int, error) {
 		p.WriteHeader(http.StatusOK)
 	}
 	return p.ResponseWriter.Write(b)
-}
-
-// Flush sends what is buffered.
-func (p *privately) Flush() {
-	if !p.told {
-		p.WriteHeader(http.StatusOK)
-	}
-	_ = http.NewResponseController(p.ResponseWriter).Flush() // a transport that can't has nothing buffered
 }
 
 // Unwrap lets http.ResponseController reach the connection.

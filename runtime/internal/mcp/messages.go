@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"regexp"
 	"strconv"
 	"strings"
@@ -25,25 +24,26 @@ type message struct {
 	params json.RawMessage // nil when there are none
 }
 
-// invalid is a body that holds no messages, or one that can't be taken as it is. None
-// of it is carried out.
+// invalid is a JSON-RPC error: of a body that holds no messages or can't be taken as it
+// is, of which nothing is carried out, or of a single request.
 type invalid struct {
-	error                 // the fault
-	code  int             // JSON-RPC's
-	id    json.RawMessage // nil when it is not known, or of no single message
+	error                  // the fault
+	code   int64           // JSON-RPC's
+	id     json.RawMessage // nil when it is not known, or of no single message
+	status int             // of the HTTP answer; 0 = by the kind of the fault
+	data   any             // of the error object; nil = none
 }
 
 // Unwrap gives the fault.
 func (i invalid) Unwrap() error { return i.error }
 
-// readMessages judges what the SDK takes in a wrong way: it would pass over what follows
-// the first value, answer one of two calls that have the same id, give ids back that were
-// rounded to 64 bits, take what has no method for an answer, and tell names of its types.
-// It gives the body as the SDK is to see it.
-func readMessages(body []byte) (rest []byte, messages []message, err error) {
+// readMessages returns the messages of a body, and reports whether it is a batch. It
+// rejects what the SDK mishandles: text after the first value, equal ids of two requests,
+// ids that it would round to 64 bits, and messages without a method.
+func readMessages(body []byte) (messages []message, batch bool, err error) {
 	texts, batch, err := split(body)
 	if err != nil {
-		return nil, nil, err
+		return nil, batch, err
 	}
 	ids := map[string]bool{}
 	for _, text := range texts {
@@ -54,20 +54,17 @@ func readMessages(body []byte) (rest []byte, messages []message, err error) {
 			err = told
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, batch, err
 		}
-		if m.method != "" && m.id != nil {
+		if m.isRequest() {
 			if ids[m.same] {
-				return nil, nil, refused(nil, "two calls of the batch have the id %s: none was made", shown(string(m.id)))
+				return nil, batch, refused(nil, "two calls of the batch have the id %s: none was made", shown(string(m.id)))
 			}
 			ids[m.same] = true
 		}
 		messages = append(messages, m)
 	}
-	if batch && len(ids) > 0 {
-		return withoutCancellations(messages), messages, nil
-	}
-	return body, messages, nil
+	return messages, batch, nil
 }
 
 // split takes the body apart: a message, or a batch of them.
@@ -116,8 +113,26 @@ func readMessage(text json.RawMessage) (message, error) {
 		return m, refused(m.id, "method must be a string that is not empty")
 	}
 	m.params = fields["params"]
-	return m, m.fits()
+	if m.id == nil && m.needsID(named) {
+		return m, refused(nil, "the id of %s must be a string or an integer", shown(m.method))
+	}
+	return m, nil
 }
+
+// isRequest reports whether the message is a request, which is always answered.
+// Notifications and responses never are.
+func (m message) isRequest() bool { return m.method != "" && m.id != nil }
+
+// needsID reports whether a message without an id is a malformed request rather than a
+// notification: a response could not be told from others, so it is not carried out, and
+// its client must learn of that. named is set when the id is null.
+func (m message) needsID(named bool) bool {
+	_, request := paramsOf[m.method]
+	return request || named && !strings.HasPrefix(m.method, notifications)
+}
+
+// notifications is the prefix that the protocol gives to its notifications.
+const notifications = "notifications/"
 
 // answers judges a message without a method. The service asks its clients nothing, so
 // what they answer has no effect.
@@ -182,37 +197,31 @@ func sameID(id json.RawMessage) (string, error) {
 	return "", refused(nil, "the id must be a string, or an integer from -%d to %d", largestID, largestID)
 }
 
-// paramsOf are the types that the SDK reads parameters into. Whatever does not fit them
-// it would tell by their names.
+// paramsOf has the supported methods, with the types that the SDK reads their parameters
+// into: its own error would contain the names of the types.
 var paramsOf = map[string]func() any{
-	"completion/complete":      func() any { return new(sdk.CompleteParams) },
-	"initialize":               func() any { return new(sdk.InitializeParams) },
-	"logging/setLevel":         func() any { return new(levelParams) },
-	"ping":                     func() any { return new(sdk.PingParams) },
-	"prompts/get":              func() any { return new(sdk.GetPromptParams) },
-	"prompts/list":             func() any { return new(sdk.ListPromptsParams) },
-	"resources/list":           func() any { return new(sdk.ListResourcesParams) },
-	"resources/read":           func() any { return new(sdk.ReadResourceParams) },
-	"resources/subscribe":      func() any { return new(sdk.SubscribeParams) },
-	"resources/templates/list": func() any { return new(sdk.ListResourceTemplatesParams) },
-	"resources/unsubscribe":    func() any { return new(sdk.UnsubscribeParams) },
-	"server/discover":          func() any { return new(sdk.DiscoverParams) },
-	"subscriptions/listen":     func() any { return new(sdk.SubscriptionsListenParams) },
-	"tools/call":               func() any { return new(sdk.CallToolParamsRaw) },
-	"tools/list":               func() any { return new(sdk.ListToolsParams) },
+	"initialize":      func() any { return new(sdk.InitializeParams) },
+	"ping":            func() any { return new(sdk.PingParams) },
+	"server/discover": func() any { return new(sdk.DiscoverParams) },
+	"tools/call":      func() any { return new(sdk.CallToolParamsRaw) },
+	"tools/list":      func() any { return new(sdk.ListToolsParams) },
 }
 
-// levelParams has the place of a type of the SDK's that is deprecated.
-type levelParams struct {
-	Meta  sdk.Meta `json:"_meta"`
-	Level string   `json:"level"`
-}
-
-// fits judges the parameters of a call. What they mean is for the SDK and the tools.
-func (m message) fits() error {
-	made, known := paramsOf[m.method]
-	if !known || m.params == nil {
-		return nil
+// check returns the error of a request whose method is not supported, or whose
+// parameters can't be read. What they mean is for the SDK and the tools.
+func (m message) check() error {
+	made, supported := paramsOf[m.method]
+	if !supported {
+		// The SDK knows more methods. The service has no prompts and no resources, and a
+		// subscription that never ends would hold up a shutdown.
+		err := fault.New(fault.Invalid, "method %q is not supported; the service has tools only", shown(m.method))
+		return invalid{error: err, code: jsonrpc.CodeMethodNotFound, id: m.id}
+	}
+	if m.params == nil || bytes.Equal(m.params, null) {
+		if m.method != "initialize" && m.method != "tools/call" {
+			return nil
+		}
+		return m.invalidParams(fault.New(fault.Invalid, "%s needs params", m.method))
 	}
 	err := json.Unmarshal(m.params, made())
 	if err == nil {
@@ -220,33 +229,13 @@ func (m message) fits() error {
 	}
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) && mismatch.Field != "" {
-		err = fault.Wrap(err, fault.Invalid, "%s of %s has the wrong type", mismatch.Field, m.method)
-	} else {
-		err = fault.Wrap(err, fault.Invalid, "the params of %s can't be read: they must be an object", m.method)
+		return m.invalidParams(fault.Wrap(err, fault.Invalid, "%s of %s has the wrong type", mismatch.Field, m.method))
 	}
-	return invalid{error: err, code: jsonrpc.CodeInvalidParams, id: m.id}
+	return m.invalidParams(fault.Wrap(err, fault.Invalid, "the params of %s can't be read: they must be an object", m.method))
 }
 
-const cancellation = "notifications/cancelled"
-
-// withoutCancellations is a batch without them. They can only concern its other messages,
-// as nothing else is left of a client here, and those are answered with the batch or not
-// at all: there is nothing to be gained, and the SDK would answer in its own words.
-func withoutCancellations(messages []message) []byte {
-	var out bytes.Buffer
-	for _, m := range messages {
-		if m.method == cancellation && m.id == nil {
-			continue
-		}
-		separator := byte(',')
-		if out.Len() == 0 {
-			separator = '['
-		}
-		out.WriteByte(separator)
-		out.Write(m.text)
-	}
-	out.WriteByte(']')
-	return out.Bytes()
+func (m message) invalidParams(err error) error {
+	return invalid{error: err, code: jsonrpc.CodeInvalidParams, id: m.id}
 }
 
 func refused(id json.RawMessage, format string, args ...any) error {
@@ -256,5 +245,3 @@ func refused(id json.RawMessage, format string, args ...any) error {
 func notJSON(public string) error {
 	return invalid{error: fault.New(fault.Invalid, "%s", public), code: jsonrpc.CodeParseError}
 }
-
-func bodyOf(rest []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(rest)) }

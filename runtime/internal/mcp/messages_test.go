@@ -24,6 +24,7 @@ func FuzzMessages(f *testing.F) {
 		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}`, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, `[]`, `{}`, `null`, `1`, ``,
 		`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}]`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}`, `{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}`, `{"jsonrpc":"2.0","id":-0,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":null,"method":"ping"}`, `{"jsonrpc":"2.0","id":1,"method":"media/burn"}`, `{"jsonrpc":"2.0","method":"media/burn"}`, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":null}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -31,53 +32,54 @@ func FuzzMessages(f *testing.F) {
 		if bytes.Count(body, []byte{'['})+bytes.Count(body, []byte{'{'}) > depthLimit {
 			return // may be too deep, which lift refuses
 		}
-		rest, messages, err := readMessages(body)
-		count := len(messages)
+		messages, batch, err := readMessages(body)
 		if err != nil {
-			var told invalid
-			if !errors.As(err, &told) || !fault.Is(err, fault.Invalid) || told.code == 0 {
-				t.Fatalf("%q: %v", body, err)
-			}
-			if public := fault.Of(err).Public; public == "" || strings.Contains(public, "mcp.") || strings.Contains(public, "json:") {
-				t.Fatalf("%q: it says %q", body, public)
-			}
+			rejected(t, body, err)
 			return
 		}
-		texts := []json.RawMessage{rest}
-		if strings.HasPrefix(strings.TrimSpace(string(rest)), "[") {
-			if err := json.Unmarshal(rest, &texts); err != nil {
-				t.Fatalf("%q became %q: %v", body, rest, err)
-			}
-		}
-		if len(texts) > count || len(texts) == 0 {
-			t.Fatalf("%q: %d messages became %d", body, count, len(texts))
+		if len(messages) == 0 || len(messages) > 1 && !batch {
+			t.Fatalf("%q has %d messages", body, len(messages))
 		}
 		seen := map[any]bool{}
-		for _, text := range texts {
-			message, err := jsonrpc.DecodeMessage(text)
-			if err != nil {
-				t.Fatalf("%q: the SDK says %v", text, err)
+		for _, m := range messages {
+			if !m.isRequest() {
+				continue // the SDK does not see it
 			}
-			call, ok := message.(*jsonrpc.Request)
-			if !ok || !call.IsCall() {
+			if err := m.check(); err != nil {
+				rejected(t, body, err)
 				continue
+			}
+			read, err := jsonrpc.DecodeMessage(m.text)
+			if err != nil {
+				t.Fatalf("%q: the SDK says %v", m.text, err)
+			}
+			call, ok := read.(*jsonrpc.Request)
+			if !ok || !call.IsCall() || call.Method != m.method {
+				t.Fatalf("%q: the SDK reads %+v", m.text, read)
 			}
 			if seen[call.ID.Raw()] {
 				t.Fatalf("%q has an id twice", body)
 			}
 			seen[call.ID.Raw()] = true
-			var sent struct {
-				ID json.RawMessage `json:"id"`
-			}
-			if err := json.Unmarshal(text, &sent); err != nil {
-				t.Fatal(err)
-			}
 			back, err := json.Marshal(call.ID.Raw())
-			if err != nil || !sameValue(back, sent.ID) {
-				t.Fatalf("%q: the id comes back as %s: %v", text, back, err)
+			if err != nil || !sameValue(back, m.id) {
+				t.Fatalf("%q: the id comes back as %s: %v", m.text, back, err)
 			}
 		}
 	})
+}
+
+// rejected checks that an error is the client's, has a JSON-RPC code, and names nothing
+// of the implementation.
+func rejected(t *testing.T, body []byte, err error) {
+	t.Helper()
+	var told invalid
+	if !errors.As(err, &told) || !fault.Is(err, fault.Invalid) || told.code == 0 {
+		t.Fatalf("%q: %v", body, err)
+	}
+	if public := fault.Of(err).Public; public == "" || strings.Contains(public, "mcp.") || strings.Contains(public, "json:") {
+		t.Fatalf("%q: it says %q", body, public)
+	}
 }
 
 // sameValue compares two strings or two numbers, exactly.

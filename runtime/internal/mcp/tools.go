@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
-	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -132,27 +131,17 @@ func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
 			}
 		}()
 		grant := auth.Of(ctx)
-		switch method {
-		case "tools/call":
+		if method == "tools/call" {
 			params, ok := request.GetParams().(*sdk.CallToolParamsRaw)
 			if !ok {
 				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the call can't be read"}
 			}
-			t, ok := a.find(params.Name)
-			if !ok { // the SDK says so
+			if t, ok := a.find(params.Name); !ok { // the SDK says so
 				a.calls.WithLabelValues(unknownTool, callRefused).Inc()
-				break
-			}
-			if err := permitted(grant, t); err != nil {
+			} else if err := permitted(grant, t); err != nil {
 				return a.failed(ctx, t.name, err), nil
-			}
-			called = t.name
-		case "tools/list", "initialize", "ping", "server/discover":
-		default:
-			// The SDK answers for prompts, resources and subscriptions, too. Nobody was told
-			// of any, and a subscription that never ends would hold up a drain.
-			if !strings.HasPrefix(method, "notifications/") {
-				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("there is no method %q here: there are tools, and nothing else", method)}
+			} else {
+				called = t.name
 			}
 		}
 		result, err = next(ctx, method, request)

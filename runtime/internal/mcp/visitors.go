@@ -3,7 +3,6 @@ package mcp
 import (
 	"errors"
 	"fmt"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -130,11 +129,6 @@ func (p *probe) WriteHeader(int) {}
 
 // ServeHTTP has nothing to add.
 func (p *probe) ServeHTTP(http.ResponseWriter, *http.Request) {}
-
-func isJSON(contentType string) bool {
-	kind, _, err := mime.ParseMediaType(contentType)
-	return err == nil && kind == "application/json"
-}
 
 // tooMuch is the fault of a body over its bounds.
 func tooMuch(format string, args ...any) error { return fault.New(fault.TooLarge, format, args...) }

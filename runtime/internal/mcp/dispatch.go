@@ -1,0 +1,197 @@
+package mcp
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// Revisions of the protocol that changed what is decided here.
+const (
+	unnamedRevision   = "2025-03-26" // of a request that names none
+	batchlessRevision = "2025-06-18" // has no batches any more
+	statelessRevision = "2026-07-28" // gives errors an HTTP status
+)
+
+const revisionHeader = "Mcp-Protocol-Version"
+
+// revision returns the revision of the protocol that a request is in.
+func revision(header http.Header) string {
+	if named := header.Get(revisionHeader); named != "" {
+		return named
+	}
+	return unnamedRevision
+}
+
+// checkHeaders rejects a request by what is known before its body is read. The SDK
+// rejects the same requests, as plain text.
+func checkHeaders(w http.ResponseWriter, r *http.Request) error {
+	reject := func(status int, public string) error {
+		return invalid{error: fault.New(fault.Invalid, "%s", public), code: jsonrpc.CodeInvalidRequest, status: status}
+	}
+	switch {
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		return reject(http.StatusMethodNotAllowed, "messages must be sent by POST; the service keeps no sessions and no streams")
+	case !isJSON(r.Header.Get("Content-Type")):
+		return reject(http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+	case !acceptsBoth(r.Header.Values("Accept")):
+		return reject(http.StatusNotAcceptable, "Accept must contain application/json and text/event-stream")
+	}
+	return nil
+}
+
+func isJSON(contentType string) bool {
+	kind, _, err := mime.ParseMediaType(contentType)
+	return err == nil && kind == "application/json"
+}
+
+// acceptsBoth reports whether a client accepts both content types of the protocol, as
+// every revision requires of it. Parameters are ignored.
+func acceptsBoth(values []string) bool {
+	object, stream := false, false
+	for value := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		kind, _, _ := strings.Cut(value, ";")
+		switch strings.ToLower(strings.TrimSpace(kind)) {
+		case "*/*":
+			return true
+		case "application/json", "application/*":
+			object = true
+		case "text/event-stream", "text/*":
+			stream = true
+		}
+	}
+	return object && stream
+}
+
+// checkRevision rejects a body whose revision is unknown, or has no batches.
+func checkRevision(header http.Header, messages []message, batch bool) error {
+	named, supported := revision(header), sdk.SupportedProtocolVersions()
+	if !slices.Contains(supported, named) {
+		told := invalid{error: fault.New(fault.Invalid, "unsupported protocol version; supported are %s", strings.Join(supported, ", ")),
+			code: sdk.CodeUnsupportedProtocolVersion, data: sdk.UnsupportedProtocolVersionData{Supported: supported, Requested: shown(named)}}
+		if !batch {
+			told.id = messages[0].id
+		}
+		return told
+	}
+	if batch && named >= batchlessRevision {
+		return refused(nil, "protocol version %s has no batches: send one message", named)
+	}
+	return nil
+}
+
+// dispatch answers the messages of a body. Notifications and responses have no effect,
+// since the service keeps no sessions and asks its clients nothing, and are never
+// answered. Requests that check rejects are answered with its error, and each of the
+// others by sdkHandler, one after the other.
+func dispatch(sdkHandler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r.Context())
+		var responses []response
+		for _, m := range c.messages {
+			if m.isRequest() {
+				responses = append(responses, c.respond(sdkHandler, r, m))
+			}
+		}
+		switch {
+		case len(responses) == 0:
+			w.WriteHeader(http.StatusAccepted)
+		case c.batch:
+			bodies := make([][]byte, len(responses))
+			for i, one := range responses {
+				bodies[i] = one.body
+			}
+			body := slices.Concat([]byte{'['}, bytes.Join(bodies, []byte{','}), []byte{']'})
+			response{status: http.StatusOK, body: body}.write(w)
+		default:
+			responses[0].write(w)
+		}
+	})
+}
+
+// respond answers one request.
+func (c *call) respond(sdkHandler http.Handler, r *http.Request, m message) response {
+	if err := m.check(); err != nil {
+		c.note(err)
+		answer := errorResponse(err)
+		if _, supported := paramsOf[m.method]; !supported {
+			answer.status = unknownMethodStatus(r.Header)
+		}
+		return answer
+	}
+	one := withBody(r, m.text)
+	one.Header = r.Header.Clone()
+	one.Header.Del("Last-Event-Id") // no revision gives it a meaning here
+	got := recorder{header: http.Header{}}
+	sdkHandler.ServeHTTP(&got, one)
+	return c.checked(r, m, got)
+}
+
+// unknownMethodStatus returns the HTTP status of "method not found". Only the newest
+// revisions have one: in the older ones an error is a response like any other.
+func unknownMethodStatus(header http.Header) int {
+	if revision(header) >= statelessRevision {
+		return http.StatusNotFound
+	}
+	return http.StatusOK
+}
+
+// checked returns what the SDK answered. It replaces what is not JSON, as http.Error
+// writes it, so that no client has to parse it: every such answer that is known is
+// decided before the SDK is called.
+func (c *call) checked(r *http.Request, m message, got recorder) response {
+	if got.status == 0 {
+		got.status = http.StatusOK
+	}
+	if isJSON(got.header.Get("Content-Type")) && got.body.Len() > 0 {
+		return response{status: got.status, body: got.body.Bytes()}
+	}
+	if r.Context().Err() == nil { // otherwise the client is gone, and the SDK had nobody to answer
+		c.note(fmt.Errorf("%s: %d %.200q", notFromSDK, got.status, got.body.String()))
+	}
+	told := invalid{error: fault.New(fault.Invalid, "the request was rejected"), code: jsonrpc.CodeInvalidRequest, id: m.id, status: got.status}
+	if got.status < http.StatusBadRequest || got.status >= http.StatusInternalServerError {
+		told.error, told.code, told.status = fault.New(fault.Internal, "the service failed"), jsonrpc.CodeInternalError, http.StatusInternalServerError
+	}
+	return errorResponse(told)
+}
+
+// notFromSDK begins the log's error for an answer of the SDK that is not JSON.
+const notFromSDK = "the MCP SDK answered with something else than JSON"
+
+// recorder keeps the answer to one request.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header returns the headers of the answer.
+func (r *recorder) Header() http.Header { return r.header }
+
+// WriteHeader keeps the first status.
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+}
+
+// Write keeps a part of the body.
+func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
+
+// withBody returns a copy of a request with another body.
+func withBody(r *http.Request, body []byte) *http.Request {
+	one := r.WithContext(r.Context())
+	one.Body, one.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return one
+}
