@@ -10,6 +10,9 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/jub0bs/cors"
 	"github.com/jub0bs/cors/cfgerrors"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/exchange"
 )
 
 // openPaths begin what scripts of every origin may call: files, since whoever has the
@@ -51,7 +54,8 @@ type origins struct {
 	files  http.Handler
 	// others has a handler for each set of methods that needs a preflight; nil when no
 	// origin is allowed.
-	others map[string]http.Handler
+	others  map[string]http.Handler
+	headers []string // that pages may set
 }
 
 // preflighted are the methods that a browser asks about, as far as routes have them.
@@ -63,7 +67,7 @@ func newOrigins(cfg Config, routes chi.Routes, next http.Handler) (*origins, err
 	if err != nil {
 		return nil, err
 	}
-	o := &origins{routes: routes, next: next, files: files.Wrap(next)}
+	o := &origins{routes: routes, next: next, files: files.Wrap(next), headers: config.RequestHeaders}
 	config.Origins = slices.DeleteFunc(slices.Clone(cfg.CORSOrigins), func(text string) bool { return text == "" })
 	if len(config.Origins) == 0 {
 		return o, nil
@@ -94,22 +98,49 @@ func firstOf(err error) error {
 	return err
 }
 
-// ServeHTTP answers a preflight, and passes everything else on.
+// ServeHTTP answers a preflight, and passes everything else on. Of a preflight that is
+// rejected the log says why: the browser's own message does not.
 func (o *origins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	open := slices.ContainsFunc(openPaths, func(path string) bool { return strings.HasPrefix(r.URL.Path, path) })
 	switch {
-	case slices.ContainsFunc(openPaths, func(path string) bool { return strings.HasPrefix(r.URL.Path, path) }):
+	case open:
 		o.files.ServeHTTP(w, r)
 	case o.others == nil:
 		o.next.ServeHTTP(w, r)
 	case r.Header.Get("Origin") == "":
 		o.others[""].ServeHTTP(w, r) // for its Vary
 	default:
-		var methods []string
-		for _, method := range allowed(o.routes, r) {
-			if slices.Contains(preflighted, method) {
-				methods = append(methods, method)
-			}
-		}
+		methods := allowed(o.routes, r)
+		methods = slices.DeleteFunc(slices.Clone(preflighted), func(method string) bool { return !slices.Contains(methods, method) })
 		o.others[strings.Join(methods, " ")].ServeHTTP(w, r)
 	}
+	if isPreflight(r) && w.Header().Get("Access-Control-Allow-Origin") == "" {
+		exchange.Of(r.Context()).Err = fault.New(fault.Forbidden, "preflight rejected: %s", o.reason(r))
+	}
+}
+
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// reason returns what keeps a page from making a request.
+func (o *origins) reason(r *http.Request) string {
+	if o.others == nil {
+		return "SERVICE_CORS_ORIGINS names no origin"
+	}
+	methods := allowed(o.routes, r)
+	if len(methods) == 0 {
+		return "there is no such route"
+	}
+	method := r.Header.Get("Access-Control-Request-Method")
+	if slices.Contains(preflighted, method) && !slices.Contains(methods, method) {
+		return fmt.Sprintf("the route has no method %s", method)
+	}
+	for header := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {
+		header = strings.TrimSpace(header)
+		if header != "" && !slices.ContainsFunc(o.headers, func(known string) bool { return strings.EqualFold(known, header) }) {
+			return fmt.Sprintf("pages may not set the header %q", header)
+		}
+	}
+	return fmt.Sprintf("SERVICE_CORS_ORIGINS does not name the origin %q", r.Header.Get("Origin"))
 }

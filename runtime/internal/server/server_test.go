@@ -47,8 +47,13 @@ func TestConfigsThatCannotBe(t *testing.T) {
 // running gives a server of these routes and its log.
 func running(t *testing.T, mount func(chi.Router)) (*httptest.Server, *bytes.Buffer) {
 	t.Helper()
+	return runningWith(t, valid(), mount)
+}
+
+func runningWith(t *testing.T, cfg Config, mount func(chi.Router)) (*httptest.Server, *bytes.Buffer) {
+	t.Helper()
 	var logs bytes.Buffer
-	handler, err := Handler(valid(), slog.New(slog.NewTextHandler(&logs, nil)), newMetrics(prometheus.NewRegistry()), nil, mount)
+	handler, err := Handler(cfg, slog.New(slog.NewTextHandler(&logs, nil)), newMetrics(prometheus.NewRegistry()), nil, mount)
 	if err != nil {
 		t.Fatal(err)
 	}
