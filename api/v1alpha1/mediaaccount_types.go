@@ -5,11 +5,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EmailAddress is an e-mail address without a display name.
+// EmailAddress is an e-mail address without a display name: a dot-atom of RFC 5322, and
+// a domain in ASCII. package account of the runtime has the same pattern.
 //
 // +kubebuilder:validation:MinLength=3
 // +kubebuilder:validation:MaxLength=254
-// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&*+/=?^_{|}~-]+([.][A-Za-z0-9!#$%&*+/=?^_{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$')",message="must be an e-mail address such as ana@example.org"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+([.][A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$')",message="must be an e-mail address such as ana@example.org, with an international domain in its ASCII form (xn--...)"
 type EmailAddress string
 
 // DeletionPolicy says what becomes of an account's media when its MediaAccount is deleted.
@@ -139,11 +140,13 @@ type MediaAccountSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:cntrl:]]')",message="must not contain control characters"
 	DisplayName string `json:"displayName,omitempty"`
 
-	// Owners are the e-mail addresses that may log in. Upper and lower case are the same.
+	// Owners are the e-mail addresses that may log in. Case is ignored: two addresses
+	// that differ in case only are one owner, and are refused beside each other.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.lowerAscii() == b.lowerAscii()))",message="must not contain two addresses that differ in case only: they are one owner"
 	Owners []EmailAddress `json:"owners,omitempty"`
 
 	// Storage is where the media is kept and how much of it.
