@@ -34,6 +34,11 @@ type trial struct {
 	APIKey     string `json:"apiKey"`
 	Account    string `json:"account"`
 	Kubeconfig string `json:"kubeconfig"`
+	S3         struct {
+		Endpoint  string `json:"endpoint"`
+		AccessKey string `json:"accessKey"`
+		SecretKey string `json:"secretKey"`
+	} `json:"s3"`
 }
 
 // run starts a program and gives what it printed.
