@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EmailAddress is an e-mail address without a display name: a dot-atom of RFC 5322, and
-// a domain in ASCII. package account of the runtime has the same pattern.
+// EmailAddress is an e-mail address without a display name: a dot-atom (RFC 5322) and a
+// domain in its ASCII form.
 //
 // +kubebuilder:validation:MinLength=3
 // +kubebuilder:validation:MaxLength=254
@@ -60,8 +60,8 @@ type StorageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('4Ei')) <= 0)",message="must be above 0 and at most 4Ei"
 	MaxStorage *resource.Quantity `json:"maxStorage,omitempty"`
 
-	// MaxUploadSize is the largest single file. Above 0, at most 80000Mi (what an S3
-	// multipart upload of 10,000 parts of 8Mi holds) and at most maxStorage. Without
+	// MaxUploadSize is the largest single file. Above 0, at most 80000Mi (half of what an
+	// S3 multipart upload of 10,000 parts of 16Mi holds) and at most maxStorage. Without
 	// it, 2Gi counts, or maxStorage where that is smaller.
 	//
 	// +optional
@@ -112,8 +112,7 @@ type APIKeysSpec struct {
 // +kubebuilder:validation:Enum=list_media;get_media;get_media_count;get_total_storage;seal_media;delete_media;upload_media;create_upload_signature;get_media_settings;update_media_settings
 type MCPTool string
 
-// MCPSpec says what assistants may do that are connected by MCP. REST and TUS are not
-// concerned.
+// MCPSpec limits what assistants may do.
 type MCPSpec struct {
 	// ReadOnly leaves assistants the tools that change nothing and hand out no
 	// permission to.
@@ -162,7 +161,7 @@ type MediaAccountSpec struct {
 	// +kubebuilder:default=Retain
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// Suspended keeps everything and serves nothing.
+	// Suspended keeps everything and serves nothing. Logins end for good.
 	//
 	// +optional
 	Suspended bool `json:"suspended,omitempty"`
@@ -182,7 +181,11 @@ type MediaAccountSpec struct {
 	// +kubebuilder:default={}
 	APIKeys APIKeysSpec `json:"apiKeys"`
 
-	// MCP says what assistants may do; without it, everything that the account's keys may.
+	// MCP limits what assistants may do: every request to the MCP endpoint, and requests to
+	// REST and TUS whose credential comes from a login (an access token, or an upload
+	// signature made with one). REST and TUS requests with an API key are not limited.
+	// Without it assistants may do everything that their key, or the scopes of their login,
+	// permit.
 	//
 	// +optional
 	MCP *MCPSpec `json:"mcp,omitempty"`
@@ -242,7 +245,8 @@ type KeyStatus struct {
 	// +optional
 	PreviousExpiresAt *metav1.Time `json:"previousExpiresAt,omitempty"`
 
-	// LastUsedAt is when the key was last used, refreshed with the usage.
+	// LastUsedAt is when the key, or a login that stands for it, was last used. It is
+	// refreshed with the usage.
 	//
 	// +optional
 	LastUsedAt *metav1.Time `json:"lastUsedAt,omitempty"`

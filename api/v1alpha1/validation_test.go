@@ -20,6 +20,7 @@ import (
 	"mediastack.dev/hack/stack/kubeapply"
 	"mediastack.dev/hack/stack/stacktest"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/media"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
@@ -162,6 +163,19 @@ func TestAMediaAccountThatCanBeIsAccepted(t *testing.T) {
 		if _, err := accounts.Create(t.Context(), object(t, "MediaAccount", fmt.Sprintf("ok-%d", i), spec), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
 			t.Errorf("%s: %v", spec, err)
 		}
+	}
+}
+
+// The description once named the part size of an earlier release.
+func TestMaxUploadSize_DescriptionAgreesWithTheRuntime(t *testing.T) {
+	t.Parallel()
+	schema := definition(t).Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
+	description, _, err := unstructured.NestedString(schema, "schema", "openAPIV3Schema", "properties", "spec", "properties", "storage", "properties", "maxUploadSize", "description")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parts := fmt.Sprintf("10,000 parts of %dMi", media.PartSize>>20); !strings.Contains(strings.ReplaceAll(description, "\n", " "), parts) {
+		t.Errorf("the description does not say %q: %s", parts, description)
 	}
 }
 
