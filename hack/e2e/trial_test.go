@@ -23,14 +23,15 @@ func TestTrial_FirstUseAsDocumented(t *testing.T) {
 	s := start(t, dir)
 	t.Run("lines of the README", func(t *testing.T) { s.in(t).pasteReadme() })
 	t.Run("lines that make run prints", func(t *testing.T) { s.in(t).pastePrinted() })
-	t.Run("a page on localhost", func(t *testing.T) { s.in(t).preflightFromLocalhost() })
+	t.Run("a page on localhost", func(t *testing.T) { s.in(t).allowsOnly("http://localhost:5173", "http://localhost.example.org") })
 	t.Run("kubectl delete namespace", func(t *testing.T) { s.in(t).deleteNamespace() })
 
 	// The sample's namespace may be terminating when the stack ends: the next start
 	// completes the deletion and applies the samples again.
 	s.kubectl("", "delete", "namespace", "team-a", "--wait=false")
 	s.stop()
-	s = start(t, dir)
+	s = start(t, dir, "SERVICE_CORS_ORIGINS=https://app.example.org")
+	s.allowsOnly("https://app.example.org", "http://localhost:5173")
 	if status := s.call(s.APIKey, "GET", "/media/get", "", nil, nil); status != http.StatusOK {
 		t.Errorf("the new sample's key: %d", status)
 	}
@@ -45,50 +46,48 @@ func (s *trial) in(t *testing.T) *trial {
 
 // pasteReadme runs the README's first upload in a folder that looks like the clone.
 func (s *trial) pasteReadme() {
-	t := s.t
 	root, err := setup.RepoRoot()
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(readme), "## A first upload")
 	_, section, _ = strings.Cut(section, "```sh\n")
 	block, _, found := strings.Cut(section, "```")
 	if !found {
-		t.Fatal("the README has no lines for a first upload")
+		s.t.Fatal("the README has no lines for a first upload")
 	}
-	clone := stacktest.Folder(t)
+	clone := stacktest.Folder(s.t)
 	for name, target := range map[string]string{"docs": filepath.Join(root, "docs"), ".mediastack": s.dir} {
 		if err := os.Symlink(target, filepath.Join(clone, name)); err != nil {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
 	}
-	answers := strings.Split(strings.TrimSpace(paste(t, clone, block)), "\n")
+	answers := strings.Split(strings.TrimSpace(paste(s.t, clone, block)), "\n")
 	var sealed item
 	var list []item
-	unmarshal(t, answers[0], &sealed)
-	unmarshal(t, answers[len(answers)-1], &list)
+	unmarshal(s.t, answers[0], &sealed)
+	unmarshal(s.t, answers[len(answers)-1], &list)
 	if len(answers) != 2 || sealed.Temp || sealed.OriginalFileName != "login.png" || len(list) != 1 || list[0].MediaID != sealed.MediaID {
-		t.Errorf("the lines answer %q", answers)
+		s.t.Errorf("the lines answer %q", answers)
 	}
 }
 
 // pastePrinted runs the first upload that `make status` prints, in any folder.
 func (s *trial) pastePrinted() {
-	t := s.t
-	printed := run(t, "", stacktest.Binary(t, "mediastack-trial"), "status", "--data-dir", s.dir)
+	printed := run(s.t, "", stacktest.Binary(s.t, "mediastack-trial"), "status", "--data-dir", s.dir)
 	_, section, _ := strings.Cut(printed, "Upload a picture")
 	section, _, found := strings.Cut(section, "Connect an assistant")
 	_, block, _ := strings.Cut(section, "\n")
 	if !found {
-		t.Fatalf("no lines for a first upload in %q", printed)
+		s.t.Fatalf("no lines for a first upload in %q", printed)
 	}
-	answers := strings.Split(strings.TrimSpace(paste(t, stacktest.Folder(t), block)), "\n")
+	answers := strings.Split(strings.TrimSpace(paste(s.t, stacktest.Folder(s.t), block)), "\n")
 	if last := answers[len(answers)-1]; !strings.HasPrefix(last, "200 image/webp, ") {
-		t.Errorf("the lines answer %q", answers)
+		s.t.Errorf("the lines answer %q", answers)
 	}
 }
 
@@ -105,23 +104,23 @@ func unmarshal(t *testing.T, text string, into any) {
 	}
 }
 
-func (s *trial) preflightFromLocalhost() {
-	t := s.t
-	for origin, want := range map[string]string{"http://localhost:5173": "http://localhost:5173", "https://localhost.example.org": ""} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, s.BaseURL+"/media/create", nil)
+// allowsOnly sends preflights from two origins, of which the second must be refused.
+func (s *trial) allowsOnly(allowed, refused string) {
+	for origin, want := range map[string]string{allowed: allowed, refused: ""} {
+		request, err := http.NewRequestWithContext(s.t.Context(), http.MethodOptions, s.BaseURL+"/media/create", nil)
 		if err != nil {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
-		for name, value := range map[string]string{"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-service-signature"} {
-			request.Header.Set(name, value)
-		}
+		request.Header.Set("Origin", origin)
+		request.Header.Set("Access-Control-Request-Method", "POST")
+		request.Header.Set("Access-Control-Request-Headers", "x-service-signature")
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
 		_ = response.Body.Close()
 		if got := response.Header.Get("Access-Control-Allow-Origin"); got != want {
-			t.Errorf("a preflight from %s: Access-Control-Allow-Origin is %q, want %q", origin, got, want)
+			s.t.Errorf("a preflight from %s: Access-Control-Allow-Origin is %q, want %q", origin, got, want)
 		}
 	}
 }
