@@ -5,11 +5,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EmailAddress is an e-mail address without a display name.
+// EmailAddress is an e-mail address without a display name: a dot-atom (RFC 5322) and a
+// domain in its ASCII form.
 //
 // +kubebuilder:validation:MinLength=3
 // +kubebuilder:validation:MaxLength=254
-// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&*+/=?^_{|}~-]+([.][A-Za-z0-9!#$%&*+/=?^_{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$')",message="must be an e-mail address such as ana@example.org"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+([.][A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$')",message="must be an e-mail address such as ana@example.org, with an international domain in its ASCII form (xn--...)"
 type EmailAddress string
 
 // DeletionPolicy says what becomes of an account's media when its MediaAccount is deleted.
@@ -59,8 +60,8 @@ type StorageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('4Ei')) <= 0)",message="must be above 0 and at most 4Ei"
 	MaxStorage *resource.Quantity `json:"maxStorage,omitempty"`
 
-	// MaxUploadSize is the largest single file. Above 0, at most 80000Mi (what an S3
-	// multipart upload of 10,000 parts of 8Mi holds) and at most maxStorage. Without
+	// MaxUploadSize is the largest single file. Above 0, at most 80000Mi (half of what an
+	// S3 multipart upload of 10,000 parts of 16Mi holds) and at most maxStorage. Without
 	// it, 2Gi counts, or maxStorage where that is smaller.
 	//
 	// +optional
@@ -111,8 +112,7 @@ type APIKeysSpec struct {
 // +kubebuilder:validation:Enum=list_media;get_media;get_media_count;get_total_storage;seal_media;delete_media;upload_media;create_upload_signature;get_media_settings;update_media_settings
 type MCPTool string
 
-// MCPSpec says what assistants may do that are connected by MCP. REST and TUS are not
-// concerned.
+// MCPSpec limits what assistants may do.
 type MCPSpec struct {
 	// ReadOnly leaves assistants the tools that change nothing and hand out no
 	// permission to.
@@ -139,11 +139,13 @@ type MediaAccountSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:cntrl:]]')",message="must not contain control characters"
 	DisplayName string `json:"displayName,omitempty"`
 
-	// Owners are the e-mail addresses that may log in. Upper and lower case are the same.
+	// Owners are the e-mail addresses that may log in. Case is ignored: two addresses
+	// that differ in case only are one owner, and are refused beside each other.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.lowerAscii() == b.lowerAscii()))",message="must not contain two addresses that differ in case only: they are one owner"
 	Owners []EmailAddress `json:"owners,omitempty"`
 
 	// Storage is where the media is kept and how much of it.
@@ -159,7 +161,7 @@ type MediaAccountSpec struct {
 	// +kubebuilder:default=Retain
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// Suspended keeps everything and serves nothing.
+	// Suspended keeps everything and serves nothing. Logins end for good.
 	//
 	// +optional
 	Suspended bool `json:"suspended,omitempty"`
@@ -179,7 +181,11 @@ type MediaAccountSpec struct {
 	// +kubebuilder:default={}
 	APIKeys APIKeysSpec `json:"apiKeys"`
 
-	// MCP says what assistants may do; without it, everything that the account's keys may.
+	// MCP limits what assistants may do: every request to the MCP endpoint, and requests to
+	// REST and TUS whose credential comes from a login (an access token, or an upload
+	// signature made with one). REST and TUS requests with an API key are not limited.
+	// Without it assistants may do everything that their key, or the scopes of their login,
+	// permit.
 	//
 	// +optional
 	MCP *MCPSpec `json:"mcp,omitempty"`
@@ -239,7 +245,8 @@ type KeyStatus struct {
 	// +optional
 	PreviousExpiresAt *metav1.Time `json:"previousExpiresAt,omitempty"`
 
-	// LastUsedAt is when the key was last used, refreshed with the usage.
+	// LastUsedAt is when the key, or a login that stands for it, was last used. It is
+	// refreshed with the usage.
 	//
 	// +optional
 	LastUsedAt *metav1.Time `json:"lastUsedAt,omitempty"`

@@ -3,18 +3,24 @@ package v1alpha1_test
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"mediastack.dev/hack/stack/kubeapply"
 	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/media"
 )
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
@@ -61,7 +67,7 @@ func TestAMediaAccountThatCanNotBeIsRefusedWithASentence(t *testing.T) {
 		quantity   = "must be a quantity of bytes such as 10Gi"
 		capBounds  = "must be above 0 and at most 4Ei"
 		uploadSize = "must be above 0 and at most 80000Mi"
-		email      = "must be an e-mail address such as ana@example.org"
+		email      = "must be an e-mail address such as ana@example.org, with an international domain in its ASCII form (xn--...)"
 		bucket     = "must be an S3 bucket name"
 		reserved   = "must not look like an IP address or use a prefix or suffix that S3 keeps for itself"
 		label      = "must be a DNS label"
@@ -83,6 +89,8 @@ func TestAMediaAccountThatCanNotBeIsRefusedWithASentence(t *testing.T) {
 		"an owner with a display name":   {spec: `{owners: ["Ana <ana@example.org>"]}`, says: email},
 		"an owner with two dots":         {spec: `{owners: [ana..b@example.org]}`, says: email},
 		"an owner with a line break":     {spec: `{owners: ["ana@example.org\n"]}`, says: email},
+		"an owner in two cases":          {spec: `{owners: [bo@example.org, Ana@example.org, ana@Example.ORG]}`, says: "must not contain two addresses that differ in case only: they are one owner"},
+		"an owner in Unicode":            {spec: `{owners: [ana@bücher.example]}`, says: email},
 		"the same owner twice":           {spec: `{owners: [ana@example.org, ana@example.org]}`, says: "Duplicate value"},
 		"an upper-case bucket":           {spec: `{storage: {bucket: {name: Photos}}}`, says: bucket},
 		"a bucket with two dots":         {spec: `{storage: {bucket: {name: a..b}}}`, says: bucket},
@@ -145,6 +153,7 @@ func TestAMediaAccountThatCanBeIsAccepted(t *testing.T) {
 		`{storage: {maxStorage: 4Ei, maxUploadSize: 80000Mi}}`,
 		`{storage: {bucket: {name: photos.example.org, adopt: true}}}`,
 		`{owners: [ana@example.org, "bo+media@sub.example.org"]}`,
+		`{owners: ["o'brien@example.org", "!#$%&'*+-/=?^_` + "`" + `{|}~@example.org", ana@XN--bcher-kva.example]}`,
 		`{apps: [{name: web}, {name: "2"}], apiKeys: {generation: 7, overlap: 1h30m}}`,
 		`{apiKeys: {overlap: 0s}}`,
 		`{apiKeys: {overlap: 720h}}`,
@@ -155,6 +164,128 @@ func TestAMediaAccountThatCanBeIsAccepted(t *testing.T) {
 			t.Errorf("%s: %v", spec, err)
 		}
 	}
+}
+
+// The description once named the part size of an earlier release.
+func TestMaxUploadSize_DescriptionAgreesWithTheRuntime(t *testing.T) {
+	t.Parallel()
+	schema := definition(t).Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
+	description, _, err := unstructured.NestedString(schema, "schema", "openAPIV3Schema", "properties", "spec", "properties", "storage", "properties", "maxUploadSize", "description")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if parts := fmt.Sprintf("10,000 parts of %dMi", media.PartSize>>20); !strings.Contains(strings.ReplaceAll(description, "\n", " "), parts) {
+		t.Errorf("the description does not say %q: %s", parts, description)
+	}
+}
+
+// The API server bounds what a rule may cost, by an estimate and when it runs.
+func TestOwners_MaximumNumberAndLengthIsAccepted(t *testing.T) {
+	t.Parallel()
+	accounts := setup(t, "mediaaccounts")
+	owners := make([]string, 100)
+	for i := range owners {
+		owners[i] = strings.Repeat("a", 239) + fmt.Sprintf("%03d@example.org", i)
+	}
+	made := object(t, "MediaAccount", "demo", `{owners: [`+strings.Join(owners, ", ")+`]}`)
+	if _, err := accounts.Create(t.Context(), made, metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An owner that the API server accepts must be able to log in, and the other way round.
+// International domains are converted where a person logs in, and only there.
+func TestOwners_FollowTheRuleOfTheLogin(t *testing.T) {
+	t.Parallel()
+	accounts := setup(t, "mediaaccounts")
+	for i, owner := range []string{
+		"ana@example.org", "Ana@Example.ORG", "o'brien@example.org", "a`b@example.org", "a/b=c?d^e@example.org", "ana@xn--bcher-kva.example", "ana@1.2.3.4", "ana@a-b.c",
+		"ana", "ana@", "ana@localhost", "a..b@example.org", ".a@example.org", "a.@example.org", "a b@example.org", "ana@[127.0.0.1]", "ana@exa_mple.org", "ana@-a.org", "ana@a-.org",
+		`"ana"@example.org`, "ana(x)@example.org", "ana,bo@example.org", "ana;bo@example.org", "a:b@example.org", "a\\b@example.org", "änne@example.org", "\u212aim@example.org", "ana@example.org.", "ana@@example.org",
+	} {
+		o := object(t, "MediaAccount", fmt.Sprintf("owner-%d", i), `{}`)
+		o.Object["spec"] = map[string]any{"owners": []any{owner}}
+		_, err := accounts.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if _, ok := account.ParseEmail(owner); ok != (err == nil) {
+			t.Errorf("%q: the login accepts it: %t; the API server answers %v", owner, ok, err)
+		}
+	}
+}
+
+// An account that listed two spellings before they were refused must still take every
+// other change, its finalizer's removal included.
+func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
+	t.Parallel()
+	config := stacktest.Kubernetes(t)
+	applier, err := kubeapply.New(config, "api-test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	current := definition(t)
+	before := current.DeepCopy()
+	version := before.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
+	unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "owners", "x-kubernetes-validations")
+	if err := applier.Apply(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := client.Resource(schema.GroupVersionResource{Group: "before.example.org", Version: "v1alpha1", Resource: "mediaaccounts"}).Namespace("default")
+	build := func(name, spec string) *unstructured.Unstructured {
+		o := object(t, "MediaAccount", name, spec)
+		o.SetAPIVersion("before.example.org/v1alpha1")
+		return o
+	}
+	existing := build("existing", `{owners: [ana@example.org, Ana@example.org]}`)
+	existing.SetFinalizers([]string{"example.org/hold"})
+	if existing, err = accounts.Create(t.Context(), existing, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := applier.Apply(t.Context(), current); err != nil {
+		t.Fatal(err)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := accounts.Create(ctx, build("new", `{owners: [ana@example.org, Ana@example.org]}`), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "differ in case only"), nil
+	})
+	if err != nil {
+		t.Fatalf("the rule has no effect: %v", err)
+	}
+
+	existing.Object["spec"].(map[string]any)["displayName"] = "changed"
+	if existing, err = accounts.Update(t.Context(), existing, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("another field can't be changed: %v", err)
+	}
+	existing.SetFinalizers(nil)
+	if existing, err = accounts.Update(t.Context(), existing, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("the finalizer can't be removed: %v", err)
+	}
+	more := existing.DeepCopy()
+	more.Object["spec"].(map[string]any)["owners"] = []any{"ana@example.org", "Ana@example.org", "bo@example.org"}
+	if _, err := accounts.Update(t.Context(), more, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "differ in case only") {
+		t.Errorf("owners that are changed keep both spellings: %v", err)
+	}
+	existing.Object["spec"].(map[string]any)["owners"] = []any{"Ana@example.org"}
+	if _, err := accounts.Update(t.Context(), existing, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("one spelling can't be removed: %v", err)
+	}
+}
+
+// definition returns the definition of MediaAccount in a group of the test's own, so that
+// a test may change it beside others.
+func definition(t *testing.T) *unstructured.Unstructured {
+	t.Helper()
+	objects, err := kubeapply.Read(filepath.Join("..", "..", "config", "crd", "bases", "mediastack.dev_mediaaccounts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const group = "before.example.org"
+	crd := objects[0]
+	crd.SetName("mediaaccounts." + group)
+	crd.Object["spec"].(map[string]any)["group"] = group
+	return crd
 }
 
 func TestDefaultsShowInTheObject(t *testing.T) {

@@ -3,7 +3,6 @@ package mediaaccount
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -57,14 +56,13 @@ func (r *Reconciler) mcpURL() string { return r.config.BaseURL + "/mcp" }
 func specOf(object *v1alpha1.MediaAccount) account.Spec {
 	owners := make([]string, 0, len(object.Spec.Owners))
 	for _, owner := range object.Spec.Owners {
-		owners = append(owners, strings.ToLower(string(owner)))
+		owners = append(owners, string(owner))
 	}
-	slices.Sort(owners)
 	spec := account.Spec{
 		Namespace:   object.Namespace,
 		Name:        object.Name,
 		DisplayName: object.Spec.DisplayName,
-		Owners:      slices.Compact(owners),
+		Owners:      owners,
 		MaxStorage:  bytesOr(object.Spec.Storage.MaxStorage, defaultMaxStorage),
 		Suspended:   object.Spec.Suspended,
 	}

@@ -27,7 +27,7 @@ func TestAnAppliedAccountBecomesReadyWithEverythingATenantNeeds(t *testing.T) {
 	b := setupBundle(t)
 	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
 		a.Spec.DisplayName = "Demo"
-		a.Spec.Owners = []v1alpha1.EmailAddress{"Ana@Example.org", "ana@example.org", "bo@example.org"}
+		a.Spec.Owners = []v1alpha1.EmailAddress{"O'Brien@example.org", "Ana@Example.org"}
 		a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}}
 		a.Spec.Storage.MaxStorage = quantity("1Gi")
 	})
@@ -41,7 +41,7 @@ func TestAnAppliedAccountBecomesReadyWithEverythingATenantNeeds(t *testing.T) {
 	if found.MaxStorage != 1<<30 || found.MaxUploadSize != 1<<30 {
 		t.Errorf("caps are %d and %d, want 1Gi for both: the upload size defaults to the smaller of 2Gi and the cap", found.MaxStorage, found.MaxUploadSize)
 	}
-	if got := strings.Join(found.Owners, " "); got != "ana@example.org bo@example.org" {
+	if got := strings.Join(found.Owners, " "); got != "ana@example.org o'brien@example.org" {
 		t.Errorf("owners are %q", got)
 	}
 	owner, err := b.store.Owner(b.ctx, found.Bucket)

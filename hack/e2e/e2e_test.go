@@ -34,6 +34,11 @@ type trial struct {
 	APIKey     string `json:"apiKey"`
 	Account    string `json:"account"`
 	Kubeconfig string `json:"kubeconfig"`
+	S3         struct {
+		Endpoint  string `json:"endpoint"`
+		AccessKey string `json:"accessKey"`
+		SecretKey string `json:"secretKey"`
+	} `json:"s3"`
 }
 
 // run starts a program and gives what it printed.
@@ -48,8 +53,9 @@ func run(t *testing.T, stdin string, name string, args ...string) string {
 	return string(out)
 }
 
-// start runs `make run DETACH=1` without make, in a data folder of the test's own.
-func start(t *testing.T, dir string) *trial {
+// start runs `make run DETACH=1` without make, in a data folder of the test's own, with
+// settings such as SERVICE_X=y in its environment.
+func start(t *testing.T, dir string, settings ...string) *trial {
 	t.Helper()
 	binary := stacktest.Binary(t, "mediastack-trial")
 	t.Cleanup(func() {
@@ -58,7 +64,7 @@ func start(t *testing.T, dir string) *trial {
 			t.Errorf("stop the stack: %v\n%s", err, out)
 		}
 	})
-	run(t, "", binary, "run", "--detach", "--data-dir", dir)
+	run(t, "", "env", append(settings, binary, "run", "--detach", "--data-dir", dir)...)
 	path := filepath.Join(dir, "trial.json")
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {

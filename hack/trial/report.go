@@ -6,9 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image"
-	"image/color"
-	"image/jpeg"
 	"io"
 	"os"
 	"sync"
@@ -29,7 +26,8 @@ type trial struct {
 	DatabaseURL string  `json:"databaseURL"`
 	S3          trialS3 `json:"s3"`
 	SMTP        string  `json:"smtp"`
-	Picture     string  `json:"picture"`
+	Picture     string  `json:"picture"`  // a file to upload
+	Download    string  `json:"download"` // where the printed lines store what they fetch
 	Logs        string  `json:"logs"`
 	Runtime     string  `json:"runtime"`
 	Env         string  `json:"env"`
@@ -56,7 +54,7 @@ Upload a picture, seal it, list it and fetch what was made of it (the sample's M
   ID=$(curl -sS -H "$KEY" -F access=public -F caption='My first picture' -F file=@'{{.Picture}}' $URL/media/create | sed 's/.*"mediaId":"\([^"]*\)".*/\1/')
   curl -sS -H "$KEY" -X POST $URL/media/seal/$ID; echo
   curl -sS -H "$KEY" $URL/media/get; echo
-  curl -sS -o '{{.Picture}}.webp' -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" $URL/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
+  curl -sS -o '{{.Download}}' -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" $URL/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
 
 Connect an assistant with {{.MCPURL}} and log in as {{.Owner}}, or look in a browser
 at what is connected: {{.BaseURL}}/account/connections. The newest code that was mailed:
@@ -123,26 +121,4 @@ func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.out, "%6.1f s  %s\n", time.Since(p.started).Seconds(), fmt.Sprintf(format, args...))
-}
-
-// writePicture makes a small photograph-like JPEG to upload.
-func writePicture(path string) error {
-	const width, height = 640, 480
-	picture := image.NewRGBA(image.Rect(0, 0, width, height))
-	for y := range height {
-		for x := range width {
-			// A sky that grows lighter downwards, and hills.
-			hill := height/2 + (x*(width-x))/1500 - (x%160)*(160-x%160)/200
-			shade := color.RGBA{R: uint8(60 + y/4), G: uint8(120 + y/5), B: 220, A: 255}
-			if y > hill {
-				shade = color.RGBA{R: uint8(40 + x/16), G: uint8(140 - y/8), B: 60, A: 255}
-			}
-			picture.SetRGBA(x, y, shade)
-		}
-	}
-	var content bytes.Buffer
-	if err := jpeg.Encode(&content, picture, &jpeg.Options{Quality: 90}); err != nil {
-		return err
-	}
-	return os.WriteFile(path, content.Bytes(), 0o644)
 }

@@ -64,6 +64,8 @@ type session struct {
 	mail         *stack.Process
 	operatorProc *stack.Process
 	runtimeProc  *stack.Process
+	// stopFinalizer ends the finalizer of namespaces; nil before it runs.
+	stopFinalizer func()
 
 	trial trial
 }
@@ -217,7 +219,9 @@ func (s *session) startProduct(ctx context.Context) error {
 		}
 		return err
 	})
-	product.Go(func() error { return s.applyManifests(both) })
+	product.Go(func() error {
+		return s.apply(both, "the resource definitions and the operator's rights", "default/namespace.yaml", "crd/bases", "rbac")
+	})
 	if err := product.Wait(); err != nil {
 		return err
 	}
@@ -230,21 +234,47 @@ func (s *session) startProduct(ctx context.Context) error {
 		return err
 	}
 	s.progress.say("the operator is ready")
+	if err := s.startFinalizer(ctx); err != nil {
+		return err
+	}
+	return s.apply(ctx, "the samples", "samples")
+}
+
+// startFinalizer starts the finalizer of namespaces. It returns when the samples can be
+// applied: their namespace may have been deleted shortly before the last run ended.
+func (s *session) startFinalizer(ctx context.Context) error {
+	finalizer, err := newNamespaceFinalizer(s.config)
+	if err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		finalizer.run(running, s.progress.say)
+	}()
+	s.stopFinalizer = func() {
+		cancel()
+		<-ended
+	}
+	ctx, cancelWait := context.WithTimeout(ctx, s.ReadyTimeout)
+	defer cancelWait()
+	if err := finalizer.waitDeleted(ctx, sampleNamespace); err != nil {
+		return fmt.Errorf("wait until the namespace %s, which is terminating, is gone: %w", sampleNamespace, err)
+	}
 	return nil
 }
 
-// applyManifests applies the resource definitions, the operator's rights and the samples.
-func (s *session) applyManifests(ctx context.Context) error {
+// apply applies the manifests of files and folders of config/.
+func (s *session) apply(ctx context.Context, what string, paths ...string) error {
 	root, err := setup.RepoRoot()
 	if err != nil {
 		return err
 	}
-	objects, err := kubeapply.Read(
-		filepath.Join(root, "config", "default", "namespace.yaml"),
-		filepath.Join(root, "config", "crd", "bases"),
-		filepath.Join(root, "config", "rbac"),
-		filepath.Join(root, "config", "samples"),
-	)
+	for i, path := range paths {
+		paths[i] = filepath.Join(root, "config", path)
+	}
+	objects, err := kubeapply.Read(paths...)
 	if err != nil {
 		return fmt.Errorf("read the manifests: %w", err)
 	}
@@ -255,7 +285,7 @@ func (s *session) applyManifests(ctx context.Context) error {
 	if err := applier.Apply(ctx, objects...); err != nil {
 		return err
 	}
-	s.progress.say("the resource definitions, the operator's rights and the samples are applied (%d objects)", len(objects))
+	s.progress.say("%s are applied (%d objects)", what, len(objects))
 	return nil
 }
 
@@ -287,11 +317,13 @@ func callersEnv() []string {
 	return env
 }
 
-// defaultEnv is what the caller may change: mail goes to the sink, and whoever tries
-// things out logs in more often than people do.
+// defaultEnv is what the caller may change: mail goes to the sink, pages of any port of
+// this machine may call the service, and whoever tries things out logs in more often than
+// people do.
 func (s *session) defaultEnv() []string {
 	return []string{
 		"SERVICE_LOG_FORMAT=text",
+		"SERVICE_CORS_ORIGINS=http://localhost:*",
 		"SERVICE_SMTP_HOST=127.0.0.1",
 		"SERVICE_SMTP_PORT=" + strconv.Itoa(s.state.Ports.SMTP),
 		"SERVICE_SMTP_TLS=none",
@@ -396,9 +428,9 @@ func (s *session) describe(ctx context.Context, account *unstructured.Unstructur
 	if err != nil {
 		return err
 	}
-	picture := s.data.path("sample.jpg")
-	if err := writePicture(picture); err != nil {
-		return fmt.Errorf("make a picture to upload: %w", err)
+	root, err := setup.RepoRoot()
+	if err != nil {
+		return err
 	}
 	access := s.s3.Access
 	s.trial = trial{
@@ -415,11 +447,12 @@ func (s *session) describe(ctx context.Context, account *unstructured.Unstructur
 			Endpoint: access.Endpoint, Region: access.Region,
 			AccessKey: access.AccessKey, SecretKey: access.SecretKey, Bucket: tenant.bucket,
 		},
-		SMTP:    address(s.state.Ports.SMTP),
-		Picture: picture,
-		Logs:    s.data.path("logs"),
-		Runtime: s.runtime,
-		Env:     s.data.path(envFile),
+		SMTP:     address(s.state.Ports.SMTP),
+		Picture:  filepath.Join(root, "docs", "login.png"),
+		Download: s.data.path("login.webp"),
+		Logs:     s.data.path("logs"),
+		Runtime:  s.runtime,
+		Env:      s.data.path(envFile),
 	}
 	if err := s.data.write(envFile, shellLines(s.runtimeEnv())); err != nil {
 		return err
@@ -449,6 +482,9 @@ func kubectl() string {
 func (s *session) stop() {
 	if err := s.data.removeDescription(); err != nil {
 		s.progress.say("%v", err)
+	}
+	if s.stopFinalizer != nil {
+		s.stopFinalizer()
 	}
 	for _, process := range []*stack.Process{s.runtimeProc, s.operatorProc, s.mail} {
 		if process != nil {

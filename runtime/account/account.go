@@ -25,7 +25,7 @@ type Account struct {
 	Namespace   string    // of the MediaAccount
 	Name        string    // of the MediaAccount
 	DisplayName string
-	Owners      []string // e-mail addresses that may log in, lower case
+	Owners      []string // e-mail addresses that may log in, as ParseEmail returns them, sorted
 	// MaxStorage is the cap in bytes: used + reserved never exceed it.
 	MaxStorage int64
 	// MaxUploadSize is the largest single file in bytes.
@@ -47,7 +47,7 @@ type Spec struct {
 	Namespace     string
 	Name          string
 	DisplayName   string
-	Owners        []string
+	Owners        []string // in any spelling that ParseEmail accepts
 	MaxStorage    int64
 	MaxUploadSize int64
 	// Bucket is derived by BucketName when empty. It is fixed at the first Ensure.

@@ -2,8 +2,6 @@ package account
 
 import (
 	"context"
-	"net/mail"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -58,13 +56,9 @@ func NewRegistry(store Store, bucketPrefix string, now func() time.Time) *Regist
 // Ensure makes the account exist as spec says, and gives it with its id and bucket.
 // Calling it again with the same spec writes nothing.
 func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
-	owners := make([]string, 0, len(spec.Owners))
-	for _, owner := range spec.Owners {
-		address, err := mail.ParseAddress(owner)
-		if err != nil || address.Address != owner {
-			return Account{}, fault.New(fault.Invalid, "owner %q is not an e-mail address", owner)
-		}
-		owners = append(owners, strings.ToLower(owner))
+	owners, err := parseOwners(spec.Owners)
+	if err != nil {
+		return Account{}, err
 	}
 	if spec.MaxStorage <= 0 || spec.MaxUploadSize <= 0 {
 		return Account{}, fault.New(fault.Invalid, "maxStorage and maxUploadSize must be positive")

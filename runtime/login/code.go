@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/big"
-	"net/mail"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -32,15 +32,14 @@ type NewCode struct {
 	Letter []byte
 }
 
-// ParseAddress gives the canonical form of an e-mail address: that of the owners of an
-// account. Invalid when the text is no bare address.
+// ParseAddress returns the canonical form of an e-mail address that a person entered, by
+// the rule that the owners of an account follow. Invalid when the text is no bare address.
 func ParseAddress(text string) (string, error) {
-	text = strings.TrimSpace(text)
-	parsed, err := mail.ParseAddress(text)
-	if err != nil || parsed.Address != text || len(text) > 254 || strings.ContainsAny(text, "\r\n\x00\" ") {
+	email, ok := account.ParseEmail(strings.TrimSpace(text))
+	if !ok {
 		return "", fault.New(fault.Invalid, "Enter an e-mail address, such as ana@example.org.")
 	}
-	return strings.ToLower(text), nil
+	return email, nil
 }
 
 // SendCode makes a code and has it mailed to the address, if it may log in. Whether it

@@ -222,3 +222,32 @@ func TestResendPause_HoldsForAnAddressOverLoginsAndReplicas(t *testing.T) {
 		})
 	}
 }
+
+// An owner with an apostrophe was refused, and one whose domain is international could
+// be listed in its ASCII form only and log in by that form only.
+func TestSendCode_AcceptsEverySpellingOfAnOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.account(t, "other", "O'Brien@xn--bcher-kva.example")
+	for _, text := range []string{"o'brien@xn--bcher-kva.example", "O'BRIEN@XN--BCHER-KVA.example", "o'brien@bücher.example", " O'Brien@Bücher.Example "} {
+		must(t, w.begin(t, ask()).send(t, text))
+		if codes := w.mailed(t, "o'brien@xn--bcher-kva.example"); len(codes) != 1 {
+			t.Errorf("%q: %d codes", text, len(codes))
+		}
+		w.clock.Advance(time.Hour) // past every limit between two codes
+	}
+}
+
+func TestConnection_OutlivesAnotherSpellingOfItsOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tokens := w.connected(t)
+	w.ensure(t, func(s *account.Spec) { s.Owners = []string{"bo@example.org", "ANA@Example.org", "ana@EXAMPLE.ORG"} })
+	if !w.works(t, tokens.Access) {
+		t.Error("the connection ended though its owner is still listed")
+	}
+	w.ensure(t, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
+	if w.works(t, tokens.Access) {
+		t.Error("the connection works though its owner is listed in no spelling")
+	}
+}

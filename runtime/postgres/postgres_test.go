@@ -86,6 +86,26 @@ func TestEnsureMakesAnAccountOnceAndWritesOnlyDifferences(t *testing.T) {
 	}
 }
 
+func TestOwners_DifferingInCaseAreOneOwner(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	r := registry(store)
+	owned := spec
+	owned.Owners = []string{"o'brien@example.org", "Ada@Example.org", "ada@example.ORG"}
+	first, err := r.Ensure(t.Context(), owned)
+	must(t, err)
+	if want := []string{"ada@example.org", "o'brien@example.org"}; !slices.Equal(first.Owners, want) {
+		t.Errorf("owners are %q, want %q", first.Owners, want)
+	}
+	before := version(t, url, "account")
+	owned.Owners = []string{"ADA@EXAMPLE.ORG", "O'Brien@Example.org"}
+	_, err = r.Ensure(t.Context(), owned)
+	must(t, err)
+	if version(t, url, "account") != before {
+		t.Error("another spelling of the same owners is written")
+	}
+}
+
 func TestConcurrentEnsuresMakeOneAccount(t *testing.T) {
 	t.Parallel()
 	store, _ := setup(t)

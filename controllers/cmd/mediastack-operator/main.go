@@ -51,9 +51,11 @@ func main() {
 		kong.Vars{"version": version},
 		kong.Exit(exit),
 	)
+	log := logger(options, os.Stderr)
+	setGlobalLoggers(log)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, options, os.Stderr); err != nil {
+	if err := run(ctx, options, log); err != nil {
 		fmt.Fprintln(os.Stderr, "mediastack-operator:", err)
 		os.Exit(1)
 	}
@@ -68,11 +70,7 @@ func exit(status int) {
 }
 
 // run joins the parts and works until ctx ends.
-func run(ctx context.Context, options flags, logs io.Writer) error {
-	log := logger(options, logs)
-	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
-	klog.SetSlogLogger(log)
-
+func run(ctx context.Context, options flags, log *slog.Logger) error {
 	kube, err := kubeConfig(options.Kubeconfig)
 	if err != nil {
 		return err
@@ -103,6 +101,13 @@ func logger(options flags, out io.Writer) *slog.Logger {
 		return slog.New(slog.NewTextHandler(out, handler))
 	}
 	return slog.New(slog.NewJSONHandler(out, handler))
+}
+
+// setGlobalLoggers sets the loggers that controller-runtime and client-go share. The
+// process calls it once, before anything else runs: both read them without a lock.
+func setGlobalLoggers(log *slog.Logger) {
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	klog.SetSlogLogger(log)
 }
 
 // kubeConfig is the file's configuration, or that of the pod's service account.

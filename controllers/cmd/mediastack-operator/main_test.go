@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +25,36 @@ import (
 	"mediastack.dev/hack/stack/stacktest"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+// logs holds what all the operators of this process log. One logger serves them all,
+// as the global loggers may be set only once.
+var (
+	logs syncBuffer
+	log  = logger(flags{LogFormat: "json", LogLevel: slog.LevelInfo}, &logs)
+)
+
+func TestMain(m *testing.M) {
+	setGlobalLoggers(log)
+	stacktest.Main(m)
+}
+
+// syncBuffer is a buffer that is safe for concurrent use: client-go may still log when
+// a test reads the lines.
+type syncBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
 
 // libvips belongs to the imaging program, HTTP to the runtime, and test helpers to
 // tests: none of them may come into the operator through an import.
@@ -112,9 +141,8 @@ func TestTheOperatorRunsAndEndsInOrder(t *testing.T) {
 	must(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	var logs bytes.Buffer
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, options, &logs) }()
+	go func() { ended <- run(ctx, options, log) }()
 
 	clients, err := kubernetes.NewForConfig(stacktest.Kubernetes(t))
 	must(t, err)
@@ -161,7 +189,7 @@ func TestTheOperatorRunsAndEndsInOrder(t *testing.T) {
 
 func TestWithoutAClusterTheOperatorSaysSo(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	err := run(t.Context(), flags{LogFormat: "text", LogLevel: slog.LevelInfo}, io.Discard)
+	err := run(t.Context(), flags{}, log)
 	if err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
 		t.Errorf("got %v", err)
 	}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/edgetest"
+)
+
+// patience is when a test gives up on what should happen at once.
+const patience = 30 * time.Second
+
+// service is a whole runtime in this process, with everything mounted, and a tenant.
+type service struct {
+	address, admin string
+	logs           *buffer
+	tenant         edgetest.Tenant
+}
+
+// storesOf are the flags of a database and an S3 store.
+func storesOf(database string, s3 stack.S3Access) []string {
+	return []string{"--database-url=" + database, "--s3-endpoint=" + s3.Endpoint, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey}
+}
+
+// whole runs the service until the test ends.
+func whole(t *testing.T, flags ...string) *service {
+	t.Helper()
+	database, s3 := stacktest.Postgres(t), stacktest.S3(t)
+	world := edgetest.At(t, database, s3)
+	s := &service{logs: new(buffer), tenant: world.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan int, 1)
+	args := append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--log-level=DEBUG",
+		"--image-program=" + stacktest.Binary(t, "mediastack-imaging"), "--smtp-host=127.0.0.1", "--smtp-port=1", "--smtp-tls=none", "--mail-from=login@media.test",
+		"--rate-failures=0", "--rate-logins=0"}, storesOf(database, s3)...)
+	go func() { ended <- run(ctx, append(args, flags...), streams{out: s.logs, err: s.logs}) }()
+	t.Cleanup(func() {
+		stop()
+		if code := <-ended; code != 0 {
+			t.Errorf("serve ended with %d: %s", code, s.logs)
+		}
+	})
+	within(t, "the service serves", func() bool {
+		s.address, s.admin = attribute(s.logs.String(), "serving", "address"), attribute(s.logs.String(), "serving", "admin")
+		return s.admin != ""
+	})
+	return s
+}
+
+// route is a method and a path.
+type route struct{ method, path string }
+
+// routes are those of the OpenAPI document, with every method, and those that it leaves to
+// other documents; of unknown paths, too.
+func (s *service) routes(t *testing.T) []route {
+	t.Helper()
+	response, err := http.Get("http://" + s.address + "/openapi.json")
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	var document struct {
+		Paths map[string]json.RawMessage `json:"paths"`
+	}
+	must(t, json.NewDecoder(response.Body).Decode(&document))
+	if len(document.Paths) < 10 {
+		t.Fatalf("the document has %d paths", len(document.Paths))
+	}
+	id := strings.NewReplacer("{mediaId}", "01a1fd74-5f6f-7afa-be5e-3510feddacd9", "{variant}", "original", "{name}", "a.jpg")
+	paths := []string{
+		"/", "/unknown", "/media/create/resumable", "/media/create/resumable/01a1fd74-5f6f-7afa-be5e-3510feddacd9", "/mcp",
+		"/.well-known/oauth-protected-resource", "/.well-known/oauth-authorization-server", "/oauth/register", "/oauth/token", "/oauth/revoke",
+		"/oauth/authorize", "/oauth/login", "/oauth/login/email", "/oauth/login/code", "/oauth/consent", "/account/connections", "/account/connections/end",
+	}
+	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {
+		paths = append(paths, id.Replace(path))
+	}
+	var all []route
+	for _, path := range paths {
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions} {
+			all = append(all, route{method, path})
+		}
+	}
+	return all
+}
+
+// withheld sends the header of a request whose body never comes, byte by byte if trickle
+// is set, and waits for the answer and for the end of the connection.
+func withheld(ctx context.Context, address, head string, trickle bool) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, head); err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	if trickle {
+		go func() {
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ended:
+					return
+				case <-tick.C:
+					if _, err := conn.Write([]byte(" ")); err != nil {
+						return
+					}
+				}
+			}
+		}()
+	}
+	text, err := io.ReadAll(conn)
+	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as net returns it
+		return err
+	}
+	if !trickle && !bytes.HasPrefix(text, []byte("HTTP/1.1 ")) { // of a client that writes on, the answer may be lost
+		return errNoAnswer(text)
+	}
+	return nil
+}
+
+type errNoAnswer string
+
+func (e errNoAnswer) Error() string { return "the answer is " + string(e) }
+
+// A body that never came held a connection for ever: 400 of them took the service down,
+// without any credential.
+func TestEveryRoute_EndsBodiesThatNeverCome(t *testing.T) {
+	t.Parallel()
+	s := whole(t, "--stall-timeout=1s", "--discard-timeout=1s")
+	var group errgroup.Group
+	group.SetLimit(400)
+	for _, to := range s.routes(t) {
+		for _, credential := range []string{"", "x-service-apikey: " + s.tenant.Key + "\r\n"} {
+			for _, framing := range []string{"Content-Length: 9", "Content-Length: 262144", "Transfer-Encoding: chunked"} {
+				for _, trickle := range []bool{false, true} {
+					group.Go(func() error {
+						head := to.method + " " + to.path + " HTTP/1.1\r\nHost: media.test\r\n" + credential +
+							"Content-Type: " + kindFor(to.path) + "\r\nAccept: application/json, text/event-stream\r\nTus-Resumable: 1.0.0\r\nUpload-Length: 9000000\r\nUpload-Offset: 0\r\n" + framing + "\r\n\r\n"
+						if err := withheld(t.Context(), s.address, head, trickle); err != nil {
+							t.Errorf("%s %s, %s, with a key %v, trickling %v: %v", to.method, to.path, framing, credential != "", trickle, err)
+						}
+						return nil
+					})
+				}
+			}
+		}
+	}
+	must(t, group.Wait())
+}
+
+// kindFor is a content type that the route reads a body of.
+func kindFor(path string) string {
+	switch {
+	case strings.HasPrefix(path, "/media/create/resumable"):
+		return "application/offset+octet-stream"
+	case path == "/media/create":
+		return "multipart/form-data; boundary=x"
+	case strings.HasPrefix(path, "/oauth/") && path != "/oauth/register":
+		return "application/x-www-form-urlencoded"
+	}
+	return "application/json"
+}
