@@ -21,9 +21,9 @@ var (
 	signed = regexp.MustCompile(`[0-9A-Za-z_-]{70,}\.[0-9A-Za-z_-]{20,}`)
 	// parameters are the signatures of file URLs.
 	parameters = regexp.MustCompile(`(?i)(signature(?:=|%3d))[0-9A-Za-z_-]{20,}`)
-	// quoted are one-time codes, as far as a caller's word is quoted. Other numbers of as
-	// many digits are sizes.
-	quoted = regexp.MustCompile("(['\"`])[0-9]{8}(['\"`])")
+	// quoted are one-time codes in what a caller sent: in quotes, or in a URL. Other numbers
+	// of as many digits are sizes.
+	quoted = regexp.MustCompile("(['\"`/=])[0-9]{8}($|[^0-9A-Za-z_-])")
 	code   = regexp.MustCompile(`^[0-9]{8}$`)
 )
 
@@ -41,8 +41,9 @@ func Text(text string) string {
 	if strings.ContainsAny(text, "=%") {
 		text = parameters.ReplaceAllString(text, "$1"+hidden)
 	}
-	if strings.ContainsAny(text, "'\"`") {
+	if strings.ContainsAny(text, "'\"`/=") {
 		text = quoted.ReplaceAllString(text, "$1"+hidden+"$2")
+		text = quoted.ReplaceAllString(text, "$1"+hidden+"$2") // of two neighbours, the first match takes the character between them
 	}
 	return text
 }

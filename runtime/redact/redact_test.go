@@ -28,6 +28,8 @@ func TestText_MasksCredentials(t *testing.T) {
 		"/media/get/" + signature:                           "/media/get/(hidden)",
 		"/media/file/x?expires=1&signature=" + mac + "&a=b": "/media/file/x?expires=1&signature=(hidden)&a=b",
 		"error parsing '12345678' as UUID":                  "error parsing '(hidden)' as UUID",
+		"Get https://app.example.org/12345678: refused":     "Get https://app.example.org/(hidden): refused",
+		"/12345678/12345678?a=12345678&b=12345678":          "/(hidden)/(hidden)?a=(hidden)&b=(hidden)",
 		`strconv.ParseInt: parsing "12345678": invalid`:     `strconv.ParseInt: parsing "(hidden)": invalid`,
 	} {
 		if got := redact.Text(text); got != want {
@@ -45,7 +47,7 @@ func TestText_MasksCredentials(t *testing.T) {
 func TestText_LeavesOtherWordsAlone(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"", "media/01a1fd74-5f6f-7afa-be5e-3510feddacd9/original", "the file must be at most 10485760 bytes", "mcl_" + digits, "msk_(hidden)",
+		"", "/media/01234567-5f6f-7afa-be5e-3510feddacd9/original", "media/01a1fd74-5f6f-7afa-be5e-3510feddacd9/original", "the file must be at most 10485760 bytes", "mcl_" + digits, "msk_(hidden)",
 		"0af7651916cd43dd8448eb211c80319c", strings.Repeat("0123456789abcdef", 4), "mediastack_http_requests_total", "https://media.example.org/media/file/x/original/a.jpg",
 		"SERVICE_MAX_CONNECTIONS must be 0, or at least 8, not 3",
 	} {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -146,7 +148,7 @@ func (e errNoAnswer) Error() string { return "the answer is " + string(e) }
 // without any credential.
 func TestEveryRoute_EndsBodiesThatNeverCome(t *testing.T) {
 	t.Parallel()
-	s := whole(t, "--stall-timeout=1s", "--discard-timeout=1s")
+	s := whole(t, "--stall-timeout=1s", "--discard-timeout=1s", "--max-connections=0", "--max-connections-per-address=0")
 	var group errgroup.Group
 	group.SetLimit(400)
 	for _, to := range s.routes(t) {
@@ -179,4 +181,50 @@ func kindFor(path string) string {
 		return "application/x-www-form-urlencoded"
 	}
 	return "application/json"
+}
+
+// With few file descriptors, bodies that never came kept even /readyz from answering.
+func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
+	t.Parallel()
+	database, s3 := stacktest.Postgres(t), stacktest.S3(t)
+	edgetest.At(t, database, s3)
+	port, err := stack.FreePort()
+	must(t, err)
+	admin, err := stack.FreePort()
+	must(t, err)
+	ready := fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)
+	_, err = stacktest.Group(t).Start(t.Context(), stack.Spec{
+		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(stacktest.Folder(t), "runtime.log"),
+		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, stacktest.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
+			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin)}, storesOf(database, s3)...),
+		Grace: patience, Ready: stack.Answers(ready),
+	})
+	must(t, err)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	held := make(chan net.Conn, 400)
+	defer func() {
+		close(held)
+		for conn := range held {
+			_ = conn.Close()
+		}
+	}()
+	for n := range cap(held) {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		must(t, err)
+		held <- conn
+		if n%2 == 0 { // the other half sends nothing
+			_, _ = io.WriteString(conn, "POST /media/create HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n") // it may be rejected already
+		}
+	}
+	for range 20 {
+		response, err := http.Get(ready)
+		must(t, err)
+		must(t, response.Body.Close())
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("/readyz: %d", response.StatusCode)
+		}
+	}
+	if err := withheld(t.Context(), address, "GET /media/get HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n", false); err != nil {
+		t.Errorf("a client behind them: %v", err)
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/redact"
 )
 
 // arguments are what a tool was called with. The first thing that is wrong is kept in
@@ -55,6 +56,7 @@ var null = []byte("null")
 
 // shown keeps a client's word in an answer short.
 func shown(name string) string {
+	name = redact.Text(name) // a credential that is cut is not known for one
 	if runes := []rune(name); len(runes) > 40 {
 		return string(runes[:40]) + "..."
 	}

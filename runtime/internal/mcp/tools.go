@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
@@ -14,6 +15,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/redact"
 )
 
 // tool is one tool: what is said of it, and what it does.
@@ -145,6 +147,7 @@ func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
 			}
 		}
 		result, err = next(ctx, method, request)
+		err = masked(err)
 		if list, ok := result.(*sdk.ListToolsResult); ok && err == nil {
 			list.Tools = slices.DeleteFunc(list.Tools, func(listed *sdk.Tool) bool {
 				t, known := a.find(listed.Name)
@@ -153,4 +156,16 @@ func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
 		}
 		return result, err
 	}
+}
+
+// masked returns an error of the SDK without the credentials that it quotes, such as a key
+// in the place of a tool's name.
+func masked(err error) error {
+	var quoting *jsonrpc.Error
+	if !errors.As(err, &quoting) {
+		return err
+	}
+	told := *quoting
+	told.Message = redact.Text(told.Message)
+	return &told
 }

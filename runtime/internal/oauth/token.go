@@ -102,11 +102,11 @@ func (a *API) parameters(w http.ResponseWriter, r *http.Request) (url.Values, er
 	}
 	for name, values := range r.PostForm {
 		if len(values) > 1 {
-			return nil, fault.New(fault.Invalid, "send %s once", cleaned(name))
+			return nil, fault.New(fault.Invalid, "send %q once", cleaned(name))
 		}
 		// What the database can't hold is nobody's.
 		if len(values) == 1 && (!utf8.ValidString(values[0]) || strings.Contains(values[0], "\x00")) {
-			return nil, fault.New(fault.Invalid, "%s can't be read", cleaned(name))
+			return nil, fault.New(fault.Invalid, "%q can't be read", cleaned(name))
 		}
 	}
 	return r.PostForm, nil

@@ -21,6 +21,7 @@ import (
 	"mediastack.dev/runtime/internal/exchange"
 	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/redact"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -124,7 +125,7 @@ func readableQuery(next http.Handler) http.Handler {
 
 // shown keeps a client's word in an answer short.
 func shown(name string) string {
-	name = strings.ToValidUTF8(name, "\uFFFD")
+	name = redact.Text(strings.ToValidUTF8(name, "\uFFFD")) // a credential that is cut is not known for one
 	if runes := []rune(name); len(runes) > 40 {
 		return string(runes[:40]) + "..."
 	}
