@@ -23,7 +23,7 @@ type Store interface {
 	SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned bool) error
 	// SetApps opens the named apps and closes all others of the account, revoking
 	// their keys. It writes nothing when they are already so.
-	SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]App, error)
+	SetApps(ctx context.Context, accountID uuid.UUID, names []string, now time.Time) ([]App, error)
 	// Keys gives the keys of the account's open apps that are valid at now, newest first.
 	Keys(ctx context.Context, accountID uuid.UUID, now time.Time) ([]Key, error)
 	// AddKey makes key the newest of its app; every other valid key of the app
@@ -92,7 +92,7 @@ func (r *Registry) SetBucketOwned(ctx context.Context, accountID uuid.UUID, owne
 // app that is no longer named is closed: its keys stop, its items stay.
 func (r *Registry) SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]App, error) {
 	all := append([]string{DefaultApp}, names...)
-	return r.store.SetApps(ctx, accountID, all)
+	return r.store.SetApps(ctx, accountID, all, r.now())
 }
 
 // Keys gives the valid keys of the account, newest first.

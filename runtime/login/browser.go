@@ -10,6 +10,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/keys"
 )
 
 // Ask is what an application asks for. It was checked when the request began, and is
@@ -84,12 +85,12 @@ func gone(err error) error {
 
 // FormToken ties a form to the request and the browser that it was shown to.
 func (s *Service) FormToken(request Request) string {
-	return encode(s.mac("form", request.ID.String(), string(request.Browser[:])))
+	return keys.Encode(s.mac("form", request.ID.String(), string(request.Browser[:])))
 }
 
 // IsFormToken tells whether a form was shown by us, for this request and browser.
 func (s *Service) IsFormToken(request Request, token string) bool {
-	mac, ok := decode(token)
+	mac, ok := keys.Decode(token)
 	return ok && s.Signer.Verify(join([]string{"form", request.ID.String(), string(request.Browser[:])}), mac)
 }
 

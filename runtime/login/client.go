@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/keys"
 )
 
 // Client is an application that registered itself (RFC 7591). It has no secret: PKCE
@@ -29,7 +30,7 @@ func (s *Service) Register(ctx context.Context, client Client, from string) (Cli
 	client.RedirectURIs = slices.Compact(uris)
 	words := append([]string{"client", client.Name, client.Website}, client.RedirectURIs...)
 	sum := sha256.Sum256(join(words))
-	client.ID = clientPrefix + encode(sum[:])
+	client.ID = clientPrefix + keys.Encode(sum[:])
 	client.CreatedAt = s.Now()
 	return s.Store.AddClient(ctx, client,
 		s.attempt("registrations", from, s.cfg.Registrations, "too many applications were registered from this network"))

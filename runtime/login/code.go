@@ -28,7 +28,7 @@ type NewCode struct {
 	MAC     []byte
 	Now     time.Time
 	Expires time.Time
-	// Letter is sealed: it holds the code and the address.
+	// Letter is encrypted: it holds the code and the address.
 	Letter []byte
 }
 
@@ -67,7 +67,7 @@ func (s *Service) SendCode(ctx context.Context, request Request, address string,
 	if err != nil {
 		return fmt.Errorf("write a letter: %w", err)
 	}
-	code.Letter = s.Sealer.Seal(plain)
+	code.Letter = s.Encrypter.Encrypt(plain)
 	err = s.Store.SetCode(ctx, request.ID, request.Browser, code, []Attempt{
 		s.pause(address),
 		s.attempt("codes of a client", from, s.cfg.CodesOfClient, "Too many codes were asked for from your network."),

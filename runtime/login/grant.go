@@ -12,6 +12,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/keys"
 )
 
 // Grant is what a person allowed an application: the family of all the tokens that come
@@ -253,7 +254,7 @@ func refused(format string, args ...any) error {
 // challengeOf is the S256 of RFC 7636.
 func challengeOf(verifier string) string {
 	sum := sha256.Sum256([]byte(verifier))
-	return encode(sum[:])
+	return keys.Encode(sum[:])
 }
 
 // Connection is a grant as its owner sees it.

@@ -11,8 +11,8 @@ import (
 	"mediastack.dev/hack/stack/stacktest"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/login"
 )
 
@@ -57,12 +57,12 @@ func (w *world) service(t *testing.T, cfg login.Config, secretLetter string) *lo
 	t.Helper()
 	secret, err := edgetest.Credentials(secretLetter).ServerSecret()
 	must(t, err)
-	signer, err := secret.Signer(auth.ForLogins)
+	signer, err := secret.Signer(keys.ForLogins)
 	must(t, err)
 	w.signer = signer
-	sealer, err := secret.Sealer(auth.ForLetters)
+	encrypter, err := secret.Encrypter(keys.ForLetters)
 	must(t, err)
-	service, err := login.NewService(cfg, login.Parts{Store: w.Store, Signer: signer, Sealer: sealer, Now: w.clock.Now, Log: w.logs.Logger()})
+	service, err := login.NewService(cfg, login.Parts{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: w.clock.Now, Log: w.logs.Logger()})
 	must(t, err)
 	return service
 }

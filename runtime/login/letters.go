@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// SealedLetter is a letter as it is kept.
-type SealedLetter struct {
+// EncryptedLetter is a letter as it is kept.
+type EncryptedLetter struct {
 	ID        int64
-	Sealed    []byte
+	Encrypted []byte
 	Attempts  int
 	ExpiresAt time.Time
 }
@@ -27,11 +27,11 @@ func (s *Service) Claim(ctx context.Context, most int, lease time.Duration) ([]L
 	for {
 		now := s.Now()
 		asked := most - len(letters)
-		sealed, err := s.Store.ClaimLetters(ctx, asked, now, now.Add(lease))
+		rows, err := s.Store.ClaimLetters(ctx, asked, now, now.Add(lease))
 		if err != nil {
 			return letters, err
 		}
-		for _, row := range sealed {
+		for _, row := range rows {
 			letter, ok, problem := s.deliverable(ctx, row, now)
 			switch {
 			case problem != nil: // the others are claimed as well, and are not to wait for it
@@ -43,23 +43,23 @@ func (s *Service) Claim(ctx context.Context, most int, lease time.Duration) ([]L
 			}
 		}
 		// Letters that nobody gets must not keep those waiting that stand behind them.
-		if err != nil || len(sealed) < asked || len(letters) >= most {
+		if err != nil || len(rows) < asked || len(letters) >= most {
 			return letters, err
 		}
 	}
 }
 
-func (s *Service) deliverable(ctx context.Context, row SealedLetter, now time.Time) (Letter, bool, error) {
+func (s *Service) deliverable(ctx context.Context, row EncryptedLetter, now time.Time) (Letter, bool, error) {
 	if !now.Before(row.ExpiresAt) {
 		return Letter{}, false, nil
 	}
 	var letter Letter
-	plain, err := s.Sealer.Open(row.Sealed)
+	plain, err := s.Encrypter.Decrypt(row.Encrypted)
 	if err == nil {
 		err = json.Unmarshal(plain, &letter)
 	}
 	if err != nil {
-		s.Log.WarnContext(ctx, "a letter was sealed with another secret and is dropped", "letter", row.ID)
+		s.Log.WarnContext(ctx, "a letter was encrypted with another secret and is dropped", "letter", row.ID)
 		return Letter{}, false, nil //nolint:nilerr // nobody can ever read it
 	}
 	letter.ID, letter.Attempts = row.ID, row.Attempts

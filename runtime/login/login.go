@@ -82,25 +82,25 @@ const (
 	ScopeWrite Scope = "media:write"
 )
 
-// Signer makes and checks codes of messages. auth.Signer is one.
+// Signer makes and verifies MACs of messages. keys.Signer is one.
 type Signer interface {
 	Sign(message []byte) []byte
 	Verify(message, mac []byte) bool
 }
 
-// Sealer encrypts what must be read again. auth.Sealer is one.
-type Sealer interface {
-	Seal(plain []byte) []byte
-	Open(sealed []byte) ([]byte, error)
+// Encrypter encrypts what must be read again. keys.Encrypter is one.
+type Encrypter interface {
+	Encrypt(plain []byte) []byte
+	Decrypt(encrypted []byte) ([]byte, error)
 }
 
 // Parts are what the service stands on.
 type Parts struct {
-	Store  Store
-	Signer Signer
-	Sealer Sealer
-	Now    func() time.Time
-	Log    *slog.Logger
+	Store     Store
+	Signer    Signer
+	Encrypter Encrypter
+	Now       func() time.Time
+	Log       *slog.Logger
 }
 
 // Service holds the rules. It is safe for concurrent use.
@@ -164,7 +164,7 @@ type Store interface {
 	EndConnections(ctx context.Context, address string, id uuid.UUID, now time.Time) (int, error)
 
 	// ClaimLetters gives letters that are due, and keeps others from them until the lease ends.
-	ClaimLetters(ctx context.Context, most int, now, leaseEnds time.Time) ([]SealedLetter, error)
+	ClaimLetters(ctx context.Context, most int, now, leaseEnds time.Time) ([]EncryptedLetter, error)
 	DeleteLetter(ctx context.Context, id int64) error
 	DelayLetter(ctx context.Context, id int64, until time.Time) error
 	// OwnsSomething tells whether an address may log in.

@@ -1,11 +1,11 @@
 package login
 
 import (
-	"encoding/base64"
 	"regexp"
 	"strings"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/keys"
 )
 
 // Prefixes of secrets, so that secret scanners can know them.
@@ -36,7 +36,7 @@ func hashOfSecret(prefix, secret string) (account.Hash, bool) {
 // ours, such as a refresh token.
 func AccessTokenHash(signer Signer, token string) (account.Hash, bool) {
 	secret, code, _ := strings.Cut(token, ".")
-	mac, ok := decode(code)
+	mac, ok := keys.Decode(code)
 	if _, formed := hashOfSecret(accessPrefix, secret); !formed || !ok || !signer.Verify([]byte(secret), mac) {
 		return account.Hash{}, false
 	}
@@ -49,13 +49,6 @@ func AccessTokenHash(signer Signer, token string) (account.Hash, bool) {
 // outlive the server secret that it is made with.
 func NewAccessToken(signer Signer) (string, account.Hash, error) {
 	secret, err := newSecret(accessPrefix)
-	token := secret + "." + encode(signer.Sign([]byte(secret)))
+	token := secret + "." + keys.Encode(signer.Sign([]byte(secret)))
 	return token, hashOf(token), err
-}
-
-func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
-
-func decode(text string) ([]byte, bool) {
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	return b, err == nil
 }

@@ -82,7 +82,7 @@ func (s *Store) SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned b
 }
 
 // SetApps implements account.Store.
-func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]account.App, error) {
+func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string, now time.Time) ([]account.App, error) {
 	current, err := s.queries.Apps(ctx, accountID)
 	if err != nil {
 		return nil, classify(err, "read apps")
@@ -104,7 +104,7 @@ func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string
 		if err != nil {
 			return err
 		}
-		if err := closeApps(ctx, q, current, names); err != nil {
+		if err := closeApps(ctx, q, current, names, now); err != nil {
 			return err
 		}
 		for _, name := range names {
@@ -145,7 +145,7 @@ func openApps(current []sqlgen.App, names []string) ([]account.App, bool) {
 	return apps, len(open) == len(names)
 }
 
-func closeApps(ctx context.Context, q *sqlgen.Queries, current []sqlgen.App, names []string) error {
+func closeApps(ctx context.Context, q *sqlgen.Queries, current []sqlgen.App, names []string, now time.Time) error {
 	var closing []uuid.UUID
 	for _, app := range current {
 		if app.ClosedAt == nil && !slices.Contains(names, app.Name) {
@@ -155,7 +155,7 @@ func closeApps(ctx context.Context, q *sqlgen.Queries, current []sqlgen.App, nam
 	if len(closing) == 0 {
 		return nil
 	}
-	if err := q.RevokeKeysOfApps(ctx, sqlgen.RevokeKeysOfAppsParams{AppIds: closing, Now: time.Now()}); err != nil {
+	if err := q.RevokeKeysOfApps(ctx, sqlgen.RevokeKeysOfAppsParams{AppIds: closing, Now: now}); err != nil {
 		return err
 	}
 	return q.CloseApps(ctx, closing)

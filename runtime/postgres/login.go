@@ -391,14 +391,14 @@ func (s *Store) EndConnections(ctx context.Context, address string, id uuid.UUID
 }
 
 // ClaimLetters implements login.Store.
-func (s *Store) ClaimLetters(ctx context.Context, most int, now, leaseEnds time.Time) ([]login.SealedLetter, error) {
+func (s *Store) ClaimLetters(ctx context.Context, most int, now, leaseEnds time.Time) ([]login.EncryptedLetter, error) {
 	rows, err := s.queries.ClaimLetters(ctx, sqlgen.ClaimLettersParams{Most: int32(most), Now: now, LeaseEnds: leaseEnds}) //nolint:gosec // a few
 	if err != nil {
 		return nil, classify(err, "claim letters")
 	}
-	letters := make([]login.SealedLetter, 0, len(rows))
+	letters := make([]login.EncryptedLetter, 0, len(rows))
 	for _, row := range rows {
-		letters = append(letters, login.SealedLetter{ID: row.ID, Sealed: row.Sealed, Attempts: int(row.Attempts), ExpiresAt: row.ExpiresAt})
+		letters = append(letters, login.EncryptedLetter{ID: row.ID, Encrypted: row.Sealed, Attempts: int(row.Attempts), ExpiresAt: row.ExpiresAt})
 	}
 	return letters, nil
 }

@@ -14,6 +14,7 @@ import (
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/internal/mcp"
@@ -189,16 +190,16 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 }
 
 // joinLogins makes the part that people log in to.
-func (c *serveCommand) joinLogins(store *postgres.Store, secret auth.Secret, limits *limit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauth.API, *mail.Outbox, error) {
-	signer, err := secret.Signer(auth.ForLogins)
+func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, limits *limit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauth.API, *mail.Outbox, error) {
+	signer, err := secret.Signer(keys.ForLogins)
 	if err != nil {
 		return nil, nil, err
 	}
-	sealer, err := secret.Sealer(auth.ForLetters)
+	encrypter, err := secret.Encrypter(keys.ForLetters)
 	if err != nil {
 		return nil, nil, err
 	}
-	logins, err := login.NewService(c.Logins, login.Parts{Store: store, Signer: signer, Sealer: sealer, Now: time.Now, Log: log})
+	logins, err := login.NewService(c.Logins, login.Parts{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -210,6 +211,6 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret auth.Secret, lim
 	if err != nil {
 		return nil, nil, usage{err}
 	}
-	api, err := oauth.New(c.OAuth, oauth.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name})
+	api, err := oauth.New(c.OAuth, oauth.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
 	return api, outbox, err
 }

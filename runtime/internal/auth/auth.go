@@ -21,6 +21,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/login"
 )
@@ -48,7 +49,9 @@ func (c Config) Validate() error {
 }
 
 // ServerSecret reads the secrets.
-func (c Config) ServerSecret() (Secret, error) { return ParseSecret(c.Secret, c.SecretPrevious) }
+func (c Config) ServerSecret() (keys.Secret, error) {
+	return keys.ParseSecret(c.Secret, c.SecretPrevious)
+}
 
 // Directory knows principals. postgres.Store implements it. A key that does not
 // exist, was revoked with its app or belongs to a closed account is NotFound.
@@ -109,8 +112,8 @@ type Authenticator struct {
 	keyUses      *uses
 	grantUses    *uses
 	directory    Directory
-	signer       *Signer // of upload signatures
-	tokens       *Signer // of access tokens
+	signer       *keys.Signer // of upload signatures
+	tokens       *keys.Signer // of access tokens
 	signatureTTL time.Duration
 	limits       *limit.Limiter
 	now          func() time.Time
@@ -137,11 +140,11 @@ func New(cfg Config, brand string, directory Directory, limits *limit.Limiter, n
 	if err != nil {
 		return nil, err
 	}
-	signer, err := secret.Signer(ForUploads)
+	signer, err := secret.Signer(keys.ForUploads)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := secret.Signer(ForLogins)
+	tokens, err := secret.Signer(keys.ForLogins)
 	if err != nil {
 		return nil, err
 	}
@@ -451,14 +454,14 @@ func ended(s login.Session, now time.Time) bool {
 // Sign makes an upload signature for the grant's app, bound to group unless it is empty.
 // It ends with what it was made with: the key, or the login.
 func (a *Authenticator) Sign(grant Grant, group string) string {
-	return sealClaims(a.signer, claimsOf(grant, a.now().Add(a.signatureTTL), group))
+	return encodeSignature(a.signer, claimsOf(grant, a.now().Add(a.signatureTTL), group))
 }
 
 // bySignature accepts an upload signature while it is valid and what made it is, too: the
 // key, or the login with all that it permits.
 func (a *Authenticator) bySignature(ctx context.Context, signature string) (Grant, error) {
 	refused := fault.New(fault.BadSignature, "the upload signature is not accepted")
-	claims, ok := openClaims(a.signer, signature)
+	claims, ok := decodeSignature(a.signer, signature)
 	if !ok {
 		return Grant{}, refused
 	}

@@ -229,7 +229,7 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 	// Made-up ones are refused without a look-up, and shut nobody out.
 	calls := s.directory.(*scripted).calls.Load()
 	other := newStorm(t)
-	foreign, _, err := login.NewAccessToken(&Signer{keys: [][]byte{[]byte("another secret")}})
+	foreign, _, err := login.NewAccessToken(signer(t, "z"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/media"
 )
@@ -86,17 +86,16 @@ func decodeClaims(text []byte) (claims, bool) {
 	}, true
 }
 
-// sealClaims gives the signature in the form that clients send: claims and code, each in
-// URL-safe base64, with a dot between.
-func sealClaims(signer *Signer, c claims) string {
+// encodeSignature returns the signature in the form that clients send: claims and MAC, each
+// in URL-safe base64, with a dot between.
+func encodeSignature(signer *keys.Signer, c claims) string {
 	text := c.encode()
-	encode := base64.RawURLEncoding.EncodeToString
-	return encode(text) + "." + encode(signer.Sign(text))
+	return keys.Encode(text) + "." + keys.Encode(signer.Sign(text))
 }
 
-// openClaims gives the claims of a signature that one of our secrets made. Nothing
-// of a signature is looked at before its code is found right.
-func openClaims(signer *Signer, signature string) (claims, bool) {
+// decodeSignature returns the claims of a signature that was made with the server secret or
+// the previous one. Nothing of them is read before the MAC was verified.
+func decodeSignature(signer *keys.Signer, signature string) (claims, bool) {
 	if len(signature) > signatureLongest {
 		return claims{}, false
 	}
@@ -104,23 +103,13 @@ func openClaims(signer *Signer, signature string) (claims, bool) {
 	if !ok {
 		return claims{}, false
 	}
-	text, ok := Decode(first)
+	text, ok := keys.Decode(first)
 	if !ok {
 		return claims{}, false
 	}
-	mac, ok := Decode(second)
+	mac, ok := keys.Decode(second)
 	if !ok || !signer.Verify(text, mac) {
 		return claims{}, false
 	}
 	return decodeClaims(text)
-}
-
-// Decode reads URL-safe base64 in its one form. The decoder alone would pass over
-// line breaks, so that a signature could be written in many ways.
-func Decode(text string) ([]byte, bool) {
-	if strings.ContainsAny(text, "\r\n") {
-		return nil, false
-	}
-	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	return decoded, err == nil
 }

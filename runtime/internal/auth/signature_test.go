@@ -9,16 +9,19 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/media"
 )
 
-func signer(t testing.TB, letter string) *Signer {
+func signer(t testing.TB, letter string) *keys.Signer {
 	t.Helper()
-	secret, err := ParseSecret(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte(letter), 32)), "")
+	secret, err := keys.ParseSecret(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte(letter), 32)), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := secret.Signer(ForUploads)
+	made, err := secret.Signer(keys.ForUploads)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,13 +32,13 @@ func signer(t testing.TB, letter string) *Signer {
 func FuzzOnlyWhatWasSignedOpens(f *testing.F) {
 	ours := signer(f, "a")
 	signed := claims{accountID: uuid.UUID{1}, appID: uuid.UUID{2}, keyID: uuid.UUID{3}, expires: time.Unix(2e9, 0), group: "guests"}
-	good := sealClaims(ours, signed)
+	good := encodeSignature(ours, signed)
 	text, code, _ := strings.Cut(good, ".")
-	for _, seed := range []string{good, "", ".", text, "." + code, text + ".", code + "." + text, good + "=", good + ".", strings.ToUpper(good), good[:len(good)-1] + "B", "A" + good, good[:9] + "\r" + good[9:], good + "\n", sealClaims(signer(f, "b"), signed)} {
+	for _, seed := range []string{good, "", ".", text, "." + code, text + ".", code + "." + text, good + "=", good + ".", strings.ToUpper(good), good[:len(good)-1] + "B", "A" + good, good[:9] + "\r" + good[9:], good + "\n", encodeSignature(signer(f, "b"), signed)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, signature string) {
-		got, ok := openClaims(ours, signature)
+		got, ok := decodeSignature(ours, signature)
 		if ok != (signature == good) {
 			t.Fatalf("%q opened: %t", signature, ok)
 		}
@@ -64,20 +67,20 @@ func FuzzClaimsComeBack(f *testing.F) {
 			return // such are never signed
 		}
 		signed.expires = time.Unix(expires, 0)
-		signature := sealClaims(ours, signed)
-		if got, ok := openClaims(ours, signature); !ok || got != signed {
+		signature := encodeSignature(ours, signed)
+		if got, ok := decodeSignature(ours, signature); !ok || got != signed {
 			t.Fatalf("%+v came back as %+v, %t", signed, got, ok)
 		}
 		if len(signature) > signatureLongest {
 			t.Fatalf("%d characters", len(signature))
 		}
-		if _, ok := openClaims(foreign, signature); ok {
+		if _, ok := decodeSignature(foreign, signature); ok {
 			t.Fatal("another secret opens it")
 		}
 		changed := []byte(signature)
 		at := int(flip) % len(changed)
 		if changed[at] ^= 1; changed[at] != signature[at] {
-			if _, ok := openClaims(ours, string(changed)); ok {
+			if _, ok := decodeSignature(ours, string(changed)); ok {
 				t.Fatalf("changed at %d it opens", at)
 			}
 		}
@@ -94,4 +97,34 @@ func TestOneListSaysWhichRoutesTakeSignatures(t *testing.T) {
 			t.Errorf("%q takes a signature: %t", route, !want)
 		}
 	}
+}
+
+func FuzzOnlyWhatWasSignedIsAccepted(f *testing.F) {
+	ours := signer(f, "s")
+	other := signer(f, "t")
+	principal := account.Principal{Account: account.Account{ID: uuid.New()}, App: account.App{ID: uuid.New()}, Key: account.Key{ID: uuid.New()}}
+	f.Add(encodeSignature(ours, claimsOf(Grant{Principal: principal}, time.Unix(1e9, 0), "g")), int64(1e9), "group")
+	f.Add("", int64(0), "")
+	f.Add("a.b", int64(1<<40), "日本")
+	f.Fuzz(func(t *testing.T, text string, expires int64, group string) {
+		// Whatever is accepted is exactly what its claims sign to: there is no second form.
+		if claims, ok := decodeSignature(ours, text); ok && encodeSignature(ours, claims) != text {
+			t.Fatalf("%q is accepted and not in the one form", text)
+		}
+		if expires < 0 || expires > 1<<40 || len(group) > 255 || strings.ToValidUTF8(group, "") != group {
+			return
+		}
+		made := claimsOf(Grant{Principal: principal}, time.Unix(expires, 0), group)
+		signed := encodeSignature(ours, made)
+		got, ok := decodeSignature(ours, signed)
+		if !ok || !got.expires.Equal(made.expires) || got.group != group || !got.belongTo(login.Session{Principal: principal}) {
+			t.Fatalf("%+v came back as %+v, %t", made, got, ok)
+		}
+		if _, ok := decodeSignature(other, signed); ok {
+			t.Fatal("another secret accepts it")
+		}
+		if strings.ContainsFunc(signed, func(r rune) bool { return r > 126 || r <= ' ' || strings.ContainsRune(`"\,;&=%+/`, r) }) {
+			t.Fatalf("%q is not safe in a header or a URL", signed)
+		}
+	})
 }

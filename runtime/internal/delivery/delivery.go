@@ -17,8 +17,8 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/media"
 )
 
@@ -99,11 +99,11 @@ type Delivery struct {
 
 // New joins delivery to its stores. Addresses begin with baseURL. presigner is used,
 // and needed, when clients are redirected.
-func New(cfg Config, baseURL string, secret auth.Secret, items Items, objects Objects, presigner Presigner, now func() time.Time, log *slog.Logger) (*Delivery, error) {
+func New(cfg Config, baseURL string, secret keys.Secret, items Items, objects Objects, presigner Presigner, now func() time.Time, log *slog.Logger) (*Delivery, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	signer, err := secret.Signer(auth.ForDelivery)
+	signer, err := secret.Signer(keys.ForDelivery)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/media"
 )
 
@@ -73,7 +73,7 @@ func (o one) ForDelivery(_ context.Context, id uuid.UUID) (media.Item, string, e
 
 func newDelivery(t testing.TB, item media.Item, objects Objects) *Delivery {
 	t.Helper()
-	secret, err := auth.ParseSecret(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("s"), 32)), "")
+	secret, err := keys.ParseSecret(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("s"), 32)), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/media"
 )
@@ -26,7 +26,7 @@ type Links struct {
 	base   string
 	ttl    time.Duration // that a signed address is valid for, at least
 	step   time.Duration // expiries are multiples of it
-	signer *auth.Signer
+	signer *keys.Signer
 	now    func() time.Time
 }
 
@@ -93,7 +93,7 @@ func (l *Links) verify(id uuid.UUID, variant media.Variant, expires, signature s
 	if err != nil || strconv.FormatInt(until, 10) != expires {
 		return 0, refused
 	}
-	mac, ok := auth.Decode(signature)
+	mac, ok := keys.Decode(signature)
 	if !ok || !l.signer.Verify(permission(id, variant, until), mac) {
 		return 0, refused
 	}

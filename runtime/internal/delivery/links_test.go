@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/media"
 )
 
@@ -23,7 +23,7 @@ func at(t *testing.T, now *time.Time, ttl, step time.Duration) (*Delivery, media
 	t.Helper()
 	item := publicItem(1)
 	item.Access = media.Private
-	secret, err := auth.ParseSecret(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("s"), 32)), "")
+	secret, err := keys.ParseSecret(base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("s"), 32)), "")
 	if err != nil {
 		t.Fatal(err)
 	}

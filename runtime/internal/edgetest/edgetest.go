@@ -24,6 +24,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -129,7 +130,7 @@ func (w *World) Session(t *testing.T, of Tenant, scopes ...login.Scope) (token s
 	t.Helper()
 	secret, err := Credentials("a").ServerSecret()
 	must(t, err)
-	signer, err := secret.Signer(auth.ForLogins)
+	signer, err := secret.Signer(keys.ForLogins)
 	must(t, err)
 	token, hash, err := login.NewAccessToken(signer)
 	must(t, err)

@@ -46,6 +46,7 @@ type document struct {
 
 // documents fetches and remembers. It is safe for concurrent use.
 type documents struct {
+	now     func() time.Time
 	client  *http.Client
 	flights singleflight.Group
 	places  chan struct{}
@@ -66,7 +67,7 @@ type fetched struct {
 // newDocuments makes a client that reaches only what permit says, judged when a
 // connection is made: after the name was looked up, so that no second answer of a name
 // server leads elsewhere.
-func newDocuments(permit func(netip.AddrPort) error) *documents {
+func newDocuments(permit func(netip.AddrPort) error, now func() time.Time) *documents {
 	dialer := &net.Dialer{Timeout: documentTimeout, Control: func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
@@ -79,6 +80,7 @@ func newDocuments(permit func(netip.AddrPort) error) *documents {
 		ResponseHeaderTimeout: documentTimeout, MaxResponseHeaderBytes: 16 << 10, ForceAttemptHTTP2: true,
 	}
 	return &documents{
+		now: now,
 		client: &http.Client{Transport: transport, Timeout: documentTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		places: make(chan struct{}, documentFetches), known: lru.New[string, fetched](documentsKept), failed: lru.New[string, fetched](documentsKept),
@@ -143,7 +145,7 @@ func (d *documents) remembered(id string) (fetched, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, entries := range []*lru.Map[string, fetched]{d.known, d.failed} {
-		if entry, ok := entries.Get(id); ok && time.Now().Before(entry.until) {
+		if entry, ok := entries.Get(id); ok && d.now().Before(entry.until) {
 			return entry, true
 		}
 	}
@@ -157,7 +159,7 @@ func (d *documents) ask(ctx context.Context, id string) fetched {
 	found, err := d.get(ctx, id)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
+	now := d.now()
 	last, ok := d.known.Get(id)
 	switch {
 	case err == nil:

@@ -83,7 +83,7 @@ func newSite(t *testing.T, handler http.HandlerFunc) *site {
 	t.Cleanup(server.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	s.documents = newDocuments(func(netip.AddrPort) error { s.dialed.Add(1); return nil })
+	s.documents = newDocuments(func(netip.AddrPort) error { s.dialed.Add(1); return nil }, time.Now)
 	transport := s.client.Transport.(*http.Transport)
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	dial := transport.DialContext
@@ -178,7 +178,7 @@ func TestANameThatChangesItsAddressLeadsNowhere(t *testing.T) {
 	d := newDocuments(func(to netip.AddrPort) error {
 		judged = append(judged, to)
 		return publicOnly(netip.AddrPortFrom(to.Addr(), 443))
-	})
+	}, time.Now)
 	// Whatever was looked up before, what counts is where the connection goes.
 	transport := d.client.Transport.(*http.Transport)
 	dial := transport.DialContext
@@ -225,7 +225,7 @@ func good(r *http.Request) (*http.Response, error) {
 func down(*http.Request) (*http.Response, error) { return nil, errors.New("the site is down") }
 
 func newOrigin(answer origin) *documents {
-	d := newDocuments(publicOnly)
+	d := newDocuments(publicOnly, time.Now)
 	d.client.Transport = answer
 	return d
 }

@@ -25,6 +25,7 @@ import (
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/oauth"
 	"mediastack.dev/runtime/internal/oauth/pages"
@@ -105,15 +106,15 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	rt.auth.Resource, rt.auth.MetadataURL = oauth.Resource(o.base), oauth.MetadataURL(o.base)
 	secret, err := credentials.ServerSecret()
 	must(t, err)
-	signer, err := secret.Signer(auth.ForLogins)
+	signer, err := secret.Signer(keys.ForLogins)
 	must(t, err)
-	sealer, err := secret.Sealer(auth.ForLetters)
+	encrypter, err := secret.Encrypter(keys.ForLetters)
 	must(t, err)
-	rt.logins, err = login.NewService(o.login, login.Parts{Store: w.Store, Signer: signer, Sealer: sealer, Now: rt.clock.Now, Log: log})
+	rt.logins, err = login.NewService(o.login, login.Parts{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	shown, err := pages.New(o.pages)
 	must(t, err)
-	api, err := oauth.New(o.oauth, oauth.Parts{Logins: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name})
+	api, err := oauth.New(o.oauth, oauth.Parts{Logins: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name, Now: rt.clock.Now})
 	must(t, err)
 	if o.documents != nil {
 		api.AnswerDocuments(o.documents)

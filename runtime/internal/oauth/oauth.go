@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -56,6 +57,8 @@ type Parts struct {
 	BaseURL string
 	// Name is what people know the service by.
 	Name string
+	// Now is the clock.
+	Now func() time.Time
 }
 
 // API serves the endpoints. It is safe for concurrent use.
@@ -98,7 +101,7 @@ func New(cfg Config, parts Parts) (*API, error) {
 		return nil, fmt.Errorf("read the base URL: %w", err)
 	}
 	a := &API{Parts: parts, cfg: cfg, base: strings.TrimRight(parts.BaseURL, "/"), secure: base.Scheme == "https",
-		documents: newDocuments(publicOnly), foreign: http.NewCrossOriginProtection()}
+		documents: newDocuments(publicOnly, parts.Now), foreign: http.NewCrossOriginProtection()}
 	if err := a.foreign.AddTrustedOrigin(base.Scheme + "://" + base.Host); err != nil {
 		return nil, fmt.Errorf("read the base URL: %w", err)
 	}

@@ -1,4 +1,7 @@
-package auth
+// Package keys derives what the runtime signs and encrypts with from the one server
+// secret: a key for each purpose, so that a signature for one is worthless for another.
+// Packages auth, delivery and login use it; it authenticates nobody.
+package keys
 
 import (
 	"crypto/aes"
@@ -95,34 +98,35 @@ func (s Secret) keys(purpose Purpose) ([][]byte, error) {
 	return keys, nil
 }
 
-// Sign gives the code of a message, by the current secret.
-func (s *Signer) Sign(message []byte) []byte { return code(s.keys[0], message) }
+// Sign returns the MAC of a message (HMAC-SHA-256) under the current secret.
+func (s *Signer) Sign(message []byte) []byte { return mac(s.keys[0], message) }
 
-// Verify tells in constant time whether the current or the previous secret signed the message.
-func (s *Signer) Verify(message, mac []byte) bool {
+// Verify reports in constant time whether the MAC is that of the message under the current
+// or the previous secret.
+func (s *Signer) Verify(message, sent []byte) bool {
 	ok := false
 	for _, key := range s.keys {
-		ok = hmac.Equal(code(key, message), mac) || ok
+		ok = hmac.Equal(mac(key, message), sent) || ok
 	}
 	return ok
 }
 
-func code(key, message []byte) []byte {
-	mac := hmac.New(sha256.New, key)
-	_, _ = mac.Write(message) // never fails, by its contract
-	return mac.Sum(nil)
+func mac(key, message []byte) []byte {
+	hash := hmac.New(sha256.New, key)
+	_, _ = hash.Write(message) // never fails, by its contract
+	return hash.Sum(nil)
 }
 
-// Sealer encrypts for one purpose what we must read again ourselves (AES-256-GCM).
-type Sealer struct{ ciphers []cipher.AEAD }
+// Encrypter encrypts for one purpose what the service must read again itself (AES-256-GCM).
+type Encrypter struct{ ciphers []cipher.AEAD }
 
-// Sealer derives the keys of a purpose.
-func (s Secret) Sealer(purpose Purpose) (*Sealer, error) {
+// Encrypter derives the keys of a purpose.
+func (s Secret) Encrypter(purpose Purpose) (*Encrypter, error) {
 	keys, err := s.keys(purpose)
 	if err != nil {
 		return nil, err
 	}
-	sealer := &Sealer{}
+	encrypter := &Encrypter{}
 	for _, key := range keys {
 		block, err := aes.NewCipher(key)
 		if err != nil {
@@ -132,22 +136,35 @@ func (s Secret) Sealer(purpose Purpose) (*Sealer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("make the cipher for %s: %w", purpose, err)
 		}
-		sealer.ciphers = append(sealer.ciphers, aead)
+		encrypter.ciphers = append(encrypter.ciphers, aead)
 	}
-	return sealer, nil
+	return encrypter, nil
 }
 
-// Seal encrypts with the current secret.
-func (s *Sealer) Seal(plain []byte) []byte {
-	return s.ciphers[0].Seal(nil, nil, plain, nil) //nolint:gosec // the cipher draws its nonces itself
+// Encrypt encrypts with the current secret.
+func (e *Encrypter) Encrypt(plain []byte) []byte {
+	return e.ciphers[0].Seal(nil, nil, plain, nil) //nolint:gosec // the cipher draws its nonces itself
 }
 
-// Open gives what the current or the previous secret sealed.
-func (s *Sealer) Open(sealed []byte) ([]byte, error) {
-	for _, c := range s.ciphers {
-		if plain, err := c.Open(nil, nil, sealed, nil); err == nil {
+// Decrypt returns what was encrypted with the current or the previous secret.
+func (e *Encrypter) Decrypt(encrypted []byte) ([]byte, error) {
+	for _, c := range e.ciphers {
+		if plain, err := c.Open(nil, nil, encrypted, nil); err == nil {
 			return plain, nil
 		}
 	}
-	return nil, errors.New("neither secret opens this")
+	return nil, errors.New("neither secret decrypts this")
+}
+
+// Encode returns the URL-safe base64 of b, without padding.
+func Encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// Decode reads what Encode writes, in that one form. The decoder alone would pass over
+// line breaks, so that a signature could be written in many ways.
+func Decode(text string) ([]byte, bool) {
+	if strings.ContainsAny(text, "\r\n") {
+		return nil, false
+	}
+	decoded, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	return decoded, err == nil
 }
