@@ -28,7 +28,7 @@ const (
 	// Forbidden means a good credential that does not permit this.
 	Forbidden
 	// NotFound is a thing that does not exist or belongs to somebody else; the
-	// two are never told apart (DESIGN.md, invariant 7).
+	// two are never told apart (docs/architecture.md, invariant 7).
 	NotFound
 	// Conflict is a state, a pin or another owner that stands in the way.
 	Conflict

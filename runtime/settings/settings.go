@@ -13,7 +13,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// Limits of the fields (specification, "Limits", and DESIGN.md).
+// Limits of the fields (docs/specification.md, "Limits").
 const (
 	MinQuality   = 0
 	MaxQuality   = 100

@@ -8,7 +8,7 @@ JOIN account ON account.id = item.account_id AND account.closed_at IS NULL AND N
 WHERE item.id = $1;
 
 -- name: Seal :one
--- One conditional update decides between seal and purge (DESIGN.md, invariants 2 and 4).
+-- One conditional update decides between seal and purge (docs/architecture.md, invariants 2 and 4).
 WITH sealed AS (
     UPDATE item SET sealed_at = sqlc.arg(now)::timestamptz
     WHERE item.app_id = $1 AND item.id = $2 AND item.sealed_at IS NULL

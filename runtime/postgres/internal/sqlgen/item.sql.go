@@ -389,7 +389,7 @@ type SealRow struct {
 	SealedAt   *time.Time
 }
 
-// One conditional update decides between seal and purge (DESIGN.md, invariants 2 and 4).
+// One conditional update decides between seal and purge (docs/architecture.md, invariants 2 and 4).
 func (q *Queries) Seal(ctx context.Context, arg SealParams) (SealRow, error) {
 	row := q.db.QueryRow(ctx, seal,
 		arg.AppID,
