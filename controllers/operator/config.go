@@ -17,7 +17,7 @@ type Config struct {
 	BucketCheckInterval time.Duration `env:"SERVICE_BUCKET_CHECK_INTERVAL" default:"30s" help:"How often every account's bucket is looked at."`
 	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"How often usage, the keys' last use and tenants' settings are read for the status."`
 
-	Concurrency int      `env:"SERVICE_CONCURRENCY" default:"8" help:"How many accounts, and how many settings, are worked on at a time."`
+	Concurrency int      `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"How many accounts, and how many settings, are worked on at a time."`
 	Namespaces  []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Watch these namespaces only (comma-separated); without it, all."`
 
 	HealthListen  string `env:"SERVICE_HEALTH_LISTEN" default:":8081" help:"Address of /healthz and /readyz; 0 turns them off."`

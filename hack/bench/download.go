@@ -26,7 +26,7 @@ func download(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	redirecting, err := b.rig.serve(ctx, "redirecting", t, map[string]string{"SERVICE_DELIVERY": "redirect"})
+	redirecting, err := b.rig.serve(ctx, "redirecting", t, map[string]string{"SERVICE_DELIVERY_MODE": "redirect"})
 	if err != nil {
 		return err
 	}

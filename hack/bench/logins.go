@@ -44,7 +44,7 @@ func logins(ctx context.Context, b *bench) error {
 	defer post.close()
 	e, err := b.rig.serve(ctx, service, busy, map[string]string{
 		"SERVICE_SMTP_HOST": "127.0.0.1", "SERVICE_SMTP_PORT": strconv.Itoa(post.port), "SERVICE_SMTP_TLS": "none", "SERVICE_MAIL_FROM": "login@example.org",
-		"SERVICE_RATE_LOGINS": "0", "SERVICE_LOGIN_CODES_PER_ADDRESS": "100", "SERVICE_LOGIN_TRIES_PER_ADDRESS": "100", "SERVICE_LOGIN_CODES_PER_CLIENT": "10000",
+		"SERVICE_RATE_LIMIT_LOGINS": "0", "SERVICE_LOGIN_CODES_PER_EMAIL": "100", "SERVICE_LOGIN_ATTEMPTS_PER_EMAIL": "100", "SERVICE_LOGIN_CODES_PER_IP": "10000",
 		"SERVICE_LOGIN_RESEND_AFTER": "0s",
 	})
 	if err != nil {

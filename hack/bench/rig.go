@@ -203,7 +203,7 @@ func (r *rig) serve(ctx context.Context, name string, t tenant, settings map[str
 	e := &endpoint{baseURL: fmt.Sprintf("http://127.0.0.1:%d", port), key: t.key}
 	env := r.access()
 	maps.Copy(env, map[string]string{
-		"SERVICE_RATE_KEY": "0", "SERVICE_RATE_ADDRESS": "0", "SERVICE_SECRET": r.secret, "SERVICE_BASE_URL": e.baseURL,
+		"SERVICE_RATE_LIMIT_KEY": "0", "SERVICE_RATE_LIMIT_IP": "0", "SERVICE_SECRET": r.secret, "SERVICE_BASE_URL": e.baseURL,
 		"SERVICE_LISTEN": fmt.Sprintf("127.0.0.1:%d", port), "SERVICE_ADMIN_LISTEN": fmt.Sprintf("127.0.0.1:%d", admin),
 	})
 	maps.Copy(env, settings)

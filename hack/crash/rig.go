@@ -138,7 +138,7 @@ func (r *rig) start(ctx context.Context) error {
 		"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
 		"SERVICE_LOG_LEVEL=warn",
 		// What takes minutes and hours in production comes within a run here.
-		"SERVICE_DRAFT_TTL=" + draftTTL.String(), "SERVICE_UPLOAD_GRACE=0s", "SERVICE_PURGE_RETRY=1s", "SERVICE_PURGE_ALARM=100000", "SERVICE_PURGE_BATCH=20",
+		"SERVICE_DRAFT_TTL=" + draftTTL.String(), "SERVICE_UPLOAD_GRACE=0s", "SERVICE_PURGE_MAX_BACKOFF=1s", "SERVICE_PURGE_MAX_ATTEMPTS=100000", "SERVICE_PURGE_BATCH=20",
 	}
 	if r.binary, err = setup.FindBinary("mediastack-runtime"); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (r *rig) newReplica(name, secret string) (*replica, error) {
 		Name: name, Path: r.binary, Args: []string{"serve"}, LogFile: filepath.Join(r.dir, strings.ReplaceAll(name, " ", "-")+".log"),
 		Env: append([]string{
 			"SERVICE_SECRET=" + secret, "SERVICE_BASE_URL=" + one.baseURL, "SERVICE_UPLOAD_LEASE=1m", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s",
-			"SERVICE_RATE_KEY=0", "SERVICE_RATE_ADDRESS=0", "SERVICE_SHUTDOWN_TIMEOUT=20s",
+			"SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0", "SERVICE_SHUTDOWN_TIMEOUT=20s",
 			fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
 		}, r.env...),
 		Grace: 30 * time.Second,

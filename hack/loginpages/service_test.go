@@ -61,7 +61,7 @@ func newService(t *testing.T) *service {
 				"SERVICE_S3_ACCESS_KEY="+access.AccessKey, "SERVICE_S3_SECRET_KEY="+access.SecretKey,
 				"SERVICE_SMTP_HOST="+mailHost, "SERVICE_SMTP_PORT="+mailPort, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@"+host,
 				// All people come from one address.
-				"SERVICE_LOGIN_CODES_PER_CLIENT=10000", "SERVICE_LOGIN_CODES_PER_ADDRESS=100", "SERVICE_OAUTH_REGISTRATIONS=10000", "SERVICE_RATE_LOGINS=0",
+				"SERVICE_LOGIN_CODES_PER_IP=10000", "SERVICE_LOGIN_CODES_PER_EMAIL=100", "SERVICE_OAUTH_REGISTRATIONS_PER_IP=10000", "SERVICE_RATE_LIMIT_LOGINS=0",
 			),
 			Ready: stack.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
 		})

@@ -23,7 +23,7 @@ const exitInterrupted = 130
 var errReported = errors.New("the stack failed")
 
 type commandLine struct {
-	Run    runCommand    `cmd:"" help:"Start the stack and print lines that use it. Ctrl-C ends it. Settings of the runtime that are in the environment (SERVICE_CORS_ORIGINS, SERVICE_RATE_KEY ...) reach it, other than those that the stack itself decides."`
+	Run    runCommand    `cmd:"" help:"Start the stack and print lines that use it. Ctrl-C ends it. Settings of the runtime that are in the environment (SERVICE_CORS_ORIGINS, SERVICE_RATE_LIMIT_KEY ...) reach it, other than those that the stack itself decides."`
 	Stop   stopCommand   `cmd:"" help:"End a running stack."`
 	Status statusCommand `cmd:"" help:"Say whether a stack runs, and print its lines."`
 	Clean  cleanCommand  `cmd:"" help:"Remove the data of a stack that is not running."`

@@ -10,7 +10,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/keys"
 )
 
 // Ask is what an application asks for. It was checked when the request began, and is

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/keys"
 )
 
 // Client is an application that registered itself (RFC 7591). It has no secret: PKCE

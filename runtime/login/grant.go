@@ -12,7 +12,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/keys"
 )
 
 // Grant is what a person allowed an application: the family of all the tokens that come

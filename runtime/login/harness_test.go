@@ -12,7 +12,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/edgetest"
-	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/login"
 )
 

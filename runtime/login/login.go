@@ -21,17 +21,17 @@ import (
 type Config struct {
 	RequestTTL     time.Duration `env:"SERVICE_LOGIN_TTL" default:"15m" help:"How long a person may take to log in, and then to look at the connections."`
 	CodeTTL        time.Duration `env:"SERVICE_LOGIN_CODE_TTL" default:"10m" help:"How long a code that was mailed is valid."`
-	CodeTries      int           `env:"SERVICE_LOGIN_TRIES" default:"5" help:"Codes that may be tried in one login."`
+	CodeTries      int           `name:"login-max-attempts" env:"SERVICE_LOGIN_MAX_ATTEMPTS" default:"5" help:"Codes that may be tried in one login."`
 	ResendAfter    time.Duration `env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Pause before another code may be asked for with the same e-mail address, in any login at any replica."`
-	CodesOfAddress int           `env:"SERVICE_LOGIN_CODES_PER_ADDRESS" default:"5" help:"Codes an hour that are mailed to one address."`
-	TriesOfAddress int           `env:"SERVICE_LOGIN_TRIES_PER_ADDRESS" default:"15" help:"Codes an hour that may be tried for one address, in all its logins."`
-	CodesOfClient  int           `env:"SERVICE_LOGIN_CODES_PER_CLIENT" default:"20" help:"Codes an hour that one client address (IPv6: one /64) may ask for."`
+	CodesOfAddress int           `name:"login-codes-per-email" env:"SERVICE_LOGIN_CODES_PER_EMAIL" default:"5" help:"Codes an hour that are mailed to one address."`
+	TriesOfAddress int           `name:"login-attempts-per-email" env:"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL" default:"15" help:"Codes an hour that may be tried for one address, in all its logins."`
+	CodesOfClient  int           `name:"login-codes-per-ip" env:"SERVICE_LOGIN_CODES_PER_IP" default:"20" help:"Codes an hour that one client address (IPv6: one /64) may ask for."`
 
 	GrantCodeTTL  time.Duration `env:"SERVICE_OAUTH_CODE_TTL" default:"60s" help:"How long an application may take to turn its authorization code into tokens."`
 	AccessTTL     time.Duration `env:"SERVICE_OAUTH_ACCESS_TTL" default:"1h" help:"How long an access token is valid."`
 	RefreshTTL    time.Duration `env:"SERVICE_OAUTH_REFRESH_TTL" default:"720h" help:"How long a refresh token is valid; each refresh gives a new one."`
 	RefreshGrace  time.Duration `env:"SERVICE_OAUTH_REFRESH_GRACE" default:"90s" help:"How long a used refresh token still works, for clients that refresh in parallel; later use ends the connection."`
-	Registrations int           `env:"SERVICE_OAUTH_REGISTRATIONS" default:"100" help:"New applications an hour that one client address (IPv6: one /64) may register."`
+	Registrations int           `name:"oauth-registrations-per-ip" env:"SERVICE_OAUTH_REGISTRATIONS_PER_IP" default:"100" help:"New applications an hour that one client address (IPv6: one /64) may register."`
 }
 
 // Validate checks the bounds.
@@ -60,11 +60,11 @@ func (c Config) Validate() error {
 		name        string
 		value, most int
 	}{
-		{"SERVICE_LOGIN_TRIES", c.CodeTries, 10},
-		{"SERVICE_LOGIN_CODES_PER_ADDRESS", c.CodesOfAddress, 100},
-		{"SERVICE_LOGIN_TRIES_PER_ADDRESS", c.TriesOfAddress, 100},
-		{"SERVICE_LOGIN_CODES_PER_CLIENT", c.CodesOfClient, 10_000},
-		{"SERVICE_OAUTH_REGISTRATIONS", c.Registrations, 10_000},
+		{"SERVICE_LOGIN_MAX_ATTEMPTS", c.CodeTries, 10},
+		{"SERVICE_LOGIN_CODES_PER_EMAIL", c.CodesOfAddress, 100},
+		{"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL", c.TriesOfAddress, 100},
+		{"SERVICE_LOGIN_CODES_PER_IP", c.CodesOfClient, 10_000},
+		{"SERVICE_OAUTH_REGISTRATIONS_PER_IP", c.Registrations, 10_000},
 	} {
 		if n.value < 1 || n.value > n.most {
 			return fmt.Errorf("%s must be from 1 to %d, not %d", n.name, n.most, n.value)

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/keys"
 )
 
 // Prefixes of secrets, so that secret scanners can know them.

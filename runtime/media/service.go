@@ -17,10 +17,10 @@ import (
 type Config struct {
 	MaxUploads    int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Uploads received at once by this process; each holds up to 1.25 MiB of memory, and more out of SERVICE_UPLOAD_MEMORY."`
 	UploadMemory  int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for files over 1 MiB that are on their way; each takes up to 16.25 MiB, others wait meanwhile."`
-	UploadShare   int           `env:"SERVICE_UPLOAD_SHARE" default:"75" help:"Percent of places and memory that one account may hold."`
+	UploadShare   int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of places and memory that one account may hold."`
 	UploadQueue   int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a place before others are refused with 429; half of them of one account."`
-	UploadWait    time.Duration `env:"SERVICE_UPLOAD_WAIT" default:"60s" help:"How long an upload waits for a place, or for memory."`
-	UploadMinRate int64         `env:"SERVICE_UPLOAD_MIN_RATE" default:"65536" help:"Bytes a second that an upload must reach while others wait for the place or the memory that it holds; 0 = any rate will do."`
+	UploadWait    time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a place, or for memory."`
+	UploadMinRate int64         `name:"upload-min-transfer-rate" env:"SERVICE_UPLOAD_MIN_TRANSFER_RATE" default:"65536" help:"Bytes a second that an upload must reach while others wait for the place or the memory that it holds; 0 = any rate will do."`
 	UploadLease   time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge takes it for dead."`
 	ResumableTTL  time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires."`
 	DeleteTimeout time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for the object store before leaving the objects to the purge."`
@@ -34,13 +34,13 @@ func (c Config) Validate() error {
 	case c.UploadMemory < PartSize+chunkSize:
 		return fmt.Errorf("SERVICE_UPLOAD_MEMORY must be at least %d, not %d", PartSize+chunkSize, c.UploadMemory)
 	case c.UploadShare < 1 || c.UploadShare > 100:
-		return fmt.Errorf("SERVICE_UPLOAD_SHARE must be from 1 to 100, not %d", c.UploadShare)
+		return fmt.Errorf("SERVICE_UPLOAD_PER_ACCOUNT_PERCENT must be from 1 to 100, not %d", c.UploadShare)
 	case c.UploadQueue < 0:
 		return fmt.Errorf("SERVICE_UPLOAD_QUEUE must not be negative, but is %d", c.UploadQueue)
 	case c.UploadWait <= 0:
-		return fmt.Errorf("SERVICE_UPLOAD_WAIT must be positive, not %s", c.UploadWait)
+		return fmt.Errorf("SERVICE_UPLOAD_QUEUE_TIMEOUT must be positive, not %s", c.UploadWait)
 	case c.UploadMinRate < 0:
-		return fmt.Errorf("SERVICE_UPLOAD_MIN_RATE must not be negative, but is %d", c.UploadMinRate)
+		return fmt.Errorf("SERVICE_UPLOAD_MIN_TRANSFER_RATE must not be negative, but is %d", c.UploadMinRate)
 	case c.UploadLease < time.Minute:
 		return fmt.Errorf("SERVICE_UPLOAD_LEASE must be at least 1m, not %s", c.UploadLease)
 	case c.ResumableTTL < time.Minute:

@@ -16,9 +16,9 @@ type SweepConfig struct {
 	DraftTTL     time.Duration `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged."`
 	UploadGrace  time.Duration `env:"SERVICE_UPLOAD_GRACE" default:"5m" help:"How long after its lease an upload without progress is given up."`
 	BatchSize    int           `env:"SERVICE_PURGE_BATCH" default:"200" help:"Rows in one transaction of the purge."`
-	Rest         int           `env:"SERVICE_PURGE_REST" default:"100" help:"Pause after each batch, in percent of the time that it took: what the service beside it feels less."`
-	AlarmAfter   int           `env:"SERVICE_PURGE_ALARM" default:"10" help:"Failed attempts on one removal after which the exit code asks for a person."`
-	RetryLongest time.Duration `env:"SERVICE_PURGE_RETRY" default:"1h" help:"Longest pause before a failed removal is tried again."`
+	Rest         int           `name:"pause-percent" env:"SERVICE_PURGE_PAUSE_PERCENT" default:"100" help:"Pause after each batch, in percent of the time that it took: what the service beside it feels less."`
+	AlarmAfter   int           `name:"max-attempts" env:"SERVICE_PURGE_MAX_ATTEMPTS" default:"10" help:"Failed attempts on one removal after which the exit code asks for a person."`
+	RetryLongest time.Duration `name:"max-backoff" env:"SERVICE_PURGE_MAX_BACKOFF" default:"1h" help:"Longest pause before a failed removal is tried again."`
 }
 
 // Validate checks the bounds.
@@ -31,11 +31,11 @@ func (c SweepConfig) Validate() error {
 	case c.BatchSize < 1 || c.BatchSize > 10_000:
 		return fmt.Errorf("SERVICE_PURGE_BATCH must be from 1 to 10000, not %d", c.BatchSize)
 	case c.Rest < 0 || c.Rest > 10_000:
-		return fmt.Errorf("SERVICE_PURGE_REST must be from 0 to 10000, not %d", c.Rest)
+		return fmt.Errorf("SERVICE_PURGE_PAUSE_PERCENT must be from 0 to 10000, not %d", c.Rest)
 	case c.AlarmAfter < 1:
-		return fmt.Errorf("SERVICE_PURGE_ALARM must be at least 1, not %d", c.AlarmAfter)
+		return fmt.Errorf("SERVICE_PURGE_MAX_ATTEMPTS must be at least 1, not %d", c.AlarmAfter)
 	case c.RetryLongest <= 0:
-		return fmt.Errorf("SERVICE_PURGE_RETRY must be positive, not %s", c.RetryLongest)
+		return fmt.Errorf("SERVICE_PURGE_MAX_BACKOFF must be positive, not %s", c.RetryLongest)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ import (
 // Config says where the database is. The tags are flag and environment names.
 type Config struct {
 	DatabaseURL    string        `env:"SERVICE_DATABASE_URL" required:"" help:"PostgreSQL URL, e.g. postgres://user:password@host/db (prefer the environment over the flag)."`
-	DatabaseConns  int32         `env:"SERVICE_DATABASE_CONNS" default:"20" help:"Most connections of this process."`
+	DatabaseConns  int32         `name:"database-max-conns" env:"SERVICE_DATABASE_MAX_CONNS" default:"20" help:"Most connections of this process."`
 	ConnectTimeout time.Duration `env:"SERVICE_DATABASE_CONNECT_TIMEOUT" default:"5s" help:"How long one connection attempt may take."`
 }
 

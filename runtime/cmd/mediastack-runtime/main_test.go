@@ -118,7 +118,7 @@ func TestTheCommandsOnRealParts(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
-			"--image-program=" + stacktest.Binary(t, "mediastack-imaging")}, stores...),
+			"--image-worker-path=" + stacktest.Binary(t, "mediastack-imaging")}, stores...),
 			streams{out: &logs, err: &logs})
 	}()
 	var admin string

@@ -109,7 +109,7 @@ func secretHeader(secret string) string {
 // by errors, and logged in clear.
 func TestMisplacedCredentials_AreInNoLogAndNoAnswer(t *testing.T) {
 	t.Parallel()
-	s := whole(t, "--rate-key=0", "--rate-address=0")
+	s := whole(t, "--rate-limit-key=0", "--rate-limit-ip=0")
 	all := s.routes(t)
 	transport := edgetest.Dialer(s.address)
 	transport.MaxIdleConnsPerHost = 8

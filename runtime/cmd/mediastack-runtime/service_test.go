@@ -47,8 +47,8 @@ func whole(t *testing.T, flags ...string) *service {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan int, 1)
 	args := append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--log-level=DEBUG",
-		"--image-program=" + stacktest.Binary(t, "mediastack-imaging"), "--smtp-host=127.0.0.1", "--smtp-port=1", "--smtp-tls=none", "--mail-from=login@media.test",
-		"--rate-failures=0", "--rate-logins=0"}, storesOf(database, s3)...)
+		"--image-worker-path=" + stacktest.Binary(t, "mediastack-imaging"), "--smtp-host=127.0.0.1", "--smtp-port=1", "--smtp-tls=none", "--mail-from=login@media.test",
+		"--rate-limit-auth-failures=0", "--rate-limit-logins=0"}, storesOf(database, s3)...)
 	go func() { ended <- run(ctx, append(args, flags...), streams{out: s.logs, err: s.logs}) }()
 	t.Cleanup(func() {
 		stop()
@@ -148,7 +148,7 @@ func (e errNoAnswer) Error() string { return "the answer is " + string(e) }
 // without any credential.
 func TestEveryRoute_EndsBodiesThatNeverCome(t *testing.T) {
 	t.Parallel()
-	s := whole(t, "--stall-timeout=1s", "--discard-timeout=1s", "--max-connections=0", "--max-connections-per-address=0")
+	s := whole(t, "--stall-timeout=1s", "--discard-timeout=1s", "--max-connections=0", "--max-connections-per-ip=0")
 	var group errgroup.Group
 	group.SetLimit(400)
 	for _, to := range s.routes(t) {

@@ -21,8 +21,8 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
-	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/login"
 )
 

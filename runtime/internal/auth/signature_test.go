@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/media"
 )

@@ -18,7 +18,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
-	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 )
 
@@ -39,11 +39,11 @@ type Config struct {
 	TTL            time.Duration `env:"SERVICE_DELIVERY_TTL" default:"1h" help:"How long the address of a draft's or a private item's file is valid, at least; SERVICE_DELIVERY_STEP adds to it."`
 	Step           time.Duration `env:"SERVICE_DELIVERY_STEP" default:"1h" help:"Signed addresses expire at multiples of this time, so that a file keeps its address, and browsers their copy, for as long. 0 = every second."`
 	PublicMaxAge   time.Duration `env:"SERVICE_PUBLIC_MAX_AGE" default:"1h" help:"How long caches may keep the file of a public item; also how long they may go on serving it after a delete."`
-	Mode           Mode          `env:"SERVICE_DELIVERY" enum:"stream,redirect" default:"stream" help:"Who sends the bytes of files: this process (stream), or the object store, to which clients are redirected (redirect)."`
+	Mode           Mode          `env:"SERVICE_DELIVERY_MODE" enum:"stream,redirect" default:"stream" help:"Who sends the bytes of files: this process (stream), or the object store, to which clients are redirected (redirect)."`
 	RedirectTTL    time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"How long a client may begin the download that it was redirected to."`
 	PublicEndpoint string        `env:"SERVICE_S3_PUBLIC_ENDPOINT" help:"The S3 endpoint as clients reach it, for redirects; by default as this process does."`
 	MaxDownloads   int           `env:"SERVICE_MAX_DOWNLOADS" default:"512" help:"Files sent at once by this process; each holds a connection to S3 and some 200 KiB of memory. 0 = no limit."`
-	DownloadShare  int           `env:"SERVICE_DOWNLOAD_SHARE" default:"25" help:"Percent of them that one client address (IPv6: one /64) may hold. Behind a proxy that SERVICE_TRUSTED_PROXIES does not name, all clients are one address: then set 100."`
+	DownloadShare  int           `name:"download-per-client-percent" env:"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT" default:"25" help:"Percent of them that one client address (IPv6: one /64) may hold. Behind a proxy that SERVICE_TRUSTED_PROXIES does not name, all clients are one address: then set 100."`
 }
 
 // Validate checks the bounds.
@@ -56,13 +56,13 @@ func (c Config) Validate() error {
 	case c.PublicMaxAge < 0:
 		return fmt.Errorf("SERVICE_PUBLIC_MAX_AGE must not be negative, but is %s", c.PublicMaxAge)
 	case c.Mode != Stream && c.Mode != Redirect:
-		return fmt.Errorf("SERVICE_DELIVERY must be stream or redirect, not %q", c.Mode)
+		return fmt.Errorf("SERVICE_DELIVERY_MODE must be stream or redirect, not %q", c.Mode)
 	case c.Mode == Redirect && (c.RedirectTTL < 5*time.Second || c.RedirectTTL > time.Hour):
 		return fmt.Errorf("SERVICE_DELIVERY_REDIRECT_TTL must be from 5s to 1h, not %s", c.RedirectTTL)
 	case c.MaxDownloads < 0 || c.MaxDownloads > 1e6:
 		return fmt.Errorf("SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not %d", c.MaxDownloads)
 	case c.MaxDownloads > 0 && (c.DownloadShare < 1 || c.DownloadShare > 100):
-		return fmt.Errorf("SERVICE_DOWNLOAD_SHARE must be from 1 to 100, not %d", c.DownloadShare)
+		return fmt.Errorf("SERVICE_DOWNLOAD_PER_CLIENT_PERCENT must be from 1 to 100, not %d", c.DownloadShare)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 )
 

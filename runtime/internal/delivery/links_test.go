@@ -14,7 +14,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 )
 

@@ -29,7 +29,7 @@ type places struct {
 // Why there is no place, as the metric says it.
 const (
 	overLimit = "process"
-	overShare = "address"
+	overShare = "client_ip"
 )
 
 // placePause is when a client that found no place may come back.
@@ -38,7 +38,7 @@ const placePause = 2 * time.Second
 func newPlaces(cfg Config) *places {
 	p := &places{limit: cfg.MaxDownloads, share: max(1, cfg.MaxDownloads*cfg.DownloadShare/100), of: map[netip.Prefix]int{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_downloads_refused_total", Help: "Files not sent because too many were at once: by the process, to one address.",
+			Name: "mediastack_downloads_rejected_total", Help: "Downloads rejected by a limit: of the process, of one client IP.",
 		}, []string{"limit"})}
 	p.busy = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mediastack_downloads_in_flight", Help: "Files that are being sent.",

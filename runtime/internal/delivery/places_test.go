@@ -133,10 +133,10 @@ func TestDownloadsThatCannotBeBounded(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Config){
-		"SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not -1":      func(c *Config) { c.MaxDownloads = -1 },
-		"SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not 1000001": func(c *Config) { c.MaxDownloads = 1_000_001 },
-		"SERVICE_DOWNLOAD_SHARE must be from 1 to 100, not 0":          func(c *Config) { c.DownloadShare = 0 },
-		"SERVICE_DOWNLOAD_SHARE must be from 1 to 100, not 101":        func(c *Config) { c.DownloadShare = 101 },
+		"SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not -1":            func(c *Config) { c.MaxDownloads = -1 },
+		"SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not 1000001":       func(c *Config) { c.MaxDownloads = 1_000_001 },
+		"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT must be from 1 to 100, not 0":   func(c *Config) { c.DownloadShare = 0 },
+		"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT must be from 1 to 100, not 101": func(c *Config) { c.DownloadShare = 101 },
 	} {
 		cfg := good
 		change(&cfg)

@@ -24,7 +24,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/imaging"
-	"mediastack.dev/runtime/internal/keys"
+	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"

@@ -18,7 +18,7 @@ const ProgramName = "mediastack-imaging"
 // Config says how images are made. The tags are flag and environment names.
 type Config struct {
 	Enabled   bool          `env:"SERVICE_IMAGE_ENABLED" default:"true" negatable:"" help:"Make thumbnails and WebP conversions. Without them no image worker is needed."`
-	Program   string        `env:"SERVICE_IMAGE_PROGRAM" help:"Path of mediastack-imaging. Without it: beside this program, else on the PATH."`
+	Program   string        `name:"worker-path" env:"SERVICE_IMAGE_WORKER_PATH" help:"Path of mediastack-imaging. Without it: beside this program, else on the PATH."`
 	Workers   int           `env:"SERVICE_IMAGE_WORKERS" default:"0" help:"Image workers, each a process that works on one image at a time. 0 = one for each core."`
 	Queue     int           `env:"SERVICE_IMAGE_QUEUE" default:"64" help:"Images that may wait for a worker, or be on their way to it, before more are refused with 429; half of them of one account."`
 	Timeout   time.Duration `env:"SERVICE_IMAGE_TIMEOUT" default:"30s" help:"How long one image may take before its worker is killed."`
@@ -71,7 +71,7 @@ func (c Config) find() (string, error) {
 	if c.Program != "" {
 		path, err := exec.LookPath(c.Program)
 		if err != nil {
-			return "", fmt.Errorf("SERVICE_IMAGE_PROGRAM: %w", err)
+			return "", fmt.Errorf("SERVICE_IMAGE_WORKER_PATH: %w", err)
 		}
 		return filepath.Abs(path)
 	}
@@ -85,7 +85,7 @@ func (c Config) find() (string, error) {
 	}
 	path, err := exec.LookPath(ProgramName)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: set SERVICE_IMAGE_PROGRAM to its path, or SERVICE_IMAGE_ENABLED to false to do without thumbnails and conversions", ProgramName)
+		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: set SERVICE_IMAGE_WORKER_PATH to its path, or SERVICE_IMAGE_ENABLED to false to do without thumbnails and conversions", ProgramName)
 	}
 	return filepath.Abs(path)
 }

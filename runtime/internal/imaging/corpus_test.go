@@ -226,7 +226,7 @@ func TestTheCorpus(t *testing.T) {
 	}
 	inspect(t, folder, sizes)
 	for _, reason := range []string{"failed", "start", "stopped"} {
-		if n := pool.metric("mediastack_image_workers_ended_total", reason); n != 0 {
+		if n := pool.metric("mediastack_image_worker_exits_total", reason); n != 0 {
 			t.Errorf("%g workers ended (%s): %s", n, reason, pool.log)
 		}
 	}

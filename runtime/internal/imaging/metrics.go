@@ -33,11 +33,11 @@ func newMetrics(registry prometheus.Registerer, waiting func() int) (*metrics, e
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}),
 		waited: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "mediastack_image_wait_seconds", Help: "Time that an image waited for a worker.",
+			Name: "mediastack_image_queue_wait_seconds", Help: "Time that an image waited for a worker.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60},
 		}),
 		workers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_image_workers_ended_total", Help: "Image workers that were ended or ended themselves, by reason.",
+			Name: "mediastack_image_worker_exits_total", Help: "Image workers that were ended or ended themselves, by reason.",
 		}, []string{"reason"}),
 		busy: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mediastack_image_workers_busy", Help: "Image workers that work on an image.",

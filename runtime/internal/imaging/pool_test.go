@@ -94,7 +94,7 @@ func TestAJobGetsOneRetryAndThenAnError(t *testing.T) {
 			if opened != 2 {
 				t.Errorf("the file was read %d times", opened)
 			}
-			if n := pool.metric("mediastack_image_workers_ended_total", "failed"); n != 2 {
+			if n := pool.metric("mediastack_image_worker_exits_total", "failed"); n != 2 {
 				t.Errorf("%g workers ended", n)
 			}
 			if strings.Contains(pool.log.String(), "<script>") || !strings.Contains(pool.log.String(), job.ItemID.String()) {
@@ -119,7 +119,7 @@ func TestAnotherWorkerDoesWhatTheFirstFailedOn(t *testing.T) {
 			if err != nil || len(derivatives) != 1 || derivatives[0].Variant != media.Thumbnail {
 				t.Errorf("got %d derivatives, %v", len(derivatives), err)
 			}
-			if n := pool.metric("mediastack_image_workers_ended_total", "failed"); n != 1 {
+			if n := pool.metric("mediastack_image_worker_exits_total", "failed"); n != 1 {
 				t.Errorf("%g workers failed", n)
 			}
 		})
@@ -137,7 +137,7 @@ func TestARefusalIsFinal(t *testing.T) {
 	if n := pool.metric("mediastack_image_jobs_total", "broken"); n != 1 {
 		t.Errorf("counted %g", n)
 	}
-	if n := pool.metric("mediastack_image_workers_ended_total", "failed"); n != 0 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "failed"); n != 0 {
 		t.Errorf("%g workers failed", n)
 	}
 }
@@ -181,7 +181,7 @@ func TestAPoolThatCantWorkSaysSoAtStart(t *testing.T) {
 		double(t, "refuses-to-start"):    "exit status 7",
 		double(t, "other-version"):       "another build",
 		double(t, "greets-with-garbage"): "did not greet",
-		"/nowhere/mediastack-imaging":    "SERVICE_IMAGE_PROGRAM: ",
+		"/nowhere/mediastack-imaging":    "SERVICE_IMAGE_WORKER_PATH: ",
 		notAProgram:                      "permission denied",
 		"":                               "SERVICE_IMAGE_ENABLED",
 	} {
@@ -198,7 +198,7 @@ func TestAFirstWorkerThatIsKilledEndsNothing(t *testing.T) {
 	if _, err := pool.Derive(t.Context(), small()); err != nil {
 		t.Error(err)
 	}
-	if n := pool.metric("mediastack_image_workers_ended_total", "start"); n != 1 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "start"); n != 1 {
 		t.Errorf("%g starts failed, want 1", n)
 	}
 }
@@ -212,7 +212,7 @@ func TestWorkersThatDieAtTheirStartAreTriedAgain(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if n := pool.metric("mediastack_image_workers_ended_total", "start"); n != 3 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "start"); n != 3 {
 		t.Errorf("%g starts failed, want 3: the retry of the first job and both tries of the second", n)
 	}
 	// Somebody puts the installation right.
@@ -421,7 +421,7 @@ func TestAJobThatIsGivenUp(t *testing.T) {
 	if n := pool.metric("mediastack_image_jobs_total", "cancelled"); n != 2 {
 		t.Errorf("%g cancelled", n)
 	}
-	if n := pool.metric("mediastack_image_workers_ended_total", "failed"); n != 0 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "failed"); n != 0 {
 		t.Errorf("%g workers failed", n)
 	}
 }
@@ -482,7 +482,7 @@ func TestWorkersAreReplacedAfterTheirShare(t *testing.T) {
 	if second := children(t, program); len(second) != 1 || slices.Equal(first, second) {
 		t.Errorf("worker %v was not replaced: %v", first, second)
 	}
-	if n := pool.metric("mediastack_image_workers_ended_total", "spent"); n != 1 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "spent"); n != 1 {
 		t.Errorf("%g workers were spent", n)
 	}
 }

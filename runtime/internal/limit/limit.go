@@ -28,14 +28,14 @@ import (
 // Config says how much is too much. The tags are flag and environment names. Rates
 // are in requests a second; 0 switches a limit off.
 type Config struct {
-	Key            float64  `name:"rate-key" env:"SERVICE_RATE_KEY" default:"500" help:"Requests a second of one API key, those by its upload signatures included; 0 = no limit. For each replica, like all rates."`
-	KeyBurst       int      `name:"rate-key-burst" env:"SERVICE_RATE_KEY_BURST" default:"2000" help:"How many of them may come at once."`
-	Address        float64  `name:"rate-address" env:"SERVICE_RATE_ADDRESS" default:"1000" help:"Requests a second of one client address (IPv6: of one /64), files included; 0 = no limit."`
-	AddressBurst   int      `name:"rate-address-burst" env:"SERVICE_RATE_ADDRESS_BURST" default:"4000" help:"How many of them may come at once."`
-	Failures       float64  `name:"rate-failures" env:"SERVICE_RATE_FAILURES" default:"1" help:"Credentials a second of one client address that may turn out wrong; 0 = no limit."`
-	FailuresBurst  int      `name:"rate-failures-burst" env:"SERVICE_RATE_FAILURES_BURST" default:"60" help:"How many of them may come at once."`
-	Logins         float64  `name:"rate-logins" env:"SERVICE_RATE_LOGINS" default:"5" help:"Logins a second that one client address may begin; 0 = no limit."`
-	LoginsBurst    int      `name:"rate-logins-burst" env:"SERVICE_RATE_LOGINS_BURST" default:"100" help:"How many of them may come at once."`
+	Key            float64  `name:"rate-limit-key" env:"SERVICE_RATE_LIMIT_KEY" default:"500" help:"Requests a second of one API key, those by its upload signatures included; 0 = no limit. For each replica, like all rates."`
+	KeyBurst       int      `name:"rate-limit-key-burst" env:"SERVICE_RATE_LIMIT_KEY_BURST" default:"2000" help:"How many of them may come at once."`
+	Address        float64  `name:"rate-limit-ip" env:"SERVICE_RATE_LIMIT_IP" default:"1000" help:"Requests a second of one client address (IPv6: of one /64), files included; 0 = no limit."`
+	AddressBurst   int      `name:"rate-limit-ip-burst" env:"SERVICE_RATE_LIMIT_IP_BURST" default:"4000" help:"How many of them may come at once."`
+	Failures       float64  `name:"rate-limit-auth-failures" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES" default:"1" help:"Credentials a second of one client address that may turn out wrong; 0 = no limit."`
+	FailuresBurst  int      `name:"rate-limit-auth-failures-burst" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES_BURST" default:"60" help:"How many of them may come at once."`
+	Logins         float64  `name:"rate-limit-logins" env:"SERVICE_RATE_LIMIT_LOGINS" default:"5" help:"Logins a second that one client address may begin; 0 = no limit."`
+	LoginsBurst    int      `name:"rate-limit-logins-burst" env:"SERVICE_RATE_LIMIT_LOGINS_BURST" default:"100" help:"How many of them may come at once."`
 	TrustedProxies []string `name:"trusted-proxies" env:"SERVICE_TRUSTED_PROXIES" help:"Addresses (CIDR) of the proxies in front, whose X-Forwarded-For is believed. Without it, all clients of a proxy count as one address."`
 }
 
@@ -46,10 +46,10 @@ func (c Config) Validate() error {
 		rate  float64
 		burst int
 	}{
-		{"SERVICE_RATE_KEY", c.Key, c.KeyBurst},
-		{"SERVICE_RATE_ADDRESS", c.Address, c.AddressBurst},
-		{"SERVICE_RATE_FAILURES", c.Failures, c.FailuresBurst},
-		{"SERVICE_RATE_LOGINS", c.Logins, c.LoginsBurst},
+		{"SERVICE_RATE_LIMIT_KEY", c.Key, c.KeyBurst},
+		{"SERVICE_RATE_LIMIT_IP", c.Address, c.AddressBurst},
+		{"SERVICE_RATE_LIMIT_AUTH_FAILURES", c.Failures, c.FailuresBurst},
+		{"SERVICE_RATE_LIMIT_LOGINS", c.Logins, c.LoginsBurst},
 	} {
 		// The lower bound keeps a bucket's window within a day's order of magnitude.
 		if l.rate != 0 && (math.IsNaN(l.rate) || l.rate < 0.001 || l.rate > 1e6) {
@@ -66,6 +66,14 @@ func (c Config) Validate() error {
 // remembered bounds how many clients each limit knows at once, some 10 MB for all of
 // them. Who was not seen for longest is forgotten, and begins anew with a full bucket.
 const remembered = 1 << 15
+
+// Names of the limits, in RateLimit-Policy and as a metric's label.
+const (
+	policyKey      = "api_key"
+	policyIP       = "client_ip"
+	policyFailures = "auth_failures"
+	policyLogins   = "logins"
+)
 
 // Limiter keeps the buckets. It is safe for concurrent use; a nil Limiter lets
 // everything through.
@@ -90,18 +98,18 @@ func New(cfg Config, registry prometheus.Registerer, now func() time.Time, log *
 		return nil, err
 	}
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mediastack_rate_limited_total", Help: "Requests refused by a rate limit: of keys, of addresses, of addresses whose credentials fail, of addresses that begin logins.",
+		Name: "mediastack_rate_limit_rejections_total", Help: "Requests rejected by a rate limit: of an API key, of a client IP, of a client IP whose credentials fail, of a client IP that begins logins.",
 	}, []string{"limit"})
 	if err := registry.Register(refused); err != nil {
 		return nil, err
 	}
 	l := &Limiter{proxies: proxies, refused: refused, log: log,
-		keys:     newBuckets[uuid.UUID]("key", cfg.Key, cfg.KeyBurst, now),
-		address:  newBuckets[netip.Prefix]("address", cfg.Address, cfg.AddressBurst, now),
-		failures: newBuckets[netip.Prefix]("failures", cfg.Failures, cfg.FailuresBurst, now),
-		logins:   newBuckets[netip.Prefix]("logins", cfg.Logins, cfg.LoginsBurst, now),
+		keys:     newBuckets[uuid.UUID](policyKey, cfg.Key, cfg.KeyBurst, now),
+		address:  newBuckets[netip.Prefix](policyIP, cfg.Address, cfg.AddressBurst, now),
+		failures: newBuckets[netip.Prefix](policyFailures, cfg.Failures, cfg.FailuresBurst, now),
+		logins:   newBuckets[netip.Prefix](policyLogins, cfg.Logins, cfg.LoginsBurst, now),
 	}
-	for _, policy := range []string{"key", "address", "failures", "logins"} {
+	for _, policy := range []string{policyKey, policyIP, policyFailures, policyLogins} {
 		refused.WithLabelValues(policy) // there from the start, for rates
 	}
 	return l, nil
@@ -200,9 +208,9 @@ func (v Verdict) Err() error {
 	}
 	public := "too many requests"
 	switch v.policy {
-	case "failures":
+	case policyFailures:
 		public = "too many wrong credentials"
-	case "logins":
+	case policyLogins:
 		public = "Too many logins were begun from your network."
 	}
 	return &fault.Error{Kind: fault.Busy, Public: public, RetryAfter: v.wait,

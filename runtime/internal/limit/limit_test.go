@@ -32,11 +32,11 @@ func TestABucketEmptiesAndFillsAndSaysSo(t *testing.T) {
 	t.Parallel()
 	l, now, _ := limiter(t, Config{Key: 0.5, KeyBurst: 3})
 	key := uuid.UUID{1}
-	for i, want := range []string{`"key";r=2;t=2`, `"key";r=1;t=2`, `"key";r=0;t=2`} {
+	for i, want := range []string{`"api_key";r=2;t=2`, `"api_key";r=1;t=2`, `"api_key";r=0;t=2`} {
 		header := http.Header{}
 		verdict := l.TakeKey(key)
 		verdict.Describe(header)
-		if verdict.Refused || verdict.Err() != nil || header.Get("RateLimit") != want || header.Get("RateLimit-Policy") != `"key";q=3;w=6` {
+		if verdict.Refused || verdict.Err() != nil || header.Get("RateLimit") != want || header.Get("RateLimit-Policy") != `"api_key";q=3;w=6` {
 			t.Errorf("request %d: %t, %v", i+1, verdict.Refused, header)
 		}
 	}
@@ -164,10 +164,10 @@ func TestOnlyTrustedProxiesAreBelieved(t *testing.T) {
 func TestConfigsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]Config{
-		"SERVICE_RATE_KEY must":       {Key: -1, KeyBurst: 1},
-		"SERVICE_RATE_ADDRESS must":   {Address: 1e9, AddressBurst: 1},
-		"SERVICE_RATE_FAILURES_BURST": {Failures: 1},
-		"SERVICE_TRUSTED_PROXIES":     {TrustedProxies: []string{"10.0.0.0/33"}},
+		"SERVICE_RATE_LIMIT_KEY must":            {Key: -1, KeyBurst: 1},
+		"SERVICE_RATE_LIMIT_IP must":             {Address: 1e9, AddressBurst: 1},
+		"SERVICE_RATE_LIMIT_AUTH_FAILURES_BURST": {Failures: 1},
+		"SERVICE_TRUSTED_PROXIES":                {TrustedProxies: []string{"10.0.0.0/33"}},
 	} {
 		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

@@ -421,7 +421,7 @@ func run(t *testing.T, cfg mail.Config, queue *queue) *running {
 	return r
 }
 
-// count gives a value of mediastack_mail_sent_total.
+// count gives a value of mediastack_email_delivery_attempts_total.
 func (r *running) count(t *testing.T, outcome string) int {
 	t.Helper()
 	families, err := r.registry.Gather()
@@ -430,12 +430,12 @@ func (r *running) count(t *testing.T, outcome string) int {
 	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			if family.GetName() == "mediastack_mail_sent_total" && metric.GetLabel()[0].GetValue() == outcome {
+			if family.GetName() == "mediastack_email_delivery_attempts_total" && metric.GetLabel()[0].GetValue() == outcome {
 				return int(metric.GetCounter().GetValue())
 			}
 		}
 	}
-	t.Fatalf("there is no mediastack_mail_sent_total for %s", outcome)
+	t.Fatalf("there is no mediastack_email_delivery_attempts_total for %s", outcome)
 	return 0
 }
 

@@ -110,7 +110,7 @@ func TestALetterSaysWhatAPersonNeeds(t *testing.T) {
 			t.Errorf("the HTML part has %s", remote)
 		}
 	}
-	if outbox.count(t, "sent") != 1 {
+	if outbox.count(t, "delivered") != 1 {
 		t.Error("the letter is not counted")
 	}
 }

@@ -58,8 +58,8 @@ func TestLettersGoOutUnderEveryKindOfTLS(t *testing.T) {
 			outbox := run(t, cfg, queue)
 			if !c.sent {
 				within(t, "the letter waits for another attempt", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
-				if len(server.taken()) != 0 || outbox.count(t, "retried") != 1 {
-					t.Errorf("%d taken, %d to be retried", len(server.taken()), outbox.count(t, "retried"))
+				if len(server.taken()) != 0 || outbox.count(t, "retry") != 1 {
+					t.Errorf("%d taken, %d to be retried", len(server.taken()), outbox.count(t, "retry"))
 				}
 				return
 			}
@@ -92,8 +92,8 @@ func TestALetterIsTriedAgainAfterGrowingPauses(t *testing.T) {
 		queue.move(time.Second)
 	}
 	within(t, "the letter is taken", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
-	if outbox.count(t, "retried") != 4 || outbox.count(t, "sent") != 1 {
-		t.Errorf("%d retried, %d sent", outbox.count(t, "retried"), outbox.count(t, "sent"))
+	if outbox.count(t, "retry") != 4 || outbox.count(t, "delivered") != 1 {
+		t.Errorf("%d retried, %d sent", outbox.count(t, "retry"), outbox.count(t, "delivered"))
 	}
 	if !strings.Contains(outbox.log.String(), "Greylisted") || !strings.Contains(outbox.log.String(), "a***@example.org") {
 		t.Errorf("the log does not help: %s", outbox.log)
@@ -117,7 +117,7 @@ func TestALetterThatNobodyWillTakeIsGivenUp(t *testing.T) {
 			queue.put(address)
 			outbox := run(t, config(server.port), queue)
 			within(t, "the letter is gone", func() bool { return queue.left() == 0 })
-			if outbox.count(t, "refused") != 1 || outbox.count(t, "sent") != 0 || len(server.taken()) != 0 {
+			if outbox.count(t, "rejected") != 1 || outbox.count(t, "delivered") != 0 || len(server.taken()) != 0 {
 				t.Error("a refused letter counts as something else")
 			}
 			if log := outbox.log.String(); !strings.Contains(log, "given up") || !strings.Contains(log, "a***@example.org") {
@@ -159,8 +159,8 @@ func TestAnAddressThatIsMoreThanOneIsRefused(t *testing.T) {
 	}
 	outbox := run(t, config(server.port), queue)
 	within(t, "all are given up", func() bool { return queue.left() == 0 })
-	if len(server.taken()) != 0 || outbox.count(t, "refused") != len(hostile) {
-		t.Errorf("%d taken, %d of %d refused", len(server.taken()), outbox.count(t, "refused"), len(hostile))
+	if len(server.taken()) != 0 || outbox.count(t, "rejected") != len(hostile) {
+		t.Errorf("%d taken, %d of %d refused", len(server.taken()), outbox.count(t, "rejected"), len(hostile))
 	}
 }
 
@@ -214,8 +214,8 @@ func TestAMailServerThatHangsHoldsNothingForLong(t *testing.T) {
 				}
 				return true
 			})
-			if outbox.count(t, "retried") != 8 {
-				t.Errorf("%d retried", outbox.count(t, "retried"))
+			if outbox.count(t, "retry") != 8 {
+				t.Errorf("%d retried", outbox.count(t, "retry"))
 			}
 		})
 	}
@@ -234,8 +234,8 @@ func TestAMailServerMayGoAndComeBack(t *testing.T) {
 	server.start(t)
 	queue.move(5 * time.Second)
 	within(t, "the second is taken", func() bool { return len(server.taken()) == 2 && queue.left() == 0 })
-	if outbox.count(t, "retried") != 1 || outbox.count(t, "sent") != 2 {
-		t.Errorf("%d retried, %d sent", outbox.count(t, "retried"), outbox.count(t, "sent"))
+	if outbox.count(t, "retry") != 1 || outbox.count(t, "delivered") != 2 {
+		t.Errorf("%d retried, %d sent", outbox.count(t, "retry"), outbox.count(t, "delivered"))
 	}
 }
 
@@ -262,8 +262,8 @@ func TestALineIsUsedAgainAndReplacedWhenTheMailServerEndsIt(t *testing.T) {
 		t.Errorf("60 letters took %d connections", lines)
 	}
 	// A letter is tried on a new line at once, unless that one is refused as well.
-	if outbox.count(t, "sent") != 60 {
-		t.Errorf("%d sent, %d retried", outbox.count(t, "sent"), outbox.count(t, "retried"))
+	if outbox.count(t, "delivered") != 60 {
+		t.Errorf("%d sent, %d retried", outbox.count(t, "delivered"), outbox.count(t, "retry"))
 	}
 }
 
@@ -274,8 +274,8 @@ func TestALetterThatWasTakenIsNotSentAgainBecauseTheLineBroke(t *testing.T) {
 	queue.put(address)
 	outbox := run(t, config(server.port), queue)
 	within(t, "the letter is gone", func() bool { return queue.left() == 0 })
-	if len(server.taken()) != 1 || outbox.count(t, "sent") != 1 || outbox.count(t, "retried") != 0 {
-		t.Errorf("%d taken, %d sent, %d retried", len(server.taken()), outbox.count(t, "sent"), outbox.count(t, "retried"))
+	if len(server.taken()) != 1 || outbox.count(t, "delivered") != 1 || outbox.count(t, "retry") != 0 {
+		t.Errorf("%d taken, %d sent, %d retried", len(server.taken()), outbox.count(t, "delivered"), outbox.count(t, "retry"))
 	}
 }
 
@@ -312,7 +312,7 @@ func TestTwoReplicasSendEachLetterOnce(t *testing.T) {
 	for _, letter := range server.taken() {
 		to[letter.to]++
 	}
-	if len(to) != letters || len(server.taken()) != letters || first.count(t, "sent")+second.count(t, "sent") != letters {
+	if len(to) != letters || len(server.taken()) != letters || first.count(t, "delivered")+second.count(t, "delivered") != letters {
 		t.Errorf("%d letters to %d people", len(server.taken()), len(to))
 	}
 }
@@ -355,7 +355,7 @@ func TestEndingLetsALetterArriveThatIsOnItsWay(t *testing.T) {
 	go func() { defer close(ending); outbox.stop() }()
 	close(release)
 	<-ending
-	if len(server.taken()) != 1 || queue.left() != 0 || outbox.count(t, "sent") != 1 {
+	if len(server.taken()) != 1 || queue.left() != 0 || outbox.count(t, "delivered") != 1 {
 		t.Errorf("%d taken, %d left", len(server.taken()), queue.left())
 	}
 }

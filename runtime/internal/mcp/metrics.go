@@ -12,9 +12,9 @@ import (
 // What became of a call, as the metric says it.
 const (
 	callOK      = "ok"
-	callRefused = "refused" // the arguments, the credential, the leash, a limit
-	callFailed  = "failed"  // the service, or one of its stores
-	callLeft    = "left"    // the client did not wait
+	callRefused = "rejected" // the arguments, the credential, the tool policy, a limit
+	callFailed  = "error"    // the service, or one of its stores
+	callLeft    = "canceled" // the client did not wait
 )
 
 // unknownTool stands for all names that no tool has: clients make them up.
@@ -22,7 +22,7 @@ const unknownTool = "unknown"
 
 func newCalls(tools []tool) *prometheus.CounterVec {
 	calls := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "mediastack_mcp_calls_total", Help: "Calls of tools by name and outcome: ok, refused, failed (by the service), left (by the client).",
+		Name: "mediastack_mcp_tool_calls_total", Help: "Calls of tools by name and outcome: ok, rejected, error (of the service), canceled (by the client).",
 	}, []string{"tool", "outcome"})
 	for _, t := range append([]tool{{name: unknownTool}}, tools...) {
 		for _, outcome := range []string{callOK, callRefused, callFailed, callLeft} {

@@ -24,12 +24,12 @@ func (rt *replica) calls(t *testing.T) map[string]string {
 	text, err := io.ReadAll(response.Body)
 	must(t, err)
 	counts := map[string]string{}
-	for _, line := range regexp.MustCompile(`(?m)^mediastack_mcp_calls_total\{outcome="(\w+)",tool="(\w+)"\} (\d+)$`).FindAllStringSubmatch(string(text), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^mediastack_mcp_tool_calls_total\{outcome="(\w+)",tool="(\w+)"\} (\d+)$`).FindAllStringSubmatch(string(text), -1) {
 		if line[3] != "0" {
 			counts[line[2]+" "+line[1]] = line[3]
 		}
 	}
-	if lines := strings.Count(string(text), "\nmediastack_mcp_calls_total{"); lines != 4*len(rows)+1 {
+	if lines := strings.Count(string(text), "\nmediastack_mcp_tool_calls_total{"); lines != 4*len(rows)+1 {
 		t.Errorf("there are %d series", lines)
 	}
 	return counts
@@ -53,8 +53,8 @@ func TestCallsAreCountedByToolAndOutcome(t *testing.T) {
 		rt.post(t, callBody(t, fmt.Sprintf("made_up_%d", n), nil), apiKey(one.Key))
 	}
 	rt.post(t, listTools, apiKey(one.Key)) // is no call
-	want := map[string]string{"get_total_storage ok": "2", "list_media refused": "1", "get_media failed": "1",
-		"update_media_settings refused": "1", "get_media_count failed": "1", "unknown refused": "5"}
+	want := map[string]string{"get_total_storage ok": "2", "list_media rejected": "1", "get_media error": "1",
+		"update_media_settings rejected": "1", "get_media_count error": "1", "unknown rejected": "5"}
 	if counts := rt.calls(t); fmt.Sprint(counts) != fmt.Sprint(want) {
 		t.Errorf("counted %v, want %v", counts, want)
 	}

@@ -25,11 +25,11 @@ import (
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/exchange"
-	"mediastack.dev/runtime/internal/keys"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/oauth"
 	"mediastack.dev/runtime/internal/oauth/pages"
 	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/login"
 )
 
@@ -126,7 +126,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		})
 	}
 	rt.server, err = server.New(server.Config{BaseURL: o.base, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		StallTimeout: o.stall, ShutdownTimeout: 30 * time.Second}, log, registry, limits, nil, api.Mount, whoami)
+		StallTimeout: o.stall, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second}, log, registry, limits, nil, api.Mount, whoami)
 	must(t, err)
 	must(t, rt.server.Listen(t.Context()))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

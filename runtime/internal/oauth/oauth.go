@@ -22,9 +22,9 @@ import (
 
 // Config says which applications may come. The tags are flag and environment names.
 type Config struct {
-	Redirects    []string `name:"oauth-redirects" env:"SERVICE_OAUTH_REDIRECTS" default:"cursor://anysphere.cursor-mcp/oauth/callback" help:"Redirect URIs with schemes of their own (app://...) that applications may use, in full. Those of https and of this computer need no entry."`
+	Redirects    []string `name:"oauth-allowed-redirect-uris" env:"SERVICE_OAUTH_ALLOWED_REDIRECT_URIS" default:"cursor://anysphere.cursor-mcp/oauth/callback" help:"Redirect URIs with schemes of their own (app://...) that applications may use, in full. Those of https and of this computer need no entry."`
 	TrustedHosts []string `name:"oauth-trusted-hosts" env:"SERVICE_OAUTH_TRUSTED_HOSTS" default:"claude.ai,claude.com,chatgpt.com,vscode.dev" help:"Hosts that applications may send people back to without a warning that nobody knows them."`
-	Documents    bool     `name:"oauth-client-documents" env:"SERVICE_OAUTH_CLIENT_DOCUMENTS" default:"true" negatable:"" help:"Accept applications that describe themselves at a public https address, which is then fetched (Client ID Metadata Documents)."`
+	Documents    bool     `name:"oauth-client-metadata-documents" env:"SERVICE_OAUTH_CLIENT_METADATA_DOCUMENTS" default:"true" negatable:"" help:"Accept applications that describe themselves at a public https address, which is then fetched (Client ID Metadata Documents)."`
 }
 
 // notOfPrograms are schemes that browsers open themselves. A page of ours links to the
@@ -36,7 +36,7 @@ func (c Config) Validate() error {
 	for _, text := range c.Redirects {
 		uri, err := url.Parse(text)
 		if text != "" && (err != nil || slices.Contains(notOfPrograms, uri.Scheme) || !redirectForm(text, uri)) {
-			return fmt.Errorf("SERVICE_OAUTH_REDIRECTS must hold URIs like app://host/callback, not %q", text)
+			return fmt.Errorf("SERVICE_OAUTH_ALLOWED_REDIRECT_URIS must hold URIs like app://host/callback, not %q", text)
 		}
 	}
 	for _, host := range c.TrustedHosts {

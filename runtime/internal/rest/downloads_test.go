@@ -87,7 +87,7 @@ func TestOnlySoManyFilesAreSentAtOnce(t *testing.T) {
 	if got := rt.do(t, http.MethodGet, empty.File); got.status != http.StatusOK {
 		t.Errorf("an empty file: %d", got.status)
 	}
-	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_refused_total{limit="process"} 3`) {
+	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_rejected_total{limit="process"} 3`) {
 		t.Error("the refusals are not counted")
 	}
 
@@ -128,7 +128,7 @@ func TestOneAddressCannotTakeAllDownloads(t *testing.T) {
 		}
 	}
 	rt.sends(t, 2)
-	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_refused_total{limit="address"} 1`) {
+	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_rejected_total{limit="client_ip"} 1`) {
 		t.Error("the refusal is not counted")
 	}
 	must(t, greedy.Close())

@@ -26,7 +26,7 @@ func TestAKeyThatAsksTooOftenIsToldWhenToComeBack(t *testing.T) {
 	file := filePart("a.txt", []byte("x"))
 
 	first := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
-	if first.header.Get("RateLimit-Policy") != `"key";q=4;w=400` || first.header.Get("RateLimit") != `"key";r=3;t=100` {
+	if first.header.Get("RateLimit-Policy") != `"api_key";q=4;w=400` || first.header.Get("RateLimit") != `"api_key";r=3;t=100` {
 		t.Errorf("the first answer says %v", first.header)
 	}
 	granted := rt.sign(t, one.Key, "")
@@ -34,7 +34,7 @@ func TestAKeyThatAsksTooOftenIsToldWhenToComeBack(t *testing.T) {
 	rt.upload(t, one.Key, file)
 	got := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
 	got.refused(t, http.StatusTooManyRequests, "Too Many Requests")
-	if after := got.header.Get("Retry-After"); after != "100" || !strings.HasPrefix(got.header.Get("RateLimit"), `"key";r=0;t=`) {
+	if after := got.header.Get("Retry-After"); after != "100" || !strings.HasPrefix(got.header.Get("RateLimit"), `"api_key";r=0;t=`) {
 		t.Errorf("Retry-After %q, %v", after, got.header)
 	}
 	for name, send := range map[string]option{"by key": key(one.Key), "by signature": signature(granted)} {
@@ -46,7 +46,7 @@ func TestAKeyThatAsksTooOftenIsToldWhenToComeBack(t *testing.T) {
 	if got := rt.do(t, http.MethodGet, "/media/get", key(other.Key)); got.status != http.StatusOK {
 		t.Errorf("another tenant: %d", got.status)
 	}
-	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limited_total{limit="key"} 3`) {
+	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limit_rejections_total{limit="api_key"} 3`) {
 		t.Error("the refusals are not counted")
 	}
 	rt.clock.Advance(100 * time.Second)

@@ -67,10 +67,17 @@ func (c *connection) linger(limit int64, timeout time.Duration) {
 func (c *connection) drain(limit int64, timeout time.Duration) {
 	_ = c.CloseWrite()
 	_ = c.SetReadDeadline(time.Now().Add(timeout))
-	_, _ = io.CopyN(io.Discard, c.TCPConn, limit)
+	if n, _ := io.CopyN(io.Discard, c.TCPConn, limit); n == limit {
+		// More comes, and the connection will be reset. Until then a client that reads while
+		// it writes has time for its answer.
+		<-time.After(resetDelay)
+	}
 	c.listener.release(c)
 	_ = c.TCPConn.Close()
 }
+
+// resetDelay is how long net/http waits in the same place.
+const resetDelay = 500 * time.Millisecond
 
 type connectionKey struct{}
 
@@ -92,7 +99,7 @@ func connectionOf(ctx context.Context) *connection {
 // Reasons for which a connection is rejected, as a metric's label.
 const (
 	rejectedByTotal   = "total"
-	rejectedByAddress = "address"
+	rejectedByAddress = "client_ip"
 )
 
 // listener bounds the connections that are open at once, in total and for each client
@@ -249,7 +256,7 @@ const rejectTimeout = time.Second
 func (l *listener) reject(c *connection, address netip.Addr, reason string) {
 	if reason == rejectedByAddress {
 		l.warned.Do(func() {
-			l.log.Warn("connections are rejected: an address has SERVICE_MAX_CONNECTIONS_PER_ADDRESS of them open; if it is a proxy's, name it in SERVICE_TRUSTED_PROXIES", "address", address)
+			l.log.Warn("connections are rejected: an address has SERVICE_MAX_CONNECTIONS_PER_IP of them open; if it is a proxy's, name it in SERVICE_TRUSTED_PROXIES", "address", address)
 		})
 	}
 	l.mu.Lock()

@@ -68,7 +68,7 @@ func TestConnections_OfOneAddressAreBounded(t *testing.T) {
 		}
 		must(t, c.Close())
 	}
-	if !hasMetric(t, s, fmt.Sprintf(`mediastack_http_connections_rejected_total{limit="address"} %d`, maxRejecting)) {
+	if !hasMetric(t, s, fmt.Sprintf(`mediastack_http_connections_rejected_total{limit="client_ip"} %d`, maxRejecting)) {
 		t.Error("rejected connections are not counted")
 	}
 	must(t, open[0].Close())

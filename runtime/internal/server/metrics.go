@@ -66,7 +66,7 @@ func newConnectionMetrics(registry *prometheus.Registry) *connectionMetrics {
 			Name: "mediastack_http_connections_open", Help: "Open connections of clients.",
 		}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_http_connections_rejected_total", Help: "Connections rejected by a bound: of all connections (total), of those of one address (address).",
+			Name: "mediastack_http_connections_rejected_total", Help: "Connections rejected by a bound: of all connections (total), of those of one client IP (client_ip).",
 		}, []string{"limit"}),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "mediastack_http_connections_evicted_total", Help: "Connections without a request that were closed to make room for new ones.",

@@ -26,15 +26,15 @@ func TestConfigsThatCannotBe(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Config){
-		"SERVICE_BASE_URL":         func(c *Config) { c.BaseURL = "media.example.org" },
-		"SERVICE_BASE_URL must":    func(c *Config) { c.BaseURL = "https://media.example.org/api" },
-		"without a path":           func(c *Config) { c.BaseURL = "ftp://media.example.org" },
-		"SERVICE_BRAND":            func(c *Config) { c.Brand = "Ü" },
-		"SERVICE_STALL_TIMEOUT":    func(c *Config) { c.StallTimeout = 0 },
-		"SERVICE_MIN_RATE":         func(c *Config) { c.MinRate = -1 },
-		"SERVICE_CORS_ORIGINS":     func(c *Config) { c.CORSOrigins = []string{"https://app.example.org/"} },
-		"SERVICE_DRAIN_DELAY":      func(c *Config) { c.DrainDelay = -1 },
-		"SERVICE_SHUTDOWN_TIMEOUT": func(c *Config) { c.ShutdownTimeout = -1 },
+		"SERVICE_BASE_URL":          func(c *Config) { c.BaseURL = "media.example.org" },
+		"SERVICE_BASE_URL must":     func(c *Config) { c.BaseURL = "https://media.example.org/api" },
+		"without a path":            func(c *Config) { c.BaseURL = "ftp://media.example.org" },
+		"SERVICE_BRAND":             func(c *Config) { c.Brand = "Ü" },
+		"SERVICE_STALL_TIMEOUT":     func(c *Config) { c.StallTimeout = 0 },
+		"SERVICE_MIN_TRANSFER_RATE": func(c *Config) { c.MinRate = -1 },
+		"SERVICE_CORS_ORIGINS":      func(c *Config) { c.CORSOrigins = []string{"https://app.example.org/"} },
+		"SERVICE_DRAIN_DELAY":       func(c *Config) { c.DrainDelay = -1 },
+		"SERVICE_SHUTDOWN_TIMEOUT":  func(c *Config) { c.ShutdownTimeout = -1 },
 	} {
 		cfg := valid()
 		change(&cfg)

@@ -234,7 +234,7 @@ func (w *world) binary(t *testing.T, access stack.S3Access) (*replica, *stack.Pr
 	process, err := stacktest.Group(t).Start(t.Context(), stack.Spec{
 		Name: name, Path: stacktest.Binary(t, "mediastack-runtime"), Args: []string{"serve"}, LogFile: filepath.Join(stacktest.Folder(t), name+".log"),
 		Env: []string{
-			"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + baseURL, "SERVICE_RATE_KEY=0", "SERVICE_RATE_ADDRESS=0",
+			"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + baseURL, "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0",
 			fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
 			"SERVICE_DATABASE_URL=" + w.Database.DatabaseURL, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
 			"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,

@@ -123,7 +123,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	o := options{store: w.Store, objects: w.Objects, brand: "service",
 		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadShare: 100, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
 		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-			StallTimeout: 30 * time.Second, ShutdownTimeout: 30 * time.Second},
+			StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second},
 		tus: tus.Config{LockTimeout: 10 * time.Second}}
 	for _, apply := range change {
 		apply(&o)
