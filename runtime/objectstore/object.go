@@ -152,7 +152,23 @@ func (s *Store) Open(ctx context.Context, bucket, key string, offset, length int
 	if err != nil {
 		return nil, classify(err, "get "+key)
 	}
-	return body, nil
+	return &objectReader{ReadCloser: body, key: key}, nil
+}
+
+// objectReader classifies the errors of reading an object: a store that is killed in the
+// middle of an answer is Unavailable, like one that does not answer.
+type objectReader struct {
+	io.ReadCloser
+	key string
+}
+
+// Read implements io.Reader.
+func (r *objectReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = classify(err, "read "+r.key)
+	}
+	return n, err
 }
 
 // Stat describes an object; NotFound when it is missing.

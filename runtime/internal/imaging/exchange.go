@@ -104,7 +104,7 @@ func (p *process) send(ctx context.Context, job media.ImageJob, order wire.Job, 
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			if sent < job.Bytes {
-				return p.abort(fmt.Errorf("%w: it has %d of %d bytes", ErrSource, sent, job.Bytes))
+				return p.abort(fmt.Errorf("%w: it has %d of %d bytes: %w", ErrSource, sent, job.Bytes, err))
 			}
 			return true, p.writer.End()
 		case err != nil:
