@@ -5,6 +5,7 @@ import (
 	"image"
 	"image/color"
 	"image/jpeg"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -14,9 +15,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/hack/stack"
 	"mediastack.dev/hack/stack/stacktest"
 	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -128,4 +132,53 @@ func jpegOf(t *testing.T, width, height int) []byte {
 	var file bytes.Buffer
 	must(t, jpeg.Encode(&file, picture, nil))
 	return file.Bytes()
+}
+
+// Where Ceph RGW has lost the parts of an upload, it answers Complete with an internal
+// error and everything else with NoSuchKey: the upload stayed at 423 and 503 for ever.
+func TestUpload_StartsOverWhenCephRGWLostItsParts(t *testing.T) {
+	t.Parallel()
+	access := stacktest.S3(t)
+	w := worldAt(t, stacktest.Postgres(t), access)
+	file := noise(sizes["a file in parts"])
+	for name, lose := range map[string]struct{ sent, most int }{
+		"before the parts are joined": {sent: len(file) - 10, most: len(file)},
+		"before the next part":        {sent: 6 << 20, most: 8 << 20},
+	} {
+		one := w.tenant(t, "one"+uuid.NewString())
+		var lost atomic.Bool
+		lostID := ""
+		rt := w.replica(t, func(o *options) {
+			o.objects = between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
+				if !lost.Load() || r.URL.Query().Get("uploadId") != lostID || r.Method == http.MethodDelete {
+					return false
+				}
+				_, _ = io.Copy(io.Discard, r.Body)
+				status, code := http.StatusNotFound, "NoSuchKey"
+				if r.Method == http.MethodPost {
+					status, code = http.StatusInternalServerError, "InternalError"
+				}
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, "<Error><Code>"+code+"</Code></Error>")
+				return true
+			})
+		})
+		address := rt.created(t, one.Key, len(file))
+		rt.sent(t, one.Key, address, 0, file[:lose.sent])
+		id := uuid.MustParse(idOf(address))
+		state, err := w.Store.Resumption(t.Context(), media.Scope{AccountID: one.Account.ID, AppID: one.App.ID}, id)
+		must(t, err)
+		lostID = state.Progress.MultipartID
+		must(t, w.Objects.RemoveUnfinished(t.Context(), one.Account.Bucket, media.ObjectKey(id, media.Original)))
+		lost.Store(true)
+		got := rt.do(t, http.MethodPatch, address, key(one.Key), at(lose.sent), chunk(file[lose.sent:min(len(file), lose.sent+lose.most)]))
+		if got.status != http.StatusConflict {
+			t.Errorf("%s: %d %s, want 409", name, got.status, got.body)
+		}
+		if n := rt.offset(t, one.Key, address); n != 0 {
+			t.Errorf("%s: the offset is %d", name, n)
+		}
+		rt.complete(t, one.Key, address, file)
+		w.purged(t, one)
+	}
 }
