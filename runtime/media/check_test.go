@@ -41,7 +41,7 @@ type damaged struct {
 // onBothStores runs a test on versitygw and on MinIO.
 func onBothStores(t *testing.T, test func(t *testing.T, d *damaged)) {
 	t.Helper()
-	for name, open := range map[string]func(testing.TB) stack.S3Access{"versitygw": stacktest.S3, "minio": stacktest.MinIO} {
+	for name, open := range stacktest.Stores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, spoilable(t, open(t)))

@@ -63,6 +63,40 @@ func TestMultipart_PartsLostWhenCephRGWDoesNotKnowTheUpload(t *testing.T) {
 	}
 }
 
+func TestMultipart_PartsLostWhenTheUploadIsGone(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, _ := claimed(t, store)
+		upload, err := store.StartMultipart(t.Context(), bucket, "media/x/original", "image/png")
+		must(t, err)
+		must(t, upload.Part(t.Context(), strings.NewReader("abc"), 3))
+		must(t, store.RemoveUnfinished(t.Context(), bucket, "media/x/original"))
+		if err := upload.Complete(t.Context(), "image/png"); !errors.Is(err, media.ErrPartsLost) || !fault.Is(err, fault.Unavailable) {
+			t.Errorf("complete: %v", err)
+		}
+		if err := upload.Part(t.Context(), strings.NewReader("def"), 3); !errors.Is(err, media.ErrPartsLost) || !fault.Is(err, fault.Unavailable) {
+			t.Errorf("a part: %v", err)
+		}
+		must(t, upload.Abort(t.Context()))
+	})
+}
+
+func TestComplete_CanBeRepeated(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, _ := claimed(t, store)
+		upload, err := store.StartMultipart(t.Context(), bucket, "media/x/original", "image/png")
+		must(t, err)
+		must(t, upload.Part(t.Context(), strings.NewReader("abc"), 3))
+		for range 3 {
+			must(t, upload.Complete(t.Context(), "image/png"))
+		}
+		if got := read(t, store, bucket, "media/x/original", 0, -1); string(got) != "abc" {
+			t.Errorf("the object is %q", got)
+		}
+	})
+}
+
 func TestComplete_RepeatedAfterCephRGWRefuses(t *testing.T) {
 	t.Parallel()
 	access := stacktest.S3(t)
