@@ -54,9 +54,11 @@ func TestStore_UnavailableWhateverTheStoreAnswers(t *testing.T) {
 	bucket, _ := claimed(t, open(t, access))
 	put(t, open(t, access), bucket, "media/x", "text/plain", []byte("x"))
 	for name, answer := range map[string]http.HandlerFunc{
-		"an internal error":       func(w http.ResponseWriter, _ *http.Request) { s3Error(w, 500, "InternalError") },
-		"slow down":               func(w http.ResponseWriter, _ *http.Request) { s3Error(w, 503, "SlowDown") },
-		"a page of a gateway":     func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>Bad Gateway</html>", 502) },
+		"an internal error": func(w http.ResponseWriter, _ *http.Request) { s3Error(w, 500, "InternalError") },
+		"slow down":         func(w http.ResponseWriter, _ *http.Request) { s3Error(w, 503, "SlowDown") },
+		"a page of a gateway": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "<html>Bad Gateway</html>", http.StatusBadGateway)
+		},
 		"a failure without words": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
 		"a key that is refused":   func(w http.ResponseWriter, _ *http.Request) { s3Error(w, 403, "InvalidAccessKeyId") },
 		"no answer":               func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },

@@ -127,7 +127,7 @@ func jpegOf(t *testing.T, width, height int) []byte {
 	t.Helper()
 	picture := image.NewRGBA(image.Rect(0, 0, width, height))
 	for i := range width * height {
-		picture.SetRGBA(i%width, i/width, color.RGBA{R: uint8(i), G: uint8(i >> 8), A: 255}) //nolint:gosec // any colour will do
+		picture.SetRGBA(i%width, i/width, color.RGBA{R: uint8(i), G: uint8(i >> 8), A: 255})
 	}
 	var file bytes.Buffer
 	must(t, jpeg.Encode(&file, picture, nil))
