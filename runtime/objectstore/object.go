@@ -97,14 +97,20 @@ func (m *multipart) Complete(ctx context.Context, contentType string) error {
 	if refused != nil && minio.ToErrorResponse(answer).Code == "" {
 		return refused // there was no answer: nobody knows what the store does yet
 	}
+	var lost error
 	stored, missing := m.store.Stat(ctx, m.bucket, m.key)
+	if refused != nil && fault.Is(missing, fault.NotFound) {
+		if lost = m.lookAtParts(ctx); lost != nil {
+			// Another request may have joined them between the two looks.
+			stored, missing = m.store.Stat(ctx, m.bucket, m.key)
+		}
+	}
 	switch {
 	case missing != nil && !fault.Is(missing, fault.NotFound):
 		return missing
+	case missing != nil && lost != nil:
+		return lost
 	case missing != nil && refused != nil:
-		if lost := m.lookAtParts(ctx); lost != nil {
-			return lost
-		}
 		return refused
 	case missing != nil || stored.Bytes != want:
 		return fault.Wrap(fmt.Errorf("s3: complete %s: the store holds %d bytes of %d: %w", m.key, stored.Bytes, want, errors.Join(refused, missing, media.ErrPartsLost)),

@@ -125,6 +125,36 @@ func TestComplete_RepeatedAfterCephRGWRefuses(t *testing.T) {
 	}
 }
 
+// Ceph RGW refuses a Complete while an earlier one goes on, which may end at any moment.
+func TestComplete_FindsWhatIsJoinedBetweenItsLooks(t *testing.T) {
+	t.Parallel()
+	access := stacktest.S3(t)
+	direct := open(t, access)
+	bucket, _ := claimed(t, direct)
+	upload, err := direct.StartMultipart(t.Context(), bucket, "media/x/original", "image/png")
+	must(t, err)
+	must(t, upload.Part(t.Context(), strings.NewReader("abc"), 3))
+	looks := 0
+	store := between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.Method == http.MethodPost && r.URL.Query().Has("uploadId"):
+			s3Error(w, http.StatusConflict, "OperationAborted")
+		case r.Method == http.MethodHead:
+			if looks++; looks > 1 {
+				return false
+			}
+			w.WriteHeader(http.StatusNotFound)
+			if err := upload.Complete(r.Context(), "image/png"); err != nil {
+				t.Errorf("the earlier one: %v", err)
+			}
+		default:
+			return false
+		}
+		return true
+	})
+	must(t, store.ResumeMultipart(bucket, "media/x/original", upload.ID(), upload.Parts()).Complete(t.Context(), "image/png"))
+}
+
 // OpenStack Swift lists unfinished uploads without an UploadId: their removal failed for
 // ever, and with it the deletion of items and accounts.
 func TestUnfinishedUploads_EntriesWithoutUploadIDSkipped(t *testing.T) {
