@@ -51,7 +51,7 @@ fmt: lint-tool ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race lint tidy verify bench crash vulncheck fuzz screenshots
+.PHONY: test test-race test-stores lint tidy verify bench crash vulncheck fuzz screenshots
 # A package with the real parts takes a minute or two of a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -61,6 +61,16 @@ test: packages kube minio tusd build parts trial ## Run all tests, after setting
 
 test-race: packages kube minio tusd build parts trial ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+
+# The stores of test-stores. versitygw is what all other tests run against.
+STORES ?= minio $(if $(shell command -v radosgw),ceph)
+STORE_PACKAGES := ./runtime/objectstore ./runtime/media ./runtime/internal/tus
+test-stores: packages minio build parts ## Run the tests of objects, media and TUS against MinIO and, if it is installed, Ceph RGW (STORES="ceph" picks)
+	@for store in $(STORES); do \
+		echo "== $$store"; \
+		MEDIASTACK_TEST_STORE=$$store go test -count=1 -p 1 -timeout 30m $(STORE_PACKAGES); \
+	done
+	@command -v radosgw > /dev/null || echo "Ceph RGW was left out: apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
 
 lint: lint-tool libvips ## Look for mistakes and forbidden imports
 	$(TOOLS)/golangci-lint run ./...

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -89,6 +90,44 @@ func TestAnswersAreHeldAgainstWhatIsKnown(t *testing.T) {
 		if wrong != "" {
 			t.Errorf("%s: %s", name, wrong)
 		}
+	}
+}
+
+// A crash run answered two requests with 500 and passed.
+func TestAnswer_WrongWhenTheServiceFails(t *testing.T) {
+	t.Parallel()
+	retry := http.Header{"Retry-After": {"5"}}
+	for name, c := range map[string]struct {
+		got     answer
+		offsets bool
+		want    string
+	}{
+		"no answer":                          {got: answer{}},
+		"success":                            {got: answer{status: 201}},
+		"a store that is away":               {got: answer{status: 503, header: retry}},
+		"a store that is away, for how long": {got: answer{status: 503}, want: "lacks Retry-After"},
+		"a lock without Retry-After":         {got: answer{status: 423}, want: "lacks Retry-After"},
+		"a failure":                          {got: answer{status: 500}, want: "the service failed"},
+		"a gateway's failure":                {got: answer{status: 502, header: retry}, want: "the service failed"},
+		"a right request that is refused":    {got: answer{status: 400}, want: "was right"},
+		"a conflict":                         {got: answer{status: 409}, want: "was right"},
+		"a wrong offset":                     {got: answer{status: 409}, offsets: true},
+	} {
+		if wrong := c.got.wrong(c.offsets); (wrong == "") != (c.want == "") || !strings.Contains(wrong, c.want) {
+			t.Errorf("%s: %q, want %q", name, wrong, c.want)
+		}
+	}
+}
+
+func TestProblem_PrintedWithTheLogOfItsRequest(t *testing.T) {
+	t.Parallel()
+	m := newModel(time.Now())
+	c := &client{model: m}
+	c.tally("PATCH", nil, answer{status: 500, header: http.Header{"X-Request-Id": {"request-1"}}})
+	var out bytes.Buffer
+	m.print(&out, func(request string) []string { return []string{"the log line of " + request} })
+	if !m.failed() || !strings.Contains(out.String(), "the log line of request-1") {
+		t.Errorf("printed %q", out.String())
 	}
 }
 

@@ -182,15 +182,25 @@ func (c *client) tally(what string, i *item, got answer) {
 	} else {
 		c.model.count(fmt.Sprintf("%s: %d", what, got.status))
 	}
-	switch got.status {
-	case 409:
-		if strings.HasSuffix(what, "PATCH /media/create/resumable") {
-			return // who was cut off may not know where the upload is
-		}
-		fallthrough
-	case 400, 401, 403, 405, 412, 415, 460, 499:
-		c.model.wrong(i, "%s was answered %s", what, got)
+	if wrong := got.wrong(strings.HasSuffix(what, "PATCH /media/create/resumable")); wrong != "" {
+		c.model.wrongAnswer(i, got.header.Get("X-Request-Id"), "%s was answered %s: %s", what, got, wrong)
 	}
+}
+
+// wrong returns what no answer may be, whatever is broken; empty when the answer may be.
+// A store that is away is 503, and tells when to try again. offsets reports whether the
+// request names an offset: a client that was cut off may name a wrong one.
+func (a answer) wrong(offsets bool) string {
+	switch {
+	case a.status == http.StatusConflict && offsets:
+	case slices.Contains([]int{400, 401, 403, 405, 409, 412, 415, 460, 499}, a.status):
+		return "the request was right"
+	case a.status >= 500 && a.status != http.StatusServiceUnavailable:
+		return "the service failed"
+	case slices.Contains([]int{423, 429, 503}, a.status) && a.header.Get("Retry-After") == "":
+		return "it lacks Retry-After"
+	}
+	return ""
 }
 
 // file uploads random bytes, and goes on with the draft.

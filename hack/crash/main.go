@@ -101,7 +101,7 @@ func (r *rig) crash(ctx context.Context, o options, m *model, out io.Writer) (ke
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case m.failed():
-		m.print(out)
+		m.print(out, r.logLines)
 		_ = os.WriteFile(filepath.Join(r.dir, "schedule.log"), []byte(m.schedule()), 0o600)
 		return true, errors.Join(err, fmt.Errorf("%d things are wrong; the data is in %s", m.wrongs(), r.dir))
 	}

@@ -158,6 +158,8 @@ type model struct {
 type problem struct {
 	item *item
 	text string
+	// request is the id of the request whose answer was wrong; the runtime's log has it.
+	request string
 	// broken is how many things were broken before.
 	broken int
 }
@@ -202,9 +204,15 @@ func (m *model) find(id string) *item {
 
 // wrong notes what should never be; of an item, or of everything.
 func (m *model) wrong(i *item, format string, args ...any) {
+	m.wrongAnswer(i, "", format, args...)
+}
+
+// wrongAnswer is wrong for the answer to a request that the runtime logged.
+func (m *model) wrongAnswer(i *item, request, format string, args ...any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.problems = append(m.problems, problem{i, fmt.Sprintf("%8.3f s  ", time.Since(m.begun).Seconds()) + fmt.Sprintf(format, args...), len(m.breaks)})
+	text := fmt.Sprintf("%8.3f s  ", time.Since(m.begun).Seconds()) + fmt.Sprintf(format, args...)
+	m.problems = append(m.problems, problem{item: i, text: text, request: request, broken: len(m.breaks)})
 }
 
 func (m *model) failed() bool { return m.wrongs() > 0 }
@@ -222,8 +230,9 @@ func (m *model) schedule() string {
 	return strings.Join(m.breaks, "\n") + "\n"
 }
 
-// print tells of the first problems, each with the history of its item.
-func (m *model) print(out io.Writer) {
+// print tells of the first problems, each with the history of its item and with what
+// logged returns of its request.
+func (m *model) print(out io.Writer, logged func(request string) []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	const most = 10
@@ -233,6 +242,9 @@ func (m *model) print(out io.Writer) {
 			return
 		}
 		fmt.Fprintf(out, "\nWRONG: %s\n", p.text)
+		if p.request != "" {
+			fmt.Fprintf(out, "  request %s:\n    %s\n", p.request, strings.Join(logged(p.request), "\n    "))
+		}
 		if p.item != nil {
 			fmt.Fprintf(out, "  item %s of %s (%s, %d bytes, sha256 %s)\n", p.item.id, p.item.tenant.name, p.item.kind, p.item.bytes, p.item.sum)
 			p.item.mu.Lock()

@@ -254,6 +254,22 @@ func (r *rig) killS3(ctx context.Context, down time.Duration) (err error) {
 	return err
 }
 
+// logLines returns what the runtimes logged of a request.
+func (r *rig) logLines(requestID string) (lines []string) {
+	for _, one := range r.replicas {
+		text, err := os.ReadFile(one.spec.LogFile)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, requestID) {
+				lines = append(lines, one.name+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return lines
+}
+
 // startPurge starts one pass of the purge.
 func (r *rig) startPurge(ctx context.Context) (*stack.Process, error) {
 	return r.group.Start(ctx, stack.Spec{Name: "the purge", Path: r.binary, Args: []string{"purge"}, LogFile: filepath.Join(r.dir, "purge.log"), Env: r.env})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -161,6 +162,28 @@ func FindPostgres() (string, error) {
 		return "", errors.New("PostgreSQL's server programs (initdb, postgres) are not installed: on Debian and Ubuntu, run `apt-get install postgresql`")
 	}
 	return best, nil
+}
+
+// CephPrograms are the programs of a small Ceph cluster with S3 gateways.
+type CephPrograms struct {
+	Monitor, OSD, Gateway                     string
+	Admin, GatewayAdmin, AuthTool, MonMapTool string
+}
+
+// FindCeph finds Ceph's programs on the PATH. They are optional: only the tests of other stores use
+// them.
+func FindCeph() (CephPrograms, error) {
+	var found CephPrograms
+	for name, path := range map[string]*string{
+		"ceph-mon": &found.Monitor, "ceph-osd": &found.OSD, "radosgw": &found.Gateway,
+		"ceph": &found.Admin, "radosgw-admin": &found.GatewayAdmin, "ceph-authtool": &found.AuthTool, "monmaptool": &found.MonMapTool,
+	} {
+		var err error
+		if *path, err = exec.LookPath(name); err != nil {
+			return CephPrograms{}, fmt.Errorf("%s is not installed: on Debian, run `apt-get install --no-install-recommends ceph-mon ceph-osd radosgw`", name)
+		}
+	}
+	return found, nil
 }
 
 // executable says in one sentence why a path is not a program that can be run.

@@ -41,7 +41,7 @@ type damaged struct {
 // onBothStores runs a test on versitygw and on MinIO.
 func onBothStores(t *testing.T, test func(t *testing.T, d *damaged)) {
 	t.Helper()
-	for name, open := range map[string]func(testing.TB) stack.S3Access{"versitygw": stacktest.S3, "minio": stacktest.MinIO} {
+	for name, open := range stacktest.Stores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, spoilable(t, open(t)))
@@ -444,49 +444,45 @@ func TestACheckBesideARunningServiceFindsNothing(t *testing.T) {
 		var done, parts atomic.Int64
 		var all sync.WaitGroup
 		gone := errors.New("the client has gone")
-		for client := range 6 {
-			all.Go(func() {
-				for n := 0; ctx.Err() == nil; n++ {
-					size := 100*client + n%50
-					if client == 0 {
-						size = media.PartSize + 100 + n
-						parts.Add(1)
-					}
-					data := random(size)
-					var file io.Reader = bytes.NewReader(data)
-					if n%5 == 4 {
-						file = io.MultiReader(bytes.NewReader(data), failing{gone})
-					}
-					item, err := upload(context.WithoutCancel(ctx), service, d.p, file, media.Fields{Group: fmt.Sprint("g", n%3)})
-					if err != nil {
-						if !errors.Is(err, gone) {
-							t.Errorf("upload: %v", err)
-						}
-						continue
-					}
-					done.Add(1)
-					switch n % 4 {
-					case 0: // a draft for the purge
-					case 1:
-						if err := service.Delete(context.WithoutCancel(ctx), d.p, item.ID); err != nil && !fault.Is(err, fault.NotFound) {
-							t.Errorf("delete: %v", err)
-						}
-					default:
-						if _, err := service.Seal(context.WithoutCancel(ctx), d.p, item.ID); fault.Is(err, fault.NotFound) {
-							continue // purged: the machine was slow
-						} else if err != nil {
-							t.Errorf("seal: %v", err)
-						}
-						if n%4 == 2 {
-							mu.Lock()
-							sealed[item.ID] = data
-							mu.Unlock()
-						} else if err := service.Delete(context.WithoutCancel(ctx), d.p, item.ID); err != nil {
-							t.Errorf("delete: %v", err)
-						}
-					}
+		act := func(client, n int) {
+			size := 100*client + n%50
+			if client == 0 {
+				size = media.PartSize + 100 + n
+				parts.Add(1)
+			}
+			data := random(size)
+			var file io.Reader = bytes.NewReader(data)
+			if n%5 == 4 {
+				file = io.MultiReader(bytes.NewReader(data), failing{gone})
+			}
+			item, err := upload(t.Context(), service, d.p, file, media.Fields{Group: fmt.Sprint("g", n%3)})
+			if err != nil {
+				if !errors.Is(err, gone) {
+					t.Errorf("upload: %v", err)
 				}
-			})
+				return
+			}
+			done.Add(1)
+			switch n % 4 {
+			case 0: // a draft for the purge
+			case 1:
+				if err := service.Delete(t.Context(), d.p, item.ID); err != nil && !fault.Is(err, fault.NotFound) {
+					t.Errorf("delete: %v", err)
+				}
+			default:
+				if _, err := service.Seal(t.Context(), d.p, item.ID); fault.Is(err, fault.NotFound) {
+					return // purged: the machine was slow
+				} else if err != nil {
+					t.Errorf("seal: %v", err)
+				}
+				if n%4 == 2 {
+					mu.Lock()
+					sealed[item.ID] = data
+					mu.Unlock()
+				} else if err := service.Delete(t.Context(), d.p, item.ID); err != nil {
+					t.Errorf("delete: %v", err)
+				}
+			}
 		}
 		all.Go(func() {
 			for ctx.Err() == nil {
@@ -495,9 +491,21 @@ func TestACheckBesideARunningServiceFindsNothing(t *testing.T) {
 				}
 			}
 		})
-		for round := 0; round < 24 || done.Load() < 300; round++ {
+		// What clients do in a round is fixed, and a round ends with the slower of clients and
+		// check: how quick the store is changes neither the work nor the memory that it needs.
+		for round := range 24 {
+			var clients sync.WaitGroup
+			for client := range 6 {
+				clients.Go(func() {
+					for n := range min(1+2*client, 3) { // one file in parts, three of the others
+						act(client, 3*round+n)
+					}
+				})
+			}
 			cfg := media.CheckConfig{Repair: round%2 == 1, Deep: round%8 > 5}
-			if summary, findings := d.check(cfg); len(findings) > 0 {
+			summary, findings := d.check(cfg)
+			clients.Wait()
+			if len(findings) > 0 {
 				t.Errorf("round %d, %+v: %+v %+v", round, cfg, summary, findings)
 				break
 			}

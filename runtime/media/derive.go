@@ -6,11 +6,15 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"strings"
+
+	"mediastack.dev/runtime/fault"
 )
 
 // derive makes and stores the derivatives that the account's settings want of the
-// file, which is stored already. A file of which none can be made has none; that is
-// no failure of the upload, but a cap that does not hold them is.
+// file, which is stored already. What can't be made is lacking, and the log says so; that
+// is no failure of the upload, but a cap that does not hold them is, and an object store
+// that is away.
 func (u *Upload) derive(ctx context.Context) (Objects, error) {
 	images := u.service.images
 	if images == nil || !images.Handles(u.mimeType, u.size) {
@@ -25,11 +29,15 @@ func (u *Upload) derive(ctx context.Context) (Objects, error) {
 		Source: u.original, Settings: layers.Effective(),
 	})
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("derivatives of item %s: %w", u.id, ctx.Err())
+		return nil, fault.Wrap(fmt.Errorf("derivatives of item %s: %w", u.id, ctx.Err()), fault.Unavailable, "the request ended before its thumbnail was made")
+	}
+	if fault.Is(err, fault.Unavailable) {
+		// The object store did not give the file back: a repeated request gets all derivatives.
+		return nil, fmt.Errorf("derivatives of item %s: %w", u.id, err)
 	}
 	if err != nil {
-		u.service.log.WarnContext(ctx, "an image is stored without derivatives", "item", u.id, "type", u.mimeType, "bytes", u.size, "error", err)
-		return nil, nil
+		u.service.log.WarnContext(ctx, "an image lacks derivatives", "item", u.id, "account", u.scope.AccountID, "type", u.mimeType, "bytes", u.size,
+			"made", variantsOf(made), "error", err)
 	}
 	objects := make(Objects, len(made))
 	for i, one := range made {
@@ -45,6 +53,15 @@ func (u *Upload) derive(ctx context.Context) (Objects, error) {
 		}
 	}
 	return objects, nil
+}
+
+// variantsOf lists what was made, for the log.
+func variantsOf(made []Derivative) string {
+	names := make([]string, len(made))
+	for i, one := range made {
+		names[i] = string(one.Variant)
+	}
+	return strings.Join(names, " ")
 }
 
 // look tells the type of a file that is on its way, as soon as that is possible, and

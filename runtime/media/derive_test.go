@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/hack/imagecorpus"
 	"mediastack.dev/hack/stack/stacktest"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -112,6 +113,33 @@ func variants(item media.Item) string {
 		names = append(names, string(object.Variant))
 	}
 	return strings.Join(names, " ")
+}
+
+// An image whose conversion did not fit into memory had no thumbnail either, and the log
+// said so twice.
+func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	b.choose(p, settings.Layer{UseWebP: new(true)})
+	var lines bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	workers, err := imaging.New(t.Context(), imaging.Config{Enabled: true, Program: stacktest.Binary(t, "mediastack-imaging"),
+		Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 100_000_000, MaxFrames: 100, Memory: 640 << 20},
+		prometheus.NewRegistry(), log)
+	must(t, err)
+	t.Cleanup(workers.Close)
+	service, err := media.NewService(media.Parts{Store: b.store, Objects: b.objects, Images: workers, Settings: settings.NewService(b.store), Now: b.clock.Now, Log: log}, config)
+	must(t, err)
+	item, err := upload(t.Context(), service, p, bytes.NewReader(imagecorpus.BlankPNG(9990, 9990, 8, 6, false)), media.Fields{})
+	must(t, err)
+	if got := variants(item); got != "original thumbnail" {
+		t.Errorf("the item has %s", got)
+	}
+	text := lines.String()
+	if strings.Count(text, "\n") != 1 || !strings.Contains(text, item.ID.String()) || !strings.Contains(text, "made=thumbnail") || !strings.Contains(text, "no webp") {
+		t.Errorf("logged %q", text)
+	}
 }
 
 func TestDerivativesAreStoredCountedAndRemovedWithTheirItem(t *testing.T) {

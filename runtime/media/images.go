@@ -27,9 +27,10 @@ type Images interface {
 	// type and size. It costs nothing.
 	Handles(mimeType string, bytes int64) bool
 	// Derive waits for a worker, taking turns between accounts, and gives the
-	// derivatives that could be made: none, with the reason as an error, for a file
-	// that is broken, over a limit, or that killed its worker twice. It fails only the
-	// derivatives, never the upload; an error that ctx caused wraps ctx.Err().
+	// derivatives that could be made, with an error that says why others are lacking: of a
+	// file that is broken, over a limit, or that killed its worker twice. It fails only the
+	// derivatives, never the upload, unless the error is an Unavailable fault of Source; an
+	// error that ctx caused wraps ctx.Err().
 	Derive(ctx context.Context, job ImageJob) ([]Derivative, error)
 }
 

@@ -1,7 +1,6 @@
 package objectstore
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,17 +63,24 @@ func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt boo
 	if err != nil {
 		return false, err
 	}
-	options := minio.PutObjectOptions{ContentType: "application/json", DisableContentSha256: true}
-	options.SetMatchETagExcept("*")
-	_, err = s.client.PutObject(ctx, bucket, MarkerKey, bytes.NewReader(marker), int64(len(marker)), options)
-	if err = classify(err, "mark bucket "+bucket); fault.Is(err, fault.Conflict) {
+	if err := s.putMarker(ctx, bucket, marker); fault.Is(err, fault.Conflict) {
 		current, err := s.Owner(ctx, bucket)
 		if err != nil {
 			return false, err
 		}
 		return false, foreign(bucket, current, owner)
+	} else if err != nil {
+		return false, err
 	}
-	return err == nil, err
+	// Where the store ignores the condition, another claim may have won as well: no claim
+	// counts there.
+	if err := s.proveConditionalPut(ctx, bucket, marker); err != nil {
+		if errors.Is(err, errNoConditionalPut) {
+			err = errors.Join(err, s.Remove(ctx, bucket, []string{MarkerKey}))
+		}
+		return false, err
+	}
+	return true, nil
 }
 
 // foreign gives a Conflict unless current is owner.
@@ -87,21 +93,25 @@ func foreign(bucket string, current, owner Owner) error {
 
 // Owner reads the marker; NotFound when the bucket or its marker is missing.
 func (s *Store) Owner(ctx context.Context, bucket string) (Owner, error) {
+	_, owner, err := s.readMarker(ctx, bucket)
+	return owner, err
+}
+
+// readMarker returns the marker as it is stored, and what it says.
+func (s *Store) readMarker(ctx context.Context, bucket string) (text []byte, owner Owner, err error) {
 	object, _, _, err := s.core.GetObject(ctx, bucket, MarkerKey, minio.GetObjectOptions{})
 	if err != nil {
-		return Owner{}, classify(err, "read the owner of bucket "+bucket)
+		return nil, Owner{}, classify(err, "read the owner of bucket "+bucket)
 	}
 	defer func() { _ = object.Close() }()
-	text, err := io.ReadAll(io.LimitReader(object, markerLimit))
-	if err != nil {
-		return Owner{}, classify(err, "read the owner of bucket "+bucket)
+	if text, err = io.ReadAll(io.LimitReader(object, markerLimit)); err != nil {
+		return nil, Owner{}, classify(err, "read the owner of bucket "+bucket)
 	}
-	var owner Owner
 	if err := json.Unmarshal(text, &owner); err != nil || owner.AccountID == "" {
-		return Owner{}, fault.Wrap(errors.Join(err, fmt.Errorf("%s is not an owner marker", MarkerKey)), fault.Conflict,
+		return nil, Owner{}, fault.Wrap(errors.Join(err, fmt.Errorf("%s is not an owner marker", MarkerKey)), fault.Conflict,
 			"bucket %s has an owner marker that can't be read", bucket)
 	}
-	return owner, nil
+	return text, owner, nil
 }
 
 // empty tells whether the bucket holds no object at all.
@@ -142,13 +152,10 @@ func (s *Store) Drain(ctx context.Context, bucket string, batch int) (empty bool
 	if len(keys) > 0 {
 		return false, s.Remove(ctx, bucket, keys)
 	}
-	for upload := range s.client.ListIncompleteUploads(listing, bucket, "", true) {
-		if upload.Err != nil {
-			return false, classify(upload.Err, "list unfinished uploads of "+bucket)
-		}
-		if err := s.core.AbortMultipartUpload(ctx, bucket, upload.Key, upload.UploadID); err != nil {
-			return false, classify(err, "abort an upload in "+bucket)
-		}
+	if err := s.eachUnfinished(ctx, bucket, "", func(upload minio.ObjectMultipartInfo) error {
+		return classify(s.core.AbortMultipartUpload(ctx, bucket, upload.Key, upload.UploadID), "abort an upload in "+bucket)
+	}); err != nil {
+		return false, err
 	}
 	if marked {
 		return true, s.Remove(ctx, bucket, []string{MarkerKey})

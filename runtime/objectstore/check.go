@@ -3,6 +3,8 @@ package objectstore
 import (
 	"context"
 
+	"github.com/minio/minio-go/v7"
+
 	"mediastack.dev/runtime/media"
 )
 
@@ -25,15 +27,7 @@ func (s *Store) BucketExists(ctx context.Context, bucket string) (bool, error) {
 // coming more than once, until visit returns an error, which ListUnfinished then
 // returns. prefix is empty or an exact key: some stores list nothing else.
 func (s *Store) ListUnfinished(ctx context.Context, bucket, prefix string, visit func(media.Unfinished) error) error {
-	listing, stop := context.WithCancel(ctx)
-	defer stop()
-	for upload := range s.client.ListIncompleteUploads(listing, bucket, prefix, true) {
-		if upload.Err != nil {
-			return classify(upload.Err, "list unfinished uploads of "+bucket)
-		}
-		if err := visit(media.Unfinished{Key: upload.Key, Begun: upload.Initiated}); err != nil {
-			return err
-		}
-	}
-	return classify(ctx.Err(), "list unfinished uploads of "+bucket)
+	return s.eachUnfinished(ctx, bucket, prefix, func(upload minio.ObjectMultipartInfo) error {
+		return visit(media.Unfinished{Key: upload.Key, Begun: upload.Initiated})
+	})
 }

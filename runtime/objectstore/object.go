@@ -69,8 +69,8 @@ func (m *multipart) Part(ctx context.Context, body io.ReadSeeker, size int64) er
 		// A store that does not take the body of what it refuses ends the connection, and
 		// its answer is lost: it is asked in another way.
 		if minio.ToErrorResponse(err).Code == "" && ctx.Err() == nil {
-			if _, gone := m.store.core.ListObjectParts(ctx, m.bucket, m.key, m.uploadID, 0, 1); minio.ToErrorResponse(gone).Code == noSuchUpload {
-				err = gone
+			if lost := m.lookAtParts(ctx); lost != nil {
+				return lost
 			}
 		}
 		return m.judge(err, "put a part of "+m.key)
@@ -81,8 +81,9 @@ func (m *multipart) Part(ctx context.Context, body io.ReadSeeker, size int64) er
 
 // Complete makes the object from its parts; it is durable when Complete returns nil.
 // It can be repeated. The store's word is not enough: one that was killed while it
-// joined the parts has answered a repeated request with success, and had no object. So
-// the object is looked at before anything is built on it.
+// joined the parts has answered a repeated request with success, and had no object; Ceph
+// RGW refuses with an internal error what was completed before, and what is gone. So
+// after every answer the object is looked at, and after a refusal the parts are, too.
 func (m *multipart) Complete(ctx context.Context, contentType string) error {
 	parts := make([]minio.CompletePart, len(m.parts))
 	want := int64(0)
@@ -92,34 +93,55 @@ func (m *multipart) Complete(ctx context.Context, contentType string) error {
 	}
 	_, answer := m.store.core.CompleteMultipartUpload(ctx, m.bucket, m.key, m.uploadID, parts,
 		minio.PutObjectOptions{ContentType: contentType})
-	err := m.judge(answer, "complete "+m.key)
-	if err != nil && !fault.Is(err, fault.NotFound) && minio.ToErrorResponse(answer).Code != noSuchUpload {
-		return err
+	refused := m.judge(answer, "complete "+m.key)
+	if refused != nil && minio.ToErrorResponse(answer).Code == "" {
+		return refused // there was no answer: nobody knows what the store does yet
 	}
-	// An upload that is not there any more may have been completed before.
+	var lost error
 	stored, missing := m.store.Stat(ctx, m.bucket, m.key)
+	if refused != nil && fault.Is(missing, fault.NotFound) {
+		if lost = m.lookAtParts(ctx); lost != nil {
+			// Another request may have joined them between the two looks.
+			stored, missing = m.store.Stat(ctx, m.bucket, m.key)
+		}
+	}
 	switch {
 	case missing != nil && !fault.Is(missing, fault.NotFound):
 		return missing
-	case missing != nil && err != nil:
-		return err
+	case missing != nil && lost != nil:
+		return lost
+	case missing != nil && refused != nil:
+		return refused
 	case missing != nil || stored.Bytes != want:
-		return fault.Wrap(fmt.Errorf("s3: complete %s: the store holds %d bytes of %d: %w", m.key, stored.Bytes, want, errors.Join(err, missing, media.ErrPartsLost)),
+		return fault.Wrap(fmt.Errorf("s3: complete %s: the store holds %d bytes of %d: %w", m.key, stored.Bytes, want, errors.Join(refused, missing, media.ErrPartsLost)),
 			fault.Unavailable, notKept)
+	}
+	return nil
+}
+
+// lookAtParts returns an error with media.ErrPartsLost if the store does not know the
+// upload any more. It returns nil if the store knows it, and if nobody can tell.
+func (m *multipart) lookAtParts(ctx context.Context) error {
+	if _, err := m.store.core.ListObjectParts(ctx, m.bucket, m.key, m.uploadID, 0, 1); gone(err) {
+		return m.judge(err, "list the parts of "+m.key)
 	}
 	return nil
 }
 
 // judge is classify that knows when the parts are lost.
 func (m *multipart) judge(err error, what string) error {
-	switch minio.ToErrorResponse(err).Code {
-	case noSuchUpload, "InvalidPart":
+	if gone(err) || minio.ToErrorResponse(err).Code == minio.InvalidPart {
 		return fault.Wrap(errors.Join(media.ErrPartsLost, classify(err, what)), fault.Unavailable, notKept)
 	}
 	return classify(err, what)
 }
 
-const noSuchUpload = "NoSuchUpload"
+// gone reports whether the error says that a multipart upload does not exist. Ceph RGW
+// says NoSuchKey where others say NoSuchUpload.
+func gone(err error) bool {
+	code := minio.ToErrorResponse(err).Code
+	return code == minio.NoSuchUpload || code == minio.NoSuchKey
+}
 
 // notKept is what is said of bytes that the store had taken.
 const notKept = "the object store did not keep the file"
@@ -152,7 +174,23 @@ func (s *Store) Open(ctx context.Context, bucket, key string, offset, length int
 	if err != nil {
 		return nil, classify(err, "get "+key)
 	}
-	return body, nil
+	return &objectReader{ReadCloser: body, key: key}, nil
+}
+
+// objectReader classifies the errors of reading an object: a store that is killed in the
+// middle of an answer is Unavailable, like one that does not answer.
+type objectReader struct {
+	io.ReadCloser
+	key string
+}
+
+// Read implements io.Reader.
+func (r *objectReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = classify(err, "read "+r.key)
+	}
+	return n, err
 }
 
 // Stat describes an object; NotFound when it is missing.
@@ -213,19 +251,34 @@ func (s *Store) Remove(ctx context.Context, bucket string, keys []string) error 
 // RemoveUnfinished aborts every unfinished multipart upload of exactly this key; a
 // missing bucket is success.
 func (s *Store) RemoveUnfinished(ctx context.Context, bucket, key string) error {
-	what := "abort uploads of " + key
+	err := s.eachUnfinished(ctx, bucket, key, func(upload minio.ObjectMultipartInfo) error {
+		if upload.Key != key {
+			return nil
+		}
+		return ignoreMissing(s.core.AbortMultipartUpload(ctx, bucket, key, upload.UploadID), "abort uploads of "+key)
+	})
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// eachUnfinished calls visit for every unfinished multipart upload until visit returns an
+// error, which eachUnfinished then returns. An entry without an UploadID is no upload that
+// anybody could abort (OpenStack Swift lists such entries); it is left out.
+func (s *Store) eachUnfinished(ctx context.Context, bucket, prefix string, visit func(minio.ObjectMultipartInfo) error) error {
 	listing, stop := context.WithCancel(ctx)
 	defer stop()
-	for upload := range s.client.ListIncompleteUploads(listing, bucket, key, true) {
+	for upload := range s.client.ListIncompleteUploads(listing, bucket, prefix, true) {
 		if upload.Err != nil {
-			return ignoreMissing(upload.Err, what)
+			return classify(upload.Err, "list unfinished uploads of "+bucket)
 		}
-		if upload.Key != key {
+		if upload.UploadID == "" {
 			continue
 		}
-		if err := ignoreMissing(s.core.AbortMultipartUpload(ctx, bucket, key, upload.UploadID), what); err != nil {
+		if err := visit(upload); err != nil {
 			return err
 		}
 	}
-	return nil
+	return classify(ctx.Err(), "list unfinished uploads of "+bucket) // the listing just ends with it
 }

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { stacktest.Main(m) }
 // onBoth runs a test against both stores that this project is tried with: they
 // differ where S3 leaves room.
 func onBoth(t *testing.T, test func(t *testing.T, store *objectstore.Store)) {
-	for name, access := range map[string]func(testing.TB) stack.S3Access{"versitygw": stacktest.S3, "minio": stacktest.MinIO} {
+	for name, access := range stacktest.Stores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, open(t, access(t)))

@@ -81,6 +81,16 @@ func (s *Store) SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned b
 	return classify(s.queries.SetBucketOwned(ctx, sqlgen.SetBucketOwnedParams{ID: accountID, BucketOwned: owned}), "note the bucket's owner")
 }
 
+// OwnedBucket returns the bucket of an open account that is marked as the account's, or an
+// empty name if there is none.
+func (s *Store) OwnedBucket(ctx context.Context) (string, error) {
+	bucket, err := s.queries.OwnedBucket(ctx)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return bucket, classify(err, "find a bucket")
+}
+
 // SetApps implements account.Store.
 func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string, now time.Time) ([]account.App, error) {
 	current, err := s.queries.Apps(ctx, accountID)

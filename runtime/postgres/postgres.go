@@ -6,18 +6,23 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/puddle/v2"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -134,20 +139,19 @@ func classify(err error, what string) error {
 		}
 		return cause
 	}
-	var connect *pgconn.ConnectError
-	var network net.Error
-	if errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) || isClosed(err) {
+	if disconnected(err) {
 		return fault.Wrap(cause, fault.Unavailable, "the database can't be reached")
 	}
 	return cause
 }
 
-// unavailable tells the server's error codes that pass by themselves: connection
+// unavailable reports whether an error code of the server passes by itself: connection
 // exceptions, a login or a database that is not there yet, lack of resources, operator
-// intervention, and transactions that lost against another one.
+// intervention, errors of its system, locks, timeouts, a server that became read-only, and
+// transactions that lost against another one.
 func unavailable(code string) bool {
-	for _, class := range []string{"08", "28", "3D", "53", "57", "40"} {
-		if strings.HasPrefix(code, class) {
+	for _, prefix := range []string{"08", "28", "3D", "53", "57", "58", "40", "55P03", "25006", "25P03", "25P04"} {
+		if strings.HasPrefix(code, prefix) {
 			return true
 		}
 	}
@@ -157,9 +161,22 @@ func unavailable(code string) bool {
 // passes tells the errors that another try right now would meet again.
 func passes(err error) bool { return fault.Is(classify(err, ""), fault.Unavailable) }
 
-// isClosed tells the errors of a connection that the server ended.
-func isClosed(err error) bool {
-	return errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), "unexpected EOF") || strings.Contains(err.Error(), "conn closed")
+// disconnected reports whether an error means that the connection was not made, or ended
+// before the answer was complete. The driver wraps some of these errors and repeats only
+// the text of others.
+func disconnected(err error) bool {
+	var connect *pgconn.ConnectError
+	var network net.Error
+	if errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) || pgconn.Timeout(err) {
+		return true
+	}
+	for _, end := range []error{net.ErrClosed, io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE,
+		pgconn.ErrConnClosed, pgx.ErrTxClosed, pgx.ErrTxCommitRollback, puddle.ErrClosedPool, driver.ErrBadConn, sql.ErrConnDone} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	return strings.Contains(err.Error(), "unexpected EOF") || strings.Contains(err.Error(), "conn closed")
 }
 
 // migrationFiles gives the embedded migrations at the root of a file system.

@@ -59,17 +59,31 @@ func Database(t testing.TB, server *Server[*stack.Postgres]) string {
 	return freshDatabase(t, server.Part)
 }
 
-// S3Server starts a versitygw store that only this test uses.
+// S3Server starts an S3 store of the kind that StoreEnv names and that only this test uses. Of Ceph it
+// is a gateway: the cluster behind it is shared.
 func S3Server(t testing.TB) *Server[*stack.S3] {
 	t.Helper()
 	dir, group := Folder(t), Group(t)
 	config := stack.S3Config{Dir: filepath.Join(dir, "s3"), LogFile: filepath.Join(dir, "s3.log")}
+	start := group.StartS3
+	switch storeName() {
+	case "minio":
+		start = group.StartMinIO
+	case "ceph":
+		cluster, err := ceph()
+		if err != nil {
+			t.Fatalf("the test needs Ceph: %v", err)
+		}
+		start = func(ctx context.Context, config stack.S3Config) (*stack.S3, error) {
+			return cluster.StartGateway(ctx, config.Port, config.LogFile)
+		}
+	}
 	server := &Server[*stack.S3]{
 		t:    t,
 		stop: func(s *stack.S3) { s.Stop() },
 		kill: func(s *stack.S3) { s.Kill() },
 		start: func(ctx context.Context) (*stack.S3, error) {
-			s3, err := group.StartS3(ctx, config)
+			s3, err := start(ctx, config)
 			if err == nil {
 				config.Port, config.AccessKey, config.SecretKey = s3.Port, s3.Access.AccessKey, s3.Access.SecretKey
 			}
@@ -77,5 +91,6 @@ func S3Server(t testing.TB) *Server[*stack.S3] {
 		},
 	}
 	server.Start()
+	t.Cleanup(func() { server.Part.Stop() })
 	return server
 }

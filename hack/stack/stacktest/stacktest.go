@@ -5,6 +5,7 @@
 package stacktest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,16 @@ var (
 	})
 	minio = part(func(ctx context.Context, e *environment) (*stack.S3, error) {
 		return e.group.StartMinIO(ctx, stack.S3Config{Dir: e.path("minio"), LogFile: e.path("minio.log")})
+	})
+	ceph = part(func(ctx context.Context, e *environment) (*stack.Ceph, error) {
+		return e.group.StartCeph(ctx, e.path("ceph"))
+	})
+	gateway = part(func(ctx context.Context, e *environment) (*stack.S3, error) {
+		cluster, err := ceph()
+		if err != nil {
+			return nil, err
+		}
+		return cluster.StartGateway(ctx, 0, e.path("radosgw.log"))
 	})
 	kubernetes = part(startKubernetes)
 
@@ -180,24 +191,48 @@ func stopped(process *stack.Process) bool {
 	}
 }
 
-// S3 gives access to a versitygw store; each test makes buckets of its own.
+// StoreEnv names the environment variable that chooses the S3 store of the tests: versitygw, minio
+// or ceph. Without it S3 is versitygw, and tests of what stores do differently run against MinIO, too.
+const StoreEnv = "MEDIASTACK_TEST_STORE"
+
+// stores are the S3 stores that tests can run against.
+var stores = map[string]func() (*stack.S3, error){"versitygw": versity, "minio": minio, "ceph": gateway}
+
+const defaultStore = "versitygw"
+
+// S3 gives access to the S3 store that StoreEnv names; each test makes buckets of its own.
 func S3(t testing.TB) stack.S3Access {
 	t.Helper()
-	server, err := versity()
+	return storeAccess(t, storeName())
+}
+
+func storeName() string { return cmp.Or(os.Getenv(StoreEnv), defaultStore) }
+
+func storeAccess(t testing.TB, name string) stack.S3Access {
+	t.Helper()
+	start := stores[name]
+	if start == nil {
+		t.Fatalf("%s must be versitygw, minio or ceph, not %q", StoreEnv, name)
+	}
+	server, err := start()
 	if err != nil {
-		t.Fatalf("the test needs an S3 store: %v", err)
+		t.Fatalf("the test needs the S3 store %s: %v", name, err)
 	}
 	return server.Access
 }
 
-// MinIO gives access to a MinIO store; each test makes buckets of its own.
-func MinIO(t testing.TB) stack.S3Access {
-	t.Helper()
-	server, err := minio()
-	if err != nil {
-		t.Fatalf("the test needs MinIO: %v", err)
+// Stores gives the S3 stores by name that a test of what they do differently runs against: the one
+// that StoreEnv names, or versitygw and MinIO.
+func Stores() map[string]func(testing.TB) stack.S3Access {
+	names := []string{"versitygw", "minio"}
+	if chosen := os.Getenv(StoreEnv); chosen != "" {
+		names = []string{chosen}
 	}
-	return server.Access
+	access := map[string]func(testing.TB) stack.S3Access{}
+	for _, name := range names {
+		access[name] = func(t testing.TB) stack.S3Access { t.Helper(); return storeAccess(t, name) }
+	}
+	return access
 }
 
 // Kubernetes gives an administrator's access to an API server that has the project's custom

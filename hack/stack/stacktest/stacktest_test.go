@@ -74,7 +74,7 @@ func TestPostgresServerKeepsItsDataAndURLOverACrash(t *testing.T) {
 
 func TestBothStoresKeepAnObject(t *testing.T) {
 	t.Parallel()
-	for name, access := range map[string]func(testing.TB) stack.S3Access{"versitygw": stacktest.S3, "MinIO": stacktest.MinIO} {
+	for name, access := range stacktest.Stores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			roundTrip(t, access(t))

@@ -25,69 +25,98 @@ func refuse(reason wire.Reason, format string, args ...any) error {
 	return &refusal{reason, fmt.Sprintf(format, args...)}
 }
 
-// failed is what libvips could not do: for want of memory, or else because the file is broken.
-func failed(err error) error {
+// failed is what libvips could not do: for want of memory, because its encoder failed, or
+// else because the file is broken.
+func failed(err error) *refusal {
 	reason := wire.ReasonBroken
-	if strings.Contains(err.Error(), "out of memory") {
+	switch {
+	case strings.Contains(err.Error(), "out of memory"):
 		reason = wire.ReasonMemory
+	case strings.Contains(err.Error(), "webpsave"):
+		reason = wire.ReasonEncode
 	}
-	return refuse(reason, "%v", err)
+	return &refusal{reason, err.Error()}
 }
 
-type derivative struct {
-	vips.Output
-	variant wire.Variant
+// answer takes what becomes of each derivative, in their order.
+type answer interface {
+	made(variant wire.Variant, output vips.Output) error
+	lacks(variant wire.Variant, why *refusal) error
 }
 
-type derivatives []derivative
-
-func (d derivatives) free() {
-	for _, one := range d {
-		one.Free()
-	}
-}
-
-// derive makes what the job asks for. What it gave must be freed, after an error too.
-func derive(file []byte, job wire.Job) (made derivatives, err error) {
+// derive makes what the job asks for. Each derivative is made, or fails, alone; the error is
+// a *refusal if none was made.
+func derive(file []byte, job wire.Job, to answer) error {
 	file, animated := withoutTexts(file)
 	header, err := vips.ReadHeader(file)
 	if err != nil {
-		return nil, failed(err)
+		return failed(err)
 	}
 	if err := check(header, job); err != nil {
-		return nil, err
+		return err
 	}
 	convert := job.WebP && converts(header) && !animated
 	var decoded *vips.Image
 	if convert && header.Format == vips.PNG {
-		// PNG can't be shrunk while it is loaded: decode it once for both.
-		if decoded, err = vips.Decode(file); err != nil {
-			return nil, failed(err)
+		// PNG can't be shrunk while it is loaded: decode it once for both. Where there is no
+		// memory for that, each of them reads it row by row.
+		if decoded, err = vips.Decode(file); err != nil && failed(err).reason == wire.ReasonBroken {
+			return failed(err)
 		}
 		defer decoded.Free()
 	}
-	var total uint64
-	add := func(variant wire.Variant, output vips.Output, err error) error {
-		if err != nil {
-			return failed(err)
+	thumbnail, noThumbnail := bounded(job.MaxOutput)(vips.Thumbnail(file, decoded, int(job.Width), int(job.Height)))
+	defer thumbnail.Free()
+	if noThumbnail == nil {
+		if err := to.made(wire.Thumbnail, thumbnail); err != nil || !convert {
+			return err
 		}
-		made = append(made, derivative{output, variant})
-		if total += uint64(len(output.Data)); total > job.MaxOutput {
-			return refuse(wire.ReasonOutput, "more than %d bytes of derivatives", job.MaxOutput)
+	} else if !convert || noThumbnail.reason == wire.ReasonBroken {
+		return noThumbnail
+	}
+	conversion, noConversion := bounded(job.MaxOutput - uint64(len(thumbnail.Data)))(conversionOf(file, decoded, int(job.Quality)))
+	defer conversion.Free()
+	switch {
+	case noThumbnail != nil && noConversion != nil:
+		return noThumbnail
+	case noConversion != nil:
+		return to.lacks(wire.WebP, noConversion)
+	case noThumbnail != nil:
+		if err := to.lacks(wire.Thumbnail, noThumbnail); err != nil {
+			return err
 		}
-		return nil
 	}
-	output, err := vips.Thumbnail(file, decoded, int(job.Width), int(job.Height))
-	if err := add(wire.Thumbnail, output, err); err != nil {
-		return made, err
-	}
-	if convert {
-		output, err := vips.Convert(file, decoded, int(job.Quality))
-		if err := add(wire.WebP, output, err); err != nil {
-			return made, err
+	return to.made(wire.WebP, conversion)
+}
+
+// bounded refuses an output of more than room bytes.
+func bounded(room uint64) func(vips.Output, error) (vips.Output, *refusal) {
+	return func(output vips.Output, err error) (vips.Output, *refusal) {
+		switch {
+		case err != nil:
+			return vips.Output{}, failed(err)
+		case uint64(len(output.Data)) > room:
+			output.Free()
+			return vips.Output{}, &refusal{wire.ReasonOutput, fmt.Sprintf("more than %d bytes of derivatives are left for it", room)}
 		}
+		return output, nil
 	}
-	return made, nil
+}
+
+// conversionOf makes a conversion. A large image with transparency may need more memory than
+// there is: then another try is made in the way that needs least, without the decoded image
+// and lossless. It frees decoded for that.
+func conversionOf(file []byte, decoded *vips.Image, quality int) (vips.Output, error) {
+	output, err := vips.Convert(file, decoded, quality, false)
+	if err == nil || failed(err).reason == wire.ReasonBroken {
+		return output, err
+	}
+	decoded.Free()
+	vips.Trim()
+	if output, again := vips.Convert(file, nil, quality, true); again == nil {
+		return output, nil
+	}
+	return vips.Output{}, err
 }
 
 // check holds the header against the limits. Nothing was decoded yet.

@@ -68,8 +68,7 @@ func (w *worker) do(job wire.Job) error {
 	alarm := time.AfterFunc(time.Duration(job.TimeoutMS)*time.Millisecond+overtime, func() { os.Exit(exitTimeout) })
 	defer alarm.Stop()
 
-	derivatives, err := derive(file, job)
-	defer derivatives.free()
+	err = derive(file, job, sender{out: w.out, number: job.Number})
 	var no *refusal
 	switch {
 	case errors.As(err, &no):
@@ -77,13 +76,23 @@ func (w *worker) do(job wire.Job) error {
 	case err != nil:
 		return err
 	}
-	for _, d := range derivatives {
-		head := wire.Head{Number: job.Number, Variant: d.variant, Bytes: uint64(len(d.Data)), Width: uint32(d.Width), Height: uint32(d.Height)} //nolint:gosec // libvips gives no negative sizes
-		if err := errors.Join(w.out.Head(head), w.out.Data(d.Data)); err != nil {
-			return err
-		}
-	}
 	return w.out.Done(wire.Done{Number: job.Number})
+}
+
+// sender sends what becomes of a job's derivatives. Each is sent when it is made, so that
+// the runtime has it whatever the next one does to the worker.
+type sender struct {
+	out    *wire.Writer
+	number uint32
+}
+
+func (s sender) made(variant wire.Variant, output vips.Output) error {
+	head := wire.Head{Number: s.number, Variant: variant, Bytes: uint64(len(output.Data)), Width: uint32(output.Width), Height: uint32(output.Height)} //nolint:gosec // libvips gives no negative sizes
+	return errors.Join(s.out.Head(head), s.out.Data(output.Data))
+}
+
+func (s sender) lacks(variant wire.Variant, why *refusal) error {
+	return s.out.Lacks(wire.Lacks{Number: s.number, Variant: variant, Reason: why.reason, Text: why.text})
 }
 
 // receive reads the file into memory of its own, which goes back to the system after the job.

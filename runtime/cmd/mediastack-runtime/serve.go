@@ -95,6 +95,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	var listeners errgroup.Group
 	listeners.Go(func() error { return parts.auth.Run(listening) })
 	listeners.Go(func() error { return parts.locks.Run(listening) })
+	listeners.Go(func() error { _ = parts.stores.Check(listening); return nil }) // names a store that can't be used
 	if parts.outbox != nil {
 		listeners.Go(func() error { return parts.outbox.Run(listening) })
 	}
@@ -113,6 +114,7 @@ type served struct {
 	auth    *auth.Authenticator
 	uploads *tus.API
 	locks   *postgres.Locks
+	stores  *objectstore.Readiness
 	outbox  *mail.Outbox // nil when nobody can log in
 }
 
@@ -170,10 +172,11 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err := tools.Register(registry); err != nil {
 		return served{}, err
 	}
+	stores := objectstore.NewReadiness(objects, store.OwnedBucket, log)
 	checks := []server.Check{
 		{Name: "database", Run: store.Ping},
 		{Name: "schema", Run: store.CheckSchema},
-		{Name: "objects", Run: objects.Ping},
+		{Name: "objects", Run: stores.Check},
 	}
 	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount}
 	var outbox *mail.Outbox
@@ -186,7 +189,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		mounts = append(mounts, logins.Mount)
 	}
 	serving, err := server.New(c.Server, log, registry, limits, checks, mounts...)
-	return served{server: serving, auth: authenticator, uploads: uploads, locks: locks, outbox: outbox}, err
+	return served{server: serving, auth: authenticator, uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
 }
 
 // joinLogins makes the part that people log in to.

@@ -122,6 +122,7 @@ func await(in *wire.Reader) (job wire.Job, err error) {
 
 func answer(role string, job wire.Job, out *wire.Writer) {
 	head := wire.Head{Number: job.Number, Variant: wire.Thumbnail, Bytes: uint64(len(pixel())), Width: 1, Height: 1}
+	lack := wire.Lacks{Number: job.Number, Variant: wire.Thumbnail, Reason: wire.ReasonEncode, Text: "mux error"}
 	image := pixel()
 	switch role {
 	case "crashes", "starts-once":
@@ -171,6 +172,23 @@ func answer(role string, job wire.Job, out *wire.Writer) {
 		return
 	case "refuses":
 		_ = out.Refused(wire.Refused{Number: job.Number, Reason: wire.ReasonBroken, Text: "it is \x1b[31mbroken\n"})
+		return
+	case "crashes-after-the-thumbnail":
+		_ = errors.Join(out.Head(head), out.Data(image))
+		os.Exit(3)
+	case "lacks-the-conversion":
+		lack.Variant = wire.WebP
+		_ = errors.Join(out.Head(head), out.Data(image), out.Lacks(lack), out.Done(wire.Done{Number: job.Number}))
+		return
+	case "lacks-both":
+		second := lack
+		second.Variant = wire.WebP
+		_ = errors.Join(out.Lacks(lack), out.Lacks(second), out.Done(wire.Done{Number: job.Number}))
+		return
+	case "lacks-it-twice":
+		_ = errors.Join(out.Lacks(lack), out.Lacks(lack))
+	case "refuses-after-a-lack":
+		_ = errors.Join(out.Lacks(lack), out.Refused(wire.Refused{Number: job.Number, Reason: wire.ReasonBroken}))
 		return
 	case "publishes-a-place":
 		image = pixel([]byte("EXIF\x06\x00\x00\x00secret")...)

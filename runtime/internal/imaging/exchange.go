@@ -40,9 +40,10 @@ func (c Config) order(number uint32, job media.ImageJob) wire.Job {
 
 func side(length int) uint16 { return uint16(min(max(length, 1), 1<<14-1)) }
 
-// do sends one job to the worker and takes its answer. The error is a *Refusal,
-// ErrSource, or a *workerFault after which the worker must be discarded; usable tells
-// whether the worker is ready for another job.
+// do sends one job to the worker and takes its answer. The error is a *Refusal of
+// everything or of what is lacking, ErrSource, or a *workerFault after which the worker
+// must be discarded; what it made before is good. usable tells whether the worker is ready
+// for another job.
 func (p *process) do(ctx context.Context, job media.ImageJob, order wire.Job, timeout time.Duration) (made []media.Derivative, usable bool, err error) {
 	p.jobs++
 	alarm := time.AfterFunc(timeout, p.timeOut)
@@ -61,7 +62,7 @@ func (p *process) do(ctx context.Context, job media.ImageJob, order wire.Job, ti
 	made, err = p.receive(order)
 	if err != nil {
 		var no *Refusal
-		return nil, errors.As(err, &no), p.blame(err)
+		return made, errors.As(err, &no), p.blame(err)
 	}
 	return made, true, nil
 }
@@ -104,7 +105,7 @@ func (p *process) send(ctx context.Context, job media.ImageJob, order wire.Job, 
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			if sent < job.Bytes {
-				return p.abort(fmt.Errorf("%w: it has %d of %d bytes", ErrSource, sent, job.Bytes))
+				return p.abort(fmt.Errorf("%w: it has %d of %d bytes: %w", ErrSource, sent, job.Bytes, err))
 			}
 			return true, p.writer.End()
 		case err != nil:
@@ -118,57 +119,74 @@ func (p *process) abort(cause error) (usable bool, err error) {
 	return p.writer.Abort() == nil, cause
 }
 
-// receive takes a worker's answer. Whatever a worker would not say is an error.
-func (p *process) receive(order wire.Job) ([]media.Derivative, error) {
+// receive takes a worker's answer. Whatever a worker would not say is an error. What was
+// made before an error is whole.
+func (p *process) receive(order wire.Job) (made []media.Derivative, err error) {
 	wanted := []wire.Variant{wire.Thumbnail}
 	if order.WebP {
 		wanted = append(wanted, wire.WebP)
 	}
-	var made []media.Derivative
+	var lack error
 	room := uint64(maxOutput)
 	for {
 		frame, err := p.reader.Next()
 		if err != nil {
-			return nil, err
+			return made, err
 		}
 		switch frame.Kind {
 		case wire.KindRefused:
 			no, err := frame.Refused()
 			switch {
 			case err != nil:
-				return nil, err
-			case no.Number != order.Number || len(made) > 0:
-				return nil, fmt.Errorf("%w: a refusal out of place", wire.ErrProtocol)
+				return made, err
+			case no.Number != order.Number || len(made) > 0 || lack != nil:
+				return made, fmt.Errorf("%w: a refusal out of place", wire.ErrProtocol)
 			}
 			return nil, refused(no)
 		case wire.KindDone:
 			done, err := frame.Done()
 			switch {
 			case err != nil:
-				return nil, err
+				return made, err
 			case done.Number != order.Number || len(made) == 0:
-				return nil, fmt.Errorf("%w: an end out of place", wire.ErrProtocol)
+				return made, fmt.Errorf("%w: an end out of place", wire.ErrProtocol)
 			}
-			return made, nil
+			return made, lack
+		case wire.KindLacks:
+			no, err := frame.Lacks()
+			switch {
+			case err != nil:
+				return made, err
+			case no.Number != order.Number || len(wanted) == 0 || no.Variant != wanted[0] || lack != nil:
+				return made, fmt.Errorf("%w: a lack out of place", wire.ErrProtocol)
+			}
+			lack, wanted = lacking(no), wanted[1:]
 		case wire.KindHead:
 			head, err := frame.Head()
 			switch {
 			case err != nil:
-				return nil, err
+				return made, err
 			case head.Number != order.Number || len(wanted) == 0 || head.Variant != wanted[0]:
-				return nil, fmt.Errorf("%w: a derivative that nobody asked for", wire.ErrProtocol)
+				return made, fmt.Errorf("%w: a derivative that nobody asked for", wire.ErrProtocol)
 			case head.Bytes > room:
-				return nil, fmt.Errorf("%w: more than %d bytes of derivatives", wire.ErrProtocol, uint64(maxOutput))
+				return made, fmt.Errorf("%w: more than %d bytes of derivatives", wire.ErrProtocol, uint64(maxOutput))
 			}
 			derivative, err := p.derivative(head, order)
 			if err != nil {
-				return nil, err
+				return made, err
 			}
 			made, wanted, room = append(made, derivative), wanted[1:], room-head.Bytes
 		default:
-			return nil, fmt.Errorf("%w: %v in an answer", wire.ErrProtocol, frame.Kind)
+			return made, fmt.Errorf("%w: %v in an answer", wire.ErrProtocol, frame.Kind)
 		}
 	}
+}
+
+func variantOf(variant wire.Variant) media.Variant {
+	if variant == wire.WebP {
+		return media.WebP
+	}
+	return media.Thumbnail
 }
 
 // derivative reads one derivative and lets its pixels through, and nothing else.
@@ -193,9 +211,5 @@ func (p *process) derivative(head wire.Head, order wire.Job) (media.Derivative, 
 	case head.Variant == wire.Thumbnail && (image.Width > int(order.Width) || image.Height > int(order.Height)):
 		return media.Derivative{}, fmt.Errorf("%w: a thumbnail of %d x %d", wire.ErrProtocol, image.Width, image.Height)
 	}
-	variant := media.Thumbnail
-	if head.Variant == wire.WebP {
-		variant = media.WebP
-	}
-	return media.Derivative{Variant: variant, MimeType: mimeWebP, Data: image.File}, nil
+	return media.Derivative{Variant: variantOf(head.Variant), MimeType: mimeWebP, Data: image.File}, nil
 }

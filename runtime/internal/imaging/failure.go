@@ -5,17 +5,25 @@ import (
 	"fmt"
 
 	"mediastack.dev/runtime/internal/imaging/wire"
+	"mediastack.dev/runtime/media"
 )
 
-// Refusal is the error for a file that a worker looked at and took nothing from.
+// Refusal is the error for a derivative that a worker could not make of a file.
 type Refusal struct {
-	// Reason is one of format, broken, pixels, frames, output and memory.
+	// Variant is what is lacking; empty when nothing could be made.
+	Variant media.Variant
+	// Reason is one of format, broken, pixels, frames, output, memory and encode.
 	Reason string
 	// Text is libvips' word, for the log.
 	Text string
 }
 
-func (r *Refusal) Error() string { return fmt.Sprintf("refused (%s): %s", r.Reason, r.Text) }
+func (r *Refusal) Error() string {
+	if r.Variant != "" {
+		return fmt.Sprintf("no %s (%s): %s", r.Variant, r.Reason, r.Text)
+	}
+	return fmt.Sprintf("refused (%s): %s", r.Reason, r.Text)
+}
 
 // ErrWorker is in the chain of the error for a file on which two workers failed: crashed,
 // hung, or said something that no worker says.
@@ -33,6 +41,10 @@ type workerFault struct{ cause error }
 func (f *workerFault) Error() string { return ErrWorker.Error() + ": " + f.cause.Error() }
 
 func (f *workerFault) Unwrap() []error { return []error{ErrWorker, f.cause} }
+
+func lacking(l wire.Lacks) error {
+	return &Refusal{Variant: variantOf(l.Variant), Reason: l.Reason.String(), Text: printable(l.Text)}
+}
 
 func refused(r wire.Refused) error {
 	return &Refusal{Reason: r.Reason.String(), Text: printable(r.Text)}

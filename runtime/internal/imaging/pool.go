@@ -150,8 +150,8 @@ func (p *Pool) Handles(mimeType string, bytes int64) bool {
 	return p.cfg.Enabled && handled[mimeType] && bytes > 0 && bytes <= p.cfg.MaxBytes
 }
 
-// Derive waits for a worker and gives what it made. The error is a *Refusal, or wraps
-// ErrWorker, ErrSource, ErrClosed or ctx's error.
+// Derive waits for a worker and gives what it made. The error says what is lacking: it is a
+// *Refusal, or wraps ErrWorker, ErrSource, ErrClosed or ctx's error.
 func (p *Pool) Derive(ctx context.Context, request media.ImageJob) ([]media.Derivative, error) {
 	if !p.Handles(request.MimeType, request.Bytes) {
 		return nil, &Refusal{Reason: wire.ReasonFormat.String(), Text: "a type or a size that is not handled"}
@@ -250,8 +250,6 @@ func (s *slot) serve(j *job) {
 	case p.ctx.Err() != nil:
 		cancelled = true
 		j.err = ErrClosed
-	default:
-		p.log.WarnContext(j.ctx, "no derivatives of an item", "item", j.ItemID, "account", j.AccountID, "type", j.MimeType, "bytes", j.Bytes, "error", j.err)
 	}
 	took := time.Since(begun)
 	p.metrics.observe(result(j.err, cancelled), took)
@@ -260,19 +258,23 @@ func (s *slot) serve(j *job) {
 	close(j.done)
 }
 
-func (s *slot) try(ctx context.Context, j *job) (made []media.Derivative, err error) {
+// try does a job on up to attempts workers. What one made before it failed is kept, unless
+// it broke the protocol.
+func (s *slot) try(ctx context.Context, j *job) (kept []media.Derivative, err error) {
 	p := s.pool
 	for attempt := 1; ; attempt++ {
 		if err = s.ready(ctx); err == nil {
-			var usable bool
-			made, usable, err = s.worker.do(ctx, j.ImageJob, p.cfg.order(p.numbers.Add(1), j.ImageJob), p.cfg.Timeout)
+			made, usable, failure := s.worker.do(ctx, j.ImageJob, p.cfg.order(p.numbers.Add(1), j.ImageJob), p.cfg.Timeout)
+			if err = failure; len(made) > len(kept) && !errors.Is(err, wire.ErrProtocol) {
+				kept = made
+			}
 			if !usable {
 				s.drop(ctx, err)
 			}
 		}
 		var failed *workerFault
 		if !errors.As(err, &failed) || ctx.Err() != nil || attempt == attempts {
-			return made, err
+			return kept, err
 		}
 		p.log.WarnContext(ctx, "an image worker failed, trying another", "item", j.ItemID, "error", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/hack/stack"
 	"mediastack.dev/hack/stack/stacktest"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/edgetest"
@@ -39,7 +38,7 @@ func follow(t *testing.T, method string, from answer, send ...option) answer {
 
 func TestRedirectsLeadToTheFileAndNowhereElse(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) stack.S3Access{"versitygw": stacktest.S3, "minio": stacktest.MinIO} {
+	for name, open := range stacktest.Stores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			access := open(t)

@@ -24,6 +24,9 @@ RETURNING *;
 -- name: SetBucketOwned :exec
 UPDATE account SET bucket_owned = $2 WHERE id = $1 AND bucket_owned <> $2;
 
+-- name: OwnedBucket :one
+SELECT bucket FROM account WHERE bucket_owned AND closed_at IS NULL ORDER BY id LIMIT 1;
+
 -- name: LockAccount :one
 SELECT * FROM account WHERE id = $1 FOR NO KEY UPDATE;
 

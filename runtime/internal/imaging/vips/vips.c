@@ -132,8 +132,8 @@ static int ms_bare(VipsImage *in, VipsImage **out)
 	return 0;
 }
 
-// ms_save writes WebP.
-static int ms_save(VipsImage *in, int quality, ms_output *out)
+// ms_save writes WebP. The lossless encoder needs least memory with the least effort.
+static int ms_save(VipsImage *in, int quality, int lossless, ms_output *out)
 {
 	VipsImage *bare;
 	if (ms_bare(in, &bare))
@@ -142,7 +142,8 @@ static int ms_save(VipsImage *in, int quality, ms_output *out)
 	out->height = vips_image_get_height(bare);
 	int failed = vips_webpsave_buffer(bare, &out->data, &out->length,
 		"Q", quality,
-		"effort", WEBP_EFFORT,
+		"effort", lossless ? 0 : WEBP_EFFORT,
+		"lossless", lossless,
 		"strip", TRUE,
 		NULL);
 	g_object_unref(bare);
@@ -158,7 +159,7 @@ static int ms_finish_thumbnail(VipsImage *small, ms_output *out)
 	g_object_unref(small);
 	if (failed)
 		return -1;
-	failed = ms_save(plain, THUMBNAIL_QUALITY, out);
+	failed = ms_save(plain, THUMBNAIL_QUALITY, FALSE, out);
 	g_object_unref(plain);
 	return failed;
 }
@@ -197,7 +198,7 @@ int ms_thumbnail_image(VipsImage *in, int width, int height, ms_output *out)
 	return ms_finish_thumbnail(small, out);
 }
 
-int ms_convert(const void *buf, size_t len, VipsImage *decoded, int quality, ms_output *out)
+int ms_convert(const void *buf, size_t len, VipsImage *decoded, int quality, int lossless, ms_output *out)
 {
 	VipsImage *full = decoded;
 	if (full)
@@ -223,7 +224,7 @@ int ms_convert(const void *buf, size_t len, VipsImage *decoded, int quality, ms_
 			return -1;
 		plain = upright;
 	}
-	failed = ms_save(plain, quality, out);
+	failed = ms_save(plain, quality, lossless, out);
 	g_object_unref(plain);
 	return failed;
 }

@@ -94,8 +94,13 @@ func Decode(file []byte) (*Image, error) {
 	return &Image{image}, nil
 }
 
-// Free gives the memory back.
-func (i *Image) Free() { C.g_object_unref(C.gpointer(unsafe.Pointer(i.image))) }
+// Free gives the memory back. It may be called again, and for nil.
+func (i *Image) Free() {
+	if i != nil && i.image != nil {
+		C.g_object_unref(C.gpointer(unsafe.Pointer(i.image)))
+		i.image = nil
+	}
+}
 
 // Thumbnail makes a WebP still image, upright and in sRGB, that fits in a box and is
 // never larger than the original. A decoded image of the same file saves decoding it;
@@ -111,14 +116,19 @@ func Thumbnail(file []byte, decoded *Image, width, height int) (Output, error) {
 	return output(failed, out)
 }
 
-// Convert makes a WebP image of full size, upright and in sRGB.
-func Convert(file []byte, decoded *Image, quality int) (Output, error) {
+// Convert makes a WebP image of full size, upright and in sRGB. Lossless ignores quality;
+// it needs less memory, and makes files that are small for flat images only.
+func Convert(file []byte, decoded *Image, quality int, lossless bool) (Output, error) {
 	var image *C.VipsImage
 	if decoded != nil {
 		image = decoded.image
 	}
+	var exact C.int
+	if lossless {
+		exact = 1
+	}
 	var out C.ms_output
-	return output(C.ms_convert(pointer(file), C.size_t(len(file)), image, C.int(quality), &out), out)
+	return output(C.ms_convert(pointer(file), C.size_t(len(file)), image, C.int(quality), exact, &out), out)
 }
 
 func output(failed C.int, out C.ms_output) (Output, error) {

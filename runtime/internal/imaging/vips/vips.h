@@ -23,6 +23,6 @@ int ms_read_header(const void *buf, size_t len, ms_header *out);
 int ms_decode(const void *buf, size_t len, VipsImage **out);
 int ms_thumbnail_buffer(const void *buf, size_t len, int width, int height, ms_output *out);
 int ms_thumbnail_image(VipsImage *in, int width, int height, ms_output *out);
-int ms_convert(const void *buf, size_t len, VipsImage *decoded, int quality, ms_output *out);
+int ms_convert(const void *buf, size_t len, VipsImage *decoded, int quality, int lossless, ms_output *out);
 
 #endif

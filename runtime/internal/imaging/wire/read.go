@@ -30,7 +30,7 @@ func (r *Reader) Next() (Frame, error) {
 	}
 	kind, length := Kind(header[0]), binary.BigEndian.Uint32(header[1:])
 	switch {
-	case kind < KindHello || kind > KindRefused:
+	case kind < KindHello || kind > KindLacks:
 		return Frame{}, violation("a frame of %v", kind)
 	case kind == KindData && (length == 0 || length > MaxData), kind != KindData && length > MaxControl:
 		return Frame{}, violation("a frame of %v with %d bytes", kind, length)
@@ -118,10 +118,23 @@ func (f Frame) Refused() (Refused, error) {
 		return Refused{}, violation("%v with %d bytes instead of Refused", f.Kind, len(f.payload))
 	}
 	r := Refused{Number: binary.BigEndian.Uint32(f.payload), Reason: Reason(f.payload[4]), Text: string(f.payload[5:])}
-	if r.Reason < ReasonFormat || r.Reason > ReasonMemory {
+	if r.Reason < ReasonFormat || r.Reason > ReasonEncode {
 		return Refused{}, violation("a refusal for reason %d", r.Reason)
 	}
 	return r, nil
+}
+
+// Lacks reads why a derivative could not be made.
+func (f Frame) Lacks() (Lacks, error) {
+	p := f.payload
+	if f.Kind != KindLacks || len(p) < 6 || len(p) > 6+MaxText {
+		return Lacks{}, violation("%v with %d bytes instead of Lacks", f.Kind, len(p))
+	}
+	l := Lacks{Number: binary.BigEndian.Uint32(p), Variant: Variant(p[4]), Reason: Reason(p[5]), Text: string(p[6:])}
+	if l.Variant != Thumbnail && l.Variant != WebP || l.Reason < ReasonFormat || l.Reason > ReasonEncode {
+		return Lacks{}, violation("a lack of variant %d for reason %d", l.Variant, l.Reason)
+	}
+	return l, nil
 }
 
 // Empty reads a frame that has no payload: End or Abort.

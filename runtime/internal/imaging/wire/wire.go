@@ -8,8 +8,9 @@
 //
 //	runtime   Job, Data..., End       the job, and the file in pieces
 //	          Job, Data..., Abort     the file could not be read; no answer
-//	worker    Head, Data..., Head, Data..., Done    one Head for each derivative
-//	          Refused                 the file is broken or over a limit
+//	worker    Head, Data..., Head, Data..., Done    one Head for each derivative, or
+//	                                  Lacks instead of one that could not be made
+//	          Refused                 nothing is made: the file is broken or over a limit
 //
 // Every answer carries the job's number, so that what belongs to another job is
 // noticed. The runtime closes the worker's standard input to end it.
@@ -29,7 +30,7 @@ import (
 
 // Version is the version of the protocol. Both sides come from one build; the
 // version catches an installation that is mixed.
-const Version = 1
+const Version = 2
 
 // Bounds of payloads, in bytes.
 const (
@@ -51,13 +52,14 @@ const (
 	KindHead    Kind = 6 // worker: a derivative begins
 	KindDone    Kind = 7 // worker: the job's derivatives are complete
 	KindRefused Kind = 8 // worker: the job's file is refused
+	KindLacks   Kind = 9 // worker: one derivative could not be made
 )
 
 func (k Kind) String() string {
-	if k < KindHello || k > KindRefused {
+	if k < KindHello || k > KindLacks {
 		return fmt.Sprintf("kind %d", byte(k))
 	}
-	return [...]string{"Hello", "Job", "Data", "End", "Abort", "Head", "Done", "Refused"}[k-KindHello]
+	return [...]string{"Hello", "Job", "Data", "End", "Abort", "Head", "Done", "Refused", "Lacks"}[k-KindHello]
 }
 
 // ErrProtocol is in the chain of every error that says the other side broke the
@@ -119,6 +121,14 @@ type Head struct {
 // Done ends a job.
 type Done struct{ Number uint32 }
 
+// Lacks says why one derivative could not be made. Others of the job may be.
+type Lacks struct {
+	Number  uint32
+	Variant Variant
+	Reason  Reason
+	Text    string // for the log, at most MaxText bytes
+}
+
 // Refused ends a job of which nothing can be made.
 type Refused struct {
 	Number uint32
@@ -126,7 +136,7 @@ type Refused struct {
 	Text   string // for the log, at most MaxText bytes
 }
 
-// MaxText bounds the text of a refusal.
+// MaxText bounds the text of Refused and Lacks.
 const MaxText = 512
 
 // Reason is a kind of refusal.
@@ -140,13 +150,14 @@ const (
 	ReasonFrames Reason = 4 // over the limit of frames
 	ReasonOutput Reason = 5 // the derivatives are too large
 	ReasonMemory Reason = 6 // not enough memory for this image
+	ReasonEncode Reason = 7 // the encoder failed, for want of memory as a rule
 )
 
 func (r Reason) String() string {
-	if r < ReasonFormat || r > ReasonMemory {
+	if r < ReasonFormat || r > ReasonEncode {
 		return "unknown"
 	}
-	return [...]string{"format", "broken", "pixels", "frames", "output", "memory"}[r-ReasonFormat]
+	return [...]string{"format", "broken", "pixels", "frames", "output", "memory", "encode"}[r-ReasonFormat]
 }
 
 // Writer writes frames. Each is one call of Write.
@@ -225,6 +236,14 @@ func (w *Writer) Refused(r Refused) error {
 	return w.send(KindRefused, func(b []byte) []byte {
 		b = append(binary.BigEndian.AppendUint32(b, r.Number), byte(r.Reason))
 		return append(b, r.Text[:min(len(r.Text), MaxText)]...)
+	})
+}
+
+// Lacks tells of a derivative that could not be made. The text is cut to MaxText.
+func (w *Writer) Lacks(l Lacks) error {
+	return w.send(KindLacks, func(b []byte) []byte {
+		b = append(binary.BigEndian.AppendUint32(b, l.Number), byte(l.Variant), byte(l.Reason))
+		return append(b, l.Text[:min(len(l.Text), MaxText)]...)
 	})
 }
 

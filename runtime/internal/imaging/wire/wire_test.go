@@ -18,13 +18,14 @@ var (
 	head    = wire.Head{Number: 1, Variant: wire.WebP, Bytes: 1 << 40, Width: 16383, Height: 3}
 	done    = wire.Done{Number: 4294967295}
 	refused = wire.Refused{Number: 3, Reason: wire.ReasonPixels, Text: "too many"}
+	lacks   = wire.Lacks{Number: 3, Variant: wire.WebP, Reason: wire.ReasonEncode, Text: "mux error"}
 )
 
 // conversation is one frame of each kind.
 func conversation(data []byte) []byte {
 	var out bytes.Buffer
 	w := wire.NewWriter(&out)
-	if err := errors.Join(w.Hello(hello), w.Job(job), w.Data(data), w.End(), w.Abort(), w.Head(head), w.Done(done), w.Refused(refused)); err != nil {
+	if err := errors.Join(w.Hello(hello), w.Job(job), w.Data(data), w.End(), w.Abort(), w.Head(head), w.Done(done), w.Refused(refused), w.Lacks(lacks)); err != nil {
 		panic(err) // a buffer takes everything
 	}
 	return out.Bytes()
@@ -45,6 +46,8 @@ func read(f wire.Frame) (any, error) {
 		return f.Done()
 	case wire.KindRefused:
 		return f.Refused()
+	case wire.KindLacks:
+		return f.Lacks()
 	}
 	return f.Kind, f.Empty()
 }
@@ -77,7 +80,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	if !bytes.Equal(got, data) {
 		t.Error("the data came out otherwise")
 	}
-	for _, want := range []any{wire.KindEnd, wire.KindAbort, head, done, refused} {
+	for _, want := range []any{wire.KindEnd, wire.KindAbort, head, done, refused, lacks} {
 		if got := next(); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -101,7 +104,7 @@ func TestWhatBreaksTheProtocol(t *testing.T) {
 	}
 	for name, in := range map[string][]byte{
 		"kind 0":                   frame(0),
-		"kind 9":                   frame(9),
+		"kind 10":                  frame(10),
 		"a long control frame":     append([]byte{byte(wire.KindHello), 0, 0, 4, 1}, make([]byte, 1025)...),
 		"long data":                {byte(wire.KindData), 0, 4, 0, 1},
 		"endless data":             {byte(wire.KindData), 255, 255, 255, 255},
@@ -116,6 +119,9 @@ func TestWhatBreaksTheProtocol(t *testing.T) {
 		"a head of variant 3":      frame(wire.KindHead, 0, 0, 0, 1, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1),
 		"a refusal for reason 0":   frame(wire.KindRefused, 0, 0, 0, 1, 0),
 		"a refusal of a few bytes": frame(wire.KindRefused, 0, 0),
+		"a lack of variant 3":      frame(wire.KindLacks, 0, 0, 0, 1, 3, 1),
+		"a lack for reason 8":      frame(wire.KindLacks, 0, 0, 0, 1, 1, 8),
+		"a lack of a few bytes":    frame(wire.KindLacks, 0, 0, 0, 1, 1),
 		"a long refusal":           frame(wire.KindRefused, append([]byte{0, 0, 0, 1, 1}, make([]byte, 513)...)...),
 	} {
 		f, err := wire.NewReader(bytes.NewReader(in)).Next()
@@ -186,6 +192,8 @@ func FuzzReader(f *testing.F) {
 				err = w.Done(v)
 			case wire.Refused:
 				err = w.Refused(v)
+			case wire.Lacks:
+				err = w.Lacks(v)
 			case wire.Kind:
 				if err = w.End(); v == wire.KindAbort {
 					again.Reset()

@@ -416,6 +416,17 @@ func (q *Queries) OpenApp(ctx context.Context, arg OpenAppParams) (App, error) {
 	return i, err
 }
 
+const ownedBucket = `-- name: OwnedBucket :one
+SELECT bucket FROM account WHERE bucket_owned AND closed_at IS NULL ORDER BY id LIMIT 1
+`
+
+func (q *Queries) OwnedBucket(ctx context.Context) (string, error) {
+	row := q.db.QueryRow(ctx, ownedBucket)
+	var bucket string
+	err := row.Scan(&bucket)
+	return bucket, err
+}
+
 const principal = `-- name: Principal :one
 SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.suspended, account.created_at, account.closed_at, account.bucket_owned, account.mcp_read_only, account.mcp_tools, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
 FROM api_key

@@ -1,0 +1,65 @@
+package imaging_test
+
+import (
+	"errors"
+	"testing"
+
+	"mediastack.dev/hack/imagecorpus"
+	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/media"
+)
+
+// variants lists what was made.
+func variants(made []media.Derivative) (names []media.Variant) {
+	for _, one := range made {
+		names = append(names, one.Variant)
+	}
+	return names
+}
+
+// An image of 9990 x 9990 transparent pixels, within all limits, had no thumbnail, because
+// the encoder of its conversion ran out of memory.
+func TestDerive_LargeTransparentImageHasBothDerivatives(t *testing.T) {
+	t.Parallel()
+	pool := open(t, config(realWorker(t)))
+	made, err := pool.Derive(t.Context(), request("image/png", imagecorpus.BlankPNG(9990, 9990, 8, 6, false)))
+	if err != nil || len(made) != 2 || made[0].Variant != media.Thumbnail || made[1].Variant != media.WebP {
+		t.Errorf("made %v, %v; log %s", variants(made), err, pool.log)
+	}
+}
+
+// Where no setting of the encoder has enough memory, there is a thumbnail all the same.
+func TestDerive_ThumbnailAloneWhenTheConversionFails(t *testing.T) {
+	t.Parallel()
+	cfg := config(realWorker(t))
+	cfg.Memory = 640 << 20
+	pool := open(t, cfg)
+	made, err := pool.Derive(t.Context(), request("image/png", imagecorpus.BlankPNG(9990, 9990, 8, 6, false)))
+	var lacks *imaging.Refusal
+	if !errors.As(err, &lacks) || lacks.Variant != media.WebP || lacks.Reason != "memory" && lacks.Reason != "encode" || len(made) != 1 || made[0].Variant != media.Thumbnail {
+		t.Errorf("made %v, %v; log %s", variants(made), err, pool.log)
+	}
+	// The worker is as good as before.
+	if made, err := pool.Derive(t.Context(), request("image/png", imagecorpus.PNG(imagecorpus.Picture(600, 400)))); err != nil || len(made) != 2 {
+		t.Errorf("the next job: %v, %v", variants(made), err)
+	}
+	if n := pool.metric("mediastack_image_workers_ended_total", "failed"); n != 0 {
+		t.Errorf("%g workers failed", n)
+	}
+}
+
+func TestDerive_KeepsWhatWasMadeBeforeTheWorkerFailed(t *testing.T) {
+	t.Parallel()
+	for role, want := range map[string]int{"crashes-after-the-thumbnail": 1, "lacks-the-conversion": 1, "lacks-both": 0, "lacks-it-twice": 0, "refuses-after-a-lack": 0} {
+		pool := open(t, config(double(t, role)))
+		job := small()
+		job.Settings.UseWebP = true
+		made, err := pool.Derive(t.Context(), job)
+		if err == nil || len(made) != want {
+			t.Errorf("%s: made %v, %v", role, variants(made), err)
+		}
+		if failed := pool.metric("mediastack_image_workers_ended_total", "failed"); (failed == 0) != (role == "lacks-the-conversion") {
+			t.Errorf("%s: %g workers failed", role, failed)
+		}
+	}
+}

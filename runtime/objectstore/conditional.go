@@ -1,0 +1,132 @@
+package objectstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/minio/minio-go/v7"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// errNoConditionalPut is in the error for a store without conditional puts. Without them
+// two accounts could claim one bucket (docs/decisions/0010).
+var errNoConditionalPut = errors.New("If-None-Match: * is not supported, or is ignored")
+
+func noConditionalPut(cause error) error {
+	return fault.Wrap(errors.Join(errNoConditionalPut, cause), fault.Unavailable,
+		"the object store does not support conditional puts (If-None-Match: *) and can't be used")
+}
+
+// putMarker puts a bucket's marker. Conflict when there is one.
+func (s *Store) putMarker(ctx context.Context, bucket string, marker []byte) error {
+	options := minio.PutObjectOptions{ContentType: "application/json", DisableContentSha256: true}
+	options.SetMatchETagExcept("*")
+	_, err := s.client.PutObject(ctx, bucket, MarkerKey, bytes.NewReader(marker), int64(len(marker)), options)
+	if minio.ToErrorResponse(err).StatusCode == http.StatusNotImplemented {
+		return noConditionalPut(fmt.Errorf("s3: mark bucket %s: %w", bucket, err))
+	}
+	return classify(err, "mark bucket "+bucket)
+}
+
+// proveConditionalPut puts the marker of a bucket that has one again, and returns nil if
+// the store refuses that. marker is what the bucket has, so that a store which ignores the
+// condition changes nothing. The marker may be removed in the same moment; so a put that
+// succeeds is repeated once.
+func (s *Store) proveConditionalPut(ctx context.Context, bucket string, marker []byte) error {
+	for range 2 {
+		if err := s.putMarker(ctx, bucket, marker); fault.Is(err, fault.Conflict) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return noConditionalPut(fmt.Errorf("s3: bucket %s was marked twice", bucket))
+}
+
+// askWithoutBucket puts a marker into a bucket that does not exist, which a store without
+// conditional puts may refuse for that reason. No other answer says anything.
+func (s *Store) askWithoutBucket(ctx context.Context) error {
+	bucket := "mediastack-probe-" + uuid.NewString()
+	err := s.putMarker(ctx, bucket, nil)
+	if err == nil { // the store makes buckets by itself
+		return errors.Join(s.Remove(ctx, bucket, []string{MarkerKey}), s.RemoveBucket(ctx, bucket))
+	}
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// Readiness checks that the store answers and that it has conditional puts. What a store
+// can do is found out once and remembered. Readiness is safe for concurrent use.
+type Readiness struct {
+	store *Store
+	owned func(ctx context.Context) (bucket string, err error)
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	probing bool
+	asked   bool  // without a bucket; belongs to the one call that is probing
+	known   bool  // the verdict is final
+	verdict error // nil = the store has conditional puts, as far as it is known
+}
+
+// NewReadiness returns a Readiness. owned returns a bucket that is marked as ours, or an
+// empty name while there is none: then only a store that says so itself is known to have
+// no conditional puts.
+func NewReadiness(store *Store, owned func(ctx context.Context) (string, error), log *slog.Logger) *Readiness {
+	return &Readiness{store: store, owned: owned, log: log}
+}
+
+// Check returns an Unavailable fault while the store does not answer, and if it can't be
+// used. It changes nothing in the store.
+func (r *Readiness) Check(ctx context.Context) error {
+	if err := r.store.Ping(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known || r.probing { // whoever asks waits for nobody else's probe
+		return r.verdict
+	}
+	r.probing = true
+	r.mu.Unlock()
+	proven, err := r.probe(ctx)
+	r.mu.Lock()
+	r.probing = false
+	switch {
+	case errors.Is(err, errNoConditionalPut):
+		r.known, r.verdict = true, err
+		r.log.ErrorContext(ctx, fault.Of(err).Public, "error", err)
+	case err == nil:
+		r.known = proven
+	}
+	return r.verdict // an error that says nothing of conditional puts: the next call probes again
+}
+
+// probe asks the store. proven reports whether it has conditional puts for certain.
+func (r *Readiness) probe(ctx context.Context) (proven bool, err error) {
+	if !r.asked {
+		if err := r.store.askWithoutBucket(ctx); err != nil {
+			return false, err
+		}
+		r.asked = true
+	}
+	bucket, err := r.owned(ctx)
+	if err != nil || bucket == "" {
+		return false, err
+	}
+	marker, _, err := r.store.readMarker(ctx, bucket)
+	if err != nil {
+		return false, err
+	}
+	err = r.store.proveConditionalPut(ctx, bucket, marker)
+	return err == nil, err
+}

@@ -1,0 +1,175 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres"
+)
+
+// noOutage are the methods that have no error of the database to return.
+var noOutage = map[string]string{
+	"Close":  "it returns nothing",
+	"Listen": "it comes back by itself until its context ends",
+	"Locks":  "it asks nothing of the database",
+}
+
+var (
+	contextType = reflect.TypeFor[context.Context]()
+	errorType   = reflect.TypeFor[error]()
+)
+
+// Every method of the store, also one that is added later, is Unavailable while the
+// server is down.
+func TestStore_EveryMethodUnavailableWhileTheServerIsDown(t *testing.T) {
+	t.Parallel()
+	server := stacktest.PostgresServer(t)
+	url := stacktest.Database(t, server)
+	migrate(t, url)
+	store := open(t, url)
+	must(t, store.Ping(t.Context()))
+	server.Kill()
+	of := reflect.ValueOf(store)
+	for i := range of.NumMethod() {
+		name, method := of.Type().Method(i).Name, of.Method(i)
+		if noOutage[name] != "" {
+			continue
+		}
+		results := method.Call(arguments(t, method.Type()))
+		last := results[len(results)-1]
+		err, _ := last.Interface().(error)
+		if !last.Type().Implements(errorType) || !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v, want Unavailable", name, err)
+		}
+	}
+}
+
+// arguments makes arguments for a method that never gets an answer.
+func arguments(t *testing.T, method reflect.Type) []reflect.Value {
+	t.Helper()
+	values := make([]reflect.Value, 0, method.NumIn())
+	for i := range method.NumIn() {
+		switch in := method.In(i); {
+		case in == contextType:
+			values = append(values, reflect.ValueOf(t.Context()))
+		case in.Kind() == reflect.Func:
+			values = append(values, reflect.MakeFunc(in, func([]reflect.Value) []reflect.Value {
+				out := make([]reflect.Value, in.NumOut())
+				for n := range out {
+					out[n] = reflect.Zero(in.Out(n))
+				}
+				return out
+			}))
+		default:
+			values = append(values, reflect.Zero(in))
+		}
+	}
+	return values
+}
+
+// work is what requests do, over and over, until stop is closed. It returns the texts of
+// the errors that are neither nil nor Unavailable.
+func work(t *testing.T, store *postgres.Store, scope media.Scope, stop <-chan struct{}, outages *atomic.Int64) map[string]bool {
+	t.Helper()
+	wrong := map[string]bool{}
+	for {
+		select {
+		case <-stop:
+			return wrong
+		default:
+		}
+		id := uuid.Must(uuid.NewV7())
+		_, total := store.Totals(t.Context(), scope)
+		_, list := store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
+		opened := store.OpenUpload(t.Context(), id, scope, 10, time.Now().Add(time.Hour))
+		_, abandoned := store.AbandonUpload(t.Context(), id, scope, nil, time.Now())
+		upload := media.Resumption{ItemID: uuid.Must(uuid.NewV7()), Scope: scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
+		resumable := store.OpenResumable(t.Context(), upload)
+		_, ended := store.AbandonUpload(t.Context(), upload.ItemID, scope, nil, time.Now())
+		for _, err := range []error{total, list, opened, abandoned, resumable, ended} {
+			switch {
+			case fault.Is(err, fault.Unavailable):
+				outages.Add(1)
+			case err != nil:
+				wrong[err.Error()] = true
+			}
+		}
+	}
+}
+
+// A server that dies in the middle of a query, in whatever way, is Unavailable.
+func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
+	t.Parallel()
+	server := stacktest.PostgresServer(t)
+	url := stacktest.Database(t, server)
+	migrate(t, url)
+	store := open(t, url)
+	r := registry(store)
+	made, err := r.Ensure(t.Context(), account.Spec{Namespace: "team", Name: "outage", MaxStorage: 1 << 40, MaxUploadSize: 1 << 20})
+	must(t, err)
+	apps, err := r.SetApps(t.Context(), made.ID, nil)
+	must(t, err)
+	scope := media.Scope{AccountID: made.ID, AppID: apps[0].ID, Bucket: made.Bucket}
+
+	stop := make(chan struct{})
+	var outages atomic.Int64
+	var workers sync.WaitGroup
+	wrong := make([]map[string]bool, 8)
+	for n := range wrong {
+		workers.Go(func() { wrong[n] = work(t, store, scope, stop, &outages) })
+	}
+	for name, die := range map[string]func(){
+		"killed":  func() { server.Kill(); server.Start() },
+		"stopped": func() { server.Stop(); server.Start() },
+		"its connections are ended": func() {
+			conn, err := pgx.Connect(t.Context(), url)
+			must(t, err)
+			defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+			_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+			must(t, err)
+		},
+	} {
+		for range 4 {
+			before := outages.Load()
+			die()
+			await(t, fmt.Sprintf("somebody notices that the server is %s, and it is back", name), func() bool {
+				return outages.Load() > before && store.Ping(t.Context()) == nil
+			})
+		}
+	}
+	close(stop)
+	workers.Wait()
+	for _, texts := range wrong {
+		for text := range texts {
+			t.Errorf("a server that died: %s", text)
+		}
+	}
+	t.Logf("%d calls met the outages", outages.Load())
+}
+
+// await asks again until it is so.
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline:
+			t.Fatalf("not within a minute: %s", what)
+		case <-tick.C:
+		}
+	}
+}
