@@ -43,7 +43,7 @@ func TestDerive_ThumbnailAloneWhenTheConversionFails(t *testing.T) {
 	if made, err := pool.Derive(t.Context(), request("image/png", imagecorpus.PNG(imagecorpus.Picture(600, 400)))); err != nil || len(made) != 2 {
 		t.Errorf("the next job: %v, %v", variants(made), err)
 	}
-	if n := pool.metric("mediastack_image_workers_ended_total", "failed"); n != 0 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "failed"); n != 0 {
 		t.Errorf("%g workers failed", n)
 	}
 }
@@ -58,7 +58,7 @@ func TestDerive_KeepsWhatWasMadeBeforeTheWorkerFailed(t *testing.T) {
 		if err == nil || len(made) != want {
 			t.Errorf("%s: made %v, %v", role, variants(made), err)
 		}
-		if failed := pool.metric("mediastack_image_workers_ended_total", "failed"); (failed == 0) != (role == "lacks-the-conversion") {
+		if failed := pool.metric("mediastack_image_worker_exits_total", "failed"); (failed == 0) != (role == "lacks-the-conversion") {
 			t.Errorf("%s: %g workers failed", role, failed)
 		}
 	}
