@@ -115,7 +115,7 @@ func (o *origins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.others[strings.Join(methods, " ")].ServeHTTP(w, r)
 	}
 	if isPreflight(r) && w.Header().Get("Access-Control-Allow-Origin") == "" {
-		exchange.Of(r.Context()).Err = fault.New(fault.Forbidden, "preflight rejected: %s", o.reason(r))
+		exchange.Of(r.Context()).Err = fault.New(fault.Forbidden, "preflight rejected for %s %s: %s", r.Header.Get("Access-Control-Request-Method"), r.URL.Path, o.reason(r))
 	}
 }
 
@@ -136,11 +136,16 @@ func (o *origins) reason(r *http.Request) string {
 	if slices.Contains(preflighted, method) && !slices.Contains(methods, method) {
 		return fmt.Sprintf("the route has no method %s", method)
 	}
+	var headers []string
 	for header := range strings.SplitSeq(r.Header.Get("Access-Control-Request-Headers"), ",") {
 		header = strings.TrimSpace(header)
 		if header != "" && !slices.ContainsFunc(o.headers, func(known string) bool { return strings.EqualFold(known, header) }) {
 			return fmt.Sprintf("pages may not set the header %q", header)
 		}
+		headers = append(headers, header)
+	}
+	if sent := strings.Join(headers, ","); sent != strings.Join(slices.Compact(slices.Sorted(strings.SplitSeq(strings.ToLower(sent), ","))), ",") {
+		return "Access-Control-Request-Headers must be sorted, in lower case and without repetition, as browsers send it"
 	}
 	return fmt.Sprintf("SERVICE_CORS_ORIGINS does not name the origin %q", r.Header.Get("Origin"))
 }
