@@ -17,14 +17,14 @@ var (
 	// prefixed are API keys, access and refresh tokens and authorization codes, whole or cut
 	// off, with the MAC that follows an access token.
 	prefixed = regexp.MustCompile(`(?i)(m(?:sk|at|rt|ac)_)[0-9a-z]{8,}(?:\.[0-9a-z_-]+)?`)
-	// signed are upload signatures: claims and MAC in base64url.
-	signed = regexp.MustCompile(`[0-9A-Za-z_-]{70,}\.[0-9A-Za-z_-]{20,}`)
-	// parameters are the signatures of file URLs.
-	parameters = regexp.MustCompile(`(?i)(signature(?:=|%3d))[0-9A-Za-z_-]{20,}`)
+	// long are runs of the letters of base64url that are as long as a key without its prefix,
+	// which escapes (%5F, \u005f) can hide, and as a MAC. Upload signatures are two of them.
+	// Digests in hexadecimal have as many letters, but of one case: see random.
+	long = regexp.MustCompile(`[0-9A-Za-z_-]{40,}(?:\.[0-9A-Za-z_-]*)?`)
 	// quoted are one-time codes in what a caller sent: in quotes, or in a URL. Other numbers
 	// of as many digits are sizes.
-	quoted = regexp.MustCompile("(['\"`/=])[0-9]{8}($|[^0-9A-Za-z_-])")
-	code   = regexp.MustCompile(`^[0-9]{8}$`)
+	quoted = regexp.MustCompile("(['\"`/=])[0-9]{4}[ -]?[0-9]{4}($|[^0-9A-Za-z_-])")
+	code   = regexp.MustCompile(`^[0-9]{4}[ -]?[0-9]{4}$`)
 )
 
 // Text returns the text with every credential masked.
@@ -35,17 +35,27 @@ func Text(text string) string {
 	if strings.IndexByte(text, '_') >= 0 {
 		text = prefixed.ReplaceAllString(text, "$1"+hidden)
 	}
-	if strings.IndexByte(text, '.') >= 0 && len(text) > 90 {
-		text = signed.ReplaceAllString(text, hidden)
-	}
-	if strings.ContainsAny(text, "=%") {
-		text = parameters.ReplaceAllString(text, "$1"+hidden)
+	if len(text) >= 40 {
+		text = long.ReplaceAllStringFunc(text, func(run string) string {
+			if random(run) {
+				return hidden
+			}
+			return run
+		})
 	}
 	if strings.ContainsAny(text, "'\"`/=") {
 		text = quoted.ReplaceAllString(text, "$1"+hidden+"$2")
 		text = quoted.ReplaceAllString(text, "$1"+hidden+"$2") // of two neighbours, the first match takes the character between them
 	}
 	return text
+}
+
+// publicPrefix begins the ids of OAuth clients, which are no secrets.
+const publicPrefix = "mcl_"
+
+// random reports whether a run looks drawn: it has digits and letters of both cases.
+func random(run string) bool {
+	return !strings.HasPrefix(run, publicPrefix) && strings.ContainsAny(run, "0123456789") && run != strings.ToLower(run) && run != strings.ToUpper(run)
 }
 
 // Secret reports whether the text holds a credential, or is a one-time code.

@@ -15,11 +15,13 @@ import (
 // misplaced are texts of the form of every credential.
 var misplaced = map[string]string{
 	"API key":            "msk_" + strings.Repeat("aB3", 14) + "x",
-	"access token":       "mat_" + strings.Repeat("cD4", 14) + "x." + strings.Repeat("e_-", 14) + "x",
+	"access token":       "mat_" + strings.Repeat("cD4", 14) + "x." + strings.Repeat("e9-", 14) + "x",
 	"refresh token":      "mrt_" + strings.Repeat("eF5", 14) + "x",
 	"authorization code": "mac_" + strings.Repeat("gH6", 14) + "x",
 	"upload signature":   "AQ" + strings.Repeat("Ij7", 25) + "." + strings.Repeat("kL8", 14) + "x",
 	"one-time code":      "48151623",
+	"escaped API key":    "msk%5F" + strings.Repeat("mN9", 14) + "x",
+	"URL signature":      strings.Repeat("oP1-", 10) + "xyz",
 }
 
 // attempt is a request with a credential where none belongs.
@@ -160,7 +162,7 @@ func TestMisplacedCredentials_AreInNoLogAndNoAnswer(t *testing.T) {
 
 // leaks reports whether enough of a secret is in the text to guess the rest.
 func leaks(text, secret string) bool {
-	_, digits, found := strings.Cut(secret, "_")
+	_, digits, found := strings.Cut(strings.ReplaceAll(secret, "%5F", "_"), "_")
 	if !found {
 		digits = secret
 	}

@@ -92,16 +92,12 @@ func FailStatus(w http.ResponseWriter, r *http.Request, status int, err error) {
 	if status >= http.StatusInternalServerError && errors.Is(r.Context().Err(), context.Canceled) {
 		status = clientGone
 	}
-	body := wire.Error{Error: errorText(status, f.Kind, record.fewTexts), Detail: f.Public}
+	body := wire.Error{Error: errorText(status, f.Kind, record.fewTexts), Code: codeOf(status, f.Kind), Detail: f.Public}
 	if status == http.StatusInternalServerError {
 		body.Detail = internalDetail
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		wait := f.RetryAfter
-		if wait <= 0 {
-			wait = pause
-		}
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+		RetryAfter(w.Header(), f)
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	if record.rpc {
@@ -109,6 +105,49 @@ func FailStatus(w http.ResponseWriter, r *http.Request, status int, err error) {
 		return
 	}
 	JSON(w, r, status, body)
+}
+
+// RetryAfter says when to come back after 429 or 503: when the fault says, else after a
+// pause.
+func RetryAfter(header http.Header, f *fault.Error) {
+	wait := f.RetryAfter
+	if wait <= 0 {
+		wait = pause
+	}
+	header.Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+}
+
+// codes are the error codes of statuses, as far as the kind of a fault does not say more.
+var codes = map[int]wire.ErrorCode{
+	http.StatusBadRequest:                   wire.ErrorCodeInvalidRequest,
+	http.StatusUnauthorized:                 wire.ErrorCodeUnauthorized,
+	http.StatusForbidden:                    wire.ErrorCodeForbidden,
+	http.StatusNotFound:                     wire.ErrorCodeNotFound,
+	http.StatusMethodNotAllowed:             wire.ErrorCodeMethodNotAllowed,
+	http.StatusConflict:                     wire.ErrorCodeConflict,
+	http.StatusPreconditionFailed:           wire.ErrorCodePreconditionFailed,
+	http.StatusRequestEntityTooLarge:        wire.ErrorCodePayloadTooLarge,
+	http.StatusUnsupportedMediaType:         wire.ErrorCodeUnsupportedMediaType,
+	http.StatusRequestedRangeNotSatisfiable: wire.ErrorCodeRangeNotSatisfiable,
+	http.StatusLocked:                       wire.ErrorCodeLocked,
+	http.StatusTooManyRequests:              wire.ErrorCodeTooManyRequests,
+	StatusChecksumMismatch:                  wire.ErrorCodeChecksumMismatch,
+	clientGone:                              wire.ErrorCodeClientClosedRequest,
+	http.StatusServiceUnavailable:           wire.ErrorCodeUnavailable,
+}
+
+// codeOf returns the stable code of an error, for programs.
+func codeOf(status int, kind fault.Kind) wire.ErrorCode {
+	switch {
+	case kind == fault.BadSignature && status == http.StatusForbidden:
+		return wire.ErrorCodeInvalidSignature
+	case kind == fault.OverCap && status == http.StatusRequestEntityTooLarge:
+		return wire.ErrorCodeStorageCapExceeded
+	}
+	if code, ok := codes[status]; ok {
+		return code
+	}
+	return wire.ErrorCodeInternalError
 }
 
 // RPCResponse is a JSON-RPC 2.0 error response. A nil ID is null: the request is unknown.

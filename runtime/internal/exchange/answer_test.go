@@ -28,22 +28,23 @@ func TestEveryKindHasItsStatusAndText(t *testing.T) {
 	for kind, want := range map[fault.Kind]struct {
 		status      int
 		text, fewer string
+		code        wire.ErrorCode
 	}{
-		fault.Internal:        {500, "Internal Server Error", "Internal Server Error"},
-		fault.Invalid:         {400, "Bad Request", "Bad Request"},
-		fault.Unauthenticated: {401, "Unauthorized", "Unauthorized"},
-		fault.BadSignature:    {403, "Invalid signature", "Invalid signature"},
-		fault.NotFound:        {404, "Not Found", "Bad Request"},
-		fault.Conflict:        {409, "Conflict", "Bad Request"},
-		fault.TooLarge:        {413, "Request Entity Too Large", "Bad Request"},
-		fault.OverCap:         {413, "Request Entity Too Large", "Bad Request"},
-		fault.Unsupported:     {415, "Unsupported Media Type", "Bad Request"},
-		fault.Busy:            {429, "Too Many Requests", "Bad Request"},
-		fault.Unavailable:     {503, "Service Unavailable", "Internal Server Error"},
+		fault.Internal:        {500, "Internal Server Error", "Internal Server Error", "internal_error"},
+		fault.Invalid:         {400, "Bad Request", "Bad Request", "invalid_request"},
+		fault.Unauthenticated: {401, "Unauthorized", "Unauthorized", "unauthorized"},
+		fault.BadSignature:    {403, "Invalid signature", "Invalid signature", "invalid_signature"},
+		fault.NotFound:        {404, "Not Found", "Bad Request", "not_found"},
+		fault.Conflict:        {409, "Conflict", "Bad Request", "conflict"},
+		fault.TooLarge:        {413, "Request Entity Too Large", "Bad Request", "payload_too_large"},
+		fault.OverCap:         {413, "Request Entity Too Large", "Bad Request", "storage_cap_exceeded"},
+		fault.Unsupported:     {415, "Unsupported Media Type", "Bad Request", "unsupported_media_type"},
+		fault.Busy:            {429, "Too Many Requests", "Bad Request", "too_many_requests"},
+		fault.Unavailable:     {503, "Service Unavailable", "Internal Server Error", "unavailable"},
 	} {
 		w, body := fail(&Record{}, fault.New(kind, "public"))
-		if w.Code != want.status || body.Error != want.text {
-			t.Errorf("%s: %d %q", kind, w.Code, body.Error)
+		if w.Code != want.status || body.Error != want.text || body.Code != want.code || !body.Code.Valid() {
+			t.Errorf("%s: %d %q %q", kind, w.Code, body.Error, body.Code)
 		}
 		few := Begin(httptest.NewRequest(http.MethodPost, UploadRoute, nil), "", netip.Addr{})
 		if w, body := fail(few, fault.New(kind, "public")); w.Code != want.status || body.Error != want.fewer {
@@ -100,5 +101,19 @@ func TestRetryAfterIsTheFaultsOwnInWholeSeconds(t *testing.T) {
 	w, _ := fail(&Record{}, &fault.Error{Kind: fault.Busy, RetryAfter: 1500 * time.Millisecond})
 	if got := w.Header().Get("Retry-After"); got != "2" {
 		t.Errorf("Retry-After %q", got)
+	}
+}
+
+func TestCodeOf_EveryCodeOfTheDocumentHasItsStatus(t *testing.T) {
+	t.Parallel()
+	given := map[wire.ErrorCode]bool{codeOf(http.StatusForbidden, fault.BadSignature): true, codeOf(http.StatusRequestEntityTooLarge, fault.OverCap): true, codeOf(http.StatusInternalServerError, fault.Internal): true}
+	for status, code := range codes {
+		given[code] = true
+		if got := codeOf(status, fault.Invalid); got != code || !code.Valid() {
+			t.Errorf("%d: %q", status, got)
+		}
+	}
+	if len(given) != 18 { // those of openapi.yaml
+		t.Errorf("%d codes are given: %v", len(given), given)
 	}
 }

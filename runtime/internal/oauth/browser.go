@@ -215,8 +215,8 @@ func (a *API) problem(w http.ResponseWriter, r *http.Request, err error) {
 
 // statusOf is the status of a page that holds a problem, and its Retry-After.
 func statusOf(f *fault.Error, w http.ResponseWriter) int {
-	if f.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(f.RetryAfter.Seconds())+1))
+	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
+		exchange.RetryAfter(w.Header(), f)
 	}
 	return exchange.StatusOf(f.Kind)
 }

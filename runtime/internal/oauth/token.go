@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -129,8 +128,8 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, status int, code st
 		case fault.Internal:
 			status, code, text = http.StatusInternalServerError, "server_error", ""
 		}
-		if f.RetryAfter > 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(int(f.RetryAfter.Seconds())+1))
+		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+			exchange.RetryAfter(w.Header(), f)
 		}
 	}
 	answer := map[string]string{"error": code}

@@ -31,7 +31,7 @@ type isolation struct {
 
 const (
 	anyItem = "0190a0a0-0000-7000-8000-000000000000"
-	noItem  = `{"error":"Not Found","detail":"there is no such item"}`
+	noItem  = `{"error":"Not Found","code":"not_found","detail":"there is no such item"}`
 )
 
 // sameAsMissing asks a route for another tenant's items, and for one that never was:

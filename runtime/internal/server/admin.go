@@ -36,6 +36,17 @@ func (s *Server) adminHandler(registry *prometheus.Registry) http.Handler {
 	return router
 }
 
+// guarded answers requests whose body nobody reads before it comes, as the public server
+// does.
+func guarded(cfg Config, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, writer := guard(cfg, w, r)
+		next.ServeHTTP(writer, r)
+		writer.finish()
+		body.finish()
+	})
+}
+
 // ready runs the checks, all at once.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	answer := readiness{Draining: s.draining.Load(), Checks: map[string]string{}}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/rest/wire"
 )
 
 // connection is an accepted TCP connection. It counts against the bounds of its listener
@@ -49,10 +50,26 @@ func (c *connection) Close() error {
 	return err
 }
 
-// evict ends a connection that waits for a request, or that lingers. Its client has all
-// its answers, and opens another one.
+// evict ends a connection that waits for a request or for the body of one without a
+// credential, or that lingers.
 func (c *connection) evict() {
 	_ = c.TCPConn.Close() // who reads from it notices, and releases it
+}
+
+// makeWay puts a connection among those that make room for others, or takes it back. A
+// nil connection has no place.
+func (c *connection) makeWay(yes bool) {
+	if c == nil {
+		return
+	}
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	switch {
+	case !yes:
+		c.listener.stopWaiting(c)
+	case c.waiting == nil:
+		c.waiting = c.listener.waiting.PushBack(c)
+	}
 }
 
 // linger tells Close to read and drop what the client still sends: so many bytes, for so
@@ -103,8 +120,9 @@ const (
 )
 
 // listener bounds the connections that are open at once, in total and for each client
-// address. Over the total, the connection that has waited longest for a request is closed;
-// if there is none, the new one is rejected with 503, over the bound of its address with 429.
+// address. Over the total, the connection that has waited longest for its client is closed:
+// for a request, or for the body of a request without a credential. If there is none, the
+// new one is rejected with 503; over the bound of its address it is rejected with 429.
 type listener struct {
 	*net.TCPListener
 	max        int                   // all connections
@@ -239,12 +257,12 @@ func (l *listener) stopWaiting(c *connection) {
 
 // Answers to connections over a bound. Nothing of the request was read.
 var rejections = map[string][]byte{
-	rejectedByAddress: rejection(http.StatusTooManyRequests, "too many connections from this address are open at once"),
-	rejectedByTotal:   rejection(http.StatusServiceUnavailable, "too many connections are open at once"),
+	rejectedByAddress: rejection(http.StatusTooManyRequests, wire.ErrorCodeTooManyRequests, "too many connections from this address are open at once"),
+	rejectedByTotal:   rejection(http.StatusServiceUnavailable, wire.ErrorCodeUnavailable, "too many connections are open at once"),
 }
 
-func rejection(status int, detail string) []byte {
-	body := fmt.Sprintf(`{"error":%q,"detail":%q}`+"\n", http.StatusText(status), detail)
+func rejection(status int, code wire.ErrorCode, detail string) []byte {
+	body := fmt.Sprintf(`{"error":%q,"code":%q,"detail":%q}`+"\n", http.StatusText(status), code, detail)
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: 5\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n%s",
 		status, http.StatusText(status), len(body), body)
 }

@@ -154,6 +154,25 @@ func TestAdminServer_AnswersWhileThePublicOneIsFull(t *testing.T) {
 	}
 }
 
+func TestAdminServer_AnswersWhileBodiesAreHeldBackThere(t *testing.T) {
+	t.Parallel()
+	cfg := valid()
+	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout
+	s := startWith(t, cfg, nil, rejecting, func(s *Server) { s.admin.ReadTimeout, s.admin.WriteTimeout = 2*patience, 2*patience })
+	for _, path := range []string{"/healthz", "/metrics", "/unknown"} {
+		for range maxAdminConnections {
+			dial(t, s.AdminAddr()).send(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+		}
+	}
+	eventually(t, "/readyz answers", func() bool {
+		c := dial(t, s.AdminAddr())
+		defer func() { _ = c.Close() }()
+		c.send(t, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+		response, err := http.ReadResponse(c.in, nil)
+		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	})
+}
+
 func TestMaxConnections_FitTheDescriptors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

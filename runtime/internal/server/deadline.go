@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/internal/exchange"
 )
 
 // contextWithRoute gives chi a route context that outlives it, so that the pattern
@@ -25,12 +28,12 @@ func guard(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *r
 	// The connection may still have the deadline of the answer before this one, which
 	// "100 Continue" would run into.
 	writer.extend()
+	closeIfDoubtful(w.Header(), r)
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, writer
 	}
-	closeIfDoubtful(w.Header(), r)
 	body := &requestBody{ReadCloser: r.Body, control: control, pace: newPace(cfg.StallTimeout, cfg.MinRate), length: r.ContentLength,
-		expects: r.Header.Get("Expect") != "", connection: connectionOf(r.Context()), discardLimit: cfg.DiscardLimit, discardTimeout: cfg.DiscardTimeout}
+		expects: r.Header.Get("Expect") != "", anonymous: anonymousLimit{timeout: cfg.AnonymousTimeout, record: exchange.Of(r.Context())}, connection: connectionOf(r.Context()), discardLimit: cfg.DiscardLimit, discardTimeout: cfg.DiscardTimeout}
 	writer.body = body
 	return body, writer
 }
@@ -58,6 +61,25 @@ func (p *pace) moved(n int, took time.Duration) {
 	p.left = max(0, min(p.stall, p.left-took+gained))
 }
 
+// anonymousLimit bounds how long the whole body of a request without a credential may
+// take: those of logins and registrations, which are short.
+type anonymousLimit struct {
+	timeout time.Duration // 0 = no limit
+	record  *exchange.Record
+	ends    time.Time // zero = nothing was read yet
+}
+
+// end returns when the body must have come, false for a request with a credential.
+func (l *anonymousLimit) end(now time.Time) (time.Time, bool) {
+	if l.timeout == 0 || l.record.AccountID != uuid.Nil {
+		return time.Time{}, false
+	}
+	if l.ends.IsZero() {
+		l.ends = now.Add(l.timeout)
+	}
+	return l.ends, true
+}
+
 // requestBody is a body that is read at the client's pace. It belongs to the request's
 // goroutine.
 type requestBody struct {
@@ -69,6 +91,7 @@ type requestBody struct {
 	read    int64
 	ended   bool // all of it was read
 
+	anonymous      anonymousLimit
 	connection     *connection // nil outside of a Server
 	discardLimit   int64
 	discardTimeout time.Duration
@@ -78,7 +101,16 @@ type requestBody struct {
 // last one: a handler that is busy elsewhere is not the client's fault.
 func (b *requestBody) Read(p []byte) (int, error) {
 	begun := time.Now()
-	_ = b.control.SetReadDeadline(begun.Add(b.pace.left)) // a transport without deadlines has none
+	deadline := begun.Add(b.pace.left)
+	if end, limited := b.anonymous.end(begun); limited {
+		if end.Before(deadline) {
+			deadline = end
+		}
+		// Nobody is known who would answer for the wait: whoever comes next goes first.
+		b.connection.makeWay(true)
+		defer b.connection.makeWay(false)
+	}
+	_ = b.control.SetReadDeadline(deadline) // a transport without deadlines has none
 	n, err := b.ReadCloser.Read(p)
 	b.pace.moved(n, time.Since(begun))
 	b.read += int64(n)

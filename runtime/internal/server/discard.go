@@ -30,7 +30,7 @@ const (
 // or is of HTTP/1.0 with a Transfer-Encoding. net/http removes the doubtful field, so it
 // holds for all requests that could have had one.
 func closeIfDoubtful(header http.Header, r *http.Request) {
-	if r.ContentLength < 0 || !r.ProtoAtLeast(1, 1) {
+	if r.ContentLength < 0 || !r.ProtoAtLeast(1, 1) { // net/http shows a body of the latter as none
 		header.Set("Connection", "close")
 	}
 }

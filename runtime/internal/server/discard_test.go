@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/internal/exchange"
 	"mediastack.dev/runtime/internal/limit"
 )
 
@@ -28,10 +30,13 @@ func start(t *testing.T, cfg Config, mount func(chi.Router)) *Server {
 	return startWith(t, cfg, nil, mount)
 }
 
-func startWith(t *testing.T, cfg Config, limits *limit.Limiter, mount func(chi.Router)) *Server {
+func startWith(t *testing.T, cfg Config, limits *limit.Limiter, mount func(chi.Router), change ...func(*Server)) *Server {
 	t.Helper()
 	s, err := New(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), limits, nil, mount)
 	must(t, err)
+	for _, apply := range change {
+		apply(s)
+	}
 	must(t, s.Listen(t.Context()))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -290,9 +295,10 @@ func TestDoubtfulFraming_ClosesTheConnection(t *testing.T) {
 	s := start(t, valid(), rejecting)
 	next := "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 	for name, request := range map[string]string{
-		"both lengths":           "POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"the other way round":    "POST /read HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-		"HTTP/1.0 with encoding": "POST /read HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+		"both lengths":                "POST /read HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"the other way round":         "POST /read HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+		"HTTP/1.0, an encoding alone": "POST /read HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"HTTP/1.0 with encoding":      "POST /read HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -305,6 +311,50 @@ func TestDoubtfulFraming_ClosesTheConnection(t *testing.T) {
 				t.Errorf("what stood behind it was answered: %q", text)
 			}
 		})
+	}
+}
+
+// Eight addresses could hold all connections with bodies of logins that never came.
+func TestAnonymousBody_HasLittleTimeAndMakesRoom(t *testing.T) {
+	t.Parallel()
+	cfg := valid()
+	cfg.AnonymousTimeout = 100 * time.Millisecond
+	known := func(r chi.Router) {
+		rejecting(r)
+		r.Post("/known", func(_ http.ResponseWriter, r *http.Request) {
+			exchange.Of(r.Context()).AccountID = uuid.New()
+			_, _ = io.Copy(io.Discard, r.Body)
+		})
+	}
+	s := start(t, cfg, known)
+	patient, hasty := dial(t, s.Addr()), dial(t, s.Addr())
+	head := " HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n123"
+	patient.send(t, "POST /known"+head)
+	hasty.send(t, "POST /read"+head)
+	if got := hasty.answer(t, http.MethodPost); got.status != http.StatusBadRequest || !got.closes {
+		t.Errorf("without a credential: %+v", got)
+	}
+	patient.send(t, "456789")
+	if got := patient.answer(t, http.MethodPost); got.status != http.StatusOK || got.closes {
+		t.Errorf("with a credential: %+v", got)
+	}
+
+	cfg.AnonymousTimeout, cfg.MaxConnections = maxDiscardTimeout, minConnections
+	full := start(t, cfg, known)
+	for range minConnections {
+		dial(t, full.Addr()).send(t, "POST /read"+head)
+	}
+	eventually(t, "all of them wait for their body", func() bool {
+		full.publicAt.mu.Lock()
+		defer full.publicAt.mu.Unlock()
+		return full.publicAt.open == minConnections && full.publicAt.waiting.Len() == minConnections
+	})
+	for range 2 * minConnections {
+		c := dial(t, full.Addr())
+		c.send(t, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if got := c.answer(t, http.MethodGet); got.status != http.StatusOK {
+			t.Errorf("another client: %d", got.status)
+		}
 	}
 }
 

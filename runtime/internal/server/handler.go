@@ -99,8 +99,8 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	route := chi.NewRouteContext()
 	ctx := exchange.With(r.Context(), record)
 	ctx = contextWithRoute(ctx, route)
-	body, writer := guard(o.cfg, w, r)
 	r = r.WithContext(ctx)
+	body, writer := guard(o.cfg, w, r)
 	if body != nil {
 		r.Body = body
 	}

@@ -27,19 +27,20 @@ import (
 // Config says where the servers listen and how they end. The tags are flag and
 // environment names.
 type Config struct {
-	BaseURL         string        `env:"SERVICE_BASE_URL" required:"" help:"How clients reach the service, e.g. https://media.example.org; without a path."`
-	Brand           string        `env:"SERVICE_BRAND" default:"service" help:"The word in header names: x-<brand>-apikey."`
-	Listen          string        `env:"SERVICE_LISTEN" default:":8080" help:"Address of the service."`
-	AdminListen     string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Address of health, readiness and metrics; not for the public."`
-	StallTimeout    time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or takes a body."`
-	MinRate         int64         `name:"min-transfer-rate" env:"SERVICE_MIN_TRANSFER_RATE" default:"1024" help:"Bytes a second that a client must reach over SERVICE_STALL_TIMEOUT, sending or taking; 0 = any progress is enough."`
-	CORSOrigins     []string      `name:"cors-origins" env:"SERVICE_CORS_ORIGINS" help:"Web origins whose pages may call the service: https://app.example.org, https://*.example.org, or * for all. Files may be read from anywhere in any case."`
-	MaxConnections  int           `env:"SERVICE_MAX_CONNECTIONS" default:"4096" help:"Connections of clients that are open at once; 0 = as many as the limit of file descriptors leaves room for, which bounds them in any case."`
-	MaxPerAddress   int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"How many of them one client address (IPv6: one /64) may have, SERVICE_TRUSTED_PROXIES excepted; 0 = all."`
-	DiscardLimit    int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Bytes of a rejected request's body that are read and dropped after the answer, for clients that read it only after they have sent everything."`
-	DiscardTimeout  time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"How long that may take."`
-	DrainDelay      time.Duration `env:"SERVICE_DRAIN_DELAY" default:"0s" help:"How long to go on serving, not ready, after SIGTERM."`
-	ShutdownTimeout time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after that."`
+	BaseURL          string        `env:"SERVICE_BASE_URL" required:"" help:"How clients reach the service, e.g. https://media.example.org; without a path."`
+	Brand            string        `env:"SERVICE_BRAND" default:"service" help:"The word in header names: x-<brand>-apikey."`
+	Listen           string        `env:"SERVICE_LISTEN" default:":8080" help:"Address of the service."`
+	AdminListen      string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Address of health, readiness and metrics; not for the public."`
+	StallTimeout     time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or takes a body."`
+	MinRate          int64         `name:"min-transfer-rate" env:"SERVICE_MIN_TRANSFER_RATE" default:"1024" help:"Bytes a second that a client must reach over SERVICE_STALL_TIMEOUT, sending or taking; 0 = any progress is enough."`
+	CORSOrigins      []string      `name:"cors-origins" env:"SERVICE_CORS_ORIGINS" help:"Web origins whose pages may call the service: https://app.example.org, https://*.example.org, or * for all. Files may be read from anywhere in any case."`
+	AnonymousTimeout time.Duration `name:"anonymous-body-timeout" env:"SERVICE_ANONYMOUS_BODY_TIMEOUT" default:"10s" help:"How long the whole body of a request without a credential may take, such as one of a login; 0 = as long as any."`
+	MaxConnections   int           `env:"SERVICE_MAX_CONNECTIONS" default:"4096" help:"Connections of clients that are open at once; 0 = as many as the limit of file descriptors leaves room for, which bounds them in any case."`
+	MaxPerAddress    int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"How many of them one client address (IPv6: one /64) may have, SERVICE_TRUSTED_PROXIES excepted; 0 = all."`
+	DiscardLimit     int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Bytes of a rejected request's body that are read and dropped after the answer, for clients that read it only after they have sent everything."`
+	DiscardTimeout   time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"How long that may take."`
+	DrainDelay       time.Duration `env:"SERVICE_DRAIN_DELAY" default:"0s" help:"How long to go on serving, not ready, after SIGTERM."`
+	ShutdownTimeout  time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after that."`
 }
 
 var brandForm = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
@@ -58,6 +59,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_STALL_TIMEOUT must be at least 1s, not %s", c.StallTimeout)
 	case c.MinRate < 0:
 		return fmt.Errorf("SERVICE_MIN_TRANSFER_RATE must not be negative, but is %d", c.MinRate)
+	case c.AnonymousTimeout < 0:
+		return fmt.Errorf("SERVICE_ANONYMOUS_BODY_TIMEOUT must not be negative, but is %s", c.AnonymousTimeout)
 	case c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections:
 		return fmt.Errorf("SERVICE_MAX_CONNECTIONS must be 0, or at least %d, not %d", minConnections, c.MaxConnections)
 	case c.MaxPerAddress < 0:
@@ -115,7 +118,7 @@ func New(cfg Config, log *slog.Logger, registry *prometheus.Registry, limits *li
 		return nil, err
 	}
 	s.public = s.httpServer(handler)
-	s.admin = s.httpServer(s.adminHandler(registry))
+	s.admin = s.httpServer(guarded(cfg, s.adminHandler(registry)))
 	s.admin.ReadTimeout, s.admin.WriteTimeout = adminTimeout, adminTimeout
 	return s, nil
 }

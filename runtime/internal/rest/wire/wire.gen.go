@@ -31,6 +31,72 @@ func (e Access) Valid() bool {
 	}
 }
 
+// Defines values for ErrorCode.
+const (
+	ErrorCodeChecksumMismatch     ErrorCode = "checksum_mismatch"
+	ErrorCodeClientClosedRequest  ErrorCode = "client_closed_request"
+	ErrorCodeConflict             ErrorCode = "conflict"
+	ErrorCodeForbidden            ErrorCode = "forbidden"
+	ErrorCodeInternalError        ErrorCode = "internal_error"
+	ErrorCodeInvalidRequest       ErrorCode = "invalid_request"
+	ErrorCodeInvalidSignature     ErrorCode = "invalid_signature"
+	ErrorCodeLocked               ErrorCode = "locked"
+	ErrorCodeMethodNotAllowed     ErrorCode = "method_not_allowed"
+	ErrorCodeNotFound             ErrorCode = "not_found"
+	ErrorCodePayloadTooLarge      ErrorCode = "payload_too_large"
+	ErrorCodePreconditionFailed   ErrorCode = "precondition_failed"
+	ErrorCodeRangeNotSatisfiable  ErrorCode = "range_not_satisfiable"
+	ErrorCodeStorageCapExceeded   ErrorCode = "storage_cap_exceeded"
+	ErrorCodeTooManyRequests      ErrorCode = "too_many_requests"
+	ErrorCodeUnauthorized         ErrorCode = "unauthorized"
+	ErrorCodeUnavailable          ErrorCode = "unavailable"
+	ErrorCodeUnsupportedMediaType ErrorCode = "unsupported_media_type"
+)
+
+// Valid indicates whether the value is a known member of the ErrorCode enum.
+func (e ErrorCode) Valid() bool {
+	switch e {
+	case ErrorCodeChecksumMismatch:
+		return true
+	case ErrorCodeClientClosedRequest:
+		return true
+	case ErrorCodeConflict:
+		return true
+	case ErrorCodeForbidden:
+		return true
+	case ErrorCodeInternalError:
+		return true
+	case ErrorCodeInvalidRequest:
+		return true
+	case ErrorCodeInvalidSignature:
+		return true
+	case ErrorCodeLocked:
+		return true
+	case ErrorCodeMethodNotAllowed:
+		return true
+	case ErrorCodeNotFound:
+		return true
+	case ErrorCodePayloadTooLarge:
+		return true
+	case ErrorCodePreconditionFailed:
+		return true
+	case ErrorCodeRangeNotSatisfiable:
+		return true
+	case ErrorCodeStorageCapExceeded:
+		return true
+	case ErrorCodeTooManyRequests:
+		return true
+	case ErrorCodeUnauthorized:
+		return true
+	case ErrorCodeUnavailable:
+		return true
+	case ErrorCodeUnsupportedMediaType:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Source.
 const (
 	Default Source = "default"
@@ -54,22 +120,22 @@ func (e Source) Valid() bool {
 
 // Defines values for UploadErrorError.
 const (
-	BadRequest          UploadErrorError = "Bad Request"
-	InternalServerError UploadErrorError = "Internal Server Error"
-	InvalidSignature    UploadErrorError = "Invalid signature"
-	Unauthorized        UploadErrorError = "Unauthorized"
+	UploadErrorErrorBadRequest          UploadErrorError = "Bad Request"
+	UploadErrorErrorInternalServerError UploadErrorError = "Internal Server Error"
+	UploadErrorErrorInvalidSignature    UploadErrorError = "Invalid signature"
+	UploadErrorErrorUnauthorized        UploadErrorError = "Unauthorized"
 )
 
 // Valid indicates whether the value is a known member of the UploadErrorError enum.
 func (e UploadErrorError) Valid() bool {
 	switch e {
-	case BadRequest:
+	case UploadErrorErrorBadRequest:
 		return true
-	case InternalServerError:
+	case UploadErrorErrorInternalServerError:
 		return true
-	case InvalidSignature:
+	case UploadErrorErrorInvalidSignature:
 		return true
-	case Unauthorized:
+	case UploadErrorErrorUnauthorized:
 		return true
 	default:
 		return false
@@ -102,9 +168,15 @@ type Deleted struct {
 type Error struct {
 	Error string `json:"error"`
 
+	// Code A stable name of the reason, for programs.
+	Code ErrorCode `json:"code"`
+
 	// Detail What to change.
 	Detail string `json:"detail,omitempty"`
 }
+
+// ErrorCode A stable name of the reason, for programs.
+type ErrorCode string
 
 // ListQuery defines model for ListQuery.
 type ListQuery struct {
@@ -222,6 +294,9 @@ type Upload struct {
 
 // UploadError defines model for UploadError.
 type UploadError struct {
+	// Code A stable name of the reason, for programs.
+	Code ErrorCode `json:"code"`
+
 	// Detail What to change.
 	Detail *string          `json:"detail,omitempty"`
 	Error  UploadErrorError `json:"error"`
