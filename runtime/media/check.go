@@ -15,7 +15,7 @@ import (
 
 // CheckConfig says how far a check goes. The tags are flag and environment names.
 type CheckConfig struct {
-	Repair bool          `help:"Mend what is found. What would lose an original is never touched: it needs a person."`
+	Repair bool          `help:"Mend what is found. What would lose an original is never touched: an operator must look at it."`
 	Deep   bool          `help:"Also read every object and compare its SHA-256 with the row's."`
 	Grace  time.Duration `env:"SERVICE_CHECK_GRACE" default:"1h" help:"Objects and unfinished uploads younger than this that nothing explains are reported as recent, and never removed."`
 }
@@ -139,7 +139,7 @@ const (
 	// StrayUpload is an unfinished multipart upload that no running upload or queued removal explains.
 	StrayUpload FindingKind = "unfinished-upload"
 	// ObjectMissing, ObjectSize and ObjectHash: an item's object is lost or damaged. A
-	// derivative can be dropped; an original needs a person.
+	// derivative can be dropped; an operator must look at an original.
 	ObjectMissing FindingKind = "object-missing"
 	ObjectSize    FindingKind = "object-size"
 	ObjectHash    FindingKind = "object-hash"
@@ -157,8 +157,8 @@ type Finding struct {
 	Key     string      `json:"key,omitempty"`
 	Detail  string      `json:"detail,omitempty"`
 	// Recent findings are younger than the grace: they may pass by themselves, and are left alone.
-	Recent bool `json:"recent,omitempty"`
-	Mended bool `json:"mended,omitempty"`
+	Recent   bool `json:"recent,omitempty"`
+	Repaired bool `json:"repaired,omitempty"`
 }
 
 // CheckSummary says what a check saw; it prints as one line of JSON.
@@ -172,11 +172,11 @@ type CheckSummary struct {
 	Uploads  int64 `json:"uploads"`  // running, or waiting for the purge
 	Removals int64 `json:"removals"` // queued
 	// Found counts findings by kind, without recent ones.
-	Found  map[FindingKind]int64 `json:"found"`
-	Recent int64                 `json:"recent"`
-	Mended int64                 `json:"mended"`
-	// NeedsPerson counts what was found and not mended.
-	NeedsPerson int64 `json:"needsPerson"`
+	Found    map[FindingKind]int64 `json:"found"`
+	Recent   int64                 `json:"recent"`
+	Repaired int64                 `json:"repaired"`
+	// NeedsAttention counts what was found and not mended.
+	NeedsAttention int64 `json:"needsAttention"`
 }
 
 // checkBatch bounds the rows, and the suspects, that are held in memory and looked up together.
@@ -284,10 +284,10 @@ func (c *check) found(f Finding) error {
 	case f.Recent:
 		c.summary.Recent++
 		return c.report(f)
-	case f.Mended:
-		c.summary.Mended++
+	case f.Repaired:
+		c.summary.Repaired++
 	default:
-		c.summary.NeedsPerson++
+		c.summary.NeedsAttention++
 	}
 	c.summary.Found[f.Kind]++
 	return c.report(f)
@@ -298,7 +298,7 @@ func (c *check) progress(ctx context.Context) {
 	if now := c.now(); now.Sub(c.logged) >= 10*time.Second {
 		c.logged = now
 		c.log.InfoContext(ctx, "checking", "account", c.account.ID, "items", c.summary.Items, "objects", c.summary.Objects,
-			"mended", c.summary.Mended, "needs_person", c.summary.NeedsPerson)
+			"repaired", c.summary.Repaired, "needs_attention", c.summary.NeedsAttention)
 	}
 }
 
@@ -339,7 +339,7 @@ func (c *check) itemBytes(ctx context.Context) error {
 					return err
 				}
 			}
-			if err := c.found(Finding{Kind: ItemBytes, Item: item.ID.String(), Mended: c.cfg.Repair,
+			if err := c.found(Finding{Kind: ItemBytes, Item: item.ID.String(), Repaired: c.cfg.Repair,
 				Detail: fmt.Sprintf("the row says %d bytes, its objects add up to %d", item.Noted, item.Real)}); err != nil {
 				return err
 			}
@@ -373,7 +373,7 @@ func (c *check) counters(ctx context.Context) error {
 		case PageIndex:
 			detail += fmt.Sprintf("; the block from %s on", d.FirstID)
 		}
-		if err := c.found(Finding{Kind: CounterOff, Detail: detail, Mended: c.cfg.Repair}); err != nil {
+		if err := c.found(Finding{Kind: CounterOff, Detail: detail, Repaired: c.cfg.Repair}); err != nil {
 			return err
 		}
 	}

@@ -216,7 +216,7 @@ func (w *comparison) judgeStrays(ctx context.Context) error {
 		finding := Finding{Kind: StrayObject, Item: id.String(), Key: s.Key, Recent: w.recent(now.Modified),
 			Detail: fmt.Sprintf("%d bytes of %s, and no row names them", now.Bytes, now.Modified.UTC().Format(time.RFC3339))}
 		if w.mend && !finding.Recent {
-			finding.Mended = true
+			finding.Repaired = true
 			remove = append(remove, s.Key)
 		}
 		strays = append(strays, finding)
@@ -314,7 +314,7 @@ func (w *comparison) settleLost(ctx context.Context, s suspect) error {
 		if err != nil {
 			return err
 		}
-		finding.Mended = true
+		finding.Repaired = true
 		// What fails here stays queued for the purge.
 		if removal != nil && w.objects.RemoveUnfinished(ctx, w.account.Bucket, s.object.Key) == nil &&
 			w.objects.Remove(ctx, w.account.Bucket, removal.Keys) == nil {
@@ -388,7 +388,7 @@ func (c *check) judgeUnfinished(ctx context.Context, begun map[string]time.Time)
 			if err := c.objects.RemoveUnfinished(ctx, c.account.Bucket, key); err != nil {
 				return err
 			}
-			finding.Mended = true
+			finding.Repaired = true
 		}
 		if err := c.found(finding); err != nil {
 			return err

@@ -252,17 +252,17 @@ func TestEveryFindingIsReportedAndMended(t *testing.T) {
 			c.spoil(t, d, item, thumbnail)
 			cfg := media.CheckConfig{Deep: c.deep, Grace: time.Hour}
 			summary, findings := d.check(cfg)
-			if got := kinds(findings); !slices.Equal(got, c.want) || summary.NeedsPerson != int64(len(c.want)) || summary.Mended != 0 {
+			if got := kinds(findings); !slices.Equal(got, c.want) || summary.NeedsAttention != int64(len(c.want)) || summary.Repaired != 0 {
 				t.Errorf("%s: found %v, want %v; %+v", c.name, got, c.want, findings)
 			}
 			cfg.Repair = true
 			summary, findings = d.check(cfg)
 			// Mending an item's bytes mends a counter that was wrong only against it.
-			if got := kinds(findings); c.name != "an item of the wrong bytes" && !slices.Equal(got, c.want) || summary.NeedsPerson != c.person {
-				t.Errorf("%s: a repair found %v and left %d, want %v and %d", c.name, got, summary.NeedsPerson, c.want, c.person)
+			if got := kinds(findings); c.name != "an item of the wrong bytes" && !slices.Equal(got, c.want) || summary.NeedsAttention != c.person {
+				t.Errorf("%s: a repair found %v and left %d, want %v and %d", c.name, got, summary.NeedsAttention, c.want, c.person)
 			}
 			summary, findings = d.check(cfg)
-			if summary.Mended != 0 || summary.NeedsPerson != c.person {
+			if summary.Repaired != 0 || summary.NeedsAttention != c.person {
 				t.Errorf("%s: a second repair found %+v", c.name, findings)
 			}
 			if c.person == 0 {
@@ -289,14 +289,14 @@ func TestAYoungObjectIsLeftAlone(t *testing.T) {
 		d.begin(key)
 		d.clock.advance(30 * time.Minute)
 		summary, findings := d.check(media.CheckConfig{Repair: true, Grace: time.Hour})
-		if summary.Recent != 2 || summary.NeedsPerson != 0 || summary.Mended != 0 || len(findings) != 2 || !findings[0].Recent {
+		if summary.Recent != 2 || summary.NeedsAttention != 0 || summary.Repaired != 0 || len(findings) != 2 || !findings[0].Recent {
 			t.Errorf("a young object: %+v %+v", summary, findings)
 		}
 		if _, ok := d.stored(d.p)[key]; !ok {
 			t.Error("a young object was removed")
 		}
 		d.clock.advance(time.Hour)
-		if summary, _ := d.check(media.CheckConfig{Repair: true, Grace: time.Hour}); summary.Mended != 2 || len(d.stored(d.p)) != 0 {
+		if summary, _ := d.check(media.CheckConfig{Repair: true, Grace: time.Hour}); summary.Repaired != 2 || len(d.stored(d.p)) != 0 {
 			t.Errorf("later: %+v", summary)
 		}
 	})
@@ -419,10 +419,10 @@ func TestALargeAccountIsComparedPageByPage(t *testing.T) {
 			t.Errorf("%d lost, %d strays: %+v", lost, strays, summary)
 		}
 		summary, _ = d.check(media.CheckConfig{Repair: true})
-		if summary.Mended != int64(strays) || summary.NeedsPerson != int64(lost) {
+		if summary.Repaired != int64(strays) || summary.NeedsAttention != int64(lost) {
 			t.Errorf("repaired: %+v", summary)
 		}
-		if summary, _ = d.check(media.CheckConfig{Repair: true}); summary.Mended != 0 || summary.NeedsPerson != int64(lost) {
+		if summary, _ = d.check(media.CheckConfig{Repair: true}); summary.Repaired != 0 || summary.NeedsAttention != int64(lost) {
 			t.Errorf("repaired again: %+v", summary)
 		}
 	})

@@ -385,7 +385,7 @@ func TestObjectsOfADeleteAreRemovedWhenS3ComesBack(t *testing.T) {
 		var err error
 		summary, err = b.sweeper.Sweep(t.Context())
 		must(t, err)
-		if summary.RemovalsFailed != 1 || summary.RemovalsPending != 1 || summary.NeedsPerson != (try == sweepConfig.AlarmAfter-1) {
+		if summary.RemovalsFailed != 1 || summary.RemovalsPending != 1 || summary.NeedsAttention != (try == sweepConfig.AlarmAfter-1) {
 			t.Errorf("try %d with S3 down: %+v", try, summary)
 		}
 		b.clock.advance(sweepConfig.RetryLongest)

@@ -49,8 +49,8 @@ type SweepSummary struct {
 	RemovalsDone    int  `json:"removalsDone"`
 	RemovalsFailed  int  `json:"removalsFailed"`
 	RemovalsPending int  `json:"removalsPending"`
-	// NeedsPerson is set when a removal failed AlarmAfter times.
-	NeedsPerson bool `json:"needsPerson"`
+	// NeedsAttention is set when a removal failed AlarmAfter times.
+	NeedsAttention bool `json:"needsAttention"`
 }
 
 // Sweeper is the purge: one pass over drafts that are too old, uploads that died
@@ -157,7 +157,7 @@ func (s *Sweeper) removeDue(ctx context.Context, summary *SweepSummary) error {
 		}
 		for _, f := range failed {
 			summary.RemovalsFailed++
-			summary.NeedsPerson = summary.NeedsPerson || f.removal.Attempts >= s.cfg.AlarmAfter
+			summary.NeedsAttention = summary.NeedsAttention || f.removal.Attempts >= s.cfg.AlarmAfter
 			pause := min(s.cfg.RetryLongest, time.Second<<min(f.removal.Attempts, 20))
 			if err := s.store.FailRemovals(ctx, []int64{f.removal.ID}, s.now().Add(pause), f.cause.Error()); err != nil {
 				return err

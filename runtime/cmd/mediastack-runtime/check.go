@@ -90,8 +90,8 @@ func (c *checkCommand) Run(ctx context.Context, log *slog.Logger, io streams) er
 	if err := json.NewEncoder(io.out).Encode(report); err != nil {
 		return err
 	}
-	if checked == nil && report.NeedsPerson > 0 {
-		return exit(exitPerson)
+	if checked == nil && report.NeedsAttention > 0 {
+		return exit(exitActionRequired)
 	}
 	return checked
 }

@@ -97,13 +97,13 @@ func TestTheCheckCommandOnRealParts(t *testing.T) {
 	if code, _, report, _ := check(first); code != 0 || report.Objects != 0 {
 		t.Errorf("the neighbour of a spoilt account: %d %+v", code, report)
 	}
-	if code, findings, report, _ := check(second, "--limit=3"); code != exitPerson || len(findings) != 3 || report.Omitted != 2 || report.Found[media.StrayObject] != 5 || report.NeedsPerson != 5 {
+	if code, findings, report, _ := check(second, "--limit=3"); code != exitActionRequired || len(findings) != 3 || report.Omitted != 2 || report.Found[media.StrayObject] != 5 || report.NeedsAttention != 5 {
 		t.Errorf("strays: %d %+v %+v", code, report, findings)
 	}
 	if code, _, report, _ := check(second, "--grace=1h"); code != 0 || report.Recent != 5 {
 		t.Errorf("young strays: %d %+v", code, report)
 	}
-	if code, findings, report, _ := check("--all", "--repair"); code != 0 || len(findings) != 5 || report.Mended != 5 || findings[0].Account != tenants[1].ID {
+	if code, findings, report, _ := check("--all", "--repair"); code != 0 || len(findings) != 5 || report.Repaired != 5 || findings[0].Account != tenants[1].ID {
 		t.Errorf("a repair: %d %+v %+v", code, report, findings)
 	}
 	if code, findings, report, _ := check(second); code != 0 || len(findings) != 0 || report.Objects != 0 {

@@ -26,8 +26,8 @@ var version = ""
 const (
 	exitFailed = 1
 	exitUsage  = 2
-	// exitPerson is of the purge and the check: they reached their end, and something needs a person.
-	exitPerson = 3
+	// exitActionRequired is of the purge and the check: they reached their end, and something needs attention.
+	exitActionRequired = 3
 )
 
 type command struct {
@@ -35,8 +35,8 @@ type command struct {
 	Version kong.VersionFlag `help:"Print the version and leave."`
 
 	Serve   serveCommand   `cmd:"" help:"Serve REST, TUS, MCP and logins until SIGTERM or SIGINT."`
-	Purge   purgeCommand   `cmd:"" help:"Run one pass of the purge and print its summary as a line of JSON. Exits with 3 when something needs a person."`
-	Check   checkCommand   `cmd:"" help:"Compare an account's rows and counters with its bucket, print what differs as lines of JSON and a summary last. Exits with 3 when something needs a person, or was found without --repair."`
+	Purge   purgeCommand   `cmd:"" help:"Run one pass of the purge and print its summary as a line of JSON. Exits with 3 when something needs attention."`
+	Check   checkCommand   `cmd:"" help:"Compare an account's rows and counters with its bucket, print what differs as lines of JSON and a summary last. Exits with 3 when something needs attention, or was found without --repair."`
 	Migrate migrateCommand `cmd:"" help:"Bring the database schema up to date, and print what was applied."`
 }
 

@@ -61,8 +61,8 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io streams) er
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err
 	}
-	if swept == nil && summary.NeedsPerson {
-		return exit(exitPerson)
+	if swept == nil && summary.NeedsAttention {
+		return exit(exitActionRequired)
 	}
 	return swept
 }

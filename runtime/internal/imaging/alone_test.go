@@ -36,14 +36,14 @@ func TestDerive_ThumbnailAloneWhenTheConversionFails(t *testing.T) {
 	pool := open(t, cfg)
 	made, err := pool.Derive(t.Context(), request("image/png", imagecorpus.BlankPNG(9990, 9990, 8, 6, false)))
 	var lacks *imaging.Refusal
-	if !errors.As(err, &lacks) || lacks.Variant != media.WebP || lacks.Reason != "memory" && lacks.Reason != "encode" || len(made) != 1 || made[0].Variant != media.Thumbnail {
+	if !errors.As(err, &lacks) || lacks.Variant != media.WebP || lacks.Reason != "out_of_memory" && lacks.Reason != "encoder_error" || len(made) != 1 || made[0].Variant != media.Thumbnail {
 		t.Errorf("made %v, %v; log %s", variants(made), err, pool.log)
 	}
 	// The worker is as good as before.
 	if made, err := pool.Derive(t.Context(), request("image/png", imagecorpus.PNG(imagecorpus.Picture(600, 400)))); err != nil || len(made) != 2 {
 		t.Errorf("the next job: %v, %v", variants(made), err)
 	}
-	if n := pool.metric("mediastack_image_worker_exits_total", "failed"); n != 0 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "crashed"); n != 0 {
 		t.Errorf("%g workers failed", n)
 	}
 }
@@ -58,7 +58,7 @@ func TestDerive_KeepsWhatWasMadeBeforeTheWorkerFailed(t *testing.T) {
 		if err == nil || len(made) != want {
 			t.Errorf("%s: made %v, %v", role, variants(made), err)
 		}
-		if failed := pool.metric("mediastack_image_worker_exits_total", "failed"); (failed == 0) != (role == "lacks-the-conversion") {
+		if failed := pool.metric("mediastack_image_worker_exits_total", "crashed"); (failed == 0) != (role == "lacks-the-conversion") {
 			t.Errorf("%s: %g workers failed", role, failed)
 		}
 	}

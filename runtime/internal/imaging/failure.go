@@ -55,17 +55,17 @@ func result(err error, cancelled bool) string {
 	var no *Refusal
 	switch {
 	case err == nil:
-		return "made"
+		return "success"
 	case cancelled:
-		return "cancelled"
+		return "canceled"
 	case errors.As(err, &no):
 		return no.Reason
 	case errors.Is(err, ErrSource):
-		return "source"
+		return "source_error"
 	case errors.Is(err, errTimeout):
 		return "timeout"
 	}
-	return "failed"
+	return "worker_error"
 }
 
 // printable makes text of a worker's fit for a log: one line of plain characters.

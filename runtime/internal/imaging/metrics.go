@@ -17,10 +17,10 @@ type metrics struct {
 
 // Why a worker was ended.
 const (
-	endSpent   = "spent"   // it did its share of jobs, or grew
-	endFailed  = "failed"  // it crashed, hung or broke the protocol
-	endStopped = "stopped" // its job was given up
-	endStart   = "start"   // it never greeted
+	endSpent   = "recycled"     // it did its share of jobs, or grew
+	endFailed  = "crashed"      // it crashed, hung or broke the protocol
+	endStopped = "canceled"     // its job was given up
+	endStart   = "start_failed" // it never greeted
 )
 
 func newMetrics(registry prometheus.Registerer, waiting func() int) (*metrics, error) {

@@ -94,7 +94,7 @@ func TestAJobGetsOneRetryAndThenAnError(t *testing.T) {
 			if opened != 2 {
 				t.Errorf("the file was read %d times", opened)
 			}
-			if n := pool.metric("mediastack_image_worker_exits_total", "failed"); n != 2 {
+			if n := pool.metric("mediastack_image_worker_exits_total", "crashed"); n != 2 {
 				t.Errorf("%g workers ended", n)
 			}
 			if strings.Contains(pool.log.String(), "<script>") || !strings.Contains(pool.log.String(), job.ItemID.String()) {
@@ -119,7 +119,7 @@ func TestAnotherWorkerDoesWhatTheFirstFailedOn(t *testing.T) {
 			if err != nil || len(derivatives) != 1 || derivatives[0].Variant != media.Thumbnail {
 				t.Errorf("got %d derivatives, %v", len(derivatives), err)
 			}
-			if n := pool.metric("mediastack_image_worker_exits_total", "failed"); n != 1 {
+			if n := pool.metric("mediastack_image_worker_exits_total", "crashed"); n != 1 {
 				t.Errorf("%g workers failed", n)
 			}
 		})
@@ -131,13 +131,13 @@ func TestARefusalIsFinal(t *testing.T) {
 	pool := open(t, config(double(t, "refuses")))
 	_, err := pool.Derive(t.Context(), small())
 	var no *imaging.Refusal
-	if !errors.As(err, &no) || no.Reason != "broken" || no.Text != "it is ?[31mbroken?" {
+	if !errors.As(err, &no) || no.Reason != "corrupt" || no.Text != "it is ?[31mbroken?" {
 		t.Errorf("got %v", err)
 	}
-	if n := pool.metric("mediastack_image_jobs_total", "broken"); n != 1 {
+	if n := pool.metric("mediastack_image_jobs_total", "corrupt"); n != 1 {
 		t.Errorf("counted %g", n)
 	}
-	if n := pool.metric("mediastack_image_worker_exits_total", "failed"); n != 0 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "crashed"); n != 0 {
 		t.Errorf("%g workers failed", n)
 	}
 }
@@ -198,7 +198,7 @@ func TestAFirstWorkerThatIsKilledEndsNothing(t *testing.T) {
 	if _, err := pool.Derive(t.Context(), small()); err != nil {
 		t.Error(err)
 	}
-	if n := pool.metric("mediastack_image_worker_exits_total", "start"); n != 1 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "start_failed"); n != 1 {
 		t.Errorf("%g starts failed, want 1", n)
 	}
 }
@@ -212,7 +212,7 @@ func TestWorkersThatDieAtTheirStartAreTriedAgain(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if n := pool.metric("mediastack_image_worker_exits_total", "start"); n != 3 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "start_failed"); n != 3 {
 		t.Errorf("%g starts failed, want 3: the retry of the first job and both tries of the second", n)
 	}
 	// Somebody puts the installation right.
@@ -418,10 +418,10 @@ func TestAJobThatIsGivenUp(t *testing.T) {
 	if after := children(t, program); len(before) != 1 || slices.Contains(after, before[0]) {
 		t.Errorf("worker %v still runs: %v", before, after)
 	}
-	if n := pool.metric("mediastack_image_jobs_total", "cancelled"); n != 2 {
+	if n := pool.metric("mediastack_image_jobs_total", "canceled"); n != 2 {
 		t.Errorf("%g cancelled", n)
 	}
-	if n := pool.metric("mediastack_image_worker_exits_total", "failed"); n != 0 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "crashed"); n != 0 {
 		t.Errorf("%g workers failed", n)
 	}
 }
@@ -482,7 +482,7 @@ func TestWorkersAreReplacedAfterTheirShare(t *testing.T) {
 	if second := children(t, program); len(second) != 1 || slices.Equal(first, second) {
 		t.Errorf("worker %v was not replaced: %v", first, second)
 	}
-	if n := pool.metric("mediastack_image_worker_exits_total", "spent"); n != 1 {
+	if n := pool.metric("mediastack_image_worker_exits_total", "recycled"); n != 1 {
 		t.Errorf("%g workers were spent", n)
 	}
 }
@@ -582,7 +582,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	// Interlaced: no way around holding all 288 MB of it.
 	_, err := pool.Derive(t.Context(), request("image/png", imagecorpus.BlankPNG(6000, 6000, 16, 6, true)))
 	var no *imaging.Refusal
-	if !errors.As(err, &no) || no.Reason != "memory" {
+	if !errors.As(err, &no) || no.Reason != "out_of_memory" {
 		t.Errorf("got %v; log %s", err, pool.log)
 	}
 	if derivatives, err := pool.Derive(t.Context(), request("image/png", imagecorpus.PNG(imagecorpus.Picture(600, 400)))); err != nil || len(derivatives) != 2 {

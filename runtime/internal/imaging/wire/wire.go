@@ -157,7 +157,7 @@ func (r Reason) String() string {
 	if r < ReasonFormat || r > ReasonEncode {
 		return "unknown"
 	}
-	return [...]string{"format", "broken", "pixels", "frames", "output", "memory", "encode"}[r-ReasonFormat]
+	return [...]string{"unsupported_format", "corrupt", "pixel_limit", "frame_limit", "output_limit", "out_of_memory", "encoder_error"}[r-ReasonFormat]
 }
 
 // Writer writes frames. Each is one call of Write.
