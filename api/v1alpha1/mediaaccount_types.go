@@ -10,7 +10,7 @@ import (
 //
 // +kubebuilder:validation:MinLength=3
 // +kubebuilder:validation:MaxLength=254
-// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+([.][A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$')",message="must be an e-mail address such as ana@example.org, with an international domain in its ASCII form (xn--...)"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+([.][A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$')",message="must be an e-mail address such as ana@example.org; e-mail addresses are ASCII: write an international domain as xn--..., and no other characters before the @"
 type EmailAddress string
 
 // DeletionPolicy says what becomes of an account's media when its MediaAccount is deleted.

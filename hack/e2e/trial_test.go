@@ -23,6 +23,7 @@ func TestTrial_FirstUseAsDocumented(t *testing.T) {
 	s := start(t, dir)
 	t.Run("lines of the README", func(t *testing.T) { s.in(t).pasteReadme() })
 	t.Run("lines that make run prints", func(t *testing.T) { s.in(t).pastePrinted() })
+	t.Run("make run beside it", func(t *testing.T) { s.in(t).namesIgnoredFlags() })
 	t.Run("a page on localhost", func(t *testing.T) { s.in(t).allowsOnly("http://localhost:5173", "http://localhost.example.org") })
 	t.Run("kubectl delete namespace", func(t *testing.T) { s.in(t).deleteNamespace() })
 
@@ -88,6 +89,17 @@ func (s *trial) pastePrinted() {
 	answers := strings.Split(strings.TrimSpace(paste(s.t, stacktest.Folder(s.t), block)), "\n")
 	if last := answers[len(answers)-1]; !strings.HasPrefix(last, "200 image/webp, ") {
 		s.t.Errorf("the lines answer %q", answers)
+	}
+}
+
+// namesIgnoredFlags starts another stack in the same folder. Its flags were ignored
+// without a word.
+func (s *trial) namesIgnoredFlags() {
+	for flags, says := range map[string]bool{"--port=8080 --purge-every=2h": true, "--port=8080 --detach": true, "--detach": false} {
+		printed := run(s.t, "", stacktest.Binary(s.t, "mediastack-trial"), append([]string{"run", "--data-dir", s.dir}, strings.Fields(flags)...)...)
+		if strings.Contains(printed, "Ignored: --port") != says || !strings.Contains(printed, s.BaseURL) {
+			s.t.Errorf("%s prints %q", flags, printed)
+		}
 	}
 }
 

@@ -8,9 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"text/template"
 	"time"
+
+	"github.com/alecthomas/kong"
 )
 
 // trial is what scripts need to use a running stack.
@@ -48,7 +51,7 @@ var lines = template.Must(template.New("lines").Parse(`
   kubeconfig  {{.Kubeconfig}}
   logs        {{.Logs}} (mail that was sent is in mailsink.log)
 
-Upload a picture, seal it, list it and fetch what was made of it (the sample's MediaSettings wants WebP):
+Upload a picture, seal it, list it and fetch what was made of it (the sample's MediaSettings pins useWebP and webpOutputQuality):
 
   URL={{.BaseURL}} KEY='x-service-apikey: {{.APIKey}}'
   ID=$(curl -sS -H "$KEY" -F access=public -F caption='My first picture' -F file=@'{{.Picture}}' $URL/media/create | sed 's/.*"mediaId":"\([^"]*\)".*/\1/')
@@ -57,7 +60,8 @@ Upload a picture, seal it, list it and fetch what was made of it (the sample's M
   curl -sS -o '{{.Download}}' -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" $URL/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
 
 Connect an assistant with {{.MCPURL}} and log in as {{.Owner}}, or look in a browser
-at what is connected: {{.BaseURL}}/account/connections. The newest code that was mailed:
+at what is connected: {{.BaseURL}}/account/connections. The limits on login codes are higher
+here than by default. The newest code that was mailed:
 
   grep -Eo '^ {4}[0-9]{8}' '{{.Logs}}/mailsink.log' | tail -1
 
@@ -76,6 +80,21 @@ func (t trial) print(w io.Writer) error {
 		return err
 	}
 	_, err := w.Write(text.Bytes())
+	return err
+}
+
+// printIgnored names the flags of the command line that a running stack does not take.
+func printIgnored(w io.Writer, command *kong.Context) error {
+	var ignored []string
+	for _, element := range command.Path {
+		if flag := element.Flag; flag != nil && flag.Name != "data-dir" && flag.Name != "detach" {
+			ignored = append(ignored, "--"+flag.Name)
+		}
+	}
+	if len(ignored) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "Ignored: %s. A stack runs already, and flags take effect when a stack starts: run `make stop` first.\n", strings.Join(ignored, ", "))
 	return err
 }
 

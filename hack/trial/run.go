@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"mediastack.dev/hack/stack"
 )
@@ -29,7 +32,7 @@ type runCommand struct {
 }
 
 // Run starts the stack and supervises it until it is interrupted or a part dies.
-func (c *runCommand) Run(ctx context.Context, further interrupts) error {
+func (c *runCommand) Run(ctx context.Context, command *kong.Context, further interrupts) error {
 	if c.PurgeEvery <= 0 {
 		return fmt.Errorf("--purge-every must be longer than nothing, not %s", c.PurgeEvery)
 	}
@@ -56,7 +59,7 @@ func (c *runCommand) Run(ctx context.Context, further interrupts) error {
 		if pid == 0 {
 			return parent.finish(fmt.Errorf("another stack in %s was just ending; try again", data.dir))
 		}
-		return parent.finish(printRunning(ctx, parent.out(), data, pid))
+		return parent.finish(errors.Join(printIgnored(parent.out(), command), printRunning(ctx, parent.out(), data, pid)))
 	}
 	defer data.release()
 

@@ -107,9 +107,12 @@ func (s *Service) codeMAC(id uuid.UUID, address, digits string) []byte {
 
 // TryCode logs the browser in when the code is the newest one of its request, and gives
 // its new cookie: the one from before the login, which somebody may have planted, is
-// worth nothing afterwards. Invalid for a wrong code, NotFound when the tries are used
-// up, Busy when the address was tried too often.
+// worth nothing afterwards. Invalid for a wrong code and before any code was sent, NotFound
+// when the tries are used up, Busy when the address was tried too often.
 func (s *Service) TryCode(ctx context.Context, request Request, text string) (string, error) {
+	if request.Address == "" {
+		return "", fault.New(fault.Invalid, "No code has been sent yet. Enter your e-mail address first.")
+	}
 	digits := strings.Map(func(r rune) rune {
 		if r == ' ' || r == '-' || r == '\u00a0' {
 			return -1

@@ -384,7 +384,7 @@ func TestAResumableImageWaitsForItsPlaceAndHoldsNothing(t *testing.T) {
 	service, pool := b.withQueue(b.objects, cfg, 2)
 	p, other := b.tenant(1<<30), b.tenant(1<<30)
 	image := jpegOf(t, picture(200, 200))
-	r, err := service.CreateResumable(t.Context(), p, int64(len(image)), media.Fields{})
+	r, err := service.CreateResumable(t.Context(), p, int64(len(image)), media.Fields{}, "")
 	must(t, err)
 	_, err = r.Write(t.Context(), 0, bytes.NewReader(image), nil)
 	must(t, err)

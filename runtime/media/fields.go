@@ -14,6 +14,9 @@ const (
 	MaxFileName = 255
 	MaxCaption  = 4096
 	MaxGroup    = 255
+	// MaxMetadata bounds the metadata of a resumable upload: a caption of full length in
+	// base64 takes 5.5 KiB of it.
+	MaxMetadata = 8 << 10
 )
 
 // Fields is what a client says about an upload.

@@ -60,8 +60,11 @@ type Resumption struct {
 	ItemID uuid.UUID
 	Scope  Scope
 	// Length of the file; UnknownLength until the client declares it.
-	Length   int64
-	Fields   Fields
+	Length int64
+	Fields Fields
+	// Metadata is the text that Fields were read from, as the client sent it. It has
+	// at most MaxMetadata bytes.
+	Metadata string
 	Reserved int64 // bytes held under the cap
 	Progress Progress
 	// Expires is the end of the lease, which everything that arrives extends. The purge
@@ -120,8 +123,12 @@ type Resumable struct {
 func (r *Resumable) Interruptible(interrupt func(why error)) { r.interrupt = interrupt }
 
 // CreateResumable notes an upload of length bytes, or of UnknownLength, and reserves
-// them. Faults are those of Begin, and Invalid for fields out of bounds.
-func (s *Service) CreateResumable(ctx context.Context, p account.Principal, length int64, fields Fields) (*Resumable, error) {
+// them. It keeps metadata, the text that the fields were read from, unchanged. Faults are
+// those of Begin, Invalid for fields out of bounds, and TooLarge for too much metadata.
+func (s *Service) CreateResumable(ctx context.Context, p account.Principal, length int64, fields Fields, metadata string) (*Resumable, error) {
+	if len(metadata) > MaxMetadata {
+		return nil, fault.New(fault.TooLarge, "the metadata must be at most %d bytes", MaxMetadata)
+	}
 	if err := fields.Validate(); err != nil {
 		return nil, err
 	}
@@ -138,7 +145,7 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 	if err != nil {
 		return nil, err
 	}
-	state := Resumption{ItemID: id, Scope: ScopeOf(p), Length: length, Fields: fields.withDefaults(), Reserved: max(0, length),
+	state := Resumption{ItemID: id, Scope: ScopeOf(p), Length: length, Fields: fields.withDefaults(), Metadata: metadata, Reserved: max(0, length),
 		Expires: s.now().Add(s.cfg.ResumableTTL)}
 	if err := s.store.OpenResumable(ctx, state); err != nil {
 		return nil, err

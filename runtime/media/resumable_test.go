@@ -22,7 +22,7 @@ import (
 // create begins a resumable upload.
 func (b *bundle) create(p account.Principal, length int64) *media.Resumable {
 	b.t.Helper()
-	r, err := b.service.CreateResumable(b.t.Context(), p, length, media.Fields{FileName: "a.bin"})
+	r, err := b.service.CreateResumable(b.t.Context(), p, length, media.Fields{FileName: "a.bin"}, "")
 	must(b.t, err)
 	return r
 }
@@ -191,7 +191,7 @@ func TestFinishingIsTakenUpByWhoeverAsksNext(t *testing.T) {
 				Now: b.clock.Now, Log: discard}, config)
 			must(t, err)
 			file := random(22 << 20)
-			r, err := failing.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{})
+			r, err := failing.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
 			must(t, err)
 			_, err = r.Write(t.Context(), 0, bytes.NewReader(file), nil)
 			must(t, err)
@@ -323,10 +323,10 @@ func TestCapsAndLengthsOfResumableUploads(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(30 << 20)
-	if _, err := b.service.CreateResumable(t.Context(), p, 31<<20, media.Fields{}); !fault.Is(err, fault.OverCap) {
+	if _, err := b.service.CreateResumable(t.Context(), p, 31<<20, media.Fields{}, ""); !fault.Is(err, fault.OverCap) {
 		t.Errorf("over the cap: %v", err)
 	}
-	if _, err := b.service.CreateResumable(t.Context(), p, p.Account.MaxUploadSize+1, media.Fields{}); !fault.Is(err, fault.TooLarge) {
+	if _, err := b.service.CreateResumable(t.Context(), p, p.Account.MaxUploadSize+1, media.Fields{}, ""); !fault.Is(err, fault.TooLarge) {
 		t.Errorf("over the size: %v", err)
 	}
 	if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable)`); n != 0 {

@@ -311,7 +311,7 @@ func TestWhoCreepsGivesItsMemoryToWhoWaits(t *testing.T) {
 	service := b.replica(cfg)
 	slow, quick := b.tenant(1<<30), b.tenant(1<<30)
 	const before = 2 << 20
-	r, err := service.CreateResumable(t.Context(), slow, 3*before, media.Fields{})
+	r, err := service.CreateResumable(t.Context(), slow, 3*before, media.Fields{}, "")
 	must(t, err)
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()

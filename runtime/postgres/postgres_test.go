@@ -403,13 +403,14 @@ func TestSchemaThatIsBehindIsSaidAndMigrationsMayRace(t *testing.T) {
 func TestMigrationsAreNeverEdited(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00001_foundation.sql":     "8ff395c17ee7ec3b03547b305a5cd1769779801f7804fbf66ec7a58d81ccd002",
-		"00002_bucket_owned.sql":   "e9a27fd7ed39780629bb3a42a1b742c44232bc7b696ebed47d12ede886fb84dd",
-		"00003_app_of_account.sql": "187d766fb88be975e5c109b4ef452368e7d2a8caf66052228df7f71bef856c82",
-		"00004_pages.sql":          "12bc296efa318bdde3fda9eab2c75265891486e2e3cf0ce790ef3d12fe2dc090",
-		"00005_resumable.sql":      "dd7f4d54ff2471f9d24b482beca2659195fe9073f170539e904090b9d51ea1e1",
-		"00006_agents.sql":         "ba2486d8e03c2a7a435bc3105c7b2eba3de8b2205aa3f8d1a48b041b4188111f",
-		"00007_login.sql":          "97e0c4ebfaa20e213af0fcf07fbb67022f9abd7d3798fd256da6fc4ad8a748c8",
+		"00001_foundation.sql":      "8ff395c17ee7ec3b03547b305a5cd1769779801f7804fbf66ec7a58d81ccd002",
+		"00002_bucket_owned.sql":    "e9a27fd7ed39780629bb3a42a1b742c44232bc7b696ebed47d12ede886fb84dd",
+		"00003_app_of_account.sql":  "187d766fb88be975e5c109b4ef452368e7d2a8caf66052228df7f71bef856c82",
+		"00004_pages.sql":           "12bc296efa318bdde3fda9eab2c75265891486e2e3cf0ce790ef3d12fe2dc090",
+		"00005_resumable.sql":       "dd7f4d54ff2471f9d24b482beca2659195fe9073f170539e904090b9d51ea1e1",
+		"00006_agents.sql":          "ba2486d8e03c2a7a435bc3105c7b2eba3de8b2205aa3f8d1a48b041b4188111f",
+		"00007_login.sql":           "97e0c4ebfaa20e213af0fcf07fbb67022f9abd7d3798fd256da6fc4ad8a748c8",
+		"00008_upload_metadata.sql": "71e1c292d7be4abe444283fb067e50aeeac518ff7d18b233db01ac4b1a0cc4fc",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

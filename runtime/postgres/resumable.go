@@ -33,7 +33,7 @@ func (s *Store) OpenResumable(ctx context.Context, upload media.Resumption) erro
 		params := sqlgen.InsertResumableParams{
 			ItemID: upload.ItemID, AccountID: upload.Scope.AccountID, AppID: upload.Scope.AppID, FileName: upload.Fields.FileName,
 			ClaimedType: upload.Fields.MimeType, Access: string(upload.Fields.Access), Caption: upload.Fields.Caption,
-			GroupLabel: upload.Fields.Group, ExpiresAt: upload.Expires,
+			GroupLabel: upload.Fields.Group, Metadata: upload.Metadata, ExpiresAt: upload.Expires,
 		}
 		if upload.Length != media.UnknownLength {
 			params.Length = &upload.Length
@@ -57,7 +57,8 @@ func (s *Store) Resumption(ctx context.Context, scope media.Scope, itemID uuid.U
 	r := row.Resumable
 	upload := media.Resumption{
 		ItemID: itemID, Scope: scope, Length: media.UnknownLength,
-		Fields: media.Fields{FileName: r.FileName, MimeType: r.ClaimedType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel},
+		Fields:   media.Fields{FileName: r.FileName, MimeType: r.ClaimedType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel},
+		Metadata: r.Metadata,
 		Progress: media.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, Whole: r.Whole,
 			Tail: media.Variant(r.Tail), TailBytes: r.TailBytes, TailHash: r.TailHash, MimeType: r.MimeType},
 		Expires: r.ExpiresAt,

@@ -27,8 +27,9 @@ func (a *Authenticator) admit(r *http.Request, grant Grant, challenge func(sent 
 // leaves in w. The middleware judges headers, and a client may hold its body back for
 // as long as it likes: whoever acts on a body that has arrived asks first, so that a
 // key which was revoked meanwhile, an account which was suspended or a leash which was
-// shortened counts. While the key is remembered that costs no look-up. Nothing counts
-// towards the limits: a credential that was good is no guess.
+// shortened counts. The check does not use the cache: a change that is committed when the
+// body has arrived takes effect, also before its notification does. That costs one look-up
+// by an index. Nothing counts towards the limits: a credential that was good is no guess.
 func (a *Authenticator) Again(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
 	grant, err := a.credential(r)
 	if err != nil {

@@ -42,11 +42,16 @@ func (s *storm) held(header, value string, meanwhile func()) (grant Grant, kind 
 
 // change is a change of the account of all keys, which the directory tells of.
 func (s *storm) change(apply func(*account.Principal)) {
+	s.apply(apply)
+	s.keys.changed(uuid.UUID{1})
+}
+
+// apply is a change whose notification has not arrived.
+func (s *storm) apply(change func(*account.Principal)) {
 	for hash, principal := range s.answers {
-		apply(&principal)
+		change(&principal)
 		s.answers[hash] = principal
 	}
-	s.keys.changed(uuid.UUID{1})
 }
 
 func TestACredentialThatEndsWhileItsBodyComesIsRefused(t *testing.T) {
@@ -70,12 +75,32 @@ func TestACredentialThatEndsWhileItsBodyComesIsRefused(t *testing.T) {
 	}
 }
 
+// A body that ended between the commit of a change and its notification was judged by the
+// cache, and became a draft of a suspended account.
+func TestAgain_SeesAChangeBeforeItsNotification(t *testing.T) {
+	t.Parallel()
+	for name, credential := range map[string]func(s *storm) (header, value string, want fault.Kind){
+		"key": func(s *storm) (string, string, fault.Kind) { return s.KeyHeader, s.key, fault.Unauthenticated },
+		"signature": func(s *storm) (string, string, fault.Kind) {
+			made := holder(account.Hash{})
+			s.answers[account.Hash{}] = made
+			return s.SignatureHeader, s.Sign(Grant{Principal: made}, ""), fault.BadSignature
+		},
+	} {
+		s := newStorm(t)
+		header, value, want := credential(s)
+		if _, kind, _ := s.held(header, value, func() { s.apply(func(p *account.Principal) { p.Account.Suspended = true }) }); kind != want {
+			t.Errorf("%s: it is answered %v", name, kind)
+		}
+	}
+}
+
 func TestWhatACredentialPermitsIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
 	asked := s.directory.(*scripted)
 	grant, kind, _ := s.held(s.KeyHeader, s.key, func() {})
-	if kind != none || grant.Account.Agents.ReadOnly || grant.Key.ID == uuid.Nil || asked.calls.Load() != 1 {
+	if kind != none || grant.Account.Agents.ReadOnly || grant.Key.ID == uuid.Nil || asked.calls.Load() != 2 {
 		t.Errorf("unchanged: %v, %+v after %d look-ups", kind, grant, asked.calls.Load())
 	}
 	grant, kind, _ = s.held(s.KeyHeader, s.key, func() { s.change(func(p *account.Principal) { p.Account.Agents.ReadOnly = true }) })

@@ -356,6 +356,15 @@ func (a *Authenticator) find(ctx context.Context, what lookup) (login.Session, e
 			return login.Session{}, verdict.Err()
 		}
 	}
+	return a.session(ctx, what)
+}
+
+// session returns the session of a credential. Only the first check of a request uses the
+// cache; see Again.
+func (a *Authenticator) session(ctx context.Context, what lookup) (login.Session, error) {
+	if _, again := ctx.Value(admissionKey{}).(admission); again {
+		return a.keys.reload(ctx, what)
+	}
 	return a.keys.find(ctx, what)
 }
 
@@ -411,7 +420,7 @@ func (a *Authenticator) byToken(ctx context.Context, sent string) (Grant, error)
 	if !ok {
 		return Grant{}, noGuess(refused)
 	}
-	session, err := a.keys.find(ctx, lookup{hash: hash, token: true}) // it is one of ours: no guesses to count
+	session, err := a.session(ctx, lookup{hash: hash, token: true}) // it is one of ours: no guesses to count
 	if fault.Is(err, fault.NotFound) || err == nil && session.Resource != a.Resource {
 		return Grant{}, noGuess(refused)
 	}

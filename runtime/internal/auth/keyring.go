@@ -87,6 +87,18 @@ func (k *keyring) find(ctx context.Context, what lookup) (login.Session, error) 
 	}
 }
 
+// reload returns the session as the directory has it now, and caches it. It does not share
+// the look-up of another request: that one may have begun before a change which is
+// committed, and whose notification has not arrived.
+func (k *keyring) reload(ctx context.Context, what lookup) (login.Session, error) {
+	k.mu.Lock()
+	epoch := k.epoch
+	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+	defer cancel()
+	return k.load(ctx, what, epoch)
+}
+
 // recall gives what is remembered, and the epoch for a look-up when nothing is.
 func (k *keyring) recall(what lookup) (login.Session, uint64, bool, error) {
 	now := k.now()

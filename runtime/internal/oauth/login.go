@@ -141,6 +141,8 @@ func (a *API) takeCode(w http.ResponseWriter, r *http.Request, request login.Req
 		a.seeOther(w, stepOf(request))
 	case fault.Is(err, fault.Conflict):
 		a.seeOther(w, stepOf(request))
+	case mine(err) && request.Address == "":
+		a.emailPage(w, r, request, pages.EmailPage{}, err)
 	case mine(err):
 		a.codePage(w, r, request, pages.CodePage{Problem: sentence(err)}, err)
 	default:

@@ -96,6 +96,27 @@ func TestTheLoginShowsItsProblemsBesideTheField(t *testing.T) {
 	}
 }
 
+// The page said "We sent a code to" nobody, and that the code had expired.
+func TestLoginCode_WithoutAnAddressShowsTheEmailStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.tenant(t, "studio", owner)
+	rt := w.replica(t)
+	b := rt.browser(t)
+	first := b.get(b.application("App").query(nil))
+	for _, code := range []string{"12345678", "", "x"} {
+		p := b.post("/oauth/login/code", first, url.Values{"code": {code}})
+		if p.StatusCode != http.StatusBadRequest || !strings.Contains(p.body, "No code has been sent yet. Enter your e-mail address first.") ||
+			!strings.Contains(p.body, `name="address"`) || strings.Contains(p.body, "We sent") {
+			t.Errorf("the code %q: %d %s", code, p.StatusCode, p.body)
+		}
+	}
+	// Nothing was used up, and the login goes on.
+	if p := b.login("/oauth/login?request="+first.fields().Get("request"), owner); p.StatusCode != http.StatusOK {
+		t.Errorf("after it: %d %s", p.StatusCode, p.body)
+	}
+}
+
 func TestAPersonRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -21,7 +23,8 @@ const unknownField = "json: unknown field "
 
 // readJSON reads an optional JSON object; an empty body leaves target as it is, and
 // so does every field that the object lacks. A field that nobody knows is refused: a
-// misspelt group would bind a signature, or a list, to nothing.
+// misspelt group would bind a signature, or a list, to nothing. So is null, which a
+// client may mean as "not set" or as "without".
 func (a *API) readJSON(w http.ResponseWriter, r *http.Request, target any) error {
 	text, err := a.readBody(w, r)
 	if err != nil || len(text) == 0 {
@@ -37,13 +40,31 @@ func (a *API) readJSON(w http.ResponseWriter, r *http.Request, target any) error
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case err == nil:
-		return nil
+		return checkFields(r, text)
 	case strings.HasPrefix(err.Error(), unknownField):
 		return fault.Wrap(err, fault.Invalid, "there is no field %s", strings.TrimPrefix(err.Error(), unknownField))
 	case errors.As(err, &mismatch) && mismatch.Field != "":
 		return fault.Wrap(err, fault.Invalid, "%s must be %s", mismatch.Field, kindOf(mismatch))
 	}
 	return fault.Wrap(err, fault.Invalid, "the body must be a JSON object")
+}
+
+// checkFields rejects an object with a field that is null, or that the query has as well.
+func checkFields(r *http.Request, text []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return fault.Wrap(err, fault.Invalid, "the body must be a JSON object")
+	}
+	query := slices.Collect(maps.Keys(r.URL.Query()))
+	for _, name := range sorted(fields) {
+		if bytes.Equal(fields[name], null) {
+			return fault.New(fault.Invalid, "%s must not be null: leave it out", shown(name))
+		}
+		if slices.ContainsFunc(query, func(parameter string) bool { return strings.EqualFold(parameter, name) }) {
+			return fault.New(fault.Invalid, "%s must be sent once, in the query or in the body", shown(name))
+		}
+	}
+	return nil
 }
 
 // withoutFields calls next when the body is empty or an object without fields. Any other
@@ -67,8 +88,9 @@ func kindOf(mismatch *json.UnmarshalTypeError) string {
 	return "of another type"
 }
 
-// readBody gives the JSON object in the body, or nothing when the body is empty. The
-// credential must be good when the body has come, too.
+// readBody gives the JSON object in the body, or nothing when the body is empty. An object
+// that has a field twice is rejected. The credential must be good when the body has come,
+// too.
 func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
 	var tooLong *http.MaxBytesError
@@ -87,5 +109,5 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !utf8.Valid(text) { // package json would put other characters in their place
 		return nil, fault.New(fault.Invalid, "the body must be UTF-8")
 	}
-	return text, nil
+	return text, checkDuplicates(text)
 }

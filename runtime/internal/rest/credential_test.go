@@ -59,8 +59,12 @@ func TestSignaturesThatAreNotAccepted(t *testing.T) {
 		t.Parallel()
 		good := rt.sign(t, w.tenant(t, "garbage").Key, `{"group": "g"}`)
 		claims, code, _ := strings.Cut(good, ".")
+		other := "B"
+		if claims[10:11] == other {
+			other = "C"
+		}
 		for _, s := range []string{"x", ".", "x.y", claims, claims + ".", "." + code, good + "A", "A" + good, claims + "." + claims,
-			good[:len(good)-1], strings.Repeat("A", 5000), claims[:10] + "B" + claims[11:] + "." + code, "é" + good} {
+			good[:len(good)-1], strings.Repeat("A", 5000), claims[:10] + other + claims[11:] + "." + code, "é" + good} {
 			refused(t, s)
 		}
 		rt.uploadSigned(t, good, file).item(t)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/exchange"
 	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/media"
@@ -16,7 +17,7 @@ func (a *API) ListMedia(w http.ResponseWriter, r *http.Request, params wire.List
 	a.list(w, r, asQuery(params))
 }
 
-// ListMediaByPost answers POST /media/get. What the body gives stands above the query.
+// ListMediaByPost answers POST /media/get. Each parameter is in the query or in the body.
 func (a *API) ListMediaByPost(w http.ResponseWriter, r *http.Request, params wire.ListMediaByPostParams) {
 	query := asQuery(wire.ListMediaParams(params))
 	if err := a.readJSON(w, r, &query); err != nil {
@@ -39,7 +40,11 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query wire.ListQuery)
 	if query.Limit != nil {
 		limit = *query.Limit
 	}
-	filter := filterOf(query.Access, query.Group)
+	filter, err := filterOf(query.Access, query.Group)
+	if err != nil {
+		exchange.Fail(w, r, err)
+		return
+	}
 	page, err := a.Media.List(r.Context(), principal(r), filter, number, limit)
 	if err != nil {
 		exchange.Fail(w, r, err)
@@ -59,7 +64,7 @@ func (a *API) CountMedia(w http.ResponseWriter, r *http.Request, params wire.Cou
 	a.count(w, r, wire.CountQuery(params))
 }
 
-// CountMediaByPost answers POST /media/get/count. Fields of the body override the query.
+// CountMediaByPost answers POST /media/get/count. Each filter is in the query or in the body.
 func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params wire.CountMediaByPostParams) {
 	query := wire.CountQuery(params)
 	if err := a.readJSON(w, r, &query); err != nil {
@@ -71,13 +76,22 @@ func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params wi
 
 func (a *API) count(w http.ResponseWriter, r *http.Request, query wire.CountQuery) {
 	reply(w, r, func() (wire.Count, error) {
-		count, err := a.Media.Count(r.Context(), principal(r), filterOf(query.Access, query.Group))
+		filter, err := filterOf(query.Access, query.Group)
+		if err != nil {
+			return wire.Count{}, err
+		}
+		count, err := a.Media.Count(r.Context(), principal(r), filter)
 		return wire.Count{Count: count}, err
 	})
 }
 
-func filterOf(access *wire.Access, group *string) media.Filter {
-	return media.Filter{Access: media.Access(value(access)), Group: value(group)}
+// filterOf returns the filter of a request. An empty group is no filter; an empty access is
+// neither of the two.
+func filterOf(access *wire.Access, group *string) (media.Filter, error) {
+	if access != nil && *access == "" {
+		return media.Filter{}, fault.New(fault.Invalid, "access must be public or private")
+	}
+	return media.Filter{Access: media.Access(value(access)), Group: value(group)}, nil
 }
 
 // links names the pages around this one (RFC 8288). An empty list has one empty page.

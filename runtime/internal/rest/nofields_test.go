@@ -62,7 +62,7 @@ func TestCount_TakesTheFiltersOfTheList(t *testing.T) {
 	}
 	rt.upload(t, one.Key, filePart("draft.txt", []byte("x")), field("group", "d"))
 	for query, want := range map[string]int64{
-		"": 4, "?access=public": 2, "?access=private": 2, "?group=a+b%26c": 2, "?group=a+b%26c&access=public": 1, "?group=d": 1, "?group=d&access=private": 0, "?group=a": 0, "?access=&group=": 4,
+		"": 4, "?access=public": 2, "?access=private": 2, "?group=a+b%26c": 2, "?group=a+b%26c&access=public": 1, "?group=d": 1, "?group=d&access=private": 0, "?group=a": 0, "?group=": 4, "?group=&access=public": 2,
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
 			if got := decode[wire.Count](t, rt.do(t, method, "/media/get/count"+query, key(one.Key))); got.Count != want {
@@ -73,13 +73,16 @@ func TestCount_TakesTheFiltersOfTheList(t *testing.T) {
 			t.Errorf("another tenant's %s: %d", query, got.Count)
 		}
 	}
-	for body, want := range map[string]int64{`{"group": "d"}`: 1, `{"access": "public"}`: 1, `{}`: 2} {
+	for body, want := range map[string]int64{`{"access": "public"}`: 1, `{}`: 2} {
 		if got := decode[wire.Count](t, rt.do(t, http.MethodPost, "/media/get/count?group=a+b%26c", key(one.Key), text(body))); got.Count != want {
 			t.Errorf("%s: %d, want %d", body, got.Count, want)
 		}
 	}
+	if got := decode[wire.Count](t, rt.do(t, http.MethodPost, "/media/get/count", key(one.Key), text(`{"group": ""}`))); got.Count != 4 {
+		t.Errorf("an empty group: %d", got.Count)
+	}
 	for path, want := range map[string]string{
-		"?access=secret": "public or private", "?group=a&group=b": "group must be sent once", "?page=1": `no parameter "page"`, "?grop=a": `no parameter "grop"`,
+		"?access=secret": "public or private", "?access=": "public or private", "?group=a&group=b": "group must be sent once", "?page=1": `no parameter "page"`, "?grop=a": `no parameter "grop"`,
 		fmt.Sprintf("?group=%s", strings.Repeat("g", 256)): "255",
 	} {
 		if detail := rt.do(t, http.MethodGet, "/media/get/count"+path, key(one.Key)).refused(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, want) {
@@ -87,4 +90,52 @@ func TestCount_TakesTheFiltersOfTheList(t *testing.T) {
 		}
 	}
 	rt.do(t, http.MethodPost, "/media/get/count", key(one.Key), text(`{"limit": 1}`)).refused(t, http.StatusBadRequest, "Bad Request")
+}
+
+// The query was ignored when the body had the same parameter, the first of two fields was
+// ignored, and null and an empty access were no filter.
+func TestParameters_AreSentOnceAndMeanSomething(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	type request struct{ path, body, want string }
+	tests := []request{
+		{"/media/get?page=1", `{"page": 1}`, "page must be sent once, in the query or in the body"},
+		{"/media/get?limit=1", `{"group": "a", "limit": 2}`, "limit must be sent once"},
+		{"/media/signature/create", `{"group": "a", "group": "b"}`, `the field "group" must be sent once`},
+		{"/media/signature/create", `{"group": null}`, "group must not be null"},
+		{"/media/seal/0190a0a0-0000-7000-8000-000000000000", `{"a": 1, "a": 1}`, `the field "a" must be sent once`},
+		{"/settings/media/create", `{"thumbnailWidth": 210, "thumbnailWidth": 220}`, `the field "thumbnailWidth" must be sent once`},
+		{"/settings/media/create", `{"thumbnailWidth": 210, "sources": {"useWebP": "tenant", "list": [{"a": 1, "a": 2}]}}`, `the field "a" must be sent once`},
+	}
+	for _, path := range []string{"/media/get", "/media/get/count"} {
+		tests = append(tests,
+			request{path + "?group=x", `{"group": "y"}`, "group must be sent once, in the query or in the body"},
+			request{path + "?group=x", `{"Group": "x"}`, "Group must be sent once, in the query or in the body"},
+			request{path + "?access=public", `{"access": "public"}`, "access must be sent once"},
+			request{path + "?group=", `{"group": "y"}`, "group must be sent once"},
+			request{path, `{"group": "x", "Group": "y"}`, `the field "Group" must be sent once`},
+			request{path, `{"group": null}`, "group must not be null"},
+			request{path, `{"access": null}`, "access must not be null"},
+			request{path, `{"access": ""}`, "access must be public or private"},
+			request{path + "?access=", `{}`, "access must be public or private"},
+		)
+	}
+	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
+	for _, tt := range tests {
+		t.Run(tt.path+" "+tt.body, func(t *testing.T) {
+			got := rt.do(t, http.MethodPost, tt.path, key(one.Key), text(tt.body))
+			if detail := got.refused(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, tt.want) {
+				t.Errorf("the detail is %q", detail)
+			}
+		})
+	}
+	if after := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body; string(after) != string(before) {
+		t.Errorf("the settings changed: %s", after)
+	}
+	same := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"thumbnailWidth": 210, "sources": {"a": {"x": 1}, "b": {"x": 1}, "c": ["x", "x"]}}`))
+	if same.status != http.StatusOK {
+		t.Errorf("names in separate objects: %d %s", same.status, same.body)
+	}
 }

@@ -322,6 +322,8 @@ func TestSignedAddressesOpenOneFileForAWhile(t *testing.T) {
 		"a wrong code":                {private.File + "A", 403, invalid},
 		"a wrong code, no such item":  {"/media/file/" + anyItem + "/original/a?expires=" + expires + "&signature=AAAA", 403, invalid},
 		"any name":                    {strings.Replace(private.File, "a.txt", "whatever", 1), 200, ""},
+		"another parameter":           {private.File + "&utm_source=mail", 200, ""},
+		"another parameter only":      {plain + "?utm_source=mail", 404, "Not Found"},
 	} {
 		got := rt.do(t, http.MethodGet, tt.address)
 		if tt.status == http.StatusOK {

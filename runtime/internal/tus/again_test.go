@@ -91,6 +91,48 @@ func TestAHeldBackBodyMakesNoDraftOnceItsCredentialEnded(t *testing.T) {
 	}
 }
 
+// The check after the body used the cache: a PATCH that ended between the commit of a
+// suspension and its notification made a draft.
+func TestABodyThatEndsBeforeTheNotification_MakesNoDraft(t *testing.T) {
+	t.Parallel()
+	data := noise(1 << 20)
+	for name, tt := range map[string]struct {
+		with   func(rt *replica, w *world, of tenant) option
+		status int
+	}{
+		"key": {func(_ *replica, _ *world, of tenant) option { return key(of.Key) }, http.StatusUnauthorized},
+		"signature": {func(rt *replica, w *world, of tenant) option {
+			return signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, of)}, ""))
+		}, http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			one := w.tenant(t, "one")
+			rt := w.replica(t, func(o *options) { o.deaf = true })
+			with := tt.with(rt, w, one)
+			address := rt.created(t, one.Key, len(data))
+			held := edgetest.Hold(bytes.NewReader(data[:1000]), bytes.NewReader(data[1000:]))
+			var got answer
+			var err error
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				got, err = rt.try(t.Context(), http.MethodPatch, address, with, at(0), stream(held), func(r *request) { edgetest.Expect(r.header) })
+			}()
+			held.Wait(t)
+			w.suspend(t, one, true)
+			held.Go()
+			<-done
+			must(t, err)
+			got.refused(t, tt.status)
+			if n := w.Number(t, `SELECT count(*) FROM item`); n != 0 {
+				t.Errorf("there are %d drafts", n)
+			}
+		})
+	}
+}
+
 // A request may wait for the lock while its credential ends.
 func TestARequestThatWaitedForTheLockIsJudgedAgain(t *testing.T) {
 	t.Parallel()

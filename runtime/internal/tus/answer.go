@@ -169,12 +169,16 @@ func (a *answer) prepare() {
 	a.hangUp()
 }
 
-// describe says when the upload expires or, once it is complete, what it became.
+// describe says when the upload expires or, once it is complete, what it became. HEAD also
+// returns the metadata as the client sent it (TUS 1.0.0, Creation).
 func (a *answer) describe(header http.Header) error {
 	if a.call.upload == nil || a.call.ending {
 		return nil
 	}
 	state := a.call.upload.State()
+	if a.request.Method == http.MethodHead && state.Metadata != "" {
+		header.Set("Upload-Metadata", state.Metadata)
+	}
 	if state.Item == nil {
 		// The one promise of this interface, whatever tusd does: nobody is told an offset
 		// equal to the length before the draft is there.

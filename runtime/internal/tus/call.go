@@ -26,6 +26,7 @@ const pressAgain = 100 * time.Millisecond
 type call struct {
 	grant    auth.Grant
 	fields   media.Fields // of an upload that is created
+	metadata string       // the text they were read from
 	checksum *checksum    // nil = none was sent
 	ending   bool         // the upload is to be given up, not gone on with
 	body     *body

@@ -112,6 +112,7 @@ type options struct {
 	objects media.ObjectStore
 	images  bool // with derivatives, by real workers
 	brand   string
+	deaf    bool // notifications of changes do not arrive
 	media   media.Config
 	server  server.Config
 	limits  limit.Config
@@ -139,7 +140,12 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	registry := prometheus.NewRegistry()
 	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
 	must(t, err)
-	rt.auth, err = auth.New(authCfg, o.brand, store, limits, rt.clock.Now, log)
+	var directory auth.Directory = store
+	connected := make(chan struct{})
+	if o.deaf {
+		directory = deaf{Directory: store, connected: connected}
+	}
+	rt.auth, err = auth.New(authCfg, o.brand, directory, limits, rt.clock.Now, log)
 	must(t, err)
 	parts := media.Parts{Store: o.store, Objects: o.objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
@@ -165,6 +171,9 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	var running sync.WaitGroup
 	running.Go(func() { _ = rt.auth.Run(listening) })
 	running.Go(func() { _ = locks.Run(listening) })
+	if o.deaf {
+		<-connected
+	}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = rt.server.Run(serving) }()
 	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })
@@ -172,6 +181,20 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Cleanup(transport.CloseIdleConnections)
 	rt.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 	return rt
+}
+
+// deaf is a directory that holds the notifications of all changes back.
+type deaf struct {
+	auth.Directory
+	connected chan struct{} // closed once the cache is in use
+}
+
+// Listen reports that notifications arrive, and delivers none.
+func (d deaf) Listen(ctx context.Context, onConnect func(), _ func(uuid.UUID), _ func(error)) error {
+	onConnect()
+	close(d.connected)
+	<-ctx.Done()
+	return nil
 }
 
 // answer is a response whose body was read.

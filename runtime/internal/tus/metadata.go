@@ -5,19 +5,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tus/tusd/v2/pkg/handler"
-
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 )
 
-const (
-	// maxMetadata bounds the field Upload-Metadata: a caption of full length in base64
-	// takes 5.5 KiB of it.
-	maxMetadata = 8 << 10
-	// maxClaim bounds the claimed type, in bytes.
-	maxClaim = 255
-)
+// maxClaim bounds the claimed type, in bytes.
+const maxClaim = 255
 
 // Keys of metadata, by the field they fill. Of several names that a client sends for
 // one field the first counts.
@@ -57,8 +50,8 @@ func parseMetadata(values []string) (map[string]string, error) {
 		return nil, nil
 	case len(values) > 1:
 		return nil, fault.New(fault.Invalid, "Upload-Metadata must be sent once")
-	case len(values[0]) > maxMetadata:
-		return nil, fault.New(fault.TooLarge, "Upload-Metadata must be at most %d bytes", maxMetadata)
+	case len(values[0]) > media.MaxMetadata:
+		return nil, fault.New(fault.TooLarge, "Upload-Metadata must be at most %d bytes", media.MaxMetadata)
 	}
 	pairs := map[string]string{}
 	for pair := range strings.SplitSeq(values[0], ",") {
@@ -76,15 +69,4 @@ func parseMetadata(values []string) (map[string]string, error) {
 		pairs[key] = string(value)
 	}
 	return pairs, nil
-}
-
-// metadataOf is what HEAD shows: the fields as they were understood.
-func metadataOf(f media.Fields) handler.MetaData {
-	shown := handler.MetaData{}
-	for key, value := range map[string]string{"filename": f.FileName, "filetype": f.MimeType, "access": string(f.Access), "caption": f.Caption, "group": f.Group} {
-		if value != "" {
-			shown[key] = value
-		}
-	}
-	return shown
 }

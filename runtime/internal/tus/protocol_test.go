@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -391,6 +392,71 @@ func TestTheCapHoldsFromTheStart(t *testing.T) {
 	}
 	rt.sent(t, one.Key, deferred, rt.offset(t, one.Key, deferred), noise(6<<20))
 	w.purged(t, one)
+}
+
+// HEAD once sent the fields as they were understood, in random order, without the keys that
+// have no field and with an access that was not sent.
+func TestHead_ReturnsMetadataAsItWasSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	here, there := w.replica(t), w.replica(t)
+	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	for _, sent := range []string{
+		"",
+		"filename " + encode("../a.txt") + ",relativePath " + encode("null") + ",is_confidential,caption ,name " + encode("b"),
+		"zzz " + encode("\x00\xff") + ", filename " + encode("a") + " ,aaa",
+		"caption " + encode(strings.Repeat("é", 2048)) + ",other " + encode(strings.Repeat("x", 1900)),
+	} {
+		address := here.created(t, one.Key, 2, header("Upload-Metadata", sent))
+		for at, data := range []string{"a", "b"} {
+			for _, how := range []func() answer{
+				func() answer { return there.do(t, http.MethodHead, address, key(one.Key)) },
+				func() answer {
+					return there.do(t, http.MethodPost, address, key(one.Key), header("X-HTTP-Method-Override", "HEAD"))
+				},
+			} {
+				if got := how(); got.status != http.StatusOK || !slices.Equal(got.header.Values("Upload-Metadata"), slices.DeleteFunc([]string{sent}, func(s string) bool { return s == "" })) {
+					t.Errorf("sent %q, got %d %q", sent, got.status, got.header["Upload-Metadata"])
+				}
+			}
+			if got := here.sent(t, one.Key, address, at, []byte(data)); got.header.Get("Upload-Metadata") != "" {
+				t.Errorf("PATCH returns %q", got.header.Get("Upload-Metadata"))
+			}
+		}
+		if got := there.do(t, http.MethodHead, address, key(one.Key)); got.header.Get("Upload-Metadata") != sent || got.header.Get("x-service-media-id") == "" {
+			t.Errorf("complete: sent %q, got %v", sent, got.header)
+		}
+	}
+}
+
+// Upload-Expires is of an upload that is not complete: a client would take it for the time
+// at which the draft is deleted.
+func TestUploadExpires_IsSentUntilTheUploadIsComplete(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.replica(t)
+	address := rt.created(t, one.Key, 2)
+	for name, tt := range map[string]struct {
+		got     answer
+		expires bool
+	}{
+		"created":            {rt.do(t, http.MethodPost, collection, key(one.Key), length(2)), true},
+		"created with bytes": {rt.do(t, http.MethodPost, collection, key(one.Key), length(2), chunk([]byte("a"))), true},
+		"not complete":       {rt.do(t, http.MethodHead, address, key(one.Key)), true},
+		"sent":               {rt.sent(t, one.Key, address, 0, []byte("a")), true},
+		"completed":          {rt.sent(t, one.Key, address, 1, []byte("b")), false},
+		"complete":           {rt.do(t, http.MethodHead, address, key(one.Key)), false},
+		"created empty":      {rt.do(t, http.MethodPost, collection, key(one.Key), length(0)), false},
+		"created whole":      {rt.do(t, http.MethodPost, collection, key(one.Key), length(1), chunk([]byte("a"))), false},
+		"created, deferred":  {rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")), true},
+	} {
+		_, sent := tt.got.header["Upload-Expires"]
+		if _, complete := tt.got.header["X-Service-Media-Id"]; sent != tt.expires || complete == tt.expires {
+			t.Errorf("%s: %d %v", name, tt.got.status, tt.got.header)
+		}
+	}
 }
 
 func TestMethodsThatAClientCannotSend(t *testing.T) {

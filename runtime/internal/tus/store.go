@@ -35,7 +35,7 @@ func (s store) NewUpload(ctx context.Context, info handler.FileInfo) (handler.Up
 	if info.SizeIsDeferred {
 		length = media.UnknownLength
 	}
-	made, err := s.media.CreateResumable(c.ctx, c.grant.Principal, length, c.fields)
+	made, err := s.media.CreateResumable(c.ctx, c.grant.Principal, length, c.fields, c.metadata)
 	if err != nil {
 		return nil, c.fail(err)
 	}
@@ -90,10 +90,10 @@ func (s store) AsLengthDeclarableUpload(u handler.Upload) handler.LengthDeclarab
 	return u.(upload) //nolint:forcetypeassert // tusd hands back what this store gave it
 }
 
-// GetInfo implements handler.Upload.
+// GetInfo implements handler.Upload. MetaData stays empty: see answer.describe.
 func (u upload) GetInfo(context.Context) (handler.FileInfo, error) {
 	state := u.State()
-	info := handler.FileInfo{ID: state.ItemID.String(), Size: state.Length, Offset: state.Progress.Received, MetaData: metadataOf(state.Fields)}
+	info := handler.FileInfo{ID: state.ItemID.String(), Size: state.Length, Offset: state.Progress.Received}
 	if state.Length == media.UnknownLength {
 		info.Size, info.SizeIsDeferred = 0, true
 	}

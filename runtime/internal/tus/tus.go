@@ -222,6 +222,7 @@ func (a *API) create(w http.ResponseWriter, r *http.Request) {
 		if c.fields, err = readMetadata(r.Header.Values("Upload-Metadata")); err != nil {
 			return err
 		}
+		c.metadata = r.Header.Get("Upload-Metadata")
 		if c.grant.Group != "" {
 			c.fields.Group = c.grant.Group
 		}

@@ -1,6 +1,6 @@
 -- name: InsertResumable :exec
-INSERT INTO resumable (item_id, account_id, app_id, length, file_name, claimed_type, access, caption, group_label, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+INSERT INTO resumable (item_id, account_id, app_id, length, file_name, claimed_type, access, caption, group_label, metadata, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 
 -- name: Resumable :one
 -- reserved and lease_ends are null when the upload does not run any more. While it runs it expires with its lease.

@@ -154,7 +154,9 @@ type Count struct {
 type CountQuery struct {
 	// Access Who may read the file of a sealed item.
 	Access *Access `json:"access,omitempty"`
-	Group  *string `json:"group,omitempty"`
+
+	// Group Empty means no filter.
+	Group *string `json:"group,omitempty"`
 }
 
 // Deleted defines model for Deleted.
@@ -182,9 +184,11 @@ type ErrorCode string
 type ListQuery struct {
 	// Access Who may read the file of a sealed item.
 	Access *Access `json:"access,omitempty"`
-	Group  *string `json:"group,omitempty"`
-	Limit  *int    `json:"limit,omitempty"`
-	Page   *int    `json:"page,omitempty"`
+
+	// Group Empty means no filter.
+	Group *string `json:"group,omitempty"`
+	Limit *int    `json:"limit,omitempty"`
+	Page  *int    `json:"page,omitempty"`
 }
 
 // MediaItem defines model for MediaItem.
@@ -339,7 +343,7 @@ type ListMediaParams struct {
 	// Access Only items of this access.
 	Access *Access `form:"access,omitempty" json:"access,omitempty"`
 
-	// Group Only items whose group is exactly this.
+	// Group Only items whose group is exactly this. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 }
 
@@ -353,7 +357,7 @@ type ListMediaByPostParams struct {
 	// Access Only items of this access.
 	Access *Access `form:"access,omitempty" json:"access,omitempty"`
 
-	// Group Only items whose group is exactly this.
+	// Group Only items whose group is exactly this. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 }
 
@@ -362,7 +366,7 @@ type CountMediaParams struct {
 	// Access Only items of this access.
 	Access *Access `form:"access,omitempty" json:"access,omitempty"`
 
-	// Group Only items whose group is exactly this.
+	// Group Only items whose group is exactly this. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 }
 
@@ -371,7 +375,7 @@ type CountMediaByPostParams struct {
 	// Access Only items of this access.
 	Access *Access `form:"access,omitempty" json:"access,omitempty"`
 
-	// Group Only items whose group is exactly this.
+	// Group Only items whose group is exactly this. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 }
 

@@ -204,6 +204,7 @@ type Resumable struct {
 	TailHash    []byte
 	MimeType    string
 	ExpiresAt   time.Time
+	Metadata    string
 }
 
 type SettingsChoice struct {

@@ -34,8 +34,8 @@ func (q *Queries) ForgetResumables(ctx context.Context, arg ForgetResumablesPara
 }
 
 const insertResumable = `-- name: InsertResumable :exec
-INSERT INTO resumable (item_id, account_id, app_id, length, file_name, claimed_type, access, caption, group_label, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO resumable (item_id, account_id, app_id, length, file_name, claimed_type, access, caption, group_label, metadata, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type InsertResumableParams struct {
@@ -48,6 +48,7 @@ type InsertResumableParams struct {
 	Access      string
 	Caption     string
 	GroupLabel  string
+	Metadata    string
 	ExpiresAt   time.Time
 }
 
@@ -62,13 +63,14 @@ func (q *Queries) InsertResumable(ctx context.Context, arg InsertResumableParams
 		arg.Access,
 		arg.Caption,
 		arg.GroupLabel,
+		arg.Metadata,
 		arg.ExpiresAt,
 	)
 	return err
 }
 
 const resumable = `-- name: Resumable :one
-SELECT resumable.item_id, resumable.account_id, resumable.app_id, resumable.length, resumable.file_name, resumable.claimed_type, resumable.access, resumable.caption, resumable.group_label, resumable.received, resumable.digest, resumable.multipart_id, resumable.parts, resumable.whole, resumable.tail, resumable.tail_bytes, resumable.tail_hash, resumable.mime_type, resumable.expires_at, upload.reserved, upload.lease_ends FROM resumable LEFT JOIN upload ON upload.item_id = resumable.item_id
+SELECT resumable.item_id, resumable.account_id, resumable.app_id, resumable.length, resumable.file_name, resumable.claimed_type, resumable.access, resumable.caption, resumable.group_label, resumable.received, resumable.digest, resumable.multipart_id, resumable.parts, resumable.whole, resumable.tail, resumable.tail_bytes, resumable.tail_hash, resumable.mime_type, resumable.expires_at, resumable.metadata, upload.reserved, upload.lease_ends FROM resumable LEFT JOIN upload ON upload.item_id = resumable.item_id
 WHERE resumable.app_id = $1 AND resumable.item_id = $2
 `
 
@@ -107,6 +109,7 @@ func (q *Queries) Resumable(ctx context.Context, arg ResumableParams) (Resumable
 		&i.Resumable.TailHash,
 		&i.Resumable.MimeType,
 		&i.Resumable.ExpiresAt,
+		&i.Resumable.Metadata,
 		&i.Reserved,
 		&i.LeaseEnds,
 	)
