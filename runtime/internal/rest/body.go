@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -40,7 +41,7 @@ func (a *API) readJSON(w http.ResponseWriter, r *http.Request, target any) error
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case err == nil:
-		return checkFields(r, text)
+		return checkFields(r, text, target)
 	case strings.HasPrefix(err.Error(), unknownField):
 		return fault.Wrap(err, fault.Invalid, "there is no field %s", strings.TrimPrefix(err.Error(), unknownField))
 	case errors.As(err, &mismatch) && mismatch.Field != "":
@@ -49,22 +50,37 @@ func (a *API) readJSON(w http.ResponseWriter, r *http.Request, target any) error
 	return fault.Wrap(err, fault.Invalid, "the body must be a JSON object")
 }
 
-// checkFields rejects an object with a field that is null, or that the query has as well.
-func checkFields(r *http.Request, text []byte) error {
+// checkFields rejects an object with a field that is null, that the query has as well, or
+// whose name is a field's in another case, which package json takes for the same.
+func checkFields(r *http.Request, text []byte, target any) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return fault.Wrap(err, fault.Invalid, "the body must be a JSON object")
 	}
 	query := slices.Collect(maps.Keys(r.URL.Query()))
+	known := fieldsOf(target)
 	for _, name := range sorted(fields) {
+		if !slices.Contains(known, name) {
+			return fault.New(fault.Invalid, "there is no field %q", shown(name))
+		}
 		if bytes.Equal(fields[name], null) {
 			return fault.New(fault.Invalid, "%s must not be null: leave it out", shown(name))
 		}
-		if slices.ContainsFunc(query, func(parameter string) bool { return strings.EqualFold(parameter, name) }) {
+		if slices.Contains(query, name) {
 			return fault.New(fault.Invalid, "%s must be sent once, in the query or in the body", shown(name))
 		}
 	}
 	return nil
+}
+
+// fieldsOf returns the names of the JSON fields of what a pointer points to, a struct.
+func fieldsOf(target any) []string {
+	kind := reflect.TypeOf(target).Elem()
+	names := make([]string, kind.NumField())
+	for i := range names {
+		names[i], _, _ = strings.Cut(kind.Field(i).Tag.Get("json"), ",")
+	}
+	return names
 }
 
 // withoutFields calls next when the body is empty or an object without fields. Any other

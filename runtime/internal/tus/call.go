@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ const pressAgain = 100 * time.Millisecond
 // faults. It is in the context that tusd hands to the store and the locks.
 type call struct {
 	grant    auth.Grant
+	header   http.Header  // of the request
 	fields   media.Fields // of an upload that is created
 	metadata string       // the text they were read from
 	checksum *checksum    // nil = none was sent
@@ -56,7 +58,7 @@ func callOf(ctx context.Context) *call {
 }
 
 func newCall(w http.ResponseWriter, r *http.Request) *call {
-	c := &call{grant: auth.Of(r.Context()), control: http.NewResponseController(w)}
+	c := &call{grant: auth.Of(r.Context()), header: r.Header, control: http.NewResponseController(w)}
 	// What has no body has nothing to be interrupted: net/http reads already, to notice
 	// when the client leaves.
 	none := r.ContentLength == 0 || r.Method == http.MethodHead || r.Method == http.MethodDelete
@@ -64,6 +66,15 @@ func newCall(w http.ResponseWriter, r *http.Request) *call {
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(r.Context()))
 	context.AfterFunc(r.Context(), c.hurry) // net/http ends that context with the request
 	return c
+}
+
+// forgetLength drops an Upload-Length that says what is known. A client whose last request
+// broke off may not know that its length was heard; nor did this request, if the other one
+// was still running when it read the upload. So the caller holds the lock.
+func (c *call) forgetLength(known int64) {
+	if known != media.UnknownLength && c.header.Get("Upload-Length") == strconv.FormatInt(known, 10) {
+		c.header.Del("Upload-Length")
+	}
 }
 
 // hurry leaves the call its grace and no more.

@@ -117,6 +117,19 @@ type options struct {
 	server  server.Config
 	limits  limit.Config
 	tus     tus.Config
+	// beforeLock runs when a request has read its upload, before it locks it.
+	beforeLock func()
+}
+
+// hookedLocks are locks with something to do before each.
+type hookedLocks struct {
+	tus.Locks
+	before func()
+}
+
+func (l hookedLocks) Lock(ctx context.Context, id uuid.UUID, letGo func()) (func(), error) {
+	l.before()
+	return l.Locks.Lock(ctx, id, letGo)
 }
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
@@ -160,7 +173,11 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	plain, err := rest.New(rest.Parts{Media: items, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	locks := store.Locks(log)
-	rt.api, err = tus.New(o.tus, tus.Parts{Media: items, Auth: rt.auth, Documents: files.Links(), Locks: locks, BaseURL: baseURL, Brand: o.brand})
+	var locking tus.Locks = locks
+	if o.beforeLock != nil {
+		locking = hookedLocks{Locks: locks, before: o.beforeLock}
+	}
+	rt.api, err = tus.New(o.tus, tus.Parts{Media: items, Auth: rt.auth, Documents: files.Links(), Locks: locking, BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	rt.server, err = server.New(o.server, log, registry, limits, nil, plain.Mount, rt.api.Mount, files.Mount)
 	must(t, err)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -512,5 +513,29 @@ func TestPagesUploadInPieces(t *testing.T) {
 		if got := rt.do(t, http.MethodPost, collection, page, signature(granted), length(3)); got.status != status {
 			t.Errorf("%d %s, want %d", got.status, got.body, status)
 		}
+	}
+}
+
+// A PATCH that repeats the length, while the one that declared it first is still running,
+// was rejected with 400: it had read the upload before it had the lock.
+func TestDeferredLength_MayBeRepeatedWhileTheFirstRequestRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	plain := w.replica(t)
+	file := noise(1000)
+	var address string
+	var declared sync.Once
+	raced := w.replica(t, func(o *options) {
+		o.beforeLock = func() {
+			declared.Do(func() {
+				plain.do(t, http.MethodPatch, address, key(one.Key), at(0), header("Upload-Length", "1000"), chunk(file[:400]))
+			})
+		}
+	})
+	address = plain.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1")).header.Get("Location")
+	got := raced.do(t, http.MethodPatch, address, key(one.Key), at(400), header("Upload-Length", "1000"), chunk(file[400:]))
+	if got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "1000" {
+		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
 }

@@ -64,6 +64,7 @@ func (s store) GetUpload(ctx context.Context, text string) (handler.Upload, erro
 		return nil, s.failed(c, id, err)
 	}
 	c.upload = found
+	c.forgetLength(found.State().Length)
 	return upload{store: s, Resumable: found, call: c}, nil
 }
 

@@ -255,10 +255,6 @@ func (a *API) existing(method string, next http.HandlerFunc) http.HandlerFunc {
 			if method != http.MethodPatch {
 				return nil
 			}
-			// A client whose last request broke off may not know that its length was heard.
-			if length := r.Header.Get("Upload-Length"); state.Length != media.UnknownLength && length == strconv.FormatInt(state.Length, 10) {
-				r.Header.Del("Upload-Length")
-			}
 			if err := digits(r.Header, "Upload-Length"); err != nil {
 				return err
 			}
