@@ -112,9 +112,6 @@ func (n *Node) Script(t testing.TB, name string) string {
 	return filepath.Join(folder, name)
 }
 
-// Program gives the path of Node itself.
-func (n *Node) Program() string { return n.program }
-
 // Run runs a script to its end.
 func (n *Node) Run(t testing.TB, timeout time.Duration, stdin io.Reader, script string, args ...string) Ended {
 	t.Helper()

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -26,16 +23,7 @@ import (
 // answer returns true.
 func between(t *testing.T, access stack.S3Access, answer func(w http.ResponseWriter, r *http.Request) bool) *objectstore.Store {
 	t.Helper()
-	target, err := url.Parse(access.Endpoint)
-	must(t, err)
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }} // the host is signed
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !answer(w, r) {
-			proxy.ServeHTTP(w, r)
-		}
-	}))
-	t.Cleanup(server.Close)
-	access.Endpoint = server.URL
+	access = stacktest.S3Proxy(t, access, answer)
 	return open(t, access)
 }
 
