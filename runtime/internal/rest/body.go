@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -113,6 +114,8 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	switch {
 	case errors.As(err, &tooLong):
 		return nil, fault.Wrap(err, fault.TooLarge, "the body must be at most %d bytes", bodyLimit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fault.Wrap(err, fault.Invalid, "the body did not arrive in time")
 	case err != nil:
 		return nil, fault.Wrap(err, fault.Invalid, "the body was cut short")
 	}

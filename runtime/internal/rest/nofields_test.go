@@ -2,9 +2,12 @@ package rest_test
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"mediastack.dev/runtime/internal/rest/wire"
 )
@@ -137,5 +140,32 @@ func TestParameters_AreSentOnceAndMeanSomething(t *testing.T) {
 	same := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(`{"thumbnailWidth": 210, "sources": {"a": {"x": 1}, "b": {"x": 1}, "c": ["x", "x"]}}`))
 	if same.status != http.StatusOK {
 		t.Errorf("names in separate objects: %d %s", same.status, same.body)
+	}
+}
+
+// A body that stalled was called cut.
+func TestBody_ThatStallsIsToldFromOneThatIsCut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t, func(o *options) { o.server.StallTimeout = time.Second })
+	for name, tt := range map[string]struct {
+		cut  bool
+		want string
+	}{"stalls": {false, "did not arrive in time"}, "is cut": {true, "cut short"}} {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+		must(t, err)
+		must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))
+		_, err = fmt.Fprintf(conn, "POST /media/get/count HTTP/1.1\r\nHost: media.test\r\nX-Service-Apikey: %s\r\nContent-Length: 9\r\n\r\n{", one.Key)
+		must(t, err)
+		if tt.cut {
+			must(t, conn.(*net.TCPConn).CloseWrite())
+		}
+		text, err := io.ReadAll(conn)
+		must(t, err)
+		must(t, conn.Close())
+		if !strings.HasPrefix(string(text), "HTTP/1.1 400") || !strings.Contains(string(text), tt.want) {
+			t.Errorf("a body that %s: %s", name, text)
+		}
 	}
 }
