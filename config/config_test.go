@@ -84,7 +84,7 @@ func as[T any](t *testing.T, object *unstructured.Unstructured) *T {
 	return typed
 }
 
-// pods gives the pod templates of the workloads, by the workload's name.
+// pods returns the pod templates of the workloads, by the workload's name.
 func pods(t *testing.T, objects []*unstructured.Unstructured) map[string]corev1.PodTemplateSpec {
 	t.Helper()
 	templates := map[string]corev1.PodTemplateSpec{}

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { stacktest.Main(m) }
 
-// setup gives the resource of one kind in a namespace of the test's own.
+// setup returns the resource of one kind in a namespace of the test's own.
 func setup(t *testing.T, resource string) dynamic.ResourceInterface {
 	t.Helper()
 	config := stacktest.Kubernetes(t)

@@ -61,7 +61,7 @@ func (r *Reconciler) patchFinalizers(ctx context.Context, run *run, change func(
 	return true
 }
 
-// namespaceEnds tells whether the namespace is being deleted: nothing is made in it
+// namespaceEnds reports whether the namespace is being deleted: nothing is made in it
 // any more, and the deletion of the account follows by itself.
 func (r *Reconciler) namespaceEnds(ctx context.Context, run *run) (bool, *status.Failure) {
 	if run.namespaceStays {

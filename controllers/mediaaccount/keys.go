@@ -19,7 +19,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// ensureKeys gives every app a valid key in a Secret, and removes the Secrets of
+// ensureKeys provides every app with a valid key in a Secret, and removes the Secrets of
 // apps that are no longer. PostgreSQL knows the hashes, a Secret alone the key: what
 // no Secret carries can't be given again, so a new key takes its place.
 func (r *Reconciler) ensureKeys(ctx context.Context, run *run) bool {
@@ -118,7 +118,7 @@ func (r *Reconciler) issue(ctx context.Context, run *run, want wanted, have *cor
 	return append([]account.Key{key}, shorten(keys, key.CreatedAt, choice.overlap)...), nil
 }
 
-// shorten gives the keys that are still valid after another was issued at now.
+// shorten returns the keys that are still valid after another was issued at now.
 func shorten(keys []account.Key, now time.Time, overlap time.Duration) []account.Key {
 	var left []account.Key
 	for _, key := range keys {
@@ -173,7 +173,7 @@ func (r *Reconciler) lastUsed(run *run, shown v1alpha1.KeyStatus, current accoun
 	return nil
 }
 
-// cachedSecrets gives the account's Secrets that the cache knows, by name.
+// cachedSecrets returns the account's Secrets that the cache knows, by name.
 func (r *Reconciler) cachedSecrets(ctx context.Context, object *v1alpha1.MediaAccount) (map[string]*corev1.Secret, *status.Failure) {
 	list := &corev1.SecretList{}
 	err := r.client.List(ctx, list, client.InNamespace(object.Namespace), client.MatchingLabels{v1alpha1.LabelAccount: object.Name})

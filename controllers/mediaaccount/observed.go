@@ -30,7 +30,7 @@ type removal struct {
 	failure  *status.Failure
 }
 
-// failures gives what went wrong, the part that others stand on first.
+// failures returns what went wrong, the part that others stand on first.
 func (o observed) failures() []*status.Failure {
 	if o.removal != nil {
 		return []*status.Failure{o.removal.failure}
@@ -38,7 +38,7 @@ func (o observed) failures() []*status.Failure {
 	return []*status.Failure{o.account.failure, o.bucket.failure, o.apps.failure, o.keys.failure, o.usage}
 }
 
-// handled tells whether this generation has been dealt with: all of it is done, or
+// handled reports whether this generation has been dealt with: all of it is done, or
 // what is not done waits for somebody else's change.
 func (o observed) handled() bool {
 	if o.removal != nil || o.retry() != nil {

@@ -67,7 +67,7 @@ func (r *Reconciler) removeSecrets(ctx context.Context, run *run) bool {
 	return failure == nil
 }
 
-// erases tells whether the media goes with the account. An account that never came
+// erases reports whether the media goes with the account. An account that never came
 // to be has none.
 func (run *run) erases() bool {
 	return run.object.Spec.DeletionPolicy == v1alpha1.DeletionDelete && run.account.ID != uuid.Nil

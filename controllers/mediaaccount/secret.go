@@ -89,7 +89,7 @@ func decide(want wanted, have *corev1.Secret, keys []account.Key) decision {
 	return decision{action: keep}
 }
 
-// holds gives the index of the key that the Secret carries, -1 when it is none of them.
+// holds returns the index of the key that the Secret carries, -1 when it is none of them.
 func holds(secret *corev1.Secret, keys []account.Key) int {
 	token, ok := account.ParseToken(string(secret.Data[v1alpha1.SecretAPIKey]))
 	if !ok {
@@ -99,7 +99,7 @@ func holds(secret *corev1.Secret, keys []account.Key) int {
 	return slices.IndexFunc(keys, func(key account.Key) bool { return key.Hash.Equal(hash) })
 }
 
-// owns tells whether a Secret of the wanted name is this account's to write: this
+// owns reports whether a Secret of the wanted name is this account's to write: this
 // object controls it, or one of this name did (it was restored from a backup), or
 // nobody does and the label names this account.
 func (w wanted) owns(secret *corev1.Secret) bool {
@@ -112,7 +112,7 @@ func (w wanted) owns(secret *corev1.Secret) bool {
 		err == nil && group.Group == v1alpha1.GroupVersion.Group && owner.Kind == "MediaAccount" && owner.Name == w.object.Name
 }
 
-// differs tells whether anything but the key is not as it should be. Labels,
+// differs reports whether anything but the key is not as it should be. Labels,
 // annotations and data that others added are theirs to keep.
 func (w wanted) differs(secret *corev1.Secret) bool {
 	owner := metav1.GetControllerOf(secret)
@@ -140,7 +140,7 @@ func (w wanted) labels() map[string]string {
 	}
 }
 
-// secret gives the Secret to write, on the base of the one that is there, if any.
+// secret returns the Secret to write, on the base of the one that is there, if any.
 func (w wanted) secret(have *corev1.Secret, key string) *corev1.Secret {
 	next := &corev1.Secret{Type: corev1.SecretTypeOpaque}
 	if have != nil {

@@ -32,7 +32,7 @@ func (r *Reconciler) measureUsage(ctx context.Context, run *run) bool {
 	return true
 }
 
-// usageIsDue tells whether this reconcile refreshes what may lag: usage and the keys' last use.
+// usageIsDue reports whether this reconcile refreshes what may lag: usage and the keys' last use.
 func (r *Reconciler) usageIsDue(run *run) bool {
 	return run.before.Status.Usage == nil || !r.now().Before(r.memory.usageDue(run.object.UID))
 }

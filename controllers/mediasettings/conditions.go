@@ -20,7 +20,7 @@ type observed struct {
 	failure  *status.Failure
 }
 
-// handled tells whether this generation has been dealt with: pinned, or for another
+// handled reports whether this generation has been dealt with: pinned, or for another
 // object's sake not.
 func (o observed) handled() bool {
 	return !o.deleting && !o.failure.Retries() && o.waiting == "" && (o.layers != nil || o.ruler != "" || o.failure.Stalls())

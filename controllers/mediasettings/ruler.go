@@ -33,7 +33,7 @@ func (r *Reconciler) findRuler(ctx context.Context, run *run) bool {
 	return false
 }
 
-// oldest gives the object that rules: the first by creation, then by name, of those
+// oldest returns the object that rules: the first by creation, then by name, of those
 // that are not being deleted.
 func oldest(all []v1alpha1.MediaSettings) *v1alpha1.MediaSettings {
 	var first *v1alpha1.MediaSettings
@@ -73,7 +73,7 @@ func succession() predicate.Predicate {
 	}
 }
 
-// requests gives the settings of an account, except the one that is named but.
+// requests returns the settings of an account, except the one that is named but.
 func (r *Reconciler) requests(ctx context.Context, namespace, account, but string) []reconcile.Request {
 	list := &v1alpha1.MediaSettingsList{}
 	if err := r.client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{accountIndex: account}); err != nil {

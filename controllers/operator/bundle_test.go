@@ -135,7 +135,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// admin gives a client that may do everything and reads past any cache.
+// admin returns a client that may do everything and reads past any cache.
 func admin(t testing.TB) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -307,7 +307,7 @@ func (b *bundle) secret(account, app string) *corev1.Secret {
 	return secret
 }
 
-// opens tells whether a Secret's key opens the account, as the runtime finds out.
+// opens reports whether a Secret's key opens the account, as the runtime finds out.
 func (b *bundle) opens(key []byte) bool {
 	b.t.Helper()
 	token, ok := account.ParseToken(string(key))

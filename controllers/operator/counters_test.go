@@ -29,7 +29,7 @@ func (c *requestCounter) around(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// snapshot gives the counts so far.
+// snapshot returns the counts so far.
 func (c *requestCounter) snapshot() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,14 +70,14 @@ func (c *countingBuckets) Claim(ctx context.Context, bucket string, owner object
 	return c.Buckets.Claim(ctx, bucket, owner, adopt)
 }
 
-// of gives how often a bucket was claimed.
+// of returns how often a bucket was claimed.
 func (c *countingBuckets) of(bucket string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls[bucket]
 }
 
-// snapshot gives the counts so far.
+// snapshot returns the counts so far.
 func (c *countingBuckets) snapshot() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

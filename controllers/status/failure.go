@@ -32,7 +32,7 @@ type Failure struct {
 	Doing string
 }
 
-// Fail gives a Failure, or nil when err is nil.
+// Fail returns a Failure, or nil when err is nil.
 func Fail(source Source, err error) *Failure {
 	if err == nil {
 		return nil
@@ -40,7 +40,7 @@ func Fail(source Source, err error) *Failure {
 	return &Failure{Source: source, Err: err}
 }
 
-// FailKubernetes gives the failure of a Kubernetes request, or nil when err is nil.
+// FailKubernetes returns the failure of a Kubernetes request, or nil when err is nil.
 // doing completes the sentence "the Kubernetes API refused to ...".
 func FailKubernetes(err error, doing string, args ...any) *Failure {
 	if err == nil {
@@ -50,12 +50,12 @@ func FailKubernetes(err error, doing string, args ...any) *Failure {
 	return &Failure{Source: Kubernetes, Err: fmt.Errorf("%s: %w", doing, err), Doing: doing}
 }
 
-// Stalls tells whether trying again is in vain until somebody changes something.
+// Stalls reports whether trying again is in vain until somebody changes something.
 func (f *Failure) Stalls() bool {
 	return f != nil && (fault.Is(f.Err, fault.Conflict) || fault.Is(f.Err, fault.Invalid))
 }
 
-// Retries tells whether the failure may pass by itself.
+// Retries reports whether the failure may pass by itself.
 func (f *Failure) Retries() bool { return f != nil && !f.Stalls() }
 
 // Reason is the condition's reason.

@@ -52,7 +52,7 @@ func Failed(failures ...*Failure) (verdict Verdict, ok bool) {
 	return verdict, true
 }
 
-// Conditions gives Ready, Reconciling and Stalled.
+// Conditions returns Ready, Reconciling and Stalled.
 func (v Verdict) Conditions() []metav1.Condition {
 	ready := Condition(v1alpha1.ConditionReady, v.Ready, v.Reason, v.Message)
 	atRest := v1alpha1.ReasonSucceeded

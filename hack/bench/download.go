@@ -140,7 +140,7 @@ func (b *bench) storeFiles(ctx context.Context, e *endpoint, size, copies int) (
 	return stored, nil
 }
 
-// of gives the file that a call reads.
+// of returns the file that a call reads.
 func (f *files) of(n int64) document { return f.items[n%int64(len(f.items))] }
 
 // through reads files from a runtime, following it where it leads.

@@ -32,10 +32,10 @@ type round struct {
 	cpu       usage           // of the round
 }
 
-// perCall gives the CPU milliseconds of a process for each call.
+// perCall returns the CPU milliseconds of a process for each call.
 func (r round) perCall(name string) float64 { return 1000 * r.cpu[name] / float64(max(1, r.done)) }
 
-// percentile gives the time that a part of the calls did not exceed.
+// percentile returns the time that a part of the calls did not exceed.
 func (r round) percentile(part float64) time.Duration {
 	if len(r.times) == 0 {
 		return 0
@@ -50,7 +50,7 @@ type load struct {
 	calls           int64
 }
 
-// of gives the load of a side.
+// of returns the load of a side.
 func (l load) of(s side) load {
 	if s.clients > 0 {
 		l.clients = s.clients
@@ -137,7 +137,7 @@ func (b *bench) measure(ctx context.Context, l load, do call) (round, error) {
 	return found, nil
 }
 
-// figures gives one figure of each round.
+// figures returns one figure of each round.
 func figures(rounds []round, of func(round) float64) []float64 {
 	var values []float64
 	for _, one := range rounds {
@@ -150,7 +150,7 @@ func rates(rounds []round) []float64 {
 	return figures(rounds, func(r round) float64 { return r.perSecond })
 }
 
-// ratios gives above/under, pair by pair.
+// ratios returns above/under, pair by pair.
 func ratios(above, under []float64) []float64 {
 	values := make([]float64, len(above))
 	for i := range above {

@@ -148,7 +148,7 @@ type repeated struct {
 	at    int
 }
 
-// Read gives the next bytes.
+// Read returns the next bytes.
 func (r *repeated) Read(p []byte) (int, error) {
 	if r.left == 0 {
 		return 0, io.EOF

@@ -64,7 +64,7 @@ func readStats() (map[int]stat, error) {
 	return stats, nil
 }
 
-// tree gives a process and all its descendants.
+// tree returns a process and all its descendants.
 func tree(stats map[int]stat, root int) []int {
 	found := []int{root}
 	for i := 0; i < len(found); i++ {
@@ -101,7 +101,7 @@ func (r *rig) cpu() (usage, error) {
 	return used, nil
 }
 
-// since gives what was used after before.
+// since returns what was used after before.
 func (u usage) since(before usage) usage {
 	used := usage{}
 	for name, seconds := range u {

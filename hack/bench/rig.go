@@ -104,7 +104,7 @@ func (r *rig) close() {
 	_ = os.RemoveAll(r.dir)
 }
 
-// warnings gives the last lines of the logs that tell of trouble: after close they are gone.
+// warnings returns the last lines of the logs that tell of trouble: after close they are gone.
 func (r *rig) warnings() string {
 	const most = 5
 	var found []string

@@ -410,7 +410,7 @@ func (c *client) read(ctx context.Context, i *item) (status int, found document)
 	return got.status, found
 }
 
-// converted tells whether the file is a conversion and not what was sent.
+// converted reports whether the file is a conversion and not what was sent.
 func converted(i *item, d document) bool { return i.kind == "image" && d.MimeType == "image/webp" }
 
 // download gets a file and judges it; false when it did not come whole.

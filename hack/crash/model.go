@@ -190,7 +190,7 @@ func (m *model) broke(what string) {
 	m.breaks = append(m.breaks, fmt.Sprintf("%8.3f s  %s", time.Since(m.begun).Seconds(), what))
 }
 
-// find gives the item with this id; nil when nobody was told of it.
+// find returns the item with this id; nil when nobody was told of it.
 func (m *model) find(id string) *item {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -54,7 +54,7 @@ type resumable struct {
 	refused  int  // how often the cap had no room for a length that was said late
 }
 
-// whole tells whether an answer says that the upload is complete.
+// whole reports whether an answer says that the upload is complete.
 func (r *resumable) whole() bool { return !r.deferred && r.offset == len(r.file) }
 
 // pieces uploads a file by TUS, and goes on with the draft.

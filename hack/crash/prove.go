@@ -199,7 +199,7 @@ func (c *client) original(ctx context.Context, i *item) {
 	}
 }
 
-// itemOf gives the item that a key belongs to.
+// itemOf returns the item that a key belongs to.
 func itemOf(key string) string {
 	id, _, _ := strings.Cut(strings.TrimPrefix(key, "media/"), "/")
 	return id

@@ -261,7 +261,7 @@ func within(t *testing.T, limit time.Duration, what string, done func() bool) {
 	}
 }
 
-// processes gives the command lines of running processes that name dir.
+// processes returns the command lines of running processes that name dir.
 func processes(t *testing.T, dir string) []string {
 	t.Helper()
 	var found []string

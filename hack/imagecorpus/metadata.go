@@ -116,7 +116,7 @@ func WithSegment(jpeg []byte, marker byte, prefix string, data []byte) []byte {
 	return append(file, jpeg[2:]...)
 }
 
-// WithEXIF gives a JPEG an EXIF block.
+// WithEXIF returns a JPEG an EXIF block.
 func WithEXIF(jpeg []byte, orientation int) []byte {
 	return WithSegment(jpeg, 0xe1, "Exif\x00\x00", EXIF(orientation))
 }

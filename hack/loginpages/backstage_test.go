@@ -66,7 +66,7 @@ func answer(w http.ResponseWriter, err error, format string, args ...any) {
 // inLetter is the code, on a line of its own in the text of the letter.
 var inLetter = regexp.MustCompile(`(?m)^ +(\d{8})$`)
 
-// codes gives those that the mail server took for an address, in order.
+// codes returns those that the mail server took for an address, in order.
 func (s *service) codes(address string) ([]string, error) {
 	printed, err := os.ReadFile(s.mailLog)
 	if err != nil {

@@ -60,7 +60,7 @@ func (b *balancer) begin(before func(number int, r *http.Request)) {
 	b.count, b.took, b.before = 0, map[string]int{}, before
 }
 
-// order gives the targets in the order in which they are tried.
+// order returns the targets in the order in which they are tried.
 func (b *balancer) order(r *http.Request) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -94,10 +94,10 @@ func install(ctx context.Context, source, folder string) error {
 	return os.Rename(fresh, folder)
 }
 
-// Module gives the path of a file of an installed package.
+// Module returns the path of a file of an installed package.
 func (n *Node) Module(name string) string { return filepath.Join(n.folder, "node_modules", name) }
 
-// Script gives the path of a script of this folder, in a place where it finds the packages.
+// Script returns the path of a script of this folder, in a place where it finds the packages.
 func (n *Node) Script(t testing.TB, name string) string {
 	t.Helper()
 	folder := t.TempDir()

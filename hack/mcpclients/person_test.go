@@ -173,7 +173,7 @@ func (p *person) code() string {
 	}
 }
 
-// letters gives the plain texts of the letters that the mail server took for an address.
+// letters returns the plain texts of the letters that the mail server took for an address.
 func (s *loginService) letters(t *testing.T, address string) (texts []string) {
 	t.Helper()
 	printed, err := os.ReadFile(s.mailLog)
@@ -191,7 +191,7 @@ func (s *loginService) letters(t *testing.T, address string) (texts []string) {
 	return texts
 }
 
-// plain gives the text part of a letter, decoded.
+// plain returns the text part of a letter, decoded.
 func plain(t *testing.T, letter *mail.Message) string {
 	t.Helper()
 	kind, parameters, err := mime.ParseMediaType(letter.Header.Get("Content-Type"))

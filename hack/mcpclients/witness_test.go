@@ -109,7 +109,7 @@ func (w *witness) response(r *http.Response) error {
 // digits are a code that was mailed; as part of a longer number or id they are none.
 var digits = regexp.MustCompile(`^\d{8}$`)
 
-// leaks gives what a log tells of the secrets, line by line.
+// leaks returns what a log tells of the secrets, line by line.
 func (w *witness) leaks(t *testing.T, path string) (found []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

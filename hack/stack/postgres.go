@@ -59,7 +59,7 @@ type Postgres struct {
 	socketDir string
 }
 
-// PostgresCanReach says whether PostgreSQL, which never runs as root, could keep its data in a
+// PostgresCanReach reports whether PostgreSQL, which never runs as root, could keep its data in a
 // folder: every parent must let the user postgres pass.
 func PostgresCanReach(dir string) bool {
 	if os.Getuid() != 0 {
@@ -328,7 +328,7 @@ func childrenOf(pid int) []int {
 	return children
 }
 
-// processLives says whether a process has not ended; one that only waits to be collected has.
+// processLives reports whether a process has not ended; one that only waits to be collected has.
 func processLives(pid int) bool {
 	fields := processStat(pid)
 	return len(fields) > 0 && fields[0] != "Z" && fields[0] != "X"

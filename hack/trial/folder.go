@@ -62,7 +62,7 @@ func (f *folder) acquire() (bool, error) {
 	return true, nil
 }
 
-// release gives the folder up.
+// release ends the hold on the folder.
 func (f *folder) release() {
 	if f.lock != nil {
 		f.lock.Close()

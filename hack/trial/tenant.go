@@ -68,7 +68,7 @@ func (t *trial) refresh(ctx context.Context, data *folder) error {
 	return data.writeJSON(trialFile, *t)
 }
 
-// accountStatus gives the Secret of the Default App and the bucket.
+// accountStatus returns the Secret of the Default App and the bucket.
 func accountStatus(account *unstructured.Unstructured) (secretName, bucket string, err error) {
 	keys, _, _ := unstructured.NestedSlice(account.Object, "status", "keys")
 	for _, entry := range keys {

@@ -63,7 +63,7 @@ func (g *gate) cut(bytes int64, after func()) {
 	g.left, g.after = bytes, after
 }
 
-// wasCut tells whether what was planned has happened.
+// wasCut reports whether what was planned has happened.
 func (g *gate) wasCut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -65,7 +65,7 @@ type Agents struct {
 	Tools []string
 }
 
-// Permit tells whether assistants may use the tool. A tool that may write is one that
+// Permit reports whether assistants may use the tool. A tool that may write is one that
 // does not say it only reads.
 func (a Agents) Permit(tool string, reads bool) bool {
 	return (reads || !a.ReadOnly) && (a.Tools == nil || slices.Contains(a.Tools, tool))

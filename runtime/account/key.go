@@ -36,7 +36,7 @@ func NewToken() (Token, error) {
 	return Token{clear: KeyPrefix + digits}, err
 }
 
-// Draw gives 43 base62 characters from crypto/rand: 256 bits of what nobody can guess.
+// Draw returns 43 base62 characters from crypto/rand: 256 bits of what nobody can guess.
 func Draw() (string, error) {
 	limit := new(big.Int).Lsh(big.NewInt(1), 256)
 	n, err := rand.Int(rand.Reader, limit)
@@ -63,7 +63,7 @@ func ParseToken(text string) (Token, bool) {
 // Hash is what the store keeps.
 func (t Token) Hash() Hash { return sha256.Sum256([]byte(t.clear)) }
 
-// Reveal gives the key in clear, for the Secret that carries it to its owner.
+// Reveal returns the key in clear, for the Secret that carries it to its owner.
 func (t Token) Reveal() string { return t.clear }
 
 // String hides the key from %v and %s.

@@ -16,7 +16,7 @@ type Store interface {
 	// bucket, or brings the existing open one to the candidate's other fields. It
 	// writes nothing when nothing differs. Conflict: the bucket is another open account's.
 	EnsureAccount(ctx context.Context, candidate Account) (Account, error)
-	// FindAccount gives the open account of a MediaAccount.
+	// FindAccount returns the open account of a MediaAccount.
 	FindAccount(ctx context.Context, namespace, name string) (Account, error)
 	// SetBucketOwned notes whether the account's bucket is its own. It writes nothing
 	// when that is known already.
@@ -24,7 +24,7 @@ type Store interface {
 	// SetApps opens the named apps and closes all others of the account, revoking
 	// their keys. It writes nothing when they are already so.
 	SetApps(ctx context.Context, accountID uuid.UUID, names []string, now time.Time) ([]App, error)
-	// Keys gives the keys of the account's open apps that are valid at now, newest first.
+	// Keys returns the keys of the account's open apps that are valid at now, newest first.
 	Keys(ctx context.Context, accountID uuid.UUID, now time.Time) ([]Key, error)
 	// AddKey makes key the newest of its app; every other valid key of the app
 	// expires at othersExpire at the latest, or at once when that has passed.
@@ -77,7 +77,7 @@ func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 	})
 }
 
-// Find gives the open account of a MediaAccount; NotFound when there is none.
+// Find returns the open account of a MediaAccount; NotFound when there is none.
 func (r *Registry) Find(ctx context.Context, namespace, name string) (Account, error) {
 	return r.store.FindAccount(ctx, namespace, name)
 }
@@ -95,7 +95,7 @@ func (r *Registry) SetApps(ctx context.Context, accountID uuid.UUID, names []str
 	return r.store.SetApps(ctx, accountID, all, r.now())
 }
 
-// Keys gives the valid keys of the account, newest first.
+// Keys returns the valid keys of the account, newest first.
 func (r *Registry) Keys(ctx context.Context, accountID uuid.UUID) ([]Key, error) {
 	return r.store.Keys(ctx, accountID, r.now())
 }

@@ -77,7 +77,7 @@ func (e *Error) Error() string {
 	return e.Kind.String() + ": " + e.Public + ": " + e.Cause.Error()
 }
 
-// Unwrap gives the private cause.
+// Unwrap returns the private cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
 // New makes a fault whose public sentence is formatted like fmt.Sprintf. Credentials in
@@ -86,7 +86,7 @@ func New(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Public: redact.Text(fmt.Sprintf(format, args...))}
 }
 
-// Wrap gives cause a kind and a public sentence, masked as by New. A nil cause stays nil.
+// Wrap returns cause a kind and a public sentence, masked as by New. A nil cause stays nil.
 func Wrap(cause error, kind Kind, format string, args ...any) error {
 	if cause == nil {
 		return nil
@@ -104,7 +104,7 @@ func Of(err error) *Error {
 	return &Error{Kind: Internal, Cause: err}
 }
 
-// Is tells whether err is a fault of this kind.
+// Is reports whether err is a fault of this kind.
 func Is(err error, kind Kind) bool {
 	var f *Error
 	return errors.As(err, &f) && f.Kind == kind

@@ -48,7 +48,7 @@ type Request struct {
 	ExpiresAt   time.Time
 }
 
-// LoggedIn tells whether the address is proven.
+// LoggedIn reports whether the address is proven.
 func (r Request) LoggedIn() bool { return r.LoggedInAt != nil }
 
 // Lifetime is how long a login lasts, and then the look at the connections.
@@ -69,7 +69,7 @@ func (s *Service) Begin(ctx context.Context, ask *Ask) (Request, string, error) 
 	return request, cookie, s.Store.AddRequest(ctx, request, now)
 }
 
-// Find gives the running request of a browser. NotFound when it has ended or expired,
+// Find returns the running request of a browser. NotFound when it has ended or expired,
 // or belongs to another browser: the three are never told apart.
 func (s *Service) Find(ctx context.Context, id uuid.UUID, cookie string) (Request, error) {
 	request, err := s.Store.FindRequest(ctx, id, hashOf(cookie), s.Now())
@@ -88,7 +88,7 @@ func (s *Service) FormToken(request Request) string {
 	return keys.Encode(s.mac("form", request.ID.String(), string(request.Browser[:])))
 }
 
-// IsFormToken tells whether a form was shown by us, for this request and browser.
+// IsFormToken reports whether a form was shown by us, for this request and browser.
 func (s *Service) IsFormToken(request Request, token string) bool {
 	mac, ok := keys.Decode(token)
 	return ok && s.Signer.Verify(join([]string{"form", request.ID.String(), string(request.Browser[:])}), mac)

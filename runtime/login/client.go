@@ -36,7 +36,7 @@ func (s *Service) Register(ctx context.Context, client Client, from string) (Cli
 		s.attempt("registrations", from, s.cfg.Registrations, "too many applications were registered from this network"))
 }
 
-// FindClient gives a registered application. NotFound.
+// FindClient returns a registered application. NotFound.
 func (s *Service) FindClient(ctx context.Context, id string) (Client, error) {
 	client, err := s.Store.FindClient(ctx, id)
 	if fault.Is(err, fault.NotFound) {

@@ -157,7 +157,7 @@ func (s *Service) Redeem(ctx context.Context, sent Redemption) (Tokens, error) {
 	return tokens, s.note(ctx, "authorization code", err)
 }
 
-// Refresh gives a new pair of tokens for a refresh token (RFC 6749, section 6). Its use
+// Refresh returns a new pair of tokens for a refresh token (RFC 6749, section 6). Its use
 // replaces it; for a short grace it works again, since hosted clients refresh in
 // parallel. Any later use is taken for theft: it revokes the family. The scope stays as
 // it was granted; a narrower one that is asked for is passed over, as RFC 6749 permits.
@@ -193,7 +193,7 @@ func (s *Service) Refresh(ctx context.Context, token, clientID, resource string)
 // Theft is the refusal that ends a family.
 type Theft struct{ error }
 
-// Unwrap gives the refusal.
+// Unwrap returns the refusal.
 func (t *Theft) Unwrap() error { return t.error }
 
 // standing refuses a grant that no longer counts.

@@ -105,7 +105,7 @@ func (b *browser) request(t *testing.T) login.Request {
 	return request
 }
 
-// mailed gives the codes that were mailed to an address, oldest first.
+// mailed returns the codes that were mailed to an address, oldest first.
 func (w *world) mailed(t *testing.T, address string) []string {
 	t.Helper()
 	letters, err := w.Claim(t.Context(), 1000, time.Minute)
@@ -160,7 +160,7 @@ func (w *world) connected(t *testing.T) login.Tokens {
 	return tokens
 }
 
-// works tells whether an access token stands for somebody.
+// works reports whether an access token stands for somebody.
 func (w *world) works(t *testing.T, access string) bool {
 	t.Helper()
 	hash, ok := login.AccessTokenHash(w.signer, access)

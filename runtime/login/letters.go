@@ -18,7 +18,7 @@ type EncryptedLetter struct {
 // Waiting is told when this process put a letter into the queue.
 func (s *Service) Waiting() <-chan struct{} { return s.waiting }
 
-// Claim gives letters that are due, at most so many, and keeps other replicas from
+// Claim returns letters that are due, at most so many, and keeps other replicas from
 // them for the lease. Those that nobody is to get, since they are too old or the
 // address may not log in, are dropped here: sending or not sending happens behind the
 // back of whoever asked. Fewer than most means that no more are due.

@@ -126,11 +126,11 @@ var ErrRefused = errors.New("refused")
 type Store interface {
 	// AddClient keeps an application unless it is known; new ones count against take.
 	AddClient(ctx context.Context, client Client, take Attempt) (Client, error)
-	// FindClient gives a registered application; NotFound.
+	// FindClient returns a registered application; NotFound.
 	FindClient(ctx context.Context, id string) (Client, error)
 	// AddRequest keeps a new request, and notes that its application is in use.
 	AddRequest(ctx context.Context, request Request, now time.Time) error
-	// FindRequest gives a request that has neither ended nor expired, of this browser; NotFound.
+	// FindRequest returns a request that has neither ended nor expired, of this browser; NotFound.
 	FindRequest(ctx context.Context, id uuid.UUID, browser account.Hash, now time.Time) (Request, error)
 	// SetCode puts a new code in place of the one before, and a letter into the queue,
 	// unless one of the attempts is refused (Busy).
@@ -163,11 +163,11 @@ type Store interface {
 	// tells how many.
 	EndConnections(ctx context.Context, address string, id uuid.UUID, now time.Time) (int, error)
 
-	// ClaimLetters gives letters that are due, and keeps others from them until the lease ends.
+	// ClaimLetters returns letters that are due, and keeps others from them until the lease ends.
 	ClaimLetters(ctx context.Context, most int, now, leaseEnds time.Time) ([]EncryptedLetter, error)
 	DeleteLetter(ctx context.Context, id int64) error
 	DelayLetter(ctx context.Context, id int64, until time.Time) error
-	// OwnsSomething tells whether an address may log in.
+	// OwnsSomething reports whether an address may log in.
 	OwnsSomething(ctx context.Context, address string) (bool, error)
 }
 
@@ -186,7 +186,7 @@ func (s *Service) attempt(kind, subject string, most int, sentence string) Attem
 	return Attempt{Kind: kind, Subject: s.mac("attempt", kind, subject), Most: most, Within: time.Hour, Now: s.Now(), Sentence: sentence}
 }
 
-// mac gives the code of parts that hold no zero byte.
+// mac returns the code of parts that hold no zero byte.
 func (s *Service) mac(parts ...string) []byte { return s.Signer.Sign(join(parts)) }
 
 func join(parts []string) []byte {

@@ -23,7 +23,7 @@ func newSecret(prefix string) (string, error) {
 
 var secretForm = regexp.MustCompile(`^[a-z]{3}_[0-9A-Za-z]{43}$`)
 
-// hashOfSecret gives the hash under which a secret of this prefix is kept; a text of
+// hashOfSecret returns the hash under which a secret of this prefix is kept; a text of
 // another form is refused before any look-up.
 func hashOfSecret(prefix, secret string) (account.Hash, bool) {
 	if len(secret) < len(prefix) || secret[:len(prefix)] != prefix || !secretForm.MatchString(secret) {
@@ -32,7 +32,7 @@ func hashOfSecret(prefix, secret string) (account.Hash, bool) {
 	return hashOf(secret), true
 }
 
-// AccessTokenHash gives the hash of an access token; false for a text that is none of
+// AccessTokenHash returns the hash of an access token; false for a text that is none of
 // ours, such as a refresh token.
 func AccessTokenHash(signer Signer, token string) (account.Hash, bool) {
 	secret, code, _ := strings.Cut(token, ".")

@@ -36,7 +36,7 @@ func (b *buffer) read(file io.Reader) (fresh []byte, err error) {
 	return last[at : at+n], err
 }
 
-// head gives up to n of the first bytes, n at most chunkSize.
+// head returns up to n of the first bytes, n at most chunkSize.
 func (b *buffer) head(n int) []byte {
 	if len(b.chunks) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (b *buffer) drop(n int) {
 	b.size -= n
 }
 
-// release gives all memory back.
+// release releases all memory.
 func (b *buffer) release() {
 	for _, used := range b.chunks {
 		chunks.Put(used)
@@ -94,7 +94,7 @@ type body struct {
 	at     int64
 }
 
-// Read gives the next bytes.
+// Read returns the next bytes.
 func (b *body) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -175,7 +175,7 @@ func (b *bundle) bytesOf(p account.Principal, object media.Object) []byte {
 	return data
 }
 
-// stored gives every media object of a tenant's bucket with its size.
+// stored returns every media object of a tenant's bucket with its size.
 func (b *bundle) stored(p account.Principal) map[string]int64 {
 	b.t.Helper()
 	found := map[string]int64{}

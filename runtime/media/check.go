@@ -85,11 +85,11 @@ type Explanations struct {
 
 // CheckStore is what a check asks of the rows; postgres.Store implements it.
 type CheckStore interface {
-	// ItemsAfter gives up to limit items, drafts included, with ids after the given one, in the order of ids.
+	// ItemsAfter returns up to limit items, drafts included, with ids after the given one, in the order of ids.
 	ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]ItemObjects, error)
-	// ItemsByID gives the objects of those of the items that are there.
+	// ItemsByID returns the objects of those of the items that are there.
 	ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]Objects, error)
-	// ItemsOffAfter gives up to limit items whose bytes are off, as ItemsAfter does.
+	// ItemsOffAfter returns up to limit items whose bytes are off, as ItemsAfter does.
 	ItemsOffAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]ItemOff, error)
 	// Explain looks for keys, which belong to the items with these ids, in one snapshot.
 	Explain(ctx context.Context, accountID uuid.UUID, bucket string, ids []uuid.UUID, keys []string) (Explanations, error)
@@ -110,14 +110,14 @@ type CheckStore interface {
 
 // CheckObjects is what a check asks of the bucket; objectstore.Store implements it.
 type CheckObjects interface {
-	// OwnerID gives the account that the bucket is marked for; NotFound without bucket or marker.
+	// OwnerID returns the account that the bucket is marked for; NotFound without bucket or marker.
 	OwnerID(ctx context.Context, bucket string) (string, error)
 	BucketExists(ctx context.Context, bucket string) (bool, error)
 	// List visits objects in the order of keys.
 	List(ctx context.Context, bucket, prefix string, visit func(Stored) error) error
 	// ListUnfinished visits unfinished uploads; prefix is empty or a whole key.
 	ListUnfinished(ctx context.Context, bucket, prefix string, visit func(Unfinished) error) error
-	// Stat gives NotFound for an object that is missing.
+	// Stat returns NotFound for an object that is missing.
 	Stat(ctx context.Context, bucket, key string) (Stored, error)
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 	Remove(ctx context.Context, bucket string, keys []string) error

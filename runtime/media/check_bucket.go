@@ -15,7 +15,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// itemOfKey gives the item that a key belongs to; false for keys that ObjectKey never
+// itemOfKey returns the item that a key belongs to; false for keys that ObjectKey never
 // gives, which a bucket that was adopted can hold.
 func itemOfKey(key string) (uuid.UUID, bool) {
 	rest, media := strings.CutPrefix(key, "media/")
@@ -234,7 +234,7 @@ func (w *comparison) judgeStrays(ctx context.Context) error {
 	return nil
 }
 
-// recent tells whether something is younger than the grace; without a grace nothing is,
+// recent reports whether something is younger than the grace; without a grace nothing is,
 // whatever the two clocks say.
 func (c *check) recent(made time.Time) bool {
 	return c.cfg.Grace > 0 && c.now().Sub(made) < c.cfg.Grace
@@ -285,7 +285,7 @@ func (w *comparison) judgeMissing(ctx context.Context) error {
 	return nil
 }
 
-// lookAgain gives the suspect with what is wrong with its object by now, or nil.
+// lookAgain returns the suspect with what is wrong with its object by now, or nil.
 func (w *comparison) lookAgain(ctx context.Context, s suspect) (*suspect, error) {
 	if s.kind == ObjectHash || s.object.Key == "" {
 		return &s, nil // was read whole; can't be read

@@ -91,7 +91,7 @@ func (d *damaged) sql(sql string, args ...any) {
 	}
 }
 
-// withThumbnail gives a sealed item a derivative, as an upload with images does.
+// withThumbnail returns a sealed item a derivative, as an upload with images does.
 func (d *damaged) withThumbnail(item media.Item, data []byte) media.Object {
 	d.t.Helper()
 	sum := sha256.Sum256(data)

@@ -93,7 +93,7 @@ func (u *Upload) await(ctx context.Context) error {
 	return err
 }
 
-// leaveQueue gives the place in the queue of images back, if there is one.
+// leaveQueue releases the place in the queue of images, if there is one.
 func (u *Upload) leaveQueue() {
 	if u.place != nil {
 		u.place.Release()

@@ -93,7 +93,7 @@ func (g *gate) ask(account uuid.UUID) (turn chan struct{}, err error) {
 	return turn, nil
 }
 
-// leave gives a place back to whoever's turn it is.
+// leave releases a place, to whoever's turn it is.
 func (g *gate) leave(account uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +104,7 @@ func (g *gate) leave(account uuid.UUID) {
 	g.forget(account, here)
 }
 
-// wanted tells whether somebody waits who gets in when a guest of this account leaves.
+// wanted reports whether somebody waits who gets in when a guest of this account leaves.
 func (g *gate) wanted(account uuid.UUID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,7 +113,7 @@ func (g *gate) wanted(account uuid.UUID) bool {
 	})
 }
 
-// letIn gives free places to the accounts in turn.
+// letIn grants free places to the accounts in turn.
 func (g *gate) letIn() {
 	for range len(g.turns) {
 		if g.inside >= g.limits.places {

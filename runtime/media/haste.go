@@ -75,7 +75,7 @@ func (u *Upload) hurry(took time.Duration) {
 	}
 }
 
-// wanted tells whether others wait for something that the upload holds.
+// wanted reports whether others wait for something that the upload holds.
 func (u *Upload) wanted() bool {
 	return u.service.places.wanted(u.scope.AccountID) || u.large && u.service.memory.wanted(u.scope.AccountID) ||
 		u.place != nil && u.place.Wanted()

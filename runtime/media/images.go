@@ -23,7 +23,7 @@ type Images interface {
 	// Await is Reserve for a file that is stored already: it waits for the account's turn.
 	// Busy when ctx ends before.
 	Await(ctx context.Context, account uuid.UUID) (ImagePlace, error)
-	// Handles tells whether Derive would try to make something of a file of this
+	// Handles reports whether Derive would try to make something of a file of this
 	// type and size. It costs nothing.
 	Handles(mimeType string, bytes int64) bool
 	// Derive waits for a worker, taking turns between accounts, and gives the
@@ -36,9 +36,9 @@ type Images interface {
 
 // ImagePlace is a place in the queue of jobs.
 type ImagePlace interface {
-	// Release gives the place back, once; also when a worker has taken the job.
+	// Release releases the place, once; also when a worker has taken the job.
 	Release()
-	// Wanted tells whether all places are taken: who has one should not keep it for long
+	// Wanted reports whether all places are taken: who has one should not keep it for long
 	// before there is a job.
 	Wanted() bool
 }

@@ -34,7 +34,7 @@ const (
 // SHA256 is the hash of an object's bytes; it reads and writes JSON as hexadecimal.
 type SHA256 []byte
 
-// MarshalText gives the lower-case hexadecimal form.
+// MarshalText returns the lower-case hexadecimal form.
 func (h SHA256) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)), nil }
 
 // UnmarshalText reads the hexadecimal form.
@@ -56,7 +56,7 @@ type Object struct {
 // Objects are the objects of an item, the original first.
 type Objects []Object
 
-// Find gives the object of a variant.
+// Find returns the object of a variant.
 func (o Objects) Find(variant Variant) (Object, bool) {
 	for _, object := range o {
 		if object.Variant == variant {
@@ -90,7 +90,7 @@ type Item struct {
 	SealedAt *time.Time
 }
 
-// Draft tells whether the item is still unsealed.
+// Draft reports whether the item is still unsealed.
 func (i Item) Draft() bool { return i.SealedAt == nil }
 
 // File is the object that `file`, `mimeType` and `size` of the media document

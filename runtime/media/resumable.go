@@ -88,7 +88,7 @@ type ResumableStore interface {
 	// OpenResumable durably notes the upload and holds reserved bytes. OverCap when the
 	// account has no room.
 	OpenResumable(ctx context.Context, upload Resumption) error
-	// Resumption gives an upload that is running or committed, expired or not. NotFound
+	// Resumption returns an upload that is running or committed, expired or not. NotFound
 	// when it never was, belongs to another app, was ended or purged, and when its item is gone.
 	Resumption(ctx context.Context, scope Scope, itemID uuid.UUID) (Resumption, error)
 	// SetLength declares a length that was unknown; Conflict when it is known.
@@ -186,7 +186,7 @@ func (s *Service) Resume(ctx context.Context, p account.Principal, id uuid.UUID)
 // State tells how far the upload is. Item is there once it is committed.
 func (r *Resumable) State() Resumption { return r.state }
 
-// received tells whether every byte is there.
+// received reports whether every byte is there.
 func (r *Resumable) received() bool {
 	return r.state.Length != UnknownLength && r.state.Progress.Received == r.state.Length
 }
@@ -284,7 +284,7 @@ func (r *Resumable) restore(ctx context.Context, u *Upload) error {
 	return nil
 }
 
-// rollBack gives up a tail that is not what it should be: a replica which had lost the
+// rollBack discards a tail that is not what it should be: a replica which had lost the
 // upload to another one may have written over it. The client is told to send it again.
 func (r *Resumable) rollBack(ctx context.Context, u *Upload) error {
 	r.service.log.WarnContext(ctx, "the tail of a resumable upload is lost", "item", u.id, "bytes", r.state.Progress.TailBytes)
@@ -296,7 +296,7 @@ func (r *Resumable) rollBack(ctx context.Context, u *Upload) error {
 	return fault.New(fault.Conflict, "the upload has received %d bytes", back.Received)
 }
 
-// startOver gives up all that was received, because S3 has it no more: a replica that
+// startOver discards all that was received, because S3 has it no more: a replica that
 // had lost the upload to another one may have taken the parts away, and S3 may have died
 // while it joined them. Otherwise the upload could neither go on nor be finished.
 func (r *Resumable) startOver(ctx context.Context, u *Upload, why error) error {

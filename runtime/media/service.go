@@ -105,12 +105,12 @@ func NewService(parts Parts, cfg Config) (*Service, error) {
 	}, nil
 }
 
-// ScopeOf gives the scope that a principal's calls act in.
+// ScopeOf returns the scope that a principal's calls act in.
 func ScopeOf(p account.Principal) Scope {
 	return Scope{AccountID: p.Account.ID, AppID: p.App.ID, Bucket: p.Account.Bucket}
 }
 
-// Get gives a draft or a sealed item; NotFound for any other app's item.
+// Get returns a draft or a sealed item; NotFound for any other app's item.
 func (s *Service) Get(ctx context.Context, p account.Principal, id uuid.UUID) (Item, error) {
 	return s.store.Item(ctx, ScopeOf(p), id)
 }
@@ -156,7 +156,7 @@ func (s *Service) tryRemoval(ctx context.Context, removal Removal) (done bool) {
 	return err == nil
 }
 
-// List gives one page of sealed items, newest first.
+// List returns one page of sealed items, newest first.
 func (s *Service) List(ctx context.Context, p account.Principal, filter Filter, page, limit int) (Page, error) {
 	if page < 1 {
 		return Page{}, fault.New(fault.Invalid, "page must be 1 or more")
@@ -190,12 +190,12 @@ func (s *Service) Count(ctx context.Context, p account.Principal, filter Filter)
 	return s.store.CountItems(ctx, ScopeOf(p), filter)
 }
 
-// Totals gives what the whole account stores and may store.
+// Totals returns what the whole account stores and may store.
 func (s *Service) Totals(ctx context.Context, p account.Principal) (Totals, error) {
 	return s.store.Totals(ctx, ScopeOf(p))
 }
 
-// ForDelivery gives an item by id alone, with the bucket of its objects. Whether
+// ForDelivery returns an item by id alone, with the bucket of its objects. Whether
 // the caller may read it is for the delivery edge to decide.
 func (s *Service) ForDelivery(ctx context.Context, id uuid.UUID) (Item, string, error) {
 	return s.store.ItemForDelivery(ctx, id)

@@ -118,7 +118,7 @@ func kindOf(text string, xml bool) string {
 	return ""
 }
 
-// ascii gives the text of a head in UTF-8 or UTF-16 with a mark in place of every
+// ascii returns the text of a head in UTF-8 or UTF-16 with a mark in place of every
 // character beyond ASCII.
 func ascii(head []byte) string {
 	step, first := 1, 0

@@ -38,9 +38,9 @@ type Store interface {
 	// was committed after all, it gives no removal; in the latter case it does nothing.
 	AbandonUpload(ctx context.Context, itemID uuid.UUID, scope Scope, keys []string, notBefore time.Time) (*Removal, error)
 
-	// Item gives a draft or a sealed item.
+	// Item returns a draft or a sealed item.
 	Item(ctx context.Context, scope Scope, id uuid.UUID) (Item, error)
-	// ItemForDelivery gives an item by id alone, with its bucket. NotFound also when
+	// ItemForDelivery returns an item by id alone, with its bucket. NotFound also when
 	// the account is suspended or closed.
 	ItemForDelivery(ctx context.Context, id uuid.UUID) (Item, string, error)
 	// Seal makes a draft visible and lasting. A sealed item is given as it is.
@@ -48,11 +48,11 @@ type Store interface {
 	// DeleteItem removes the row and queues its objects in one transaction. The
 	// removal is due at notBefore, so that the caller can try it first.
 	DeleteItem(ctx context.Context, scope Scope, id uuid.UUID, notBefore time.Time) (Removal, error)
-	// ListItems gives sealed items, newest first.
+	// ListItems returns sealed items, newest first.
 	ListItems(ctx context.Context, scope Scope, filter Filter, limit, offset int) ([]Item, error)
 	// CountItems counts sealed items in constant time.
 	CountItems(ctx context.Context, scope Scope, filter Filter) (int64, error)
-	// Totals gives the account's totals in constant time.
+	// Totals returns the account's totals in constant time.
 	Totals(ctx context.Context, scope Scope) (Totals, error)
 
 	// ExclusiveSweep runs sweep while no other process sweeps; it says false when one does.

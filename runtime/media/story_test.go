@@ -260,7 +260,7 @@ func TestListsAreNewestFirstAndPagesJoinWithoutGaps(t *testing.T) {
 	}
 }
 
-// every gives each second id, beginning with the one at first.
+// every returns each second id, beginning with the one at first.
 func every(ids []uuid.UUID, first int) []uuid.UUID {
 	var half []uuid.UUID
 	for i := first; i < len(ids); i += 2 {

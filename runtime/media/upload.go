@@ -341,7 +341,7 @@ func (u *Upload) put(ctx context.Context, object Object, body io.ReadSeeker) err
 // time, the purge does when the lease has ended.
 const abandonTimeout = 30 * time.Second
 
-// Close gives the upload's place and memory back. An upload that was not committed
+// Close releases the upload's place and memory. An upload that was not committed
 // is abandoned: its reservation is released and what reached S3 is removed.
 func (u *Upload) Close(ctx context.Context) {
 	if u.began && !u.over {
@@ -351,7 +351,7 @@ func (u *Upload) Close(ctx context.Context) {
 	u.release()
 }
 
-// release gives the upload's place and memory back, once.
+// release releases the upload's place and memory, once.
 func (u *Upload) release() {
 	if u.released {
 		return

@@ -83,7 +83,7 @@ func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt boo
 	return true, nil
 }
 
-// foreign gives a Conflict unless current is owner.
+// foreign returns a Conflict unless current is owner.
 func foreign(bucket string, current, owner Owner) error {
 	if current.AccountID == owner.AccountID {
 		return nil
@@ -114,7 +114,7 @@ func (s *Store) readMarker(ctx context.Context, bucket string) (text []byte, own
 	return text, owner, nil
 }
 
-// empty tells whether the bucket holds no object at all.
+// empty reports whether the bucket holds no object at all.
 func (s *Store) empty(ctx context.Context, bucket string) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -10,14 +10,14 @@ import (
 
 var _ media.CheckObjects = (*Store)(nil)
 
-// OwnerID gives the id of the account that the bucket's marker names; NotFound when
+// OwnerID returns the id of the account that the bucket's marker names; NotFound when
 // the bucket or its marker is missing.
 func (s *Store) OwnerID(ctx context.Context, bucket string) (string, error) {
 	owner, err := s.Owner(ctx, bucket)
 	return owner.AccountID, err
 }
 
-// BucketExists tells whether there is such a bucket.
+// BucketExists reports whether there is such a bucket.
 func (s *Store) BucketExists(ctx context.Context, bucket string) (bool, error) {
 	exists, err := s.client.BucketExists(ctx, bucket)
 	return exists, classify(err, "look for bucket "+bucket)

@@ -25,7 +25,7 @@ func NewPresigner(cfg Config, publicEndpoint string) (*Presigner, error) {
 	return &Presigner{store: store}, nil
 }
 
-// Presign gives the address. The answer under it carries the headers in response, by
+// Presign returns the address. The answer under it carries the headers in response, by
 // their lower-case names, instead of the object's own.
 func (p *Presigner) Presign(ctx context.Context, method, bucket, key string, ttl time.Duration, response map[string]string) (string, error) {
 	query := url.Values{}

@@ -136,7 +136,7 @@ func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string
 	return apps, err
 }
 
-// openApps gives the open apps in the order of names, and whether they are exactly those.
+// openApps returns the open apps in the order of names, and whether they are exactly those.
 func openApps(current []sqlgen.App, names []string) ([]account.App, bool) {
 	open := map[string]sqlgen.App{}
 	for _, app := range current {
@@ -245,7 +245,7 @@ func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, 
 	return account.Usage{SealedItems: sealed.Items, SealedBytes: sealed.Bytes, DraftItems: drafts.Items, DraftBytes: drafts.Bytes, Reserved: reserved}, nil
 }
 
-// FindPrincipal gives who holds the key with this hash; NotFound when nobody does.
+// FindPrincipal returns who holds the key with this hash; NotFound when nobody does.
 // Whether the key has expired is for the caller's clock.
 func (s *Store) FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error) {
 	row, err := s.queries.Principal(ctx, hash[:])
@@ -255,7 +255,7 @@ func (s *Store) FindPrincipal(ctx context.Context, hash account.Hash) (account.P
 	return principalOf(row.Account, row.App, row.ApiKey), nil
 }
 
-// FindPrincipalByKeyID gives who holds the key with this id; NotFound when nobody does.
+// FindPrincipalByKeyID returns who holds the key with this id; NotFound when nobody does.
 func (s *Store) FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error) {
 	row, err := s.queries.PrincipalOfKey(ctx, id)
 	if err != nil {

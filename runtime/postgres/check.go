@@ -19,7 +19,7 @@ var _ media.CheckStore = (*Store)(nil)
 // number is arbitrary and must never change.
 const mendLock = 526_871
 
-// AccountByID gives an open or closed account.
+// AccountByID returns an open or closed account.
 func (s *Store) AccountByID(ctx context.Context, id uuid.UUID) (account.Account, error) {
 	row, err := s.queries.AccountByID(ctx, id)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Store) AccountByID(ctx context.Context, id uuid.UUID) (account.Account,
 	return accountOf(row), nil
 }
 
-// OpenAccountsAfter gives up to limit open accounts with ids after the given one, in the order of ids.
+// OpenAccountsAfter returns up to limit open accounts with ids after the given one, in the order of ids.
 func (s *Store) OpenAccountsAfter(ctx context.Context, after uuid.UUID, limit int32) ([]account.Account, error) {
 	rows, err := s.queries.OpenAccountsAfter(ctx, sqlgen.OpenAccountsAfterParams{ID: after, Limit: limit})
 	if err != nil {

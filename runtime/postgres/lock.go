@@ -178,7 +178,7 @@ func work(ctx context.Context, session int, conn *pgx.Conn, q *sqlgen.Queries, t
 	return broken
 }
 
-// take gives the tasks that wait. When there are none, wake is called for the next one.
+// take returns the tasks that wait. When there are none, wake is called for the next one.
 func (l *Locks) take(wake func()) []*lockTask {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -301,7 +301,7 @@ func (l *Locks) try(ctx context.Context, session int, q *sqlgen.Queries, id uuid
 	return true, nil
 }
 
-// unlock gives the upload back. What was lost with its connection is only forgotten.
+// unlock releases the upload. What was lost with its connection is only forgotten.
 func (l *Locks) unlock(id uuid.UUID, holder *heldLock) {
 	defer func() {
 		l.mu.Lock()
@@ -319,7 +319,7 @@ func (l *Locks) unlock(id uuid.UUID, holder *heldLock) {
 	}})
 }
 
-// lost tells whether a lock has ended with its connection.
+// lost reports whether a lock has ended with its connection.
 func (l *Locks) lost(holder *heldLock) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -337,7 +337,7 @@ func (s *Store) RevokeToken(ctx context.Context, hash account.Hash, clientID str
 	})
 }
 
-// FindSession gives who an access token stands for; NotFound when nobody. Whether token
+// FindSession returns who an access token stands for; NotFound when nobody. Whether token
 // and key have expired is for the caller's clock.
 func (s *Store) FindSession(ctx context.Context, hash account.Hash) (login.Session, error) {
 	row, err := s.queries.Session(ctx, hash[:])
@@ -348,7 +348,7 @@ func (s *Store) FindSession(ctx context.Context, hash account.Hash) (login.Sessi
 		Resource: row.Resource, ExpiresAt: row.TokenExpiresAt}, nil
 }
 
-// FindSessionOfGrant gives who a grant stands for, without a token; NotFound when it has ended.
+// FindSessionOfGrant returns who a grant stands for, without a token; NotFound when it has ended.
 func (s *Store) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (login.Session, error) {
 	row, err := s.queries.SessionOfGrant(ctx, id)
 	if err != nil {

@@ -71,7 +71,7 @@ func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 // under a running program.
 type schema struct{ current atomic.Bool }
 
-// CheckSchema gives an Unavailable fault while the database's schema is behind this program's.
+// CheckSchema returns an Unavailable fault while the database's schema is behind this program's.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	if s.schema.current.Load() {
 		return nil

@@ -134,7 +134,7 @@ func (s *Store) foldPages(ctx context.Context, appID uuid.UUID) error {
 	return classify(err, "fold pages")
 }
 
-// blocksOf gives the places of the blocks that hold the ids, each once.
+// blocksOf returns the places of the blocks that hold the ids, each once.
 func blocksOf(blocks, ids []uuid.UUID) []int {
 	found := map[int]bool{}
 	var places []int

@@ -38,7 +38,7 @@ type Config struct {
 	ConnectTimeout time.Duration `env:"SERVICE_DATABASE_CONNECT_TIMEOUT" default:"5s" help:"How long one connection attempt may take."`
 }
 
-// pool gives the driver's settings; the error never shows the URL, which holds a password.
+// pool returns the driver's settings; the error never shows the URL, which holds a password.
 func (c Config) pool() (*pgxpool.Config, error) {
 	cfg, err := pgxpool.ParseConfig(c.DatabaseURL)
 	if err != nil {
@@ -179,5 +179,5 @@ func disconnected(err error) bool {
 	return strings.Contains(err.Error(), "unexpected EOF") || strings.Contains(err.Error(), "conn closed")
 }
 
-// migrationFiles gives the embedded migrations at the root of a file system.
+// migrationFiles returns the embedded migrations at the root of a file system.
 func migrationFiles() (fs.FS, error) { return fs.Sub(embedded, "migrations") }

@@ -133,7 +133,7 @@ const (
 	FromPin     Source = "pinned"
 )
 
-// Sources gives the source of every field, by the field's JSON name.
+// Sources returns the source of every field, by the field's JSON name.
 func (l Layers) Sources() map[string]Source {
 	sources := map[string]Source{
 		"useWebP": FromDefault, "webpOutputQuality": FromDefault, "thumbnailWidth": FromDefault, "thumbnailHeight": FromDefault,
@@ -149,9 +149,9 @@ func (l Layers) Sources() map[string]Source {
 
 // Store keeps layers. PostgreSQL implements it.
 type Store interface {
-	// Layers gives what is set for the account; an account with nothing set gives the zero Layers.
+	// Layers returns what is set for the account; an account with nothing set gives the zero Layers.
 	Layers(ctx context.Context, accountID uuid.UUID) (Layers, error)
-	// Choose gives decide what is set for the account, and sets the tenant's fields that
+	// Choose passes what is set for the account to decide, and sets the tenant's fields that
 	// decide returns; it writes nothing when decide fails or returns no field. All of it
 	// is one transaction that no pin can slip into.
 	Choose(ctx context.Context, accountID uuid.UUID, decide func(Layers) (Layer, error)) (Layers, error)
@@ -167,7 +167,7 @@ type Service struct{ store Store }
 // NewService joins the use cases to their store.
 func NewService(store Store) *Service { return &Service{store: store} }
 
-// Get gives the layers of an account; NotFound never happens, an unset account has the zero Layers.
+// Get returns the layers of an account; NotFound never happens, an unset account has the zero Layers.
 func (s *Service) Get(ctx context.Context, accountID uuid.UUID) (Layers, error) {
 	return s.store.Layers(ctx, accountID)
 }

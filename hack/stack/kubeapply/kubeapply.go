@@ -208,7 +208,7 @@ func (a *Applier) waitEstablished(ctx context.Context, objects []*unstructured.U
 	return nil
 }
 
-// HasCondition says whether a condition in an object's status is True.
+// HasCondition reports whether a condition in an object's status is True.
 func HasCondition(object *unstructured.Unstructured, kind string) bool {
 	status, _, _ := Condition(object, kind)
 	return status == "True"

@@ -151,7 +151,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Postgres gives the URL of an empty database of the test's own, whose owner is the role in the URL.
+// Postgres returns the URL of an empty database of the test's own, whose owner is the role in the URL.
 // It is dropped when the test ends.
 func Postgres(t testing.TB) string {
 	t.Helper()
@@ -200,7 +200,7 @@ var stores = map[string]func() (*stack.S3, error){"versitygw": versity, "minio":
 
 const defaultStore = "versitygw"
 
-// S3 gives access to the S3 store that StoreEnv names; each test makes buckets of its own.
+// S3 returns access to the S3 store that StoreEnv names; each test makes buckets of its own.
 func S3(t testing.TB) stack.S3Access {
 	t.Helper()
 	return storeAccess(t, storeName())
@@ -221,7 +221,7 @@ func storeAccess(t testing.TB, name string) stack.S3Access {
 	return server.Access
 }
 
-// Stores gives the S3 stores by name that a test of what they do differently runs against: the one
+// Stores returns the S3 stores by name that a test of what they do differently runs against: the one
 // that StoreEnv names, or versitygw and MinIO.
 func Stores() map[string]func(testing.TB) stack.S3Access {
 	names := []string{"versitygw", "minio"}
@@ -235,7 +235,7 @@ func Stores() map[string]func(testing.TB) stack.S3Access {
 	return access
 }
 
-// Kubernetes gives an administrator's access to an API server that has the project's custom
+// Kubernetes returns an administrator's access to an API server that has the project's custom
 // resource definitions. Each test makes a namespace of its own, and must not wait for one to be
 // deleted: there is no controller manager.
 func Kubernetes(t testing.TB) *rest.Config {
@@ -248,7 +248,7 @@ func Kubernetes(t testing.TB) *rest.Config {
 	return config
 }
 
-// Kubeconfig gives the path of the kubeconfig that Kubernetes gives access with.
+// Kubeconfig returns the path of the kubeconfig that Kubernetes gives access with.
 func Kubeconfig(t testing.TB) string {
 	t.Helper()
 	plane, err := kubernetes()
@@ -258,7 +258,7 @@ func Kubeconfig(t testing.TB) string {
 	return plane.Kubeconfig
 }
 
-// ServiceAccountKubeconfig gives the path of a kubeconfig that acts as a service account, with what
+// ServiceAccountKubeconfig returns the path of a kubeconfig that acts as a service account, with what
 // RBAC grants it and nothing else.
 func ServiceAccountKubeconfig(t testing.TB, namespace, name string) string {
 	t.Helper()
@@ -298,7 +298,7 @@ func startKubernetes(ctx context.Context, e *environment) (*stack.Kubernetes, er
 	return plane, applier.Apply(ctx, definitions...)
 }
 
-// Binary gives the path of a shipped binary, which make has built into bin/ (or into the folder that
+// Binary returns the path of a shipped binary, which make has built into bin/ (or into the folder that
 // MEDIASTACK_BIN names).
 func Binary(t testing.TB, name string) string {
 	t.Helper()
@@ -309,7 +309,7 @@ func Binary(t testing.TB, name string) string {
 	return path
 }
 
-// Group gives a supervisor for a test's own processes. They are stopped when the test ends.
+// Group returns a supervisor for a test's own processes. They are stopped when the test ends.
 func Group(t testing.TB) *stack.Group {
 	t.Helper()
 	group := stack.NewGroup()
@@ -317,7 +317,7 @@ func Group(t testing.TB) *stack.Group {
 	return group
 }
 
-// Folder gives a folder of the test's own, removed when it ends, that other users can pass, as
+// Folder returns a folder of the test's own, removed when it ends, that other users can pass, as
 // PostgreSQL has to.
 func Folder(t testing.TB) string {
 	t.Helper()

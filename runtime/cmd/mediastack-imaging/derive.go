@@ -136,7 +136,7 @@ func check(header vips.Header, job wire.Job) error {
 	return nil
 }
 
-// converts tells whether there is a WebP conversion of files like this: of a JPEG or
+// converts reports whether there is a WebP conversion of files like this: of a JPEG or
 // PNG of a size that WebP can hold.
 func converts(header vips.Header) bool {
 	return (header.Format == vips.JPEG || header.Format == vips.PNG) && header.Width <= maxWebPSide && header.Height <= maxWebPSide

@@ -58,7 +58,7 @@ func (c Config) ServerSecret() (keys.Secret, error) {
 type Directory interface {
 	FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error)
 	FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error)
-	// FindSession gives who an access token stands for. NotFound also when its grant was
+	// FindSession returns who an access token stands for. NotFound also when its grant was
 	// revoked, or the person is no longer an owner of the account.
 	FindSession(ctx context.Context, hash account.Hash) (login.Session, error)
 	// FindSessionOfGrant is FindSession for what was made by a login, not for its tokens.
@@ -95,12 +95,12 @@ type Grant struct {
 	Group string
 }
 
-// Permits tells whether the credential has a scope.
+// Permits reports whether the credential has a scope.
 func (g Grant) Permits(scope Scope) bool { return slices.Contains(g.Scopes, scope) }
 
 type grantKey struct{}
 
-// Of gives the grant of a request that passed the middleware.
+// Of returns the grant of a request that passed the middleware.
 func Of(ctx context.Context) Grant {
 	grant, _ := ctx.Value(grantKey{}).(Grant)
 	return grant
@@ -306,7 +306,7 @@ func (a *Authenticator) require(challenge func(sent http.Header) string, next ht
 	})
 }
 
-// Check gives what the request's credential permits, and notes in the record who
+// Check returns what the request's credential permits, and notes in the record who
 // asks. Credentials that are wrong count against the address that sent them.
 func (a *Authenticator) Check(r *http.Request) (Grant, error) {
 	record := exchange.Of(r.Context())
@@ -322,7 +322,7 @@ func (a *Authenticator) Check(r *http.Request) (Grant, error) {
 	return grant, nil
 }
 
-// credential gives what the request's credential permits, by the kinds that the route takes.
+// credential returns what the request's credential permits, by the kinds that the route takes.
 func (a *Authenticator) credential(r *http.Request) (Grant, error) {
 	if TakesSignature(chi.RouteContext(r.Context()).RoutePattern()) {
 		return a.byEither(r.Context(), r.Header)
@@ -330,7 +330,7 @@ func (a *Authenticator) credential(r *http.Request) (Grant, error) {
 	return a.byOwner(r.Context(), r.Header)
 }
 
-// sent tells whether there is a credential at all: a request without any guesses nothing.
+// sent reports whether there is a credential at all: a request without any guesses nothing.
 func (a *Authenticator) sent(header http.Header) bool {
 	return header.Get(a.KeyHeader) != "" || bearer(header)
 }
@@ -368,7 +368,7 @@ func (a *Authenticator) session(ctx context.Context, what lookup) (login.Session
 	return a.keys.find(ctx, what)
 }
 
-// bearer tells whether the request carries an access token.
+// bearer reports whether the request carries an access token.
 func bearer(header http.Header) bool {
 	return slices.ContainsFunc(header.Values("Authorization"), func(value string) bool {
 		scheme, _, _ := strings.Cut(value, " ")
@@ -455,7 +455,7 @@ func noGuess(refused error) error {
 	return fault.Wrap(errNoGuess, fault.Of(refused).Kind, "%s", fault.Of(refused).Public)
 }
 
-// ended tells whether a key's time, or its account's, is over for good.
+// ended reports whether a key's time, or its account's, is over for good.
 func ended(s login.Session, now time.Time) bool {
 	return s.Account.ClosedAt != nil || s.Key.ExpiresAt != nil && !now.Before(*s.Key.ExpiresAt)
 }

@@ -66,7 +66,7 @@ func newKeyring(directory Directory, ttl time.Duration, now func() time.Time) *k
 		good: lru.New[lookup, struct{}](keyringLimit)}
 }
 
-// find gives the session; NotFound when the directory has none.
+// find returns the session; NotFound when the directory has none.
 func (k *keyring) find(ctx context.Context, what lookup) (login.Session, error) {
 	session, epoch, ok, err := k.recall(what)
 	if ok || err != nil {
@@ -99,7 +99,7 @@ func (k *keyring) reload(ctx context.Context, what lookup) (login.Session, error
 	return k.load(ctx, what, epoch)
 }
 
-// recall gives what is remembered, and the epoch for a look-up when nothing is.
+// recall returns what is remembered, and the epoch for a look-up when nothing is.
 func (k *keyring) recall(what lookup) (login.Session, uint64, bool, error) {
 	now := k.now()
 	k.mu.Lock()
@@ -113,7 +113,7 @@ func (k *keyring) recall(what lookup) (login.Session, uint64, bool, error) {
 	return login.Session{}, k.epoch, false, nil
 }
 
-// wasGood tells whether the last answer about a key was good, however long ago. It
+// wasGood reports whether the last answer about a key was good, however long ago. It
 // says nothing about now.
 func (k *keyring) wasGood(what lookup) bool {
 	k.mu.Lock()

@@ -36,7 +36,7 @@ func claimsOf(g Grant, expires time.Time, group string) claims {
 	return claims{accountID: g.Account.ID, appID: g.App.ID, keyID: g.Key.ID, grantID: g.GrantID, expires: expires, group: group}
 }
 
-// belongTo tells whether the claims are those of this session. A login moves on to the
+// belongTo reports whether the claims are those of this session. A login moves on to the
 // next key, and takes its signatures along.
 func (c claims) belongTo(s login.Session) bool {
 	return c.accountID == s.Account.ID && c.appID == s.App.ID && c.grantID == s.GrantID && (c.keyID == s.Key.ID || c.grantID != uuid.Nil)

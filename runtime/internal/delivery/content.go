@@ -51,7 +51,7 @@ func (c *content) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Read gives the next bytes, opening the object where it must.
+// Read returns the next bytes, opening the object where it must.
 func (c *content) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -79,7 +79,7 @@ type Objects interface {
 
 // Presigner makes addresses at the object store. objectstore.Presigner implements it.
 type Presigner interface {
-	// Presign gives an address that opens one object by one method until ttl has
+	// Presign returns an address that opens one object by one method until ttl has
 	// passed. The store's answer carries what response says.
 	Presign(ctx context.Context, method, bucket, key string, ttl time.Duration, response map[string]string) (string, error)
 }

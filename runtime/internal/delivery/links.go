@@ -53,7 +53,7 @@ func (l *Links) Document(item media.Item) wire.MediaItem {
 	return document
 }
 
-// openToAll tells whether anybody may have a variant of an item without a signature:
+// openToAll reports whether anybody may have a variant of an item without a signature:
 // the file and the thumbnail of a public sealed one. An original that was converted is
 // not what was published: it may tell where and by whom a photo was taken.
 func openToAll(item media.Item, variant media.Variant) bool {

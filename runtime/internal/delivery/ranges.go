@@ -9,7 +9,7 @@ import (
 // object store. A request for more gets the whole file, as RFC 9110 allows.
 const maxRanges = 16
 
-// withRange gives the request the Range that http.ServeContent understands as RFC
+// withRange returns the request the Range that http.ServeContent understands as RFC
 // 9110 means it. Section 14.2: a Range is for GET only, and one in another unit than
 // bytes is as if it were not there. What is malformed is refused.
 func withRange(r *http.Request, size int64) *http.Request {

@@ -196,7 +196,7 @@ func (s *sender) open(length int64) error {
 	return s.content.prime(length)
 }
 
-// leave gives the place back, if there is one.
+// leave releases the place, if there is one.
 func (s *sender) leave() {
 	if s.inside {
 		s.places.leave(s.from)

@@ -183,7 +183,7 @@ func Images(t *testing.T, registry prometheus.Registerer, log *slog.Logger) *ima
 	return pool
 }
 
-// Dialer gives a transport that reaches address whatever the URL says.
+// Dialer returns a transport that reaches address whatever the URL says.
 func Dialer(address string) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {

@@ -26,7 +26,7 @@ func Hold(first, rest io.Reader) *Held {
 // Expect makes a request wait to be asked for its body.
 func Expect(header http.Header) { header.Set("Expect", "100-continue") }
 
-// Read gives the first part, and waits before the rest.
+// Read returns the first part, and waits before the rest.
 func (h *Held) Read(p []byte) (int, error) {
 	if n, err := h.first.Read(p); n > 0 || err == nil {
 		return n, nil

@@ -35,7 +35,7 @@ func With(ctx context.Context, record *Record) context.Context {
 	return context.WithValue(ctx, recordKey{}, record)
 }
 
-// Of gives the record of a request, or an empty one outside of any.
+// Of returns the record of a request, or an empty one outside of any.
 func Of(ctx context.Context) *Record {
 	if record, ok := ctx.Value(recordKey{}).(*Record); ok {
 		return record

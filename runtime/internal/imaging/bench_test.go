@@ -116,7 +116,7 @@ func BenchmarkAgainstTheCommandLine(b *testing.B) {
 	}
 }
 
-// processorTime gives what the running workers of a program have used.
+// processorTime returns what the running workers of a program have used.
 func processorTime(b *testing.B, program string) time.Duration {
 	b.Helper()
 	const tick = 10 * time.Millisecond

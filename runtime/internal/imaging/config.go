@@ -58,7 +58,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// workers gives the number of workers.
+// workers returns the number of workers.
 func (c Config) workers() int {
 	if c.Workers == 0 {
 		return runtime.GOMAXPROCS(0)
@@ -66,7 +66,7 @@ func (c Config) workers() int {
 	return c.Workers
 }
 
-// find gives the path of the worker's program.
+// find returns the path of the worker's program.
 func (c Config) find() (string, error) {
 	if c.Program != "" {
 		path, err := exec.LookPath(c.Program)

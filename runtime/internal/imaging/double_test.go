@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// double gives a program that plays a role.
+// double returns a program that plays a role.
 func double(t testing.TB, role string) string {
 	t.Helper()
 	own, err := os.Executable()
@@ -40,7 +40,7 @@ func double(t testing.TB, role string) string {
 	return path
 }
 
-// renamed gives the real worker under a path of the test's own, by which it can be told from others.
+// renamed returns the real worker under a path of the test's own, by which it can be told from others.
 func renamed(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mediastack-imaging")

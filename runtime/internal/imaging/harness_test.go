@@ -75,7 +75,7 @@ func open(t testing.TB, cfg imaging.Config) *bundle {
 	return b
 }
 
-// metric gives the value of a metric with these label values; 0 when it is not there.
+// metric returns the value of a metric with these label values; 0 when it is not there.
 func (b *bundle) metric(name string, labels ...string) float64 {
 	b.t.Helper()
 	families, err := b.registry.Gather()

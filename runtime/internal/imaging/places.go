@@ -35,7 +35,7 @@ func newPlaces(limit int) *places {
 	return &places{limit: limit, share: max(1, limit/2), of: map[uuid.UUID]*takers{}}
 }
 
-// shareUsed tells whether an account has all that it may have.
+// shareUsed reports whether an account has all that it may have.
 func (p *places) shareUsed(account uuid.UUID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,7 +48,7 @@ func (p *places) roomFor(one *takers) bool {
 	return one.taken < p.share && (p.taken < p.limit || one.taken == 0)
 }
 
-// ask gives a place, or else a turn.
+// ask returns a place, or else a turn.
 func (p *places) ask(account uuid.UUID, waits bool) (*place, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,13 +73,13 @@ func (p *places) ask(account uuid.UUID, waits bool) (*place, chan struct{}) {
 	return nil, turn
 }
 
-// take gives a place, nil when the account can have none now.
+// take returns a place, nil when the account can have none now.
 func (p *places) take(account uuid.UUID) *place {
 	taken, _ := p.ask(account, false)
 	return taken
 }
 
-// wait gives a place when it is the account's turn, nil when ctx ends before.
+// wait returns a place when it is the account's turn, nil when ctx ends before.
 func (p *places) wait(ctx context.Context, account uuid.UUID) *place {
 	taken, turn := p.ask(account, true)
 	if turn == nil {
@@ -114,7 +114,7 @@ func (p *places) giveUp(account uuid.UUID, turn chan struct{}) bool {
 	return true
 }
 
-// free gives a place back, to whoever's turn it is.
+// free releases a place, to whoever's turn it is.
 func (p *places) free(account uuid.UUID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,10 +154,10 @@ type place struct {
 	once    sync.Once
 }
 
-// Release gives the place back.
+// Release releases the place.
 func (p *place) Release() { p.once.Do(func() { p.of.free(p.account) }) }
 
-// Wanted tells whether all places are taken.
+// Wanted reports whether all places are taken.
 func (p *place) Wanted() bool {
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()

@@ -74,7 +74,7 @@ type job struct {
 	err    error
 }
 
-// leave gives back the place in the queue.
+// leave releases the place in the queue.
 func (j *job) leave() {
 	if j.Place != nil {
 		j.Place.Release()
@@ -145,7 +145,7 @@ func (p *Pool) busy() error {
 	return &fault.Error{Kind: fault.Busy, Public: "too many images at once", RetryAfter: min(max(after, time.Second), time.Minute)}
 }
 
-// Handles tells whether derivatives are made of files of this type and size.
+// Handles reports whether derivatives are made of files of this type and size.
 func (p *Pool) Handles(mimeType string, bytes int64) bool {
 	return p.cfg.Enabled && handled[mimeType] && bytes > 0 && bytes <= p.cfg.MaxBytes
 }

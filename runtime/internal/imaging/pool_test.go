@@ -33,7 +33,7 @@ func small() media.ImageJob {
 	return job
 }
 
-// children gives the processes that run a program.
+// children returns the processes that run a program.
 func children(t testing.TB, program string) []int {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -169,7 +169,7 @@ func (p *process) why() string {
 	return p.state
 }
 
-// resident gives the bytes of memory that the worker holds; 0 when that can't be told.
+// resident returns the bytes of memory that the worker holds; 0 when that can't be told.
 func (p *process) resident() int64 {
 	statm, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/statm")
 	if err != nil {

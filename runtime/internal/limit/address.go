@@ -29,7 +29,7 @@ func parseProxies(texts []string) ([]netip.Prefix, error) {
 	return proxies, nil
 }
 
-// Client gives the address that a request comes from: the peer's, or, as long as the
+// Client returns the address that a request comes from: the peer's, or, as long as the
 // peer is a trusted proxy, the one before it in X-Forwarded-For. What stands left of
 // an address that is not trusted is that client's invention. The field Forwarded is
 // not read: a proxy that writes the one field hands the other on as it came.

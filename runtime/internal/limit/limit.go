@@ -146,7 +146,7 @@ func (l *Limiter) Failed(address netip.Addr) {
 	}
 }
 
-// MayFail tells whether credentials from an address are still looked up. It counts
+// MayFail reports whether credentials from an address are still looked up. It counts
 // nothing.
 func (l *Limiter) MayFail(address netip.Addr) Verdict {
 	if l == nil {

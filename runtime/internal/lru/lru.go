@@ -21,7 +21,7 @@ func New[K comparable, V any](limit int) *Map[K, V] {
 	return &Map[K, V]{limit: limit, entries: map[K]*list.Element{}, order: list.New()}
 }
 
-// Get gives the value of a key, which is now the latest used.
+// Get returns the value of a key, which is now the latest used.
 func (m *Map[K, V]) Get(key K) (V, bool) {
 	element, ok := m.entries[key]
 	if !ok {

@@ -32,7 +32,7 @@ const (
 // maxTimeout keeps a letter's lease shorter than its code lives.
 const maxTimeout = 2 * time.Minute
 
-// Enabled tells whether there is a mail server.
+// Enabled reports whether there is a mail server.
 func (c Config) Enabled() bool { return c.Host != "" }
 
 // Validate checks the settings; those of mail that is off are not looked at.
@@ -87,7 +87,7 @@ func (c Config) sender(brand string) (*mail.Address, error) {
 // maxAddress is the longest address of a mailbox, in bytes (RFC 5321, 4.5.3.1.3).
 const maxAddress = 254
 
-// deliverable tells whether an address is one, and nothing besides: it ends up in a
+// deliverable reports whether an address is one, and nothing besides: it ends up in a
 // command to the mail server and in a header.
 func deliverable(address string) bool {
 	if len(address) > maxAddress || strings.ContainsFunc(address, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
@@ -102,7 +102,7 @@ func isAddress(host string) bool {
 	return err == nil
 }
 
-// loopback tells whether a mail server is on this machine.
+// loopback reports whether a mail server is on this machine.
 func loopback(host string) bool {
 	address, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && address.Unmap().IsLoopback()

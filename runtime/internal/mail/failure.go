@@ -11,14 +11,14 @@ import (
 	"mediastack.dev/runtime/login"
 )
 
-// again tells whether an error came before the letter did: over a line that was used
+// again reports whether an error came before the letter did: over a line that was used
 // before, it may be the line's.
 func again(err error) bool {
 	var failed *gomail.SendError
 	return errors.As(err, &failed) && (failed.Reason == gomail.ErrConnCheck || failed.Reason == gomail.ErrSMTPMailFrom)
 }
 
-// refused tells whether the mail server will never take a letter. What it has against
+// refused reports whether the mail server will never take a letter. What it has against
 // this client (the login, the sender) is another matter: that can be put right while
 // the letter waits.
 func refused(err error) bool {

@@ -312,7 +312,7 @@ func (q *queue) left() int {
 	return left
 }
 
-// next gives when a letter is due, and how often it was claimed.
+// next returns when a letter is due, and how often it was claimed.
 func (q *queue) next(id int64) (wait time.Duration, attempts int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -421,7 +421,7 @@ func run(t *testing.T, cfg mail.Config, queue *queue) *running {
 	return r
 }
 
-// count gives a value of mediastack_email_delivery_attempts_total.
+// count returns a value of mediastack_email_delivery_attempts_total.
 func (r *running) count(t *testing.T, outcome string) int {
 	t.Helper()
 	families, err := r.registry.Gather()

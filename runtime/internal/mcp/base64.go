@@ -49,7 +49,7 @@ type decoder struct {
 	at, size       int64
 }
 
-// Read gives the next bytes of the file. Its errors are faults, those of the body
+// Read returns the next bytes of the file. Its errors are faults, those of the body
 // excepted.
 func (d *decoder) Read(p []byte) (int, error) {
 	for len(d.ready) == 0 {

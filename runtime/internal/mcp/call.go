@@ -43,7 +43,7 @@ func withCall(ctx context.Context, c *call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
-// callOf gives the request that a tool acts for.
+// callOf returns the request that a tool acts for.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
@@ -102,7 +102,7 @@ func (c *call) receive(ctx context.Context, from io.Reader) (*media.Upload, erro
 	return upload, nil
 }
 
-// file gives the file that a word stands for; whoever gets it closes it.
+// file returns the file that a word stands for; whoever gets it closes it.
 func (c *call) file(named string) (*media.Upload, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *call) note(err error) {
 	c.errs = append(c.errs, err)
 }
 
-// end gives back what no tool has taken, and all that went wrong.
+// end releases what no tool has taken, and returns all that went wrong.
 func (c *call) end(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

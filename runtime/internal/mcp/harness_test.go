@@ -267,7 +267,7 @@ func gives[T any](t *testing.T, r result) T {
 	return value
 }
 
-// fails gives the sentence of a call that must fail.
+// fails returns the sentence of a call that must fail.
 func fails(t *testing.T, r result) string {
 	t.Helper()
 	if !r.IsError {

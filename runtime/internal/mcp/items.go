@@ -54,7 +54,7 @@ func (a *API) one(ctx context.Context, grant auth.Grant, args *arguments,
 	return a.parts.Documents.Document(item), nil
 }
 
-// missing gives every item that can't be had the same words.
+// missing describes every item that can\'t be had in the same words.
 func missing(err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return fault.Wrap(err, fault.NotFound, "there is no such item: it may be deleted, or a draft that was not sealed within 24 hours; list_media lists what there is")

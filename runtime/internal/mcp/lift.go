@@ -54,7 +54,7 @@ type lifter struct {
 // false where no upload_media can use it. An error ends the reading.
 type taker func(from *text, needed bool) (word string, err error)
 
-// lift gives the body without its files.
+// lift returns the body without its files.
 func lift(body io.Reader, take taker) (rest []byte, err error) {
 	from, _ := readers.Get().(*bufio.Reader)
 	from.Reset(body)
@@ -190,7 +190,7 @@ func (l *lifter) depth() int {
 	return len(l.nesting)
 }
 
-// needed tells whether a file stands where upload_media has it. Names that come behind
+// needed reports whether a file stands where upload_media has it. Names that come behind
 // it are not known yet: who writes them in that order is believed.
 func (l *lifter) needed() bool {
 	around := l.nesting[len(l.nesting)-l.depth():]
@@ -230,7 +230,7 @@ type text struct {
 	ended bool  // the last mark was read
 }
 
-// Read gives the next characters.
+// Read returns the next characters.
 func (t *text) Read(p []byte) (int, error) {
 	if t.err != nil || len(p) == 0 {
 		return 0, t.err

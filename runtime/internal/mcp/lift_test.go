@@ -15,7 +15,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// lifted gives the body without its files, and the files.
+// lifted returns the body without its files, and the files.
 func lifted(body io.Reader) (string, []string, error) {
 	var files []string
 	rest, err := lift(body, func(from *text, _ bool) (string, error) {
@@ -139,7 +139,7 @@ func FuzzLift(f *testing.F) {
 	})
 }
 
-// duplicates tells whether a name may stand twice in an object, which package json hides.
+// duplicates reports whether a name may stand twice in an object, which package json hides.
 func duplicates(body []byte) bool { return bytes.Count(body, []byte(fileArgument)) > 1 }
 
 // replaced puts F in the place of every string by the name, by way of package json.

@@ -34,7 +34,7 @@ type invalid struct {
 	data   any             // of the error object; nil = none
 }
 
-// Unwrap gives the fault.
+// Unwrap returns the fault.
 func (i invalid) Unwrap() error { return i.error }
 
 // readMessages returns the messages of a body, and reports whether it is a batch. It
@@ -145,7 +145,7 @@ func answers(m message, fields map[string]json.RawMessage) error {
 	return nil
 }
 
-// fieldsOf gives the fields of a message. A name that stands twice is refused: which of
+// fieldsOf returns the fields of a message. A name that stands twice is refused: which of
 // the two counts is for every reader to choose.
 func fieldsOf(text json.RawMessage) (map[string]json.RawMessage, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -178,7 +178,7 @@ var wholeNumber = regexp.MustCompile(`^(-?[0-9]{1,16})(?:\.0+)?$`)
 // largestID is the largest integer that every reader of JSON keeps (RFC 8259, section 6).
 const largestID = 1<<53 - 1
 
-// sameID gives what is equal for ids that are. It refuses those that would come back
+// sameID returns what is equal for ids that are. It refuses those that would come back
 // changed.
 func sameID(id json.RawMessage) (string, error) {
 	if id[0] == '"' {

@@ -80,7 +80,7 @@ func (a *API) demand(ctx context.Context, w http.ResponseWriter, grant auth.Gran
 	return nil
 }
 
-// maySend tells whether a file in a request of this caller's can lead to anything.
+// maySend reports whether a file in a request of this caller's can lead to anything.
 func (a *API) maySend(grant auth.Grant) bool {
 	t, ok := a.find(uploadName)
 	return ok && permitted(grant, t) == nil

@@ -48,7 +48,7 @@ func newVisitors(baseURL string, hosts, origins []string) (*visitors, error) {
 	return v, nil
 }
 
-// sameMachine gives a loopback host all of its names, and any other its own.
+// sameMachine returns a loopback host all of its names, and any other its own.
 func sameMachine(host string) []string {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {

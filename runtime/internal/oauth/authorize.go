@@ -21,7 +21,7 @@ var challengeForm = regexp.MustCompile(`^[0-9A-Za-z_-]{43}$`)
 // named are the parameters that count besides client_id and redirect_uri.
 var named = []string{"response_type", "response_mode", "scope", "state", "code_challenge", "code_challenge_method", "prompt", "resource"}
 
-// printable tells whether a text holds nothing but what parameters may hold (RFC 6749,
+// printable reports whether a text holds nothing but what parameters may hold (RFC 6749,
 // appendix A).
 func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) // what is no UTF-8 is read as U+FFFD
@@ -88,10 +88,10 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) {
 	a.seeOther(w, loginPath+"?"+next.Encode())
 }
 
-// describesItself tells whether an application's document is to be fetched.
+// describesItself reports whether an application's document is to be fetched.
 func (a *API) describesItself(id string) bool { return a.cfg.Documents && documentURL(id) }
 
-// client gives a registered application, or one that describes itself.
+// client returns a registered application, or one that describes itself.
 func (a *API) client(ctx context.Context, id string) (login.Client, error) {
 	unknown := "This service does not know the application that sent you here. Remove the connection there and add it again."
 	if !a.describesItself(id) {

@@ -115,7 +115,7 @@ func publicOnly(to netip.AddrPort) error {
 	return nil
 }
 
-// documentURL tells whether a client id is the address of a document.
+// documentURL reports whether a client id is the address of a document.
 func documentURL(id string) bool {
 	uri, err := url.Parse(id)
 	if err != nil || uri.Scheme != "https" || !redirectForm(id, uri) || uri.Hostname() == "" || uri.RawQuery != "" || uri.ForceQuery ||
@@ -125,7 +125,7 @@ func documentURL(id string) bool {
 	return !slices.ContainsFunc(strings.Split(uri.Path, "/"), func(part string) bool { return part == "." || part == ".." })
 }
 
-// fetch gives the document at an address. NotFound when there is none that is good,
+// fetch returns the document at an address. NotFound when there is none that is good,
 // Unavailable when too many others are being fetched.
 func (d *documents) fetch(ctx context.Context, id string) (document, error) {
 	if entry, ok := d.remembered(id); ok {
@@ -140,7 +140,7 @@ func (d *documents) fetch(ctx context.Context, id string) (document, error) {
 	}
 }
 
-// remembered gives what is known of an address that is not due yet.
+// remembered returns what is known of an address that is not due yet.
 func (d *documents) remembered(id string) (fetched, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -137,7 +137,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	return rt
 }
 
-// code gives the newest code that was mailed to an address, and tells whether there is one.
+// code returns the newest code that was mailed to an address, and reports whether there is one.
 func (rt *replica) code(t *testing.T, address string) (string, bool) {
 	t.Helper()
 	letters, err := rt.logins.Claim(t.Context(), 1000, time.Minute)

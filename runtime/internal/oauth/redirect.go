@@ -20,7 +20,7 @@ const (
 // characters would say something of their own.
 var hostForm = regexp.MustCompile(`^([0-9A-Za-z.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?$`)
 
-// redirectForm tells whether a text can be a redirect URI at all: absolute, without
+// redirectForm reports whether a text can be a redirect URI at all: absolute, without
 // user information or fragment, in plain ASCII so that nobody is fooled by its look.
 func redirectForm(text string, uri *url.URL) bool {
 	if len(text) > longestRedirect || uri.Scheme == "" || uri.Opaque != "" || uri.User != nil || uri.Fragment != "" || strings.Contains(text, "#") {
@@ -35,7 +35,7 @@ func redirectForm(text string, uri *url.URL) bool {
 	return uri.Scheme != "http" && uri.Scheme != "https" || hostForm.MatchString(uri.Host)
 }
 
-// redirectAllowed tells whether applications may have this redirect URI: https, http to
+// redirectAllowed reports whether applications may have this redirect URI: https, http to
 // this computer only, or one of the configuration's.
 func (a *API) redirectAllowed(text string) bool {
 	uri, err := url.Parse(text)
@@ -51,12 +51,12 @@ func (a *API) redirectAllowed(text string) bool {
 	return slices.Contains(a.cfg.Redirects, text)
 }
 
-// isLoopback tells whether a URI leads to the person's own computer (RFC 8252, section 7.3).
+// isLoopback reports whether a URI leads to the person's own computer (RFC 8252, section 7.3).
 func isLoopback(uri *url.URL) bool {
 	return uri.Scheme == "http" && slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, uri.Hostname())
 }
 
-// matchRedirect tells whether a redirect URI is one of those registered: byte by byte,
+// matchRedirect reports whether a redirect URI is one of those registered: byte by byte,
 // except for the port of this computer, which programs learn when they start.
 func matchRedirect(registered []string, sent string) bool {
 	if slices.Contains(registered, sent) {
@@ -78,7 +78,7 @@ func withoutPort(uri *url.URL) string {
 	return bare.String()
 }
 
-// trusted tells whether the configuration vouches for where an answer goes: by its
+// trusted reports whether the configuration vouches for where an answer goes: by its
 // host, by its own scheme, or, for programs on this computer, by the host whose
 // document describes the application.
 func (a *API) trusted(clientID, redirect string) bool {
@@ -96,12 +96,12 @@ func (a *API) trusted(clientID, redirect string) bool {
 	return true // one of the configuration's
 }
 
-// trustedHost tells whether the configuration vouches for an address of the web.
+// trustedHost reports whether the configuration vouches for an address of the web.
 func (a *API) trustedHost(uri *url.URL) bool {
 	return uri.Scheme == "https" && uri.Port() == "" && slices.Contains(a.cfg.TrustedHosts, strings.ToLower(uri.Hostname()))
 }
 
-// websiteOf gives an application's website if the configuration vouches for it: that it
+// websiteOf returns an application's website if the configuration vouches for it: that it
 // vouches for where the answer goes does not make any page of the application's good.
 func (a *API) websiteOf(client login.Client) string {
 	if uri, err := url.Parse(client.Website); err == nil && a.trustedHost(uri) {

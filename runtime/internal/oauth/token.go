@@ -20,7 +20,7 @@ const formLongest = 8 << 10
 // verifierForm is a code_verifier (RFC 7636, section 4.1).
 var verifierForm = regexp.MustCompile(`^[0-9A-Za-z._~-]{43,128}$`)
 
-// token gives tokens for a code or a refresh token (RFC 6749, sections 4.1.3 and 6).
+// token answers with tokens for a code or a refresh token (RFC 6749, sections 4.1.3 and 6).
 func (a *API) token(w http.ResponseWriter, r *http.Request) {
 	form, err := a.parameters(w, r)
 	if err != nil {

@@ -105,7 +105,7 @@ func kindOf(mismatch *json.UnmarshalTypeError) string {
 	return "of another type"
 }
 
-// readBody gives the JSON object in the body, or nothing when the body is empty. An object
+// readBody returns the JSON object in the body, or nothing when the body is empty. An object
 // that has a field twice is rejected. The credential must be good when the body has come,
 // too.
 func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {

@@ -63,7 +63,7 @@ type judging struct {
 	next     http.RoundTripper
 }
 
-// newClient gives a client that holds every JSON answer against the description.
+// newClient returns a client that holds every JSON answer against the description.
 func newClient(t *testing.T, address, brand string) *http.Client {
 	t.Helper()
 	next := edgetest.Dialer(address)

@@ -39,7 +39,7 @@ func newControls(from *bufio.Reader, boundary string) *controls {
 	return &controls{from: from, delimiter: []byte("\r\n--" + boundary)}
 }
 
-// Read gives the next bytes.
+// Read returns the next bytes.
 func (c *controls) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil

@@ -66,7 +66,7 @@ func newForm(r *http.Request) (*form, error) {
 	return &form{meter: m, buffer: buffer, parts: multipart.NewReader(m, boundary), seen: map[string]bool{}}, nil
 }
 
-// close gives the read buffer back.
+// close releases the read buffer.
 func (f *form) close() {
 	f.buffer.Reset(nil)
 	readers.Put(f.buffer)

@@ -27,7 +27,7 @@ func (a *API) ListMediaByPost(w http.ResponseWriter, r *http.Request, params wir
 	a.list(w, r, query)
 }
 
-// asQuery gives the parameters of a URL the form of those in a body.
+// asQuery returns the parameters of a URL the form of those in a body.
 func asQuery(p wire.ListMediaParams) wire.ListQuery {
 	return wire.ListQuery{Page: p.Page, Limit: p.Limit, Access: p.Access, Group: p.Group}
 }

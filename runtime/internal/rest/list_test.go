@@ -87,7 +87,7 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	})
 }
 
-// FuzzAListIsTheOneAskedFor gives the same parameters in a query, by GET and POST, and
+// FuzzAListIsTheOneAskedFor sends the same parameters in a query, by GET and POST, and
 // in a body: all three ask for the same list, or none asks for any; and nothing that
 // is asked of the store is out of bounds.
 func FuzzAListIsTheOneAskedFor(f *testing.F) {

@@ -174,7 +174,7 @@ func (a *API) item(w http.ResponseWriter, r *http.Request, id uuid.UUID,
 	})
 }
 
-// missing gives every item that can't be had the same words.
+// missing describes every item that can\'t be had in the same words.
 func missing(err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return fault.Wrap(err, fault.NotFound, "there is no such item")
@@ -232,7 +232,7 @@ func (a *API) CreateSignature(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// value gives what an optional field points to, or its zero value.
+// value returns what an optional field points to, or its zero value.
 func value[T any](field *T) T {
 	if field == nil {
 		var none T

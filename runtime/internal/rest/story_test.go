@@ -14,7 +14,7 @@ import (
 	"mediastack.dev/runtime/internal/rest/wire"
 )
 
-// noise gives n bytes of no known type, the same for the same seed.
+// noise returns n bytes of no known type, the same for the same seed.
 func noise(seed uint64, n int) []byte {
 	source := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	data := make([]byte, n)

@@ -203,7 +203,7 @@ func (l *listener) admit(c *connection) (evicted *connection, rejected string) {
 	return evicted, ""
 }
 
-// release gives back what a closed connection counted.
+// release releases what a closed connection counted.
 func (l *listener) release(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"mediastack.dev/runtime/internal/exchange"
 )
 
-// contextWithRoute gives chi a route context that outlives it, so that the pattern
+// contextWithRoute provides chi with a route context that outlives it, so that the pattern
 // can be read after the request.
 func contextWithRoute(ctx context.Context, route *chi.Context) context.Context {
 	return context.WithValue(ctx, chi.RouteCtxKey, route)

@@ -59,7 +59,7 @@ func limitAddresses(limits *limit.Limiter, next http.Handler) http.Handler {
 // methods are those that a route may have.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// allowed gives the methods of the route that has this path.
+// allowed returns the methods of the route that has this path.
 func allowed(routes chi.Routes, r *http.Request) []string {
 	path := r.URL.RawPath
 	if path == "" {

@@ -89,7 +89,7 @@ func newOrigins(cfg Config, routes chi.Routes, next http.Handler) (*origins, err
 	return o, nil
 }
 
-// firstOf gives one sentence of several.
+// firstOf returns one sentence of several.
 func firstOf(err error) error {
 	var origin *cfgerrors.UnacceptableOriginPatternError
 	if errors.As(err, &origin) {

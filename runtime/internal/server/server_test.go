@@ -44,7 +44,7 @@ func TestConfigsThatCannotBe(t *testing.T) {
 	}
 }
 
-// running gives a server of these routes and its log.
+// running returns a server of these routes and its log.
 func running(t *testing.T, mount func(chi.Router)) (*httptest.Server, *bytes.Buffer) {
 	t.Helper()
 	return runningWith(t, valid(), mount)

@@ -26,7 +26,7 @@ var (
 	errMismatch  = fault.New(fault.Invalid, "the bytes do not fit Upload-Checksum: nothing of this request is kept")
 )
 
-// missing gives every upload that can't be had the same words.
+// missing describes every upload that can\'t be had in the same words.
 func missing(err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return errNoUpload
@@ -203,7 +203,7 @@ func (a *answer) describe(header http.Header) error {
 	return nil
 }
 
-// mayRead tells whether the client may have the item's document, with its signed
+// mayRead reports whether the client may have the item's document, with its signed
 // addresses. A signature is a permission to upload: what it brought about it may see
 // until it is sealed, as in the answer of POST /media/create, and not for ever.
 func mayRead(c *call, item media.Item) bool { return !c.grant.Signed || item.Draft() }

@@ -51,7 +51,7 @@ type call struct {
 
 type callKey struct{}
 
-// callOf gives the call that tusd acts for.
+// callOf returns the call that tusd acts for.
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
@@ -121,7 +121,7 @@ func (c *call) reason() error {
 	return c.interrupted
 }
 
-// end gives everything back. The connection may serve another request from now on.
+// end releases everything. The connection may serve another request from now on.
 func (c *call) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *call) end() {
 	c.cancel()
 }
 
-// still tells whether the credential is as good as when the headers came, and notes it
+// still reports whether the credential is as good as when the headers came, and notes it
 // when it is not. It is asked when the upload is there and when the body has ended,
 // before anything is told or made of it. What has arrived until then is kept: it is no
 // draft, nobody sees it, it counts under the cap and goes when the upload expires. Only
@@ -160,7 +160,7 @@ type body struct {
 	ended bool
 }
 
-// Read gives the next bytes, until the call is interrupted.
+// Read returns the next bytes, until the call is interrupted.
 func (b *body) Read(p []byte) (int, error) {
 	if why := b.call.reason(); why != nil {
 		return 0, why

@@ -9,13 +9,13 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// StoreFor gives the store as tusd sees it.
+// StoreFor returns the store as tusd sees it.
 func StoreFor(m *media.Service) handler.DataStore { return store{media: m} }
 
-// LockerFor gives the locks as tusd sees them.
+// LockerFor returns the locks as tusd sees them.
 func LockerFor(locks Locks) handler.Locker { return locker{locks: locks} }
 
-// ActingFor gives a context in which the store and the locks act for a grant.
+// ActingFor returns a context in which the store and the locks act for a grant.
 func ActingFor(ctx context.Context, grant auth.Grant, fields media.Fields) context.Context {
 	return context.WithValue(ctx, callKey{}, &call{grant: grant, fields: fields, ctx: ctx, again: func() error { return nil }})
 }

@@ -278,7 +278,7 @@ func (a *API) overridden(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// mayUse tells whether a grant reaches an upload of its app: a signature that is bound
+// mayUse reports whether a grant reaches an upload of its app: a signature that is bound
 // to a group reaches that group's uploads and no others.
 func mayUse(grant auth.Grant, state media.Resumption) bool {
 	return grant.Group == "" || grant.Group == state.Fields.Group

@@ -73,7 +73,7 @@ func limit(limits Limits) error {
 	return nil
 }
 
-// addressSpace gives the bytes of address space that are in use.
+// addressSpace returns the bytes of address space that are in use.
 func addressSpace() (uint64, error) {
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

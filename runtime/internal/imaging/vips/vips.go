@@ -51,7 +51,7 @@ type Output struct {
 	Width, Height int
 }
 
-// Free gives the memory back.
+// Free releases the memory.
 func (o *Output) Free() {
 	if len(o.Data) > 0 {
 		C.g_free(C.gpointer(unsafe.Pointer(unsafe.SliceData(o.Data))))
@@ -70,7 +70,7 @@ func Start() error {
 	return nil
 }
 
-// Trim gives memory that libvips and its decoders have freed back to the system.
+// Trim returns memory that libvips and its decoders have freed to the system.
 func Trim() { C.malloc_trim(0) }
 
 // ReadHeader reads a file's header. A file of no allowed format has the format None.
@@ -94,7 +94,7 @@ func Decode(file []byte) (*Image, error) {
 	return &Image{image}, nil
 }
 
-// Free gives the memory back. It may be called again, and for nil.
+// Free releases the memory. It may be called again, and for nil.
 func (i *Image) Free() {
 	if i != nil && i.image != nil {
 		C.g_object_unref(C.gpointer(unsafe.Pointer(i.image)))

@@ -48,7 +48,7 @@ func (r *Reader) Next() (Frame, error) {
 	return Frame{Kind: kind, payload: payload}, nil
 }
 
-// Data gives the bytes of a Data frame.
+// Data returns the bytes of a Data frame.
 func (f Frame) Data() []byte { return f.payload }
 
 // Hello reads a greeting.

@@ -105,7 +105,7 @@ func read(t *testing.T, page func(io.Writer) error) document {
 	return document{node, out.String()}
 }
 
-// all gives the elements with one of these names, in order; of any name without one.
+// all returns the elements with one of these names, in order; of any name without one.
 func (d document) all(names ...string) []document {
 	var found []document
 	for n := range d.Descendants() {
@@ -124,7 +124,7 @@ func (d document) all(names ...string) []document {
 	return found
 }
 
-// get gives an attribute.
+// get returns an attribute.
 func (d document) get(name string) string {
 	for _, a := range d.Attr {
 		if a.Key == name {
@@ -163,7 +163,7 @@ func (d document) fields() map[string]string {
 	return fields
 }
 
-// form gives the form that posts to a path.
+// form returns the form that posts to a path.
 func (d document) form(t *testing.T, action string) document {
 	t.Helper()
 	for _, form := range d.all("form") {

@@ -195,7 +195,7 @@ func TestThePageForTheAddress(t *testing.T) {
 	}
 }
 
-// alerts gives what a screen reader says first.
+// alerts returns what a screen reader says first.
 func alerts(d document) []string {
 	var found []string
 	for _, e := range d.all() {

@@ -66,7 +66,7 @@ func (p palette) branded(brand, far colour) palette {
 	return p
 }
 
-// css gives the colours their names in the style sheet.
+// css returns the colours their names in the style sheet.
 func (p palette) css() string {
 	var text strings.Builder
 	for _, v := range []struct {

@@ -12,7 +12,7 @@ const maxShown = 80
 // few to paint over the lines above.
 const maxMarks = 3
 
-// Visible tells whether a text holds a character that is seen by itself. Letters and
+// Visible reports whether a text holds a character that is seen by itself. Letters and
 // symbols that are blank, such as HANGUL FILLER, are not, and neither is a mark alone.
 func Visible(text string) bool {
 	return strings.ContainsFunc(text, func(r rune) bool {
