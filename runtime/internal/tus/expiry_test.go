@@ -1,15 +1,15 @@
 package tus_test
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
+	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/media"
 )
@@ -54,18 +54,6 @@ func TestExpiredUpload_IsGoneAtOnceAtEveryReplica(t *testing.T) {
 		t.Errorf("%d bytes are held before the purge", held)
 	}
 	w.purged(t, one)
-}
-
-// lookedUp reports each look-up of an upload.
-type lookedUp struct {
-	media.Store
-	done chan struct{}
-}
-
-func (s *lookedUp) Resumption(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Resumption, error) {
-	found, err := s.Store.Resumption(ctx, scope, id)
-	s.done <- struct{}{}
-	return found, err
 }
 
 // patching begins a PATCH whose body the test writes.
@@ -114,22 +102,25 @@ func TestRunningPatch_GoesOnWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) 
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	slow := &lookedUp{Store: w.Store, done: make(chan struct{}, 100)}
-	here, there := w.replica(t, func(o *options) { o.store = slow }), w.replica(t)
+	here, there := w.replica(t), w.replica(t)
 	file := noise(2 << 20)
 	address := here.created(t, one.Key, len(file))
 	turn(24*time.Hour-time.Minute, here, there)
-	body, patched := here.patching(t, one.Key, address, 0)
-	for range 2 { // before the lock and with it
-		<-slow.done
-	}
+	held := edgetest.Hold(strings.NewReader(""), bytes.NewReader(file))
+	patched := make(chan answer, 1)
+	go func() {
+		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(held), func(r *request) { edgetest.Expect(r.header) })
+		if err != nil {
+			t.Error(err)
+		}
+		patched <- got
+	}()
+	held.Wait(t) // the request has found the upload, and has the lock
 	turn(2*time.Minute, here, there)
 	if got := there.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
 		t.Errorf("HEAD while the PATCH has brought nothing: %d", got.status)
 	}
-	_, err := body.Write(file)
-	must(t, err)
-	must(t, body.Close())
+	held.Go()
 	got := <-patched
 	if got.status != http.StatusNoContent {
 		t.Fatalf("PATCH: %d %s", got.status, got.body)
