@@ -45,7 +45,7 @@ func (r *Reconciler) claimBucket(ctx context.Context, run *run) (changed bool, e
 	return r.buckets.Claim(ctx, run.account.Bucket, r.owner(run), adopt)
 }
 
-// noteOwner tells the runtime whose the bucket is: it takes no upload into a bucket
+// noteOwner records for the runtime whose the bucket is: it takes no upload into a bucket
 // that is not the account's. A store that can't be reached leaves that as it was.
 func (r *Reconciler) noteOwner(ctx context.Context, run *run, claim error) *status.Failure {
 	failure := status.Fail(status.ObjectStore, claim)
@@ -67,7 +67,7 @@ func (r *Reconciler) owner(run *run) objectstore.Owner {
 	return objectstore.Owner{AccountID: run.account.ID.String(), Namespace: run.object.Namespace, Name: run.object.Name}
 }
 
-// announceBucket tells a first bucket from one that was there and went missing.
+// announceBucket distinguishes a first bucket from one that was there and went missing.
 func (r *Reconciler) announceBucket(run *run) {
 	if meta.IsStatusConditionTrue(run.before.Status.Conditions, v1alpha1.ConditionBucketReady) {
 		r.events.Eventf(run.object, nil, corev1.EventTypeWarning, "BucketRestored", "ClaimBucket",

@@ -41,7 +41,7 @@ func verdict(seen observed) status.Verdict {
 	return done
 }
 
-// condition tells one part: False when somebody has to act, Unknown when it could
+// condition reports one part: False when somebody has to act, Unknown when it could
 // not be looked at, because its store is out of reach or the account itself failed.
 func (p part) condition(kind string, seen observed) metav1.Condition {
 	switch {

@@ -141,7 +141,7 @@ func (b *bench) uploadLarge(ctx context.Context, t tenant, e *endpoint, f form, 
 	return nil
 }
 
-// repeated gives a block over and over, so that no upload holds its file.
+// repeated reads a block over and over, so that no upload holds its file.
 type repeated struct {
 	block []byte
 	left  int64

@@ -60,7 +60,7 @@ func newReport(out, progress io.Writer) *report {
 	return &report{out: out, progress: progress, started: time.Now()}
 }
 
-// say tells how far the run is.
+// say reports how far the run is.
 func (r *report) say(format string, args ...any) {
 	fmt.Fprintf(r.progress, "[%4.0fs] %s\n", time.Since(r.started).Seconds(), fmt.Sprintf(format, args...))
 }

@@ -24,7 +24,7 @@ const scaleGroups = 10
 // question is a request whose time is compared between a large and a small account.
 type question struct {
 	what string
-	// path gives the request for an account of so many items.
+	// path returns the request for an account of so many items.
 	path func(items int) string
 	aim  *aim
 	// want is how many items a page must have; 0 = it is no page.
@@ -145,7 +145,7 @@ func (q question) side(e *endpoint, items int) side {
 	}}
 }
 
-// plainOffset tells what a deep page would take without the index of pages.
+// plainOffset measures what a deep page would take without the index of pages.
 func (b *bench) plainOffset(ctx context.Context, t tenant, items int) error {
 	conn, err := pgx.Connect(ctx, b.rig.server.URL(database))
 	if err != nil {

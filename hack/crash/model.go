@@ -230,7 +230,7 @@ func (m *model) schedule() string {
 	return strings.Join(m.breaks, "\n") + "\n"
 }
 
-// print tells of the first problems, each with the history of its item and with what
+// print reports the first problems, each with the history of its item and with what
 // logged returns of its request.
 func (m *model) print(out io.Writer, logged func(request string) []string) {
 	m.mu.Lock()

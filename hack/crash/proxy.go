@@ -18,7 +18,7 @@ const (
 	// stall keeps connections, and holds back what is sent both ways.
 	stall
 	// mute passes what is asked and swallows what is answered: the work is done, and
-	// whoever wanted it never hears so.
+	// its client gets no answer.
 	mute
 )
 

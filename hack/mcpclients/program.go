@@ -64,7 +64,7 @@ func (n *Node) launch(t testing.TB, timeout time.Duration, home string, stdin io
 }
 
 // Says waits until the program has printed, to either stream, what the pattern matches,
-// and gives its first group. A pattern should end with the end of a line.
+// and returns its first group. A pattern should end with the end of a line.
 func (p *Program) Says(pattern *regexp.Regexp) string {
 	p.t.Helper()
 	for {

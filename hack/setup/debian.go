@@ -116,7 +116,7 @@ func explain(missing []debianPackage) error {
 	return fmt.Errorf("packages are missing: on Debian and Ubuntu, run `apt-get install %s` as root; elsewhere, install what has those programs and libraries (libvips 8.14 or newer)", strings.Join(names, " "))
 }
 
-// keepClusterFromStarting tells the postgresql package not to make and start a cluster of its own:
+// keepClusterFromStarting configures the postgresql package not to make and start a cluster of its own:
 // the trial stack has a private one. A machine that has the file already keeps it as it is.
 func keepClusterFromStarting() error {
 	if err := os.MkdirAll("/etc/postgresql-common", 0o755); err != nil {

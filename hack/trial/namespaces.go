@@ -21,8 +21,9 @@ import (
 // finalizeEvery is the pause between two passes over the namespaces.
 const finalizeEvery = time.Second
 
-// namespaceFinalizer completes the deletion of namespaces. In a real cluster
-// kube-controller-manager does; without it a deleted namespace stays in Terminating.
+// namespaceFinalizer completes the deletion of namespaces, as kube-controller-manager does
+// where there is one. The trial stack has none, and a deleted namespace would stay in
+// Terminating.
 type namespaceFinalizer struct {
 	namespaces corev1client.NamespaceInterface
 	discovery  discovery.DiscoveryInterface
