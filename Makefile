@@ -17,23 +17,23 @@ SETUP := go run ./hack/cmd/setup
 # What links libvips. Without cgo these packages don't exist, so the other steps pass them by.
 CGO_PACKAGES := ./runtime/cmd/mediastack-imaging/... ./runtime/internal/imaging/vips/...
 
-##@ Try it
+##@ Development
 .PHONY: run stop status clean
-run: build parts trial running kube ## Start the whole stack and print lines to paste (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
-	@exec bin/mediastack-trial run $(if $(DETACH),--detach) $(ARGS)
+run: build dev-services dev-stack running kube ## Start the whole stack and print lines to paste (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
+	@exec bin/mediastack-dev run $(if $(DETACH),--detach) $(ARGS)
 
-stop: bin/mediastack-trial ## End a stack that runs in this checkout
-	@bin/mediastack-trial stop $(ARGS)
+stop: bin/mediastack-dev ## End a stack that runs in this checkout
+	@bin/mediastack-dev stop $(ARGS)
 
-status: bin/mediastack-trial ## Say whether a stack runs, and print its lines
-	@bin/mediastack-trial status $(ARGS)
+status: bin/mediastack-dev ## Say whether a stack runs, and print its lines
+	@bin/mediastack-dev status $(ARGS)
 
-clean: bin/mediastack-trial ## Remove the stack's data folder (refused while it runs)
-	@bin/mediastack-trial clean $(ARGS)
+clean: bin/mediastack-dev ## Remove the stack's data folder (refused while it runs)
+	@bin/mediastack-dev clean $(ARGS)
 
 # Ending a stack must not depend on a tree that builds.
-bin/mediastack-trial:
-	@$(SETUP) trial
+bin/mediastack-dev:
+	@$(SETUP) dev-stack
 
 ##@ Build
 .PHONY: build generate fmt
@@ -55,17 +55,17 @@ fmt: lint-tool ## Format all Go code
 # A package with the real parts takes a minute or two of a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
-test: packages kube minio tusd build parts trial ## Run all tests, after setting up what they need (TEST_PACKAGES=./runtime/... narrows them)
+test: packages kube minio tusd build dev-services dev-stack ## Run all tests, after setting up what they need (TEST_PACKAGES=./runtime/... narrows them)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
-test-race: packages kube minio tusd build parts trial ## Run all tests with the race detector (needs a C compiler)
+test-race: packages kube minio tusd build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 
 # The stores of test-stores. versitygw is what all other tests run against.
 STORES ?= minio $(if $(shell command -v radosgw),ceph)
 STORE_PACKAGES := ./runtime/objectstore ./runtime/media ./runtime/internal/tus
-test-stores: packages minio build parts ## Run the tests of objects, media and TUS against MinIO and, if it is installed, Ceph RGW (STORES="ceph" picks)
+test-stores: packages minio build dev-services ## Run the tests of objects, media and TUS against MinIO and, if it is installed, Ceph RGW (STORES="ceph" picks)
 	@for store in $(STORES); do \
 		echo "== $$store"; \
 		MEDIASTACK_TEST_STORE=$$store go test -count=1 -p 1 -timeout 30m $(STORE_PACKAGES); \
@@ -76,7 +76,7 @@ lint: lint-tool libvips ## Look for mistakes and forbidden imports
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
-	cd hack/parts && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...
+	cd hack/devservices && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...
 
 tidy: ## Tidy every module of the repository
 	git ls-files -- 'go.mod' '*/go.mod' | while read -r mod; do (cd "$$(dirname "$$mod")" && go mod tidy); done
@@ -87,21 +87,21 @@ verify: ## Regenerate, format, tidy and lint; fail if that changes a file
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex narrows them
 	@hack/fuzz.sh
 
-bench: running build parts tusd ## Measure the service against the raw limits (ARGS="upload read" picks, ARGS=--help explains)
+bench: running build dev-services tusd ## Measure the service against the raw limits (ARGS="upload read" picks, ARGS=--help explains)
 	go run ./hack/bench $(ARGS)
 
-crash: running build parts ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")
-	go run ./hack/crash $(ARGS)
+crash: running build dev-services ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")
+	go run ./hack/test/chaos $(ARGS)
 
-screenshots: packages build parts ## Take pictures of the login pages: docs/login.png, and every page in every state into PICTURES (screenshots/)
-	LOGINPAGES_SHEET=$(CURDIR)/docs/login.png LOGINPAGES_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run TestThePagesAreForEverybody ./hack/loginpages
+screenshots: packages build dev-services ## Take pictures of the login pages: docs/login.png, and every page in every state into PICTURES (screenshots/)
+	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run TestThePagesAreForEverybody ./hack/test/browser
 
 vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on the network)
 	@$(SETUP) govulncheck
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages kube minio tusd parts trial tools
+.PHONY: packages kube minio tusd dev-services dev-stack tools
 packages: ## Install the Debian packages that are missing for the tests (root on Debian), or say which
 	@$(SETUP) packages
 
@@ -114,11 +114,11 @@ minio: ## Build the MinIO server into the cache (tests only)
 tusd: ## Build the tusd server into the cache (benchmarks only)
 	@$(SETUP) tusd
 
-parts: ## Build the trial stack's S3 store and mail sink into bin/
-	@$(SETUP) parts
+dev-services: ## Build the dev stack's S3 store and mail sink into bin/
+	@$(SETUP) dev-services
 
-trial: ## Build the program behind `make run` into bin/
-	@$(SETUP) trial
+dev-stack: ## Build the program behind `make run` into bin/
+	@$(SETUP) dev-stack
 
 tools: ## Build the pinned generators and linters into the cache
 	@$(SETUP) tools
@@ -132,4 +132,4 @@ lint-tool:
 
 .PHONY: help
 help: ## List what can be made
-	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -25,10 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/hack/setup"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 const namespace = "mediastack-system"
 
@@ -67,7 +67,7 @@ func render(t *testing.T, folder string) []*unstructured.Unstructured {
 
 func newClient(t *testing.T) client.Client {
 	t.Helper()
-	c, err := client.New(stacktest.Kubernetes(t), client.Options{Scheme: clientgoscheme.Scheme})
+	c, err := client.New(testenv.Kubernetes(t), client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
 		t.Fatal(err)
 	}

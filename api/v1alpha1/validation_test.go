@@ -17,18 +17,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"mediastack.dev/hack/stack/kubeapply"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/kubeapply"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // setup returns the resource of one kind in a namespace of the test's own.
 func setup(t *testing.T, resource string) dynamic.ResourceInterface {
 	t.Helper()
-	config := stacktest.Kubernetes(t)
+	config := testenv.Kubernetes(t)
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestOwners_FollowTheRuleOfTheLogin(t *testing.T) {
 // other change, its finalizer's removal included.
 func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 	t.Parallel()
-	config := stacktest.Kubernetes(t)
+	config := testenv.Kubernetes(t)
 	applier, err := kubeapply.New(config, "api-test")
 	if err != nil {
 		t.Fatal(err)

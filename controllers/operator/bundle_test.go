@@ -22,16 +22,16 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
+	"mediastack.dev/hack/kubeapply"
+	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/kubeapply"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 const (
 	// patience is how long a story waits for something; slow machines run several at once.
@@ -58,7 +58,7 @@ type bundle struct {
 type options struct {
 	config      operator.Config
 	databaseURL func(testing.TB) string
-	s3          func(testing.TB) stack.S3Access
+	s3          func(testing.TB) servers.S3Access
 	idle        bool // set up everything, but start no operator
 }
 
@@ -69,7 +69,7 @@ func setupBundle(t *testing.T, choose ...func(*options)) *bundle {
 			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
 			Concurrency: 8, HealthListen: "0", MetricsListen: "0",
 		},
-		databaseURL: stacktest.Postgres, s3: stacktest.S3,
+		databaseURL: testenv.Postgres, s3: testenv.S3,
 	}
 	for _, change := range choose {
 		change(&chosen)
@@ -141,7 +141,7 @@ func admin(t testing.TB) client.Client {
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
 	must(t, corev1.AddToScheme(scheme))
-	c, err := client.New(stacktest.Kubernetes(t), client.Options{Scheme: scheme})
+	c, err := client.New(testenv.Kubernetes(t), client.Options{Scheme: scheme})
 	must(t, err)
 	return c
 }
@@ -158,10 +158,10 @@ var asOperator = func() func(testing.TB) string {
 			must(t, err)
 			objects, err := kubeapply.Read(filepath.Join(root, "config", "default", "namespace.yaml"), filepath.Join(root, "config", "rbac"))
 			must(t, err)
-			applier, err := kubeapply.New(stacktest.Kubernetes(t), "operator-test")
+			applier, err := kubeapply.New(testenv.Kubernetes(t), "operator-test")
 			must(t, err)
 			must(t, applier.Apply(t.Context(), objects...))
-			path = stacktest.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator")
+			path = testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator")
 		})
 		return path
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/objectstore"
@@ -59,7 +59,7 @@ func TestDeleteTakesItemsObjectsAndBucketAlong(t *testing.T) {
 	t.Parallel()
 	var databaseURL string
 	b := setupBundle(t, func(o *options) {
-		o.databaseURL = func(t testing.TB) string { databaseURL = stacktest.Postgres(t); return databaseURL }
+		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
 	})
 	object := b.account("demo", deleting)
 	b.ready(object)
@@ -119,7 +119,7 @@ func TestDeleteDoesNotBelieveAStatusThatNamesAnotherAccount(t *testing.T) {
 	t.Parallel()
 	var databaseURL string
 	b := setupBundle(t, func(o *options) {
-		o.databaseURL = func(t testing.TB) string { databaseURL = stacktest.Postgres(t); return databaseURL }
+		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
 	})
 	victim, forger := b.account("victim"), b.account("forger", deleting)
 	b.ready(victim)

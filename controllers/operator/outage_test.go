@@ -7,14 +7,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
 )
 
 func TestAnUnreachableObjectStoreShowsAndPasses(t *testing.T) {
 	t.Parallel()
-	server := stacktest.S3Server(t)
-	b := setupBundle(t, func(o *options) { o.s3 = func(testing.TB) stack.S3Access { return server.Part.Access } })
+	server := testenv.S3Server(t)
+	b := setupBundle(t, func(o *options) { o.s3 = func(testing.TB) servers.S3Access { return server.Part.Access } })
 	old := b.account("old")
 	b.ready(old)
 	server.Stop()
@@ -34,9 +34,9 @@ func TestAnUnreachableObjectStoreShowsAndPasses(t *testing.T) {
 
 func TestAnUnreachableDatabaseShowsAndPasses(t *testing.T) {
 	t.Parallel()
-	server := stacktest.PostgresServer(t)
+	server := testenv.PostgresServer(t)
 	b := setupBundle(t, func(o *options) {
-		o.databaseURL = func(t testing.TB) string { return stacktest.Database(t, server) }
+		o.databaseURL = func(t testing.TB) string { return testenv.Database(t, server) }
 	})
 	object, pins := b.account("demo"), b.settings("site", "demo")
 	b.ready(object)
@@ -56,10 +56,10 @@ func TestAnUnreachableDatabaseShowsAndPasses(t *testing.T) {
 
 func TestADeletionWaitsForTheStoresAndGoesOn(t *testing.T) {
 	t.Parallel()
-	s3, postgres := stacktest.S3Server(t), stacktest.PostgresServer(t)
+	s3, postgres := testenv.S3Server(t), testenv.PostgresServer(t)
 	b := setupBundle(t, func(o *options) {
-		o.databaseURL = func(t testing.TB) string { return stacktest.Database(t, postgres) }
-		o.s3 = func(testing.TB) stack.S3Access { return s3.Part.Access }
+		o.databaseURL = func(t testing.TB) string { return testenv.Database(t, postgres) }
+		o.s3 = func(testing.TB) servers.S3Access { return s3.Part.Access }
 		o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour
 	})
 	object := b.account("demo", deleting)

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"mediastack.dev/hack/stack"
+	"mediastack.dev/hack/servers"
 )
 
 // What the service is compared with is this program again, in a process of its own,
@@ -43,16 +43,16 @@ func (r *rig) start(ctx context.Context, role string, settings map[string]string
 	if err != nil {
 		return nil, err
 	}
-	port, err := stack.FreePort()
+	port, err := servers.FreePort()
 	if err != nil {
 		return nil, err
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	e := &endpoint{baseURL: "http://" + address}
-	e.Process, err = r.group.Start(ctx, stack.Spec{
+	e.Process, err = r.group.Start(ctx, servers.Spec{
 		Name: "the " + role, Path: program, LogFile: filepath.Join(r.dir, role+".log"),
 		Env:   append(environment(settings), playEnv+"="+role, listenEnv+"="+address),
-		Ready: stack.Answers(e.baseURL + "/ready"),
+		Ready: servers.Answers(e.baseURL + "/ready"),
 	})
 	if err != nil {
 		return nil, err

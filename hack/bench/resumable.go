@@ -17,8 +17,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
+	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
-	"mediastack.dev/hack/stack"
 )
 
 // tusd is what tables call the tusd program with its own S3 store.
@@ -186,17 +186,17 @@ func (r *rig) serveTusd(ctx context.Context, t tenant) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, err := stack.FreePort()
+	port, err := servers.FreePort()
 	if err != nil {
 		return nil, err
 	}
 	e := &endpoint{baseURL: fmt.Sprintf("http://127.0.0.1:%d", port)}
 	access := r.s3.Access
-	e.Process, err = r.group.Start(ctx, stack.Spec{
+	e.Process, err = r.group.Start(ctx, servers.Spec{
 		Name: "tusd", Path: program, LogFile: filepath.Join(r.dir, "tusd.log"),
 		Args:  []string{"-host=127.0.0.1", fmt.Sprintf("-port=%d", port), "-s3-bucket=" + t.account.Bucket, "-s3-endpoint=" + access.Endpoint, "-s3-object-prefix=" + tusd + "/"},
 		Env:   environment(map[string]string{"AWS_ACCESS_KEY_ID": access.AccessKey, "AWS_SECRET_ACCESS_KEY": access.SecretKey, "AWS_REGION": access.Region}),
-		Ready: stack.Answers(e.baseURL + "/"),
+		Ready: servers.Answers(e.baseURL + "/"),
 	})
 	if err != nil {
 		return nil, err

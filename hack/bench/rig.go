@@ -15,8 +15,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
-	"mediastack.dev/hack/stack"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/objectstore"
 	pgstore "mediastack.dev/runtime/postgres"
@@ -26,10 +26,10 @@ import (
 // Benchmarks add tenants, provisioned as the operator does it, and runtimes.
 type rig struct {
 	options
-	group   *stack.Group
+	group   *servers.Group
 	dir     string
-	server  *stack.Postgres
-	s3      *stack.S3
+	server  *servers.Postgres
+	s3      *servers.S3
 	bare    *minio.Core
 	store   *pgstore.Store
 	objects *objectstore.Store
@@ -40,14 +40,14 @@ type rig struct {
 const database = "bench"
 
 func startRig(ctx context.Context, o options) (*rig, error) {
-	if o.Dir != "" && !stack.PostgresCanReach(o.Dir) {
+	if o.Dir != "" && !servers.PostgresCanReach(o.Dir) {
 		return nil, fmt.Errorf("the user postgres can't reach %s: choose another --dir", o.Dir)
 	}
 	dir, err := os.MkdirTemp(o.Dir, "mediastack-bench-")
 	if err != nil {
 		return nil, err
 	}
-	r := &rig{options: o, group: stack.NewGroup(), dir: dir, secret: stack.RandomSecret(32), watched: map[string]int{}}
+	r := &rig{options: o, group: servers.NewGroup(), dir: dir, secret: servers.RandomSecret(32), watched: map[string]int{}}
 	if err := r.begin(ctx); err != nil {
 		r.close()
 		return nil, err
@@ -60,7 +60,7 @@ func (r *rig) begin(ctx context.Context) error {
 		return err
 	}
 	var err error
-	r.server, err = r.group.StartPostgres(ctx, stack.PostgresConfig{
+	r.server, err = r.group.StartPostgres(ctx, servers.PostgresConfig{
 		Dir: filepath.Join(r.dir, "postgres"), LogFile: filepath.Join(r.dir, "postgres.log"), Volatile: r.volatile,
 	})
 	if err != nil {
@@ -69,7 +69,7 @@ func (r *rig) begin(ctx context.Context) error {
 	if err := r.server.CreateDatabase(ctx, database); err != nil {
 		return err
 	}
-	if r.s3, err = r.group.StartS3(ctx, stack.S3Config{Dir: filepath.Join(r.dir, "s3"), LogFile: filepath.Join(r.dir, "s3.log")}); err != nil {
+	if r.s3, err = r.group.StartS3(ctx, servers.S3Config{Dir: filepath.Join(r.dir, "s3"), LogFile: filepath.Join(r.dir, "s3.log")}); err != nil {
 		return err
 	}
 	r.watched[postgres], r.watched[store] = r.server.PID(), r.s3.PID()
@@ -179,7 +179,7 @@ func environment(settings map[string]string) []string {
 
 // endpoint is a server that is measured, with the way to it that keeps connections.
 type endpoint struct {
-	*stack.Process
+	*servers.Process
 	baseURL string
 	key     string
 	client  *http.Client
@@ -192,11 +192,11 @@ func (r *rig) serve(ctx context.Context, name string, t tenant, settings map[str
 	if err != nil {
 		return nil, err
 	}
-	port, err := stack.FreePort()
+	port, err := servers.FreePort()
 	if err != nil {
 		return nil, err
 	}
-	admin, err := stack.FreePort()
+	admin, err := servers.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -207,9 +207,9 @@ func (r *rig) serve(ctx context.Context, name string, t tenant, settings map[str
 		"SERVICE_LISTEN": fmt.Sprintf("127.0.0.1:%d", port), "SERVICE_ADMIN_LISTEN": fmt.Sprintf("127.0.0.1:%d", admin),
 	})
 	maps.Copy(env, settings)
-	e.Process, err = r.group.Start(ctx, stack.Spec{
+	e.Process, err = r.group.Start(ctx, servers.Spec{
 		Name: "the runtime", Path: binary, Args: []string{"serve"}, LogFile: filepath.Join(r.dir, name+".log"), Env: environment(env),
-		Ready: stack.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
+		Ready: servers.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
 	})
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ type Purpose int
 const (
 	// Building is what the image worker needs to be built and run.
 	Building Purpose = iota
-	// Running is what the trial stack, the benchmarks and the crash run need, too.
+	// Running is what the dev stack, the benchmarks and the crash run need, too.
 	Running
 	// Everything is what the tests need, too.
 	Everything
@@ -40,7 +40,7 @@ var debianPackages = []debianPackage{
 	{name: "pkg-config", purpose: Building, found: program("pkg-config")},
 	{name: "libvips-dev", purpose: Building, found: library("vips >= 8.14")},
 	{name: "postgresql", purpose: Running, found: func(context.Context) bool { _, err := FindPostgres(); return err == nil }},
-	{name: "curl", purpose: Running, found: program("curl")}, // for the lines that the trial stack prints
+	{name: "curl", purpose: Running, found: program("curl")}, // for the lines that the dev stack prints
 	{name: "libvips-tools", purpose: Running, found: program("vips")},
 	{name: "libimage-exiftool-perl", purpose: Everything, found: program("exiftool")},
 	{name: "webp", purpose: Everything, found: program("webpinfo")},
@@ -117,7 +117,7 @@ func explain(missing []debianPackage) error {
 }
 
 // keepClusterFromStarting configures the postgresql package not to make and start a cluster of its own:
-// the trial stack has a private one. A machine that has the file already keeps it as it is.
+// the dev stack has a private one. A machine that has the file already keeps it as it is.
 func keepClusterFromStarting() error {
 	if err := os.MkdirAll("/etc/postgresql-common", 0o755); err != nil {
 		return err

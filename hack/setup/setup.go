@@ -1,6 +1,6 @@
-// Package setup prepares a machine for the trial stack, the tests and the code generators: it
+// Package setup prepares a machine for the dev stack, the tests and the code generators: it
 // installs the Debian packages they need and builds pinned programs, once, into a cache folder.
-// The command hack/cmd/setup and the trial stack call it. It needs the standard library only, so
+// The command hack/cmd/setup and the dev stack call it. It needs the standard library only, so
 // that it compiles in a moment on a machine that has nothing yet.
 package setup
 
@@ -135,7 +135,7 @@ func FindBinary(name string) (string, error) {
 		return "", err
 	}
 	if err := executable(path); err != nil {
-		return "", fmt.Errorf("%w; run `make build parts trial`, or set %s to the folder that has it", err, BinEnv)
+		return "", fmt.Errorf("%w; run `make build dev-services dev-stack`, or set %s to the folder that has it", err, BinEnv)
 	}
 	return path, nil
 }

@@ -43,7 +43,7 @@ func TestAMissingProgramSaysWhatToRun(t *testing.T) {
 		{kube, "run `make kube`"},
 		{minio, "run `make minio`"},
 		{tusd, "run `make tusd`"},
-		{binary, "run `make build parts trial`"},
+		{binary, "run `make build dev-services dev-stack`"},
 		{assets, "KUBEBUILDER_ASSETS is set to " + empty + ", but " + empty + "/etcd is missing"},
 	} {
 		if c.err == nil || !strings.Contains(c.err.Error(), c.want) {

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
@@ -25,7 +25,7 @@ import (
 // discard is the log of parts that no test reads.
 var discard = slog.New(slog.DiscardHandler)
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // clock is a time that tests move.
 type clock struct {
@@ -65,20 +65,20 @@ var (
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
 	must(t, err)
-	return setupWith(t, stacktest.Postgres(t), objects)
+	return setupWith(t, testenv.Postgres(t), objects)
 }
 
 // setupOwnS3 is setup with an S3 store that the test can stop and start.
-func setupOwnS3(t *testing.T) (*bundle, *stacktest.Server[*stack.S3]) {
+func setupOwnS3(t *testing.T) (*bundle, *testenv.Server[*servers.S3]) {
 	t.Helper()
-	server := stacktest.S3Server(t)
+	server := testenv.S3Server(t)
 	a := server.Part.Access
 	objects, err := objectstore.New(objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey})
 	must(t, err)
-	return setupWith(t, stacktest.Postgres(t), objects), server
+	return setupWith(t, testenv.Postgres(t), objects), server
 }
 
 func setupWith(t *testing.T, url string, objects *objectstore.Store) *bundle {

@@ -22,8 +22,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -41,7 +41,7 @@ type damaged struct {
 // onBothStores runs a test on versitygw and on MinIO.
 func onBothStores(t *testing.T, test func(t *testing.T, d *damaged)) {
 	t.Helper()
-	for name, open := range stacktest.Stores() {
+	for name, open := range testenv.Stores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, spoilable(t, open(t)))
@@ -49,14 +49,14 @@ func onBothStores(t *testing.T, test func(t *testing.T, d *damaged)) {
 	}
 }
 
-func spoilable(t *testing.T, access stack.S3Access) *damaged {
+func spoilable(t *testing.T, access servers.S3Access) *damaged {
 	t.Helper()
 	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
 	must(t, err)
 	raw, err := minio.NewCore(strings.TrimPrefix(access.Endpoint, "http://"), &minio.Options{
 		Region: access.Region, Creds: credentials.NewStaticV4(access.AccessKey, access.SecretKey, "")})
 	must(t, err)
-	b := setupWith(t, stacktest.Postgres(t), objects)
+	b := setupWith(t, testenv.Postgres(t), objects)
 	return &damaged{bundle: b, p: b.tenant(1 << 30), raw: raw}
 }
 
@@ -534,7 +534,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // and the mending are neither lost nor counted twice.
 func TestCountersAreMendedBesideSealsAndDeletes(t *testing.T) {
 	t.Parallel()
-	d := spoilable(t, stacktest.S3(t))
+	d := spoilable(t, testenv.S3(t))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var all sync.WaitGroup

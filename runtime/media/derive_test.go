@@ -17,11 +17,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/imagecorpus"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
@@ -48,7 +48,7 @@ func (w *watched) Await(ctx context.Context, account uuid.UUID) (media.ImagePlac
 func (b *bundle) withQueue(objects media.ObjectStore, cfg media.Config, places int) (*media.Service, *watched) {
 	b.t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, Program: stacktest.Binary(b.t, "mediastack-imaging"),
+	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, Program: testenv.Binary(b.t, "mediastack-imaging"),
 		Workers: 1, Queue: places, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
 		prometheus.NewRegistry(), log)
 	must(b.t, err)
@@ -124,14 +124,14 @@ func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
 	b.choose(p, settings.Layer{UseWebP: new(true)})
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	workers, err := imaging.New(t.Context(), imaging.Config{Enabled: true, Program: stacktest.Binary(t, "mediastack-imaging"),
+	workers, err := imaging.New(t.Context(), imaging.Config{Enabled: true, Program: testenv.Binary(t, "mediastack-imaging"),
 		Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 100_000_000, MaxFrames: 100, Memory: 640 << 20},
 		prometheus.NewRegistry(), log)
 	must(t, err)
 	t.Cleanup(workers.Close)
 	service, err := media.NewService(media.Parts{Store: b.store, Objects: b.objects, Images: workers, Settings: settings.NewService(b.store), Now: b.clock.Now, Log: log}, config)
 	must(t, err)
-	item, err := upload(t.Context(), service, p, bytes.NewReader(imagecorpus.BlankPNG(9990, 9990, 8, 6, false)), media.Fields{})
+	item, err := upload(t.Context(), service, p, bytes.NewReader(imagetest.BlankPNG(9990, 9990, 8, 6, false)), media.Fields{})
 	must(t, err)
 	if got := variants(item); got != "original thumbnail" {
 		t.Errorf("the item has %s", got)

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
@@ -20,7 +20,7 @@ import (
 // item was deleted. A crash run found it.
 func TestABeginWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	target, err := url.Parse(access.Endpoint)
 	must(t, err)
 	var begun atomic.Int64
@@ -85,7 +85,7 @@ func unfinished(t *testing.T, store *objectstore.Store, bucket string) (n int) {
 // run found it.
 func TestACompleteIsNotBelievedWithoutItsObject(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	target, err := url.Parse(access.Endpoint)
 	must(t, err)
 	const lie = `<CompleteMultipartUploadResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Key>x</Key><ETag>"1"</ETag></CompleteMultipartUploadResult>`

@@ -13,19 +13,19 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // onBoth runs a test against both stores that this project is tried with: they
 // differ where S3 leaves room.
 func onBoth(t *testing.T, test func(t *testing.T, store *objectstore.Store)) {
-	for name, access := range stacktest.Stores() {
+	for name, access := range testenv.Stores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, open(t, access(t)))
@@ -33,7 +33,7 @@ func onBoth(t *testing.T, test func(t *testing.T, store *objectstore.Store)) {
 	}
 }
 
-func open(t *testing.T, a stack.S3Access) *objectstore.Store {
+func open(t *testing.T, a servers.S3Access) *objectstore.Store {
 	t.Helper()
 	store, err := objectstore.New(objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey})
 	if err != nil {
@@ -258,7 +258,7 @@ func TestListVisitsEveryObjectUnderAPrefix(t *testing.T) {
 
 func TestAStoreThatIsDownIsUnavailable(t *testing.T) {
 	t.Parallel()
-	server := stacktest.S3Server(t)
+	server := testenv.S3Server(t)
 	store := open(t, server.Part.Access)
 	must(t, store.Ping(t.Context()))
 	bucket, _ := claimed(t, store)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
@@ -21,9 +21,9 @@ import (
 
 // between opens the store at access through a proxy that answers a request itself where
 // answer returns true.
-func between(t *testing.T, access stack.S3Access, answer func(w http.ResponseWriter, r *http.Request) bool) *objectstore.Store {
+func between(t *testing.T, access servers.S3Access, answer func(w http.ResponseWriter, r *http.Request) bool) *objectstore.Store {
 	t.Helper()
-	access = stacktest.S3Proxy(t, access, answer)
+	access = testenv.S3Proxy(t, access, answer)
 	return open(t, access)
 }
 
@@ -38,7 +38,7 @@ func s3Error(w http.ResponseWriter, status int, code string) {
 // however its answer ends. Reading half an object was answered 500.
 func TestStore_UnavailableWhateverTheStoreAnswers(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	bucket, _ := claimed(t, open(t, access))
 	put(t, open(t, access), bucket, "media/x", "text/plain", []byte("x"))
 	for name, answer := range map[string]http.HandlerFunc{
@@ -133,7 +133,7 @@ func needsBody(answer, call string) bool {
 // what was put.
 func TestOpen_UnavailableWhenTheStoreIsKilledWhileItSends(t *testing.T) {
 	t.Parallel()
-	server := stacktest.S3Server(t)
+	server := testenv.S3Server(t)
 	store := open(t, server.Part.Access)
 	bucket, _ := claimed(t, store)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20) // more than any buffer on the way holds

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
@@ -46,7 +46,7 @@ func cephRGW(gone func() bool) func(w http.ResponseWriter, r *http.Request) bool
 // because only NoSuchUpload counted.
 func TestMultipart_PartsLostWhenCephRGWDoesNotKnowTheUpload(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	var gone atomic.Bool
 	store := between(t, access, cephRGW(gone.Load))
 	bucket, _ := claimed(t, store)
@@ -99,7 +99,7 @@ func TestComplete_CanBeRepeated(t *testing.T) {
 
 func TestComplete_RepeatedAfterCephRGWRefuses(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	var refuses atomic.Bool
 	store := between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
 		if !refuses.Load() || r.Method != http.MethodPost || !r.URL.Query().Has("uploadId") {
@@ -128,7 +128,7 @@ func TestComplete_RepeatedAfterCephRGWRefuses(t *testing.T) {
 // Ceph RGW refuses a Complete while an earlier one goes on, which may end at any moment.
 func TestComplete_FindsWhatIsJoinedBetweenItsLooks(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	direct := open(t, access)
 	bucket, _ := claimed(t, direct)
 	upload, err := direct.StartMultipart(t.Context(), bucket, "media/x/original", "image/png")
@@ -159,7 +159,7 @@ func TestComplete_FindsWhatIsJoinedBetweenItsLooks(t *testing.T) {
 // ever, and with it the deletion of items and accounts.
 func TestUnfinishedUploads_EntriesWithoutUploadIDSkipped(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	const listing = `<ListMultipartUploadsResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>` +
 		`<Upload><Key>media/x/original</Key></Upload></ListMultipartUploadsResult>`
 	store := between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
@@ -188,7 +188,7 @@ func TestUnfinishedUploads_EntriesWithoutUploadIDSkipped(t *testing.T) {
 }
 
 // withoutConditionalPut are stores that the service can't be used with.
-func withoutConditionalPut(t *testing.T, access stack.S3Access) map[string]func(w http.ResponseWriter, r *http.Request) bool {
+func withoutConditionalPut(t *testing.T, access servers.S3Access) map[string]func(w http.ResponseWriter, r *http.Request) bool {
 	t.Helper()
 	direct := open(t, access)
 	conditional := func(r *http.Request) bool { return r.Method == http.MethodPut && r.Header.Get("If-None-Match") == "*" }
@@ -223,7 +223,7 @@ const notSupported = "does not support conditional puts (If-None-Match: *)"
 
 func TestClaim_RefusedByAStoreWithoutConditionalPut(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	for name, answer := range withoutConditionalPut(t, access) {
 		store, bucket := between(t, access, answer), "b-"+uuid.NewString()
 		for range 2 { // again and again
@@ -247,7 +247,7 @@ func objectsOf(t *testing.T, store *objectstore.Store, bucket string) (all []med
 
 func TestReadiness_NamesAStoreWithoutConditionalPut(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	for name, answer := range withoutConditionalPut(t, access) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -297,7 +297,7 @@ func TestReadiness_LeavesNothingBehind(t *testing.T) {
 // A bucket that is missing, or a database that is away, is no verdict on the store.
 func TestReadiness_AsksAgainWhileItKnowsNothing(t *testing.T) {
 	t.Parallel()
-	store := open(t, stacktest.S3(t))
+	store := open(t, testenv.S3(t))
 	bucket, _ := claimed(t, store)
 	answers := []func() (string, error){
 		func() (string, error) { return "", nil },
@@ -317,7 +317,7 @@ func TestReadiness_AsksAgainWhileItKnowsNothing(t *testing.T) {
 
 func TestReadiness_UnavailableWhileTheStoreIsDown(t *testing.T) {
 	t.Parallel()
-	server := stacktest.S3Server(t)
+	server := testenv.S3Server(t)
 	store := open(t, server.Part.Access)
 	bucket, _ := claimed(t, store)
 	ready := objectstore.NewReadiness(store, func(context.Context) (string, error) { return bucket, nil }, slog.New(slog.DiscardHandler))

@@ -13,14 +13,14 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/login"
+	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-var _ login.Store = (*Store)(nil)
+var _ oauth.Store = (*Store)(nil)
 
 // take counts an attempt, or says when there will be room for another one.
-func take(ctx context.Context, q *sqlgen.Queries, a login.Attempt) error {
+func take(ctx context.Context, q *sqlgen.Queries, a oauth.Attempt) error {
 	since := a.Now.Add(-a.Within)
 	taken, err := q.TakeAttempt(ctx, sqlgen.TakeAttemptParams{Kind: a.Kind, Subject: a.Subject, Now: a.Now, Since: since, Most: int32(a.Most)}) //nolint:gosec // bounded by Config.Validate
 	if err != nil || taken > 0 {
@@ -37,8 +37,8 @@ func take(ctx context.Context, q *sqlgen.Queries, a login.Attempt) error {
 	return &fault.Error{Kind: fault.Busy, Public: a.Sentence, RetryAfter: wait}
 }
 
-// AddClient implements login.Store.
-func (s *Store) AddClient(ctx context.Context, client login.Client, attempt login.Attempt) (login.Client, error) {
+// AddClient implements oauth.Store.
+func (s *Store) AddClient(ctx context.Context, client oauth.Client, attempt oauth.Attempt) (oauth.Client, error) {
 	known, err := s.FindClient(ctx, client.ID)
 	if !fault.Is(err, fault.NotFound) {
 		return known, err
@@ -57,18 +57,18 @@ func (s *Store) AddClient(ctx context.Context, client login.Client, attempt logi
 	return client, err
 }
 
-// FindClient implements login.Store.
-func (s *Store) FindClient(ctx context.Context, id string) (login.Client, error) {
+// FindClient implements oauth.Store.
+func (s *Store) FindClient(ctx context.Context, id string) (oauth.Client, error) {
 	row, err := s.queries.Client(ctx, id)
 	return clientOf(row), classify(err, "find client")
 }
 
-func clientOf(row sqlgen.LoginClient) login.Client {
-	return login.Client{ID: row.ID, Name: row.Name, Website: row.Website, RedirectURIs: row.RedirectUris, CreatedAt: row.CreatedAt}
+func clientOf(row sqlgen.LoginClient) oauth.Client {
+	return oauth.Client{ID: row.ID, Name: row.Name, Website: row.Website, RedirectURIs: row.RedirectUris, CreatedAt: row.CreatedAt}
 }
 
-// AddRequest implements login.Store.
-func (s *Store) AddRequest(ctx context.Context, request login.Request, now time.Time) error {
+// AddRequest implements oauth.Store.
+func (s *Store) AddRequest(ctx context.Context, request oauth.Request, now time.Time) error {
 	var ask []byte
 	if request.Ask != nil {
 		var err error
@@ -87,30 +87,30 @@ func (s *Store) AddRequest(ctx context.Context, request login.Request, now time.
 	})
 }
 
-// FindRequest implements login.Store.
-func (s *Store) FindRequest(ctx context.Context, id uuid.UUID, browser account.Hash, now time.Time) (login.Request, error) {
+// FindRequest implements oauth.Store.
+func (s *Store) FindRequest(ctx context.Context, id uuid.UUID, browser account.Hash, now time.Time) (oauth.Request, error) {
 	row, err := s.queries.Request(ctx, sqlgen.RequestParams{ID: id, Browser: browser[:], Now: now})
 	if err != nil {
-		return login.Request{}, classify(err, "find login request")
+		return oauth.Request{}, classify(err, "find login request")
 	}
 	return requestOf(row)
 }
 
-func requestOf(row sqlgen.LoginRequest) (login.Request, error) {
-	request := login.Request{ID: row.ID, Address: row.Address, CodeMAC: row.CodeMac, CodeSentAt: row.CodeSentAt, CodeExpires: row.CodeExpiresAt,
+func requestOf(row sqlgen.LoginRequest) (oauth.Request, error) {
+	request := oauth.Request{ID: row.ID, Address: row.Address, CodeMAC: row.CodeMac, CodeSentAt: row.CodeSentAt, CodeExpires: row.CodeExpiresAt,
 		Tries: int(row.Tries), LoggedInAt: row.LoggedInAt, ExpiresAt: row.ExpiresAt}
 	copy(request.Browser[:], row.Browser)
 	if row.Ask != nil {
-		request.Ask = &login.Ask{}
+		request.Ask = &oauth.Ask{}
 		if err := json.Unmarshal(row.Ask, request.Ask); err != nil {
-			return login.Request{}, fmt.Errorf("read a login request: %w", err)
+			return oauth.Request{}, fmt.Errorf("read a login request: %w", err)
 		}
 	}
 	return request, nil
 }
 
-// SetCode implements login.Store.
-func (s *Store) SetCode(ctx context.Context, id uuid.UUID, browser account.Hash, code login.NewCode, takes []login.Attempt) error {
+// SetCode implements oauth.Store.
+func (s *Store) SetCode(ctx context.Context, id uuid.UUID, browser account.Hash, code oauth.NewCode, takes []oauth.Attempt) error {
 	return s.inTx(ctx, "set login code", func(q *sqlgen.Queries) error {
 		row, err := q.LockRequest(ctx, sqlgen.LockRequestParams{ID: id, Browser: browser[:], Now: code.Now})
 		if err != nil {
@@ -131,9 +131,9 @@ func (s *Store) SetCode(ctx context.Context, id uuid.UUID, browser account.Hash,
 	})
 }
 
-// TakeTry implements login.Store.
-func (s *Store) TakeTry(ctx context.Context, id uuid.UUID, browser account.Hash, most int, now time.Time, attempt func(login.Request) login.Attempt) (login.Request, error) {
-	var request login.Request
+// TakeTry implements oauth.Store.
+func (s *Store) TakeTry(ctx context.Context, id uuid.UUID, browser account.Hash, most int, now time.Time, attempt func(oauth.Request) oauth.Attempt) (oauth.Request, error) {
+	var request oauth.Request
 	err := s.inTx(ctx, "take a try", func(q *sqlgen.Queries) error {
 		row, err := q.TakeTry(ctx, sqlgen.TakeTryParams{ID: id, Browser: browser[:], Now: now, Most: int32(most)}) //nolint:gosec // bounded by Config.Validate
 		if err != nil {
@@ -147,7 +147,7 @@ func (s *Store) TakeTry(ctx context.Context, id uuid.UUID, browser account.Hash,
 	return request, err
 }
 
-// LogIn implements login.Store.
+// LogIn implements oauth.Store.
 func (s *Store) LogIn(ctx context.Context, id uuid.UUID, codeMAC []byte, browser account.Hash, now, expires time.Time) error {
 	n, err := s.queries.LogIn(ctx, sqlgen.LogInParams{ID: id, CodeMac: codeMAC, NewBrowser: browser[:], Now: now, ExpiresAt: expires})
 	if err == nil && n == 0 {
@@ -156,13 +156,13 @@ func (s *Store) LogIn(ctx context.Context, id uuid.UUID, codeMAC []byte, browser
 	return classify(err, "log in")
 }
 
-// EndRequest implements login.Store.
+// EndRequest implements oauth.Store.
 func (s *Store) EndRequest(ctx context.Context, id uuid.UUID, browser account.Hash, now time.Time) error {
 	_, err := s.queries.EndRequest(ctx, sqlgen.EndRequestParams{ID: id, Browser: browser[:], Now: now})
 	return classify(err, "end login request")
 }
 
-// Accounts implements login.Store.
+// Accounts implements oauth.Store.
 func (s *Store) Accounts(ctx context.Context, address string, most int) ([]account.Account, error) {
 	rows, err := s.queries.AccountsOfOwner(ctx, sqlgen.AccountsOfOwnerParams{Address: address, Most: int32(most)}) //nolint:gosec // a constant
 	if err != nil {
@@ -175,14 +175,14 @@ func (s *Store) Accounts(ctx context.Context, address string, most int) ([]accou
 	return accounts, nil
 }
 
-// OwnsSomething implements login.Store.
+// OwnsSomething implements oauth.Store.
 func (s *Store) OwnsSomething(ctx context.Context, address string) (bool, error) {
 	owns, err := s.queries.OwnsSomething(ctx, address)
 	return owns, classify(err, "look for an owner")
 }
 
-// Grant implements login.Store.
-func (s *Store) Grant(ctx context.Context, request login.Request, grant login.Grant, code login.Code) error {
+// Grant implements oauth.Store.
+func (s *Store) Grant(ctx context.Context, request oauth.Request, grant oauth.Grant, code oauth.Code) error {
 	return s.inTx(ctx, "grant", func(q *sqlgen.Queries) error {
 		ended, err := q.EndRequest(ctx, sqlgen.EndRequestParams{ID: request.ID, Browser: request.Browser[:], Now: grant.CreatedAt})
 		if err != nil {
@@ -217,8 +217,8 @@ func notChosen(err error) error {
 	return err
 }
 
-// Redeem implements login.Store.
-func (s *Store) Redeem(ctx context.Context, hash account.Hash, now time.Time, check func(login.Grant, login.Code) ([]login.Token, error)) error {
+// Redeem implements oauth.Store.
+func (s *Store) Redeem(ctx context.Context, hash account.Hash, now time.Time, check func(oauth.Grant, oauth.Code) ([]oauth.Token, error)) error {
 	var refusal error // of a use that is written down all the same
 	err := s.inTx(ctx, "redeem a code", func(q *sqlgen.Queries) error {
 		row, err := q.UseCode(ctx, sqlgen.UseCodeParams{Hash: hash[:], Now: now})
@@ -226,7 +226,7 @@ func (s *Store) Redeem(ctx context.Context, hash account.Hash, now time.Time, ch
 			if row, err = q.UsedCode(ctx, hash[:]); err != nil {
 				return err
 			}
-			refusal = fault.Wrap(login.ErrRefused, fault.Invalid, "the code was used before: what it gave has ended")
+			refusal = fault.Wrap(oauth.ErrRefused, fault.Invalid, "the code was used before: what it gave has ended")
 			return revoke(ctx, q, row.GrantID, now, "code used twice")
 		}
 		if err != nil {
@@ -236,9 +236,9 @@ func (s *Store) Redeem(ctx context.Context, hash account.Hash, now time.Time, ch
 		if err != nil {
 			return err
 		}
-		code := login.Code{Hash: hash, Challenge: row.Challenge, ExpiresAt: row.ExpiresAt}
+		code := oauth.Code{Hash: hash, Challenge: row.Challenge, ExpiresAt: row.ExpiresAt}
 		tokens, err := check(grant, code)
-		if errors.Is(err, login.ErrRefused) {
+		if errors.Is(err, oauth.ErrRefused) {
 			refusal = err
 			return revoke(ctx, q, grant.ID, now, "code refused")
 		}
@@ -250,8 +250,8 @@ func (s *Store) Redeem(ctx context.Context, hash account.Hash, now time.Time, ch
 	return errors.Join(refusal, err)
 }
 
-// Rotate implements login.Store.
-func (s *Store) Rotate(ctx context.Context, hash account.Hash, now time.Time, check func(login.Grant, login.Token) ([]login.Token, error)) error {
+// Rotate implements oauth.Store.
+func (s *Store) Rotate(ctx context.Context, hash account.Hash, now time.Time, check func(oauth.Grant, oauth.Token) ([]oauth.Token, error)) error {
 	var theft error
 	err := s.inTx(ctx, "rotate a refresh token", func(q *sqlgen.Queries) error {
 		row, err := q.LockRefreshToken(ctx, hash[:])
@@ -262,8 +262,8 @@ func (s *Store) Rotate(ctx context.Context, hash account.Hash, now time.Time, ch
 		if err != nil {
 			return err
 		}
-		tokens, err := check(grant, login.Token{Hash: hash, Refresh: true, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt, RotatedAt: row.RotatedAt, Pairs: int(row.Pairs)})
-		if stolen := new(login.Theft); errors.As(err, &stolen) {
+		tokens, err := check(grant, oauth.Token{Hash: hash, Refresh: true, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt, RotatedAt: row.RotatedAt, Pairs: int(row.Pairs)})
+		if stolen := new(oauth.Theft); errors.As(err, &stolen) {
 			theft = err
 			return revoke(ctx, q, grant.ID, now, "refresh token used again")
 		}
@@ -286,22 +286,22 @@ func (s *Store) Rotate(ctx context.Context, hash account.Hash, now time.Time, ch
 	return errors.Join(theft, err)
 }
 
-func lockGrant(ctx context.Context, q *sqlgen.Queries, id uuid.UUID, now time.Time) (login.Grant, error) {
+func lockGrant(ctx context.Context, q *sqlgen.Queries, id uuid.UUID, now time.Time) (oauth.Grant, error) {
 	row, err := q.LockGrant(ctx, sqlgen.LockGrantParams{ID: id, Now: now})
 	grant := grantOf(row.LoginGrant)
 	grant.Suspended, grant.Owner, grant.KeyValid = row.Suspended, row.Owner, row.KeyValid
 	return grant, err
 }
 
-func grantOf(row sqlgen.LoginGrant) login.Grant {
-	return login.Grant{ID: row.ID, AccountID: row.AccountID, KeyID: row.KeyID, Address: row.Address, ClientID: row.ClientID, ClientName: row.ClientName,
+func grantOf(row sqlgen.LoginGrant) oauth.Grant {
+	return oauth.Grant{ID: row.ID, AccountID: row.AccountID, KeyID: row.KeyID, Address: row.Address, ClientID: row.ClientID, ClientName: row.ClientName,
 		RedirectURI: row.RedirectUri, Scopes: scopesOf(row.Scopes), Resource: row.Resource, CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt}
 }
 
-func scopesOf(texts []string) []login.Scope {
-	scopes := make([]login.Scope, 0, len(texts))
+func scopesOf(texts []string) []oauth.Scope {
+	scopes := make([]oauth.Scope, 0, len(texts))
 	for _, text := range texts {
-		scopes = append(scopes, login.Scope(text))
+		scopes = append(scopes, oauth.Scope(text))
 	}
 	return scopes
 }
@@ -311,7 +311,7 @@ func revoke(ctx context.Context, q *sqlgen.Queries, id uuid.UUID, now time.Time,
 	return err
 }
 
-func insertTokens(ctx context.Context, q *sqlgen.Queries, grantID uuid.UUID, tokens []login.Token) error {
+func insertTokens(ctx context.Context, q *sqlgen.Queries, grantID uuid.UUID, tokens []oauth.Token) error {
 	for _, token := range tokens {
 		if err := q.InsertLoginToken(ctx, sqlgen.InsertLoginTokenParams{Hash: token.Hash[:], GrantID: grantID, Refresh: token.Refresh,
 			CreatedAt: token.CreatedAt, ExpiresAt: token.ExpiresAt}); err != nil {
@@ -321,7 +321,7 @@ func insertTokens(ctx context.Context, q *sqlgen.Queries, grantID uuid.UUID, tok
 	return nil
 }
 
-// RevokeToken implements login.Store.
+// RevokeToken implements oauth.Store.
 func (s *Store) RevokeToken(ctx context.Context, hash account.Hash, clientID string, now time.Time) error {
 	return s.inTx(ctx, "revoke a token", func(q *sqlgen.Queries) error {
 		row, err := q.AnyToken(ctx, hash[:])
@@ -331,7 +331,7 @@ func (s *Store) RevokeToken(ctx context.Context, hash account.Hash, clientID str
 		case err != nil:
 			return err
 		case clientID != "" && row.ClientID != clientID:
-			return fault.Wrap(login.ErrRefused, fault.Invalid, "the token belongs to another client")
+			return fault.Wrap(oauth.ErrRefused, fault.Invalid, "the token belongs to another client")
 		}
 		return revoke(ctx, q, row.GrantID, now, "revoked by the application")
 	})
@@ -339,22 +339,22 @@ func (s *Store) RevokeToken(ctx context.Context, hash account.Hash, clientID str
 
 // FindSession returns who an access token stands for; NotFound when nobody. Whether token
 // and key have expired is for the caller's clock.
-func (s *Store) FindSession(ctx context.Context, hash account.Hash) (login.Session, error) {
+func (s *Store) FindSession(ctx context.Context, hash account.Hash) (oauth.Session, error) {
 	row, err := s.queries.Session(ctx, hash[:])
 	if err != nil {
-		return login.Session{}, classify(err, "find session")
+		return oauth.Session{}, classify(err, "find session")
 	}
-	return login.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopesOf(row.Scopes),
+	return oauth.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopesOf(row.Scopes),
 		Resource: row.Resource, ExpiresAt: row.TokenExpiresAt}, nil
 }
 
 // FindSessionOfGrant returns who a grant stands for, without a token; NotFound when it has ended.
-func (s *Store) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (login.Session, error) {
+func (s *Store) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (oauth.Session, error) {
 	row, err := s.queries.SessionOfGrant(ctx, id)
 	if err != nil {
-		return login.Session{}, classify(err, "find session of grant")
+		return oauth.Session{}, classify(err, "find session of grant")
 	}
-	return login.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopesOf(row.Scopes), Resource: row.Resource}, nil
+	return oauth.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopesOf(row.Scopes), Resource: row.Resource}, nil
 }
 
 // TouchGrants notes when grants were last used. Those that are gone are left out.
@@ -367,15 +367,15 @@ func (s *Store) TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) e
 	return classify(s.queries.TouchGrants(ctx, params), "touch grants")
 }
 
-// Connections implements login.Store.
-func (s *Store) Connections(ctx context.Context, address string, now time.Time, most int) ([]login.Connection, error) {
+// Connections implements oauth.Store.
+func (s *Store) Connections(ctx context.Context, address string, now time.Time, most int) ([]oauth.Connection, error) {
 	rows, err := s.queries.Connections(ctx, sqlgen.ConnectionsParams{Address: address, Now: now, Most: int32(most)}) //nolint:gosec // a constant
 	if err != nil {
 		return nil, classify(err, "find connections")
 	}
-	connections := make([]login.Connection, 0, len(rows))
+	connections := make([]oauth.Connection, 0, len(rows))
 	for _, row := range rows {
-		connection := login.Connection{Grant: grantOf(row.LoginGrant), AccountName: row.DisplayName}
+		connection := oauth.Connection{Grant: grantOf(row.LoginGrant), AccountName: row.DisplayName}
 		if connection.AccountName == "" {
 			connection.AccountName = row.Name
 		}
@@ -384,36 +384,36 @@ func (s *Store) Connections(ctx context.Context, address string, now time.Time, 
 	return connections, nil
 }
 
-// EndConnections implements login.Store.
+// EndConnections implements oauth.Store.
 func (s *Store) EndConnections(ctx context.Context, address string, id uuid.UUID, now time.Time) (int, error) {
 	n, err := s.queries.RevokeOwn(ctx, sqlgen.RevokeOwnParams{Address: address, Now: now, ID: pgtype.UUID{Bytes: id, Valid: id != uuid.Nil}})
 	return int(n), classify(err, "end connections")
 }
 
-// ClaimLetters implements login.Store.
-func (s *Store) ClaimLetters(ctx context.Context, most int, now, leaseEnds time.Time) ([]login.EncryptedLetter, error) {
+// ClaimLetters implements oauth.Store.
+func (s *Store) ClaimLetters(ctx context.Context, most int, now, leaseEnds time.Time) ([]oauth.EncryptedLetter, error) {
 	rows, err := s.queries.ClaimLetters(ctx, sqlgen.ClaimLettersParams{Most: int32(most), Now: now, LeaseEnds: leaseEnds}) //nolint:gosec // a few
 	if err != nil {
 		return nil, classify(err, "claim letters")
 	}
-	letters := make([]login.EncryptedLetter, 0, len(rows))
+	letters := make([]oauth.EncryptedLetter, 0, len(rows))
 	for _, row := range rows {
-		letters = append(letters, login.EncryptedLetter{ID: row.ID, Encrypted: row.Sealed, Attempts: int(row.Attempts), ExpiresAt: row.ExpiresAt})
+		letters = append(letters, oauth.EncryptedLetter{ID: row.ID, Encrypted: row.Sealed, Attempts: int(row.Attempts), ExpiresAt: row.ExpiresAt})
 	}
 	return letters, nil
 }
 
-// DeleteLetter implements login.Store.
+// DeleteLetter implements oauth.Store.
 func (s *Store) DeleteLetter(ctx context.Context, id int64) error {
 	return classify(s.queries.DeleteLetter(ctx, id), "delete letter")
 }
 
-// DelayLetter implements login.Store.
+// DelayLetter implements oauth.Store.
 func (s *Store) DelayLetter(ctx context.Context, id int64, until time.Time) error {
 	return classify(s.queries.DelayLetter(ctx, sqlgen.DelayLetterParams{ID: id, NotBefore: until}), "delay letter")
 }
 
-// PurgeLogins implements login.Purger.
+// PurgeLogins implements oauth.Purger.
 func (s *Store) PurgeLogins(ctx context.Context, now, clientsBefore time.Time, batch int) (int, error) {
 	limit := int32(batch) //nolint:gosec // a constant
 	total := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -35,8 +35,8 @@ var (
 // server is down.
 func TestStore_EveryMethodUnavailableWhileTheServerIsDown(t *testing.T) {
 	t.Parallel()
-	server := stacktest.PostgresServer(t)
-	url := stacktest.Database(t, server)
+	server := testenv.PostgresServer(t)
+	url := testenv.Database(t, server)
 	migrate(t, url)
 	store := open(t, url)
 	must(t, store.Ping(t.Context()))
@@ -112,8 +112,8 @@ func work(t *testing.T, store *postgres.Store, scope media.Scope, stop <-chan st
 // A server that dies in the middle of a query, in whatever way, is Unavailable.
 func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 	t.Parallel()
-	server := stacktest.PostgresServer(t)
-	url := stacktest.Database(t, server)
+	server := testenv.PostgresServer(t)
+	url := testenv.Database(t, server)
 	migrate(t, url)
 	store := open(t, url)
 	r := registry(store)

@@ -16,14 +16,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/settings"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 func open(t *testing.T, url string) *postgres.Store {
 	t.Helper()
@@ -40,7 +40,7 @@ func migrate(t *testing.T, url string) {
 
 func setup(t *testing.T) (*postgres.Store, string) {
 	t.Helper()
-	url := stacktest.Postgres(t)
+	url := testenv.Postgres(t)
 	migrate(t, url)
 	return open(t, url), url
 }
@@ -344,8 +344,8 @@ func TestAPinnedFieldRefusesTheWholeChange(t *testing.T) {
 
 func TestChangesAreHeardAlsoAfterTheServerRestarted(t *testing.T) {
 	t.Parallel()
-	server := stacktest.PostgresServer(t)
-	url := stacktest.Database(t, server)
+	server := testenv.PostgresServer(t)
+	url := testenv.Database(t, server)
 	migrate(t, url)
 	store := open(t, url)
 	connected, lost, changed := make(chan struct{}, 100), make(chan struct{}, 100), make(chan uuid.UUID, 100)
@@ -380,7 +380,7 @@ func TestChangesAreHeardAlsoAfterTheServerRestarted(t *testing.T) {
 
 func TestSchemaThatIsBehindIsSaidAndMigrationsMayRace(t *testing.T) {
 	t.Parallel()
-	url := stacktest.Postgres(t)
+	url := testenv.Postgres(t)
 	store := open(t, url)
 	if err := store.CheckSchema(t.Context()); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("an empty database: %v", err)

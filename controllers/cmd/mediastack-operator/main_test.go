@@ -19,10 +19,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"mediastack.dev/hack/kubeapply"
+	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/kubeapply"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 )
 
 // logs holds what all the operators of this process log. One logger serves them all,
@@ -34,7 +34,7 @@ var (
 
 func TestMain(m *testing.M) {
 	setGlobalLoggers(log)
-	stacktest.Main(m)
+	testenv.Main(m)
 }
 
 // syncBuffer is a buffer that is safe for concurrent use: client-go may still log when
@@ -123,19 +123,19 @@ func TestTheOperatorRunsAndEndsInOrder(t *testing.T) {
 	must(t, err)
 	objects, err := kubeapply.Read(filepath.Join(root, "config", "default", "namespace.yaml"), filepath.Join(root, "config", "rbac"))
 	must(t, err)
-	applier, err := kubeapply.New(stacktest.Kubernetes(t), "operator-test")
+	applier, err := kubeapply.New(testenv.Kubernetes(t), "operator-test")
 	must(t, err)
 	must(t, applier.Apply(t.Context(), objects...))
-	health, err := stack.FreePort()
+	health, err := servers.FreePort()
 	must(t, err)
-	metrics, err := stack.FreePort()
+	metrics, err := servers.FreePort()
 	must(t, err)
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	options, err := parse(t,
-		"--kubeconfig", stacktest.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator"),
+		"--kubeconfig", testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator"),
 		"--leader-elect", "--leader-election-namespace", "mediastack-system",
 		"--health-listen", "127.0.0.1:"+strconv.Itoa(health), "--metrics-listen", "127.0.0.1:"+strconv.Itoa(metrics),
-		"--base-url", "https://media.example.org", "--database-url", stacktest.Postgres(t),
+		"--base-url", "https://media.example.org", "--database-url", testenv.Postgres(t),
 		"--s3-endpoint", access.Endpoint, "--s3-access-key", access.AccessKey, "--s3-secret-key", access.SecretKey,
 	)
 	must(t, err)
@@ -144,7 +144,7 @@ func TestTheOperatorRunsAndEndsInOrder(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- run(ctx, options, log) }()
 
-	clients, err := kubernetes.NewForConfig(stacktest.Kubernetes(t))
+	clients, err := kubernetes.NewForConfig(testenv.Kubernetes(t))
 	must(t, err)
 	holder := func() string {
 		lease, err := clients.CoordinationV1().Leases("mediastack-system").Get(context.Background(), "mediastack-operator", metav1.GetOptions{})

@@ -1,7 +1,7 @@
 // Command setup prepares a machine and a checkout: `setup packages` installs Debian packages, `setup
-// libvips` those alone that the image worker is built with, `setup running` those that the trial stack
+// libvips` those alone that the image worker is built with, `setup running` those that the dev stack
 // needs besides, `setup kube minio tools` (or one
-// program's name) builds pinned programs into the cache, `setup build parts trial` builds our own
+// program's name) builds pinned programs into the cache, `setup build dev-services dev-stack` builds our own
 // programs into bin/. The Makefile calls it.
 package main
 
@@ -31,7 +31,7 @@ var purposes = map[string]setup.Purpose{"libvips": setup.Building, "running": se
 
 func run(ctx context.Context, targets []string) error {
 	if len(targets) == 0 {
-		return fmt.Errorf("say what to set up: packages, libvips, running, %s, %s, %s, %s, the name of one pinned program, build, parts or trial", setup.GroupKube, setup.GroupMinIO, setup.GroupTusd, setup.GroupTools)
+		return fmt.Errorf("say what to set up: packages, libvips, running, %s, %s, %s, %s, the name of one pinned program, build, dev-services or dev-stack", setup.GroupKube, setup.GroupMinIO, setup.GroupTusd, setup.GroupTools)
 	}
 	root, err := setup.RepoRoot()
 	if err != nil {
@@ -50,16 +50,16 @@ func run(ctx context.Context, targets []string) error {
 				return err
 			}
 			continue
-		case "parts":
+		case "dev-services":
 			if err := builder.Compile(ctx, setup.Target{
-				Name: "the S3 store and the mail sink", Module: "hack/parts", Output: filepath.Join(bin, "mediastack-parts"), LDFlags: "-s -w", Packages: []string{"."},
+				Name: "the S3 store and the mail sink", Module: "hack/devservices", Output: filepath.Join(bin, "mediastack-devservices"), LDFlags: "-s -w", Packages: []string{"."},
 			}); err != nil {
 				return err
 			}
 			continue
-		case "trial":
+		case "dev-stack":
 			if err := builder.Compile(ctx, setup.Target{
-				Name: "the trial program", Module: ".", Output: filepath.Join(bin, "mediastack-trial"), LDFlags: "-s -w", Packages: []string{"./hack/trial"},
+				Name: "the program of the dev stack", Module: ".", Output: filepath.Join(bin, "mediastack-dev"), LDFlags: "-s -w", Packages: []string{"./hack/devstack"},
 			}); err != nil {
 				return err
 			}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/internal/imaging/vips"
-	"mediastack.dev/runtime/internal/imaging/wire"
 )
 
 // maxWebPSide is the largest width and height that WebP can hold.
@@ -15,38 +15,38 @@ const maxWebPSide = 1<<14 - 1
 
 // refusal is the file's fault, not the worker's.
 type refusal struct {
-	reason wire.Reason
+	reason protocol.Reason
 	text   string
 }
 
 func (r *refusal) Error() string { return r.reason.String() + ": " + r.text }
 
-func refuse(reason wire.Reason, format string, args ...any) error {
+func refuse(reason protocol.Reason, format string, args ...any) error {
 	return &refusal{reason, fmt.Sprintf(format, args...)}
 }
 
 // failed is what libvips could not do: for want of memory, because its encoder failed, or
 // else because the file is broken.
 func failed(err error) *refusal {
-	reason := wire.ReasonBroken
+	reason := protocol.ReasonBroken
 	switch {
 	case strings.Contains(err.Error(), "out of memory"):
-		reason = wire.ReasonMemory
+		reason = protocol.ReasonMemory
 	case strings.Contains(err.Error(), "webpsave"):
-		reason = wire.ReasonEncode
+		reason = protocol.ReasonEncode
 	}
 	return &refusal{reason, err.Error()}
 }
 
 // answer takes what becomes of each derivative, in their order.
 type answer interface {
-	made(variant wire.Variant, output vips.Output) error
-	lacks(variant wire.Variant, why *refusal) error
+	made(variant protocol.Variant, output vips.Output) error
+	lacks(variant protocol.Variant, why *refusal) error
 }
 
 // derive makes what the job asks for. Each derivative is made, or fails, alone; the error is
 // a *refusal if none was made.
-func derive(file []byte, job wire.Job, to answer) error {
+func derive(file []byte, job protocol.Job, to answer) error {
 	file, animated := withoutTexts(file)
 	header, err := vips.ReadHeader(file)
 	if err != nil {
@@ -60,7 +60,7 @@ func derive(file []byte, job wire.Job, to answer) error {
 	if convert && header.Format == vips.PNG {
 		// PNG can't be shrunk while it is loaded: decode it once for both. Where there is no
 		// memory for that, each of them reads it row by row.
-		if decoded, err = vips.Decode(file); err != nil && failed(err).reason == wire.ReasonBroken {
+		if decoded, err = vips.Decode(file); err != nil && failed(err).reason == protocol.ReasonBroken {
 			return failed(err)
 		}
 		defer decoded.Free()
@@ -68,10 +68,10 @@ func derive(file []byte, job wire.Job, to answer) error {
 	thumbnail, noThumbnail := bounded(job.MaxOutput)(vips.Thumbnail(file, decoded, int(job.Width), int(job.Height)))
 	defer thumbnail.Free()
 	if noThumbnail == nil {
-		if err := to.made(wire.Thumbnail, thumbnail); err != nil || !convert {
+		if err := to.made(protocol.Thumbnail, thumbnail); err != nil || !convert {
 			return err
 		}
-	} else if !convert || noThumbnail.reason == wire.ReasonBroken {
+	} else if !convert || noThumbnail.reason == protocol.ReasonBroken {
 		return noThumbnail
 	}
 	conversion, noConversion := bounded(job.MaxOutput - uint64(len(thumbnail.Data)))(conversionOf(file, decoded, int(job.Quality)))
@@ -80,13 +80,13 @@ func derive(file []byte, job wire.Job, to answer) error {
 	case noThumbnail != nil && noConversion != nil:
 		return noThumbnail
 	case noConversion != nil:
-		return to.lacks(wire.WebP, noConversion)
+		return to.lacks(protocol.WebP, noConversion)
 	case noThumbnail != nil:
-		if err := to.lacks(wire.Thumbnail, noThumbnail); err != nil {
+		if err := to.lacks(protocol.Thumbnail, noThumbnail); err != nil {
 			return err
 		}
 	}
-	return to.made(wire.WebP, conversion)
+	return to.made(protocol.WebP, conversion)
 }
 
 // bounded refuses an output of more than room bytes.
@@ -97,7 +97,7 @@ func bounded(room uint64) func(vips.Output, error) (vips.Output, *refusal) {
 			return vips.Output{}, failed(err)
 		case uint64(len(output.Data)) > room:
 			output.Free()
-			return vips.Output{}, &refusal{wire.ReasonOutput, fmt.Sprintf("more than %d bytes of derivatives are left for it", room)}
+			return vips.Output{}, &refusal{protocol.ReasonOutput, fmt.Sprintf("more than %d bytes of derivatives are left for it", room)}
 		}
 		return output, nil
 	}
@@ -108,7 +108,7 @@ func bounded(room uint64) func(vips.Output, error) (vips.Output, *refusal) {
 // and lossless. It frees decoded for that.
 func conversionOf(file []byte, decoded *vips.Image, quality int) (vips.Output, error) {
 	output, err := vips.Convert(file, decoded, quality, false)
-	if err == nil || failed(err).reason == wire.ReasonBroken {
+	if err == nil || failed(err).reason == protocol.ReasonBroken {
 		return output, err
 	}
 	decoded.Free()
@@ -120,18 +120,18 @@ func conversionOf(file []byte, decoded *vips.Image, quality int) (vips.Output, e
 }
 
 // check holds the header against the limits. Nothing was decoded yet.
-func check(header vips.Header, job wire.Job) error {
+func check(header vips.Header, job protocol.Job) error {
 	if header.Format == vips.None {
-		return refuse(wire.ReasonFormat, "none of the formats that are handled")
+		return refuse(protocol.ReasonFormat, "none of the formats that are handled")
 	}
 	width, height, frames := uint64(max(header.Width, 0)), uint64(max(header.Height, 0)), uint64(max(header.Frames, 1))
 	switch {
 	case width == 0 || height == 0:
-		return refuse(wire.ReasonBroken, "an image without pixels")
+		return refuse(protocol.ReasonBroken, "an image without pixels")
 	case width > job.MaxPixels/height:
-		return refuse(wire.ReasonPixels, "%d x %d pixels", width, height)
+		return refuse(protocol.ReasonPixels, "%d x %d pixels", width, height)
 	case frames > uint64(job.MaxFrames):
-		return refuse(wire.ReasonFrames, "%d frames", frames)
+		return refuse(protocol.ReasonFrames, "%d frames", frames)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 //go:build cgo
 
 // Command mediastack-imaging makes thumbnails and WebP conversions. The runtime
-// starts it, sends it one job after another (internal/imaging/wire) and ends it; it
+// starts it, sends it one job after another (internal/imaging/protocol) and ends it; it
 // is of no use by hand. It is the only program that links libvips, and it locks
 // itself in before the first job: what a hostile file does to a decoder stays here.
 package main
@@ -15,9 +15,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"mediastack.dev/runtime/internal/imaging/lockdown"
+	"mediastack.dev/runtime/internal/imaging/protocol"
+	"mediastack.dev/runtime/internal/imaging/sandbox"
 	"mediastack.dev/runtime/internal/imaging/vips"
-	"mediastack.dev/runtime/internal/imaging/wire"
 )
 
 // version is set by the linker.
@@ -51,7 +51,7 @@ func run(args []string, in io.Reader, out, log io.Writer) int {
 	if err := vips.Start(); err != nil {
 		return fail(log, exitFailed, err)
 	}
-	held, refused := lockdown.Apply(lockdown.Limits{Memory: cli.Memory})
+	held, refused := sandbox.Apply(sandbox.Limits{Memory: cli.Memory})
 	if len(refused) > 0 {
 		_, _ = fmt.Fprintf(log, "mediastack-imaging: going on without a layer of the sandbox: %v\n", errors.Join(refused...))
 	}
@@ -65,12 +65,12 @@ func run(args []string, in io.Reader, out, log io.Writer) int {
 	return 0
 }
 
-func layers(held lockdown.Held) wire.Layers {
-	var layers wire.Layers
+func layers(held sandbox.Held) protocol.Layers {
+	var layers protocol.Layers
 	for _, l := range []struct {
 		holds bool
-		layer wire.Layers
-	}{{held.Limits, wire.LayerLimits}, {held.Privileges, wire.LayerPrivileges}, {held.Syscalls, wire.LayerSyscalls}} {
+		layer protocol.Layers
+	}{{held.Limits, protocol.LayerLimits}, {held.Privileges, protocol.LayerPrivileges}, {held.Syscalls, protocol.LayerSyscalls}} {
 		if l.holds {
 			layers |= l.layer
 		}

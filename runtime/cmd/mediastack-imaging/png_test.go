@@ -7,23 +7,23 @@ import (
 	"encoding/binary"
 	"testing"
 
-	"mediastack.dev/hack/imagecorpus"
+	"mediastack.dev/runtime/internal/imaging/imagetest"
 )
 
 func TestTextsAreTakenOutOfPNGs(t *testing.T) {
 	t.Parallel()
-	plain := imagecorpus.PNG(imagecorpus.Picture(9, 9))
-	text := imagecorpus.Chunk("tEXt", []byte("k\x00v"))
-	profile := imagecorpus.Chunk("iCCP", []byte("p\x00\x00"))
-	control := imagecorpus.Chunk("acTL", make([]byte, 8))
-	frame := imagecorpus.Chunk("fdAT", []byte("...."))
+	plain := imagetest.PNG(imagetest.Picture(9, 9))
+	text := imagetest.Chunk("tEXt", []byte("k\x00v"))
+	profile := imagetest.Chunk("iCCP", []byte("p\x00\x00"))
+	control := imagetest.Chunk("acTL", make([]byte, 8))
+	frame := imagetest.Chunk("fdAT", []byte("...."))
 	for name, c := range map[string]struct {
 		in, want []byte
 		animated bool
 	}{
 		"a plain one":                      {plain, plain, false},
-		"texts of all kinds":               {imagecorpus.WithChunks(plain, text, imagecorpus.Chunk("zTXt", nil), profile, imagecorpus.Chunk("iTXt", []byte("x"))), imagecorpus.WithChunks(plain, profile), false},
-		"an animation":                     {imagecorpus.WithChunks(plain, control, text, frame), imagecorpus.WithChunks(plain, control, frame), true},
+		"texts of all kinds":               {imagetest.WithChunks(plain, text, imagetest.Chunk("zTXt", nil), profile, imagetest.Chunk("iTXt", []byte("x"))), imagetest.WithChunks(plain, profile), false},
+		"an animation":                     {imagetest.WithChunks(plain, control, text, frame), imagetest.WithChunks(plain, control, frame), true},
 		"a control chunk after the pixels": {append(plain[:len(plain):len(plain)], control...), append(plain[:len(plain):len(plain)], control...), false},
 		"a text that breaks off":           {append(plain[:33:33], text[:10]...), append(plain[:33:33], text[:10]...), false},
 		"another file":                     {[]byte("GIF89a, and a tEXt in it"), []byte("GIF89a, and a tEXt in it"), false},
@@ -39,9 +39,9 @@ func TestTextsAreTakenOutOfPNGs(t *testing.T) {
 // FuzzWithoutTexts: nothing but whole text chunks is missing, and none is left before
 // the first chunk that does not fit.
 func FuzzWithoutTexts(f *testing.F) {
-	plain := imagecorpus.PNG(imagecorpus.Picture(3, 3))
+	plain := imagetest.PNG(imagetest.Picture(3, 3))
 	f.Add(plain)
-	f.Add(imagecorpus.WithChunks(plain, imagecorpus.Chunk("tEXt", []byte("k\x00v")), imagecorpus.Chunk("acTL", make([]byte, 8))))
+	f.Add(imagetest.WithChunks(plain, imagetest.Chunk("tEXt", []byte("k\x00v")), imagetest.Chunk("acTL", make([]byte, 8))))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		got, _ := withoutTexts(bytes.Clone(in))
 		if len(in) < minimalPNGSize || string(in[:8]) != pngSignature {

@@ -12,7 +12,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
@@ -46,7 +46,7 @@ func TestWhatToCheckMustBeSaid(t *testing.T) {
 func TestTheCheckCommandOnRealParts(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	database, s3 := stacktest.Postgres(t), stacktest.S3(t)
+	database, s3 := testenv.Postgres(t), testenv.S3(t)
 	if err := postgres.Migrate(ctx, postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/media"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // buffer is written by a command while the test reads it.
 type buffer struct {
@@ -109,7 +109,7 @@ func TestAWrongConfigurationIsOneSentenceAndExitCode2(t *testing.T) {
 
 func TestTheCommandsOnRealParts(t *testing.T) {
 	t.Parallel()
-	database, s3 := stacktest.Postgres(t), stacktest.S3(t)
+	database, s3 := testenv.Postgres(t), testenv.S3(t)
 	stores := []string{"--database-url=" + database, "--s3-endpoint=" + s3.Endpoint, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey}
 
 	ctx, stop := context.WithCancel(t.Context())
@@ -118,7 +118,7 @@ func TestTheCommandsOnRealParts(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
-			"--image-worker-path=" + stacktest.Binary(t, "mediastack-imaging")}, stores...),
+			"--image-worker-path=" + testenv.Binary(t, "mediastack-imaging")}, stores...),
 			streams{out: &logs, err: &logs})
 	}()
 	var admin string

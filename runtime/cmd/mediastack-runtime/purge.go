@@ -6,15 +6,15 @@ import (
 	"log/slog"
 	"time"
 
-	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
 
 type purgeCommand struct {
 	Sweep    media.SweepConfig  `embed:"" group:"Purge"`
-	Logins   login.PurgeConfig  `embed:"" group:"Purge"`
+	Logins   oauth.PurgeConfig  `embed:"" group:"Purge"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
 }
@@ -56,7 +56,7 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io streams) er
 	var summary purgeSummary
 	var swept error
 	if summary.SweepSummary, swept = sweeper.Sweep(ctx); swept == nil {
-		summary.LoginsPurged, swept = login.Purge(ctx, c.Logins, store, time.Now())
+		summary.LoginsPurged, swept = oauth.Purge(ctx, c.Logins, store, time.Now())
 	}
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/runtime/internal/runtimetest"
 )
 
 // misplaced are texts of the form of every credential.
@@ -113,7 +113,7 @@ func TestMisplacedCredentials_AreInNoLogAndNoAnswer(t *testing.T) {
 	t.Parallel()
 	s := whole(t, "--rate-limit-key=0", "--rate-limit-ip=0")
 	all := s.routes(t)
-	transport := edgetest.Dialer(s.address)
+	transport := runtimetest.Dialer(s.address)
 	transport.MaxIdleConnsPerHost = 8
 	t.Cleanup(transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -17,14 +17,14 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/internal/mcp"
-	"mediastack.dev/runtime/internal/oauth"
-	"mediastack.dev/runtime/internal/oauth/pages"
+	"mediastack.dev/runtime/internal/oauthhttp"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/keys"
-	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/settings"
@@ -38,8 +38,8 @@ type serveCommand struct {
 	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
 	Uploads  tus.Config         `embed:"" group:"Media"`
 	Tools    mcp.Config         `embed:"" group:"Server"`
-	OAuth    oauth.Config       `embed:"" group:"Login"`
-	Logins   login.Config       `embed:"" group:"Login"`
+	OAuth    oauthhttp.Config   `embed:"" group:"Login"`
+	Logins   oauth.Config       `embed:"" group:"Login"`
 	Pages    pages.Config       `embed:"" group:"Login"`
 	Mail     mail.Config        `embed:"" group:"Login"`
 	Limits   limit.Config       `embed:"" group:"Limits"`
@@ -181,11 +181,11 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount}
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
-		var logins *oauth.API
+		var logins *oauthhttp.API
 		if logins, outbox, err = c.joinLogins(store, secret, limits, registry, log); err != nil {
 			return served{}, err
 		}
-		authenticator.Resource, authenticator.MetadataURL = oauth.Resource(c.Server.BaseURL), oauth.MetadataURL(c.Server.BaseURL)
+		authenticator.Resource, authenticator.MetadataURL = oauthhttp.Resource(c.Server.BaseURL), oauthhttp.MetadataURL(c.Server.BaseURL)
 		mounts = append(mounts, logins.Mount)
 	}
 	serving, err := server.New(c.Server, log, registry, limits, checks, mounts...)
@@ -193,7 +193,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 }
 
 // joinLogins makes the part that people log in to.
-func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, limits *limit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauth.API, *mail.Outbox, error) {
+func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, limits *limit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Outbox, error) {
 	signer, err := secret.Signer(keys.ForLogins)
 	if err != nil {
 		return nil, nil, err
@@ -202,7 +202,7 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	logins, err := login.NewService(c.Logins, login.Parts{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
+	logins, err := oauth.NewService(c.Logins, oauth.Parts{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -214,6 +214,6 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, usage{err}
 	}
-	api, err := oauth.New(c.OAuth, oauth.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
+	api, err := oauthhttp.New(c.OAuth, oauthhttp.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
 	return api, outbox, err
 }

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 )
 
 // A store without conditional puts answered everything else, so that the runtime was ready.
 func TestServe_NamesAStoreWithoutConditionalPut(t *testing.T) {
 	t.Parallel()
-	s3 := stacktest.S3(t)
+	s3 := testenv.S3(t)
 	target, err := url.Parse(s3.Endpoint)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestServe_NamesAStoreWithoutConditionalPut(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, []string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--no-image-enabled",
-			"--database-url=" + stacktest.Postgres(t), "--s3-endpoint=" + swift.URL, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey},
+			"--database-url=" + testenv.Postgres(t), "--s3-endpoint=" + swift.URL, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey},
 			streams{out: &logs, err: &logs})
 	}()
 	const want = "the object store does not support conditional puts (If-None-Match: *) and can't be used"

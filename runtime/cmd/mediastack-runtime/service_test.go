@@ -17,10 +17,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/runtime/internal/runtimetest"
 )
 
 // patience is when a test gives up on what should happen at once.
@@ -30,24 +30,24 @@ const patience = 30 * time.Second
 type service struct {
 	address, admin string
 	logs           *buffer
-	tenant         edgetest.Tenant
+	tenant         runtimetest.Tenant
 }
 
 // storesOf are the flags of a database and an S3 store.
-func storesOf(database string, s3 stack.S3Access) []string {
+func storesOf(database string, s3 servers.S3Access) []string {
 	return []string{"--database-url=" + database, "--s3-endpoint=" + s3.Endpoint, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey}
 }
 
 // whole runs the service until the test ends.
 func whole(t *testing.T, flags ...string) *service {
 	t.Helper()
-	database, s3 := stacktest.Postgres(t), stacktest.S3(t)
-	world := edgetest.At(t, database, s3)
+	database, s3 := testenv.Postgres(t), testenv.S3(t)
+	world := runtimetest.At(t, database, s3)
 	s := &service{logs: new(buffer), tenant: world.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan int, 1)
 	args := append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--log-level=DEBUG",
-		"--image-worker-path=" + stacktest.Binary(t, "mediastack-imaging"), "--smtp-host=127.0.0.1", "--smtp-port=1", "--smtp-tls=none", "--mail-from=login@media.test",
+		"--image-worker-path=" + testenv.Binary(t, "mediastack-imaging"), "--smtp-host=127.0.0.1", "--smtp-port=1", "--smtp-tls=none", "--mail-from=login@media.test",
 		"--rate-limit-auth-failures=0", "--rate-limit-logins=0"}, storesOf(database, s3)...)
 	go func() { ended <- run(ctx, append(args, flags...), streams{out: s.logs, err: s.logs}) }()
 	t.Cleanup(func() {
@@ -186,19 +186,19 @@ func kindFor(path string) string {
 // With few file descriptors, bodies that never came kept even /readyz from answering.
 func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
 	t.Parallel()
-	database, s3 := stacktest.Postgres(t), stacktest.S3(t)
-	edgetest.At(t, database, s3)
-	port, err := stack.FreePort()
+	database, s3 := testenv.Postgres(t), testenv.S3(t)
+	runtimetest.At(t, database, s3)
+	port, err := servers.FreePort()
 	must(t, err)
-	admin, err := stack.FreePort()
+	admin, err := servers.FreePort()
 	must(t, err)
 	ready := fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)
-	_, err = stacktest.Group(t).Start(t.Context(), stack.Spec{
-		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(stacktest.Folder(t), "runtime.log"),
-		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, stacktest.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
+	_, err = testenv.Group(t).Start(t.Context(), servers.Spec{
+		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.Folder(t), "runtime.log"),
+		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, testenv.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
 			"--discard-timeout=1m", // longer than the test's patience
 			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin)}, storesOf(database, s3)...),
-		Grace: patience, Ready: stack.Answers(ready),
+		Grace: patience, Ready: servers.Answers(ready),
 	})
 	must(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)

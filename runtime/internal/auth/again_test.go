@@ -12,7 +12,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 )
 
 // held sends a request of which only the headers have come, lets something happen, and
@@ -32,7 +32,7 @@ func (s *storm) held(header, value string, meanwhile func()) (grant Grant, kind 
 		grant = Of(again.Context())
 	})
 	r := httptest.NewRequest(http.MethodPost, UploadRoute, nil)
-	r = r.WithContext(exchange.With(r.Context(), &exchange.Record{Address: netip.MustParseAddr("192.0.2.1")}))
+	r = r.WithContext(httpapi.With(r.Context(), &httpapi.Record{Address: netip.MustParseAddr("192.0.2.1")}))
 	r.Header.Set(header, value)
 	if router.ServeHTTP(httptest.NewRecorder(), r); !let {
 		s.t.Fatal("the request was not let in")

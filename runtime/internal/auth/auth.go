@@ -20,10 +20,10 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/keys"
-	"mediastack.dev/runtime/login"
+	"mediastack.dev/runtime/oauth"
 )
 
 // Config is what authentication needs. The tags are flag and environment names.
@@ -60,9 +60,9 @@ type Directory interface {
 	FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error)
 	// FindSession returns who an access token stands for. NotFound also when its grant was
 	// revoked, or the person is no longer an owner of the account.
-	FindSession(ctx context.Context, hash account.Hash) (login.Session, error)
+	FindSession(ctx context.Context, hash account.Hash) (oauth.Session, error)
 	// FindSessionOfGrant is FindSession for what was made by a login, not for its tokens.
-	FindSessionOfGrant(ctx context.Context, id uuid.UUID) (login.Session, error)
+	FindSessionOfGrant(ctx context.Context, id uuid.UUID) (oauth.Session, error)
 	// TouchKeys notes when keys were last used, and TouchGrants when grants were.
 	TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) error
 	TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) error
@@ -72,12 +72,12 @@ type Directory interface {
 }
 
 // Scope is a part of what credentials permit, in the words of OAuth.
-type Scope = login.Scope
+type Scope = oauth.Scope
 
 // The scopes. An API key has both; what a login has, its owner consents to.
 const (
-	ScopeRead  = login.ScopeRead
-	ScopeWrite = login.ScopeWrite
+	ScopeRead  = oauth.ScopeRead
+	ScopeWrite = oauth.ScopeWrite
 )
 
 // Grant is what a request may do.
@@ -177,7 +177,7 @@ func (a *Authenticator) Run(ctx context.Context) error {
 // UploadRoute is the specification's upload, and ResumableRoute the TUS uploads: what
 // lies below it belongs to it.
 const (
-	UploadRoute    = exchange.UploadRoute
+	UploadRoute    = httpapi.UploadRoute
 	ResumableRoute = UploadRoute + "/resumable"
 )
 
@@ -250,7 +250,7 @@ func (a *Authenticator) Demanding(needs func(r *http.Request) Need) func(http.Ha
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			need := needs(r)
 			if err := a.permit(w, Of(r.Context()), need); err != nil {
-				exchange.Fail(w, r, err)
+				httpapi.Fail(w, r, err)
 				return
 			}
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), needKey{}, need)))
@@ -295,7 +295,7 @@ func (a *Authenticator) require(challenge func(sent http.Header) string, next ht
 			err = verdict.Err()
 		}
 		if err != nil {
-			exchange.Fail(w, r, err)
+			httpapi.Fail(w, r, err)
 			return
 		}
 		a.keyUses.note(grant.Key.ID, a.now())
@@ -309,7 +309,7 @@ func (a *Authenticator) require(challenge func(sent http.Header) string, next ht
 // Check returns what the request's credential permits, and notes in the record who
 // asks. Credentials that are wrong count against the address that sent them.
 func (a *Authenticator) Check(r *http.Request) (Grant, error) {
-	record := exchange.Of(r.Context())
+	record := httpapi.Of(r.Context())
 	grant, err := a.credential(r)
 	wrong := fault.Is(err, fault.Unauthenticated) && a.sent(r.Header) && !errors.Is(err, errNoGuess)
 	if wrong || fault.Is(err, fault.BadSignature) {
@@ -350,10 +350,10 @@ func (a *Authenticator) byEither(ctx context.Context, header http.Header) (Grant
 // find looks a credential up. An address whose credentials were wrong too often is
 // refused before that; but one that was good when it was looked up last is looked up
 // again, so that a stranger's guesses shut nobody out who comes from the same address.
-func (a *Authenticator) find(ctx context.Context, what lookup) (login.Session, error) {
+func (a *Authenticator) find(ctx context.Context, what lookup) (oauth.Session, error) {
 	if !a.keys.wasGood(what) {
-		if verdict := a.limits.MayFail(exchange.Of(ctx).Address); verdict.Refused {
-			return login.Session{}, verdict.Err()
+		if verdict := a.limits.MayFail(httpapi.Of(ctx).Address); verdict.Refused {
+			return oauth.Session{}, verdict.Err()
 		}
 	}
 	return a.session(ctx, what)
@@ -361,7 +361,7 @@ func (a *Authenticator) find(ctx context.Context, what lookup) (login.Session, e
 
 // session returns the session of a credential. Only the first check of a request uses the
 // cache; see Again.
-func (a *Authenticator) session(ctx context.Context, what lookup) (login.Session, error) {
+func (a *Authenticator) session(ctx context.Context, what lookup) (oauth.Session, error) {
 	if _, again := ctx.Value(admissionKey{}).(admission); again {
 		return a.keys.reload(ctx, what)
 	}
@@ -416,7 +416,7 @@ func (a *Authenticator) byToken(ctx context.Context, sent string) (Grant, error)
 		return Grant{}, fault.New(fault.Unauthenticated, "bearer tokens are not accepted: send an API key in %s", a.KeyHeader)
 	}
 	_, token, _ := strings.Cut(sent, " ")
-	hash, ok := login.AccessTokenHash(a.tokens, strings.TrimLeft(token, " "))
+	hash, ok := oauth.AccessTokenHash(a.tokens, strings.TrimLeft(token, " "))
 	if !ok {
 		return Grant{}, noGuess(refused)
 	}
@@ -435,7 +435,7 @@ func (a *Authenticator) byToken(ctx context.Context, sent string) (Grant, error)
 }
 
 // judge refuses those whose key or account ended, and whose account serves nobody.
-func (a *Authenticator) judge(session login.Session, refused error) error {
+func (a *Authenticator) judge(session oauth.Session, refused error) error {
 	switch {
 	case ended(session, a.now()):
 		return noGuess(refused)
@@ -456,7 +456,7 @@ func noGuess(refused error) error {
 }
 
 // ended reports whether a key's time, or its account's, is over for good.
-func ended(s login.Session, now time.Time) bool {
+func ended(s oauth.Session, now time.Time) bool {
 	return s.Account.ClosedAt != nil || s.Key.ExpiresAt != nil && !now.Before(*s.Key.ExpiresAt)
 }
 

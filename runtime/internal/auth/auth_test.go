@@ -14,9 +14,9 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/limit"
-	"mediastack.dev/runtime/login"
+	"mediastack.dev/runtime/oauth"
 )
 
 // storm is an authenticator, a key that is in use, and a stranger who guesses keys from
@@ -65,7 +65,7 @@ func (s *storm) token() account.Token {
 // shows sends a key, and gives how it fares.
 func (s *storm) shows(key string) fault.Kind {
 	r := httptest.NewRequest("GET", "/media/get", nil)
-	r = r.WithContext(exchange.With(r.Context(), &exchange.Record{Address: netip.MustParseAddr("192.0.2.1")}))
+	r = r.WithContext(httpapi.With(r.Context(), &httpapi.Record{Address: netip.MustParseAddr("192.0.2.1")}))
 	r.Header.Set(s.KeyHeader, key)
 	_, err := s.Check(r)
 	if err == nil {
@@ -198,7 +198,7 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 	s.Resource = "http://media.test/mcp" // which the directory's sessions are for, until an hour after the start
 	shows := func(token string) fault.Kind {
 		r := httptest.NewRequest("POST", "/mcp", nil)
-		r = r.WithContext(exchange.With(r.Context(), &exchange.Record{Address: netip.MustParseAddr("192.0.2.1")}))
+		r = r.WithContext(httpapi.With(r.Context(), &httpapi.Record{Address: netip.MustParseAddr("192.0.2.1")}))
 		r.Header.Set("Authorization", "Bearer "+token)
 		grant, err := s.Check(r)
 		if err != nil {
@@ -211,7 +211,7 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 	}
 	tokens := make([]string, 200)
 	for i := range tokens {
-		token, hash, err := login.NewAccessToken(s.tokens)
+		token, hash, err := oauth.NewAccessToken(s.tokens)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 	// Made-up ones are refused without a look-up, and shut nobody out.
 	calls := s.directory.(*scripted).calls.Load()
 	other := newStorm(t)
-	foreign, _, err := login.NewAccessToken(signer(t, "z"))
+	foreign, _, err := oauth.NewAccessToken(signer(t, "z"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/lru"
-	"mediastack.dev/runtime/login"
+	"mediastack.dev/runtime/oauth"
 )
 
 // Bounds of the keyring, in entries and in time.
@@ -35,7 +35,7 @@ type lookup struct {
 
 // known is a remembered answer of the directory.
 type known struct {
-	session login.Session
+	session oauth.Session
 	until   time.Time
 }
 
@@ -67,7 +67,7 @@ func newKeyring(directory Directory, ttl time.Duration, now func() time.Time) *k
 }
 
 // find returns the session; NotFound when the directory has none.
-func (k *keyring) find(ctx context.Context, what lookup) (login.Session, error) {
+func (k *keyring) find(ctx context.Context, what lookup) (oauth.Session, error) {
 	session, epoch, ok, err := k.recall(what)
 	if ok || err != nil {
 		return session, err
@@ -80,9 +80,9 @@ func (k *keyring) find(ctx context.Context, what lookup) (login.Session, error) 
 	})
 	select {
 	case <-ctx.Done():
-		return login.Session{}, fault.Wrap(ctx.Err(), fault.Unavailable, "the request ended before its key was looked up")
+		return oauth.Session{}, fault.Wrap(ctx.Err(), fault.Unavailable, "the request ended before its key was looked up")
 	case result := <-flight:
-		session, _ = result.Val.(login.Session)
+		session, _ = result.Val.(oauth.Session)
 		return session, result.Err
 	}
 }
@@ -90,7 +90,7 @@ func (k *keyring) find(ctx context.Context, what lookup) (login.Session, error) 
 // reload returns the session as the directory has it now, and caches it. It does not share
 // the look-up of another request: that one may have begun before a change which is
 // committed, and whose notification has not arrived.
-func (k *keyring) reload(ctx context.Context, what lookup) (login.Session, error) {
+func (k *keyring) reload(ctx context.Context, what lookup) (oauth.Session, error) {
 	k.mu.Lock()
 	epoch := k.epoch
 	k.mu.Unlock()
@@ -100,7 +100,7 @@ func (k *keyring) reload(ctx context.Context, what lookup) (login.Session, error
 }
 
 // recall returns what is remembered, and the epoch for a look-up when nothing is.
-func (k *keyring) recall(what lookup) (login.Session, uint64, bool, error) {
+func (k *keyring) recall(what lookup) (oauth.Session, uint64, bool, error) {
 	now := k.now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -108,9 +108,9 @@ func (k *keyring) recall(what lookup) (login.Session, uint64, bool, error) {
 		return entry.session, k.epoch, true, nil
 	}
 	if until, ok := k.unknown.Get(what); ok && now.Before(until) {
-		return login.Session{}, k.epoch, false, fault.New(fault.NotFound, "no such key")
+		return oauth.Session{}, k.epoch, false, fault.New(fault.NotFound, "no such key")
 	}
-	return login.Session{}, k.epoch, false, nil
+	return oauth.Session{}, k.epoch, false, nil
 }
 
 // wasGood reports whether the last answer about a key was good, however long ago. It
@@ -122,8 +122,8 @@ func (k *keyring) wasGood(what lookup) bool {
 	return ok
 }
 
-func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (login.Session, error) {
-	var session login.Session
+func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (oauth.Session, error) {
+	var session oauth.Session
 	var err error
 	switch {
 	case what.token && what.id != uuid.Nil:
@@ -136,7 +136,7 @@ func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (login.Se
 		session.Principal, err = k.directory.FindPrincipal(ctx, what.hash)
 	}
 	if err != nil && !fault.Is(err, fault.NotFound) {
-		return login.Session{}, err
+		return oauth.Session{}, err
 	}
 	now := k.now()
 	k.mu.Lock()

@@ -15,7 +15,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/login"
+	"mediastack.dev/runtime/oauth"
 )
 
 // scripted is a directory whose answers a test decides. It stands for nothing real:
@@ -41,13 +41,13 @@ func (s *scripted) FindPrincipalByKeyID(ctx context.Context, _ uuid.UUID) (accou
 }
 
 // FindSession answers that the principal's token is for this service, until its key ends.
-func (s *scripted) FindSession(ctx context.Context, hash account.Hash) (login.Session, error) {
+func (s *scripted) FindSession(ctx context.Context, hash account.Hash) (oauth.Session, error) {
 	principal, err := s.FindPrincipal(ctx, hash)
-	return login.Session{Principal: principal, GrantID: uuid.UUID{3}, Scopes: []Scope{ScopeRead}, Resource: "http://media.test/mcp", ExpiresAt: time.Unix(1e9, 0).Add(time.Hour)}, err
+	return oauth.Session{Principal: principal, GrantID: uuid.UUID{3}, Scopes: []Scope{ScopeRead}, Resource: "http://media.test/mcp", ExpiresAt: time.Unix(1e9, 0).Add(time.Hour)}, err
 }
 
 // FindSessionOfGrant answers as FindSession does for no hash.
-func (s *scripted) FindSessionOfGrant(ctx context.Context, _ uuid.UUID) (login.Session, error) {
+func (s *scripted) FindSessionOfGrant(ctx context.Context, _ uuid.UUID) (oauth.Session, error) {
 	return s.FindSession(ctx, account.Hash{})
 }
 

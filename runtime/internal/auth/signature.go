@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/keys"
-	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/oauth"
 )
 
 // claims is what an upload signature says: who made it, until when it is valid and
@@ -38,7 +38,7 @@ func claimsOf(g Grant, expires time.Time, group string) claims {
 
 // belongTo reports whether the claims are those of this session. A login moves on to the
 // next key, and takes its signatures along.
-func (c claims) belongTo(s login.Session) bool {
+func (c claims) belongTo(s oauth.Session) bool {
 	return c.accountID == s.Account.ID && c.appID == s.App.ID && c.grantID == s.GrantID && (c.keyID == s.Key.ID || c.grantID != uuid.Nil)
 }
 

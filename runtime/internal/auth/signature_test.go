@@ -11,8 +11,8 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/keys"
-	"mediastack.dev/runtime/login"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/oauth"
 )
 
 func signer(t testing.TB, letter string) *keys.Signer {
@@ -117,7 +117,7 @@ func FuzzOnlyWhatWasSignedIsAccepted(f *testing.F) {
 		made := claimsOf(Grant{Principal: principal}, time.Unix(expires, 0), group)
 		signed := encodeSignature(ours, made)
 		got, ok := decodeSignature(ours, signed)
-		if !ok || !got.expires.Equal(made.expires) || got.group != group || !got.belongTo(login.Session{Principal: principal}) {
+		if !ok || !got.expires.Equal(made.expires) || got.group != group || !got.belongTo(oauth.Session{Principal: principal}) {
 			t.Fatalf("%+v came back as %+v, %t", made, got, ok)
 		}
 		if _, ok := decodeSignature(other, signed); ok {

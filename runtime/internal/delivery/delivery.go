@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 )
@@ -130,7 +130,7 @@ const route = prefix + "{mediaId}/{variant}/{name}"
 func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 	found, err := d.find(r)
 	if err != nil {
-		exchange.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
 	if d.presign != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 )
@@ -31,14 +31,14 @@ type Links struct {
 }
 
 // Document is how an item looks to clients, on every interface.
-func (l *Links) Document(item media.Item) wire.MediaItem {
+func (l *Links) Document(item media.Item) api.MediaItem {
 	file := item.File()
-	document := wire.MediaItem{
+	document := api.MediaItem{
 		MediaId:          item.ID,
 		OriginalFileName: item.FileName,
 		MimeType:         file.MimeType,
 		Size:             file.Bytes,
-		Access:           wire.Access(item.Access),
+		Access:           api.Access(item.Access),
 		File:             l.address(item, file),
 		Caption:          item.Caption,
 		Group:            item.Group,

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"time"
 
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 )
 
 // redirect sends the client to the object store, after the same checks that a file
@@ -22,7 +22,7 @@ func (d *Delivery) redirect(w http.ResponseWriter, r *http.Request, file found) 
 		"cache-control":       cacheControl(file),
 	})
 	if err != nil {
-		exchange.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
 	header := w.Header()

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"mediastack.dev/hack/imagecorpus"
 	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/media"
 )
 
@@ -22,7 +22,7 @@ func variants(made []media.Derivative) (names []media.Variant) {
 func TestDerive_LargeTransparentImageHasBothDerivatives(t *testing.T) {
 	t.Parallel()
 	pool := open(t, config(realWorker(t)))
-	made, err := pool.Derive(t.Context(), request("image/png", imagecorpus.BlankPNG(9990, 9990, 8, 6, false)))
+	made, err := pool.Derive(t.Context(), request("image/png", imagetest.BlankPNG(9990, 9990, 8, 6, false)))
 	if err != nil || len(made) != 2 || made[0].Variant != media.Thumbnail || made[1].Variant != media.WebP {
 		t.Errorf("made %v, %v; log %s", variants(made), err, pool.log)
 	}
@@ -34,13 +34,13 @@ func TestDerive_ThumbnailAloneWhenTheConversionFails(t *testing.T) {
 	cfg := config(realWorker(t))
 	cfg.Memory = 640 << 20
 	pool := open(t, cfg)
-	made, err := pool.Derive(t.Context(), request("image/png", imagecorpus.BlankPNG(9990, 9990, 8, 6, false)))
+	made, err := pool.Derive(t.Context(), request("image/png", imagetest.BlankPNG(9990, 9990, 8, 6, false)))
 	var lacks *imaging.Refusal
 	if !errors.As(err, &lacks) || lacks.Variant != media.WebP || lacks.Reason != "out_of_memory" && lacks.Reason != "encoder_error" || len(made) != 1 || made[0].Variant != media.Thumbnail {
 		t.Errorf("made %v, %v; log %s", variants(made), err, pool.log)
 	}
 	// The worker is as good as before.
-	if made, err := pool.Derive(t.Context(), request("image/png", imagecorpus.PNG(imagecorpus.Picture(600, 400)))); err != nil || len(made) != 2 {
+	if made, err := pool.Derive(t.Context(), request("image/png", imagetest.PNG(imagetest.Picture(600, 400)))); err != nil || len(made) != 2 {
 		t.Errorf("the next job: %v, %v", variants(made), err)
 	}
 	if n := pool.metric("mediastack_image_worker_exits_total", "crashed"); n != 0 {

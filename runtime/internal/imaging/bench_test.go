@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/hack/imagecorpus"
+	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
@@ -31,19 +31,19 @@ type photo struct {
 }
 
 func photos() []photo {
-	large, huge := imagecorpus.Photo(4000, 3000), imagecorpus.Photo(6000, 4000)
-	cut := imagecorpus.Photo(2560, 1920)
+	large, huge := imagetest.Photo(4000, 3000), imagetest.Photo(6000, 4000)
+	cut := imagetest.Photo(2560, 1920)
 	for y := range 960 {
 		for x := range 1280 {
 			c := cut.NRGBAAt(x, y)
 			cut.SetNRGBA(x, y, color.NRGBA{c.R, c.G, c.B, uint8(x / 5)})
 		}
 	}
-	turned := imagecorpus.WithEXIF(imagecorpus.JPEG(imagecorpus.Stored(image.Image(large), 6)), 6)
+	turned := imagetest.WithEXIF(imagetest.JPEG(imagetest.Stored(image.Image(large), 6)), 6)
 	return []photo{
-		{"jpeg of 12 MP", "image/jpeg", ".jpg", false, imagecorpus.JPEG(large)},
-		{"jpeg of 24 MP", "image/jpeg", ".jpg", false, imagecorpus.JPEG(huge)},
-		{"png of 5 MP with alpha", "image/png", ".png", false, imagecorpus.PNG(cut)},
+		{"jpeg of 12 MP", "image/jpeg", ".jpg", false, imagetest.JPEG(large)},
+		{"jpeg of 24 MP", "image/jpeg", ".jpg", false, imagetest.JPEG(huge)},
+		{"png of 5 MP with alpha", "image/png", ".png", false, imagetest.PNG(cut)},
 		{"jpeg of 12 MP, turned", "image/jpeg", ".jpg", true, turned},
 	}
 }

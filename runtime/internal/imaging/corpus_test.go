@@ -16,8 +16,8 @@ import (
 	"strings"
 	"testing"
 
-	"mediastack.dev/hack/imagecorpus"
 	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/media"
 )
 
@@ -34,7 +34,7 @@ type looks int
 
 const (
 	anything    looks = iota // not looked at
-	thePicture               // imagecorpus.Picture, upright
+	thePicture               // imagetest.Picture, upright
 	greyPicture              // without its colours
 	cutPicture               // with its red quarter transparent
 	printed                  // in the colours that a press can print
@@ -167,7 +167,7 @@ var outcomes = map[string]outcome{
 // with tools that know nothing of ours.
 func TestTheCorpus(t *testing.T) {
 	t.Parallel()
-	corpus, err := imagecorpus.All(t.Context())
+	corpus, err := imagetest.All(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestTheCorpus(t *testing.T) {
 			if d.MimeType != "image/webp" {
 				t.Errorf("%s: the %s is %s", file.Name, d.Variant, d.MimeType)
 			}
-			if bytes.Contains(d.Data, []byte(imagecorpus.Secret)) || bytes.Contains(d.Data, []byte("<script")) {
+			if bytes.Contains(d.Data, []byte(imagetest.Secret)) || bytes.Contains(d.Data, []byte("<script")) {
 				t.Errorf("%s: the %s holds what was hidden in the file", file.Name, d.Variant)
 			}
 			name := fmt.Sprintf("%03d-%s.webp", len(sizes), d.Variant)
@@ -236,7 +236,7 @@ func TestTheCorpus(t *testing.T) {
 // loaded, and must find out as well that pixels are missing.
 func TestABrokenFileGetsNoThumbnailAlone(t *testing.T) {
 	t.Parallel()
-	corpus, err := imagecorpus.All(t.Context())
+	corpus, err := imagetest.All(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +340,7 @@ var press = [4]color.NRGBA{{223, 61, 52, 255}, {115, 178, 48, 255}, {63, 59, 137
 func look(t *testing.T, what string, shown image.Image, want looks) {
 	t.Helper()
 	size := shown.Bounds().Size()
-	for quarter, colour := range imagecorpus.Corners {
+	for quarter, colour := range imagetest.Corners {
 		x, y := size.X/4+quarter%2*size.X/2, size.Y/4+quarter/2*size.Y/2
 		got := color.NRGBAModel.Convert(shown.At(x, y)).(color.NRGBA)
 		expected, tolerance := color.NRGBA(colour), 14.0

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/runtime/internal/imaging/wire"
+	"mediastack.dev/runtime/internal/imaging/protocol"
 )
 
 // doublePrefix begins the file name under which the test binary plays an image worker.
@@ -67,8 +67,8 @@ func pixel(more ...byte) []byte {
 
 // play is the worker of a role.
 func play(role string) int {
-	out, in := wire.NewWriter(os.Stdout), wire.NewReader(os.Stdin)
-	version := uint16(wire.Version)
+	out, in := protocol.NewWriter(os.Stdout), protocol.NewReader(os.Stdin)
+	version := uint16(protocol.Version)
 	switch {
 	case role == "refuses-to-start", role == "starts-once" && !once():
 		fmt.Fprintln(os.Stderr, "no libvips here")
@@ -84,7 +84,7 @@ func play(role string) int {
 			fmt.Fprintf(os.Stderr, "\x1b[31m%s\n", strings.Repeat("noise ", 1000))
 		}
 	}
-	_ = out.Hello(wire.Hello{Version: version})
+	_ = out.Hello(protocol.Hello{Version: version})
 	if role == "deaf" {
 		forever()
 	}
@@ -101,28 +101,28 @@ func play(role string) int {
 }
 
 // await reads a job to its end; the job has no number when it was aborted.
-func await(in *wire.Reader) (job wire.Job, err error) {
+func await(in *protocol.Reader) (job protocol.Job, err error) {
 	for {
 		frame, err := in.Next()
 		if err != nil {
 			return job, err
 		}
 		switch frame.Kind {
-		case wire.KindJob:
+		case protocol.KindJob:
 			if job, err = frame.Job(); err != nil {
 				return job, err
 			}
-		case wire.KindEnd:
+		case protocol.KindEnd:
 			return job, nil
-		case wire.KindAbort:
-			return wire.Job{}, nil
+		case protocol.KindAbort:
+			return protocol.Job{}, nil
 		}
 	}
 }
 
-func answer(role string, job wire.Job, out *wire.Writer) {
-	head := wire.Head{Number: job.Number, Variant: wire.Thumbnail, Bytes: uint64(len(pixel())), Width: 1, Height: 1}
-	lack := wire.Lacks{Number: job.Number, Variant: wire.Thumbnail, Reason: wire.ReasonEncode, Text: "mux error"}
+func answer(role string, job protocol.Job, out *protocol.Writer) {
+	head := protocol.Head{Number: job.Number, Variant: protocol.Thumbnail, Bytes: uint64(len(pixel())), Width: 1, Height: 1}
+	lack := protocol.Lacks{Number: job.Number, Variant: protocol.Thumbnail, Reason: protocol.ReasonEncode, Text: "mux error"}
 	image := pixel()
 	switch role {
 	case "crashes", "starts-once":
@@ -145,14 +145,14 @@ func answer(role string, job wire.Job, out *wire.Writer) {
 		forever()
 	case "talks-forever":
 		for {
-			_ = out.Data(make([]byte, wire.MaxData))
+			_ = out.Data(make([]byte, protocol.MaxData))
 		}
 	case "claims-a-terabyte":
 		head.Bytes = 1 << 40
 	case "answers-another-job":
 		head.Number++
 	case "gives-what-nobody-asked":
-		head.Variant = wire.WebP
+		head.Variant = protocol.WebP
 	case "gives-no-webp":
 		image = []byte("<script>alert(1)</script>")
 		head.Bytes = uint64(len(image))
@@ -165,36 +165,36 @@ func answer(role string, job wire.Job, out *wire.Writer) {
 	case "gives-it-twice":
 		_ = errors.Join(out.Head(head), out.Data(image))
 	case "ends-with-nothing":
-		_ = out.Done(wire.Done{Number: job.Number})
+		_ = out.Done(protocol.Done{Number: job.Number})
 		return
 	case "refuses-another-job":
-		_ = out.Refused(wire.Refused{Number: job.Number + 1, Reason: wire.ReasonBroken})
+		_ = out.Refused(protocol.Refused{Number: job.Number + 1, Reason: protocol.ReasonBroken})
 		return
 	case "refuses":
-		_ = out.Refused(wire.Refused{Number: job.Number, Reason: wire.ReasonBroken, Text: "it is \x1b[31mbroken\n"})
+		_ = out.Refused(protocol.Refused{Number: job.Number, Reason: protocol.ReasonBroken, Text: "it is \x1b[31mbroken\n"})
 		return
 	case "crashes-after-the-thumbnail":
 		_ = errors.Join(out.Head(head), out.Data(image))
 		os.Exit(3)
 	case "lacks-the-conversion":
-		lack.Variant = wire.WebP
-		_ = errors.Join(out.Head(head), out.Data(image), out.Lacks(lack), out.Done(wire.Done{Number: job.Number}))
+		lack.Variant = protocol.WebP
+		_ = errors.Join(out.Head(head), out.Data(image), out.Lacks(lack), out.Done(protocol.Done{Number: job.Number}))
 		return
 	case "lacks-both":
 		second := lack
-		second.Variant = wire.WebP
-		_ = errors.Join(out.Lacks(lack), out.Lacks(second), out.Done(wire.Done{Number: job.Number}))
+		second.Variant = protocol.WebP
+		_ = errors.Join(out.Lacks(lack), out.Lacks(second), out.Done(protocol.Done{Number: job.Number}))
 		return
 	case "lacks-it-twice":
 		_ = errors.Join(out.Lacks(lack), out.Lacks(lack))
 	case "refuses-after-a-lack":
-		_ = errors.Join(out.Lacks(lack), out.Refused(wire.Refused{Number: job.Number, Reason: wire.ReasonBroken}))
+		_ = errors.Join(out.Lacks(lack), out.Refused(protocol.Refused{Number: job.Number, Reason: protocol.ReasonBroken}))
 		return
 	case "publishes-a-place":
 		image = pixel([]byte("EXIF\x06\x00\x00\x00secret")...)
 		head.Bytes = uint64(len(image))
 	}
-	_ = errors.Join(out.Head(head), out.Data(image), out.Done(wire.Done{Number: job.Number}))
+	_ = errors.Join(out.Head(head), out.Data(image), out.Done(protocol.Done{Number: job.Number}))
 	if role == "says-more-later" {
 		_, _ = io.WriteString(os.Stdout, "and another thing")
 	}

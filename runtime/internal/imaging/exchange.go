@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"mediastack.dev/runtime/internal/imaging/riff"
-	"mediastack.dev/runtime/internal/imaging/wire"
+	"mediastack.dev/runtime/internal/imaging/protocol"
+	"mediastack.dev/runtime/internal/imaging/webp"
 	"mediastack.dev/runtime/media"
 )
 
@@ -22,9 +22,9 @@ const mimeWebP = "image/webp"
 var converted = map[string]bool{"image/jpeg": true, "image/png": true}
 
 // order says what a job asks of a worker.
-func (c Config) order(number uint32, job media.ImageJob) wire.Job {
+func (c Config) order(number uint32, job media.ImageJob) protocol.Job {
 	s := job.Settings
-	return wire.Job{
+	return protocol.Job{
 		Number:    number,
 		Bytes:     uint64(job.Bytes),   //nolint:gosec // Handles refuses what is not positive
 		MaxPixels: uint64(c.MaxPixels), //nolint:gosec // Validate
@@ -44,7 +44,7 @@ func side(length int) uint16 { return uint16(min(max(length, 1), 1<<14-1)) }
 // everything or of what is lacking, ErrSource, or a *workerFault after which the worker
 // must be discarded; what it made before is good. usable tells whether the worker is ready
 // for another job.
-func (p *process) do(ctx context.Context, job media.ImageJob, order wire.Job, timeout time.Duration) (made []media.Derivative, usable bool, err error) {
+func (p *process) do(ctx context.Context, job media.ImageJob, order protocol.Job, timeout time.Duration) (made []media.Derivative, usable bool, err error) {
 	p.jobs++
 	alarm := time.AfterFunc(timeout, p.timeOut)
 	givenUp := context.AfterFunc(ctx, p.kill)
@@ -80,7 +80,7 @@ func (p *process) blame(err error) error {
 }
 
 // send streams the file to the worker.
-func (p *process) send(ctx context.Context, job media.ImageJob, order wire.Job, timeout time.Duration) (usable bool, err error) {
+func (p *process) send(ctx context.Context, job media.ImageJob, order protocol.Job, timeout time.Duration) (usable bool, err error) {
 	// A source that hangs is not the worker's fault.
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -92,7 +92,7 @@ func (p *process) send(ctx context.Context, job media.ImageJob, order wire.Job, 
 	if err := p.writer.Job(order); err != nil {
 		return false, err
 	}
-	piece := make([]byte, min(int64(wire.MaxData), job.Bytes+1))
+	piece := make([]byte, min(int64(protocol.MaxData), job.Bytes+1))
 	sent := int64(0)
 	for {
 		n, err := io.ReadFull(source, piece)
@@ -121,10 +121,10 @@ func (p *process) abort(cause error) (usable bool, err error) {
 
 // receive takes a worker's answer. Whatever a worker would not say is an error. What was
 // made before an error is whole.
-func (p *process) receive(order wire.Job) (made []media.Derivative, err error) {
-	wanted := []wire.Variant{wire.Thumbnail}
+func (p *process) receive(order protocol.Job) (made []media.Derivative, err error) {
+	wanted := []protocol.Variant{protocol.Thumbnail}
 	if order.WebP {
-		wanted = append(wanted, wire.WebP)
+		wanted = append(wanted, protocol.WebP)
 	}
 	var lack error
 	room := uint64(maxOutput)
@@ -134,42 +134,42 @@ func (p *process) receive(order wire.Job) (made []media.Derivative, err error) {
 			return made, err
 		}
 		switch frame.Kind {
-		case wire.KindRefused:
+		case protocol.KindRefused:
 			no, err := frame.Refused()
 			switch {
 			case err != nil:
 				return made, err
 			case no.Number != order.Number || len(made) > 0 || lack != nil:
-				return made, fmt.Errorf("%w: a refusal out of place", wire.ErrProtocol)
+				return made, fmt.Errorf("%w: a refusal out of place", protocol.ErrProtocol)
 			}
 			return nil, refused(no)
-		case wire.KindDone:
+		case protocol.KindDone:
 			done, err := frame.Done()
 			switch {
 			case err != nil:
 				return made, err
 			case done.Number != order.Number || len(made) == 0:
-				return made, fmt.Errorf("%w: an end out of place", wire.ErrProtocol)
+				return made, fmt.Errorf("%w: an end out of place", protocol.ErrProtocol)
 			}
 			return made, lack
-		case wire.KindLacks:
+		case protocol.KindLacks:
 			no, err := frame.Lacks()
 			switch {
 			case err != nil:
 				return made, err
 			case no.Number != order.Number || len(wanted) == 0 || no.Variant != wanted[0] || lack != nil:
-				return made, fmt.Errorf("%w: a lack out of place", wire.ErrProtocol)
+				return made, fmt.Errorf("%w: a lack out of place", protocol.ErrProtocol)
 			}
 			lack, wanted = lacking(no), wanted[1:]
-		case wire.KindHead:
+		case protocol.KindHead:
 			head, err := frame.Head()
 			switch {
 			case err != nil:
 				return made, err
 			case head.Number != order.Number || len(wanted) == 0 || head.Variant != wanted[0]:
-				return made, fmt.Errorf("%w: a derivative that nobody asked for", wire.ErrProtocol)
+				return made, fmt.Errorf("%w: a derivative that nobody asked for", protocol.ErrProtocol)
 			case head.Bytes > room:
-				return made, fmt.Errorf("%w: more than %d bytes of derivatives", wire.ErrProtocol, uint64(maxOutput))
+				return made, fmt.Errorf("%w: more than %d bytes of derivatives", protocol.ErrProtocol, uint64(maxOutput))
 			}
 			derivative, err := p.derivative(head, order)
 			if err != nil {
@@ -177,39 +177,39 @@ func (p *process) receive(order wire.Job) (made []media.Derivative, err error) {
 			}
 			made, wanted, room = append(made, derivative), wanted[1:], room-head.Bytes
 		default:
-			return made, fmt.Errorf("%w: %v in an answer", wire.ErrProtocol, frame.Kind)
+			return made, fmt.Errorf("%w: %v in an answer", protocol.ErrProtocol, frame.Kind)
 		}
 	}
 }
 
-func variantOf(variant wire.Variant) media.Variant {
-	if variant == wire.WebP {
+func variantOf(variant protocol.Variant) media.Variant {
+	if variant == protocol.WebP {
 		return media.WebP
 	}
 	return media.Thumbnail
 }
 
 // derivative reads one derivative and lets its pixels through, and nothing else.
-func (p *process) derivative(head wire.Head, order wire.Job) (media.Derivative, error) {
+func (p *process) derivative(head protocol.Head, order protocol.Job) (media.Derivative, error) {
 	file := make([]byte, 0, min(head.Bytes, 1<<20))
 	for uint64(len(file)) < head.Bytes {
 		frame, err := p.reader.Next()
 		switch {
 		case err != nil:
 			return media.Derivative{}, err
-		case frame.Kind != wire.KindData || uint64(len(file)+len(frame.Data())) > head.Bytes:
-			return media.Derivative{}, fmt.Errorf("%w: %v in a derivative of %d bytes", wire.ErrProtocol, frame.Kind, head.Bytes)
+		case frame.Kind != protocol.KindData || uint64(len(file)+len(frame.Data())) > head.Bytes:
+			return media.Derivative{}, fmt.Errorf("%w: %v in a derivative of %d bytes", protocol.ErrProtocol, frame.Kind, head.Bytes)
 		}
 		file = append(file, frame.Data()...)
 	}
-	image, err := riff.Still(file)
+	image, err := webp.Still(file)
 	switch {
 	case err != nil:
-		return media.Derivative{}, fmt.Errorf("%w: %w", wire.ErrProtocol, err)
+		return media.Derivative{}, fmt.Errorf("%w: %w", protocol.ErrProtocol, err)
 	case uint64(image.Width) != uint64(head.Width) || uint64(image.Height) != uint64(head.Height): //nolint:gosec // not negative
-		return media.Derivative{}, fmt.Errorf("%w: an image of another size than was said", wire.ErrProtocol)
-	case head.Variant == wire.Thumbnail && (image.Width > int(order.Width) || image.Height > int(order.Height)):
-		return media.Derivative{}, fmt.Errorf("%w: a thumbnail of %d x %d", wire.ErrProtocol, image.Width, image.Height)
+		return media.Derivative{}, fmt.Errorf("%w: an image of another size than was said", protocol.ErrProtocol)
+	case head.Variant == protocol.Thumbnail && (image.Width > int(order.Width) || image.Height > int(order.Height)):
+		return media.Derivative{}, fmt.Errorf("%w: a thumbnail of %d x %d", protocol.ErrProtocol, image.Width, image.Height)
 	}
 	return media.Derivative{Variant: variantOf(head.Variant), MimeType: mimeWebP, Data: image.File}, nil
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"mediastack.dev/runtime/internal/imaging/wire"
+	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/media"
 )
 
@@ -42,11 +42,11 @@ func (f *workerFault) Error() string { return ErrWorker.Error() + ": " + f.cause
 
 func (f *workerFault) Unwrap() []error { return []error{ErrWorker, f.cause} }
 
-func lacking(l wire.Lacks) error {
+func lacking(l protocol.Lacks) error {
 	return &Refusal{Variant: variantOf(l.Variant), Reason: l.Reason.String(), Text: printable(l.Text)}
 }
 
-func refused(r wire.Refused) error {
+func refused(r protocol.Refused) error {
 	return &Refusal{Reason: r.Reason.String(), Text: printable(r.Text)}
 }
 

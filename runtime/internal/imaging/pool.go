@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/imaging/wire"
+	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/media"
 )
 
@@ -154,7 +154,7 @@ func (p *Pool) Handles(mimeType string, bytes int64) bool {
 // *Refusal, or wraps ErrWorker, ErrSource, ErrClosed or ctx's error.
 func (p *Pool) Derive(ctx context.Context, request media.ImageJob) ([]media.Derivative, error) {
 	if !p.Handles(request.MimeType, request.Bytes) {
-		return nil, &Refusal{Reason: wire.ReasonFormat.String(), Text: "a type or a size that is not handled"}
+		return nil, &Refusal{Reason: protocol.ReasonFormat.String(), Text: "a type or a size that is not handled"}
 	}
 	j := &job{ImageJob: request, ctx: ctx, queued: time.Now(), done: make(chan struct{})}
 	if !p.queue.put(j) {
@@ -223,7 +223,7 @@ func (s *slot) run(ctx context.Context, first bool, started chan<- error) {
 
 // announce says what the workers are held by.
 func (p *Pool) announce(w *process) {
-	const all = wire.LayerLimits | wire.LayerPrivileges | wire.LayerSyscalls
+	const all = protocol.LayerLimits | protocol.LayerPrivileges | protocol.LayerSyscalls
 	p.log.Info("image workers are ready", "program", p.path, "workers", p.cfg.workers(), "sandboxed", w.locked == all)
 }
 
@@ -265,7 +265,7 @@ func (s *slot) try(ctx context.Context, j *job) (kept []media.Derivative, err er
 	for attempt := 1; ; attempt++ {
 		if err = s.ready(ctx); err == nil {
 			made, usable, failure := s.worker.do(ctx, j.ImageJob, p.cfg.order(p.numbers.Add(1), j.ImageJob), p.cfg.Timeout)
-			if err = failure; len(made) > len(kept) && !errors.Is(err, wire.ErrProtocol) {
+			if err = failure; len(made) > len(kept) && !errors.Is(err, protocol.ErrProtocol) {
 				kept = made
 			}
 			if !usable {

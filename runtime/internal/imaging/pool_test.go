@@ -20,9 +20,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/imagecorpus"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/imaging/imagetest"
 	"mediastack.dev/runtime/media"
 )
 
@@ -219,7 +219,7 @@ func TestWorkersThatDieAtTheirStartAreTriedAgain(t *testing.T) {
 	if err := errors.Join(os.Remove(program), os.Symlink(realWorker(t), program)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pool.Derive(t.Context(), request("image/jpeg", imagecorpus.JPEG(imagecorpus.Picture(8, 8)))); err != nil {
+	if _, err := pool.Derive(t.Context(), request("image/jpeg", imagetest.JPEG(imagetest.Picture(8, 8)))); err != nil {
 		t.Error(err)
 	}
 }
@@ -494,7 +494,7 @@ func TestAFileThatCantBeReadIsNotTheWorkersFault(t *testing.T) {
 	program := renamed(t)
 	pool := open(t, config(program))
 	worker := children(t, program)
-	file := imagecorpus.JPEG(imagecorpus.Picture(600, 400))
+	file := imagetest.JPEG(imagetest.Picture(600, 400))
 	read := func(r io.Reader, err error) func(context.Context) (io.ReadCloser, error) {
 		return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(r), err }
 	}
@@ -528,7 +528,7 @@ func TestKillingABusyWorkerCostsARetryAndNothingElse(t *testing.T) {
 	cfg := config(program)
 	cfg.Workers = 2
 	pool := open(t, cfg)
-	file := imagecorpus.JPEG(imagecorpus.Picture(600, 400))
+	file := imagetest.JPEG(imagetest.Picture(600, 400))
 	// The first reading stops in the middle, until its worker is dead.
 	half, killed := make(chan struct{}), make(chan struct{})
 	job := request("image/jpeg", file)
@@ -580,12 +580,12 @@ func TestMemoryIsBounded(t *testing.T) {
 	cfg.Memory = 256 << 20
 	pool := open(t, cfg)
 	// Interlaced: no way around holding all 288 MB of it.
-	_, err := pool.Derive(t.Context(), request("image/png", imagecorpus.BlankPNG(6000, 6000, 16, 6, true)))
+	_, err := pool.Derive(t.Context(), request("image/png", imagetest.BlankPNG(6000, 6000, 16, 6, true)))
 	var no *imaging.Refusal
 	if !errors.As(err, &no) || no.Reason != "out_of_memory" {
 		t.Errorf("got %v; log %s", err, pool.log)
 	}
-	if derivatives, err := pool.Derive(t.Context(), request("image/png", imagecorpus.PNG(imagecorpus.Picture(600, 400)))); err != nil || len(derivatives) != 2 {
+	if derivatives, err := pool.Derive(t.Context(), request("image/png", imagetest.PNG(imagetest.Picture(600, 400)))); err != nil || len(derivatives) != 2 {
 		t.Errorf("the next job: %d derivatives, %v", len(derivatives), err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"mediastack.dev/runtime/internal/imaging/wire"
+	"mediastack.dev/runtime/internal/imaging/protocol"
 )
 
 const (
@@ -35,9 +35,9 @@ type process struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    io.Closer
-	reader *wire.Reader
-	writer *wire.Writer
-	locked wire.Layers
+	reader *protocol.Reader
+	writer *protocol.Writer
+	locked protocol.Layers
 
 	jobs  int           // that it did
 	ended chan struct{} // closed when it has ended; then state is there
@@ -78,7 +78,7 @@ func start(ctx context.Context, path string, memory int64, log *slog.Logger) (*p
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the image worker: %w", err)
 	}
-	p := &process{cmd: cmd, in: in, out: out, reader: wire.NewReader(out), writer: wire.NewWriter(in), ended: make(chan struct{})}
+	p := &process{cmd: cmd, in: in, out: out, reader: protocol.NewReader(out), writer: protocol.NewWriter(in), ended: make(chan struct{})}
 	go p.wait()
 	go relay(stderr, log.With("worker", cmd.Process.Pid))
 
@@ -94,14 +94,14 @@ func start(ctx context.Context, path string, memory int64, log *slog.Logger) (*p
 	return p, nil
 }
 
-func (p *process) greeting() (wire.Hello, error) {
+func (p *process) greeting() (protocol.Hello, error) {
 	frame, err := p.reader.Next()
 	if err != nil {
-		return wire.Hello{}, err
+		return protocol.Hello{}, err
 	}
 	hello, err := frame.Hello()
-	if err == nil && hello.Version != wire.Version {
-		err = fmt.Errorf("it speaks version %d of the protocol, not %d: it is of another build", hello.Version, wire.Version)
+	if err == nil && hello.Version != protocol.Version {
+		err = fmt.Errorf("it speaks version %d of the protocol, not %d: it is of another build", hello.Version, protocol.Version)
 	}
 	return hello, err
 }

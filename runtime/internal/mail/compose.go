@@ -15,7 +15,7 @@ import (
 
 	gomail "github.com/wneessen/go-mail"
 
-	"mediastack.dev/runtime/login"
+	"mediastack.dev/runtime/oauth"
 )
 
 //go:embed letter.txt letter.html
@@ -57,7 +57,7 @@ var errAddress = errors.New("this is no address that a letter can go to")
 
 // compose writes a letter. The subject and the first line don't have the code: locked
 // screens show them, and mail servers log the one.
-func (c composer) compose(letter login.Letter, now time.Time) (*gomail.Msg, error) {
+func (c composer) compose(letter oauth.Letter, now time.Time) (*gomail.Msg, error) {
 	if !deliverable(letter.To) {
 		return nil, errAddress
 	}
@@ -81,7 +81,7 @@ func (c composer) compose(letter login.Letter, now time.Time) (*gomail.Msg, erro
 
 // messageID is the same for every attempt, so that a letter which was taken twice can
 // be shown once. It tells nothing of the code.
-func (c composer) messageID(letter login.Letter) string {
+func (c composer) messageID(letter oauth.Letter) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", letter.ID, letter.To, letter.ExpiresAt.UnixNano()))
 	return hex.EncodeToString(sum[:16]) + c.from.Address[strings.LastIndexByte(c.from.Address, '@'):]
 }

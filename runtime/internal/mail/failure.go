@@ -8,7 +8,7 @@ import (
 
 	gomail "github.com/wneessen/go-mail"
 
-	"mediastack.dev/runtime/login"
+	"mediastack.dev/runtime/oauth"
 )
 
 // again reports whether an error came before the letter did: over a line that was used
@@ -40,14 +40,14 @@ var addressForm = regexp.MustCompile(`[^\s<>:;,"'()]+@[^\s<>:;,"'()]+`)
 
 // scrub is the text of an error without the address and the code: mail servers like to
 // repeat what they were told.
-func scrub(err error, letter login.Letter) string {
+func scrub(err error, letter oauth.Letter) string {
 	text := strings.Map(func(r rune) rune {
 		if !unicode.IsGraphic(r) {
 			return ' '
 		}
 		return r
 	}, err.Error())
-	text = addressForm.ReplaceAllStringFunc(text, login.MaskAddress)
+	text = addressForm.ReplaceAllStringFunc(text, oauth.MaskAddress)
 	local, _, _ := strings.Cut(letter.To, "@")
 	for _, secret := range []string{letter.To, local, letter.Code} {
 		// A letter or two would be found everywhere, and tell nothing.

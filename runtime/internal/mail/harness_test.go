@@ -28,7 +28,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/internal/mail"
-	"mediastack.dev/runtime/login"
+	"mediastack.dev/runtime/oauth"
 )
 
 const (
@@ -258,7 +258,7 @@ type queue struct {
 }
 
 type row struct {
-	letter login.Letter
+	letter oauth.Letter
 	due    time.Time
 }
 
@@ -277,7 +277,7 @@ func (q *queue) putQuietly(to string) int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	id := int64(len(q.rows) + 1)
-	q.rows[id] = &row{due: q.clock.Now(), letter: login.Letter{ID: id, To: to, Code: code, ExpiresAt: q.clock.Now().Add(10 * time.Minute)}}
+	q.rows[id] = &row{due: q.clock.Now(), letter: oauth.Letter{ID: id, To: to, Code: code, ExpiresAt: q.clock.Now().Add(10 * time.Minute)}}
 	return id
 }
 
@@ -322,7 +322,7 @@ func (q *queue) next(id int64) (wait time.Duration, attempts int) {
 	return q.rows[id].due.Sub(q.clock.Now()), q.rows[id].letter.Attempts
 }
 
-func (q *queue) Claim(_ context.Context, most int, lease time.Duration) ([]login.Letter, error) {
+func (q *queue) Claim(_ context.Context, most int, lease time.Duration) ([]oauth.Letter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.claims++
@@ -330,7 +330,7 @@ func (q *queue) Claim(_ context.Context, most int, lease time.Duration) ([]login
 		return nil, q.broken
 	}
 	now := q.clock.Now()
-	var letters []login.Letter
+	var letters []oauth.Letter
 	for id := int64(1); id <= int64(len(q.rows)) && len(letters) < most; id++ {
 		if row := q.rows[id]; row != nil && !now.Before(row.due) {
 			row.due = now.Add(lease)

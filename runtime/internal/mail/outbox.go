@@ -1,5 +1,5 @@
 // Package mail sends the letters with login codes. An Outbox claims them from a queue
-// that all replicas share (login.Service, in PostgreSQL) and hands them to one mail
+// that all replicas share (oauth.Service, in PostgreSQL) and hands them to one mail
 // server over SMTP, again and again until it takes them or the code has expired.
 package mail
 
@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/runtime/login"
+	"mediastack.dev/runtime/oauth"
 )
 
 const (
@@ -70,7 +70,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 	}
 	sending, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	work, free := make(chan login.Letter, senders), make(chan struct{}, senders)
+	work, free := make(chan oauth.Letter, senders), make(chan struct{}, senders)
 	var running sync.WaitGroup
 	for range senders {
 		running.Go(func() { o.send(sending, work, free) })
@@ -84,7 +84,7 @@ func (o *Outbox) Run(ctx context.Context) error {
 
 // dispatch claims as many letters as there are senders without one, so that no lease
 // runs before its letter is on its way.
-func (o *Outbox) dispatch(ctx context.Context, work chan<- login.Letter, free <-chan struct{}) {
+func (o *Outbox) dispatch(ctx context.Context, work chan<- oauth.Letter, free <-chan struct{}) {
 	idle, more, failing := senders, true, false
 	poll := time.NewTicker(pollPause)
 	defer poll.Stop()
@@ -121,7 +121,7 @@ func (o *Outbox) dispatch(ctx context.Context, work chan<- login.Letter, free <-
 
 // claim goes on when ctx ends: a letter that was claimed and then dropped would lie
 // idle for its lease.
-func (o *Outbox) claim(ctx context.Context, most int) ([]login.Letter, error) {
+func (o *Outbox) claim(ctx context.Context, most int) ([]oauth.Letter, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
 	return o.queue.Claim(ctx, most, o.cfg.Timeout+leaseSpare)
@@ -129,7 +129,7 @@ func (o *Outbox) claim(ctx context.Context, most int) ([]login.Letter, error) {
 
 // send delivers letters until there will be none, over one connection while they come
 // in a row.
-func (o *Outbox) send(ctx context.Context, work <-chan login.Letter, free chan<- struct{}) {
+func (o *Outbox) send(ctx context.Context, work <-chan oauth.Letter, free chan<- struct{}) {
 	line := line{relay: o.relay}
 	defer line.hangUp()
 	for {
@@ -147,8 +147,8 @@ func (o *Outbox) send(ctx context.Context, work <-chan login.Letter, free chan<-
 }
 
 // deliver hands one letter to the mail server, and notes in the queue what came of it.
-func (o *Outbox) deliver(ctx context.Context, line *line, letter login.Letter) {
-	log := o.log.With("letter", letter.ID, "to", login.MaskAddress(letter.To), "attempt", letter.Attempts)
+func (o *Outbox) deliver(ctx context.Context, line *line, letter oauth.Letter) {
+	log := o.log.With("letter", letter.ID, "to", oauth.MaskAddress(letter.To), "attempt", letter.Attempts)
 	if !o.now().Before(letter.ExpiresAt) {
 		o.forget(ctx, log, letter, outcomeExpired)
 		log.WarnContext(ctx, "mail given up: its code has expired")
@@ -184,12 +184,12 @@ func (o *Outbox) deliver(ctx context.Context, line *line, letter login.Letter) {
 	}
 }
 
-func (o *Outbox) forget(ctx context.Context, log *slog.Logger, letter login.Letter, outcome string) {
+func (o *Outbox) forget(ctx context.Context, log *slog.Logger, letter oauth.Letter, outcome string) {
 	o.sent.WithLabelValues(outcome).Inc()
 	o.note(ctx, log, func(ctx context.Context) error { return o.queue.Sent(ctx, letter.ID) })
 }
 
-func (o *Outbox) retry(ctx context.Context, log *slog.Logger, letter login.Letter, at time.Time) {
+func (o *Outbox) retry(ctx context.Context, log *slog.Logger, letter oauth.Letter, at time.Time) {
 	o.sent.WithLabelValues(outcomeRetried).Inc()
 	o.note(ctx, log, func(ctx context.Context) error { return o.queue.Retry(ctx, letter.ID, at) })
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/internal/mail"
-	"mediastack.dev/runtime/login"
+	"mediastack.dev/runtime/oauth"
 )
 
 var errDown = errors.New("the database is down")
@@ -292,7 +292,7 @@ func TestALetterIsGivenUpWhenItsCodeExpires(t *testing.T) {
 	}
 
 	queue.mu.Lock()
-	queue.rows[2] = &row{letter: login.Letter{ID: 2, To: address, Code: code, ExpiresAt: queue.clock.Now()}}
+	queue.rows[2] = &row{letter: oauth.Letter{ID: 2, To: address, Code: code, ExpiresAt: queue.clock.Now()}}
 	queue.mu.Unlock()
 	queue.poke()
 	within(t, "the expired letter is gone", func() bool { return queue.left() == 0 && outbox.count(t, "expired") == 2 })

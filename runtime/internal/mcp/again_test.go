@@ -7,20 +7,20 @@ import (
 	"testing"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/runtime/internal/runtimetest"
 )
 
 // heldCall is a call whose body is held back behind its first half.
 type heldCall struct {
-	body *edgetest.Held
+	body *runtimetest.Held
 	done chan answer
 }
 
 func (rt *replica) hold(t *testing.T, body string, change ...option) heldCall {
 	t.Helper()
 	half := len(body) / 2
-	h := heldCall{body: edgetest.Hold(strings.NewReader(body[:half]), strings.NewReader(body[half:])), done: make(chan answer, 1)}
-	change = append(change, func(r *http.Request) { edgetest.Expect(r.Header) })
+	h := heldCall{body: runtimetest.Hold(strings.NewReader(body[:half]), strings.NewReader(body[half:])), done: make(chan answer, 1)}
+	change = append(change, func(r *http.Request) { runtimetest.Expect(r.Header) })
 	go func() { h.done <- rt.send(t, http.MethodPost, "/mcp", h.body, change...) }()
 	h.body.Wait(t)
 	return h

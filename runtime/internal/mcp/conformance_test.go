@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/hack/mcpclients"
+	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
+	mcpclients "mediastack.dev/hack/test/clients/mcp"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/internal/mcp"
 )
 
@@ -41,7 +41,7 @@ func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
 	must(t, err)
 	for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
-			expected := filepath.Join(root, "hack", "mcpclients", "conformance", revision+".yml")
+			expected := filepath.Join(root, "hack", "test", "clients", "mcp", "conformance", revision+".yml")
 			conform(t, node, address, "--requirements", revision, "--expected-failures", expected)
 		})
 	}
@@ -103,16 +103,16 @@ func suite(t *testing.T, node *mcpclients.Node, address, out string, args ...str
 // newFixture runs the SDK's own server for the suite, of the version that go.mod pins.
 func newFixture(t *testing.T) *url.URL {
 	t.Helper()
-	program := filepath.Join(stacktest.Folder(t), "fixture")
+	program := filepath.Join(testenv.Folder(t), "fixture")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	port, err := stack.FreePort()
+	port, err := servers.FreePort()
 	must(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	_, err = stacktest.Group(t).Start(t.Context(), stack.Spec{Name: "fixture", Path: program, Args: []string{"-http", address},
-		LogFile: filepath.Join(stacktest.Folder(t), "fixture.log"), Grace: 5 * time.Second, Ready: accepts(address)})
+	_, err = testenv.Group(t).Start(t.Context(), servers.Spec{Name: "fixture", Path: program, Args: []string{"-http", address},
+		LogFile: filepath.Join(testenv.Folder(t), "fixture.log"), Grace: 5 * time.Second, Ready: accepts(address)})
 	must(t, err)
 	return &url.URL{Scheme: "http", Host: address}
 }

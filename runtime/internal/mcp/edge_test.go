@@ -14,9 +14,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mcp"
-	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/media"
 )
 
@@ -71,7 +71,7 @@ func TestWhoHasNoCredentialIsToldWhereToGetOne(t *testing.T) {
 
 func (rt *replica) signature(t *testing.T, of tenant) string {
 	t.Helper()
-	return gives[wire.Signature](t, rt.call(t, of.Key, "create_upload_signature", nil)).Signature
+	return gives[api.Signature](t, rt.call(t, of.Key, "create_upload_signature", nil)).Signature
 }
 
 func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
@@ -298,7 +298,7 @@ func TestEveryFormOfBase64IsRead(t *testing.T) {
 		var message struct{ Result result }
 		must(t, json.Unmarshal(got.body, &message))
 		id := gives[struct{ MediaID string }](t, message.Result).MediaID
-		item := gives[wire.MediaItem](t, rt.call(t, one.Key, "get_media", object{"mediaId": id}))
+		item := gives[api.MediaItem](t, rt.call(t, one.Key, "get_media", object{"mediaId": id}))
 		if item.MimeType != "application/x-test" || !bytes.Equal(rt.read(t, item), want) {
 			t.Errorf("%s: %+v", name, item)
 		}
@@ -365,7 +365,7 @@ func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
 	rt := w.replica(t)
 	const most = 10 << 20
 	id := rt.upload(t, one.Key, "most.bin", noise(most))
-	gives[wire.Deleted](t, rt.call(t, one.Key, "delete_media", object{"mediaId": id}))
+	gives[api.Deleted](t, rt.call(t, one.Key, "delete_media", object{"mediaId": id}))
 	large := base64.StdEncoding.EncodeToString(noise(most + 2)) // without padding
 	for _, text := range []string{large, strings.Repeat(large, 3)} {
 		says := fails(t, rt.call(t, one.Key, "upload_media", object{"fileBase64": text, "fileName": "f", "mimeType": "a/b"}))
@@ -440,7 +440,7 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"code":-32603`)) || bytes.Contains(got.body, []byte("fire")) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	gives[wire.Totals](t, rt.call(t, one.Key, "get_total_storage", nil))
+	gives[api.Totals](t, rt.call(t, one.Key, "get_total_storage", nil))
 	eventually(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "the code is on fire") })
 }
 

@@ -14,7 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 )
 
 // failed is the one mapping of faults to results of tools: a sentence that a model can
@@ -33,7 +33,7 @@ func sentence(ctx context.Context, err error) string {
 	public := f.Public
 	switch f.Kind {
 	case fault.Internal:
-		return "The service failed; this is not the fault of the arguments. Try once more. If it fails again, tell the user the request id " + exchange.Of(ctx).RequestID + "."
+		return "The service failed; this is not the fault of the arguments. Try once more. If it fails again, tell the user the request id " + httpapi.Of(ctx).RequestID + "."
 	case fault.Unavailable:
 		if public == "" {
 			public = "the service can't reach its stores"
@@ -61,13 +61,13 @@ func in(wait time.Duration) string {
 }
 
 // refuse answers a request that does not reach the SDK, in the protocol's form.
-// The fault's own mapping (exchange.Fail) is for REST: its 403 means a signature.
+// The fault's own mapping (httpapi.Fail) is for REST: its 403 means a signature.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if fault.Is(err, fault.Busy) { // which says when to come again
-		exchange.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
-	exchange.Of(r.Context()).Err = err
+	httpapi.Of(r.Context()).Err = err
 	errorResponse(err).write(w)
 }
 
@@ -92,8 +92,8 @@ func errorResponse(err error) response {
 	case fault.Is(err, fault.TooLarge):
 		status = http.StatusRequestEntityTooLarge
 	}
-	body, _ := json.Marshal(exchange.RPCResponse{Version: "2.0", ID: told.id,
-		Error: exchange.RPCError{Code: told.code, Message: public, Data: told.data}}) // of strings and JSON that was read
+	body, _ := json.Marshal(httpapi.RPCResponse{Version: "2.0", ID: told.id,
+		Error: httpapi.RPCError{Code: told.code, Message: public, Data: told.data}}) // of strings and JSON that was read
 	return response{status: status, body: body}
 }
 

@@ -16,29 +16,29 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/rest"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
-const baseURL = edgetest.BaseURL
+const baseURL = runtimetest.BaseURL
 
 // world is a database and an S3 store, and what the operator does with them.
-type world struct{ *edgetest.World }
+type world struct{ *runtimetest.World }
 
-func newWorld(t *testing.T) *world { t.Helper(); return &world{edgetest.New(t)} }
+func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
-type tenant = edgetest.Tenant
+type tenant = runtimetest.Tenant
 
 // Limits of a tenant that nobody changed.
 const (
@@ -69,7 +69,7 @@ type replica struct {
 	api    *mcp.API
 	auth   *auth.Authenticator
 	media  *media.Service
-	logs   *edgetest.Log
+	logs   *runtimetest.Log
 }
 
 // options of a replica.
@@ -94,9 +94,9 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		apply(&o)
 	}
 	o.server.Brand = o.brand
-	rt := &replica{logs: &edgetest.Log{}}
+	rt := &replica{logs: &runtimetest.Log{}}
 	log := rt.logs.Logger()
-	authCfg := edgetest.Credentials("a")
+	authCfg := runtimetest.Credentials("a")
 	registry := prometheus.NewRegistry()
 	limits, err := limit.New(o.limits, registry, time.Now, log)
 	must(t, err)
@@ -105,7 +105,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	rt.auth.Resource, rt.auth.MetadataURL = o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
 	parts := media.Parts{Store: o.store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: log}
 	if o.images {
-		parts.Images = edgetest.Images(t, registry, log)
+		parts.Images = runtimetest.Images(t, registry, log)
 	}
 	rt.media, err = media.NewService(parts, o.media)
 	must(t, err)
@@ -132,7 +132,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = rt.server.Run(serving) }()
 	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })
-	transport := edgetest.Dialer(rt.server.Addr())
+	transport := runtimetest.Dialer(rt.server.Addr())
 	t.Cleanup(transport.CloseIdleConnections)
 	rt.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 	return rt
@@ -293,7 +293,7 @@ func (rt *replica) upload(t *testing.T, key, name string, data []byte, more ...o
 }
 
 // read fetches a file by its address.
-func (rt *replica) read(t *testing.T, item wire.MediaItem) []byte {
+func (rt *replica) read(t *testing.T, item api.MediaItem) []byte {
 	t.Helper()
 	got := rt.send(t, http.MethodGet, strings.TrimPrefix(item.File, baseURL), nil)
 	if got.status != http.StatusOK {

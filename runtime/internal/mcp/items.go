@@ -7,8 +7,8 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/media"
 )
 
@@ -29,10 +29,10 @@ func (a *API) listMedia(ctx context.Context, grant auth.Grant, args *arguments) 
 		return nil, err
 	}
 	list := struct {
-		MediaItems []wire.MediaItem `json:"mediaItems"`
-		Total      int64            `json:"total"`
-		Page       int              `json:"page"`
-	}{MediaItems: make([]wire.MediaItem, 0, len(page.Items)), Total: page.Total, Page: page.Number}
+		MediaItems []api.MediaItem `json:"mediaItems"`
+		Total      int64           `json:"total"`
+		Page       int             `json:"page"`
+	}{MediaItems: make([]api.MediaItem, 0, len(page.Items)), Total: page.Total, Page: page.Number}
 	for _, item := range page.Items {
 		list.MediaItems = append(list.MediaItems, a.parts.Documents.Document(item))
 	}
@@ -75,15 +75,15 @@ func (a *API) deleteMedia(ctx context.Context, grant auth.Grant, args *arguments
 	if args.err != nil {
 		return nil, args.err
 	}
-	return wire.Deleted{Deleted: true, MediaId: id}, missing(a.parts.Media.Delete(ctx, grant.Principal, id))
+	return api.Deleted{Deleted: true, MediaId: id}, missing(a.parts.Media.Delete(ctx, grant.Principal, id))
 }
 
 func (a *API) getMediaCount(ctx context.Context, grant auth.Grant, _ *arguments) (any, error) {
 	count, err := a.parts.Media.Count(ctx, grant.Principal, media.Filter{})
-	return wire.Count{Count: count}, err
+	return api.Count{Count: count}, err
 }
 
 func (a *API) getTotalStorage(ctx context.Context, grant auth.Grant, _ *arguments) (any, error) {
 	totals, err := a.parts.Media.Totals(ctx, grant.Principal)
-	return wire.Totals{Storage: totals.Storage, MaxStorage: totals.MaxStorage}, err
+	return api.Totals{Storage: totals.Storage, MaxStorage: totals.MaxStorage}, err
 }

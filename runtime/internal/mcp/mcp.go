@@ -17,10 +17,10 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/limit"
-	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
@@ -42,7 +42,7 @@ func (c Config) Validate() error {
 
 // Documents shows items to clients. delivery.Links implements it.
 type Documents interface {
-	Document(item media.Item) wire.MediaItem
+	Document(item media.Item) api.MediaItem
 }
 
 // Parts are what the interface stands on.
@@ -97,7 +97,7 @@ func (a *API) Mount(r chi.Router) {
 	r.Group(func(r chi.Router) {
 		r.Use(a.visitor.check, a.parts.Auth.RequireLogin)
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
-			r.Method(method, exchange.ToolsRoute, a.handler)
+			r.Method(method, httpapi.ToolsRoute, a.handler)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func (a *API) behind(next http.Handler) http.Handler {
 			return
 		}
 		c := newCall(a.parts.Media, auth.Of(r.Context()), a.maySend(auth.Of(r.Context())))
-		defer func() { exchange.Of(r.Context()).Err = c.end(r.Context()) }()
+		defer func() { httpapi.Of(r.Context()).Err = c.end(r.Context()) }()
 		control := http.NewResponseController(w)
 		c.stop = func() { _ = control.SetReadDeadline(time.Now()) } // a transport without deadlines has none
 		rest, err := lift(http.MaxBytesReader(w, r.Body, bodyLimit), func(from *text, needed bool) (string, error) { return c.take(r.Context(), from, needed) })
@@ -148,7 +148,7 @@ func (a *API) behind(next http.Handler) http.Handler {
 		r, err = a.parts.Auth.Again(w, r)
 		if err != nil {
 			c.note(err)
-			exchange.Fail(w, r, err)
+			httpapi.Fail(w, r, err)
 			return
 		}
 		c.grant = auth.Of(r.Context())
@@ -170,10 +170,10 @@ func (a *API) behind(next http.Handler) http.Handler {
 		for range len(c.messages) - 1 {
 			verdict := a.parts.Limits.TakeKey(c.grant.Key.ID)
 			if !verdict.Refused {
-				verdict = a.parts.Limits.TakeAddress(exchange.Of(r.Context()).Address)
+				verdict = a.parts.Limits.TakeAddress(httpapi.Of(r.Context()).Address)
 			}
 			if verdict.Refused {
-				exchange.Fail(w, r, verdict.Err())
+				httpapi.Fail(w, r, verdict.Err())
 				c.note(verdict.Err())
 				return
 			}

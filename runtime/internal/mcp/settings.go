@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -15,12 +15,12 @@ func (a *API) getMediaSettings(ctx context.Context, grant auth.Grant, _ *argumen
 		return nil, err
 	}
 	effective, sources := layers.Effective(), layers.Sources()
-	document := wire.Settings{UseWebP: effective.UseWebP, WebpOutputQuality: effective.WebPOutputQuality,
+	document := api.Settings{UseWebP: effective.UseWebP, WebpOutputQuality: effective.WebPOutputQuality,
 		ThumbnailWidth: effective.ThumbnailWidth, ThumbnailHeight: effective.ThumbnailHeight}
-	document.Sources.UseWebP = wire.Source(sources["useWebP"])
-	document.Sources.WebpOutputQuality = wire.Source(sources["webpOutputQuality"])
-	document.Sources.ThumbnailWidth = wire.Source(sources["thumbnailWidth"])
-	document.Sources.ThumbnailHeight = wire.Source(sources["thumbnailHeight"])
+	document.Sources.UseWebP = api.Source(sources["useWebP"])
+	document.Sources.WebpOutputQuality = api.Source(sources["webpOutputQuality"])
+	document.Sources.ThumbnailWidth = api.Source(sources["thumbnailWidth"])
+	document.Sources.ThumbnailHeight = api.Source(sources["thumbnailHeight"])
 	if len(layers.Pinned.Fields()) > 0 {
 		document.PinnedBy = layers.PinnedBy
 	}

@@ -9,13 +9,13 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
 )
 
 type list struct {
-	MediaItems []wire.MediaItem `json:"mediaItems"`
-	Total      int              `json:"total"`
-	Page       int              `json:"page"`
+	MediaItems []api.MediaItem `json:"mediaItems"`
+	Total      int             `json:"total"`
+	Page       int             `json:"page"`
 }
 
 // An assistant stores a file, seals it, finds it, and deletes it again.
@@ -27,8 +27,8 @@ func TestAnAssistantsDay(t *testing.T) {
 	data := noise(3 << 20)
 	id := rt.upload(t, one.Key, "dir/notes.bin", data, object{"caption": "Größe", "group": "2026", "access": "public"})
 
-	draft := gives[wire.MediaItem](t, rt.call(t, one.Key, "get_media", object{"mediaId": id}))
-	if !draft.Temp || draft.OriginalFileName != "notes.bin" || draft.Size != int64(len(data)) || draft.Caption != "Größe" || draft.Group != "2026" || draft.Access != wire.Public {
+	draft := gives[api.MediaItem](t, rt.call(t, one.Key, "get_media", object{"mediaId": id}))
+	if !draft.Temp || draft.OriginalFileName != "notes.bin" || draft.Size != int64(len(data)) || draft.Caption != "Größe" || draft.Group != "2026" || draft.Access != api.Public {
 		t.Errorf("the draft is %+v", draft)
 	}
 	if !bytes.Equal(rt.read(t, draft), data) {
@@ -37,11 +37,11 @@ func TestAnAssistantsDay(t *testing.T) {
 	if got := gives[list](t, rt.call(t, one.Key, "list_media", nil)); len(got.MediaItems) != 0 || got.Total != 0 || got.Page != 1 {
 		t.Errorf("drafts are listed: %+v", got)
 	}
-	sealed := gives[wire.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
+	sealed := gives[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
 	if sealed.Temp || sealed.MediaId.String() != id {
 		t.Errorf("the sealed item is %+v", sealed)
 	}
-	if again := gives[wire.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id})); again != sealed {
+	if again := gives[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id})); again != sealed {
 		t.Errorf("sealed again it is %+v", again)
 	}
 	for _, arguments := range []object{nil, {}, {"page": 1.0, "limit": 100}, {"group": "2026"}, {"access": "public", "group": "2026"}} {
@@ -55,13 +55,13 @@ func TestAnAssistantsDay(t *testing.T) {
 	if got := gives[list](t, rt.call(t, one.Key, "list_media", object{"access": "private"})); got.Total != 0 {
 		t.Errorf("private items: %+v", got)
 	}
-	if got := gives[wire.Count](t, rt.call(t, one.Key, "get_media_count", nil)); got.Count != 1 {
+	if got := gives[api.Count](t, rt.call(t, one.Key, "get_media_count", nil)); got.Count != 1 {
 		t.Errorf("the count is %d", got.Count)
 	}
-	if got := gives[wire.Totals](t, rt.call(t, one.Key, "get_total_storage", object{})); got != (wire.Totals{Storage: int64(len(data)), MaxStorage: maxStorage}) {
+	if got := gives[api.Totals](t, rt.call(t, one.Key, "get_total_storage", object{})); got != (api.Totals{Storage: int64(len(data)), MaxStorage: maxStorage}) {
 		t.Errorf("the totals are %+v", got)
 	}
-	if got := gives[wire.Deleted](t, rt.call(t, one.Key, "delete_media", object{"mediaId": id})); !got.Deleted || got.MediaId.String() != id {
+	if got := gives[api.Deleted](t, rt.call(t, one.Key, "delete_media", object{"mediaId": id})); !got.Deleted || got.MediaId.String() != id {
 		t.Errorf("the deletion is %+v", got)
 	}
 	if w.traces(t) != 0 {
@@ -79,7 +79,7 @@ func TestAnImageIsProcessedAsTheSettingsSay(t *testing.T) {
 	must(t, png.Encode(&picture, image.NewRGBA(image.Rect(0, 0, 400, 300))))
 	gives[any](t, rt.call(t, one.Key, "update_media_settings", object{"useWebP": true, "thumbnailWidth": 40}))
 	id := rt.upload(t, one.Key, "a.png", picture.Bytes(), object{"mimeType": "image/png"})
-	item := gives[wire.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
+	item := gives[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
 	if item.MimeType != "image/webp" || !strings.HasPrefix(item.Thumbnail, baseURL+"/media/file/"+id+"/thumbnail/") {
 		t.Errorf("the item is %+v", item)
 	}
@@ -92,7 +92,7 @@ func TestAppsOfAnAccountAreStrangers(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	id := rt.upload(t, one.Key, "f", []byte("f"), object{"group": "g"})
-	gives[wire.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
+	gives[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
 	apps, err := w.Registry.SetApps(t.Context(), one.Account.ID, []string{"web"})
 	must(t, err)
 	for _, app := range apps {
@@ -109,7 +109,7 @@ func TestAppsOfAnAccountAreStrangers(t *testing.T) {
 		if got := gives[list](t, rt.call(t, token.Reveal(), "list_media", object{"group": "g"})); got.Total != 0 {
 			t.Errorf("it lists %+v", got)
 		}
-		if got := gives[wire.Count](t, rt.call(t, token.Reveal(), "get_media_count", nil)); got.Count != 0 {
+		if got := gives[api.Count](t, rt.call(t, token.Reveal(), "get_media_count", nil)); got.Count != 0 {
 			t.Errorf("it counts %+v", got)
 		}
 	}

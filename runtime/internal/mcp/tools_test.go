@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -189,13 +189,13 @@ func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
 		must(t, err)
 		must(t, output.Validate(gives[any](t, rt.call(t, one.Key, tool.Name, row.right(draft)))))
 	}
-	if got := gives[wire.MediaItem](t, rt.call(t, other.Key, "get_media", object{"mediaId": strangers})); !got.Temp {
+	if got := gives[api.MediaItem](t, rt.call(t, other.Key, "get_media", object{"mediaId": strangers})); !got.Temp {
 		t.Errorf("the other tenant's draft is %+v", got)
 	}
-	if got := gives[wire.Settings](t, rt.call(t, other.Key, "get_media_settings", nil)); got.UseWebP || got.Sources.UseWebP != wire.Default {
+	if got := gives[api.Settings](t, rt.call(t, other.Key, "get_media_settings", nil)); got.UseWebP || got.Sources.UseWebP != api.Default {
 		t.Errorf("the other tenant's settings are %+v", got)
 	}
-	if got := gives[wire.Count](t, rt.call(t, other.Key, "get_media_count", nil)); got.Count != 0 {
+	if got := gives[api.Count](t, rt.call(t, other.Key, "get_media_count", nil)); got.Count != 0 {
 		t.Errorf("the other tenant has %d items", got.Count)
 	}
 	if strings.Contains(rt.logs.String(), one.Key) {
@@ -255,10 +255,10 @@ func misfits(tool listed, right object) []wrong {
 // state is what of a tenant a call could change.
 func (rt *replica) state(t *testing.T, key, draft string) string {
 	t.Helper()
-	item := gives[wire.MediaItem](t, rt.call(t, key, "get_media", object{"mediaId": draft}))
+	item := gives[api.MediaItem](t, rt.call(t, key, "get_media", object{"mediaId": draft}))
 	item.File = ""
-	state := []any{item, gives[list](t, rt.call(t, key, "list_media", nil)).Total, gives[wire.Settings](t, rt.call(t, key, "get_media_settings", nil)),
-		gives[wire.Totals](t, rt.call(t, key, "get_total_storage", nil))}
+	state := []any{item, gives[list](t, rt.call(t, key, "list_media", nil)).Total, gives[api.Settings](t, rt.call(t, key, "get_media_settings", nil)),
+		gives[api.Totals](t, rt.call(t, key, "get_total_storage", nil))}
 	text, err := json.Marshal(state)
 	must(t, err)
 	return string(text)
@@ -300,7 +300,7 @@ func TestCredentialsThatEnd(t *testing.T) {
 	}
 	suspended, revoked := w.tenant(t, "suspended"), w.tenant(t, "revoked")
 	for _, key := range []string{suspended.Key, revoked.Key} {
-		gives[wire.Count](t, rt.call(t, key, "get_media_count", nil))
+		gives[api.Count](t, rt.call(t, key, "get_media_count", nil))
 	}
 	w.Change(t, suspended, func(s *account.Spec) { s.Suspended = true })
 	eventually(t, "a suspended account is refused", func() bool { return refused(suspended.Key) })
@@ -321,9 +321,9 @@ func TestAPinnedSettingIsRefusedByName(t *testing.T) {
 	if !strings.Contains(says, "webpOutputQuality: pinned by MediaSettings team-a/site") || !strings.Contains(says, "nothing was changed") {
 		t.Errorf("it says %q", says)
 	}
-	want := wire.Settings{WebpOutputQuality: 40, ThumbnailWidth: 320, ThumbnailHeight: 50, PinnedBy: "team-a/site"}
-	want.Sources.UseWebP, want.Sources.WebpOutputQuality, want.Sources.ThumbnailWidth, want.Sources.ThumbnailHeight = wire.Default, wire.Pinned, wire.Default, wire.Tenant
-	if got := gives[wire.Settings](t, rt.call(t, one.Key, "get_media_settings", nil)); got != want {
+	want := api.Settings{WebpOutputQuality: 40, ThumbnailWidth: 320, ThumbnailHeight: 50, PinnedBy: "team-a/site"}
+	want.Sources.UseWebP, want.Sources.WebpOutputQuality, want.Sources.ThumbnailWidth, want.Sources.ThumbnailHeight = api.Default, api.Pinned, api.Default, api.Tenant
+	if got := gives[api.Settings](t, rt.call(t, one.Key, "get_media_settings", nil)); got != want {
 		t.Errorf("the settings are %+v, want %+v", got, want)
 	}
 }
@@ -334,14 +334,14 @@ func TestASignatureUploadsByREST(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	signature := gives[wire.Signature](t, rt.call(t, one.Key, "create_upload_signature", object{"group": "bound"})).Signature
+	signature := gives[api.Signature](t, rt.call(t, one.Key, "create_upload_signature", object{"group": "bound"})).Signature
 	body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n"
 	got := rt.send(t, http.MethodPost, "/media/create", strings.NewReader(body), header("x-service-signature", signature), header("Content-Type", "multipart/form-data; boundary=x"))
-	var item wire.MediaItem
+	var item api.MediaItem
 	if err := json.Unmarshal(got.body, &item); err != nil || got.status != http.StatusCreated || item.Group != "bound" {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	sealed := gives[wire.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": item.MediaId}))
+	sealed := gives[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": item.MediaId}))
 	if !bytes.Equal(rt.read(t, sealed), []byte("hello")) {
 		t.Error("the file has other bytes")
 	}

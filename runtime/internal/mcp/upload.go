@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/rest/wire"
 	"mediastack.dev/runtime/media"
 )
 
@@ -67,5 +67,5 @@ func (a *API) createUploadSignature(_ context.Context, grant auth.Grant, args *a
 	if err := media.CheckGroup(group); err != nil {
 		return nil, err
 	}
-	return wire.Signature{Signature: a.parts.Auth.Sign(grant, group)}, nil
+	return api.Signature{Signature: a.parts.Auth.Sign(grant, group)}, nil
 }

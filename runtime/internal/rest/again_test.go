@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/runtime/internal/edgetest"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 )
@@ -29,14 +29,14 @@ var endings = map[string]func(*testing.T, *world, tenant){
 }
 
 // hold sends a request whose body is held back until the credential has ended.
-func (rt *runtime) hold(t *testing.T, body *edgetest.Held, of tenant, end func(), method, path string, change ...option) answer {
+func (rt *runtime) hold(t *testing.T, body *runtimetest.Held, of tenant, end func(), method, path string, change ...option) answer {
 	t.Helper()
 	var got answer
 	var err error
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		got, err = rt.try(t.Context(), method, path, append(change, func(r *request) { r.body = body; edgetest.Expect(r.header) })...)
+		got, err = rt.try(t.Context(), method, path, append(change, func(r *request) { r.body = body; runtimetest.Expect(r.header) })...)
 	}()
 	body.Wait(t)
 	end()
@@ -64,7 +64,7 @@ func TestAnUploadIsNoDraftWhenItsCredentialEndsBeforeItDoes(t *testing.T) {
 					with = signature(rt.sign(t, one.Key, ""))
 				}
 				body, kind := encode(filePart("a.bin", noise(1, size)))
-				held := edgetest.Hold(bytes.NewReader(body[:len(body)-10]), bytes.NewReader(body[len(body)-10:]))
+				held := runtimetest.Hold(bytes.NewReader(body[:len(body)-10]), bytes.NewReader(body[len(body)-10:]))
 				got := rt.hold(t, held, one, func() { end(t, w, one) }, http.MethodPost, "/media/create", with, header("Content-Type", kind))
 				if got.status != status || (got.header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
 					t.Errorf("%s, %s, %d bytes: %d %v %s", how, credential, size, got.status, got.header, got.body)
@@ -92,7 +92,7 @@ func TestAHeldBackDocumentChangesNothingOnceItsKeyIsRevoked(t *testing.T) {
 			"/media/get":              {http.MethodPost, `{"page":1}`},
 		} {
 			one := w.tenant(t, how+strings.ReplaceAll(path, "/", "-"))
-			held := edgetest.Hold(strings.NewReader(call.body[:5]), strings.NewReader(call.body[5:]))
+			held := runtimetest.Hold(strings.NewReader(call.body[:5]), strings.NewReader(call.body[5:]))
 			got := rt.hold(t, held, one, func() { end(t, w, one) }, call.method, path, key(one.Key))
 			if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s, %s: %d %s", how, path, got.status, got.body)
@@ -114,10 +114,10 @@ func TestASignatureMayExpireUnderALongUpload(t *testing.T) {
 	rt := w.runtime(t)
 	s := rt.sign(t, one.Key, "")
 	body, kind := encode(filePart("a.bin", []byte("hello")))
-	held := edgetest.Hold(bytes.NewReader(body[:20]), bytes.NewReader(body[20:]))
+	held := runtimetest.Hold(bytes.NewReader(body[:20]), bytes.NewReader(body[20:]))
 	done := make(chan answer, 1)
 	go func() {
-		got, _ := rt.try(t.Context(), http.MethodPost, "/media/create", signature(s), header("Content-Type", kind), func(r *request) { r.body = held; edgetest.Expect(r.header) })
+		got, _ := rt.try(t.Context(), http.MethodPost, "/media/create", signature(s), header("Content-Type", kind), func(r *request) { r.body = held; runtimetest.Expect(r.header) })
 		done <- got
 	}()
 	held.Wait(t)
@@ -126,7 +126,7 @@ func TestASignatureMayExpireUnderALongUpload(t *testing.T) {
 		t.Errorf("a new upload: %d %s", got.status, got.body)
 	}
 	held.Go()
-	if item := decode[wire.MediaItem](t, <-done); item.Size != 5 {
+	if item := decode[api.MediaItem](t, <-done); item.Size != 5 {
 		t.Errorf("it became %+v", item)
 	}
 }

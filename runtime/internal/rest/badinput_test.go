@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/settings"
 )
@@ -262,7 +262,7 @@ func TestSettingsAreChangedAllOrNothing(t *testing.T) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	changed := change(`{"useWebP": true, "webpOutputQuality": 55.0}`)
-	if got := decode[wire.Settings](t, changed); !got.UseWebP || got.WebpOutputQuality != 55 || got.Sources.UseWebP != wire.Tenant {
+	if got := decode[api.Settings](t, changed); !got.UseWebP || got.WebpOutputQuality != 55 || got.Sources.UseWebP != api.Tenant {
 		t.Errorf("after the change: %s", changed.body)
 	}
 	wide := 100

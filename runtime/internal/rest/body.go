@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 )
 
 // bodyLimit bounds the JSON that a request may carry, in bytes.
@@ -88,7 +88,7 @@ func fieldsOf(target any) []string {
 // body is refused, so that a misspelt request does not seem to have been understood.
 func (a *API) withoutFields(w http.ResponseWriter, r *http.Request, next func()) {
 	if err := a.readJSON(w, r, &struct{}{}); err != nil {
-		exchange.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
 	next()

@@ -16,8 +16,8 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/rest"
+	"mediastack.dev/runtime/internal/runtimetest"
 )
 
 // contract is openapi.yaml as a client reads it.
@@ -28,7 +28,7 @@ type contract struct {
 
 func loadContract(t *testing.T) *contract {
 	t.Helper()
-	source, err := os.ReadFile("openapi.yaml")
+	source, err := os.ReadFile("../api/openapi.yaml")
 	must(t, err)
 	document, err := openapi3.NewLoader().LoadFromData(source)
 	must(t, err)
@@ -66,7 +66,7 @@ type judging struct {
 // newClient returns a client that holds every JSON answer against the description.
 func newClient(t *testing.T, address, brand string) *http.Client {
 	t.Helper()
-	next := edgetest.Dialer(address)
+	next := runtimetest.Dialer(address)
 	t.Cleanup(next.CloseIdleConnections)
 	if brand != "service" {
 		return &http.Client{Transport: next}

@@ -9,13 +9,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
 )
 
 // sign makes an upload signature.
 func (rt *runtime) sign(t *testing.T, k, body string) string {
 	t.Helper()
-	return decode[wire.Signature](t, rt.do(t, http.MethodPost, "/media/signature/create", key(k), text(body))).Signature
+	return decode[api.Signature](t, rt.do(t, http.MethodPost, "/media/signature/create", key(k), text(body))).Signature
 }
 
 func (rt *runtime) uploadSigned(t *testing.T, s string, parts ...part) answer {

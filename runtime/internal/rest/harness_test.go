@@ -15,35 +15,35 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
-const baseURL = edgetest.BaseURL
+const baseURL = runtimetest.BaseURL
 
 // world is a database and an S3 store, and what the operator does with them.
-type world struct{ *edgetest.World }
+type world struct{ *runtimetest.World }
 
-func newWorld(t *testing.T) *world { t.Helper(); return &world{edgetest.New(t)} }
+func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
 // worldAt is a world with this database and this S3 store.
-func worldAt(t *testing.T, database string, access stack.S3Access) *world {
+func worldAt(t *testing.T, database string, access servers.S3Access) *world {
 	t.Helper()
-	return &world{edgetest.At(t, database, access)}
+	return &world{runtimetest.At(t, database, access)}
 }
 
-type tenant = edgetest.Tenant
+type tenant = runtimetest.Tenant
 
 // limits of a tenant that nobody changed.
 const (
@@ -67,8 +67,8 @@ type runtime struct {
 	server *server.Server
 	api    *rest.API
 	files  *delivery.Delivery
-	clock  *edgetest.Clock
-	logs   *edgetest.Log
+	clock  *runtimetest.Clock
+	logs   *runtimetest.Log
 	stop   context.CancelFunc
 	ended  chan error
 }
@@ -101,7 +101,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 		apply(&o)
 	}
 	o.server.Brand = o.brand
-	rt := &runtime{clock: &edgetest.Clock{}, logs: &edgetest.Log{}, ended: make(chan error, 1)}
+	rt := &runtime{clock: &runtimetest.Clock{}, logs: &runtimetest.Log{}, ended: make(chan error, 1)}
 	log := rt.logs.Logger()
 	authCfg := auth.Config{Secret: o.secret, SecretPrevious: o.previous, SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
 	registry := prometheus.NewRegistry()
@@ -114,7 +114,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	}
 	parts := media.Parts{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
-		parts.Images = edgetest.Images(t, registry, log)
+		parts.Images = runtimetest.Images(t, registry, log)
 	}
 	items, err := media.NewService(parts, o.media)
 	must(t, err)
@@ -246,7 +246,7 @@ func (rt *runtime) try(ctx context.Context, method, path string, change ...optio
 }
 
 // item reads a media document.
-func (a answer) item(t *testing.T) wire.MediaItem { return decode[wire.MediaItem](t, a) }
+func (a answer) item(t *testing.T) api.MediaItem { return decode[api.MediaItem](t, a) }
 
 func decode[T any](t *testing.T, a answer) T {
 	t.Helper()
@@ -261,7 +261,7 @@ func decode[T any](t *testing.T, a answer) T {
 // refused checks the status and the error text, and gives the detail.
 func (a answer) refused(t *testing.T, status int, text string) string {
 	t.Helper()
-	var body wire.Error
+	var body api.Error
 	if err := json.Unmarshal(a.body, &body); err != nil || a.status != status || body.Error != text {
 		t.Fatalf("got %d %s, want %d with error %q", a.status, a.body, status, text)
 	}
@@ -269,7 +269,7 @@ func (a answer) refused(t *testing.T, status int, text string) string {
 }
 
 // upload stores a draft.
-func (rt *runtime) upload(t *testing.T, k string, parts ...part) wire.MediaItem {
+func (rt *runtime) upload(t *testing.T, k string, parts ...part) api.MediaItem {
 	t.Helper()
 	got := rt.do(t, http.MethodPost, "/media/create", key(k), form(parts...))
 	if got.status != http.StatusCreated {
@@ -279,7 +279,7 @@ func (rt *runtime) upload(t *testing.T, k string, parts ...part) wire.MediaItem 
 }
 
 // sealed stores and seals.
-func (rt *runtime) sealed(t *testing.T, k string, parts ...part) wire.MediaItem {
+func (rt *runtime) sealed(t *testing.T, k string, parts ...part) api.MediaItem {
 	t.Helper()
 	draft := rt.upload(t, k, parts...)
 	return rt.do(t, http.MethodPost, "/media/seal/"+draft.MediaId.String(), key(k)).item(t)

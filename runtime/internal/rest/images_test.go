@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"mediastack.dev/runtime/internal/imaging/riff"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/imaging/webp"
 )
 
 // photo is a JPEG of some colours.
@@ -57,7 +57,7 @@ func TestImagesAreShownSmallAndConverted(t *testing.T) {
 			t.Errorf("%s: %d %s at %s", name, got.status, got.header.Get("Content-Type"), tt.address)
 			continue
 		}
-		picture, err := riff.Still(got.body)
+		picture, err := webp.Still(got.body)
 		if err != nil || picture.Width != tt.width || picture.Height != tt.height {
 			t.Errorf("%s: %d x %d, %v", name, picture.Width, picture.Height, err)
 		}
@@ -90,7 +90,7 @@ func TestImagesAreShownSmallAndConverted(t *testing.T) {
 			t.Errorf("%s after the delete: %d", address, got.status)
 		}
 	}
-	totals := decode[wire.Totals](t, rt.do(t, http.MethodGet, "/media/get/size", key(one.Key)))
+	totals := decode[api.Totals](t, rt.do(t, http.MethodGet, "/media/get/size", key(one.Key)))
 	stored := 2 * len(file) // the originals of before and private
 	for _, address := range []string{before.Thumbnail, private.File, private.Thumbnail} {
 		stored += len(rt.do(t, http.MethodGet, address).body)

@@ -10,17 +10,17 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/rest"
-	"mediastack.dev/runtime/internal/rest/wire"
 )
 
 // isolation says what a route must not let through. A route without an entry fails
 // the test below.
 type isolation struct {
 	// foreign is called with another tenant's key, and items that are not that tenant's.
-	foreign func(t *testing.T, rt *runtime, other tenant, draft, sealed wire.MediaItem)
+	foreign func(t *testing.T, rt *runtime, other tenant, draft, sealed api.MediaItem)
 	// open routes need no key.
 	open bool
 	// shared routes are about the account: its apps see, and change, the same.
@@ -36,8 +36,8 @@ const (
 
 // sameAsMissing asks a route for another tenant's items, and for one that never was:
 // the answers must not differ.
-func sameAsMissing(method, path string) func(*testing.T, *runtime, tenant, wire.MediaItem, wire.MediaItem) {
-	return func(t *testing.T, rt *runtime, other tenant, draft, sealed wire.MediaItem) {
+func sameAsMissing(method, path string) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
+	return func(t *testing.T, rt *runtime, other tenant, draft, sealed api.MediaItem) {
 		t.Helper()
 		for _, id := range []uuid.UUID{draft.MediaId, sealed.MediaId, uuid.MustParse(anyItem)} {
 			got := rt.do(t, method, strings.Replace(path, "{mediaId}", id.String(), 1), key(other.Key))
@@ -49,8 +49,8 @@ func sameAsMissing(method, path string) func(*testing.T, *runtime, tenant, wire.
 }
 
 // seesNothing asks a route that sums or lists.
-func seesNothing(method, path, want string) func(*testing.T, *runtime, tenant, wire.MediaItem, wire.MediaItem) {
-	return func(t *testing.T, rt *runtime, other tenant, _, _ wire.MediaItem) {
+func seesNothing(method, path, want string) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
+	return func(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
 		t.Helper()
 		got := rt.do(t, method, path, key(other.Key))
 		if got.status != http.StatusOK || strings.TrimSpace(string(got.body)) != want {
@@ -61,8 +61,8 @@ func seesNothing(method, path, want string) func(*testing.T, *runtime, tenant, w
 
 // ownOnly is for routes whose only subject is the caller's own account: what they
 // change is checked by the test as a whole, on the first tenant's side.
-func ownOnly(method, path string, send ...option) func(*testing.T, *runtime, tenant, wire.MediaItem, wire.MediaItem) {
-	return func(t *testing.T, rt *runtime, other tenant, _, _ wire.MediaItem) {
+func ownOnly(method, path string, send ...option) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
+	return func(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
 		t.Helper()
 		if got := rt.do(t, method, path, append(send, key(other.Key))...); got.status/100 != 2 {
 			t.Errorf("%d %s", got.status, got.body)
@@ -71,12 +71,12 @@ func ownOnly(method, path string, send ...option) func(*testing.T, *runtime, ten
 }
 
 // onlySigned asks for files with nothing, and with another file's signature.
-func onlySigned(method string) func(*testing.T, *runtime, tenant, wire.MediaItem, wire.MediaItem) {
-	return func(t *testing.T, rt *runtime, other tenant, draft, sealed wire.MediaItem) {
+func onlySigned(method string) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
+	return func(t *testing.T, rt *runtime, other tenant, draft, sealed api.MediaItem) {
 		t.Helper()
 		theirs := rt.upload(t, other.Key, filePart("theirs.txt", []byte("theirs")))
 		_, query, _ := strings.Cut(theirs.File, "?")
-		for _, item := range []wire.MediaItem{draft, sealed} {
+		for _, item := range []api.MediaItem{draft, sealed} {
 			plain, _, _ := strings.Cut(item.File, "?")
 			if got := rt.do(t, method, plain, key(other.Key)); got.status != http.StatusNotFound {
 				t.Errorf("without a signature: %d %s", got.status, got.body)
@@ -110,7 +110,7 @@ func isolations() map[operation]isolation {
 
 		{"GET", "/media/file/{mediaId}/{variant}/{name}"}:  {foreign: onlySigned("GET"), open: true},
 		{"HEAD", "/media/file/{mediaId}/{variant}/{name}"}: {foreign: onlySigned("HEAD"), open: true},
-		{"GET", "/openapi.json"}: {open: true, foreign: func(t *testing.T, rt *runtime, _ tenant, _, _ wire.MediaItem) {
+		{"GET", "/openapi.json"}: {open: true, foreign: func(t *testing.T, rt *runtime, _ tenant, _, _ api.MediaItem) {
 			t.Helper()
 			if got := rt.do(t, "GET", "/openapi.json"); got.status != http.StatusOK {
 				t.Errorf("%d %s", got.status, got.body)
@@ -235,7 +235,7 @@ func TestWhatHasEndedOpensNoRoute(t *testing.T) {
 			cases := isolations()
 			for _, route := range routesOf(t, (&rest.API{}).Mount, (&delivery.Delivery{}).Mount) {
 				c := cases[route]
-				for _, item := range []wire.MediaItem{public, private, draft} {
+				for _, item := range []api.MediaItem{public, private, draft} {
 					path := strings.Replace(route.path, "{mediaId}", item.MediaId.String(), 1)
 					switch {
 					case strings.HasPrefix(route.path, "/media/file/"):
@@ -268,10 +268,10 @@ func TestAppsOfOneAccountAreKeptApart(t *testing.T) {
 	sealed := rt.sealed(t, one.Key, filePart("a", []byte("abc")))
 	rt.do(t, "GET", "/media/get/"+sealed.MediaId.String(), key(blog.Key)).refused(t, http.StatusNotFound, "Not Found")
 	// The totals are the account's, the count is the app's.
-	if got := decode[wire.Totals](t, rt.do(t, "GET", "/media/get/size", key(blog.Key))); got.Storage != 3 {
+	if got := decode[api.Totals](t, rt.do(t, "GET", "/media/get/size", key(blog.Key))); got.Storage != 3 {
 		t.Errorf("totals %+v", got)
 	}
-	if got := decode[wire.Count](t, rt.do(t, "GET", "/media/get/count", key(blog.Key))); got.Count != 0 {
+	if got := decode[api.Count](t, rt.do(t, "GET", "/media/get/count", key(blog.Key))); got.Count != 0 {
 		t.Errorf("count %+v", got)
 	}
 	// A signature is bound to its app.

@@ -7,32 +7,32 @@ import (
 	"strings"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/exchange"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
 )
 
 // ListMedia answers GET /media/get.
-func (a *API) ListMedia(w http.ResponseWriter, r *http.Request, params wire.ListMediaParams) {
+func (a *API) ListMedia(w http.ResponseWriter, r *http.Request, params api.ListMediaParams) {
 	a.list(w, r, asQuery(params))
 }
 
 // ListMediaByPost answers POST /media/get. Each parameter is in the query or in the body.
-func (a *API) ListMediaByPost(w http.ResponseWriter, r *http.Request, params wire.ListMediaByPostParams) {
-	query := asQuery(wire.ListMediaParams(params))
+func (a *API) ListMediaByPost(w http.ResponseWriter, r *http.Request, params api.ListMediaByPostParams) {
+	query := asQuery(api.ListMediaParams(params))
 	if err := a.readJSON(w, r, &query); err != nil {
-		exchange.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
 	a.list(w, r, query)
 }
 
 // asQuery returns the parameters of a URL the form of those in a body.
-func asQuery(p wire.ListMediaParams) wire.ListQuery {
-	return wire.ListQuery{Page: p.Page, Limit: p.Limit, Access: p.Access, Group: p.Group}
+func asQuery(p api.ListMediaParams) api.ListQuery {
+	return api.ListQuery{Page: p.Page, Limit: p.Limit, Access: p.Access, Group: p.Group}
 }
 
-func (a *API) list(w http.ResponseWriter, r *http.Request, query wire.ListQuery) {
+func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) {
 	number, limit := media.DefaultPage, media.DefaultLimit
 	if query.Page != nil {
 		number = *query.Page
@@ -42,52 +42,52 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query wire.ListQuery)
 	}
 	filter, err := filterOf(query.Access, query.Group)
 	if err != nil {
-		exchange.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
 	page, err := a.Media.List(r.Context(), principal(r), filter, number, limit)
 	if err != nil {
-		exchange.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
 	w.Header().Set("X-Total-Count", strconv.FormatInt(page.Total, 10))
 	w.Header().Set("Link", a.links(page, filter))
-	documents := make([]wire.MediaItem, 0, len(page.Items))
+	documents := make([]api.MediaItem, 0, len(page.Items))
 	for _, item := range page.Items {
 		documents = append(documents, a.Documents.Document(item))
 	}
-	exchange.JSON(w, r, http.StatusOK, documents)
+	httpapi.JSON(w, r, http.StatusOK, documents)
 }
 
 // CountMedia answers GET /media/get/count.
-func (a *API) CountMedia(w http.ResponseWriter, r *http.Request, params wire.CountMediaParams) {
-	a.count(w, r, wire.CountQuery(params))
+func (a *API) CountMedia(w http.ResponseWriter, r *http.Request, params api.CountMediaParams) {
+	a.count(w, r, api.CountQuery(params))
 }
 
 // CountMediaByPost answers POST /media/get/count. Each filter is in the query or in the body.
-func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params wire.CountMediaByPostParams) {
-	query := wire.CountQuery(params)
+func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params api.CountMediaByPostParams) {
+	query := api.CountQuery(params)
 	if err := a.readJSON(w, r, &query); err != nil {
-		exchange.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
 	a.count(w, r, query)
 }
 
-func (a *API) count(w http.ResponseWriter, r *http.Request, query wire.CountQuery) {
-	reply(w, r, func() (wire.Count, error) {
+func (a *API) count(w http.ResponseWriter, r *http.Request, query api.CountQuery) {
+	reply(w, r, func() (api.Count, error) {
 		filter, err := filterOf(query.Access, query.Group)
 		if err != nil {
-			return wire.Count{}, err
+			return api.Count{}, err
 		}
 		count, err := a.Media.Count(r.Context(), principal(r), filter)
-		return wire.Count{Count: count}, err
+		return api.Count{Count: count}, err
 	})
 }
 
 // filterOf returns the filter of a request. An empty group is no filter; an empty access is
 // neither of the two.
-func filterOf(access *wire.Access, group *string) (media.Filter, error) {
+func filterOf(access *api.Access, group *string) (media.Filter, error) {
 	if access != nil && *access == "" {
 		return media.Filter{}, fault.New(fault.Invalid, "access must be public or private")
 	}

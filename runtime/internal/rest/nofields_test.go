@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
 )
 
 // POST /media/seal/{mediaId} sealed whatever its body said.
@@ -68,20 +68,20 @@ func TestCount_TakesTheFiltersOfTheList(t *testing.T) {
 		"": 4, "?access=public": 2, "?access=private": 2, "?group=a+b%26c": 2, "?group=a+b%26c&access=public": 1, "?group=d": 1, "?group=d&access=private": 0, "?group=a": 0, "?group=": 4, "?group=&access=public": 2,
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
-			if got := decode[wire.Count](t, rt.do(t, method, "/media/get/count"+query, key(one.Key))); got.Count != want {
+			if got := decode[api.Count](t, rt.do(t, method, "/media/get/count"+query, key(one.Key))); got.Count != want {
 				t.Errorf("%s %s: %d, want %d", method, query, got.Count, want)
 			}
 		}
-		if got := decode[wire.Count](t, rt.do(t, http.MethodGet, "/media/get/count"+query, key(other.Key))); got.Count != 0 {
+		if got := decode[api.Count](t, rt.do(t, http.MethodGet, "/media/get/count"+query, key(other.Key))); got.Count != 0 {
 			t.Errorf("another tenant's %s: %d", query, got.Count)
 		}
 	}
 	for body, want := range map[string]int64{`{"access": "public"}`: 1, `{}`: 2} {
-		if got := decode[wire.Count](t, rt.do(t, http.MethodPost, "/media/get/count?group=a+b%26c", key(one.Key), text(body))); got.Count != want {
+		if got := decode[api.Count](t, rt.do(t, http.MethodPost, "/media/get/count?group=a+b%26c", key(one.Key), text(body))); got.Count != want {
 			t.Errorf("%s: %d, want %d", body, got.Count, want)
 		}
 	}
-	if got := decode[wire.Count](t, rt.do(t, http.MethodPost, "/media/get/count", key(one.Key), text(`{"group": ""}`))); got.Count != 4 {
+	if got := decode[api.Count](t, rt.do(t, http.MethodPost, "/media/get/count", key(one.Key), text(`{"group": ""}`))); got.Count != 4 {
 		t.Errorf("an empty group: %d", got.Count)
 	}
 	for path, want := range map[string]string{

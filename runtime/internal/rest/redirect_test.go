@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -38,13 +38,13 @@ func follow(t *testing.T, method string, from answer, send ...option) answer {
 
 func TestRedirectsLeadToTheFileAndNowhereElse(t *testing.T) {
 	t.Parallel()
-	for name, open := range stacktest.Stores() {
+	for name, open := range testenv.Stores() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			access := open(t)
-			w := worldAt(t, stacktest.Postgres(t), access)
+			w := worldAt(t, testenv.Postgres(t), access)
 			one := w.tenant(t, "one")
-			signer, err := objectstore.NewPresigner(edgetest.ObjectsAt(access), "")
+			signer, err := objectstore.NewPresigner(runtimetest.ObjectsAt(access), "")
 			must(t, err)
 			rt := w.runtime(t, func(o *options) {
 				o.delivery.Mode, o.delivery.RedirectTTL, o.presigned = delivery.Redirect, time.Minute, signer

@@ -17,9 +17,9 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/exchange"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/redact"
 	"mediastack.dev/runtime/settings"
@@ -27,7 +27,7 @@ import (
 
 // Documents shows items to clients. delivery.Links implements it.
 type Documents interface {
-	Document(item media.Item) wire.MediaItem
+	Document(item media.Item) api.MediaItem
 }
 
 // Parts are what the interface stands on.
@@ -48,11 +48,11 @@ type API struct {
 	description []byte
 }
 
-var _ wire.ServerInterface = (*API)(nil)
+var _ api.ServerInterface = (*API)(nil)
 
 // New joins the interface to its parts.
 func New(parts Parts) (*API, error) {
-	description, err := describe(parts.BaseURL, parts.Brand)
+	description, err := api.RenderSpec(parts.BaseURL, parts.Brand)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (a *API) Mount(r chi.Router) {
 	r.Get("/openapi.json", a.describeService)
 	r.Group(func(r chi.Router) {
 		r.Use(a.Auth.Require, a.Auth.Demanding(needOf), readableQuery)
-		wire.HandlerWithOptions(a, wire.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: badParameter})
+		api.HandlerWithOptions(a, api.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: badParameter})
 	})
 }
 
@@ -105,17 +105,17 @@ func readableQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
-			exchange.Fail(w, r, fault.Wrap(err, fault.Invalid, "the query can't be read"))
+			httpapi.Fail(w, r, fault.Wrap(err, fault.Invalid, "the query can't be read"))
 			return
 		}
 		known := queryParameters[chi.RouteContext(r.Context()).RoutePattern()]
 		for _, name := range slices.Sorted(maps.Keys(query)) {
 			switch {
 			case !slices.Contains(known, name):
-				exchange.Fail(w, r, fault.New(fault.Invalid, "there is no parameter %q", shown(name)))
+				httpapi.Fail(w, r, fault.New(fault.Invalid, "there is no parameter %q", shown(name)))
 				return
 			case len(query[name]) > 1 && name != "page" && name != "limit": // of those the generated code says what they must be
-				exchange.Fail(w, r, fault.New(fault.Invalid, "%s must be sent once", name))
+				httpapi.Fail(w, r, fault.New(fault.Invalid, "%s must be sent once", name))
 				return
 			}
 		}
@@ -134,7 +134,7 @@ func shown(name string) string {
 
 // badParameter answers for the generated code when a parameter can't be read.
 func badParameter(w http.ResponseWriter, r *http.Request, err error) {
-	var format *wire.InvalidParamFormatError
+	var format *api.InvalidParamFormatError
 	switch {
 	case !errors.As(err, &format):
 		err = fault.Wrap(err, fault.Invalid, "the parameters can't be read")
@@ -145,7 +145,7 @@ func badParameter(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		err = fault.Wrap(err, fault.Invalid, "%s can't be read", format.ParamName)
 	}
-	exchange.Fail(w, r, err)
+	httpapi.Fail(w, r, err)
 }
 
 // principal is who the request acts for.
@@ -155,20 +155,20 @@ func principal(r *http.Request) account.Principal { return auth.Of(r.Context()).
 func reply[T any](w http.ResponseWriter, r *http.Request, document func() (T, error)) {
 	answer, err := document()
 	if err != nil {
-		exchange.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
-	exchange.JSON(w, r, http.StatusOK, answer)
+	httpapi.JSON(w, r, http.StatusOK, answer)
 }
 
 // item answers with one item.
 func (a *API) item(w http.ResponseWriter, r *http.Request, id uuid.UUID,
 	find func(context.Context, account.Principal, uuid.UUID) (media.Item, error),
 ) {
-	reply(w, r, func() (wire.MediaItem, error) {
+	reply(w, r, func() (api.MediaItem, error) {
 		item, err := find(r.Context(), principal(r), id)
 		if err != nil {
-			return wire.MediaItem{}, missing(err)
+			return api.MediaItem{}, missing(err)
 		}
 		return a.Documents.Document(item), nil
 	})
@@ -183,32 +183,32 @@ func missing(err error) error {
 }
 
 // GetMedia answers GET /media/get/{mediaId}.
-func (a *API) GetMedia(w http.ResponseWriter, r *http.Request, id wire.MediaID) {
+func (a *API) GetMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) {
 	a.item(w, r, id, a.Media.Get)
 }
 
 // GetMediaByPost answers POST /media/get/{mediaId}.
-func (a *API) GetMediaByPost(w http.ResponseWriter, r *http.Request, id wire.MediaID) {
+func (a *API) GetMediaByPost(w http.ResponseWriter, r *http.Request, id api.MediaID) {
 	a.withoutFields(w, r, func() { a.GetMedia(w, r, id) })
 }
 
 // SealMedia answers POST /media/seal/{mediaId}.
-func (a *API) SealMedia(w http.ResponseWriter, r *http.Request, id wire.MediaID) {
+func (a *API) SealMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) {
 	a.withoutFields(w, r, func() { a.item(w, r, id, a.Media.Seal) })
 }
 
 // DeleteMedia answers DELETE /media/delete/{mediaId}.
-func (a *API) DeleteMedia(w http.ResponseWriter, r *http.Request, id wire.MediaID) {
-	reply(w, r, func() (wire.Deleted, error) {
-		return wire.Deleted{Deleted: true, MediaId: id}, missing(a.Media.Delete(r.Context(), principal(r), id))
+func (a *API) DeleteMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) {
+	reply(w, r, func() (api.Deleted, error) {
+		return api.Deleted{Deleted: true, MediaId: id}, missing(a.Media.Delete(r.Context(), principal(r), id))
 	})
 }
 
 // TotalStorage answers GET /media/get/size.
 func (a *API) TotalStorage(w http.ResponseWriter, r *http.Request) {
-	reply(w, r, func() (wire.Totals, error) {
+	reply(w, r, func() (api.Totals, error) {
 		totals, err := a.Media.Totals(r.Context(), principal(r))
-		return wire.Totals{Storage: totals.Storage, MaxStorage: totals.MaxStorage}, err
+		return api.Totals{Storage: totals.Storage, MaxStorage: totals.MaxStorage}, err
 	})
 }
 
@@ -219,16 +219,16 @@ func (a *API) TotalStorageByPost(w http.ResponseWriter, r *http.Request) {
 
 // CreateSignature answers POST /media/signature/create.
 func (a *API) CreateSignature(w http.ResponseWriter, r *http.Request) {
-	reply(w, r, func() (wire.Signature, error) {
-		var body wire.SignatureRequest
+	reply(w, r, func() (api.Signature, error) {
+		var body api.SignatureRequest
 		if err := a.readJSON(w, r, &body); err != nil {
-			return wire.Signature{}, err
+			return api.Signature{}, err
 		}
 		group := value(body.Group)
 		if err := media.CheckGroup(group); err != nil {
-			return wire.Signature{}, err
+			return api.Signature{}, err
 		}
-		return wire.Signature{Signature: a.Auth.Sign(auth.Of(r.Context()), group)}, nil
+		return api.Signature{Signature: a.Auth.Sign(auth.Of(r.Context()), group)}, nil
 	})
 }
 

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/testenv"
 )
 
 func TestShutdownFinishesARunningUploadAndTakesNoNewOnes(t *testing.T) {
@@ -83,14 +83,14 @@ func (rt *runtime) admin(t *testing.T, path string) answer {
 
 func TestReadinessNamesWhatIsMissingAndRecovers(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
+	access := testenv.S3(t)
 	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
 	must(t, err)
-	cfg := postgres.Config{DatabaseURL: stacktest.Postgres(t), DatabaseConns: 4}
+	cfg := postgres.Config{DatabaseURL: testenv.Postgres(t), DatabaseConns: 4}
 	store, err := postgres.Open(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(store.Close)
-	rt := (&world{&edgetest.World{Database: cfg, Store: store, Objects: objects}}).runtime(t)
+	rt := (&world{&runtimetest.World{Database: cfg, Store: store, Objects: objects}}).runtime(t)
 
 	got := rt.admin(t, "/readyz")
 	if got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), "migrate") || !strings.Contains(string(got.body), `"database":"ok"`) {

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/rest"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/runtimetest"
 )
 
 func bearer(token string) option { return header("Authorization", "Bearer "+token) }
@@ -33,7 +33,7 @@ func (c *contract) scopeOf(o operation) string {
 func TestEveryRouteDemandsTheScopeThatIsDescribed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.resource = edgetest.BaseURL + "/mcp" })
+	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
 	one := w.tenant(t, "one")
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")))
 	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
@@ -122,7 +122,7 @@ func TestWithoutLoginsNoTokenIsAccepted(t *testing.T) {
 func TestASignatureEndsWithTheLoginThatMadeIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	rt := w.runtime(t, func(o *options) { o.resource = edgetest.BaseURL + "/mcp" })
+	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
 	for name, end := range map[string]func(t *testing.T, of tenant){
 		"revoked": func(t *testing.T, of tenant) {
 			w.Number(t, "WITH ended AS (UPDATE login_grant SET revoked_at = now() WHERE account_id = $1 RETURNING 1) SELECT count(*) FROM ended", of.Account.ID)
@@ -131,13 +131,13 @@ func TestASignatureEndsWithTheLoginThatMadeIt(t *testing.T) {
 			w.Change(t, of, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
 		},
 		"read-only": func(t *testing.T, of tenant) {
-			w.Change(t, of, func(s *account.Spec) { s.Owners, s.Agents.ReadOnly = []string{edgetest.Owner}, true })
+			w.Change(t, of, func(s *account.Spec) { s.Owners, s.Agents.ReadOnly = []string{runtimetest.Owner}, true })
 		},
 	} {
 		one := w.tenant(t, strings.ReplaceAll(name, " ", "-"))
 		token := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite)
 		sign := func(credential option) string {
-			return decode[wire.Signature](t, rt.do(t, http.MethodPost, "/media/signature/create", credential, text(`{"group": "g"}`))).Signature
+			return decode[api.Signature](t, rt.do(t, http.MethodPost, "/media/signature/create", credential, text(`{"group": "g"}`))).Signature
 		}
 		byLogin, byKey := sign(bearer(token)), sign(key(one.Key))
 		file := filePart("a.txt", []byte("hello"))

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
 )
 
 func TestFilesAreServedByRangeAndCondition(t *testing.T) {
@@ -137,7 +137,7 @@ func TestADeletedItemStopsBeingServedAtOnce(t *testing.T) {
 	rt, other := w.runtime(t), w.runtime(t)
 	for _, access := range []string{"public", "private"} {
 		id := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", access)).MediaId
-		listed := decode[[]wire.MediaItem](t, rt.do(t, http.MethodGet, "/media/get", key(one.Key)))[0]
+		listed := decode[[]api.MediaItem](t, rt.do(t, http.MethodGet, "/media/get", key(one.Key)))[0]
 		before := other.do(t, http.MethodGet, listed.File)
 		if listed.MediaId != id || string(before.body) != "hello" {
 			t.Fatalf("%s: %d %s", access, before.status, before.body)
@@ -240,7 +240,7 @@ func TestNamesGoThroughCurlAndBack(t *testing.T) {
 	for _, name := range []string{"plain.txt", `7" single, side A; 100%.txt`, "Füße 写真 🦊.txt", "u\u0308.txt", "it's 50% (1).txt"} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte("hello"), 0o600))
 		quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name)
-		var item wire.MediaItem
+		var item api.MediaItem
 		must(t, json.Unmarshal([]byte(run("-H", "x-service-apikey: "+one.Key, "-F", `file=@"`+quoted+`"`, "-F", "access=public", baseURL+"/media/create")), &item))
 		if item.OriginalFileName != name {
 			t.Errorf("%q became %q", name, item.OriginalFileName)

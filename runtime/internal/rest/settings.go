@@ -8,13 +8,13 @@ import (
 	"slices"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/settings"
 )
 
 // GetSettings answers GET /settings/media/get.
 func (a *API) GetSettings(w http.ResponseWriter, r *http.Request) {
-	reply(w, r, func() (wire.Settings, error) {
+	reply(w, r, func() (api.Settings, error) {
 		layers, err := a.Settings.Get(r.Context(), principal(r).Account.ID)
 		return settingsDocument(layers), err
 	})
@@ -27,14 +27,14 @@ func (a *API) GetSettingsByPost(w http.ResponseWriter, r *http.Request) {
 
 // UpdateSettings answers POST /settings/media/create.
 func (a *API) UpdateSettings(w http.ResponseWriter, r *http.Request) {
-	reply(w, r, func() (wire.Settings, error) {
+	reply(w, r, func() (api.Settings, error) {
 		text, err := a.readBody(w, r)
 		if err != nil {
-			return wire.Settings{}, err
+			return api.Settings{}, err
 		}
 		change, err := readChange(text)
 		if err != nil {
-			return wire.Settings{}, err
+			return api.Settings{}, err
 		}
 		outcome, err := a.Settings.Update(r.Context(), principal(r).Account.ID, change)
 		document := settingsDocument(outcome.Layers)
@@ -44,18 +44,18 @@ func (a *API) UpdateSettings(w http.ResponseWriter, r *http.Request) {
 }
 
 // settingsDocument shows what is in force and where it comes from.
-func settingsDocument(layers settings.Layers) wire.Settings {
+func settingsDocument(layers settings.Layers) api.Settings {
 	effective, sources := layers.Effective(), layers.Sources()
-	document := wire.Settings{
+	document := api.Settings{
 		UseWebP:           effective.UseWebP,
 		WebpOutputQuality: effective.WebPOutputQuality,
 		ThumbnailWidth:    effective.ThumbnailWidth,
 		ThumbnailHeight:   effective.ThumbnailHeight,
 	}
-	document.Sources.UseWebP = wire.Source(sources["useWebP"])
-	document.Sources.WebpOutputQuality = wire.Source(sources["webpOutputQuality"])
-	document.Sources.ThumbnailWidth = wire.Source(sources["thumbnailWidth"])
-	document.Sources.ThumbnailHeight = wire.Source(sources["thumbnailHeight"])
+	document.Sources.UseWebP = api.Source(sources["useWebP"])
+	document.Sources.WebpOutputQuality = api.Source(sources["webpOutputQuality"])
+	document.Sources.ThumbnailWidth = api.Source(sources["thumbnailWidth"])
+	document.Sources.ThumbnailHeight = api.Source(sources["thumbnailHeight"])
 	if len(layers.Pinned.Fields()) > 0 {
 		document.PinnedBy = layers.PinnedBy
 	}
@@ -64,7 +64,7 @@ func settingsDocument(layers settings.Layers) wire.Settings {
 
 // readChange reads the fields to change. A field that does not exist, or has the
 // wrong type, refuses the whole change by name: a setting that is misspelt must not
-// seem to have been taken. The other fields of wire.Settings are ignored, so that a
+// seem to have been taken. The other fields of api.Settings are ignored, so that a
 // document that was read can be changed and written back.
 func readChange(text []byte) (settings.Layer, error) {
 	if len(text) == 0 {

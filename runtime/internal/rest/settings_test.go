@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -34,25 +34,25 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 				return rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(string(body)))
 			}
 			before := read()
-			if got := decode[wire.Settings](t, write(before)); len(*got.Changed) != 0 {
+			if got := decode[api.Settings](t, write(before)); len(*got.Changed) != 0 {
 				t.Errorf("the same document changed %v", *got.Changed)
 			}
 			before["thumbnailWidth"] = wide
 			after := write(before)
-			got := decode[wire.Settings](t, after)
+			got := decode[api.Settings](t, after)
 			if !slices.Equal(*got.Changed, []string{"thumbnailWidth"}) || got.ThumbnailWidth != wide {
 				t.Errorf("one field was changed: %s", after.body)
 			}
 			// Fields that were only written back keep their source.
-			want := wire.Default
+			want := api.Default
 			if len(pins.Fields()) > 0 {
-				want = wire.Pinned
+				want = api.Pinned
 			}
-			if s := got.Sources; s.ThumbnailWidth != wire.Tenant || s.UseWebP != wire.Default || s.WebpOutputQuality != want || s.ThumbnailHeight != wire.Default {
+			if s := got.Sources; s.ThumbnailWidth != api.Tenant || s.UseWebP != api.Default || s.WebpOutputQuality != want || s.ThumbnailHeight != api.Default {
 				t.Errorf("sources after one change: %+v", s)
 			}
 			// The answer of a change can be written back too.
-			if got := decode[wire.Settings](t, write(decode[map[string]any](t, after))); len(*got.Changed) != 0 {
+			if got := decode[api.Settings](t, write(decode[map[string]any](t, after))); len(*got.Changed) != 0 {
 				t.Errorf("the answer of a change changed %v", *got.Changed)
 			}
 			if read := read(); read["changed"] != nil || read["thumbnailWidth"] != float64(wide) {
@@ -79,12 +79,12 @@ func TestSettings_RefuseAnotherValueOfAPinnedField(t *testing.T) {
 	if rows := w.Number(t, "SELECT count(*) FROM settings_choice"); rows != 0 {
 		t.Errorf("a refused change left %d rows", rows)
 	}
-	if got := decode[wire.Settings](t, change(`{"thumbnailWidth": 100, "useWebP": true}`)); !slices.Equal(*got.Changed, []string{"useWebP"}) {
+	if got := decode[api.Settings](t, change(`{"thumbnailWidth": 100, "useWebP": true}`)); !slices.Equal(*got.Changed, []string{"useWebP"}) {
 		t.Errorf("the pinned value was refused or stored: %v", *got.Changed)
 	}
 	// A value that was only written back is no choice of the tenant's once the pin has gone.
 	must(t, w.Settings.Unpin(t.Context(), one.Account.ID, "team-a/site"))
-	if got := decode[wire.Settings](t, rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key))); got.ThumbnailWidth != 320 || !got.UseWebP {
+	if got := decode[api.Settings](t, rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key))); got.ThumbnailWidth != 320 || !got.UseWebP {
 		t.Errorf("after the pin: %+v", got)
 	}
 }
@@ -96,7 +96,7 @@ func TestSettings_AnUpdateThatChangesNothingSaysSo(t *testing.T) {
 	rt := w.runtime(t)
 	for _, body := range []string{`{}`, `{"useWebP": false, "thumbnailWidth": 320}`, `{"sources": null}`} {
 		got := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
-		if !strings.Contains(string(got.body), `"changed":[]`) || decode[wire.Settings](t, got).Sources.UseWebP != wire.Default {
+		if !strings.Contains(string(got.body), `"changed":[]`) || decode[api.Settings](t, got).Sources.UseWebP != api.Default {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
 	}

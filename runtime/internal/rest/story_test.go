@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
 )
 
 // noise returns n bytes of no known type, the same for the same seed.
@@ -40,7 +40,7 @@ func TestAFileGoesFromUploadToDelete(t *testing.T) {
 		t.Errorf("Location %q, want %q", got.header.Get("Location"), want)
 	}
 	if !draft.Temp || draft.OriginalFileName != "Ferien über 7\".png" || draft.MimeType != "image/png" || draft.Size != int64(len(photo)) ||
-		draft.Access != wire.Public || draft.Caption != "on the beach" || draft.Group != "summer" || draft.Thumbnail != "" {
+		draft.Access != api.Public || draft.Caption != "on the beach" || draft.Group != "summer" || draft.Thumbnail != "" {
 		t.Errorf("the draft is wrong: %s", got.body)
 	}
 	if order := []string{"mediaId", "originalFileName", "mimeType", "size", "access", "file", "thumbnail", "caption", "group", "temp"}; !inOrder(string(got.body), order) {
@@ -119,14 +119,14 @@ func (rt *runtime) expect(t *testing.T, of tenant, items, storage int64) {
 	t.Helper()
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		list := rt.do(t, method, "/media/get", key(of.Key))
-		if got := decode[[]wire.MediaItem](t, list); int64(len(got)) != items || list.header.Get("X-Total-Count") != strconv.FormatInt(items, 10) {
+		if got := decode[[]api.MediaItem](t, list); int64(len(got)) != items || list.header.Get("X-Total-Count") != strconv.FormatInt(items, 10) {
 			t.Errorf("%s list: %d items, X-Total-Count %s, want %d", method, len(got), list.header.Get("X-Total-Count"), items)
 		}
-		if got := decode[wire.Count](t, rt.do(t, method, "/media/get/count", key(of.Key))); got.Count != items {
+		if got := decode[api.Count](t, rt.do(t, method, "/media/get/count", key(of.Key))); got.Count != items {
 			t.Errorf("%s count %d, want %d", method, got.Count, items)
 		}
-		want := wire.Totals{Storage: storage, MaxStorage: of.Spec.MaxStorage}
-		if got := decode[wire.Totals](t, rt.do(t, method, "/media/get/size", key(of.Key))); got != want {
+		want := api.Totals{Storage: storage, MaxStorage: of.Spec.MaxStorage}
+		if got := decode[api.Totals](t, rt.do(t, method, "/media/get/size", key(of.Key))); got != want {
 			t.Errorf("%s totals %+v, want %+v", method, got, want)
 		}
 	}
@@ -141,7 +141,7 @@ func TestPartsMayComeInAnyOrder(t *testing.T) {
 	for turn := range parts {
 		order := append(append([]part{}, parts[turn:]...), parts[:turn]...)
 		item := rt.upload(t, one.Key, order...)
-		if item.OriginalFileName != "a.txt" || item.Access != wire.Public || item.Caption != "c" || item.Group != "g" || item.Size != 5 {
+		if item.OriginalFileName != "a.txt" || item.Access != api.Public || item.Caption != "c" || item.Group != "g" || item.Size != 5 {
 			t.Errorf("turned by %d: %+v", turn, item)
 		}
 	}
@@ -162,7 +162,7 @@ func TestListsPageAndFilter(t *testing.T) {
 	list := func(query string, change ...option) (answer, []string) {
 		got := rt.do(t, http.MethodPost, "/media/get"+query, append(change, key(one.Key))...)
 		var ids []string
-		for _, item := range decode[[]wire.MediaItem](t, got) {
+		for _, item := range decode[[]api.MediaItem](t, got) {
 			ids = append(ids, item.MediaId.String())
 		}
 		return got, ids
@@ -187,7 +187,7 @@ func TestListsPageAndFilter(t *testing.T) {
 		t.Errorf("a page past the end: %v, %s", ids, got.header.Get("Link"))
 	}
 	next := rt.do(t, http.MethodGet, "/media/get?page=2&limit=3&group=", key(one.Key))
-	if items := decode[[]wire.MediaItem](t, next); len(items) != 2 || strings.Contains(next.header.Get("Link"), `rel="next"`) {
+	if items := decode[[]api.MediaItem](t, next); len(items) != 2 || strings.Contains(next.header.Get("Link"), `rel="next"`) {
 		t.Errorf("the last page has %d items and Link %s", len(items), next.header.Get("Link"))
 	}
 }

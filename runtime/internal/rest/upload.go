@@ -6,7 +6,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
 )
 
@@ -16,11 +16,11 @@ import (
 func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 	item, err := a.receive(w, r)
 	if err != nil {
-		exchange.Fail(w, r, err)
+		httpapi.Fail(w, r, err)
 		return
 	}
 	w.Header().Set("Location", a.location(item.ID))
-	exchange.JSON(w, r, http.StatusCreated, a.Documents.Document(item))
+	httpapi.JSON(w, r, http.StatusCreated, a.Documents.Document(item))
 }
 
 func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/limit"
-	"mediastack.dev/runtime/internal/rest/wire"
 )
 
 // connection is an accepted TCP connection. It counts against the bounds of its listener
@@ -257,11 +257,11 @@ func (l *listener) stopWaiting(c *connection) {
 
 // Answers to connections over a bound. Nothing of the request was read.
 var rejections = map[string][]byte{
-	rejectedByAddress: rejection(http.StatusTooManyRequests, wire.ErrorCodeTooManyRequests, "too many connections from this address are open at once"),
-	rejectedByTotal:   rejection(http.StatusServiceUnavailable, wire.ErrorCodeUnavailable, "too many connections are open at once"),
+	rejectedByAddress: rejection(http.StatusTooManyRequests, api.ErrorCodeTooManyRequests, "too many connections from this address are open at once"),
+	rejectedByTotal:   rejection(http.StatusServiceUnavailable, api.ErrorCodeUnavailable, "too many connections are open at once"),
 }
 
-func rejection(status int, code wire.ErrorCode, detail string) []byte {
+func rejection(status int, code api.ErrorCode, detail string) []byte {
 	body := fmt.Sprintf(`{"error":%q,"code":%q,"detail":%q}`+"\n", http.StatusText(status), code, detail)
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: 5\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n%s",
 		status, http.StatusText(status), len(body), body)

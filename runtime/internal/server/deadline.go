@@ -10,7 +10,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 )
 
 // contextWithRoute provides chi with a route context that outlives it, so that the pattern
@@ -33,7 +33,7 @@ func guard(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *r
 		return nil, writer
 	}
 	body := &requestBody{ReadCloser: r.Body, control: control, pace: newPace(cfg.StallTimeout, cfg.MinRate), length: r.ContentLength,
-		expects: r.Header.Get("Expect") != "", anonymous: anonymousLimit{timeout: cfg.AnonymousTimeout, record: exchange.Of(r.Context())}, connection: connectionOf(r.Context()), discardLimit: cfg.DiscardLimit, discardTimeout: cfg.DiscardTimeout}
+		expects: r.Header.Get("Expect") != "", anonymous: anonymousLimit{timeout: cfg.AnonymousTimeout, record: httpapi.Of(r.Context())}, connection: connectionOf(r.Context()), discardLimit: cfg.DiscardLimit, discardTimeout: cfg.DiscardTimeout}
 	writer.body = body
 	return body, writer
 }
@@ -65,7 +65,7 @@ func (p *pace) moved(n int, took time.Duration) {
 // take: those of logins and registrations, which are short.
 type anonymousLimit struct {
 	timeout time.Duration // 0 = no limit
-	record  *exchange.Record
+	record  *httpapi.Record
 	ends    time.Time // zero = nothing was read yet
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/limit"
 )
 
@@ -322,7 +322,7 @@ func TestAnonymousBody_HasLittleTimeAndMakesRoom(t *testing.T) {
 	known := func(r chi.Router) {
 		rejecting(r)
 		r.Post("/known", func(_ http.ResponseWriter, r *http.Request) {
-			exchange.Of(r.Context()).AccountID = uuid.New()
+			httpapi.Of(r.Context()).AccountID = uuid.New()
 			_, _ = io.Copy(io.Discard, r.Body)
 		})
 	}

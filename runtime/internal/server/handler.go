@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/redact"
 )
@@ -22,7 +22,7 @@ import (
 func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limiter, mounts ...func(chi.Router)) (http.Handler, error) {
 	router := chi.NewRouter()
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		exchange.Fail(w, r, fault.New(fault.NotFound, "there is no such route"))
+		httpapi.Fail(w, r, fault.New(fault.NotFound, "there is no such route"))
 	})
 	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
@@ -30,7 +30,7 @@ func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limit
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		exchange.FailStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
+		httpapi.FailStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
 	})
 	for _, mount := range mounts {
 		router.Group(mount)
@@ -46,10 +46,10 @@ func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limit
 // limitAddresses refuses who asks too often, before anything is looked up or read.
 func limitAddresses(limits *limit.Limiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		verdict := limits.TakeAddress(exchange.Of(r.Context()).Address)
+		verdict := limits.TakeAddress(httpapi.Of(r.Context()).Address)
 		verdict.Describe(w.Header())
 		if verdict.Refused {
-			exchange.Fail(w, r, verdict.Err())
+			httpapi.Fail(w, r, verdict.Err())
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -95,9 +95,9 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id = uuid.NewString()
 	}
 	w.Header().Set("X-Request-Id", id)
-	record := exchange.Begin(r, id, o.limits.Client(r))
+	record := httpapi.Begin(r, id, o.limits.Client(r))
 	route := chi.NewRouteContext()
-	ctx := exchange.With(r.Context(), record)
+	ctx := httpapi.With(r.Context(), record)
 	ctx = contextWithRoute(ctx, route)
 	r = r.WithContext(ctx)
 	body, writer := guard(o.cfg, w, r)
@@ -111,7 +111,7 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if problem != nil && !aborted {
 			err := fault.Wrap(fmt.Errorf("panic: %v\n%s", problem, debug.Stack()), fault.Internal, "")
 			if writer.status == 0 {
-				exchange.Fail(writer, r, err)
+				httpapi.Fail(writer, r, err)
 			} else {
 				record.Err, aborted = err, true // the answer has begun: only a cut tells that it is not whole
 			}
@@ -131,7 +131,7 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // done counts the request and writes its line.
-func (o *observer) done(r *http.Request, record *exchange.Record, pattern string, writer *responseWriter, body *requestBody, took time.Duration, aborted bool) {
+func (o *observer) done(r *http.Request, record *httpapi.Record, pattern string, writer *responseWriter, body *requestBody, took time.Duration, aborted bool) {
 	if pattern == "" {
 		pattern = "unmatched"
 	}

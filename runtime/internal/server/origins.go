@@ -12,7 +12,7 @@ import (
 	"github.com/jub0bs/cors/cfgerrors"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 )
 
 // openPaths begin what scripts of every origin may call: files, since whoever has the
@@ -115,7 +115,7 @@ func (o *origins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.others[strings.Join(methods, " ")].ServeHTTP(w, r)
 	}
 	if isPreflight(r) && w.Header().Get("Access-Control-Allow-Origin") == "" {
-		exchange.Of(r.Context()).Err = fault.New(fault.Forbidden, "preflight rejected for %s %s: %s", r.Header.Get("Access-Control-Request-Method"), r.URL.Path, o.reason(r))
+		httpapi.Of(r.Context()).Err = fault.New(fault.Forbidden, "preflight rejected for %s %s: %s", r.Header.Get("Access-Control-Request-Method"), r.URL.Path, o.reason(r))
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/runtime/internal/runtimetest"
 )
 
 // Only the headers were judged: a body that was begun in time and held back became a
@@ -47,7 +47,7 @@ func TestAHeldBackBodyMakesNoDraftOnceItsCredentialEnded(t *testing.T) {
 				if tt.signed {
 					with, status = signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, one)}, "")), http.StatusForbidden
 				}
-				held := edgetest.Hold(bytes.NewReader(data[:tt.first]), bytes.NewReader(data[tt.first:min(tt.length, len(data))]))
+				held := runtimetest.Hold(bytes.NewReader(data[:tt.first]), bytes.NewReader(data[tt.first:min(tt.length, len(data))]))
 				method, address, offset := http.MethodPost, collection, length(tt.length)
 				if tt.begun {
 					method, address, offset = http.MethodPatch, rt.created(t, one.Key, tt.length), at(0)
@@ -57,7 +57,7 @@ func TestAHeldBackBodyMakesNoDraftOnceItsCredentialEnded(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					got, err = rt.try(t.Context(), method, address, with, offset, stream(held), func(r *request) { edgetest.Expect(r.header) })
+					got, err = rt.try(t.Context(), method, address, with, offset, stream(held), func(r *request) { runtimetest.Expect(r.header) })
 				}()
 				held.Wait(t)
 				goOn := end(t, w, one)
@@ -112,13 +112,13 @@ func TestABodyThatEndsBeforeTheNotification_MakesNoDraft(t *testing.T) {
 			rt := w.replica(t, func(o *options) { o.deaf = true })
 			with := tt.with(rt, w, one)
 			address := rt.created(t, one.Key, len(data))
-			held := edgetest.Hold(bytes.NewReader(data[:1000]), bytes.NewReader(data[1000:]))
+			held := runtimetest.Hold(bytes.NewReader(data[:1000]), bytes.NewReader(data[1000:]))
 			var got answer
 			var err error
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				got, err = rt.try(t.Context(), http.MethodPatch, address, with, at(0), stream(held), func(r *request) { edgetest.Expect(r.header) })
+				got, err = rt.try(t.Context(), http.MethodPatch, address, with, at(0), stream(held), func(r *request) { runtimetest.Expect(r.header) })
 			}()
 			held.Wait(t)
 			w.suspend(t, one, true)

@@ -14,7 +14,7 @@ import (
 	"unicode/utf16"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/exchange"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
 )
 
@@ -128,7 +128,7 @@ func (a *answer) finish() {
 func (a *answer) fail(err error) {
 	switch {
 	case errors.Is(err, errMismatch):
-		a.failStatus(exchange.StatusChecksumMismatch, err)
+		a.failStatus(httpapi.StatusChecksumMismatch, err)
 	case errors.Is(err, errTakenOver), a.call.locked:
 		// Not 429: clients try again after 423 by themselves.
 		a.Header().Set("Retry-After", "1")
@@ -138,13 +138,13 @@ func (a *answer) fail(err error) {
 		a.failStatus(http.StatusServiceUnavailable, err)
 	default:
 		a.prepare()
-		exchange.Fail(a.ResponseWriter, a.awaited(err), err)
+		httpapi.Fail(a.ResponseWriter, a.awaited(err), err)
 	}
 }
 
 func (a *answer) failStatus(status int, err error) {
 	a.prepare()
-	exchange.FailStatus(a.ResponseWriter, a.awaited(err), status, err)
+	httpapi.FailStatus(a.ResponseWriter, a.awaited(err), status, err)
 }
 
 // awaited is the request as one whose client is there: net/http takes a deadline that

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/runtime/internal/edgetest"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 )
 
@@ -106,10 +106,10 @@ func TestRunningPatch_GoesOnWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) 
 	file := noise(2 << 20)
 	address := here.created(t, one.Key, len(file))
 	turn(24*time.Hour-time.Minute, here, there)
-	held := edgetest.Hold(strings.NewReader(""), bytes.NewReader(file))
+	held := runtimetest.Hold(strings.NewReader(""), bytes.NewReader(file))
 	patched := make(chan answer, 1)
 	go func() {
-		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(held), func(r *request) { edgetest.Expect(r.header) })
+		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(held), func(r *request) { runtimetest.Expect(r.header) })
 		if err != nil {
 			t.Error(err)
 		}
@@ -154,7 +154,7 @@ func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 	if summary, err := sweeper.Sweep(t.Context()); err != nil || summary.DraftsPurged != 0 {
 		t.Errorf("the purge took a sealed item: %+v %v", summary, err)
 	}
-	var item wire.MediaItem
+	var item api.MediaItem
 	must(t, json.Unmarshal(rt.do(t, http.MethodGet, "/media/get/"+idOf(address), key(one.Key)).body, &item))
 	rt.holds(t, item, []byte("abc"))
 }

@@ -23,9 +23,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
-	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 )
 
@@ -138,8 +138,8 @@ var sizes = map[string]int{"a small file": 3000, "a file in parts": 20<<20 + 5}
 
 func TestTheDatabaseIsGoneAtFinish(t *testing.T) {
 	t.Parallel()
-	server := stacktest.PostgresServer(t)
-	w := worldAt(t, stacktest.Database(t, server), stacktest.S3(t))
+	server := testenv.PostgresServer(t)
+	w := worldAt(t, testenv.Database(t, server), testenv.S3(t))
 	for name, when := range map[string]func(*hookedStore, func()){
 		"before the commit": func(s *hookedStore, kill func()) { s.before = kill },
 		"after the commit":  func(s *hookedStore, kill func()) { s.after = kill },
@@ -192,8 +192,8 @@ func (w *world) comesBack(t *testing.T) {
 
 func TestS3IsGoneAtFinish(t *testing.T) {
 	t.Parallel()
-	server := stacktest.S3Server(t)
-	w := worldAt(t, stacktest.Postgres(t), server.Part.Access)
+	server := testenv.S3Server(t)
+	w := worldAt(t, testenv.Postgres(t), server.Part.Access)
 	size := sizes["a file in parts"]
 	for name, when := range map[string]func(*hookedObjects, func()){
 		"before the parts are joined": func(s *hookedObjects, kill func()) { s.before = kill },
@@ -224,15 +224,15 @@ func TestS3IsGoneAtFinish(t *testing.T) {
 }
 
 // binary starts the shipped runtime.
-func (w *world) binary(t *testing.T, access stack.S3Access) (*replica, *stack.Process) {
+func (w *world) binary(t *testing.T, access servers.S3Access) (*replica, *servers.Process) {
 	t.Helper()
-	port, err := stack.FreePort()
+	port, err := servers.FreePort()
 	must(t, err)
-	admin, err := stack.FreePort()
+	admin, err := servers.FreePort()
 	must(t, err)
 	name := fmt.Sprintf("runtime-%d", port)
-	process, err := stacktest.Group(t).Start(t.Context(), stack.Spec{
-		Name: name, Path: stacktest.Binary(t, "mediastack-runtime"), Args: []string{"serve"}, LogFile: filepath.Join(stacktest.Folder(t), name+".log"),
+	process, err := testenv.Group(t).Start(t.Context(), servers.Spec{
+		Name: name, Path: testenv.Binary(t, "mediastack-runtime"), Args: []string{"serve"}, LogFile: filepath.Join(testenv.Folder(t), name+".log"),
 		Env: []string{
 			"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + baseURL, "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0",
 			fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
@@ -240,10 +240,10 @@ func (w *world) binary(t *testing.T, access stack.S3Access) (*replica, *stack.Pr
 			"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
 		},
 		Grace: 30 * time.Second,
-		Ready: stack.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
+		Ready: servers.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
 	})
 	must(t, err)
-	transport := edgetest.Dialer(fmt.Sprintf("127.0.0.1:%d", port))
+	transport := runtimetest.Dialer(fmt.Sprintf("127.0.0.1:%d", port))
 	t.Cleanup(transport.CloseIdleConnections)
 	return &replica{client: &http.Client{Transport: transport, Timeout: 2 * time.Minute}}, process
 }
@@ -251,8 +251,8 @@ func (w *world) binary(t *testing.T, access stack.S3Access) (*replica, *stack.Pr
 // The last byte has come and is durable, and the runtime is killed while it commits.
 func TestARuntimeIsKilledBetweenTheLastByteAndTheCommit(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
-	w := worldAt(t, stacktest.Postgres(t), access)
+	access := testenv.S3(t)
+	w := worldAt(t, testenv.Postgres(t), access)
 	one := w.tenant(t, "one")
 	there, _ := w.binary(t, access)
 	for kind, size := range sizes {
@@ -295,8 +295,8 @@ func TestARuntimeIsKilledBetweenTheLastByteAndTheCommit(t *testing.T) {
 // A runtime dies, or stops in its tracks, with the upload in its hands.
 func TestTheHolderOfTheLockIsKilled(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
-	w := worldAt(t, stacktest.Postgres(t), access)
+	access := testenv.S3(t)
+	w := worldAt(t, testenv.Postgres(t), access)
 	one := w.tenant(t, "one")
 	there, _ := w.binary(t, access)
 	here, process := w.binary(t, access)

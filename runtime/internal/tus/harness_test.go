@@ -19,15 +19,15 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/edgetest"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/media"
@@ -35,24 +35,24 @@ import (
 	"mediastack.dev/runtime/postgres"
 )
 
-func TestMain(m *testing.M) { stacktest.Main(m) }
+func TestMain(m *testing.M) { testenv.Main(m) }
 
-const baseURL = edgetest.BaseURL
+const baseURL = runtimetest.BaseURL
 
 const collection = "/media/create/resumable"
 
 // world is a database and an S3 store, and what the operator does with them.
-type world struct{ *edgetest.World }
+type world struct{ *runtimetest.World }
 
-func newWorld(t *testing.T) *world { t.Helper(); return &world{edgetest.New(t)} }
+func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
 // worldAt is a world with this database and this S3 store.
-func worldAt(t *testing.T, database string, access stack.S3Access) *world {
+func worldAt(t *testing.T, database string, access servers.S3Access) *world {
 	t.Helper()
-	return &world{edgetest.At(t, database, access)}
+	return &world{runtimetest.At(t, database, access)}
 }
 
-type tenant = edgetest.Tenant
+type tenant = runtimetest.Tenant
 
 // Limits of a tenant that nobody changed.
 const (
@@ -100,8 +100,8 @@ type replica struct {
 	server *server.Server
 	api    *tus.API
 	auth   *auth.Authenticator
-	clock  *edgetest.Clock
-	logs   *edgetest.Log
+	clock  *runtimetest.Clock
+	logs   *runtimetest.Log
 	stop   context.CancelFunc
 	hangUp context.CancelFunc // ends its locks
 }
@@ -143,13 +143,13 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		apply(&o)
 	}
 	o.server.Brand = o.brand
-	rt := &replica{clock: &edgetest.Clock{}, logs: &edgetest.Log{}}
+	rt := &replica{clock: &runtimetest.Clock{}, logs: &runtimetest.Log{}}
 	log := rt.logs.Logger()
 	// A pool of its own, as every process has.
 	store, err := postgres.Open(t.Context(), w.Database)
 	must(t, err)
 	t.Cleanup(store.Close)
-	authCfg := edgetest.Credentials("a")
+	authCfg := runtimetest.Credentials("a")
 	registry := prometheus.NewRegistry()
 	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
 	must(t, err)
@@ -162,7 +162,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	parts := media.Parts{Store: o.store, Objects: o.objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
-		parts.Images = edgetest.Images(t, registry, log)
+		parts.Images = runtimetest.Images(t, registry, log)
 	}
 	items, err := media.NewService(parts, o.media)
 	must(t, err)
@@ -194,7 +194,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = rt.server.Run(serving) }()
 	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })
-	transport := edgetest.Dialer(rt.server.Addr())
+	transport := runtimetest.Dialer(rt.server.Addr())
 	t.Cleanup(transport.CloseIdleConnections)
 	rt.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 	return rt
@@ -329,7 +329,7 @@ func (rt *replica) offset(t *testing.T, k, address string) int {
 }
 
 // document reads the media document of an answer's header.
-func (a answer) document(t *testing.T) wire.MediaItem {
+func (a answer) document(t *testing.T) api.MediaItem {
 	t.Helper()
 	text := a.header.Get("x-service-media")
 	for i := range len(text) {
@@ -337,7 +337,7 @@ func (a answer) document(t *testing.T) wire.MediaItem {
 			t.Fatalf("the document is not ASCII: %q", text)
 		}
 	}
-	var item wire.MediaItem
+	var item api.MediaItem
 	if err := json.Unmarshal([]byte(text), &item); err != nil || item.MediaId.String() != a.header.Get("x-service-media-id") {
 		t.Fatalf("the document of %d is %q, the id %q: %v", a.status, text, a.header.Get("x-service-media-id"), err)
 	}
@@ -347,7 +347,7 @@ func (a answer) document(t *testing.T) wire.MediaItem {
 // refused checks the status and the form of a refusal, and gives its detail.
 func (a answer) refused(t *testing.T, status int) string {
 	t.Helper()
-	var body wire.Error
+	var body api.Error
 	if err := json.Unmarshal(a.body, &body); err != nil || a.status != status || body.Error == "" || body.Detail == "" || a.header.Get("Content-Type") != "application/json" {
 		t.Fatalf("got %d %s %v, want %d", a.status, a.body, a.header, status)
 	}
@@ -358,7 +358,7 @@ func (a answer) refused(t *testing.T, status int) string {
 }
 
 // holds checks that a draft has these bytes.
-func (rt *replica) holds(t *testing.T, item wire.MediaItem, data []byte) {
+func (rt *replica) holds(t *testing.T, item api.MediaItem, data []byte) {
 	t.Helper()
 	got := rt.do(t, http.MethodGet, item.File)
 	if sha256.Sum256(got.body) != sha256.Sum256(data) || item.Size != int64(len(data)) {
@@ -367,7 +367,7 @@ func (rt *replica) holds(t *testing.T, item wire.MediaItem, data []byte) {
 }
 
 // complete sends the rest and checks what it became.
-func (rt *replica) complete(t *testing.T, k, address string, data []byte) wire.MediaItem {
+func (rt *replica) complete(t *testing.T, k, address string, data []byte) api.MediaItem {
 	t.Helper()
 	got := rt.do(t, http.MethodHead, address, key(k))
 	offset, err := strconv.Atoi(got.header.Get("Upload-Offset"))

@@ -14,19 +14,19 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/hack/stack"
-	"mediastack.dev/hack/stack/stacktest"
-	"mediastack.dev/runtime/internal/edgetest"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 )
 
 // between opens the store at access through a proxy that answers a request itself where
 // answer returns true.
-func between(t *testing.T, access stack.S3Access, answer func(w http.ResponseWriter, r *http.Request) bool) *objectstore.Store {
+func between(t *testing.T, access servers.S3Access, answer func(w http.ResponseWriter, r *http.Request) bool) *objectstore.Store {
 	t.Helper()
-	access = stacktest.S3Proxy(t, access, answer)
-	objects, err := objectstore.New(edgetest.ObjectsAt(access))
+	access = testenv.S3Proxy(t, access, answer)
+	objects, err := objectstore.New(runtimetest.ObjectsAt(access))
 	must(t, err)
 	return objects
 }
@@ -53,8 +53,8 @@ func (a answer) unavailable(t *testing.T, what string) {
 // read back. A crash run found it.
 func TestPatch_UnavailableWhenTheTailIsCutShort(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
-	w := worldAt(t, stacktest.Postgres(t), access)
+	access := testenv.S3(t)
+	w := worldAt(t, testenv.Postgres(t), access)
 	one := w.tenant(t, "one")
 	file := noise(3000)
 	var cuts atomic.Bool
@@ -83,8 +83,8 @@ func TestPatch_UnavailableWhenTheTailIsCutShort(t *testing.T) {
 // the image was read back.
 func TestPatch_UnavailableWhenTheImageIsCutShort(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
-	w := worldAt(t, stacktest.Postgres(t), access)
+	access := testenv.S3(t)
+	w := worldAt(t, testenv.Postgres(t), access)
 	one := w.tenant(t, "one")
 	file := jpegOf(t, 600, 400)
 	var cuts atomic.Bool
@@ -126,8 +126,8 @@ func jpegOf(t *testing.T, width, height int) []byte {
 // error and everything else with NoSuchKey: the upload stayed at 423 and 503 for ever.
 func TestUpload_StartsOverWhenCephRGWLostItsParts(t *testing.T) {
 	t.Parallel()
-	access := stacktest.S3(t)
-	w := worldAt(t, stacktest.Postgres(t), access)
+	access := testenv.S3(t)
+	w := worldAt(t, testenv.Postgres(t), access)
 	file := noise(sizes["a file in parts"])
 	for name, lose := range map[string]struct{ sent, most int }{
 		"before the parts are joined": {sent: len(file) - 10, most: len(file)},

@@ -18,8 +18,8 @@ import (
 	"mediastack.dev/runtime/internal/auth"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/limit"
-	"mediastack.dev/runtime/internal/rest/wire"
 )
 
 func TestOptionsTellTheTruth(t *testing.T) {
@@ -67,16 +67,16 @@ func TestMetadataIsReadStrictly(t *testing.T) {
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for name, c := range map[string]struct {
 		field string
-		want  wire.MediaItem
+		want  api.MediaItem
 	}{
-		"none":               {"", wire.MediaItem{OriginalFileName: "file", Access: "private"}},
-		"what Uppy sends":    {"relativePath " + encode("null") + ",name " + encode("b.txt") + ",type " + encode("text/plain") + ",filetype " + encode("text/plain") + ",filename " + encode("a.txt"), wire.MediaItem{OriginalFileName: "a.txt", Access: "private"}},
-		"the other names":    {"name " + encode("c.txt") + ", mimeType " + encode("text/csv"), wire.MediaItem{OriginalFileName: "c.txt", Access: "private"}},
-		"camel case":         {"fileName " + encode("d.txt"), wire.MediaItem{OriginalFileName: "d.txt", Access: "private"}},
-		"all":                {"filename " + encode("日本語.txt") + ",caption " + encode("été 🏖") + ",group " + encode("группа") + ",access " + encode("public"), wire.MediaItem{OriginalFileName: "日本語.txt", Caption: "été 🏖", Group: "группа", Access: "public"}},
-		"empty and no value": {"caption ,group,is_confidential", wire.MediaItem{OriginalFileName: "file", Access: "private"}},
-		"a path":             {"filename " + encode(`..\..\etc/passwd`), wire.MediaItem{OriginalFileName: "passwd", Access: "private"}},
-		"not UTF-8":          {"filename " + encode("a\xff.txt"), wire.MediaItem{OriginalFileName: "a\uFFFD.txt", Access: "private"}},
+		"none":               {"", api.MediaItem{OriginalFileName: "file", Access: "private"}},
+		"what Uppy sends":    {"relativePath " + encode("null") + ",name " + encode("b.txt") + ",type " + encode("text/plain") + ",filetype " + encode("text/plain") + ",filename " + encode("a.txt"), api.MediaItem{OriginalFileName: "a.txt", Access: "private"}},
+		"the other names":    {"name " + encode("c.txt") + ", mimeType " + encode("text/csv"), api.MediaItem{OriginalFileName: "c.txt", Access: "private"}},
+		"camel case":         {"fileName " + encode("d.txt"), api.MediaItem{OriginalFileName: "d.txt", Access: "private"}},
+		"all":                {"filename " + encode("日本語.txt") + ",caption " + encode("été 🏖") + ",group " + encode("группа") + ",access " + encode("public"), api.MediaItem{OriginalFileName: "日本語.txt", Caption: "été 🏖", Group: "группа", Access: "public"}},
+		"empty and no value": {"caption ,group,is_confidential", api.MediaItem{OriginalFileName: "file", Access: "private"}},
+		"a path":             {"filename " + encode(`..\..\etc/passwd`), api.MediaItem{OriginalFileName: "passwd", Access: "private"}},
+		"not UTF-8":          {"filename " + encode("a\xff.txt"), api.MediaItem{OriginalFileName: "a\uFFFD.txt", Access: "private"}},
 	} {
 		got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), header("Upload-Metadata", c.field), chunk([]byte("hello")))
 		if got.status != http.StatusCreated {

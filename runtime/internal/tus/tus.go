@@ -21,9 +21,9 @@ import (
 	"golang.org/x/exp/slog"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/exchange"
-	"mediastack.dev/runtime/internal/rest/wire"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
 )
 
@@ -49,7 +49,7 @@ type Locks interface {
 
 // Documents shows items to clients. delivery.Links implements it.
 type Documents interface {
-	Document(item media.Item) wire.MediaItem
+	Document(item media.Item) api.MediaItem
 }
 
 // Parts are what the interface stands on.
@@ -179,7 +179,7 @@ func speaksVersion(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodHead && r.Header.Get("Tus-Resumable") != version {
 			w.Header().Set("Tus-Version", version)
-			exchange.FailStatus(w, r, http.StatusPreconditionFailed, fault.New(fault.Invalid, "send Tus-Resumable: %s", version))
+			httpapi.FailStatus(w, r, http.StatusPreconditionFailed, fault.New(fault.Invalid, "send Tus-Resumable: %s", version))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -274,7 +274,7 @@ func (a *API) overridden(w http.ResponseWriter, r *http.Request) {
 		a.existing(method, a.handler.DelFile)(w, r)
 	default:
 		w.Header().Set("Allow", "HEAD, PATCH, DELETE, OPTIONS")
-		exchange.FailStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
+		httpapi.FailStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
 	}
 }
 

@@ -1,0 +1,154 @@
+// Command mediastack-dev is the program behind `make run`: it starts the whole product with real
+// parts on one machine, makes a first account and prints lines that use it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"mediastack.dev/hack/setup"
+)
+
+// exitInterrupted is the exit status of a program that a second Ctrl-C ended.
+const exitInterrupted = 130
+
+// errReported is a failure that the user has been told of already.
+var errReported = errors.New("the stack failed")
+
+type commandLine struct {
+	Run    runCommand    `cmd:"" help:"Start the stack and print lines that use it. Ctrl-C ends it. Settings of the runtime that are in the environment (SERVICE_CORS_ORIGINS, SERVICE_RATE_LIMIT_KEY ...) reach it, other than those that the stack itself decides."`
+	Stop   stopCommand   `cmd:"" help:"End a running stack."`
+	Status statusCommand `cmd:"" help:"Say whether a stack runs, and print its lines."`
+	Clean  cleanCommand  `cmd:"" help:"Remove the data of a stack that is not running."`
+}
+
+// dataFlag is shared by all commands.
+type dataFlag struct {
+	DataDir string `type:"path" env:"MEDIASTACK_DATA" help:"Folder of everything that the stack keeps; .mediastack in the checkout by default."`
+}
+
+// folder opens the data folder.
+func (f dataFlag) folder() (*folder, error) {
+	dir := f.DataDir
+	if dir == "" {
+		root, err := setup.RepoRoot()
+		if err != nil {
+			return nil, err
+		}
+		dir = filepath.Join(root, ".mediastack")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &folder{dir: dir}, nil
+}
+
+func main() {
+	ctx, interrupts := interruptible()
+	var cli commandLine
+	command := kong.Parse(&cli,
+		kong.Name("mediastack-dev"),
+		kong.Description("Runs all of mediastack on one machine, for trying it out. Not for production."),
+		kong.UsageOnError(),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(interrupts),
+	)
+	if err := command.Run(); err != nil {
+		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
+			os.Exit(exitInterrupted)
+		}
+		if !errors.Is(err, errReported) {
+			fmt.Fprintln(os.Stderr, "mediastack-dev:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// interrupts carries every wish to end after the first one, which cancels the context.
+type interrupts <-chan os.Signal
+
+func interruptible() (context.Context, interrupts) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	further := make(chan os.Signal, 1)
+	go func() {
+		<-signals
+		cancel()
+		for again := range signals {
+			select {
+			case further <- again:
+			default:
+			}
+		}
+	}()
+	return ctx, further
+}
+
+type stopCommand struct{ dataFlag }
+
+// Run ends a running stack and waits until it is gone.
+func (c *stopCommand) Run(ctx context.Context) error {
+	data, err := c.folder()
+	if err != nil {
+		return err
+	}
+	pid, err := data.runningPID()
+	if err != nil {
+		return err
+	}
+	if pid == 0 {
+		fmt.Printf("No stack runs in %s.\n", data.dir)
+		return nil
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("end the stack (process %d): %w", pid, err)
+	}
+	fmt.Printf("Ending the stack in %s (process %d).\n", data.dir, pid)
+	if err := data.waitUnlocked(ctx); err != nil {
+		return fmt.Errorf("the stack (process %d) has not ended: %w", pid, err)
+	}
+	fmt.Println("The stack has ended; its data stays.")
+	return nil
+}
+
+type statusCommand struct{ dataFlag }
+
+// Run prints the lines of a running stack; it fails when there is none.
+func (c *statusCommand) Run(ctx context.Context) error {
+	data, err := c.folder()
+	if err != nil {
+		return err
+	}
+	pid, err := data.runningPID()
+	if err != nil {
+		return err
+	}
+	if pid == 0 {
+		return fmt.Errorf("no stack runs in %s", data.dir)
+	}
+	return printRunning(ctx, os.Stdout, data, pid)
+}
+
+type cleanCommand struct{ dataFlag }
+
+// Run removes the data folder.
+func (c *cleanCommand) Run() error {
+	data, err := c.folder()
+	if err != nil {
+		return err
+	}
+	if err := data.remove(); err != nil {
+		return err
+	}
+	fmt.Printf("Removed %s.\n", data.dir)
+	return nil
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"mediastack.dev/hack/servers"
+)
+
+type ports struct {
+	API             int `name:"port" json:"api" help:"Port of the REST, TUS and MCP endpoints. 0: the one of the last run, or a free one; the same for the other ports."`
+	Admin           int `name:"admin-port" json:"admin" help:"Port of the runtime's health and metrics."`
+	Postgres        int `name:"postgres-port" json:"postgres" help:"Port of PostgreSQL."`
+	S3              int `name:"s3-port" json:"s3" help:"Port of the S3 store."`
+	Kube            int `name:"kube-port" json:"kube" help:"Port of the Kubernetes API server."`
+	SMTP            int `name:"smtp-port" json:"smtp" help:"Port of the mail sink."`
+	OperatorHealth  int `name:"operator-health-port" json:"operatorHealth" help:"Port of the operator's health."`
+	OperatorMetrics int `name:"operator-metrics-port" json:"operatorMetrics" help:"Port of the operator's metrics."`
+}
+
+type runCommand struct {
+	dataFlag
+	Detach       bool          `help:"Return when the account is ready and leave the stack running; the stop command ends it."`
+	Ports        ports         `embed:""`
+	PurgeEvery   time.Duration `default:"1h" help:"Pause between two purges of old drafts."`
+	ReadyTimeout time.Duration `default:"2m" help:"How long the account may take to become ready."`
+}
+
+// Run starts the stack and supervises it until it is interrupted or a part dies.
+func (c *runCommand) Run(ctx context.Context, command *kong.Context, further interrupts) error {
+	if c.PurgeEvery <= 0 {
+		return fmt.Errorf("--purge-every must be longer than nothing, not %s", c.PurgeEvery)
+	}
+	data, err := c.folder()
+	if err != nil {
+		return err
+	}
+	if c.Detach {
+		return detach(ctx, data)
+	}
+	parent, err := openParent()
+	if err != nil {
+		return err
+	}
+	taken, err := data.acquire()
+	if err != nil {
+		return parent.finish(err)
+	}
+	if !taken {
+		pid, err := data.runningPID()
+		if err != nil {
+			return parent.finish(err)
+		}
+		if pid == 0 {
+			return parent.finish(fmt.Errorf("another stack in %s was just ending; try again", data.dir))
+		}
+		return parent.finish(errors.Join(printIgnored(parent.out(), command), printRunning(ctx, parent.out(), data, pid)))
+	}
+	defer data.release()
+
+	s := &session{
+		runCommand: c,
+		data:       data,
+		group:      servers.NewGroup(),
+		progress:   &progress{started: time.Now(), out: parent.out()},
+	}
+	go func() {
+		if _, ok := <-further; ok {
+			// Whoever asks twice wants no order kept.
+			s.group.KillAll()
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return s.run(ctx, parent)
+}
+
+// run brings the stack up, supervises it, and takes it down again. To be interrupted is no failure,
+// once the stack was ready.
+func (s *session) run(ctx context.Context, parent *parent) error {
+	err := s.start(ctx)
+	if err == nil {
+		err = s.trial.print(s.progress.out)
+	}
+	ready := err == nil
+	if ready {
+		if parent.notify == nil {
+			s.progress.say("running; Ctrl-C ends it")
+		} else {
+			s.progress.say("running; `make stop` ends it")
+		}
+		_ = parent.finish(nil)
+		err = s.supervise(ctx)
+	}
+	switch {
+	case ctx.Err() == nil:
+		s.progress.say("%v", err)
+		s.progress.say("ending the stack")
+		err = errReported
+	case ready:
+		err = nil
+		s.progress.say("ending the stack; once more Ctrl-C kills it")
+	default:
+		err = ctx.Err()
+		s.progress.say("ending the stack; once more Ctrl-C kills it")
+	}
+	s.stop()
+	s.progress.say("ended; the data stays in %s", s.data.dir)
+	return parent.finish(err)
+}
+
+// supervise returns an error when a part has died, and nil when the context has ended.
+func (s *session) supervise(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	purged := make(chan struct{})
+	go func() {
+		defer close(purged)
+		s.purge(ctx)
+	}()
+	err := s.group.Dead(ctx)
+	cancel()
+	<-purged
+	return err
+}
+
+// purge runs the purge now and then. A pass that fails is told and tried again at the next turn, as a
+// CronJob would.
+func (s *session) purge(ctx context.Context) {
+	ticker := time.NewTicker(s.PurgeEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := s.group.Run(ctx, s.runtimeSpec("the purge", "purge.log", "purge")); err != nil && ctx.Err() == nil {
+			s.progress.say("%v", err)
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package servers_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mediastack.dev/hack/servers"
+)
+
+// supervisorEnv makes the test binary play a supervisor that another test kills.
+const supervisorEnv = "STACK_TEST_SUPERVISOR"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(supervisorEnv) != "" {
+		playSupervisor()
+	}
+	os.Exit(m.Run())
+}
+
+// playSupervisor starts two children, tells their ids, and waits to be killed.
+func playSupervisor() {
+	group := servers.NewGroup()
+	for range 2 {
+		child, err := group.Start(context.Background(), shell("child", "", "exec sleep 600"))
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println(child.PID())
+	}
+	select {}
+}
+
+func shell(name, logFile, script string) servers.Spec {
+	return servers.Spec{Name: name, Path: "/bin/sh", Args: []string{"-c", script}, LogFile: logFile}
+}
+
+func newGroup(t *testing.T) *servers.Group {
+	t.Helper()
+	group := servers.NewGroup()
+	t.Cleanup(group.Close)
+	return group
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline:
+			t.Fatalf("not so after 20 s: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	// An orphan that nobody has waited for yet is dead all the same.
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(status), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+func TestChildrenDieWithAKilledSupervisor(t *testing.T) {
+	t.Parallel()
+	supervisor := exec.CommandContext(t.Context(), os.Args[0])
+	supervisor.Env = append(os.Environ(), supervisorEnv+"=1")
+	output, err := supervisor.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := supervisor.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var children []int
+	lines := bufio.NewScanner(output)
+	for len(children) < 2 && lines.Scan() {
+		pid, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			t.Fatalf("the supervisor says %q", lines.Text())
+		}
+		children = append(children, pid)
+	}
+	if len(children) < 2 {
+		t.Fatal("the supervisor started too few children")
+	}
+	if err := supervisor.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = supervisor.Wait()
+	for _, pid := range children {
+		eventually(t, fmt.Sprintf("child %d is gone", pid), func() bool { return !alive(pid) })
+	}
+}
+
+func TestChildrenShareAGroupApartFromTheSupervisor(t *testing.T) {
+	t.Parallel()
+	group := newGroup(t)
+	var groups []int
+	for range 2 {
+		child, err := group.Start(t.Context(), shell("child", "", "exec sleep 600"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, err := syscall.Getpgid(child.PID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups = append(groups, id)
+	}
+	if groups[0] != groups[1] || groups[0] == syscall.Getpgrp() {
+		t.Errorf("children are in the groups %v, the supervisor is in %d", groups, syscall.Getpgrp())
+	}
+}
+
+func TestAGroupWhoseMembersAllEndedTakesNewOnes(t *testing.T) {
+	t.Parallel()
+	group := newGroup(t)
+	for range 3 {
+		if err := group.Run(t.Context(), shell("short", "", "exit 0")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCloseLeavesNoGrandchildren(t *testing.T) {
+	t.Parallel()
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	group := servers.NewGroup()
+	_, err := group.Start(t.Context(), servers.Spec{
+		Name: "parent", Path: "/bin/sh",
+		Args: []string{"-c", "sleep 600 & echo $! > " + pidFile + ".new && mv " + pidFile + ".new " + pidFile + "; wait"},
+		Ready: func(context.Context) error {
+			_, err := os.Stat(pidFile)
+			return err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	group.Close()
+	eventually(t, "the grandchild is gone", func() bool { return !alive(pid) })
+}
+
+func TestADeadPartIsOneSentenceWithTheLinesThatTellWhy(t *testing.T) {
+	t.Parallel()
+	group := newGroup(t)
+	log := filepath.Join(t.TempDir(), "part.log")
+	if err := os.WriteFile(log, []byte("fatal: a line of an earlier run\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	part, err := group.Start(t.Context(), shell("the part", log, "echo starting; echo no space left; exit 3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := group.Dead(t.Context())
+	<-part.Done()
+	var exit *servers.ExitError
+	if !errors.As(dead, &exit) {
+		t.Fatalf("got %v, want an ExitError", dead)
+	}
+	want := "the part stopped by itself (exit status 3); its log " + log + " says: no space left"
+	if dead.Error() != want {
+		t.Errorf("got  %s\nwant %s", dead, want)
+	}
+}
+
+func TestAPartThatDiesBeforeItIsReadySaysSoAtOnce(t *testing.T) {
+	t.Parallel()
+	group := newGroup(t)
+	log := filepath.Join(t.TempDir(), "part.log")
+	spec := shell("the part", log, "echo 'listen: address already in use'; echo bye; exit 1")
+	spec.Ready = func(context.Context) error { return errors.New("not yet") }
+	_, err := group.Start(t.Context(), spec)
+	var exit *servers.ExitError
+	if !errors.As(err, &exit) || exit.LastLine != "listen: address already in use" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAPartThatIsNeverReadyIsEnded(t *testing.T) {
+	t.Parallel()
+	group := newGroup(t)
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	spec := shell("the part", "", "echo $$ > "+pidFile+"; exec sleep 600")
+	spec.ReadyTimeout = 200 * time.Millisecond
+	spec.Ready = func(context.Context) error { return errors.New("still asleep") }
+	_, err := group.Start(t.Context(), spec)
+	if err == nil || !strings.Contains(err.Error(), "the part did not start: it was not ready after 200ms") {
+		t.Fatalf("got %v", err)
+	}
+	content, err := os.ReadFile(pidFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if alive(pid) {
+		t.Error("the part still runs")
+	}
+}
+
+func TestAPartThatIgnoresTheSignalIsKilledAfterItsGrace(t *testing.T) {
+	t.Parallel()
+	group := newGroup(t)
+	ready := filepath.Join(t.TempDir(), "ready")
+	spec := shell("the part", "", "trap '' TERM; touch "+ready+"; while :; do sleep 1; done")
+	spec.Grace = 100 * time.Millisecond
+	spec.Ready = func(context.Context) error {
+		_, err := os.Stat(ready)
+		return err
+	}
+	part, err := group.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part.Stop()
+	if err := part.Err(); err != nil {
+		t.Errorf("a part that was stopped reports %v", err)
+	}
+}
+
+func TestAPortInUseIsOneSentence(t *testing.T) {
+	t.Parallel()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	port := listener.Addr().(*net.TCPAddr).Port
+	_, err = servers.ChoosePort(port)
+	if want := fmt.Sprintf("port %d is already in use", port); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestFreePortsAreNotGivenOutTwice(t *testing.T) {
+	t.Parallel()
+	seen := map[int]bool{}
+	for range 200 {
+		port, err := servers.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] {
+			t.Fatalf("port %d was given out twice", port)
+		}
+		seen[port] = true
+	}
+}
+
+func TestPostgresCanReachOnlyWhereOthersMayPass(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Log("PostgreSQL runs as the caller, who can reach what he names")
+	}
+	closed := filepath.Join(t.TempDir(), "closed")
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := servers.PostgresCanReach(filepath.Join(closed, "data")), os.Getuid() != 0; got != want {
+		t.Errorf("below a folder that only its owner may pass: %t, want %t", got, want)
+	}
+	if !servers.PostgresCanReach("/") {
+		t.Error("not even / can be reached")
+	}
+}

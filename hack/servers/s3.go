@@ -1,0 +1,131 @@
+package servers
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"os"
+
+	"mediastack.dev/hack/setup"
+)
+
+// DevServicesBinary is the name of the program that holds the S3 store and the mail sink.
+const DevServicesBinary = "mediastack-devservices"
+
+const defaultRegion = "us-east-1"
+
+// S3Config says how to run an S3 store.
+type S3Config struct {
+	// Dir holds the objects; it is made when absent.
+	Dir string
+	// LogFile takes the server's log.
+	LogFile string
+	// Port is the TCP port; zero chooses a free one.
+	Port int
+	// AccessKey and SecretKey are the root user's; random ones are made where they are empty.
+	AccessKey, SecretKey string
+}
+
+// S3Access is what a client needs to use an S3 store.
+type S3Access struct {
+	// Endpoint is a URL without a path, for example http://127.0.0.1:7070.
+	Endpoint string
+	// Region is the region to sign for.
+	Region string
+	// AccessKey and SecretKey are allowed everything.
+	AccessKey, SecretKey string
+}
+
+// S3 is a running S3 store.
+type S3 struct {
+	*Process
+	// Access is how to use it.
+	Access S3Access
+	// Port is the TCP port.
+	Port int
+}
+
+// StartS3 starts versitygw, the store of the dev stack.
+func (g *Group) StartS3(ctx context.Context, config S3Config) (*S3, error) {
+	binary, err := setup.FindBinary(DevServicesBinary)
+	if err != nil {
+		return nil, err
+	}
+	return g.startS3(ctx, config, "the S3 store", "/health", func(address string) Spec {
+		return Spec{
+			Path: binary,
+			Args: []string{"s3", "--dir", config.Dir, "--listen", address, "--region", defaultRegion},
+		}
+	}, "PARTS_S3_ACCESS_KEY", "PARTS_S3_SECRET_KEY")
+}
+
+// StartMinIO starts MinIO, the second store that tests run against.
+func (g *Group) StartMinIO(ctx context.Context, config S3Config) (*S3, error) {
+	binary, err := setup.FindMinIO()
+	if err != nil {
+		return nil, err
+	}
+	return g.startS3(ctx, config, "MinIO", "/minio/health/ready", func(address string) Spec {
+		return Spec{
+			Path: binary,
+			Args: []string{"server", "--quiet", "--address", address, config.Dir},
+			Env:  []string{"MINIO_UPDATE=off", "MINIO_BROWSER=off", "MINIO_REGION=" + defaultRegion},
+		}
+	}, "MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD")
+}
+
+func (g *Group) startS3(ctx context.Context, config S3Config, name, health string, command func(address string) Spec, accessEnv, secretEnv string) (*S3, error) {
+	port, err := ChoosePort(config.Port)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of %s: %w", name, err)
+	}
+	if config.AccessKey == "" {
+		config.AccessKey = RandomSecret(10)
+	}
+	if config.SecretKey == "" {
+		config.SecretKey = RandomSecret(20)
+	}
+	endpoint := "http://" + loopback(port)
+	spec := command(loopback(port))
+	spec.Name = name
+	spec.LogFile = config.LogFile
+	spec.Env = append(spec.Env, accessEnv+"="+config.AccessKey, secretEnv+"="+config.SecretKey)
+	spec.Ready = Answers(endpoint + health)
+	process, err := g.Start(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	access := S3Access{Endpoint: endpoint, Region: defaultRegion, AccessKey: config.AccessKey, SecretKey: config.SecretKey}
+	return &S3{Process: process, Access: access, Port: port}, nil
+}
+
+// StartMailSink starts an SMTP server that prints what it receives into its log. Zero chooses a free port.
+func (g *Group) StartMailSink(ctx context.Context, port int, logFile string) (process *Process, address string, err error) {
+	binary, err := setup.FindBinary(DevServicesBinary)
+	if err != nil {
+		return nil, "", err
+	}
+	if port, err = ChoosePort(port); err != nil {
+		return nil, "", fmt.Errorf("the mail sink: %w", err)
+	}
+	address = loopback(port)
+	process, err = g.Start(ctx, Spec{
+		Name:    "the mail sink",
+		Path:    binary,
+		Args:    []string{"mailsink", "--listen", address},
+		LogFile: logFile,
+		Ready:   accepts(address),
+	})
+	return process, address, err
+}
+
+// RandomSecret makes a secret of the given number of random bytes, in hexadecimal.
+func RandomSecret(bytes int) string {
+	secret := make([]byte, bytes)
+	_, _ = rand.Read(secret) // never fails, by its contract
+	return hex.EncodeToString(secret)
+}

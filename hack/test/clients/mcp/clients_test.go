@@ -1,0 +1,336 @@
+package mcpclients_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mediastack.dev/hack/servers"
+	mcpclients "mediastack.dev/hack/test/clients/mcp"
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+const (
+	clientTimeout = 90 * time.Second
+	fileName      = "Ferien 🏖.bin"
+	newest        = "2026-07-28"
+	before        = "2025-11-25"
+)
+
+// told is what a client prints.
+type told struct {
+	Tools   []string
+	MediaID string
+	Sealed  struct {
+		MediaID, OriginalFileName string
+		Size                      int
+		Temp                      bool
+	}
+	Listed  []string
+	Bytes   int
+	Refused any
+	Deleted struct {
+		Deleted bool
+		MediaID string
+	}
+	Left    int
+	Version string
+}
+
+// Every client tells the same story, every request of it on another replica than the one
+// before. One of them is killed in the middle.
+func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
+	t.Parallel()
+	node, s := mcpclients.NewNode(t), newService(t, nil)
+	file := noise(3 << 20)
+	path := filepath.Join(t.TempDir(), "file.bin")
+	must(t, os.WriteFile(path, file, 0o600))
+	bridge := []string{node.Module("mcp-remote/dist/proxy.js"), s.url(), "--transport", "http-only", "--header", "x-service-apikey:" + s.key}
+	for _, client := range []struct {
+		name, script, version string
+		options               map[string]any
+	}{
+		{"@modelcontextprotocol/sdk 1.x", "sdk1.mjs", before, nil},
+		{"@modelcontextprotocol/client 2.x, older era", "sdk2.mjs", before, map[string]any{"mode": "legacy"}},
+		{"@modelcontextprotocol/client 2.x, newest era", "sdk2.mjs", newest, map[string]any{"mode": map[string]any{"pin": newest}}},
+		{"@modelcontextprotocol/client 2.x, by itself", "sdk2.mjs", newest, map[string]any{"mode": "auto"}},
+		{"mcp-remote", "sdk1.mjs", "", map[string]any{"bridge": bridge}},
+	} {
+		t.Run(client.name, func(t *testing.T) {
+			options := map[string]any{"url": s.url(), "headers": s.headers(), "file": path, "fileName": fileName, "group": client.name}
+			for name, value := range client.options {
+				options[name] = value
+			}
+			text, err := json.Marshal(options)
+			must(t, err)
+			s.story(t, func() told {
+				ended := node.Run(t, clientTimeout, nil, node.Script(t, client.script), string(text))
+				var got told
+				if err := json.Unmarshal([]byte(ended.Stdout), &got); err != nil || ended.Code != 0 {
+					t.Fatalf("the client ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
+				}
+				if got.Version != client.version {
+					t.Errorf("it spoke %q, want %q", got.Version, client.version)
+				}
+				return got
+			}, len(file))
+		})
+	}
+	t.Run("go-sdk", func(t *testing.T) {
+		s.story(t, func() told { return goStory(t, s, file) }, len(file))
+	})
+}
+
+// story has a client tell its story with a replica killed before the fourth request, and
+// checks what it was told.
+func (s *service) story(t *testing.T, tell func() told, size int) {
+	t.Helper()
+	victim, other := s.replicas[0], s.replicas[1]
+	s.balancer.begin(func(number int, _ *http.Request) {
+		if number != 4 {
+			return
+		}
+		if s.balancer.took[victim.address] == 0 || s.balancer.took[other.address] == 0 {
+			t.Errorf("the requests went to %v", s.balancer.took)
+		}
+		s.balancer.quiet(victim.address)
+		victim.process.Kill()
+	})
+	got := tell()
+	if s.balancer.requests() < 7 {
+		t.Errorf("there were %d requests", s.balancer.requests())
+	}
+	if n := s.balancer.served(victim.address); n == 0 || n > 3 {
+		t.Errorf("the replica that was killed served %d requests", n)
+	}
+	var err error
+	victim.process, err = s.group.Start(context.WithoutCancel(t.Context()), victim.spec)
+	must(t, err)
+	s.check(t, got, size)
+}
+
+// check holds what a client was told against what happened.
+func (s *service) check(t *testing.T, got told, size int) {
+	t.Helper()
+	sealed := got.Sealed
+	if len(got.Tools) != 10 || got.MediaID == "" || sealed.MediaID != got.MediaID || sealed.OriginalFileName != fileName || sealed.Size != size || sealed.Temp ||
+		!slices.Equal(got.Listed, []string{got.MediaID}) || got.Bytes != size || !got.Deleted.Deleted || got.Deleted.MediaID != got.MediaID || got.Left != 0 {
+		t.Errorf("the client was told %+v", got)
+	}
+	if says, _ := got.Refused.(string); !strings.Contains(says, "mediaId must be an id") {
+		t.Errorf("the refusal says %v", got.Refused)
+	}
+}
+
+// goStory is story.mjs by the SDK for Go.
+func goStory(t *testing.T, s *service, file []byte) told {
+	t.Helper()
+	session := goConnect(t, &mcp.StreamableClientTransport{Endpoint: s.url(), HTTPClient: &http.Client{Transport: keyed{s.key}}})
+	return goTells(t, session, file)
+}
+
+func goConnect(t *testing.T, transport *mcp.StreamableClientTransport) *mcp.ClientSession {
+	t.Helper()
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+	must(t, err)
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+func goTells(t *testing.T, session *mcp.ClientSession, file []byte) (got told) {
+	t.Helper()
+	if v := session.InitializeResult().ProtocolVersion; v != newest {
+		t.Errorf("it speaks %s", v)
+	}
+	list, err := session.ListTools(t.Context(), nil)
+	must(t, err)
+	for _, tool := range list.Tools {
+		got.Tools = append(got.Tools, tool.Name)
+	}
+	call := func(name string, arguments map[string]any, into any) string {
+		t.Helper()
+		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})
+		must(t, err)
+		text := result.Content[0].(*mcp.TextContent).Text
+		if !result.IsError {
+			must(t, json.Unmarshal([]byte(text), into))
+		}
+		return text
+	}
+	call("upload_media", map[string]any{"fileBase64": base64.StdEncoding.EncodeToString(file), "fileName": fileName, "mimeType": "application/octet-stream", "group": "go"}, &got)
+	id := map[string]any{"mediaId": got.MediaID}
+	call("seal_media", id, &got.Sealed)
+	var page struct {
+		MediaItems []struct{ MediaID, File string }
+		Total      int
+	}
+	call("list_media", map[string]any{"group": "go"}, &page)
+	for _, item := range page.MediaItems {
+		got.Listed = append(got.Listed, item.MediaID)
+		response, err := http.Get(item.File)
+		must(t, err)
+		got.Bytes = int(response.ContentLength)
+		_ = response.Body.Close()
+	}
+	got.Refused = call("get_media", map[string]any{"mediaId": "nonsense"}, nil)
+	call("delete_media", id, &got.Deleted)
+	call("list_media", map[string]any{"group": "go"}, &page)
+	got.Left = page.Total
+	return got
+}
+
+type keyed struct{ key string }
+
+func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("x-service-apikey", k.key)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// Inspector's command line, one process for each step. Its --strict refuses schemas that
+// not every client can read.
+func TestInspector(t *testing.T) {
+	t.Parallel()
+	node, s := mcpclients.NewNode(t), newService(t, nil)
+	for _, era := range []string{"legacy", "modern"} {
+		t.Run(era, func(t *testing.T) {
+			inspect := func(args ...string) string {
+				t.Helper()
+				args = append([]string{"--cli", "--server-url", s.url(), "--transport", "http", "--header", "x-service-apikey: " + s.key, "--protocol-era", era, "--format", "json"}, args...)
+				ended := node.Run(t, clientTimeout, nil, node.Module(".bin/mcp-inspector"), args...)
+				if ended.Code != 0 {
+					t.Fatalf("%v ends with %d: %s\n%s", args, ended.Code, ended.Stdout, ended.Stderr)
+				}
+				return ended.Stdout
+			}
+			call := func(tool string, arguments map[string]any) (structured map[string]any) {
+				t.Helper()
+				text, err := json.Marshal(arguments)
+				must(t, err)
+				var result struct {
+					Result struct{ StructuredContent map[string]any }
+				}
+				out := inspect("--method", "tools/call", "--tool-name", tool, "--tool-args-json", string(text))
+				must(t, json.Unmarshal([]byte(out), &result))
+				if result.Result.StructuredContent == nil {
+					t.Fatalf("%s gives %s", tool, out)
+				}
+				return result.Result.StructuredContent
+			}
+			if list := inspect("--method", "tools/list", "--strict"); strings.Count(list, `"inputSchema"`) != 10 {
+				t.Errorf("the list is %s", list)
+			}
+			id := call("upload_media", map[string]any{"fileBase64": "aGFsbG8=", "fileName": fileName, "mimeType": "text/plain"})["mediaId"]
+			if sealed := call("seal_media", map[string]any{"mediaId": id}); sealed["mediaId"] != id || sealed["size"] != 5.0 {
+				t.Errorf("sealed: %v", sealed)
+			}
+			if list := call("list_media", map[string]any{}); list["total"] != 1.0 {
+				t.Errorf("the list is %v", list)
+			}
+			if deleted := call("delete_media", map[string]any{"mediaId": id}); deleted["deleted"] != true {
+				t.Errorf("deleted: %v", deleted)
+			}
+		})
+	}
+}
+
+// service is two runtimes behind one address.
+type service struct {
+	balancer *balancer
+	database string
+	key      string
+	group    *servers.Group
+	replicas []*replica
+}
+
+type replica struct {
+	address string
+	spec    servers.Spec
+	process *servers.Process
+}
+
+func (s *service) url() string { return s.balancer.server.URL + "/mcp" }
+
+func (s *service) headers() map[string]string { return map[string]string{"x-service-apikey": s.key} }
+
+// newService starts one that a witness watches, if there is one, with more settings in env.
+func newService(t *testing.T, w *witness, env ...string) *service {
+	t.Helper()
+	database, access := testenv.Postgres(t), testenv.S3(t)
+	s := &service{balancer: newBalancer(t, w), group: testenv.Group(t), database: database, key: provision(t, database, access)}
+	for n := range 2 {
+		port, err := servers.FreePort()
+		must(t, err)
+		admin, err := servers.FreePort()
+		must(t, err)
+		one := &replica{address: fmt.Sprintf("127.0.0.1:%d", port), spec: servers.Spec{
+			Name: fmt.Sprintf("runtime %d", n), Path: testenv.Binary(t, "mediastack-runtime"), Args: []string{"serve"},
+			LogFile: filepath.Join(testenv.Folder(t), "runtime.log"),
+			Env: append([]string{
+				"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + s.balancer.server.URL,
+				fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
+				"SERVICE_DATABASE_URL=" + database, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
+				"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
+			}, env...),
+			Grace: 30 * time.Second, Ready: servers.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
+		}}
+		one.process, err = s.group.Start(t.Context(), one.spec)
+		must(t, err)
+		s.replicas = append(s.replicas, one)
+		s.balancer.add(one.address)
+	}
+	return s
+}
+
+// provision does what the operator does for an account, and gives its key.
+func provision(t *testing.T, database string, access servers.S3Access) string {
+	t.Helper()
+	cfg, log := postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)
+	must(t, postgres.Migrate(t.Context(), cfg, log))
+	store, err := postgres.Open(t.Context(), cfg)
+	must(t, err)
+	defer store.Close()
+	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
+	must(t, err)
+	registry := account.NewRegistry(store, "clients", time.Now)
+	made, err := registry.Ensure(t.Context(), account.Spec{Namespace: "clients", Name: "one", Owners: people, MaxStorage: 4 << 30, MaxUploadSize: 1 << 30})
+	must(t, err)
+	_, err = objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String()}, false)
+	must(t, err)
+	must(t, registry.SetBucketOwned(t.Context(), made.ID, true))
+	apps, err := registry.SetApps(t.Context(), made.ID, nil)
+	must(t, err)
+	token, _, err := registry.IssueKey(t.Context(), apps[0].ID, 1, 0)
+	must(t, err)
+	return token.Reveal()
+}
+
+func noise(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.Read(data)
+	return data
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,297 @@
+package mcpclients_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"mediastack.dev/hack/servers"
+	mcpclients "mediastack.dev/hack/test/clients/mcp"
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/oauth"
+)
+
+// people own the account. Each client is let in by another of them.
+var people = []string{"frieda.gopher@people.example", "oldrich.first@people.example", "sekunda.older@people.example", "novak.newest@people.example",
+	"bridget.remote@people.example", "inspektor.cli@people.example", "konrad.conforms@people.example"}
+
+// loginService is a service that people log in to.
+type loginService struct {
+	*service
+	witness *witness
+	mailLog string
+	came    []string // addresses that logged in
+}
+
+func newLoginService(t *testing.T) *loginService {
+	t.Helper()
+	s := &loginService{witness: newWitness(), mailLog: filepath.Join(testenv.Folder(t), "mail.log")}
+	_, address, err := testenv.Group(t).StartMailSink(t.Context(), 0, s.mailLog)
+	must(t, err)
+	host, port, err := net.SplitHostPort(address)
+	must(t, err)
+	s.service = newService(t, s.witness, "SERVICE_SMTP_HOST="+host, "SERVICE_SMTP_PORT="+port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example",
+		"SERVICE_LOG_LEVEL=DEBUG", "SERVICE_KEY_CACHE_TTL=0s") // whose time expire() puts back is noticed at once
+	return s
+}
+
+// expire ends the time of every access token that was given so far.
+func (s *loginService) expire() error {
+	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.database)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "UPDATE login_token SET expires_at = now() WHERE NOT refresh AND expires_at > now()")
+	return err
+}
+
+// opened is what clients print for their person.
+var opened = regexp.MustCompile(`(http://127\.0\.0\.1:\d+/oauth/authorize\?\S+)\s`)
+
+// Every client is given the address of the service alone. A person lets it in, each
+// request on another replica than the one before; then a replica is killed, the client
+// tells its story, and in the middle of it its access token expires.
+func TestRealClientsLogIn(t *testing.T) {
+	t.Parallel()
+	node, s := mcpclients.NewNode(t), newLoginService(t)
+	file := noise(64 << 10)
+	path := filepath.Join(t.TempDir(), "file.bin")
+	must(t, os.WriteFile(path, file, 0o600))
+	t.Run("go-sdk", func(t *testing.T) { s.goLogsIn(t, people[0], file) })
+	for n, client := range []struct {
+		name, script, version string
+		// known is how the client registers itself.
+		known   string
+		options map[string]any
+	}{
+		{"@modelcontextprotocol/sdk 1.x", "sdk1.mjs", before, "First SDK", map[string]any{"login": "First SDK"}},
+		{"@modelcontextprotocol/client 2.x, older era", "sdk2.mjs", before, "Second SDK", map[string]any{"login": "Second SDK", "mode": "legacy"}},
+		{"@modelcontextprotocol/client 2.x, newest era", "sdk2.mjs", newest, "Second SDK", map[string]any{"login": "Second SDK", "mode": map[string]any{"pin": newest}}},
+		{"mcp-remote", "sdk1.mjs", "", "MCP CLI Proxy", map[string]any{
+			"bridge": []string{node.Module("mcp-remote/dist/proxy.js"), s.url(), "--transport", "http-only", "--auth-timeout", "300"},
+		}},
+	} {
+		t.Run(client.name, func(t *testing.T) {
+			client.options["url"], client.options["file"], client.options["fileName"], client.options["group"] = s.url(), path, fileName, client.name
+			text, err := json.Marshal(client.options)
+			must(t, err)
+			person := s.person(t, people[n+1])
+			got := s.tell(t, person, true, func() told {
+				program := node.Start(t, clientTimeout, t.TempDir(), nil, node.Script(t, client.script), string(text))
+				person.logIn(program.Says(opened), client.known)
+				ended := program.Wait()
+				var got told
+				if err := json.Unmarshal([]byte(ended.Stdout), &got); err != nil || ended.Code != 0 {
+					t.Fatalf("the client ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
+				}
+				return got
+			})
+			s.check(t, got, len(file))
+			if got.Version != client.version {
+				t.Errorf("it spoke %q, want %q", got.Version, client.version)
+			}
+		})
+	}
+	t.Run("Inspector", func(t *testing.T) { s.inspectorLogsIn(t, node, people[5]) })
+	t.Run("the conformance suite", func(t *testing.T) { s.conforms(t, node, people[6]) })
+	s.silent(t)
+}
+
+// tell has a client log in and tell its story. Before its first request with a token a
+// replica is killed; before its fifth all tokens expire, if they are to.
+func (s *loginService) tell(t *testing.T, person *person, expire bool, tell func() told) told {
+	t.Helper()
+	victim, logins, refreshes, calls := s.replicas[0], s.witness.granted("authorization_code"), s.witness.granted("refresh_token"), 0
+	s.balancer.begin(func(_ int, r *http.Request) {
+		if r.Header.Get("Authorization") == "" {
+			return
+		}
+		switch calls++; calls {
+		case 1:
+			s.balancer.quiet(victim.address)
+			victim.process.Kill()
+		case 5:
+			if !expire {
+				return
+			}
+			if err := s.expire(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	defer func() {
+		s.balancer.begin(nil)
+		victim.process.Kill() // should the client not have come that far
+		var err error
+		victim.process, err = s.group.Start(context.WithoutCancel(t.Context()), victim.spec)
+		must(t, err)
+	}()
+	got := tell()
+	if calls < 8 {
+		t.Errorf("there were %d calls", calls)
+	}
+	// The pages of address, code and consent, and what leads to each.
+	if len(person.steps) < 7 || len(slices.Compact(slices.Clone(person.steps))) != len(person.steps) {
+		t.Errorf("the person was served by %v", person.steps)
+	}
+	if n := s.witness.granted("authorization_code") - logins; n != 1 {
+		t.Errorf("there were %d logins", n)
+	}
+	if n := s.witness.granted("refresh_token") - refreshes; expire && n != 1 {
+		t.Errorf("there were %d refreshes", n)
+	}
+	return got
+}
+
+// goLogsIn has the SDK for Go register, log in, tell its story, and refresh.
+func (s *loginService) goLogsIn(t *testing.T, address string, file []byte) {
+	person := s.person(t, address)
+	answers := make(chan *auth.AuthorizationResult, 1)
+	callback := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		answers <- &auth.AuthorizationResult{Code: query.Get("code"), State: query.Get("state"), Iss: query.Get("iss")}
+	}))
+	defer callback.Close()
+	handler, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
+		DynamicClientRegistrationConfig: &auth.DynamicClientRegistrationConfig{Metadata: &oauthex.ClientRegistrationMetadata{
+			ClientName: "Gopher", RedirectURIs: []string{callback.URL + "/callback"}, GrantTypes: []string{"authorization_code", "refresh_token"}, TokenEndpointAuthMethod: "none",
+		}},
+		RequestRefreshToken: true,
+		AuthorizationCodeFetcher: func(_ context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+			person.logIn(args.URL, "Gopher")
+			return <-answers, nil
+		},
+	})
+	must(t, err)
+	var session *mcp.ClientSession
+	got := s.tell(t, person, false, func() told {
+		session = goConnect(t, &mcp.StreamableClientTransport{Endpoint: s.url(), OAuthHandler: handler})
+		return goTells(t, session, file)
+	})
+	s.check(t, got, len(file))
+
+	// This client goes by its own clock: it refreshes when a token's time is over, and
+	// takes a refusal for the need of another login.
+	source, err := handler.TokenSource(t.Context())
+	must(t, err)
+	token, err := source.Token()
+	must(t, err)
+	must(t, s.expire())
+	token.Expiry = time.Now().Add(-time.Hour)
+	refreshes := s.witness.granted("refresh_token")
+	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_media_count"})
+	must(t, err)
+	if n := s.witness.granted("refresh_token") - refreshes; result.IsError || n != 1 {
+		t.Errorf("%v after %d refreshes", result.Content, n)
+	}
+}
+
+// inspectorLogsIn has one process of Inspector's command line log in, and others use and
+// refresh what it kept.
+func (s *loginService) inspectorLogsIn(t *testing.T, node *mcpclients.Node, address string) {
+	person, home := s.person(t, address), t.TempDir()
+	port, err := servers.FreePort()
+	must(t, err)
+	env := []string{"MCP_INSPECTOR_SECRET_STORE=file", "MCP_AUTO_OPEN_ENABLED=true"} // without it, it logs nobody in who has no terminal
+	start := func(args ...string) *mcpclients.Program {
+		t.Helper()
+		return node.Start(t, clientTimeout, home, env, node.Module(".bin/mcp-inspector"), append([]string{"--cli", "--server-url", s.url(), "--transport", "http", "--format", "json",
+			"--callback-url", fmt.Sprintf("http://127.0.0.1:%d/oauth/callback", port)}, args...)...)
+	}
+	program := start("--method", "tools/list")
+	person.logIn(program.Says(opened), "Inspector")
+	if ended := program.Wait(); ended.Code != 0 || strings.Count(ended.Stdout, `"inputSchema"`) != 10 {
+		t.Fatalf("it ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
+	}
+	call := func() {
+		t.Helper()
+		if ended := start("--stored-auth-only", "--method", "tools/call", "--tool-name", "get_media_count").Wait(); ended.Code != 0 || !strings.Contains(ended.Stdout, `"count":0`) {
+			t.Errorf("it ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
+		}
+	}
+	call()
+	must(t, s.expire())
+	refreshes := s.witness.granted("refresh_token")
+	call()
+	if n := s.witness.granted("refresh_token") - refreshes; n != 1 {
+		t.Errorf("there were %d refreshes", n)
+	}
+}
+
+// conforms runs the official suite for authorization servers.
+func (s *loginService) conforms(t *testing.T, node *mcpclients.Node, address string) {
+	person := s.person(t, address)
+	port, err := servers.FreePort()
+	must(t, err)
+	client, err := oauthex.RegisterClient(t.Context(), s.balancer.server.URL+"/oauth/register", &oauthex.ClientRegistrationMetadata{
+		ClientName: "Conformance", RedirectURIs: []string{fmt.Sprintf("http://127.0.0.1:%d/callback", port)}, TokenEndpointAuthMethod: "none",
+	}, http.DefaultClient)
+	must(t, err)
+	program := node.Start(t, clientTimeout, t.TempDir(), nil, node.Module("@modelcontextprotocol/conformance/dist/index.js"), "authorization", "--url", s.balancer.server.URL,
+		"--client-id", client.ClientID, "--port", fmt.Sprint(port), "--resource", s.url())
+	person.logIn(program.Says(opened), "Conformance")
+	if ended := program.Wait(); ended.Code != 0 {
+		t.Errorf("the suite exits with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
+	}
+}
+
+// silent looks for what must be in no log, once everything happened.
+func (s *loginService) silent(t *testing.T) {
+	t.Helper()
+	s.witness.note("API key", s.key)
+	for _, address := range s.came {
+		local, _, _ := strings.Cut(address, "@")
+		s.witness.note("address", local)
+	}
+	kinds := map[string]int{}
+	for _, what := range s.witness.secrets {
+		kinds[what]++
+	}
+	for _, what := range []string{"access token", "refresh token", "authorization code", "code", "code verifier", "cookie", "form token", "state"} {
+		if kinds[what] < len(s.came) {
+			t.Errorf("the witness saw %v", kinds)
+			break
+		}
+	}
+	// Whoever looks for nothing finds nothing: the mail server's log has codes and addresses.
+	told := strings.Join(s.witness.leaks(t, s.mailLog), "\n")
+	for _, what := range []string{"code: ", "address: "} {
+		if strings.Count(told, what) < len(s.came) {
+			t.Errorf("%s is not found in the letters: %s", what, told)
+		}
+	}
+	masked := map[string]bool{}
+	for _, replica := range s.replicas {
+		for _, leak := range s.witness.leaks(t, replica.spec.LogFile) {
+			t.Errorf("a log has a secret: %s", leak)
+		}
+		text, err := os.ReadFile(replica.spec.LogFile)
+		must(t, err)
+		for _, address := range s.came {
+			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskAddress(address))
+		}
+	}
+	for address, found := range masked {
+		if !found {
+			t.Errorf("no log has the masked form of %s", address)
+		}
+	}
+}

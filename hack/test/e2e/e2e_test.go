@@ -1,0 +1,280 @@
+// Package e2e goes through the product as its users do: the shipped binaries, a real
+// API server, PostgreSQL and S3, and nothing of the inside but what the dev stack
+// prints.
+package e2e
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime/multipart"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// trial is a running stack, as trial.json describes it.
+type trial struct {
+	t          *testing.T
+	dir        string
+	BaseURL    string `json:"baseURL"`
+	APIKey     string `json:"apiKey"`
+	Account    string `json:"account"`
+	Kubeconfig string `json:"kubeconfig"`
+	S3         struct {
+		Endpoint  string `json:"endpoint"`
+		AccessKey string `json:"accessKey"`
+		SecretKey string `json:"secretKey"`
+	} `json:"s3"`
+}
+
+// run starts a program and gives what it printed.
+func run(t *testing.T, stdin string, name string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	command.Stdin = strings.NewReader(stdin)
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// start runs `make run DETACH=1` without make, in a data folder of the test's own, with
+// settings such as SERVICE_X=y in its environment.
+func start(t *testing.T, dir string, settings ...string) *trial {
+	t.Helper()
+	binary := testenv.Binary(t, "mediastack-dev")
+	t.Cleanup(func() {
+		// Not t.Context(): that has ended by now.
+		if out, err := exec.Command(binary, "stop", "--data-dir", dir).CombinedOutput(); err != nil {
+			t.Errorf("stop the stack: %v\n%s", err, out)
+		}
+	})
+	run(t, "", "env", append(settings, binary, "run", "--detach", "--data-dir", dir)...)
+	path := filepath.Join(dir, "trial.json")
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("trial.json: %v, %v", info, err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &trial{t: t, dir: dir}
+	if err := json.Unmarshal(text, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *trial) stop() {
+	s.t.Helper()
+	run(s.t, "", testenv.Binary(s.t, "mediastack-dev"), "stop", "--data-dir", s.dir)
+}
+
+func (s *trial) kubectl(stdin string, args ...string) string {
+	s.t.Helper()
+	tools, err := setup.FindKube()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return run(s.t, stdin, tools.Kubectl, append([]string{"--kubeconfig", s.Kubeconfig, "--cache-dir", filepath.Join(s.dir, "kubectl-cache")}, args...)...)
+}
+
+// item is a media document.
+type item struct {
+	MediaID          string `json:"mediaId"`
+	OriginalFileName string `json:"originalFileName"`
+	MimeType         string `json:"mimeType"`
+	Size             int64  `json:"size"`
+	File             string `json:"file"`
+	Temp             bool   `json:"temp"`
+}
+
+// call sends a request with a key and gives the status; into takes the answer's JSON.
+func (s *trial) call(key, method, path, contentType string, body io.Reader, into any) int {
+	s.t.Helper()
+	request, err := http.NewRequestWithContext(s.t.Context(), method, s.BaseURL+path, body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	request.Header.Set("x-service-apikey", key)
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if into != nil {
+		if err := json.Unmarshal(answer, into); err != nil {
+			s.t.Fatalf("%s %s: %s: %v in %q", method, path, response.Status, err, answer)
+		}
+	}
+	return response.StatusCode
+}
+
+func (s *trial) upload(key, name string, data []byte) item {
+	s.t.Helper()
+	var form bytes.Buffer
+	writer := multipart.NewWriter(&form)
+	part, err := writer.CreateFormFile("file", name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, _ = part.Write(data)
+	_ = writer.Close()
+	var draft item
+	if status := s.call(key, "POST", "/media/create", writer.FormDataContentType(), &form, &draft); status != http.StatusCreated || !draft.Temp {
+		s.t.Fatalf("upload: %d, %+v", status, draft)
+	}
+	return draft
+}
+
+func (s *trial) download(address string) []byte {
+	s.t.Helper()
+	response, err := http.Get(address)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK {
+		s.t.Fatalf("download: %s, %v", response.Status, err)
+	}
+	return data
+}
+
+const manifest = `
+apiVersion: mediastack.dev/v1alpha1
+kind: MediaAccount
+metadata: {name: shop, namespace: team-a}
+spec:
+  displayName: The shop
+  storage: {maxStorage: 1Gi}
+---
+apiVersion: mediastack.dev/v1alpha1
+kind: MediaSettings
+metadata: {name: shop, namespace: team-a}
+spec:
+  accountRef: {name: shop}
+  webpOutputQuality: 55
+`
+
+func TestFromApplyToADownloadedFile(t *testing.T) {
+	dir := filepath.Join(testenv.Folder(t), "data")
+	s := start(t, dir)
+
+	s.kubectl(manifest, "apply", "-f", "-")
+	s.kubectl("", "-n", "team-a", "wait", "--for=condition=Ready", "--timeout=60s", "mediaaccount/shop", "mediasettings/shop")
+	secret := s.kubectl("", "-n", "team-a", "get", "mediaaccount/shop", "-o", "jsonpath={.status.keys[0].secretName}")
+	key := s.kubectl("", "-n", "team-a", "get", "secret", secret, "-o", "go-template={{.data.apiKey | base64decode}}")
+
+	data := make([]byte, 20_000_003)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
+	draft := s.upload(key, "Füße 写真.bin", data)
+	if got := s.download(draft.File); sha256.Sum256(got) != sha256.Sum256(data) {
+		t.Error("the draft's file is not what was uploaded")
+	}
+	var list []item
+	if s.call(key, "GET", "/media/get", "", nil, &list); len(list) != 0 {
+		t.Errorf("a draft is listed: %+v", list)
+	}
+	var sealed item
+	if status := s.call(key, "POST", "/media/seal/"+draft.MediaID, "", nil, &sealed); status != http.StatusOK || sealed.Temp {
+		t.Fatalf("seal: %d, %+v", status, sealed)
+	}
+	if s.call(key, "GET", "/media/get", "", nil, &list); len(list) != 1 || list[0].MediaID != draft.MediaID || list[0].OriginalFileName != "Füße 写真.bin" || list[0].Size != int64(len(data)) {
+		t.Fatalf("listed %+v", list)
+	}
+	if got := s.download(list[0].File); !bytes.Equal(got, data) {
+		t.Error("the sealed file is not what was uploaded")
+	}
+	var count struct{ Count int64 }
+	s.call(key, "GET", "/media/get/count", "", nil, &count)
+	var totals struct{ Storage, MaxStorage int64 }
+	s.call(key, "GET", "/media/get/size", "", nil, &totals)
+	if count.Count != 1 || totals.Storage != int64(len(data)) || totals.MaxStorage != 1<<30 {
+		t.Errorf("count %+v, totals %+v", count, totals)
+	}
+	var settings struct{ WebPOutputQuality int }
+	if s.call(key, "GET", "/settings/media/get", "", nil, &settings); settings.WebPOutputQuality != 55 {
+		t.Errorf("the pinned quality is %d", settings.WebPOutputQuality)
+	}
+	if status := s.call(s.APIKey, "GET", "/media/get/"+draft.MediaID, "", nil, nil); status != http.StatusNotFound {
+		t.Errorf("another tenant's key: %d", status)
+	}
+
+	// A Secret that is deleted comes back with another key, and the old one stops.
+	s.kubectl("", "-n", "team-a", "delete", "secret", secret)
+	var fresh string
+	within(t, time.Minute, "a new key works and the old one does not", func() bool {
+		fresh = s.kubectl("", "-n", "team-a", "get", "secret", secret, "--ignore-not-found", "-o", "go-template={{.data.apiKey | base64decode}}")
+		return fresh != "" && fresh != key && s.call(fresh, "GET", "/media/get", "", nil, nil) == http.StatusOK &&
+			s.call(key, "GET", "/media/get", "", nil, nil) == http.StatusUnauthorized
+	})
+	s.kubectl("", "-n", "team-a", "wait", "--for=condition=Ready", "--timeout=60s", "mediaaccount/shop")
+
+	// Everything is there after a restart.
+	s.stop()
+	if left := processes(t, dir); len(left) > 0 {
+		t.Errorf("processes are left after stop: %s", strings.Join(left, "; "))
+	}
+	s = start(t, dir)
+	s.call(fresh, "GET", "/media/get/"+draft.MediaID, "", nil, &sealed)
+	if got := s.download(sealed.File); !bytes.Equal(got, data) {
+		t.Error("after a restart the file is not what was uploaded")
+	}
+}
+
+// within asks again and again until done, for as long as limit.
+func within(t *testing.T, limit time.Duration, what string, done func() bool) {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not within %s: %s", limit, what)
+		}
+	}
+}
+
+// processes returns the command lines of running processes that name dir.
+func processes(t *testing.T, dir string) []string {
+	t.Helper()
+	var found []string
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range commands {
+		line, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(line, []byte(dir)) {
+			found = append(found, fmt.Sprintf("%s %s", path, bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		}
+	}
+	slices.Sort(found)
+	return found
+}

@@ -1,0 +1,337 @@
+// Package testenv gives tests the real parts: a fresh PostgreSQL database, an S3 store, an API
+// server, the shipped binaries. A part is started when the first test of a process asks for it and
+// is shared by the rest of that process. A part that is not installed fails the test with the
+// command that brings it; no test is skipped for it.
+package testenv
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"mediastack.dev/hack/kubeapply"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/setup"
+)
+
+const (
+	startTimeout = 2 * time.Minute
+	folderPrefix = "mediastack-test-"
+)
+
+// The parts live as long as the test process, so they are the package's own variables.
+var (
+	shared = sync.OnceValues(newEnvironment)
+
+	postgres = part(func(ctx context.Context, e *environment) (*servers.Postgres, error) {
+		return e.group.StartPostgres(ctx, servers.PostgresConfig{
+			Dir: e.path("pg"), LogFile: e.path("postgres.log"), Volatile: true,
+		})
+	})
+	versity = part(func(ctx context.Context, e *environment) (*servers.S3, error) {
+		return e.group.StartS3(ctx, servers.S3Config{Dir: e.path("s3"), LogFile: e.path("s3.log")})
+	})
+	minio = part(func(ctx context.Context, e *environment) (*servers.S3, error) {
+		return e.group.StartMinIO(ctx, servers.S3Config{Dir: e.path("minio"), LogFile: e.path("minio.log")})
+	})
+	ceph = part(func(ctx context.Context, e *environment) (*servers.Ceph, error) {
+		return e.group.StartCeph(ctx, e.path("ceph"))
+	})
+	gateway = part(func(ctx context.Context, e *environment) (*servers.S3, error) {
+		cluster, err := ceph()
+		if err != nil {
+			return nil, err
+		}
+		return cluster.StartGateway(ctx, 0, e.path("radosgw.log"))
+	})
+	kubernetes = part(startKubernetes)
+
+	databases atomic.Int64
+	started   atomic.Bool
+)
+
+// environment is what the parts of one test process share.
+type environment struct {
+	group *servers.Group
+	dir   string
+	lock  *os.File
+}
+
+func (e *environment) path(name string) string { return filepath.Join(e.dir, name) }
+
+// part starts something once per process.
+func part[T any](start func(ctx context.Context, e *environment) (T, error)) func() (T, error) {
+	return sync.OnceValues(func() (T, error) {
+		var none T
+		e, err := shared()
+		if err != nil {
+			return none, err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		defer cancel()
+		return start(ctx, e)
+	})
+}
+
+func newEnvironment() (*environment, error) {
+	parent := os.TempDir()
+	if !servers.PostgresCanReach(parent) {
+		parent = "/tmp"
+	}
+	sweep(parent)
+	dir, err := os.MkdirTemp(parent, folderPrefix)
+	if err != nil {
+		return nil, err
+	}
+	// PostgreSQL runs as another user when the tests run as root, and has to pass.
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return nil, err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, err
+	}
+	started.Store(true)
+	return &environment{group: servers.NewGroup(), dir: dir, lock: lock}, nil
+}
+
+// sweep removes folders of test processes that ended without Main, or were killed.
+func sweep(parent string) {
+	dirs, err := filepath.Glob(filepath.Join(parent, folderPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() || int(info.Sys().(*syscall.Stat_t).Uid) != os.Getuid() {
+			continue
+		}
+		lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
+		if errors.Is(err, os.ErrNotExist) && time.Since(info.ModTime()) > time.Minute {
+			_ = os.RemoveAll(dir)
+		}
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			_ = os.RemoveAll(dir)
+		}
+		lock.Close()
+	}
+}
+
+// Main runs a package's tests, then stops the parts in order and removes their folder:
+//
+//	func TestMain(m *testing.M) { testenv.Main(m) }
+//
+// Without it the kernel ends the parts with the process, and a later test process removes the folder.
+func Main(m *testing.M) {
+	code := m.Run()
+	if started.Load() {
+		if e, err := shared(); err == nil {
+			e.group.Close()
+			_ = os.RemoveAll(e.dir)
+			e.lock.Close()
+		}
+	}
+	os.Exit(code)
+}
+
+// Postgres returns the URL of an empty database of the test's own, whose owner is the role in the URL.
+// It is dropped when the test ends.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	server, err := postgres()
+	if err != nil {
+		t.Fatalf("the test needs PostgreSQL: %v", err)
+	}
+	return freshDatabase(t, server)
+}
+
+func freshDatabase(t testing.TB, server *servers.Postgres) string {
+	t.Helper()
+	name := fmt.Sprintf("test_%d", databases.Add(1))
+	if err := server.CreateDatabase(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		defer cancel()
+		// A server that the test has stopped takes its databases with it.
+		if server.Err() != nil || stopped(server.Process) {
+			return
+		}
+		if err := server.DropDatabase(ctx, name); err != nil {
+			t.Error(err)
+		}
+	})
+	return server.URL(name)
+}
+
+func stopped(process *servers.Process) bool {
+	select {
+	case <-process.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// StoreEnv names the environment variable that chooses the S3 store of the tests: versitygw, minio
+// or ceph. Without it S3 is versitygw, and tests of what stores do differently run against MinIO, too.
+const StoreEnv = "MEDIASTACK_TEST_STORE"
+
+// stores are the S3 stores that tests can run against.
+var stores = map[string]func() (*servers.S3, error){"versitygw": versity, "minio": minio, "ceph": gateway}
+
+const defaultStore = "versitygw"
+
+// S3 returns access to the S3 store that StoreEnv names; each test makes buckets of its own.
+func S3(t testing.TB) servers.S3Access {
+	t.Helper()
+	return storeAccess(t, storeName())
+}
+
+func storeName() string { return cmp.Or(os.Getenv(StoreEnv), defaultStore) }
+
+func storeAccess(t testing.TB, name string) servers.S3Access {
+	t.Helper()
+	start := stores[name]
+	if start == nil {
+		t.Fatalf("%s must be versitygw, minio or ceph, not %q", StoreEnv, name)
+	}
+	server, err := start()
+	if err != nil {
+		t.Fatalf("the test needs the S3 store %s: %v", name, err)
+	}
+	return server.Access
+}
+
+// Stores returns the S3 stores by name that a test of what they do differently runs against: the one
+// that StoreEnv names, or versitygw and MinIO.
+func Stores() map[string]func(testing.TB) servers.S3Access {
+	names := []string{"versitygw", "minio"}
+	if chosen := os.Getenv(StoreEnv); chosen != "" {
+		names = []string{chosen}
+	}
+	access := map[string]func(testing.TB) servers.S3Access{}
+	for _, name := range names {
+		access[name] = func(t testing.TB) servers.S3Access { t.Helper(); return storeAccess(t, name) }
+	}
+	return access
+}
+
+// Kubernetes returns an administrator's access to an API server that has the project's custom
+// resource definitions. Each test makes a namespace of its own, and must not wait for one to be
+// deleted: there is no controller manager.
+func Kubernetes(t testing.TB) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", Kubeconfig(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1 // tests of many objects measure the product, not the client's default limit
+	return config
+}
+
+// Kubeconfig returns the path of the kubeconfig that Kubernetes gives access with.
+func Kubeconfig(t testing.TB) string {
+	t.Helper()
+	plane, err := kubernetes()
+	if err != nil {
+		t.Fatalf("the test needs an API server: %v", err)
+	}
+	return plane.Kubeconfig
+}
+
+// ServiceAccountKubeconfig returns the path of a kubeconfig that acts as a service account, with what
+// RBAC grants it and nothing else.
+func ServiceAccountKubeconfig(t testing.TB, namespace, name string) string {
+	t.Helper()
+	Kubeconfig(t)
+	plane, err := kubernetes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := plane.ServiceAccountKubeconfig(namespace, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func startKubernetes(ctx context.Context, e *environment) (*servers.Kubernetes, error) {
+	plane, err := e.group.StartKubernetes(ctx, servers.KubernetesConfig{Dir: e.path("kube"), LogDir: e.dir, Volatile: true})
+	if err != nil {
+		return nil, err
+	}
+	root, err := setup.RepoRoot()
+	if err != nil {
+		return nil, err
+	}
+	definitions, err := kubeapply.Read(filepath.Join(root, "config", "crd", "bases"))
+	if err != nil {
+		return nil, fmt.Errorf("read the custom resource definitions: %w; run `make generate`", err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	applier, err := kubeapply.New(config, "testenv")
+	if err != nil {
+		return nil, err
+	}
+	return plane, applier.Apply(ctx, definitions...)
+}
+
+// Binary returns the path of a shipped binary, which make has built into bin/ (or into the folder that
+// MEDIASTACK_BIN names).
+func Binary(t testing.TB, name string) string {
+	t.Helper()
+	path, err := setup.FindBinary(name)
+	if err != nil {
+		t.Fatalf("the test needs %s: %v", name, err)
+	}
+	return path
+}
+
+// Group returns a supervisor for a test's own processes. They are stopped when the test ends.
+func Group(t testing.TB) *servers.Group {
+	t.Helper()
+	group := servers.NewGroup()
+	t.Cleanup(group.Close)
+	return group
+}
+
+// Folder returns a folder of the test's own, removed when it ends, that other users can pass, as
+// PostgreSQL has to.
+func Folder(t testing.TB) string {
+	t.Helper()
+	e, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(e.dir, "t-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

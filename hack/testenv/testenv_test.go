@@ -1,0 +1,150 @@
+package testenv_test
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	miniogo "github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+func TestEveryTestHasADatabaseOfItsOwn(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	first, second := testenv.Postgres(t), testenv.Postgres(t)
+	if first == second {
+		t.Fatalf("two databases have the same URL %s", first)
+	}
+	conn, err := pgx.Connect(ctx, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "CREATE TABLE items (id int)"); err != nil {
+		t.Fatal(err)
+	}
+	var superuser bool
+	if err := conn.QueryRow(ctx, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user").Scan(&superuser); err != nil {
+		t.Fatal(err)
+	}
+	if superuser {
+		t.Error("tests run as superuser, so they can't find a missing grant")
+	}
+}
+
+func TestPostgresServerKeepsItsDataAndURLOverACrash(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := testenv.PostgresServer(t)
+	url := testenv.Database(t, server)
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(ctx, "CREATE TABLE items (id int)"); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	if err := conn.Ping(ctx); err == nil {
+		t.Error("the killed server still answers")
+	}
+	server.Start()
+	conn, err = pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "INSERT INTO items VALUES (1)"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBothStoresKeepAnObject(t *testing.T) {
+	t.Parallel()
+	for name, access := range testenv.Stores() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			roundTrip(t, access(t))
+		})
+	}
+}
+
+func roundTrip(t *testing.T, access servers.S3Access) {
+	t.Helper()
+	ctx := t.Context()
+	client, err := miniogo.New(strings.TrimPrefix(access.Endpoint, "http://"), &miniogo.Options{
+		Creds:  credentials.NewStaticV4(access.AccessKey, access.SecretKey, ""),
+		Region: access.Region,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := "bucket-" + servers.RandomSecret(6)
+	if err := client.MakeBucket(ctx, bucket, miniogo.MakeBucketOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want := []byte("bytes")
+	options := miniogo.PutObjectOptions{DisableContentSha256: true}
+	if _, err := client.PutObject(ctx, bucket, "a/b", bytes.NewReader(want), int64(len(want)), options); err != nil {
+		t.Fatal(err)
+	}
+	object, err := client.GetObject(ctx, bucket, "a/b", miniogo.GetObjectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = object.Close() })
+	got, err := io.ReadAll(object)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+func TestS3ServerComesBackAtTheSameAddressWithItsData(t *testing.T) {
+	t.Parallel()
+	server := testenv.S3Server(t)
+	before := server.Part.Access
+	roundTrip(t, before)
+	server.Stop()
+	server.Start()
+	if server.Part.Access != before {
+		t.Errorf("access changed from %+v to %+v", before, server.Part.Access)
+	}
+	roundTrip(t, server.Part.Access)
+}
+
+func TestAPIServerEnforcesRBAC(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	admin, err := kubernetes.NewForConfig(testenv.Kubernetes(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	namespace, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", testenv.ServiceAccountKubeconfig(t, namespace.Name, "nobody"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := nobody.CoreV1().Secrets(namespace.Name).List(ctx, metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("a service account without a role lists Secrets: %v", err)
+	}
+}

@@ -1,0 +1,44 @@
+package api
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed openapi.yaml
+var openAPITemplate []byte
+
+// RenderSpec returns the OpenAPI document as JSON: with baseURL as its server, brand in the names of
+// the headers, and without the extensions that only the code generator reads.
+func RenderSpec(baseURL, brand string) ([]byte, error) {
+	var document map[string]any
+	branded := bytes.ReplaceAll(openAPITemplate, []byte("x-service-"), []byte("x-"+brand+"-"))
+	if err := yaml.Unmarshal(branded, &document); err != nil {
+		return nil, fmt.Errorf("read openapi.yaml: %w", err)
+	}
+	document["servers"] = []any{map[string]any{"url": strings.TrimRight(baseURL, "/")}}
+	stripExtensions(document)
+	return json.Marshal(document)
+}
+
+func stripExtensions(node any) {
+	switch node := node.(type) {
+	case map[string]any:
+		for name, child := range node {
+			if name == "x-order" || strings.HasPrefix(name, "x-go-") {
+				delete(node, name)
+				continue
+			}
+			stripExtensions(child)
+		}
+	case []any:
+		for _, child := range node {
+			stripExtensions(child)
+		}
+	}
+}

@@ -1,8 +1,0 @@
-package lockdown
-
-import "golang.org/x/sys/unix"
-
-const auditArch = unix.AUDIT_ARCH_AARCH64
-
-// ofArchitecture are the system calls that only this architecture has.
-var ofArchitecture []uint32

@@ -1,0 +1,133 @@
+package webp_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+
+	"mediastack.dev/runtime/internal/imaging/webp"
+)
+
+func chunk(name string, data ...byte) []byte {
+	b := binary.LittleEndian.AppendUint32([]byte(name), uint32(len(data)))
+	b = append(b, data...)
+	if len(data)%2 == 1 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+func file(chunks ...[]byte) []byte {
+	body := append([]byte("WEBP"), bytes.Join(chunks, nil)...)
+	return append(binary.LittleEndian.AppendUint32([]byte("RIFF"), uint32(len(body))), body...)
+}
+
+var (
+	lossy    = chunk("VP8 ", 0x10, 0, 0, 0x9d, 0x01, 0x2a, 0x40, 0x01, 0xf0, 0x00, 1, 2, 3) // 320 x 240
+	lossless = chunk("VP8L", 0x2f, 0x3f, 0xc1, 0x3b, 0x00, 7)                               // 320 x 240
+	alpha    = chunk("ALPH", 0, 1, 2)
+	extended = chunk("VP8X", 0x3c, 0, 0, 0, 0x3f, 1, 0, 0xef, 0, 0) // ICC, alpha, EXIF and XMP
+	bare     = chunk("VP8X", 0x10, 0, 0, 0, 0x3f, 1, 0, 0xef, 0, 0) // alpha alone
+	icc      = chunk("ICCP", 's', 'e', 'c')
+	exif     = chunk("EXIF", 's', 'e', 'c', 'r')
+	xmp      = chunk("XMP ", 's')
+	unknown  = chunk("GPS!", 's', 'e', 'c', 'r', 'e', 't')
+)
+
+func TestOnlyPixelsStay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ in, want []byte }{
+		"a simple lossy file":               {file(lossy), file(lossy)},
+		"a simple lossless file":            {file(lossless), file(lossless)},
+		"lossy with everything":             {file(extended, icc, lossy, exif, xmp, unknown), file(lossy)},
+		"lossless with everything":          {file(extended, icc, lossless, exif, xmp, unknown), file(lossless)},
+		"an alpha plane":                    {file(bare, alpha, lossy), file(bare, alpha, lossy)},
+		"an alpha plane and everything":     {file(extended, icc, unknown, alpha, lossy, exif, xmp), file(bare, alpha, lossy)},
+		"an alpha plane without VP8X":       {file(alpha, lossy), file(bare, alpha, lossy)},
+		"a VP8X that lies about the canvas": {file(chunk("VP8X", 0x10, 0, 0, 0, 9, 9, 9, 9, 9, 9), alpha, lossy), file(bare, alpha, lossy)},
+	} {
+		got, err := webp.Still(bytes.Clone(c.in))
+		if err != nil || !bytes.Equal(got.File, c.want) || got.Width != 320 || got.Height != 240 {
+			t.Errorf("%s: %q %d x %d, %v", name, got.File, got.Width, got.Height, err)
+		}
+	}
+}
+
+func TestAnythingElseIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, in := range map[string][]byte{
+		"nothing":                    nil,
+		"no chunks":                  file(),
+		"no bitmap":                  file(extended, exif),
+		"two bitmaps":                file(lossy, lossless),
+		"two alpha planes":           file(extended, alpha, alpha, lossy),
+		"alpha after the bitmap":     file(extended, lossy, alpha),
+		"alpha of a lossless bitmap": file(extended, alpha, lossless),
+		"an animation":               file(extended, chunk("ANIM", 0, 0, 0, 0, 0, 0), chunk("ANMF", lossy...)),
+		"a still and an animation":   file(extended, chunk("ANIM", 0, 0, 0, 0, 0, 0), lossy),
+		"VP8X in the middle":         file(lossy, extended),
+		"bytes after the end":        append(file(lossy), "<script>"...),
+		"an odd rest":                file(lossy, []byte("abc")),
+		"a chunk that is too long":   file(chunk("EXIF", 1, 2)[:9], lossy),
+		"a length that is wrong":     append([]byte("RIFF\xff\xff\xff\xffWEBP"), lossy...),
+		"another form":               append([]byte("RIFF\x04\x00\x00\x00WAVE"), lossy...),
+		"an inter frame":             file(chunk("VP8 ", 0x11, 0, 0, 0x9d, 0x01, 0x2a, 0x40, 0x01, 0xf0, 0x00)),
+		"a bitmap without pixels":    file(chunk("VP8 ", 0x10, 0, 0, 0x9d, 0x01, 0x2a, 0, 0, 0xf0, 0x00)),
+		"a bitmap without a header":  file(chunk("VP8L", 0x2f)),
+	} {
+		if got, err := webp.Still(in); !errors.Is(err, webp.ErrNotStill) {
+			t.Errorf("%s: %q, %v", name, got.File, err)
+		}
+	}
+}
+
+// FuzzStill: what comes out has nothing but bitmaps and alpha planes of the input, is
+// not longer than it but for a header, and comes out of Still again as it is.
+func FuzzStill(f *testing.F) {
+	for _, seed := range [][]byte{
+		file(lossy), file(lossless), file(extended, icc, lossy, exif, xmp, unknown), file(bare, alpha, lossy), file(alpha, lossy),
+		file(extended, icc, unknown, alpha, lossy, exif, xmp), file(extended, lossless, exif), file(lossy, lossless),
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		before := bytes.Clone(in)
+		got, err := webp.Still(in)
+		if !bytes.Equal(in, before) {
+			t.Fatal("the input was changed")
+		}
+		if err != nil {
+			if !errors.Is(err, webp.ErrNotStill) || got.File != nil {
+				t.Fatalf("%v, %q", err, got.File)
+			}
+			return
+		}
+		if got.Width < 1 || got.Height < 1 || got.Width > 1<<14 || got.Height > 1<<14 || len(got.File) > len(in)+18 {
+			t.Fatalf("%d x %d, %d bytes of %d", got.Width, got.Height, len(got.File), len(in))
+		}
+		if size := binary.LittleEndian.Uint32(got.File[4:]); int(size) != len(got.File)-8 {
+			t.Fatalf("RIFF says %d of %d", size, len(got.File))
+		}
+		for rest := got.File[12:]; len(rest) > 0; {
+			name, size := string(rest[:4]), int(binary.LittleEndian.Uint32(rest[4:]))
+			switch name {
+			case "VP8 ", "VP8L", "ALPH":
+				if !bytes.Contains(in, rest[:8+size]) {
+					t.Fatalf("%s is not the input's", name)
+				}
+			case "VP8X":
+				if size != 10 || rest[8] != 0x10 {
+					t.Fatalf("VP8X has %d bytes, flags %#x", size, rest[8])
+				}
+			default:
+				t.Fatalf("a chunk %q", name)
+			}
+			rest = rest[8+size+size%2:]
+		}
+		again, err := webp.Still(got.File)
+		if err != nil || !bytes.Equal(again.File, got.File) || again.Width != got.Width || again.Height != got.Height {
+			t.Fatalf("again: %v", err)
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package oauthhttp
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/oauth"
+)
+
+// mostCookies is how many logins of one browser may run side by side, and mostCleared how
+// many cookies of others one answer takes away: the header of an answer has an end, too.
+const (
+	mostCookies = 8
+	mostCleared = 20
+)
+
+// cookieBase begins the names of cookies. Each login has one of its own, so that tabs do
+// not disturb each other.
+func (a *API) cookieBase() string {
+	if a.secure {
+		return "__Host-login-" // held to this host, to https and to the path / by browsers
+	}
+	return "login-"
+}
+
+func (a *API) cookieName(id uuid.UUID) string {
+	return a.cookieBase() + id.String()
+}
+
+// setCookie ties the browser to a request. SameSite is Lax: the first page comes by a
+// link of another site, and every form is checked besides.
+func (a *API) setCookie(w http.ResponseWriter, r *http.Request, request oauth.Request, value string) {
+	var old []string
+	for _, cookie := range r.Cookies() {
+		if strings.HasPrefix(cookie.Name, a.cookieBase()) && cookie.Name != a.cookieName(request.ID) {
+			old = append(old, cookie.Name)
+		}
+	}
+	if len(old) >= mostCookies {
+		for _, name := range old[:min(len(old), mostCleared)] {
+			a.writeCookie(w, name, "", -1)
+		}
+	}
+	a.writeCookie(w, a.cookieName(request.ID), value, int(a.Logins.Lifetime().Seconds()))
+}
+
+func (a *API) writeCookie(w http.ResponseWriter, name, value string, age int) {
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure unless the service itself is reached by http
+		Name: name, Value: value, Path: "/", MaxAge: age, Secure: a.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// request finds the login that a browser is in.
+func (a *API) request(r *http.Request, text string) (oauth.Request, error) {
+	lost := fault.New(fault.NotFound, "This login has ended, took too long, or began in another browser.")
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return oauth.Request{}, lost
+	}
+	cookie, err := r.Cookie(a.cookieName(id))
+	if err != nil {
+		return oauth.Request{}, lost
+	}
+	request, err := a.Logins.Find(r.Context(), id, cookie.Value)
+	if fault.Is(err, fault.NotFound) {
+		return oauth.Request{}, lost
+	}
+	return request, err
+}
+
+// networkOf is what limits count a client by.
+func networkOf(r *http.Request) string {
+	return limit.Network(httpapi.Of(r.Context()).Address).String()
+}
+
+// begin notes a new login, as often as the limits allow.
+func (a *API) begin(w http.ResponseWriter, r *http.Request, ask *oauth.Ask) (oauth.Request, error) {
+	if err := a.takeLogin(r); err != nil {
+		return oauth.Request{}, err
+	}
+	return a.note(w, r, ask)
+}
+
+func (a *API) takeLogin(r *http.Request) error {
+	return a.Limits.TakeLogin(httpapi.Of(r.Context()).Address).Err()
+}
+
+// note is begin for whom the limits have let through.
+func (a *API) note(w http.ResponseWriter, r *http.Request, ask *oauth.Ask) (oauth.Request, error) {
+	request, cookie, err := a.Logins.Begin(r.Context(), ask)
+	if err == nil {
+		a.setCookie(w, r, request, cookie)
+	}
+	return request, err
+}
+
+// own finds the login by which this browser already looks at its person's connections.
+func (a *API) own(r *http.Request) (oauth.Request, bool) {
+	for _, cookie := range r.Cookies() {
+		text, ok := strings.CutPrefix(cookie.Name, a.cookieBase())
+		if !ok {
+			continue
+		}
+		if request, err := a.request(r, text); err == nil && request.LoggedIn() && request.Ask == nil {
+			return request, true
+		}
+	}
+	return oauth.Request{}, false
+}
+
+// formHandler takes a form that is known to come from our page in the right browser.
+type formHandler func(w http.ResponseWriter, r *http.Request, request oauth.Request, form url.Values)
+
+// form lets a posted form through only when it was sent from our own page, by the
+// browser that the page was made for.
+func (a *API) form(next formHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := a.foreign.Check(r); err != nil {
+			a.problem(w, r, fault.Wrap(err, fault.Forbidden, "The form came from another site."))
+			return
+		}
+		form, err := a.parameters(w, r)
+		if err != nil {
+			a.problem(w, r, err)
+			return
+		}
+		request, err := a.request(r, form.Get("request"))
+		if err == nil && !a.Logins.IsFormToken(request, form.Get("csrf")) {
+			err = fault.New(fault.Forbidden, "The form is from before you logged in, or not from this site.")
+		}
+		if err != nil {
+			a.problem(w, r, err)
+			return
+		}
+		next(w, r, request, form)
+	}
+}
+
+// formOf is what the forms of a page carry.
+func (a *API) formOf(request oauth.Request) pages.Form {
+	return pages.Form{Request: request.ID.String(), CSRF: a.Logins.FormToken(request)}
+}
+
+// applicationOf shows who asks; nil when the person came alone.
+func applicationOf(ask *oauth.Ask) *pages.Application {
+	if ask == nil {
+		return nil
+	}
+	shown := &pages.Application{Name: ask.ClientName, Website: ask.Website, Verified: ask.Verified}
+	if uri, err := url.Parse(ask.RedirectURI); err == nil {
+		shown.Host = uri.Host
+		switch {
+		case isLoopback(uri):
+			shown.Loopback = true
+		case uri.Scheme != "https":
+			shown.Scheme = uri.Scheme
+		}
+	}
+	return shown
+}
+
+// guard sets what protects every page: it stays out of frames and caches, loads nothing
+// from elsewhere, and its forms lead nowhere but here and to the application.
+func (a *API) guard(w http.ResponseWriter, formsTo string) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'"+formsTo+"; frame-ancestors 'none'; base-uri 'none'")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers would hide the origin of forms from us, too
+	header.Set("Cache-Control", "no-store")
+}
+
+// page answers with a page. formsTo is an application's redirect URI that its forms
+// may lead to.
+func (a *API) page(w http.ResponseWriter, r *http.Request, status int, formsTo string, render func(io.Writer) error) {
+	var body bytes.Buffer
+	if err := render(&body); err != nil {
+		httpapi.Fail(w, r, err)
+		return
+	}
+	if formsTo != "" {
+		formsTo = formAction(formsTo)
+	}
+	a.guard(w, formsTo)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the browser is gone, and the log line says how much it got
+}
+
+// problem answers with a page that says what went wrong.
+func (a *API) problem(w http.ResponseWriter, r *http.Request, err error) {
+	f := fault.Of(err)
+	httpapi.Of(r.Context()).Err = err
+	shown := pages.ProblemPage{Title: "That did not work", Text: sentence(err), Hint: "Begin again where you came from: in your application, or at " + connectionsPath + "."}
+	status := statusOf(f, w)
+	switch f.Kind { //nolint:exhaustive // all others are told as they are
+	case fault.NotFound:
+		shown.Title = "This login is over"
+	case fault.Unavailable, fault.Internal:
+		shown.Title, shown.Text, shown.Hint = "Something is wrong on our side", "The service can't do this just now.", "Try again in a minute."
+	}
+	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Problem(to, shown) })
+}
+
+// statusOf is the status of a page that holds a problem, and its Retry-After.
+func statusOf(f *fault.Error, w http.ResponseWriter) int {
+	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
+		httpapi.RetryAfter(w.Header(), f)
+	}
+	return httpapi.StatusOf(f.Kind)
+}

@@ -1,0 +1,423 @@
+package oauthhttp_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"html"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/oauthhttp"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/keys"
+	"mediastack.dev/runtime/oauth"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+const (
+	baseURL  = runtimetest.BaseURL
+	resource = baseURL + "/mcp"
+	redirect = "http://127.0.0.1:6276/oauth/callback"
+)
+
+// world is a database, and what the operator does with it.
+type world struct{ *runtimetest.World }
+
+func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
+
+// tenant is an account of these owners.
+func (w *world) tenant(t *testing.T, name string, owners ...string) runtimetest.Tenant {
+	t.Helper()
+	return w.Tenant(t, account.Spec{Name: name, DisplayName: "The " + name, Owners: owners, MaxStorage: 64 << 20, MaxUploadSize: 24 << 20})
+}
+
+// replica is a running runtime with logins, and one route that says who asks.
+type replica struct {
+	logins *oauth.Service
+	auth   *auth.Authenticator
+	server *server.Server
+	clock  *runtimetest.Clock
+	logs   *runtimetest.Log
+
+	mu    sync.Mutex
+	codes map[string]string // the newest by address
+}
+
+// options of a replica.
+type options struct {
+	base   string
+	login  oauth.Config
+	oauth  oauthhttp.Config
+	limits limit.Config
+	pages  pages.Config
+	// documents has the documents of applications; nil = the internet.
+	documents http.RoundTripper
+	clock     *runtimetest.Clock
+	// stall is how long a client may keep the service waiting.
+	stall time.Duration
+}
+
+// defaults are those of the settings, but for limits that a test would run into: there is
+// no pause between codes.
+func defaults() options {
+	return options{base: baseURL, clock: &runtimetest.Clock{}, stall: 30 * time.Second,
+		login: oauth.Config{RequestTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, CodeTries: 5, CodesOfAddress: 5, TriesOfAddress: 15, CodesOfClient: 20,
+			GrantCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, Registrations: 100},
+		oauth: oauthhttp.Config{Redirects: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, Documents: true},
+		pages: pages.Config{Name: "Media storage", Colour: "#2456d6"},
+	}
+}
+
+func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
+	t.Helper()
+	o := defaults()
+	for _, apply := range change {
+		apply(&o)
+	}
+	rt := &replica{clock: o.clock, logs: &runtimetest.Log{}, codes: map[string]string{}}
+	log := rt.logs.Logger()
+	registry := prometheus.NewRegistry()
+	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
+	must(t, err)
+	credentials := runtimetest.Credentials("a")
+	rt.auth, err = auth.New(credentials, "service", w.Store, limits, rt.clock.Now, log)
+	must(t, err)
+	rt.auth.Resource, rt.auth.MetadataURL = oauthhttp.Resource(o.base), oauthhttp.MetadataURL(o.base)
+	secret, err := credentials.ServerSecret()
+	must(t, err)
+	signer, err := secret.Signer(keys.ForLogins)
+	must(t, err)
+	encrypter, err := secret.Encrypter(keys.ForLetters)
+	must(t, err)
+	rt.logins, err = oauth.NewService(o.login, oauth.Parts{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: rt.clock.Now, Log: log})
+	must(t, err)
+	shown, err := pages.New(o.pages)
+	must(t, err)
+	api, err := oauthhttp.New(o.oauth, oauthhttp.Parts{Logins: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name, Now: rt.clock.Now})
+	must(t, err)
+	if o.documents != nil {
+		api.AnswerDocuments(o.documents)
+	}
+	whoami := func(r chi.Router) {
+		r.With(rt.auth.RequireLogin).Get("/whoami", func(w http.ResponseWriter, r *http.Request) {
+			grant := auth.Of(r.Context())
+			httpapi.JSON(w, r, http.StatusOK, map[string]any{"account": grant.Account.ID, "app": grant.App.Name, "key": grant.Key.ID, "scopes": grant.Scopes})
+		})
+	}
+	rt.server, err = server.New(server.Config{BaseURL: o.base, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
+		StallTimeout: o.stall, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second}, log, registry, limits, nil, api.Mount, whoami)
+	must(t, err)
+	must(t, rt.server.Listen(t.Context()))
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { _ = rt.server.Run(ctx) })
+	running.Go(func() { _ = rt.auth.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+	return rt
+}
+
+// code returns the newest code that was mailed to an address, and reports whether there is one.
+func (rt *replica) code(t *testing.T, address string) (string, bool) {
+	t.Helper()
+	letters, err := rt.logins.Claim(t.Context(), 1000, time.Minute)
+	must(t, err)
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	for _, letter := range letters {
+		rt.codes[letter.To] = letter.Code
+		must(t, rt.logins.Sent(t.Context(), letter.ID))
+	}
+	code, ok := rt.codes[address]
+	delete(rt.codes, address)
+	return code, ok
+}
+
+// browser keeps cookies, and follows no redirect by itself.
+type browser struct {
+	t    *testing.T
+	rt   *replica
+	http *http.Client
+}
+
+func (rt *replica) browser(t *testing.T) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	b := &browser{t: t, http: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	b.at(rt)
+	return b
+}
+
+// at makes the browser's next requests go to a replica.
+func (b *browser) at(rt *replica) {
+	b.rt, b.http.Transport = rt, runtimetest.Dialer(rt.server.Addr())
+}
+
+// paused has the pause between codes of the settings.
+func paused(o *options) { o.login.ResendAfter = 30 * time.Second }
+
+// page is an answer, read to its end.
+type page struct {
+	*http.Response
+	body string
+}
+
+func (b *browser) do(r *http.Request) page {
+	b.t.Helper()
+	response, err := b.http.Do(r)
+	must(b.t, err)
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	must(b.t, err)
+	return page{response, string(body)}
+}
+
+// get asks for a path of the service, and follows it while it leads to the service.
+func (b *browser) get(path string) page {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, absolute(path), nil)
+	must(b.t, err)
+	return b.follow(b.do(r))
+}
+
+func absolute(path string) string {
+	if strings.HasPrefix(path, "/") {
+		return baseURL + path
+	}
+	return path
+}
+
+func (b *browser) follow(p page) page {
+	b.t.Helper()
+	for p.StatusCode == http.StatusSeeOther && (strings.HasPrefix(p.Header.Get("Location"), "/") || strings.HasPrefix(p.Header.Get("Location"), baseURL+"/")) {
+		r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, absolute(p.Header.Get("Location")), nil)
+		must(b.t, err)
+		p = b.do(r)
+	}
+	return p
+}
+
+var hidden = regexp.MustCompile(`<input[^>]*type="hidden"[^>]*>`)
+
+var attribute = regexp.MustCompile(`(name|value)="([^"]*)"`)
+
+// fields are the hidden fields of a page's forms.
+func (p page) fields() url.Values {
+	fields := url.Values{}
+	for _, input := range hidden.FindAllString(p.body, -1) {
+		found := map[string]string{}
+		for _, match := range attribute.FindAllStringSubmatch(input, -1) {
+			found[match[1]] = html.UnescapeString(match[2])
+		}
+		fields.Set(found["name"], found["value"])
+	}
+	return fields
+}
+
+// post sends a form of a page, as a browser does, and follows.
+func (b *browser) post(path string, from page, fields url.Values, change ...func(*http.Request)) page {
+	b.t.Helper()
+	return b.follow(b.send(path, from, fields, change...))
+}
+
+func (b *browser) send(path string, from page, fields url.Values, change ...func(*http.Request)) page {
+	b.t.Helper()
+	sent := url.Values{}
+	for _, name := range []string{"request", "csrf"} {
+		sent.Set(name, from.fields().Get(name))
+	}
+	for name, values := range fields {
+		sent[name] = values
+	}
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, absolute(path), strings.NewReader(sent.Encode()))
+	must(b.t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", baseURL)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	for _, apply := range change {
+		apply(r)
+	}
+	return b.do(r)
+}
+
+// application is a client that registered itself.
+type application struct {
+	id, redirect, verifier string
+}
+
+const verifier = "a-verifier-of-forty-three-characters-or-more-0"
+
+func challenge(verifier string) string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// application registers one.
+func (b *browser) application(name string, redirects ...string) application {
+	b.t.Helper()
+	if len(redirects) == 0 {
+		redirects = []string{redirect}
+	}
+	status, answer := b.json("/oauth/register", map[string]any{"client_name": name, "redirect_uris": redirects})
+	if status != http.StatusCreated {
+		b.t.Fatalf("register: %d %v", status, answer)
+	}
+	return application{id: answer["client_id"].(string), redirect: redirects[0], verifier: verifier}
+}
+
+// json posts a document.
+func (b *browser) json(path string, document any) (int, map[string]any) {
+	b.t.Helper()
+	body, err := json.Marshal(document)
+	must(b.t, err)
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, absolute(path), strings.NewReader(string(body)))
+	must(b.t, err)
+	r.Header.Set("Content-Type", "application/json")
+	return b.answer(r)
+}
+
+func (b *browser) answer(r *http.Request) (int, map[string]any) {
+	b.t.Helper()
+	p := b.do(r)
+	answer := map[string]any{}
+	_ = json.Unmarshal([]byte(p.body), &answer)
+	return p.StatusCode, answer
+}
+
+// query is what an application sends a person with; more replaces parameters, and nil
+// takes one away.
+func (a application) query(more url.Values) string {
+	query := url.Values{"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"s t&te"}, "scope": {"media:read media:write"},
+		"code_challenge": {challenge(a.verifier)}, "code_challenge_method": {"S256"}, "resource": {resource}}
+	for name, values := range more {
+		query[name] = values
+		if values == nil {
+			delete(query, name)
+		}
+	}
+	return "/oauth/authorize?" + query.Encode()
+}
+
+// login takes the browser from the application to the page after the code.
+func (b *browser) login(start, address string) page {
+	b.t.Helper()
+	p := b.get(start)
+	if p.StatusCode != http.StatusOK {
+		b.t.Fatalf("the first page: %d %s", p.StatusCode, p.body)
+	}
+	p = b.post("/oauth/login/email", p, url.Values{"address": {address}})
+	if p.StatusCode != http.StatusOK {
+		b.t.Fatalf("the page of the code: %d %s", p.StatusCode, p.body)
+	}
+	code, ok := b.rt.code(b.t, strings.ToLower(address))
+	if !ok {
+		b.t.Fatalf("no code for %s", address)
+	}
+	return b.post("/oauth/login/code", p, url.Values{"code": {code}})
+}
+
+// allow consents for an account, and gives what the application is told.
+func (b *browser) allow(p page, of runtimetest.Tenant) url.Values {
+	b.t.Helper()
+	return b.told(b.send("/oauth/consent", p, url.Values{"decision": {"allow"}, "account": {of.Account.ID.String()}}))
+}
+
+// told reads what an application is told by a redirect.
+func (b *browser) told(p page) url.Values {
+	b.t.Helper()
+	to, err := url.Parse(p.Header.Get("Location"))
+	must(b.t, err)
+	if p.StatusCode != http.StatusSeeOther || to.Host == "media.test" || to.Host == "" {
+		b.t.Fatalf("no answer to the application: %d %s %s", p.StatusCode, p.Header.Get("Location"), p.body)
+	}
+	return to.Query()
+}
+
+// form posts a form without a page, as an application does.
+func (b *browser) form(path string, fields url.Values) (int, map[string]any) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, absolute(path), strings.NewReader(fields.Encode()))
+	must(b.t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return b.answer(r)
+}
+
+// redeem turns a code into tokens.
+func (b *browser) redeem(a application, code string) (int, map[string]any) {
+	b.t.Helper()
+	return b.form("/oauth/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "code_verifier": {a.verifier}, "resource": {resource}})
+}
+
+// refresh turns a refresh token into tokens.
+func (b *browser) refresh(a application, token string) (int, map[string]any) {
+	b.t.Helper()
+	return b.form("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {a.id}})
+}
+
+// connect is the whole way: log in, allow, redeem.
+func (b *browser) connect(a application, address string, of runtimetest.Tenant) (access, refresh string) {
+	b.t.Helper()
+	told := b.allow(b.login(a.query(nil), address), of)
+	status, answer := b.redeem(a, told.Get("code"))
+	if status != http.StatusOK {
+		b.t.Fatalf("tokens: %d %v", status, answer)
+	}
+	return answer["access_token"].(string), answer["refresh_token"].(string)
+}
+
+// whoami asks with a token, and gives the status and who that is.
+func (b *browser) whoami(token string) (int, map[string]any) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, absolute("/whoami"), nil)
+	must(b.t, err)
+	r.Header.Set("Authorization", "Bearer "+token)
+	return b.answer(r)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// text asks the database for one text.
+func (w *world) text(t *testing.T, query string, args ...any) (text string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	must(t, conn.QueryRow(t.Context(), query, args...).Scan(&text))
+	return text
+}
+
+// exec changes the database.
+func (w *world) exec(t *testing.T, statement string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), statement)
+	must(t, err)
+}

@@ -1,0 +1,48 @@
+package oauthhttp
+
+import (
+	"net/http"
+
+	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/oauth"
+)
+
+// scopes are those that can be granted. offline_access is none of them: every
+// connection can be refreshed.
+var scopes = []oauth.Scope{oauth.ScopeRead, oauth.ScopeWrite}
+
+// metadataAge is how long metadata may be kept: it changes with the configuration only.
+const metadataAge = "public, max-age=3600"
+
+// describeResource answers with the protected resource (RFC 9728, section 2).
+func (a *API) describeResource(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", metadataAge)
+	httpapi.JSON(w, r, http.StatusOK, map[string]any{
+		"resource":                 a.base + resourcePath,
+		"resource_name":            a.Name,
+		"authorization_servers":    []string{a.base},
+		"scopes_supported":         scopes,
+		"bearer_methods_supported": []string{"header"},
+	})
+}
+
+// describeServer answers with the authorization server (RFC 8414, section 2).
+func (a *API) describeServer(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", metadataAge)
+	httpapi.JSON(w, r, http.StatusOK, map[string]any{
+		"issuer":                                         a.base,
+		"authorization_endpoint":                         a.base + authorizePath,
+		"token_endpoint":                                 a.base + "/oauth/token",
+		"registration_endpoint":                          a.base + "/oauth/register",
+		"revocation_endpoint":                            a.base + "/oauth/revoke",
+		"scopes_supported":                               scopes,
+		"response_types_supported":                       []string{"code"},
+		"response_modes_supported":                       []string{"query"},
+		"grant_types_supported":                          []string{"authorization_code", "refresh_token"},
+		"token_endpoint_auth_methods_supported":          []string{"none"},
+		"revocation_endpoint_auth_methods_supported":     []string{"none"},
+		"code_challenge_methods_supported":               []string{"S256"},
+		"authorization_response_iss_parameter_supported": true,
+		"client_id_metadata_document_supported":          a.cfg.Documents,
+	})
+}

@@ -1,0 +1,176 @@
+package pages_test
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+)
+
+const colour = "#2456d6"
+
+// toApp opens a program on the device.
+const toApp = "cursor://app/callback?code=c&iss=https%3A%2F%2Fmedia.test&state=s+t"
+
+// toStranger leads to an application that nobody knows.
+const toStranger = "https://evil.example/cb?error=login_required&state=s+t"
+
+func newPages(t *testing.T) *pages.Pages {
+	t.Helper()
+	p, err := pages.New(pages.Config{Name: "Media <storage>", Colour: colour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+var (
+	form    = pages.Form{Request: "the-request", CSRF: "the-csrf"}
+	claude  = pages.Application{Name: "Claude", Host: "claude.ai", Website: "https://claude.ai/about", Verified: true}
+	moment  = time.Date(2026, 11, 21, 14, 5, 0, 0, time.UTC)
+	account = pages.Account{ID: "account-1", Name: "Studio Lopez", Detail: "team-a / studio"}
+	other   = pages.Account{ID: "account-2", Name: "Archive"}
+	both    = []pages.Scope{"media:read", "media:write"}
+)
+
+// everyPage renders each page in its shapes, with the words of strangers given.
+func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
+	stranger := pages.Application{Name: words, Host: words, Website: words, Scheme: ""}
+	opener := pages.Application{Name: words, Scheme: words}
+	accounts := []pages.Account{account, {ID: words, Name: words, Detail: words}}
+	return map[string]func(io.Writer) error{
+		"email": func(w io.Writer) error { return p.Email(w, pages.EmailPage{Form: form, Application: &stranger}) },
+		"email, wrong": func(w io.Writer) error {
+			return p.Email(w, pages.EmailPage{Form: form, Application: &claude, Address: words, Problem: words})
+		},
+		"email for the connections": func(w io.Writer) error { return p.Email(w, pages.EmailPage{Form: form, Notice: words}) },
+		"code": func(w io.Writer) error {
+			return p.Code(w, pages.CodePage{Form: form, Application: &stranger, Address: words, ValidFor: 10 * time.Minute, ResendIn: 30 * time.Second})
+		},
+		"code, wrong": func(w io.Writer) error { return p.Code(w, pages.CodePage{Form: form, Address: words, Problem: words}) },
+		"code, again": func(w io.Writer) error {
+			return p.Code(w, pages.CodePage{Form: form, Address: words, Resent: true, ResendProblem: words})
+		},
+		"consent": func(w io.Writer) error {
+			return p.Consent(w, pages.ConsentPage{Form: form, Application: stranger, Address: words, Accounts: accounts[:1], Scopes: both})
+		},
+		"consent with a choice": func(w io.Writer) error {
+			return p.Consent(w, pages.ConsentPage{Form: form, Application: opener, Address: words, Accounts: accounts, Chosen: "account-1", Scopes: []pages.Scope{pages.Scope(words)}, Problem: words})
+		},
+		"connections": func(w io.Writer) error {
+			return p.Connections(w, pages.ConnectionsPage{Form: form, Address: words, Problem: words, Notice: words, Connections: []pages.Connection{
+				{ID: words, Name: words, Host: words, Account: words, Scopes: []pages.Scope{pages.Scope(words)}, Since: moment},
+				{ID: "c2", Name: "Claude", Host: "claude.ai", Account: "Studio", Scopes: both, Verified: true, Since: moment, LastUsed: moment},
+			}})
+		},
+		"no connections": func(w io.Writer) error {
+			return p.Connections(w, pages.ConnectionsPage{Form: form, Address: words, Endpoint: words})
+		},
+		"return": func(w io.Writer) error {
+			return p.Return(w, pages.ReturnPage{Application: opener, Link: toApp, Allowed: true})
+		},
+		"return, denied": func(w io.Writer) error {
+			return p.Return(w, pages.ReturnPage{Application: opener, Link: toApp})
+		},
+		"problem": func(w io.Writer) error {
+			return p.Problem(w, pages.ProblemPage{Title: "Expired", Text: words, Hint: words, RetryLink: "/account/connections"})
+		},
+		"problem with a way back": func(w io.Writer) error {
+			return p.Problem(w, pages.ProblemPage{Title: "No", Text: words, Back: &pages.WayBack{Host: words, Link: toStranger}})
+		},
+	}
+}
+
+// document is a page that was read.
+type document struct {
+	*html.Node
+	source string
+}
+
+func read(t *testing.T, page func(io.Writer) error) document {
+	t.Helper()
+	var out bytes.Buffer
+	if err := page(&out); err != nil {
+		t.Fatal(err)
+	}
+	node, err := html.Parse(strings.NewReader(out.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return document{node, out.String()}
+}
+
+// all returns the elements with one of these names, in order; of any name without one.
+func (d document) all(names ...string) []document {
+	var found []document
+	for n := range d.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		for _, name := range names {
+			if n.Data == name {
+				found = append(found, document{n, d.source})
+			}
+		}
+		if len(names) == 0 {
+			found = append(found, document{n, d.source})
+		}
+	}
+	return found
+}
+
+// get returns an attribute.
+func (d document) get(name string) string {
+	for _, a := range d.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func (d document) has(name string) bool {
+	for _, a := range d.Attr {
+		if a.Key == name {
+			return true
+		}
+	}
+	return false
+}
+
+// text is what can be read, in one line.
+func (d document) text() string {
+	var out strings.Builder
+	for n := range d.Descendants() {
+		if n.Type == html.TextNode {
+			out.WriteString(n.Data)
+		}
+	}
+	return strings.Join(strings.Fields(out.String()), " ")
+}
+
+// fields are the values of a form, hidden ones included.
+func (d document) fields() map[string]string {
+	fields := map[string]string{}
+	for _, input := range d.all("input") {
+		fields[input.get("name")] = input.get("value")
+	}
+	return fields
+}
+
+// form returns the form that posts to a path.
+func (d document) form(t *testing.T, action string) document {
+	t.Helper()
+	for _, form := range d.all("form") {
+		if path, _, _ := strings.Cut(form.get("action"), "?"); path == action {
+			return form
+		}
+	}
+	t.Fatalf("no form posts to %s:\n%s", action, d.source)
+	return document{}
+}

@@ -1,0 +1,169 @@
+package oauthhttp_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestTokensAreGivenForWhatFits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio", owner)
+	rt := w.replica(t, func(o *options) { o.login.CodesOfAddress, o.login.TriesOfAddress = 100, 100 })
+	b := rt.browser(t)
+	app, other := b.application("App"), b.application("Other")
+	good := func(code string) url.Values {
+		return url.Values{"grant_type": {"authorization_code"}, "code": {code}, "client_id": {app.id}, "redirect_uri": {app.redirect}, "code_verifier": {app.verifier}, "resource": {resource}}
+	}
+	granted := func() string { return b.allow(b.login(app.query(nil), owner), tenant).Get("code") }
+	code := granted()
+	for name, tt := range map[string]struct {
+		change url.Values
+		err    string
+	}{
+		"no grant type":     {url.Values{"grant_type": nil}, "unsupported_grant_type"},
+		"a password":        {url.Values{"grant_type": {"password"}}, "unsupported_grant_type"},
+		"no code":           {url.Values{"code": nil}, "invalid_request"},
+		"no application":    {url.Values{"client_id": nil}, "invalid_request"},
+		"no verifier":       {url.Values{"code_verifier": nil}, "invalid_request"},
+		"a short verifier":  {url.Values{"code_verifier": {"short"}}, "invalid_request"},
+		"a foreign target":  {url.Values{"resource": {"https://other.test/mcp"}}, "invalid_target"},
+		"a NUL":             {url.Values{"client_id": {"mcl_\x00"}}, "invalid_request"},
+		"half a letter":     {url.Values{"code": {code + "\xff"}}, "invalid_request"},
+		"a broken redirect": {url.Values{"redirect_uri": {"\x00"}}, "invalid_request"},
+		"a secret":          {url.Values{"client_secret": {"x"}}, "invalid_client"},
+		"a parameter twice": {url.Values{"code": {code, code}}, "invalid_request"},
+	} {
+		form := good(code)
+		for k, v := range tt.change {
+			form[k] = v
+			if v == nil {
+				form.Del(k)
+			}
+		}
+		if status, answer := b.form("/oauth/token", form); status/100 != 4 || answer["error"] != tt.err {
+			t.Errorf("%s: %d %v", name, status, answer)
+		}
+	}
+	if status, answer := b.form("/oauth/token", good(code)); status != http.StatusOK { // what could not be read used nothing up
+		t.Errorf("then right: %d %v", status, answer)
+	}
+	for name, change := range map[string]url.Values{
+		"another application": {"client_id": {other.id}},
+		"another redirect":    {"redirect_uri": {app.redirect + "x"}},
+		"another verifier":    {"code_verifier": {strings.Repeat("v", 43)}},
+	} {
+		form := good(granted())
+		for k, v := range change {
+			form[k] = v
+		}
+		if status, answer := b.form("/oauth/token", form); status != http.StatusBadRequest || answer["error"] != "invalid_grant" {
+			t.Errorf("%s: %d %v", name, status, answer)
+		}
+	}
+	// The address of a request is no place for parameters.
+	if status, answer := b.form("/oauth/token?"+good(granted()).Encode(), url.Values{}); status != http.StatusBadRequest {
+		t.Errorf("in the address: %d %v", status, answer)
+	}
+	access, refresh := b.connect(app, owner, tenant)
+	for name, token := range map[string]string{"a refresh token": refresh, "a code": granted()} {
+		if status, _ := b.whoami(token); status != http.StatusUnauthorized {
+			t.Errorf("%s as access token: %d", name, status)
+		}
+	}
+	if status, answer := b.refresh(other, refresh); status != http.StatusBadRequest || answer["error"] != "invalid_grant" {
+		t.Errorf("another application refreshes: %d %v", status, answer)
+	}
+	if status, _ := b.whoami(access); status != http.StatusOK {
+		t.Error("the connection suffered")
+	}
+	rt.clock.Advance(time.Hour)
+	if status, _ := b.whoami(access); status != http.StatusUnauthorized {
+		t.Errorf("an hour later: %d", status)
+	}
+	if status, _ := b.refresh(app, refresh); status != http.StatusOK {
+		t.Errorf("refresh an hour later: %d", status)
+	}
+	if status, _ := b.refresh(app, refresh+"x"); status != http.StatusBadRequest {
+		t.Errorf("garbage: %d", status)
+	}
+}
+
+func TestASecretOfAnApplicationIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newWorld(t).replica(t).browser(t)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, absolute("/oauth/token"), strings.NewReader("grant_type=refresh_token&refresh_token=x"))
+	must(t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.SetBasicAuth("mcl_x", "secret")
+	p := b.do(r)
+	if p.StatusCode != http.StatusUnauthorized || !strings.HasPrefix(p.Header.Get("WWW-Authenticate"), "Basic ") || !strings.Contains(p.body, `"invalid_client"`) {
+		t.Errorf("%d %v %s", p.StatusCode, p.Header, p.body)
+	}
+}
+
+func TestWhatIsNoTextIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newWorld(t).replica(t).browser(t)
+	for _, text := range []string{"\x00", "mrt_\x00", "\xff", "mrt_\xc3("} {
+		for path, fields := range map[string]url.Values{
+			"/oauth/token":  {"grant_type": {"refresh_token"}, "client_id": {"mcl_x"}, "refresh_token": {text}},
+			"/oauth/revoke": {"client_id": {text}, "token": {"mrt_x"}},
+		} {
+			if status, answer := b.form(path, fields); status != http.StatusBadRequest || answer["error"] != "invalid_request" {
+				t.Errorf("%s of %q: %d %v", path, text, status, answer)
+			}
+		}
+		p := b.get(b.application("App").query(url.Values{"login_hint": {text}, "ui_locales": {text}}))
+		if p.StatusCode != http.StatusOK {
+			t.Errorf("a hint of %q: %d", text, p.StatusCode)
+		}
+		for _, fields := range []url.Values{{"address": {text}}, {"address": {"a" + text + "@example.org"}}, {"request": {text}}, {"csrf": {text}}} {
+			if p := b.post("/oauth/login/email", p, fields); p.StatusCode != http.StatusBadRequest {
+				t.Errorf("%v: %d", fields, p.StatusCode)
+			}
+		}
+	}
+	if p := b.get("/oauth/login?request=%00%ff"); p.StatusCode != http.StatusNotFound {
+		t.Errorf("a login without a name: %d", p.StatusCode)
+	}
+}
+
+func TestTwentyRedemptionsOverTwoReplicasGiveOnePair(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant := w.tenant(t, "studio", owner)
+	replicas := []*replica{w.replica(t), w.replica(t)}
+	b := replicas[0].browser(t)
+	app := b.application("App")
+	code := b.allow(b.login(app.query(nil), owner), tenant).Get("code")
+	var mu sync.Mutex
+	var given []string
+	var redeeming sync.WaitGroup
+	for i := range 20 {
+		each := replicas[i%2].browser(t)
+		redeeming.Go(func() {
+			status, answer := each.redeem(app, code)
+			mu.Lock()
+			defer mu.Unlock()
+			if status == http.StatusOK {
+				given = append(given, answer["access_token"].(string))
+			} else if status != http.StatusBadRequest || answer["error"] != "invalid_grant" {
+				t.Errorf("%d %v", status, answer)
+			}
+		})
+	}
+	redeeming.Wait()
+	if len(given) != 1 {
+		t.Fatalf("%d pairs", len(given))
+	}
+	for _, rt := range replicas {
+		if status, _ := rt.browser(t).whoami(given[0]); status != http.StatusUnauthorized {
+			t.Errorf("after a replay the token is answered %d", status)
+		}
+	}
+}

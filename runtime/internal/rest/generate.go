@@ -1,3 +1,0 @@
-package rest
-
-//go:generate oapi-codegen -config oapi-codegen.yaml openapi.yaml
