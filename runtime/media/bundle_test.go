@@ -202,7 +202,7 @@ func (b *bundle) number(sql string, args ...any) int64 {
 func (b *bundle) balanced(p account.Principal) {
 	b.t.Helper()
 	id := p.Account.ID
-	held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, id)
+	held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, id)
 	recount := b.number(`SELECT (SELECT coalesce(sum(bytes), 0) FROM item WHERE account_id = $1) + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE account_id = $1)`, id)
 	if held != recount {
 		b.t.Errorf("the account holds %d bytes, a recount gives %d", held, recount)

@@ -57,8 +57,8 @@ type ItemOff struct {
 const (
 	AppTotal    = "app_total"
 	GroupTotal  = "group_total"
-	AccountHold = "account_hold"
-	PageIndex   = "item_block"
+	AccountHold = "account_usage"
+	PageIndex   = "item_page_block"
 )
 
 // Counted is what a counter says: of AccountHold the bytes only, of GroupTotal and PageIndex no bytes.

@@ -166,7 +166,7 @@ func TestDerivativesAreStoredCountedAndRemovedWithTheirItem(t *testing.T) {
 			t.Errorf("%s has %d bytes, its row says %d", object.Variant, len(stored), object.Bytes)
 		}
 	}
-	if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held != item.Objects.Bytes() {
+	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != item.Objects.Bytes() {
 		t.Errorf("%d bytes are held for %d stored", held, item.Objects.Bytes())
 	}
 	_, err = service.Seal(t.Context(), p, item.ID)
@@ -241,7 +241,7 @@ func TestACapWithoutRoomForTheDerivativesRefusesTheUpload(t *testing.T) {
 	if left := b.stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held != 0 {
+	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 0 {
 		t.Errorf("%d bytes are still held", held)
 	}
 	b.balanced(p)

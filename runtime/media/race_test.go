@@ -50,7 +50,7 @@ func TestTheCapIsExactUnderConcurrency(t *testing.T) {
 			case <-watching:
 				return
 			default:
-				if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held > room {
+				if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held > room {
 					t.Errorf("the account holds %d bytes of %d", held, room)
 				}
 			}
@@ -77,7 +77,7 @@ func TestTheCapIsExactUnderConcurrency(t *testing.T) {
 	close(watching)
 	<-watched
 	b.balanced(p)
-	held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID)
+	held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
 	if held != stored.Load() || held > room {
 		t.Errorf("%d bytes are held, %d were stored, the cap is %d", held, stored.Load(), room)
 	}

@@ -254,10 +254,10 @@ func TestAnUploadWithoutProgressExpiresAndLeavesNothing(t *testing.T) {
 		_, err = b.sweeper.Sweep(t.Context())
 		must(t, err)
 	}
-	if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held != 1<<25 {
+	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 1<<25 {
 		t.Errorf("%d bytes are held for the one upload that goes on", held)
 	}
-	if n := b.number(`SELECT count(*) FROM resumable`); n != 1 {
+	if n := b.number(`SELECT count(*) FROM resumable_upload`); n != 1 {
 		t.Errorf("%d uploads are remembered", n)
 	}
 	must(t, b.resume(b.service, p, kept).Cancel(t.Context()))
@@ -269,7 +269,7 @@ func TestAnUploadWithoutProgressExpiresAndLeavesNothing(t *testing.T) {
 	}
 	b.balanced(p)
 	b.nothingUnfinished(p)
-	if n := b.number(`SELECT count(*) FROM resumable`); n != 0 {
+	if n := b.number(`SELECT count(*) FROM resumable_upload`); n != 0 {
 		t.Errorf("%d uploads are remembered", n)
 	}
 }
@@ -299,7 +299,7 @@ func TestResumable_ExpiresAtTheSecondThatClientsAreTold(t *testing.T) {
 	b.clock.advance(sweepConfig.UploadGrace + time.Second)
 	_, err := b.sweeper.Sweep(t.Context())
 	must(t, err)
-	if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held != 0 {
+	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 0 {
 		t.Errorf("%d bytes are held after the purge", held)
 	}
 }
@@ -329,7 +329,7 @@ func TestCapsAndLengthsOfResumableUploads(t *testing.T) {
 	if _, err := b.service.CreateResumable(t.Context(), p, p.Account.MaxUploadSize+1, media.Fields{}, ""); !fault.Is(err, fault.TooLarge) {
 		t.Errorf("over the size: %v", err)
 	}
-	if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable)`); n != 0 {
+	if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload)`); n != 0 {
 		t.Errorf("%d rows of refused uploads", n)
 	}
 	// A length that is not known reserves as it grows.
@@ -337,7 +337,7 @@ func TestCapsAndLengthsOfResumableUploads(t *testing.T) {
 	r := b.create(p, media.UnknownLength)
 	_, err := r.Write(t.Context(), 0, bytes.NewReader(file[:17<<20]), nil)
 	must(t, err)
-	if held := b.number(`SELECT bytes FROM account_hold WHERE account_id = $1`, p.Account.ID); held != 17<<20 {
+	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 17<<20 {
 		t.Errorf("%d bytes are held for %d", held, 17<<20)
 	}
 	if _, err := r.Finish(t.Context()); !fault.Is(err, fault.Conflict) {

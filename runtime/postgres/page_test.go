@@ -70,13 +70,13 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 
 	comparePages(t, store, url, scope, "with changes that are not folded")
 	must(t, store.FoldPages(t.Context()))
-	if n := number(t, url, `SELECT count(*) FROM item_change`); n != 0 {
+	if n := number(t, url, `SELECT count(*) FROM item_page_delta`); n != 0 {
 		t.Errorf("%d changes are left after folding", n)
 	}
-	if n := number(t, url, `SELECT count(*) FROM item_block`); n < 3 {
+	if n := number(t, url, `SELECT count(*) FROM item_page_block`); n < 3 {
 		t.Errorf("%d blocks for %d items", n, items)
 	}
-	if n := number(t, url, `SELECT max(items) FROM item_block`); n > 2048 {
+	if n := number(t, url, `SELECT max(items) FROM item_page_block`); n > 2048 {
 		t.Errorf("a block has %d items", n)
 	}
 	comparePages(t, store, url, scope, "folded")

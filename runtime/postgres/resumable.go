@@ -32,7 +32,7 @@ func (s *Store) OpenResumable(ctx context.Context, upload media.Resumption) erro
 		}
 		params := sqlgen.InsertResumableParams{
 			ItemID: upload.ItemID, AccountID: upload.Scope.AccountID, AppID: upload.Scope.AppID, FileName: upload.Fields.FileName,
-			ClaimedType: upload.Fields.MimeType, Access: string(upload.Fields.Access), Caption: upload.Fields.Caption,
+			DeclaredType: upload.Fields.MimeType, Access: string(upload.Fields.Access), Caption: upload.Fields.Caption,
 			GroupLabel: upload.Fields.Group, Metadata: upload.Metadata, ExpiresAt: upload.Expires,
 		}
 		if upload.Length != media.UnknownLength {
@@ -54,10 +54,10 @@ func (s *Store) Resumption(ctx context.Context, scope media.Scope, itemID uuid.U
 	if err != nil {
 		return media.Resumption{}, classify(err, "read resumable upload")
 	}
-	r := row.Resumable
+	r := row.ResumableUpload
 	upload := media.Resumption{
 		ItemID: itemID, Scope: scope, Length: media.UnknownLength,
-		Fields:   media.Fields{FileName: r.FileName, MimeType: r.ClaimedType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel},
+		Fields:   media.Fields{FileName: r.FileName, MimeType: r.DeclaredType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel},
 		Metadata: r.Metadata,
 		Progress: media.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, Whole: r.Whole,
 			Tail: media.Variant(r.Tail), TailBytes: r.TailBytes, TailHash: r.TailHash, MimeType: r.MimeType},

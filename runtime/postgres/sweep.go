@@ -50,7 +50,7 @@ func (s *Store) DueRemovals(ctx context.Context, now, claimedUntil time.Time, ba
 	}
 	due := make([]media.Removal, len(rows))
 	for i, row := range rows {
-		due[i] = media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys, Unfinished: row.Unfinished, Attempts: int(row.Attempts)}
+		due[i] = media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys, Unfinished: row.AbortMultipart, Attempts: int(row.Attempts)}
 	}
 	return due, nil
 }

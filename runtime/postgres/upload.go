@@ -174,7 +174,7 @@ func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media
 		if len(keys) == 0 {
 			return nil // refused before a byte was sent
 		}
-		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: scope.AccountID, Bucket: scope.Bucket, Keys: keys, Unfinished: true, NotBefore: notBefore})
+		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: scope.AccountID, Bucket: scope.Bucket, Keys: keys, AbortMultipart: true, NotBefore: notBefore})
 		if err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, 
 				return err
 			}
 			if _, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: upload.AccountID, Bucket: upload.Bucket,
-				Keys: keysOf(upload.ItemID), Unfinished: true, NotBefore: cutoff}); err != nil {
+				Keys: keysOf(upload.ItemID), AbortMultipart: true, NotBefore: cutoff}); err != nil {
 				return err
 			}
 		}

@@ -59,7 +59,7 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 // traces counts what uploads have left: rows, and bytes that are held.
 func (w *world) traces(t *testing.T) int64 {
 	t.Helper()
-	return w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_hold)`)
+	return w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`)
 }
 
 // replica is a running runtime with real parts.

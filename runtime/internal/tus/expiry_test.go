@@ -50,7 +50,7 @@ func TestExpiredUpload_IsGoneAtOnceAtEveryReplica(t *testing.T) {
 		}
 	}
 	// The space is the purge's.
-	if held := w.Number(t, `SELECT bytes FROM account_hold`); held != size {
+	if held := w.Number(t, `SELECT bytes FROM account_usage`); held != size {
 		t.Errorf("%d bytes are held before the purge", held)
 	}
 	w.purged(t, one)

@@ -273,7 +273,7 @@ func TestARuntimeIsKilledBetweenTheLastByteAndTheCommit(t *testing.T) {
 		eventually(t, 30*time.Second, "the runtime commits", func() bool {
 			return w.Number(t, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'item'::regclass`) > 0
 		})
-		if n := w.Number(t, `SELECT received FROM resumable WHERE item_id = $1`, uuid.MustParse(idOf(address))); n != int64(size) {
+		if n := w.Number(t, `SELECT received FROM resumable_upload WHERE item_id = $1`, uuid.MustParse(idOf(address))); n != int64(size) {
 			t.Errorf("%s: %d of %d bytes are durable", kind, n, size)
 		}
 		process.Kill()
@@ -310,7 +310,7 @@ func TestTheHolderOfTheLockIsKilled(t *testing.T) {
 	}()
 	<-body.stalled
 	eventually(t, 30*time.Second, "a part is durable", func() bool {
-		return w.Number(t, `SELECT received FROM resumable`) > 0
+		return w.Number(t, `SELECT received FROM resumable_upload`) > 0
 	})
 	must(t, process.Signal(syscall.SIGKILL))
 	close(body.resume)
@@ -435,7 +435,7 @@ func TestDELETEDuringPATCH(t *testing.T) {
 			t.Errorf("HEAD: %d", got.status)
 		}
 	}
-	if n := w.Number(t, `SELECT bytes FROM account_hold`); n != 0 {
+	if n := w.Number(t, `SELECT bytes FROM account_usage`); n != 0 {
 		t.Errorf("%d bytes are held", n)
 	}
 	w.purged(t, one)

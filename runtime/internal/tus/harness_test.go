@@ -89,7 +89,7 @@ func (w *world) purged(t *testing.T, of tenant) {
 		t.Errorf("left unfinished: %s", u.Key)
 		return nil
 	}))
-	if n := w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_hold)`); n != 0 {
+	if n := w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`); n != 0 {
 		t.Errorf("%d rows and bytes are left", n)
 	}
 }
