@@ -323,7 +323,7 @@ func (m *merge) resolveLost(ctx context.Context, c candidate) error {
 		}
 		finding.Repaired = true
 		// A removal that fails here stays queued for the purge.
-		if removal != nil && m.objects.RemoveUnfinished(ctx, m.account.Bucket, c.object.Key) == nil &&
+		if removal != nil && m.objects.AbortIncomplete(ctx, m.account.Bucket, c.object.Key) == nil &&
 			m.objects.Remove(ctx, m.account.Bucket, removal.Keys) == nil {
 			if err := m.store.FinishRemovals(ctx, []int64{removal.ID}); err != nil {
 				return err
@@ -341,7 +341,7 @@ func (c *check) checkMultipartUploads(ctx context.Context) error {
 		clear(initiated)
 		return err
 	}
-	err := c.objects.ListUnfinished(ctx, c.account.Bucket, "", func(u media.IncompleteUpload) error {
+	err := c.objects.ListIncomplete(ctx, c.account.Bucket, "", func(u media.IncompleteUpload) error {
 		c.logProgress(ctx)
 		if _, managed := itemOfKey(u.Key); !managed {
 			c.summary.Unmanaged++
@@ -378,7 +378,7 @@ func (c *check) confirmIncomplete(ctx context.Context, initiated map[string]time
 			continue
 		}
 		exists := false
-		if err := c.objects.ListUnfinished(ctx, c.account.Bucket, key, func(u media.IncompleteUpload) error {
+		if err := c.objects.ListIncomplete(ctx, c.account.Bucket, key, func(u media.IncompleteUpload) error {
 			exists = exists || u.Key == key
 			return nil
 		}); err != nil {
@@ -390,7 +390,7 @@ func (c *check) confirmIncomplete(ctx context.Context, initiated map[string]time
 		finding := Finding{Kind: OrphanUpload, Item: id.String(), Key: key, Recent: c.isRecent(initiated[key]),
 			Detail: "initiated " + initiated[key].UTC().Format(time.RFC3339) + ", and no upload is running"}
 		if c.repairBucket && !finding.Recent {
-			if err := c.objects.RemoveUnfinished(ctx, c.account.Bucket, key); err != nil {
+			if err := c.objects.AbortIncomplete(ctx, c.account.Bucket, key); err != nil {
 				return err
 			}
 			finding.Repaired = true

@@ -332,7 +332,8 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, d *fixture) {
 		log := slog.New(slog.DiscardHandler)
 		service := d.newService(time.Now)
-		sweeper, err := media.NewSweeper(d.store, d.objects, media.SweepConfig{DraftTTL: 300 * time.Millisecond, BatchSize: 5, AlarmAfter: 1000, RetryLongest: time.Second}, time.Now, log)
+		purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: 300 * time.Millisecond, BatchSize: 5, MaxAttempts: 1000, MaxBackoff: time.Second},
+			media.PurgeDeps{Store: d.store, Objects: d.objects, Now: time.Now, Log: log})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -383,8 +384,8 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 		}
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := sweeper.Sweep(context.WithoutCancel(ctx)); err != nil {
-					t.Errorf("sweep: %v", err)
+				if _, err := purger.Run(context.WithoutCancel(ctx)); err != nil {
+					t.Errorf("purge: %v", err)
 				}
 			}
 		})
@@ -490,13 +491,13 @@ func (p passing) List(ctx context.Context, bucket, prefix string, visit func(med
 	return visit(media.ObjectInfo{Key: p.key, Bytes: 1})
 }
 
-func (p passing) ListUnfinished(ctx context.Context, bucket, prefix string, visit func(media.IncompleteUpload) error) error {
+func (p passing) ListIncomplete(ctx context.Context, bucket, prefix string, visit func(media.IncompleteUpload) error) error {
 	if prefix == "" {
 		if err := visit(media.IncompleteUpload{Key: p.key}); err != nil {
 			return err
 		}
 	}
-	return p.Store.ListUnfinished(ctx, bucket, prefix, visit)
+	return p.Store.ListIncomplete(ctx, bucket, prefix, visit)
 }
 
 func TestCheck_DropsCandidatesGoneOnRecheck(t *testing.T) {

@@ -75,9 +75,9 @@ func (d *fixture) withAccount(t *testing.T) *fixture {
 
 func (d *fixture) newService(now func() time.Time) *media.Service {
 	d.t.Helper()
-	service, err := media.NewService(media.Parts{Store: d.store, Objects: d.objects, Settings: d.Settings, Now: now, Log: slog.New(slog.DiscardHandler)},
-		media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadShare: 100, UploadQueue: 1000, UploadWait: time.Minute,
-			UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second})
+	service, err := media.New(media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: time.Minute,
+		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
+		media.Deps{Store: d.store, Objects: d.objects, Settings: d.Settings, Now: now, Log: slog.New(slog.DiscardHandler)})
 	must(d.t, err)
 	return service
 }

@@ -52,13 +52,13 @@ type ObjectStore interface {
 	BucketExists(ctx context.Context, bucket string) (bool, error)
 	// List calls visit for every object, in the order of keys.
 	List(ctx context.Context, bucket, prefix string, visit func(media.ObjectInfo) error) error
-	// ListUnfinished calls visit for every incomplete multipart upload; prefix is empty or a whole key.
-	ListUnfinished(ctx context.Context, bucket, prefix string, visit func(media.IncompleteUpload) error) error
+	// ListIncomplete calls visit for every incomplete multipart upload; prefix is empty or a whole key.
+	ListIncomplete(ctx context.Context, bucket, prefix string, visit func(media.IncompleteUpload) error) error
 	// Stat returns NotFound for an object that does not exist.
 	Stat(ctx context.Context, bucket, key string) (media.ObjectInfo, error)
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 	Remove(ctx context.Context, bucket string, keys []string) error
-	RemoveUnfinished(ctx context.Context, bucket, key string) error
+	AbortIncomplete(ctx context.Context, bucket, key string) error
 }
 
 // ItemObjects are the objects that the row of an item refers to.

@@ -24,10 +24,10 @@ func (s *Store) BucketExists(ctx context.Context, bucket string) (bool, error) {
 	return exists, classify(err, "look for bucket "+bucket)
 }
 
-// ListUnfinished calls visit for every incomplete multipart upload, for the keys of some more
-// than once, until visit returns an error, which ListUnfinished then returns. prefix is empty
+// ListIncomplete calls visit for every incomplete multipart upload, for the keys of some more
+// than once, until visit returns an error, which ListIncomplete then returns. prefix is empty
 // or an exact key: some stores list nothing else.
-func (s *Store) ListUnfinished(ctx context.Context, bucket, prefix string, visit func(media.IncompleteUpload) error) error {
+func (s *Store) ListIncomplete(ctx context.Context, bucket, prefix string, visit func(media.IncompleteUpload) error) error {
 	return s.eachUnfinished(ctx, bucket, prefix, func(upload minio.ObjectMultipartInfo) error {
 		return visit(media.IncompleteUpload{Key: upload.Key, Initiated: upload.Initiated})
 	})

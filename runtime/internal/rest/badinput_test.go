@@ -15,7 +15,6 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/settings"
 )
 
