@@ -12,7 +12,7 @@ import (
 func (s *Store) ClaimLetters(ctx context.Context, most int, now, leaseEnds time.Time) ([]oauth.EncryptedLetter, error) {
 	rows, err := s.queries.LeaseEmails(ctx, sqlgen.LeaseEmailsParams{Batch: int32(most), Now: now, LeaseEnds: leaseEnds}) //nolint:gosec // a few
 	if err != nil {
-		return nil, classify(err, "claim letters")
+		return nil, toFault(err, "claim letters")
 	}
 	letters := make([]oauth.EncryptedLetter, 0, len(rows))
 	for _, row := range rows {
@@ -23,10 +23,10 @@ func (s *Store) ClaimLetters(ctx context.Context, most int, now, leaseEnds time.
 
 // DeleteLetter implements oauth.Store.
 func (s *Store) DeleteLetter(ctx context.Context, id int64) error {
-	return classify(s.queries.DeleteEmail(ctx, id), "delete letter")
+	return toFault(s.queries.DeleteEmail(ctx, id), "delete letter")
 }
 
 // DelayLetter implements oauth.Store.
 func (s *Store) DelayLetter(ctx context.Context, id int64, until time.Time) error {
-	return classify(s.queries.DelayEmail(ctx, sqlgen.DelayEmailParams{ID: id, NotBefore: until}), "delay letter")
+	return toFault(s.queries.DelayEmail(ctx, sqlgen.DelayEmailParams{ID: id, NotBefore: until}), "delay letter")
 }

@@ -39,7 +39,7 @@ func (s *Store) AddRequest(ctx context.Context, request oauth.Request, now time.
 func (s *Store) FindRequest(ctx context.Context, id uuid.UUID, browser account.Hash, now time.Time) (oauth.Request, error) {
 	row, err := s.queries.FindLoginSession(ctx, sqlgen.FindLoginSessionParams{ID: id, CookieHash: browser[:], Now: now})
 	if err != nil {
-		return oauth.Request{}, classify(err, "find login request")
+		return oauth.Request{}, toFault(err, "find login request")
 	}
 	return requestOf(row)
 }
@@ -101,11 +101,11 @@ func (s *Store) LogIn(ctx context.Context, id uuid.UUID, codeMAC []byte, browser
 	if err == nil && n == 0 {
 		err = pgx.ErrNoRows
 	}
-	return classify(err, "log in")
+	return toFault(err, "log in")
 }
 
 // EndRequest implements oauth.Store.
 func (s *Store) EndRequest(ctx context.Context, id uuid.UUID, browser account.Hash, now time.Time) error {
 	_, err := s.queries.EndLoginSession(ctx, sqlgen.EndLoginSessionParams{ID: id, CookieHash: browser[:], Now: now})
-	return classify(err, "end login request")
+	return toFault(err, "end login request")
 }

@@ -21,7 +21,7 @@ var _ oauth.Store = (*Store)(nil)
 func (s *Store) Accounts(ctx context.Context, address string, most int) ([]account.Account, error) {
 	rows, err := s.queries.AccountsByOwner(ctx, sqlgen.AccountsByOwnerParams{Email: address, Batch: int32(most)}) //nolint:gosec // a constant
 	if err != nil {
-		return nil, classify(err, "find accounts of an owner")
+		return nil, toFault(err, "find accounts of an owner")
 	}
 	accounts := make([]account.Account, 0, len(rows))
 	for _, row := range rows {
@@ -33,7 +33,7 @@ func (s *Store) Accounts(ctx context.Context, address string, most int) ([]accou
 // OwnsSomething implements oauth.Store.
 func (s *Store) OwnsSomething(ctx context.Context, address string) (bool, error) {
 	owns, err := s.queries.OwnsAnyAccount(ctx, address)
-	return owns, classify(err, "look for an owner")
+	return owns, toFault(err, "look for an owner")
 }
 
 // Grant implements oauth.Store.
@@ -104,14 +104,14 @@ func (s *Store) TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) e
 		params.Ids = append(params.Ids, id)
 		params.UsedAt = append(params.UsedAt, at)
 	}
-	return classify(s.queries.TouchGrants(ctx, params), "touch grants")
+	return toFault(s.queries.TouchGrants(ctx, params), "touch grants")
 }
 
 // Connections implements oauth.Store.
 func (s *Store) Connections(ctx context.Context, address string, now time.Time, most int) ([]oauth.Connection, error) {
 	rows, err := s.queries.Connections(ctx, sqlgen.ConnectionsParams{Email: address, Now: now, Batch: int32(most)}) //nolint:gosec // a constant
 	if err != nil {
-		return nil, classify(err, "find connections")
+		return nil, toFault(err, "find connections")
 	}
 	connections := make([]oauth.Connection, 0, len(rows))
 	for _, row := range rows {
@@ -127,5 +127,5 @@ func (s *Store) Connections(ctx context.Context, address string, now time.Time, 
 // EndConnections implements oauth.Store.
 func (s *Store) EndConnections(ctx context.Context, address string, id uuid.UUID, now time.Time) (int, error) {
 	n, err := s.queries.RevokeGrantsByEmail(ctx, sqlgen.RevokeGrantsByEmailParams{Email: address, Now: now, ID: pgtype.UUID{Bytes: id, Valid: id != uuid.Nil}})
-	return int(n), classify(err, "end connections")
+	return int(n), toFault(err, "end connections")
 }

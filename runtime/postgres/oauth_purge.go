@@ -42,7 +42,7 @@ func (s *Store) PurgeLogins(ctx context.Context, now, clientsBefore time.Time, b
 		n, err := step()
 		total += int(n)
 		if err != nil {
-			return total, classify(err, "purge logins")
+			return total, toFault(err, "purge logins")
 		}
 	}
 	return total, nil

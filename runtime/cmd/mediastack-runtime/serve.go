@@ -113,7 +113,7 @@ type served struct {
 	server  *server.Server
 	auth    *auth.Authenticator
 	uploads *tus.API
-	locks   *postgres.Locks
+	locks   *postgres.UploadLocks
 	stores  *objectstore.Readiness
 	outbox  *mail.Outbox // nil when nobody can log in
 }
@@ -154,7 +154,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
-	locks := store.Locks(log)
+	locks := store.UploadLocks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
 		Media: items, Auth: authenticator, Documents: files.Links(), Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,

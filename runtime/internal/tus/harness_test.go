@@ -171,7 +171,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	plain, err := rest.New(rest.Parts{Media: items, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
-	locks := store.Locks(log)
+	locks := store.UploadLocks(log)
 	var locking tus.Locks = locks
 	if o.beforeLock != nil {
 		locking = hookedLocks{Locks: locks, before: o.beforeLock}

@@ -40,7 +40,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Locks let one request at a time have an upload. postgres.Locks implements it.
+// Locks let one request at a time have an upload. postgres.UploadLocks implements it.
 type Locks interface {
 	// Lock waits until ctx ends, then the fault is Busy. letGo asks for the upload: it
 	// may be called often, from any goroutine and after unlock, and returns at once.

@@ -213,7 +213,7 @@ CREATE TABLE object_removal (
     keys            text[] NOT NULL,
     abort_multipart boolean NOT NULL,
     attempts        integer NOT NULL DEFAULT 0,
-    not_before      timestamptz NOT NULL DEFAULT now(),
+    not_before      timestamptz NOT NULL,
     last_error      text NOT NULL DEFAULT ''
 );
 CREATE INDEX object_removal_due ON object_removal (not_before);
