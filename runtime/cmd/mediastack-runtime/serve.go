@@ -128,7 +128,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		return served{}, err
 	}
 	preferences := settings.NewService(store)
-	items, err := media.NewService(media.Parts{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log}, c.Media)
+	items, err := media.NewService(media.Parts{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log, Registry: registry}, c.Media)
 	if err != nil {
 		return served{}, err
 	}
