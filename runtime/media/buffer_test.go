@@ -6,7 +6,7 @@ import (
 )
 
 // A closed request body must not return the bytes of the upload that has its memory next.
-func TestBody_ReadsNothingOfTheNextOwnersMemoryAfterClose(t *testing.T) {
+func TestBufferReader_ReadsNothingAfterClose(t *testing.T) {
 	t.Parallel()
 	var b buffer
 	file := make([]byte, 3*chunkSize+7)

@@ -21,13 +21,13 @@ type limits struct {
 
 // newLimits returns the limits of cfg, and registers their gauges unless registry is nil.
 func newLimits(cfg Config, registry prometheus.Registerer) (limits, error) {
-	perAccount := func(slots int) int { return max(1, slots*cfg.UploadShare/100) }
+	perAccount := func(slots int) int { return max(1, slots*cfg.UploadPerAccountPercent/100) }
 	parts := int(cfg.UploadMemory / (PartSize + chunkSize))
 	l := limits{
 		uploads: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: cfg.MaxUploads, PerKey: perAccount(cfg.MaxUploads), MaxWaiting: cfg.UploadQueue}),
 		// An upload that waits for memory holds an upload slot, so that those bound the queue.
 		partMemory: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: parts, PerKey: perAccount(parts), MaxWaiting: 2 * cfg.MaxUploads}),
-		timeout:    cfg.UploadWait,
+		timeout:    cfg.UploadQueueTimeout,
 	}
 	if registry == nil {
 		return l, nil

@@ -33,7 +33,7 @@ func TestLimits_ReturnBusyWithRetryAfter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := testLimits(t, Config{MaxUploads: 1, UploadShare: 100, UploadQueue: c.queue, UploadWait: c.timeout})
+			l := testLimits(t, Config{MaxUploads: 1, UploadPerAccountPercent: 100, UploadQueue: c.queue, UploadQueueTimeout: c.timeout})
 			if err := l.acquire(t.Context(), l.uploads, uuid.New()); err != nil {
 				t.Fatal(err)
 			}
@@ -52,7 +52,7 @@ func TestLimits_ReturnBusyWithRetryAfter(t *testing.T) {
 func TestLimits_ExportGaugesOfSlotsAndMemory(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	l, err := newLimits(Config{MaxUploads: 8, UploadMemory: 4 * (PartSize + chunkSize), UploadShare: 75, UploadQueue: 4, UploadWait: time.Minute}, registry)
+	l, err := newLimits(Config{MaxUploads: 8, UploadMemory: 4 * (PartSize + chunkSize), UploadPerAccountPercent: 75, UploadQueue: 4, UploadQueueTimeout: time.Minute}, registry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ const (
 	checkInterval = time.Second
 )
 
-// rateGuard enforces Config.UploadMinRate while others wait for the slots or the memory
+// rateGuard enforces Config.UploadMinTransferRate while others wait for the slots or the memory
 // that an upload holds. Idle time consumes a budget; received bytes refill it. Time during
 // which nobody waits, and time spent in the object store, does not count.
 type rateGuard struct {
@@ -33,10 +33,10 @@ func (u *Upload) OnSlow(abort func(why error)) { u.rate.abort = abort }
 
 // startRateMonitor checks the rate of an upload until stop is called.
 func (u *Upload) startRateMonitor() (stop func()) {
-	if u.service.cfg.UploadMinRate == 0 {
+	if u.service.cfg.UploadMinTransferRate == 0 {
 		return func() {}
 	}
-	u.rate.budget = minrate.New(u.service.cfg.UploadMinRate, idleBudget)
+	u.rate.budget = minrate.New(u.service.cfg.UploadMinTransferRate, idleBudget)
 	done := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(checkInterval)

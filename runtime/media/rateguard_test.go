@@ -16,10 +16,10 @@ import (
 // for it, until stopWaiting is called. It is for synctest.
 func contendedUpload(t *testing.T) (u *Upload, stopWaiting func()) {
 	t.Helper()
-	cfg := Config{MaxUploads: 1, UploadShare: 100, UploadQueue: 9, UploadWait: 24 * time.Hour, UploadMinRate: 1000}
+	cfg := Config{MaxUploads: 1, UploadPerAccountPercent: 100, UploadQueue: 9, UploadQueueTimeout: 24 * time.Hour, UploadMinTransferRate: 1000}
 	s := &Service{cfg: cfg, limits: testLimits(t, cfg)}
 	u = &Upload{service: s, scope: Scope{AccountID: uuid.New()}}
-	u.rate.budget = minrate.New(cfg.UploadMinRate, idleBudget)
+	u.rate.budget = minrate.New(cfg.UploadMinTransferRate, idleBudget)
 	if err := s.limits.acquire(t.Context(), s.limits.uploads, u.scope.AccountID); err != nil {
 		t.Fatal(err)
 	}
