@@ -101,7 +101,7 @@ func tooLarge(p account.Principal) error {
 
 // CapExceeded returns the fault of an account whose cap has no room for the bytes offered.
 func CapExceeded(maxStorage int64) error {
-	return fault.New(fault.OverCap, "the account's storage cap, %d bytes, has no room for this file", maxStorage)
+	return fault.New(fault.QuotaExceeded, "the account's storage cap, %d bytes, has no room for this file", maxStorage)
 }
 
 // Receive reads the file to its end. claim is the client's word for the type. After
