@@ -140,11 +140,11 @@ func New(cfg Config, brand string, directory Directory, limits *limit.Limiter, n
 	if err != nil {
 		return nil, err
 	}
-	signer, err := secret.Signer(keys.ForUploads)
+	signer, err := secret.Signer(keys.PurposeUploadSignature)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := secret.Signer(keys.ForLogins)
+	tokens, err := secret.Signer(keys.PurposeOAuth)
 	if err != nil {
 		return nil, err
 	}
