@@ -135,7 +135,7 @@ func TestTwoAccountsCannotShareABucket(t *testing.T) {
 	one.Bucket, two.Bucket, two.Name = "shared", "shared", "other"
 	first, err := r.Ensure(t.Context(), one)
 	must(t, err)
-	if _, err := r.Ensure(t.Context(), two); !fault.Is(err, fault.Conflict) || fault.Of(err).Public != "bucket shared is owned by another account" {
+	if _, err := r.Ensure(t.Context(), two); !fault.Is(err, fault.Conflict) || fault.From(err).Public != "bucket shared is owned by another account" {
 		t.Errorf("a second account with the bucket: %v", err)
 	}
 	must(t, r.Close(t.Context(), first.ID))
@@ -319,7 +319,7 @@ func TestAPinnedFieldRefusesTheWholeChange(t *testing.T) {
 		t.Error("pinning the same again must write nothing")
 	}
 	_, err = s.Update(t.Context(), a.ID, settings.Layer{UseWebP: value(false), ThumbnailWidth: value(64)})
-	if !fault.Is(err, fault.Conflict) || fault.Of(err).Public != "useWebP: pinned by MediaSettings team-a/site" {
+	if !fault.Is(err, fault.Conflict) || fault.From(err).Public != "useWebP: pinned by MediaSettings team-a/site" {
 		t.Errorf("a change of a pinned field: %v", err)
 	}
 	layers, err := s.Update(t.Context(), a.ID, settings.Layer{ThumbnailHeight: value(99)})

@@ -26,7 +26,7 @@ func (s *storm) held(header, value string, meanwhile func()) (grant Grant, kind 
 		meanwhile()
 		again, err := s.Again(w, r)
 		if challenge, kind = w.Header().Get("WWW-Authenticate"), none; err != nil {
-			kind = fault.Of(err).Kind
+			kind = fault.From(err).Kind
 			return
 		}
 		grant = Of(again.Context())
@@ -69,7 +69,7 @@ func TestACredentialThatEndsWhileItsBodyComesIsRefused(t *testing.T) {
 		s = newStorm(t)
 		made := holder(account.Hash{})
 		s.answers[account.Hash{}] = made // which is how this directory finds a key by its id
-		if _, kind, challenge := s.held(s.SignatureHeader, s.Sign(Grant{Principal: made}, "g"), func() { end(s) }); kind != fault.BadSignature || challenge != "" {
+		if _, kind, challenge := s.held(s.SignatureHeader, s.Sign(Grant{Principal: made}, "g"), func() { end(s) }); kind != fault.InvalidSignature || challenge != "" {
 			t.Errorf("%s: the signature is answered %v, %q", name, kind, challenge)
 		}
 	}
@@ -84,7 +84,7 @@ func TestAgain_SeesAChangeBeforeItsNotification(t *testing.T) {
 		"signature": func(s *storm) (string, string, fault.Kind) {
 			made := holder(account.Hash{})
 			s.answers[account.Hash{}] = made
-			return s.SignatureHeader, s.Sign(Grant{Principal: made}, ""), fault.BadSignature
+			return s.SignatureHeader, s.Sign(Grant{Principal: made}, ""), fault.InvalidSignature
 		},
 	} {
 		s := newStorm(t)
@@ -122,7 +122,7 @@ func TestASignaturesTimeCountsFromTheBeginning(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodPost, UploadRoute, nil)
 	r.Header.Set(s.SignatureHeader, signature)
-	if _, err := s.byEither(r.Context(), r.Header); !fault.Is(err, fault.BadSignature) {
+	if _, err := s.byEither(r.Context(), r.Header); !fault.Is(err, fault.InvalidSignature) {
 		t.Errorf("a new request is answered %v", err)
 	}
 }

@@ -140,11 +140,11 @@ func New(cfg Config, brand string, directory Directory, limits *limit.Limiter, n
 	if err != nil {
 		return nil, err
 	}
-	signer, err := secret.Signer(keys.ForUploads)
+	signer, err := secret.Signer(keys.PurposeUploadSignature)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := secret.Signer(keys.ForLogins)
+	tokens, err := secret.Signer(keys.PurposeOAuth)
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +312,7 @@ func (a *Authenticator) Check(r *http.Request) (Grant, error) {
 	record := httpapi.Of(r.Context())
 	grant, err := a.credential(r)
 	wrong := fault.Is(err, fault.Unauthenticated) && a.sent(r.Header) && !errors.Is(err, errNoGuess)
-	if wrong || fault.Is(err, fault.BadSignature) {
+	if wrong || fault.Is(err, fault.InvalidSignature) {
 		a.limits.Failed(record.Address)
 	}
 	if err != nil {
@@ -452,7 +452,7 @@ func (a *Authenticator) judge(session oauth.Session, refused error) error {
 var errNoGuess = errors.New("no guess")
 
 func noGuess(refused error) error {
-	return fault.Wrap(errNoGuess, fault.Of(refused).Kind, "%s", fault.Of(refused).Public)
+	return fault.Wrap(errNoGuess, fault.From(refused).Kind, "%s", fault.From(refused).Public)
 }
 
 // ended reports whether a key's time, or its account's, is over for good.
@@ -469,13 +469,13 @@ func (a *Authenticator) Sign(grant Grant, group string) string {
 // bySignature accepts an upload signature while it is valid and what made it is, too: the
 // key, or the login with all that it permits.
 func (a *Authenticator) bySignature(ctx context.Context, signature string) (Grant, error) {
-	refused := fault.New(fault.BadSignature, "the upload signature is not accepted")
+	refused := fault.New(fault.InvalidSignature, "the upload signature is not accepted")
 	claims, ok := decodeSignature(a.signer, signature)
 	if !ok {
 		return Grant{}, refused
 	}
 	if !a.asked(ctx).Before(claims.expires) {
-		return Grant{}, fault.New(fault.BadSignature, "the upload signature has expired")
+		return Grant{}, fault.New(fault.InvalidSignature, "the upload signature has expired")
 	}
 	what := lookup{id: claims.keyID}
 	if claims.grantID != uuid.Nil {

@@ -71,7 +71,7 @@ func (s *storm) shows(key string) fault.Kind {
 	if err == nil {
 		return none
 	}
-	return fault.Of(err).Kind
+	return fault.From(err).Kind
 }
 
 // none is the kind of no fault.
@@ -202,7 +202,7 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		grant, err := s.Check(r)
 		if err != nil {
-			return fault.Of(err).Kind
+			return fault.From(err).Kind
 		}
 		if !grant.Permits(ScopeRead) || grant.Permits(ScopeWrite) || grant.GrantID == uuid.Nil {
 			t.Errorf("the grant is %+v", grant)

@@ -43,15 +43,15 @@ func StatusOf(kind fault.Kind) int {
 		return http.StatusBadRequest
 	case fault.Unauthenticated:
 		return http.StatusUnauthorized
-	case fault.BadSignature, fault.Forbidden:
+	case fault.InvalidSignature, fault.Forbidden:
 		return http.StatusForbidden
 	case fault.NotFound:
 		return http.StatusNotFound
 	case fault.Conflict:
 		return http.StatusConflict
-	case fault.TooLarge, fault.OverCap:
+	case fault.TooLarge, fault.QuotaExceeded:
 		return http.StatusRequestEntityTooLarge
-	case fault.Unsupported:
+	case fault.UnsupportedType:
 		return http.StatusUnsupportedMediaType
 	case fault.Busy:
 		return http.StatusTooManyRequests
@@ -81,13 +81,13 @@ const pause = 5 * time.Second
 
 // Fail answers with a fault, and notes it for the log.
 func Fail(w http.ResponseWriter, r *http.Request, err error) {
-	f := fault.Of(err)
+	f := fault.From(err)
 	FailStatus(w, r, StatusOf(f.Kind), err)
 }
 
 // FailStatus is Fail with a status code that no kind of fault has, such as 405.
 func FailStatus(w http.ResponseWriter, r *http.Request, status int, err error) {
-	record, f := Of(r.Context()), fault.Of(err)
+	record, f := Of(r.Context()), fault.From(err)
 	record.Err = err
 	if status >= http.StatusInternalServerError && errors.Is(r.Context().Err(), context.Canceled) {
 		status = clientGone
@@ -139,9 +139,9 @@ var codes = map[int]api.ErrorCode{
 // codeOf returns the stable code of an error, for programs.
 func codeOf(status int, kind fault.Kind) api.ErrorCode {
 	switch {
-	case kind == fault.BadSignature && status == http.StatusForbidden:
+	case kind == fault.InvalidSignature && status == http.StatusForbidden:
 		return api.ErrorCodeInvalidSignature
-	case kind == fault.OverCap && status == http.StatusRequestEntityTooLarge:
+	case kind == fault.QuotaExceeded && status == http.StatusRequestEntityTooLarge:
 		return api.ErrorCodeStorageCapExceeded
 	}
 	if code, ok := codes[status]; ok {
@@ -184,7 +184,7 @@ func rpcError(status int, body api.Error) RPCResponse {
 
 func errorText(status int, kind fault.Kind, few bool) string {
 	switch {
-	case kind == fault.BadSignature:
+	case kind == fault.InvalidSignature:
 		return badSignatureText
 	case status == StatusChecksumMismatch:
 		return "Checksum Mismatch"

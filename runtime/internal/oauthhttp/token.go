@@ -115,7 +115,7 @@ func (a *API) parameters(w http.ResponseWriter, r *http.Request) (url.Values, er
 // trouble, or too often, has a status of its own, whatever code was meant; status 0 is
 // that of the fault.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, status int, code string, err error) {
-	f := fault.Of(err)
+	f := fault.From(err)
 	httpapi.Of(r.Context()).Err = err
 	text := f.Public
 	if status == 0 {
