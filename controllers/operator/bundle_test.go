@@ -105,7 +105,7 @@ func (b *bundle) run(cfg operator.Config) {
 	kube := operatorAccess(b.t)
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
-	manager, err := operator.New(ctx, kube, cfg, operator.Parts{
+	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
 		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Now: time.Now, Log: testLog(b.t),
 	})
 	must(b.t, err)
