@@ -70,24 +70,24 @@ func toAccountSpec(object *v1alpha1.MediaAccount) account.Spec {
 	if bucket := object.Spec.Storage.Bucket; bucket != nil {
 		spec.Bucket = bucket.Name
 	}
-	spec.Agents = toToolPolicy(object.Spec.MCP)
+	spec.ToolPolicy = toToolPolicy(object.Spec.MCP)
 	return spec
 }
 
 // toToolPolicy converts the tool policy. An empty list allows no tool, a missing list all.
-func toToolPolicy(mcp *v1alpha1.MCPSpec) account.Agents {
+func toToolPolicy(mcp *v1alpha1.MCPSpec) account.ToolPolicy {
 	if mcp == nil {
-		return account.Agents{}
+		return account.ToolPolicy{}
 	}
-	agents := account.Agents{ReadOnly: mcp.ReadOnly}
+	policy := account.ToolPolicy{ReadOnly: mcp.ReadOnly}
 	if mcp.Tools != nil {
-		agents.Tools = make([]string, 0, len(mcp.Tools))
+		policy.Tools = make([]string, 0, len(mcp.Tools))
 		for _, tool := range mcp.Tools {
-			agents.Tools = append(agents.Tools, string(tool))
+			policy.Tools = append(policy.Tools, string(tool))
 		}
-		slices.Sort(agents.Tools)
+		slices.Sort(policy.Tools)
 	}
-	return agents
+	return policy
 }
 
 // bytesOrDefault returns a quantity in bytes, rounded up, or defaultBytes when there is none.

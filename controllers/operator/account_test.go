@@ -186,8 +186,8 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 	b.eventually(func() string {
 		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
 		must(t, err)
-		policy := account.Agents{ReadOnly: true, Tools: []string{"get_media", "list_media"}}
-		if found.MaxStorage != 20<<30 || !found.Suspended || !found.Agents.Equal(policy) {
+		policy := account.ToolPolicy{ReadOnly: true, Tools: []string{"get_media", "list_media"}}
+		if found.MaxStorage != 20<<30 || !found.Suspended || !found.ToolPolicy.Equal(policy) {
 			return fmt.Sprintf("the database has %+v", found)
 		}
 		secret := &corev1.Secret{}

@@ -56,7 +56,7 @@ func (e *StepError) Retries() bool { return e != nil && !e.Stalls() }
 
 // Reason returns the condition's reason.
 func (e *StepError) Reason() string {
-	switch kind := fault.Of(e.Err).Kind; {
+	switch kind := fault.From(e.Err).Kind; {
 	case kind == fault.Conflict:
 		return v1alpha1.ReasonConflict
 	case kind == fault.Invalid:
@@ -81,7 +81,7 @@ func (e *StepError) Message() string {
 		}
 		return fmt.Sprintf("Kubernetes API request failed: %s (%s)", e.Action, reason)
 	}
-	if public := fault.Of(e.Err).Public; public != "" {
+	if public := fault.From(e.Err).Public; public != "" {
 		return public
 	}
 	return "internal error; see the operator log"

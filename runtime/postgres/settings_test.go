@@ -23,7 +23,7 @@ func TestSettings_PinnedFieldRejectsTheWholeChange(t *testing.T) {
 		t.Error("pinning the same again must write nothing")
 	}
 	_, err = s.Update(t.Context(), a.ID, settings.Layer{UseWebP: value(false), ThumbnailWidth: value(64)})
-	if !fault.Is(err, fault.Conflict) || fault.Of(err).Public != "useWebP: pinned by MediaSettings team-a/site" {
+	if !fault.Is(err, fault.Conflict) || fault.From(err).Public != "useWebP: pinned by MediaSettings team-a/site" {
 		t.Errorf("a change of a pinned field: %v", err)
 	}
 	layers, err := s.Update(t.Context(), a.ID, settings.Layer{ThumbnailHeight: value(99)})
@@ -87,7 +87,7 @@ func TestSettings_SchemaRejectsOtherForms(t *testing.T) {
 	// A value that no version stores is the fault of the database, not of the caller.
 	_, err = conn.Exec(t.Context(), `INSERT INTO settings_tenant VALUES ($1, '{"thumbnailWidth": 99999}')`, a.ID)
 	must(t, err)
-	if _, err := store.Layers(t.Context(), a.ID); err == nil || fault.Of(err).Kind != fault.Internal {
+	if _, err := store.Layers(t.Context(), a.ID); err == nil || fault.From(err).Kind != fault.Internal {
 		t.Errorf("a stored width of 99999: %v", err)
 	}
 }
