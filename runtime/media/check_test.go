@@ -22,7 +22,6 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -49,7 +48,7 @@ func onBothStores(t *testing.T, test func(t *testing.T, d *damaged)) {
 	}
 }
 
-func spoilable(t *testing.T, access servers.S3Access) *damaged {
+func spoilable(t *testing.T, access testenv.S3Access) *damaged {
 	t.Helper()
 	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
 	must(t, err)

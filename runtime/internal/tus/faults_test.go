@@ -23,7 +23,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
@@ -224,14 +223,11 @@ func TestS3IsGoneAtFinish(t *testing.T) {
 }
 
 // binary starts the shipped runtime.
-func (w *world) binary(t *testing.T, access servers.S3Access) (*replica, *servers.Process) {
+func (w *world) binary(t *testing.T, access testenv.S3Access) (*replica, *testenv.Process) {
 	t.Helper()
-	port, err := servers.FreePort()
-	must(t, err)
-	admin, err := servers.FreePort()
-	must(t, err)
+	port, admin := testenv.FreePort(t), testenv.FreePort(t)
 	name := fmt.Sprintf("runtime-%d", port)
-	process, err := testenv.Group(t).Start(t.Context(), servers.Spec{
+	process, err := testenv.Group(t).Start(t.Context(), testenv.Spec{
 		Name: name, Path: testenv.Binary(t, "mediastack-runtime"), Args: []string{"serve"}, LogFile: filepath.Join(testenv.Folder(t), name+".log"),
 		Env: []string{
 			"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + baseURL, "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0",
@@ -240,7 +236,7 @@ func (w *world) binary(t *testing.T, access servers.S3Access) (*replica, *server
 			"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
 		},
 		Grace: 30 * time.Second,
-		Ready: servers.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
+		Ready: testenv.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
 	})
 	must(t, err)
 	transport := runtimetest.Dialer(fmt.Sprintf("127.0.0.1:%d", port))

@@ -18,8 +18,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mediastack.dev/hack/servers"
-	mcpclients "mediastack.dev/hack/test/clients/mcp"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/node"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -58,11 +58,11 @@ type told struct {
 // before. One of them is killed in the middle.
 func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
 	t.Parallel()
-	node, s := mcpclients.NewNode(t), newService(t, nil)
+	packages, s := node.New(t, "hack/test/clients/mcp"), newService(t, nil)
 	file := noise(3 << 20)
 	path := filepath.Join(t.TempDir(), "file.bin")
 	must(t, os.WriteFile(path, file, 0o600))
-	bridge := []string{node.Module("mcp-remote/dist/proxy.js"), s.url(), "--transport", "http-only", "--header", "x-service-apikey:" + s.key}
+	bridge := []string{packages.Module("mcp-remote/dist/proxy.js"), s.url(), "--transport", "http-only", "--header", "x-service-apikey:" + s.key}
 	for _, client := range []struct {
 		name, script, version string
 		options               map[string]any
@@ -81,7 +81,7 @@ func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
 			text, err := json.Marshal(options)
 			must(t, err)
 			s.story(t, func() told {
-				ended := node.Run(t, clientTimeout, nil, node.Script(t, client.script), string(text))
+				ended := packages.Run(t, clientTimeout, packages.Script(t, client.script), string(text))
 				var got told
 				if err := json.Unmarshal([]byte(ended.Stdout), &got); err != nil || ended.Code != 0 {
 					t.Fatalf("the client ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
@@ -208,13 +208,13 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 // not every client can read.
 func TestInspector(t *testing.T) {
 	t.Parallel()
-	node, s := mcpclients.NewNode(t), newService(t, nil)
+	packages, s := node.New(t, "hack/test/clients/mcp"), newService(t, nil)
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			inspect := func(args ...string) string {
 				t.Helper()
 				args = append([]string{"--cli", "--server-url", s.url(), "--transport", "http", "--header", "x-service-apikey: " + s.key, "--protocol-era", era, "--format", "json"}, args...)
-				ended := node.Run(t, clientTimeout, nil, node.Module(".bin/mcp-inspector"), args...)
+				ended := packages.Run(t, clientTimeout, packages.Module(".bin/mcp-inspector"), args...)
 				if ended.Code != 0 {
 					t.Fatalf("%v ends with %d: %s\n%s", args, ended.Code, ended.Stdout, ended.Stderr)
 				}

@@ -9,14 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mediastack.dev/hack/testenv"
 )
 
 // The walk-through of the reference is what people paste first.
 func TestTheWalkThroughOfTheReferenceWorks(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	must(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "reference", "resumable.md"))
+	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "reference", "resumable.md"))
 	must(t, err)
 	_, script, _ := strings.Cut(string(page), "```sh\n")
 	script, _, found := strings.Cut(script, "```")
