@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
@@ -23,34 +22,25 @@ const fieldManager = "testenv"
 // deleted: there is no controller manager.
 func Kubernetes(t testing.TB) *rest.Config {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", Kubeconfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := rest.CopyConfig(controlPlane(t).Config)
 	config.QPS = -1 // tests of many objects measure the product, not the client's default limit
 	return config
 }
 
-// Kubeconfig returns the path of the kubeconfig that Kubernetes gives access with.
-func Kubeconfig(t testing.TB) string {
+func controlPlane(t testing.TB) *servers.Kubernetes {
 	t.Helper()
 	plane, err := kubernetes()
 	if err != nil {
 		t.Fatalf("the test needs an API server: %v", err)
 	}
-	return plane.Kubeconfig
+	return plane
 }
 
 // ServiceAccountKubeconfig returns the path of a kubeconfig that acts as a service account, with what
 // RBAC grants it and nothing else.
 func ServiceAccountKubeconfig(t testing.TB, namespace, name string) string {
 	t.Helper()
-	Kubeconfig(t)
-	plane, err := kubernetes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, err := plane.ServiceAccountKubeconfig(namespace, name)
+	path, err := controlPlane(t).ServiceAccountKubeconfig(t.Context(), namespace, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +73,7 @@ func readManifests(paths ...string) ([]*unstructured.Unstructured, error) {
 // definitions among them can be used.
 func Apply(t testing.TB, objects ...*unstructured.Unstructured) {
 	t.Helper()
-	applier, err := kubeapply.New(Kubernetes(t), fieldManager)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := applier.Apply(t.Context(), objects...); err != nil {
+	if err := kubeapply.Apply(t.Context(), Kubernetes(t), fieldManager, objects...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -101,13 +87,5 @@ func startKubernetes(ctx context.Context, e *environment) (*servers.Kubernetes, 
 	if err != nil {
 		return nil, fmt.Errorf("read the custom resource definitions: %w; run `make generate`", err)
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	applier, err := kubeapply.New(config, fieldManager)
-	if err != nil {
-		return nil, err
-	}
-	return plane, applier.Apply(ctx, definitions...)
+	return plane, kubeapply.Apply(ctx, plane.Config, fieldManager, definitions...)
 }
