@@ -25,7 +25,7 @@ type RuntimeConfig struct {
 	BaseURL string
 	// Secret is the server secret, which replicas share; a random one is made when it is empty.
 	Secret string
-	// Stores are the settings that reach PostgreSQL and S3: see StoreEnv.
+	// Stores are the settings that reach PostgreSQL and S3: see StoreSettings.
 	Stores []string
 	// Env are more settings, which override the others.
 	Env []string
@@ -44,16 +44,19 @@ type Runtime struct {
 	group *Group
 }
 
-// StoreEnv returns the settings that let every command of the runtime reach its stores.
-func StoreEnv(databaseURL string, access S3Access) []string {
+// StoreSettings returns the settings that let every command of the runtime reach its stores.
+func StoreSettings(databaseURL string, access S3Access) []string {
 	return []string{
 		"SERVICE_DATABASE_URL=" + databaseURL, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
 		"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
 	}
 }
 
-// StartRuntime starts the runtime that make has built, and waits until it is ready. It has no limits
-// on the requests of a key or an address: benchmarks and tests send many from one.
+// Unlimited are settings without limits on the requests of a key or an address: benchmarks and chaos
+// runs send many from one.
+var Unlimited = []string{"SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0"}
+
+// StartRuntime starts the runtime that make has built, and waits until it is ready.
 func (g *Group) StartRuntime(ctx context.Context, config RuntimeConfig) (*Runtime, error) {
 	binary, err := setup.FindBinary(RuntimeBinary)
 	if err != nil {
@@ -81,7 +84,6 @@ func (g *Group) StartRuntime(ctx context.Context, config RuntimeConfig) (*Runtim
 		Name: config.Name, Path: binary, Args: []string{"serve"}, LogFile: filepath.Join(config.LogDir, strings.ReplaceAll(config.Name, " ", "-")+".log"),
 		Env: slices.Concat(config.Stores, []string{
 			"SERVICE_SECRET=" + config.Secret, "SERVICE_BASE_URL=" + r.BaseURL, "SERVICE_LISTEN=" + r.Addr, "SERVICE_ADMIN_LISTEN=" + loopback(admin),
-			"SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0",
 		}, config.Env),
 		Grace: 30 * time.Second,
 		Ready: Answers("http://" + loopback(admin) + "/readyz"),

@@ -3,7 +3,10 @@ package testenv
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"strings"
 	"testing"
+	"time"
 
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
@@ -19,7 +22,27 @@ type (
 	Spec = servers.Spec
 	// Process is a running process.
 	Process = servers.Process
+	// RuntimeConfig says how to run the product's runtime.
+	RuntimeConfig = servers.RuntimeConfig
 )
+
+// Runtime starts the shipped runtime. It is stopped when the test ends.
+func Runtime(t testing.TB, config RuntimeConfig) *servers.Runtime {
+	t.Helper()
+	if config.LogDir == "" {
+		config.LogDir = Folder(t)
+	}
+	runtime, err := Group(t).StartRuntime(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return runtime
+}
+
+// StoreSettings returns the settings that let every command of the runtime reach its stores.
+func StoreSettings(databaseURL string, access S3Access) []string {
+	return servers.StoreSettings(databaseURL, access)
+}
 
 // Binary returns the path of a shipped binary, which make has built into bin/ (or into the folder that
 // MEDIASTACK_BIN names).
@@ -74,4 +97,31 @@ func Group(t testing.TB) *servers.Group {
 	group := servers.NewGroup()
 	t.Cleanup(group.Close)
 	return group
+}
+
+// Program returns the path of a program of the machine, which make packages installs.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("the test needs %s: run `make packages`", name)
+	}
+	return path
+}
+
+// Run runs a program to its end in a folder, and returns what it printed. A program that fails fails
+// the test.
+func Run(t testing.TB, timeout time.Duration, dir, program string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = dir
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s%s", program, args, err, out, stderr.String())
+	}
+	return string(out)
 }

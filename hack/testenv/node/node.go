@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/testenv"
 )
 
 // Packages are a Node.js and the installed packages that a lock file pins.
@@ -46,7 +47,7 @@ func New(t testing.TB, source string) *Packages {
 	}
 	p.program = p.Module("node-linux-" + arch + "/bin/node")
 	if _, err := os.Stat(p.program); err != nil {
-		p.program = find(t, "node")
+		p.program = testenv.Program(t, "node")
 	}
 	return p
 }
@@ -117,16 +118,6 @@ func copyFile(from, to string) error {
 		return err
 	}
 	return os.WriteFile(to, content, 0o600)
-}
-
-// find returns the path of a program of the machine.
-func find(t testing.TB, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Fatalf("the test needs %s: run `make packages`", name)
-	}
-	return path
 }
 
 func must(t testing.TB, err error) {

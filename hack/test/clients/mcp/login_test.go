@@ -20,7 +20,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/node"
 	"mediastack.dev/runtime/oauth"
@@ -126,8 +125,8 @@ func (s *loginService) tell(t *testing.T, person *person, expire bool, tell func
 		}
 		switch calls++; calls {
 		case 1:
-			s.balancer.quiet(victim.address)
-			victim.process.Kill()
+			s.balancer.quiet(victim.Addr)
+			victim.Kill()
 		case 5:
 			if !expire {
 				return
@@ -139,10 +138,8 @@ func (s *loginService) tell(t *testing.T, person *person, expire bool, tell func
 	})
 	defer func() {
 		s.balancer.begin(nil)
-		victim.process.Kill() // should the client not have come that far
-		var err error
-		victim.process, err = s.group.Start(context.WithoutCancel(t.Context()), victim.spec)
-		must(t, err)
+		victim.Kill() // should the client not have come that far
+		must(t, victim.Restart(context.WithoutCancel(t.Context())))
 	}()
 	got := tell()
 	if calls < 8 {
@@ -208,8 +205,7 @@ func (s *loginService) goLogsIn(t *testing.T, address string, file []byte) {
 // refresh what it kept.
 func (s *loginService) inspectorLogsIn(t *testing.T, packages *node.Packages, address string) {
 	person, home := s.person(t, address), t.TempDir()
-	port, err := servers.FreePort()
-	must(t, err)
+	port := testenv.FreePort(t)
 	env := []string{"MCP_INSPECTOR_SECRET_STORE=file", "MCP_AUTO_OPEN_ENABLED=true"} // without it, it logs nobody in who has no terminal
 	start := func(args ...string) *node.Program {
 		t.Helper()
@@ -239,8 +235,7 @@ func (s *loginService) inspectorLogsIn(t *testing.T, packages *node.Packages, ad
 // conforms runs the official suite for authorization servers.
 func (s *loginService) conforms(t *testing.T, packages *node.Packages, address string) {
 	person := s.person(t, address)
-	port, err := servers.FreePort()
-	must(t, err)
+	port := testenv.FreePort(t)
 	client, err := oauthex.RegisterClient(t.Context(), s.balancer.server.URL+"/oauth/register", &oauthex.ClientRegistrationMetadata{
 		ClientName: "Conformance", RedirectURIs: []string{fmt.Sprintf("http://127.0.0.1:%d/callback", port)}, TokenEndpointAuthMethod: "none",
 	}, http.DefaultClient)
@@ -280,10 +275,10 @@ func (s *loginService) silent(t *testing.T) {
 	}
 	masked := map[string]bool{}
 	for _, replica := range s.replicas {
-		for _, leak := range s.witness.leaks(t, replica.spec.LogFile) {
+		for _, leak := range s.witness.leaks(t, replica.Spec.LogFile) {
 			t.Errorf("a log has a secret: %s", leak)
 		}
-		text, err := os.ReadFile(replica.spec.LogFile)
+		text, err := os.ReadFile(replica.Spec.LogFile)
 		must(t, err)
 		for _, address := range s.came {
 			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskAddress(address))
