@@ -453,7 +453,7 @@ scenarios['the whole login works by keyboard'] = as({ address: fixture.owners.sh
   }
   const app = await fixture.program('Workbench')
   await user.go(fixture.link(app))
-  user.read = Number(await fixture.hooks('/letters', { address: user.address }))
+  user.read = Number(await fixture.hooks('/emails', { address: user.address }))
   same(await tabOrder(user), ['address', 'Send me a code'], 'Tab leads to')
   await user.page.reload()
   await user.waitForFocus()
