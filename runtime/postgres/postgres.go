@@ -1,6 +1,6 @@
 // Package postgres stores accounts, settings, media and OAuth data in PostgreSQL. Store
 // implements account.Store, settings.Store, media.Store, media.PurgeStore, consistency.Store,
-// consistency.AccountStore, oauth.Store, oauth.Purger and auth.Directory; UploadLocks
+// consistency.AccountStore, oauth.Store, oauth.Purger and auth.CredentialStore; UploadLocks
 // implements tus.Locks.
 //
 // A file holds the methods of one table. The queries are in queries/, the schema is in

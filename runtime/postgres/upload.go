@@ -144,7 +144,11 @@ func commitAdjusted(ctx context.Context, q *sqlgen.Queries, item media.Item) err
 		return err
 	}
 	if adjusted == 0 {
-		return fault.New(fault.OverCap, "the account's storage cap has no room for this file")
+		available, err := q.AvailableBytes(ctx, upload.AccountID)
+		if err != nil {
+			return err
+		}
+		return media.CapExceeded(available.MaxStorage)
 	}
 	return q.InsertItem(ctx, sqlgen.InsertItemParams{
 		ID: item.ID, AccountID: upload.AccountID, AppID: upload.AppID, FileName: item.FileName, Access: string(item.Access),
