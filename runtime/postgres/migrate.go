@@ -32,8 +32,8 @@ const migrationLock = 5_268_713_941
 const firstVersion = 10
 
 // rejectUnreleased returns an Unavailable fault if a migration was applied that was never
-// released. Every new connection checks it: the versions alone would look current, and the
-// tables and columns have other names.
+// released. Every new connection checks it, because tables and columns of such a database have
+// other names: queries would fail, or change rows that the program misinterprets.
 func rejectUnreleased(ctx context.Context, conn *pgx.Conn) error {
 	var version int64
 	err := conn.QueryRow(ctx, "SELECT version_id FROM goose_db_version WHERE version_id > 0 AND version_id < $1 ORDER BY version_id DESC LIMIT 1", firstVersion).Scan(&version)
