@@ -161,7 +161,7 @@ func TestEraseAccount_RequiresNameOfAccount(t *testing.T) {
 	must(t, r.Close(t.Context(), a.ID))
 	erase("another", a.Name)
 	erase(a.Namespace, "another")
-	kept("a stranger's erasure")
+	kept("another tenant's erasure")
 }
 
 // The tool policy is written when it changes. An empty list, which allows no tool, is kept
