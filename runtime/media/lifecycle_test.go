@@ -316,7 +316,7 @@ func TestUpload_BelowTheMinimumRateReleasesItsMemoryToOthers(t *testing.T) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	creeps, stands := newCreeper(before, ticker.C), newCreeper(before, nil)
-	r.Interruptible(func(error) { stands.stop() })
+	r.OnSlow(func(error) { stands.stop() })
 	for _, c := range []struct {
 		name string
 		file *creeper

@@ -111,7 +111,7 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 	if sum := u.call.checksum; sum != nil {
 		src, proof = io.TeeReader(src, sum.digest), sum.check
 	}
-	u.Interruptible(u.call.interrupt)
+	u.OnSlow(u.call.interrupt)
 	n, err := u.Write(u.call.ctx, offset, src, proof)
 	if err == nil {
 		return n, u.call.still()
