@@ -31,9 +31,9 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// damaged is a bundle whose rows and bucket a test spoils behind the service's back.
+// damaged is a harness whose rows and bucket a test spoils behind the service's back.
 type damaged struct {
-	*bundle
+	*harness
 	p   account.Principal
 	raw *minio.Core
 }
@@ -57,7 +57,7 @@ func spoilable(t *testing.T, access servers.S3Access) *damaged {
 		Region: access.Region, Creds: credentials.NewStaticV4(access.AccessKey, access.SecretKey, "")})
 	must(t, err)
 	b := setupWith(t, testenv.Postgres(t), objects)
-	return &damaged{bundle: b, p: b.tenant(1 << 30), raw: raw}
+	return &damaged{harness: b, p: b.tenant(1 << 30), raw: raw}
 }
 
 func (d *damaged) put(key string, data []byte) {
@@ -243,7 +243,7 @@ func TestEveryFindingIsReportedAndMended(t *testing.T) {
 				d.sql(`UPDATE item SET bytes = bytes + 5000 WHERE id = $1`, item.ID)
 			}},
 		} {
-			d := &damaged{bundle: &bundle{t: t, url: d.url, store: d.store, objects: d.objects, registry: d.registry, service: d.service, purger: d.purger,
+			d := &damaged{harness: &harness{t: t, url: d.url, store: d.store, objects: d.objects, registry: d.registry, service: d.service, purger: d.purger,
 				clock: &clock{now: time.Now().Add(2 * time.Hour)}}, raw: d.raw}
 			d.p = d.tenant(1 << 30)
 			item := d.sealed(d.p, random(500), media.Fields{Group: "g"})

@@ -112,7 +112,7 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 		src, proof = io.TeeReader(src, sum.digest), sum.check
 	}
 	u.OnSlow(u.call.interrupt)
-	n, err := u.Write(u.call.ctx, offset, src, proof)
+	n, err := u.Append(u.call.ctx, offset, src, proof)
 	if err == nil {
 		return n, u.call.still()
 	}
