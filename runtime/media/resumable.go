@@ -100,7 +100,8 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 
 // FindResumable returns an upload of the principal's app as it is. It returns NotFound for
 // any other upload, and from the upload's expiry on; a request that found it before may go
-// on, and what it receives renews the lease. Its State is not for clients: see Resume.
+// on, and what it receives renews the lease. Before clients are told its State, call
+// FinishReceived.
 func (s *Service) FindResumable(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {
 	state, err := s.store.FindResumable(ctx, ScopeOf(p), id)
 	if err != nil {
@@ -112,20 +113,17 @@ func (s *Service) FindResumable(ctx context.Context, p account.Principal, id uui
 	return s.newResumable(p, state), nil
 }
 
-// Resume finds an upload as FindResumable does, and finishes it if it has received
-// everything, so that clients may be told its State.
-func (s *Service) Resume(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {
-	r, err := s.FindResumable(ctx, p, id)
-	if err != nil {
-		return nil, err
+// FinishReceived finishes an upload that has received everything; any other stays as it is.
+// After it, clients may be told the State.
+func (r *Resumable) FinishReceived(ctx context.Context) error {
+	if r.state.Phase() != Received {
+		return nil
 	}
-	if r.state.Phase() == Received {
-		// Finish may have had to reset the progress: then the upload is receiving again.
-		if _, err := r.Finish(ctx); err != nil && r.state.Phase() == Received {
-			return nil, err
-		}
+	// Finish may have had to reset the progress: then the upload is receiving again.
+	if _, err := r.Finish(ctx); err != nil && r.state.Phase() == Received {
+		return err
 	}
-	return r, nil
+	return nil
 }
 
 // OnSlow registers how to abort a read of the file from another goroutine, as for an
@@ -227,7 +225,7 @@ func (r *Resumable) tooLong() error {
 	if r.state.Length == UnknownLength {
 		return tooLarge(r.account)
 	}
-	return fault.New(fault.Invalid, "there is more than the length that was declared, %d bytes", r.state.Length)
+	return fault.New(fault.TooLarge, "there is more than the length that was declared, %d bytes", r.state.Length)
 }
 
 func offsetConflict(received int64) error {

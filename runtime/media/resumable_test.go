@@ -30,8 +30,9 @@ func (b *harness) create(p account.Principal, length int64) *media.Resumable {
 // resume finds the upload again, as the next request does, at any replica.
 func (b *harness) resume(service *media.Service, p account.Principal, r *media.Resumable) *media.Resumable {
 	b.t.Helper()
-	again, err := service.Resume(b.t.Context(), p, r.State().ItemID)
+	again, err := service.FindResumable(b.t.Context(), p, r.State().ItemID)
 	must(b.t, err)
+	must(b.t, again.FinishReceived(b.t.Context()))
 	return again
 }
 
@@ -199,7 +200,9 @@ func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 				t.Fatalf("a failed commit: %v", err)
 			}
 			if store.before {
-				if _, err := failing.Resume(t.Context(), p, r.State().ItemID); !errors.Is(err, errStore) {
+				again, err := failing.FindResumable(t.Context(), p, r.State().ItemID)
+				must(t, err)
+				if err := again.FinishReceived(t.Context()); !errors.Is(err, errStore) {
 					t.Errorf("asking at the replica that still fails: %v", err)
 				}
 			}
@@ -292,7 +295,7 @@ func TestResumable_ExpiresAtTheSecondThatClientsAreTold(t *testing.T) {
 	b.resume(b.service, p, r)
 	b.clock.advance(time.Nanosecond)
 	for name, service := range map[string]*media.Service{"here": b.service, "another replica": b.replica(config)} {
-		if _, err := service.Resume(t.Context(), p, r.State().ItemID); !fault.Is(err, fault.NotFound) {
+		if _, err := service.FindResumable(t.Context(), p, r.State().ItemID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -309,12 +312,12 @@ func TestResumable_OfAnotherAppIsNotFound(t *testing.T) {
 	b := setup(t)
 	p, stranger := b.tenant(1<<30), b.tenant(1<<30)
 	r := b.create(p, 10)
-	if _, err := b.service.Resume(t.Context(), stranger, r.State().ItemID); !fault.Is(err, fault.NotFound) {
+	if _, err := b.service.FindResumable(t.Context(), stranger, r.State().ItemID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another tenant: %v", err)
 	}
 	// An item that came another way is no resumable upload: its address is not given out here.
 	plain := b.upload(p, random(10), media.Fields{})
-	if _, err := b.service.Resume(t.Context(), p, plain.ID); !fault.Is(err, fault.NotFound) {
+	if _, err := b.service.FindResumable(t.Context(), p, plain.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an item: %v", err)
 	}
 }
@@ -353,7 +356,7 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	if err := r.DeclareLength(t.Context(), int64(len(file))+1); !fault.Is(err, fault.Conflict) {
 		t.Errorf("another length: %v", err)
 	}
-	if wrote, err := r.Append(t.Context(), 17<<20, bytes.NewReader(random(2<<20)), nil); wrote != 0 || !fault.Is(err, fault.Invalid) {
+	if wrote, err := r.Append(t.Context(), 17<<20, bytes.NewReader(random(2<<20)), nil); wrote != 0 || !fault.Is(err, fault.TooLarge) {
 		t.Errorf("more than was declared: %d, %v", wrote, err)
 	}
 	r = b.resume(b.service, p, r)
