@@ -42,7 +42,7 @@ func TestLimits_ReturnBusyWithRetryAfter(t *testing.T) {
 			if c.leaves {
 				cancel()
 			}
-			if _, err := l.acquire(ctx, l.uploads, uuid.New()); !fault.Is(err, fault.Busy) || fault.Of(err).RetryAfter <= 0 {
+			if _, err := l.acquire(ctx, l.uploads, uuid.New()); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
 				t.Error(err)
 			}
 		})

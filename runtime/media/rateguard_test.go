@@ -105,7 +105,7 @@ func TestRateGuard_AbortsASlowReadUntilItEnds(t *testing.T) {
 		}
 		stopWaiting() // what was found too slow stays so
 		u.checkRate(time.Second)
-		if err := u.rate.endRead(1); !fault.Is(err, fault.Busy) || fault.Of(err).RetryAfter <= 0 {
+		if err := u.rate.endRead(1); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
 			t.Errorf("the read: %v", err)
 		}
 		u.checkRate(time.Second)

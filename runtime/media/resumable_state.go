@@ -95,7 +95,7 @@ func otherIncompletePart(variant Variant) Variant {
 
 // ResumableStore keeps resumable uploads. PostgreSQL implements it.
 type ResumableStore interface {
-	// OpenResumable durably records the upload and reserves its bytes. OverCap when the
+	// OpenResumable durably records the upload and reserves its bytes. QuotaExceeded when the
 	// account has no room.
 	OpenResumable(ctx context.Context, upload ResumableState) error
 	// FindResumable returns an upload that is running or committed, expired or not. NotFound

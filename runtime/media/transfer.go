@@ -243,7 +243,7 @@ func tooLarge(a account.Account) error {
 	return fault.New(fault.TooLarge, "the file is larger than maxUploadSize, %d bytes", a.MaxUploadSize)
 }
 
-// CapExceeded returns the fault of an account whose cap has no room for the bytes offered.
-func CapExceeded(maxStorage int64) error {
-	return fault.New(fault.OverCap, "the account's storage cap, %d bytes, has no room for this file", maxStorage)
+// QuotaExceeded returns the fault of an account whose cap has no room for the bytes offered.
+func QuotaExceeded(maxStorage int64) error {
+	return fault.New(fault.QuotaExceeded, "the account's storage cap, %d bytes, has no room for this file", maxStorage)
 }

@@ -41,7 +41,7 @@ type Upload struct {
 }
 
 // Begin acquires an upload slot for a file of at least sizeHint bytes (0 = unknown). It
-// rejects early what can't succeed: TooLarge, OverCap, Busy, and Unavailable while the
+// rejects early what can't succeed: TooLarge, QuotaExceeded, Busy, and Unavailable while the
 // account does not own its bucket.
 func (s *Service) Begin(ctx context.Context, p account.Principal, sizeHint int64) (*Upload, error) {
 	scope := ScopeOf(p)
@@ -54,7 +54,7 @@ func (s *Service) Begin(ctx context.Context, p account.Principal, sizeHint int64
 			return nil, notStored(err)
 		}
 		if sizeHint > available {
-			return nil, CapExceeded(maxStorage)
+			return nil, QuotaExceeded(maxStorage)
 		}
 	}
 	if s.images != nil {

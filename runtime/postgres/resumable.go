@@ -28,7 +28,7 @@ func (s *Store) OpenResumable(ctx context.Context, upload media.ResumableState) 
 			if err != nil {
 				return err
 			}
-			return media.CapExceeded(room.MaxStorage)
+			return media.QuotaExceeded(room.MaxStorage)
 		}
 		params := sqlgen.InsertResumableParams{
 			ItemID: upload.ItemID, AccountID: upload.Scope.AccountID, AppID: upload.Scope.AppID, FileName: upload.Fields.FileName,

@@ -103,7 +103,7 @@ func New(cfg Config, baseURL string, secret keys.Secret, items Items, objects Ob
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	signer, err := secret.Signer(keys.ForDelivery)
+	signer, err := secret.Signer(keys.PurposeDeliveryURL)
 	if err != nil {
 		return nil, err
 	}

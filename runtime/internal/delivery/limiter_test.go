@@ -35,7 +35,7 @@ func TestDownloadLimiter_NamesTheBoundThatIsReached(t *testing.T) {
 		{one, "at once"}, // what holds for all comes first
 	} {
 		err := l.Acquire(tt.from)
-		if (err != nil) != (tt.refused != "") || err != nil && (!fault.Is(err, fault.Busy) || !strings.HasSuffix(fault.Of(err).Public, tt.refused)) {
+		if (err != nil) != (tt.refused != "") || err != nil && (!fault.Is(err, fault.Busy) || !strings.HasSuffix(fault.From(err).Public, tt.refused)) {
 			t.Errorf("%s: %v, want %q", tt.from, err, tt.refused)
 		}
 	}

@@ -67,7 +67,7 @@ func (s *requestState) readExisting(id string) error {
 		return nil
 	}
 	if s.header.Get("Content-Type") != chunkType {
-		return fault.New(fault.Unsupported, "the body must be %s", chunkType)
+		return fault.New(fault.UnsupportedType, "the body must be %s", chunkType)
 	}
 	length, hasLength, err := integer(s.header, "Upload-Length")
 	if err != nil {

@@ -123,7 +123,7 @@ func (i *responseInterceptor) status(err error) int {
 	case fault.Is(err, fault.Busy):
 		return http.StatusServiceUnavailable // clients retry after 503, and not after 429
 	}
-	return httpapi.StatusOf(fault.Of(err).Kind)
+	return httpapi.StatusOf(fault.From(err).Kind)
 }
 
 // detachedRequest returns the request as one whose client is present, if a deadline has
