@@ -134,12 +134,12 @@ async function over(person) {
 stories['a mistyped address is told beside the field'] = story(async (person) => {
   const app = await world.program('Workbench')
   await person.go(world.link(app))
-  await person.fill('#address', 'ana')
+  await person.fill('#email', 'ana')
   await person.page.click('button.main')
-  expect(await person.has('#address:invalid:focus'), 'the browser takes no address for one')
+  expect(await person.has('#email:invalid:focus'), 'the browser takes no address for one')
   same((await person.sendAddress('ana..lopez@example.org')).status(), 400, 'the answer')
-  await tied(person, '#address', 'Enter an e-mail address, such as ana@example.org.')
-  same(await person.page.$eval('#address', (field) => field.value), 'ana..lopez@example.org', 'what was typed')
+  await tied(person, '#email', 'Enter an e-mail address, such as ana@example.org.')
+  same(await person.page.$eval('#email', (field) => field.value), 'ana..lopez@example.org', 'what was typed')
   await person.sendAddress()
   await person.sees('Check your mail')
 })
@@ -152,7 +152,7 @@ stories['five wrong codes end a login'] = story(async (person) => {
   for (let tries = 1; tries < 5; tries++) {
     const response = await person.sendCode(wrong(right, tries))
     same(response.status(), 400, 'the answer to a wrong code')
-    await tied(person, '#code', 'That is not the code. Look at the newest mail and try again.')
+    await tied(person, '#code', 'Incorrect code. Use the code from the most recent e-mail.')
   }
   await person.sendCode(wrong(right, 5))
   await person.sees('This login is over', 'Begin again where you came from')
@@ -171,7 +171,7 @@ async function tied(person, selector, problem) {
     described: field.getAttribute('aria-describedby').split(' ').map((id) => document.getElementById(id)).filter((one) => one.getAttribute('role') === 'alert').map((one) => one.innerText.trim()),
     above: document.querySelector('[role="alert"]').getBoundingClientRect().bottom <= field.getBoundingClientRect().top, title: document.title,
   }))
-  same({ ...field, title: field.title.split(':')[0] }, { invalid: 'true', focused: true, described: [problem], above: true, title: 'Problem' }, 'the field')
+  same({ ...field, title: field.title.split(':')[0] }, { invalid: 'true', focused: true, described: [problem], above: true, title: 'Error' }, 'the field')
 }
 
 stories['a code that was mistyped can be typed again'] = story(async (person) => {
@@ -183,7 +183,7 @@ stories['a code that was mistyped can be typed again'] = story(async (person) =>
   await person.page.click('form[action^="/oauth/login/code"] button.main') // the browser itself refuses
   expect(await person.has('#code:invalid'), 'seven digits are taken')
   await person.sendCode(wrong(right, 1))
-  await tied(person, '#code', 'That is not the code. Look at the newest mail and try again.')
+  await tied(person, '#code', 'Incorrect code. Use the code from the most recent e-mail.')
   same(await person.page.$eval('#code', (field) => field.value), '', 'the wrong code stays')
   await person.sendCode(right)
   await person.sees('Allow Workbench to use your files?')
@@ -213,7 +213,7 @@ stories['another code takes the place of the one before'] = story(async (person)
   const second = await person.code()
   if (first !== second) { // one time in a hundred million
     await person.sendCode(first)
-    await tied(person, '#code', 'That is not the code. Look at the newest mail and try again.')
+    await tied(person, '#code', 'Incorrect code. Use the code from the most recent e-mail.')
   }
   await person.sendCode(second)
   await person.sees('Allow Workbench to use your files?')
@@ -222,7 +222,7 @@ stories['another code takes the place of the one before'] = story(async (person)
 stories['another address can be taken before the code and after it'] = as({ plain: true }, async (person, world) => {
   const app = await world.program('Workbench')
   await person.go(world.link(app, { login_hint: 'somebody.else@people.example' }))
-  same(await person.page.$eval('#address', (field) => field.value), 'somebody.else@people.example', 'the address that the application knows')
+  same(await person.page.$eval('#email', (field) => field.value), 'somebody.else@people.example', 'the address that the application knows')
   await person.sendAddress('somebody.else@people.example') // who owns nothing here
   await person.sees('Check your mail', 'somebody.else@people.example')
   await person.press('.aside a')
@@ -328,12 +328,12 @@ stories['a person ends connections'] = story(async (person) => {
   await person.sendAddress()
   await person.sendCode(await person.code())
   same(person.path(), '/account/connections', 'the browser is at')
-  await person.sees('Connected applications', person.address, 'Workbench', 'Notebook', 'Studio López', 'see files, change files', 'End all connections')
-  const names = await person.page.$$eval('.connection h2 bdi', (found) => found.map((one) => one.innerText))
+  await person.sees('Authorized applications', person.address, 'Workbench', 'Notebook', 'Studio López', 'see files, change files', 'Revoke all access')
+  const names = await person.page.$$eval('.app h2 bdi', (found) => found.map((one) => one.innerText))
   same([...names].sort(), ['Notebook', 'Workbench'], 'the connections')
-  const form = await person.page.$$eval('.connections form', (forms) => forms.findIndex((form) => form.closest('li').innerText.includes('Workbench')))
-  await person.press(`.connections > li:nth-child(${form + 1}) button`)
-  await person.sees('The connection has ended.', 'Notebook')
+  const form = await person.page.$$eval('.apps form', (forms) => forms.findIndex((form) => form.closest('li').innerText.includes('Workbench')))
+  await person.press(`.apps > li:nth-child(${form + 1}) button`)
+  await person.sees('Access revoked.', 'Notebook')
   await person.seesNot('Workbench', 'End all')
   await work(false, true)
 
@@ -346,7 +346,7 @@ stories['a person ends connections'] = story(async (person) => {
   await person.page.click('summary')
   await person.sees('All 2 applications stop working')
   await person.press('button.grave')
-  await person.sees('2 connections have ended.', 'Nothing is connected yet', `${base}/mcp`)
+  await person.sees('Access of 2 applications revoked.', 'No authorized applications yet', `${base}/mcp`)
   await work(false, false)
 
   await person.press('form[action="/account/connections/logout"] button')
@@ -434,9 +434,9 @@ stories['every page can be reloaded'] = story(async (person) => {
   await stays('You are back.')
   await person.connect(app)
   await person.logIn(base + '/account/connections')
-  await stays('Connected applications', 'Workbench')
-  await person.press('.connections button')
-  await stays('The connection has ended.', 'Nothing is connected yet')
+  await stays('Authorized applications', 'Workbench')
+  await person.press('.apps button')
+  await stays('Access revoked.', 'No authorized applications yet')
 })
 
 stories['the whole way goes by keyboard'] = as({ address: world.owners.shift() }, async (person) => {
@@ -454,7 +454,7 @@ stories['the whole way goes by keyboard'] = as({ address: world.owners.shift() }
   const app = await world.program('Workbench')
   await person.go(world.link(app))
   person.read = Number(await world.backstage('/letters', { address: person.address }))
-  same(await walk(person), ['address', 'Send me a code'], 'Tab leads to')
+  same(await walk(person), ['email', 'Send me a code'], 'Tab leads to')
   await person.page.reload()
   await person.settled()
   await person.page.keyboard.type(person.address)
@@ -477,17 +477,17 @@ stories['the whole way goes by keyboard'] = as({ address: world.owners.shift() }
 
   await person.connect(await world.program('Notebook'))
   await person.logIn(base + '/account/connections')
-  same(await walk(person), ['Log out', 'End the connection', 'End the connection', 'End all connections'], 'Tab leads to')
-  await to('.connections button')
+  same(await walk(person), ['Log out', 'Revoke access', 'Revoke access', 'Revoke all access'], 'Tab leads to')
+  await to('.apps button')
   await enter()
-  await person.sees('The connection has ended.')
+  await person.sees('Access revoked.')
   await person.connect(await world.program('Toolbox'))
   await person.go('/account/connections')
   await to('summary')
   await keyboard('Enter')
   await to('button.grave')
   await enter()
-  await person.sees('2 connections have ended.')
+  await person.sees('Access of 2 applications revoked.')
   await to('form[action="/account/connections/logout"] button')
   await enter()
   await person.sees('You are logged out.')
@@ -544,7 +544,7 @@ for (const origin of ['https://evil.example', `https://evil.${new URL(base).host
       await person.go(hostile(origin, `<iframe src="${escape(address)}"></iframe>`))
       const [frame] = person.page.mainFrame().childFrames()
       const shown = await frame.evaluate(() => document.body.innerText)
-      expect(!frame.url().startsWith(base) && !/Log in|Allow|Connected/.test(shown), `${address} is shown within ${origin}: ${shown}`)
+      expect(!frame.url().startsWith(base) && !/Log in|Allow|Authorized/.test(shown), `${address} is shown within ${origin}: ${shown}`)
     }
     expect(person.complaints.length >= 3 && person.complaints.every((one) => /frame-ancestors|X-Frame-Options/.test(one)), `the browser complains: ${person.complaints}`)
     person.complaints = []
@@ -553,9 +553,9 @@ for (const origin of ['https://evil.example', `https://evil.${new URL(base).host
     for (const [path, fields] of [
       ['/oauth/consent', { ...known, decision: 'allow' }],
       ['/oauth/consent', { ...known, decision: 'deny' }],
-      ['/oauth/login/email', { ...known, address: 'eve@people.example' }],
+      ['/oauth/login/email', { ...known, email: 'eve@people.example' }],
       ['/oauth/login/code', { ...known, code: '00000000' }],
-      ['/account/connections/end', { ...known, all: '1' }],
+      ['/account/connections/revoke', { ...known, all: '1' }],
       ['/account/connections/logout', known],
     ]) {
       const inputs = Object.entries(fields).map(([name, value]) => `<input name="${name}" value="${value}">`).join('')

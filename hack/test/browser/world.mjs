@@ -158,7 +158,7 @@ export class Person {
     this.read = Number(await this.world.backstage('/letters', { address }))
     let response
     await until(async () => {
-      await this.fill('#address', address)
+      await this.fill('#email', address)
       response = await this.press('form[action^="/oauth/login/email"] button.main')
       return response.status() !== 429 // the person's login before this one asked within the pause
     }, 'a code')

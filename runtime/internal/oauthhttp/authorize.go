@@ -172,8 +172,8 @@ func (a *API) turnBack(w http.ResponseWriter, r *http.Request, ask *oauth.Ask, w
 		return
 	}
 	host, link := uri.Host, a.answerURI(r, ask, uri, values)
-	page := pages.ProblemPage{Title: "That did not work", Text: "The application sent you here with a request that does not work: " + wrong.description + ".", Back: &pages.WayBack{Host: host, Link: link}}
-	a.page(w, r, http.StatusBadRequest, "", func(to io.Writer) error { return a.Pages.Problem(to, page) })
+	page := pages.ErrorPage{Title: "That did not work", Text: "The application sent you here with a request that does not work: " + wrong.description + ".", Back: &pages.BackLink{Host: host, Link: link}}
+	a.page(w, r, http.StatusBadRequest, "", func(to io.Writer) error { return a.Pages.Error(to, page) })
 }
 
 // answer sends the person back to the application. A program on the device that has a
@@ -190,8 +190,8 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, ask *oauth.Ask, val
 		a.seeOther(w, link)
 		return
 	}
-	page := pages.ReturnPage{Application: *applicationOf(ask), Link: link, Allowed: values.Has("code")}
-	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.Return(to, page) })
+	page := pages.AppRedirectPage{Application: *applicationOf(ask), Link: link, Allowed: values.Has("code")}
+	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.AppRedirect(to, page) })
 }
 
 // answerURI is where an application gets its answer, with the issuer (RFC 9207).

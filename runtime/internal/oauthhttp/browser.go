@@ -198,11 +198,11 @@ func (a *API) page(w http.ResponseWriter, r *http.Request, status int, formsTo s
 	_, _ = w.Write(body.Bytes()) // the browser is gone, and the log line says how much it got
 }
 
-// problem answers with a page that says what went wrong.
+// error answers with a page that says what went wrong.
 func (a *API) problem(w http.ResponseWriter, r *http.Request, err error) {
 	f := fault.Of(err)
 	httpapi.Of(r.Context()).Err = err
-	shown := pages.ProblemPage{Title: "That did not work", Text: sentence(err), Hint: "Begin again where you came from: in your application, or at " + connectionsPath + "."}
+	shown := pages.ErrorPage{Title: "That did not work", Text: sentence(err), Hint: "Begin again where you came from: in your application, or at " + connectionsPath + "."}
 	status := statusOf(f, w)
 	switch f.Kind { //nolint:exhaustive // all others are told as they are
 	case fault.NotFound:
@@ -210,7 +210,7 @@ func (a *API) problem(w http.ResponseWriter, r *http.Request, err error) {
 	case fault.Unavailable, fault.Internal:
 		shown.Title, shown.Text, shown.Hint = "Something is wrong on our side", "The service can't do this just now.", "Try again in a minute."
 	}
-	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Problem(to, shown) })
+	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Error(to, shown) })
 }
 
 // statusOf is the status of a page that holds a problem, and its Retry-After.

@@ -38,7 +38,7 @@ func (a *API) showConnections(w http.ResponseWriter, r *http.Request) {
 		a.problem(w, r, err)
 		return
 	}
-	page := pages.ConnectionsPage{Form: a.formOf(request), Address: request.Address, Endpoint: a.base + resourcePath}
+	page := pages.AuthorizedAppsPage{Form: a.formOf(request), Email: request.Address, Endpoint: a.base + resourcePath}
 	if n, err := strconv.Atoi(query.Get("ended")); err == nil {
 		switch n {
 		case 0:
@@ -50,13 +50,13 @@ func (a *API) showConnections(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	for _, one := range connections {
-		page.Connections = append(page.Connections, a.connectionOf(one))
+		page.Apps = append(page.Apps, a.connectionOf(one))
 	}
-	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.Connections(to, page) })
+	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.AuthorizedApps(to, page) })
 }
 
-func (a *API) connectionOf(one oauth.Connection) pages.Connection {
-	shown := pages.Connection{ID: one.ID.String(), Name: one.ClientName, Account: one.AccountName, Verified: a.trusted(one.ClientID, one.RedirectURI), Since: one.CreatedAt}
+func (a *API) connectionOf(one oauth.Connection) pages.AuthorizedApp {
+	shown := pages.AuthorizedApp{ID: one.ID.String(), Name: one.ClientName, Account: one.AccountName, Verified: a.trusted(one.ClientID, one.RedirectURI), Since: one.CreatedAt}
 	if uri, err := url.Parse(one.RedirectURI); err == nil {
 		shown.Host = uri.Host
 		switch {

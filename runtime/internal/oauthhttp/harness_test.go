@@ -85,7 +85,7 @@ func defaults() options {
 		login: oauth.Config{RequestTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, CodeTries: 5, CodesOfAddress: 5, TriesOfAddress: 15, CodesOfClient: 20,
 			GrantCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, Registrations: 100},
 		oauth: oauthhttp.Config{Redirects: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, Documents: true},
-		pages: pages.Config{Name: "Media storage", Colour: "#2456d6"},
+		pages: pages.Config{Name: "Media storage", Color: "#2456d6"},
 	}
 }
 
@@ -140,13 +140,13 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 // code returns the newest code that was mailed to an address, and reports whether there is one.
 func (rt *replica) code(t *testing.T, address string) (string, bool) {
 	t.Helper()
-	letters, err := rt.logins.Claim(t.Context(), 1000, time.Minute)
+	letters, err := rt.logins.LeaseEmails(t.Context(), 1000, time.Minute)
 	must(t, err)
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, letter := range letters {
 		rt.codes[letter.To] = letter.Code
-		must(t, rt.logins.Sent(t.Context(), letter.ID))
+		must(t, rt.logins.AckEmail(t.Context(), letter.ID))
 	}
 	code, ok := rt.codes[address]
 	delete(rt.codes, address)

@@ -45,7 +45,7 @@ func (a *API) showLogin(w http.ResponseWriter, r *http.Request) {
 	case request.Address != "" && !query.Has("change"):
 		a.codePage(w, r, request, pages.CodePage{Resent: query.Has("resent")}, nil)
 	default:
-		page := pages.EmailPage{Address: query.Get("address")}
+		page := pages.EmailPage{Email: query.Get("address")}
 		if query.Has("out") {
 			page.Notice = "You are logged out."
 		}
@@ -72,14 +72,14 @@ func (a *API) emailPage(w http.ResponseWriter, r *http.Request, request oauth.Re
 	page.Form, page.Application = a.formOf(request), applicationOf(request.Ask)
 	status := http.StatusOK
 	if err != nil {
-		status, page.Problem = statusOf(fault.Of(err), w), sentence(err)
+		status, page.Error = statusOf(fault.Of(err), w), sentence(err)
 		httpapi.Of(r.Context()).Err = err
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Email(to, page) })
 }
 
 func (a *API) codePage(w http.ResponseWriter, r *http.Request, request oauth.Request, page pages.CodePage, err error) {
-	page.Form, page.Application, page.Address = a.formOf(request), applicationOf(request.Ask), request.Address
+	page.Form, page.Application, page.Email = a.formOf(request), applicationOf(request.Ask), request.Address
 	page.ResendIn = a.Logins.ResendIn(request)
 	if request.CodeSentAt != nil && request.CodeExpires != nil {
 		page.ValidFor = request.CodeExpires.Sub(*request.CodeSentAt)
@@ -126,9 +126,9 @@ func (a *API) takeAddress(w http.ResponseWriter, r *http.Request, request oauth.
 	case !mine(err):
 		a.problem(w, r, err)
 	case again && fault.Is(err, fault.Busy):
-		a.codePage(w, r, request, pages.CodePage{ResendProblem: sentence(err)}, err)
+		a.codePage(w, r, request, pages.CodePage{ResendError: sentence(err)}, err)
 	default:
-		a.emailPage(w, r, request, pages.EmailPage{Address: form.Get("address")}, err)
+		a.emailPage(w, r, request, pages.EmailPage{Email: form.Get("address")}, err)
 	}
 }
 
@@ -144,7 +144,7 @@ func (a *API) takeCode(w http.ResponseWriter, r *http.Request, request oauth.Req
 	case mine(err) && request.Address == "":
 		a.emailPage(w, r, request, pages.EmailPage{}, err)
 	case mine(err):
-		a.codePage(w, r, request, pages.CodePage{Problem: sentence(err)}, err)
+		a.codePage(w, r, request, pages.CodePage{Error: sentence(err)}, err)
 	default:
 		a.problem(w, r, err)
 	}
@@ -160,7 +160,7 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, request oauth.
 		a.problem(w, r, failed)
 		return
 	}
-	page := pages.ConsentPage{Form: a.formOf(request), Application: *applicationOf(request.Ask), Address: request.Address}
+	page := pages.ConsentPage{Form: a.formOf(request), Application: *applicationOf(request.Ask), Email: request.Address}
 	for _, one := range accounts {
 		page.Accounts = append(page.Accounts, pages.Account{ID: one.ID.String(), Name: nameOf(one), Detail: one.Namespace + "/" + one.Name})
 	}
@@ -169,7 +169,7 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, request oauth.
 	}
 	status := http.StatusOK
 	if err != nil {
-		status, page.Problem = statusOf(fault.Of(err), w), sentence(err)
+		status, page.Error = statusOf(fault.Of(err), w), sentence(err)
 		httpapi.Of(r.Context()).Err = err
 	}
 	a.page(w, r, status, request.Ask.RedirectURI, func(to io.Writer) error { return a.Pages.Consent(to, page) })

@@ -102,7 +102,7 @@ func cleaned(name string) string {
 	if runes := []rune(name); len(runes) > longestName {
 		name = strings.TrimSpace(string(runes[:longestName]))
 	}
-	if !pages.Visible(name) {
+	if !pages.HasVisible(name) {
 		return ""
 	}
 	return name
