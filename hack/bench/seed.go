@@ -144,14 +144,14 @@ var countSeed = []string{
 	`INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
 	SELECT app_id, group_label, (hashtext(id::text) & 3)::smallint, count(*) FILTER (WHERE access = 'public'), count(*) FILTER (WHERE access = 'private')
 	FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label <> '' GROUP BY 1, 2, 3`,
-	`UPDATE account_hold SET bytes = (SELECT coalesce(sum(bytes), 0) FROM item WHERE item.account_id = account_hold.account_id)
+	`UPDATE account_usage SET bytes = (SELECT coalesce(sum(bytes), 0) FROM item WHERE item.account_id = account_usage.account_id)
 	WHERE account_id = (SELECT account_id FROM app WHERE id = $1)`,
-	`DELETE FROM item_block WHERE app_id = $1`,
-	`DELETE FROM item_change WHERE app_id = $1`,
-	`INSERT INTO item_block (app_id, first_id, items, public_items)
+	`DELETE FROM item_page_block WHERE app_id = $1`,
+	`DELETE FROM item_page_delta WHERE app_id = $1`,
+	`INSERT INTO item_page_block (app_id, first_id, items, public_items)
 	SELECT app_id, '00000000-0000-0000-0000-000000000000', count(*), count(*) FILTER (WHERE access = 'public')
 	FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL GROUP BY app_id`,
-	`INSERT INTO item_change (app_id, id, delta, public) SELECT app_id, first_id, 0, false FROM item_block WHERE app_id = $1`,
+	`INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, first_id, 0, false FROM item_page_block WHERE app_id = $1`,
 }
 
 // settle does what autovacuum does after a while.

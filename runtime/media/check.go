@@ -57,8 +57,8 @@ type ItemOff struct {
 const (
 	AppTotal    = "app_total"
 	GroupTotal  = "group_total"
-	AccountHold = "account_hold"
-	PageIndex   = "item_block"
+	AccountHold = "account_usage"
+	PageIndex   = "item_page_block"
 )
 
 // Counted is what a counter says: of AccountHold the bytes only, of GroupTotal and PageIndex no bytes.
@@ -121,7 +121,7 @@ type CheckObjects interface {
 	Stat(ctx context.Context, bucket, key string) (Stored, error)
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 	Remove(ctx context.Context, bucket string, keys []string) error
-	RemoveUnfinished(ctx context.Context, bucket, key string) error
+	AbortIncomplete(ctx context.Context, bucket, key string) error
 }
 
 // FindingKind says what a check found.

@@ -99,7 +99,7 @@ func (d *damaged) withThumbnail(item media.Item, data []byte) media.Object {
 	d.put(object.Key, data)
 	d.sql(`UPDATE item SET objects = objects || jsonb_build_object('variant', 'thumbnail', 'key', $2::text, 'bytes', $3::bigint, 'mimeType', 'image/webp', 'sha256', $4::text), bytes = bytes + $3 WHERE id = $1`,
 		item.ID, object.Key, object.Bytes, hex.EncodeToString(sum[:]))
-	d.sql(`UPDATE account_hold SET bytes = bytes + $2 WHERE account_id = $1`, item.AccountID, object.Bytes)
+	d.sql(`UPDATE account_usage SET bytes = bytes + $2 WHERE account_id = $1`, item.AccountID, object.Bytes)
 	d.sql(`UPDATE app_total SET bytes = bytes + $2 WHERE app_id = $1 AND slot = 3`, item.AppID, object.Bytes)
 	return object
 }
@@ -149,7 +149,7 @@ func TestACheckFindsNothingWhereNothingIsWrong(t *testing.T) {
 		d.sql(`INSERT INTO upload (item_id, account_id, app_id, lease_ends) VALUES ($1, $2, $3, now() - interval '1 year')`, died, d.p.Account.ID, d.p.App.ID)
 		d.put(media.ObjectKey(deleted, media.Original), random(3))
 		d.begin(media.ObjectKey(deleted, media.Original))
-		d.sql(`INSERT INTO object_removal (account_id, bucket, keys, unfinished) VALUES ($1, $2, ARRAY[$3], true)`, d.p.Account.ID, d.p.Account.Bucket, media.ObjectKey(deleted, media.Original))
+		d.sql(`INSERT INTO object_removal (account_id, bucket, keys, abort_multipart) VALUES ($1, $2, ARRAY[$3], true)`, d.p.Account.ID, d.p.Account.Bucket, media.ObjectKey(deleted, media.Original))
 		for _, repair := range []bool{false, true} {
 			summary, findings := d.check(media.CheckConfig{Repair: repair, Deep: true})
 			if len(findings) > 0 || summary.Items != 4 || summary.Objects != 7 || summary.Uploads != 2 || summary.Removals != 1 {
@@ -227,23 +227,23 @@ func TestEveryFindingIsReportedAndMended(t *testing.T) {
 				d.sql(`INSERT INTO group_total (app_id, group_label, slot, public_items) VALUES ($1, 'ghosts', 2, 4)`, item.AppID)
 			}},
 			{name: "a wrong index of pages", want: []string{"counter"}, spoil: func(_ *testing.T, d *damaged, item media.Item, _ media.Object) {
-				d.sql(`INSERT INTO item_change (app_id, id, delta, public) VALUES ($1, $2, 5, true)`, item.AppID, item.ID)
+				d.sql(`INSERT INTO item_page_delta (app_id, id, delta, public) VALUES ($1, $2, 5, true)`, item.AppID, item.ID)
 			}},
 			{name: "a block that nothing is in", want: []string{"counter"}, spoil: func(_ *testing.T, d *damaged, item media.Item, _ media.Object) {
-				d.sql(`INSERT INTO item_block (app_id, first_id, items, public_items) VALUES ($1, 'ffffffff-ffff-ffff-ffff-000000000000', 3, 1)`, item.AppID)
+				d.sql(`INSERT INTO item_page_block (app_id, first_id, items, public_items) VALUES ($1, 'ffffffff-ffff-ffff-ffff-000000000000', 3, 1)`, item.AppID)
 			}},
 			{name: "a hold that is too large", want: []string{"counter"}, spoil: func(_ *testing.T, d *damaged, item media.Item, _ media.Object) {
-				d.sql(`UPDATE account_hold SET bytes = bytes + 1000 WHERE account_id = $1`, item.AccountID)
+				d.sql(`UPDATE account_usage SET bytes = bytes + 1000 WHERE account_id = $1`, item.AccountID)
 			}},
 			{name: "a hold that is too small, and a lost thumbnail", want: []string{"counter", "object-missing"}, spoil: func(_ *testing.T, d *damaged, item media.Item, thumbnail media.Object) {
-				d.sql(`UPDATE account_hold SET bytes = 0 WHERE account_id = $1`, item.AccountID)
+				d.sql(`UPDATE account_usage SET bytes = 0 WHERE account_id = $1`, item.AccountID)
 				d.lose(thumbnail.Key)
 			}},
 			{name: "an item of the wrong bytes", want: []string{"counter", "counter", "item-bytes"}, spoil: func(_ *testing.T, d *damaged, item media.Item, _ media.Object) {
 				d.sql(`UPDATE item SET bytes = bytes + 5000 WHERE id = $1`, item.ID)
 			}},
 		} {
-			d := &damaged{bundle: &bundle{t: t, url: d.url, store: d.store, objects: d.objects, registry: d.registry, service: d.service, sweeper: d.sweeper,
+			d := &damaged{bundle: &bundle{t: t, url: d.url, store: d.store, objects: d.objects, registry: d.registry, service: d.service, purger: d.purger,
 				clock: &clock{now: time.Now().Add(2 * time.Hour)}}, raw: d.raw}
 			d.p = d.tenant(1 << 30)
 			item := d.sealed(d.p, random(500), media.Fields{Group: "g"})
@@ -378,7 +378,7 @@ func TestALargeAccountIsComparedPageByPage(t *testing.T) {
 			SELECT id, $1, $2, 'f', 'public', '', 'g' || n % 7,
 				jsonb_build_array(jsonb_build_object('variant', 'original', 'key', 'media/' || id || '/original', 'bytes', 1, 'mimeType', 'text/plain', 'sha256', '')), 1, now(), now()
 			FROM (SELECT n, gen_random_uuid() AS id FROM generate_series(1, $3::int) AS n) AS ids RETURNING 1)
-			UPDATE account_hold SET bytes = bytes + $3 WHERE account_id = $1`, d.p.Account.ID, d.p.App.ID, items)
+			UPDATE account_usage SET bytes = bytes + $3 WHERE account_id = $1`, d.p.Account.ID, d.p.App.ID, items)
 		if summary, _ := d.check(media.CheckConfig{Repair: true}); summary.Found["counter"] != 9 || summary.Found["object-missing"] != items {
 			t.Errorf("an empty bucket: %+v", summary)
 		}
@@ -433,9 +433,9 @@ func TestACheckBesideARunningServiceFindsNothing(t *testing.T) {
 	t.Parallel()
 	onBothStores(t, func(t *testing.T, d *damaged) {
 		log := slog.New(slog.DiscardHandler)
-		service, err := media.NewService(media.Parts{Store: d.store, Objects: d.objects, Settings: settings.NewService(d.store), Now: time.Now, Log: log}, config)
+		service, err := media.New(config, media.Deps{Store: d.store, Objects: d.objects, Settings: settings.NewService(d.store), Now: time.Now, Log: log})
 		must(t, err)
-		sweeper, err := media.NewSweeper(d.store, d.objects, media.SweepConfig{DraftTTL: 300 * time.Millisecond, BatchSize: 5, AlarmAfter: 1000, RetryLongest: time.Second}, time.Now, log)
+		purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: 300 * time.Millisecond, BatchSize: 5, MaxAttempts: 1000, MaxBackoff: time.Second}, media.PurgeDeps{Store: d.store, Objects: d.objects, Now: time.Now, Log: log})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -486,7 +486,7 @@ func TestACheckBesideARunningServiceFindsNothing(t *testing.T) {
 		}
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := sweeper.Sweep(context.WithoutCancel(ctx)); err != nil {
+				if _, err := purger.Run(context.WithoutCancel(ctx)); err != nil {
 					t.Errorf("sweep: %v", err)
 				}
 			}
@@ -550,7 +550,7 @@ func TestCountersAreMendedBesideSealsAndDeletes(t *testing.T) {
 	}
 	for round := range 40 {
 		d.sql(`UPDATE app_total SET bytes = bytes + 7, public_items = public_items - 1 WHERE app_id = $1 AND slot = $2`, d.p.App.ID, round%16)
-		d.sql(`UPDATE account_hold SET bytes = bytes + 1000 WHERE account_id = $1`, d.p.Account.ID)
+		d.sql(`UPDATE account_usage SET bytes = bytes + 1000 WHERE account_id = $1`, d.p.Account.ID)
 		d.sql(`INSERT INTO group_total (app_id, group_label, slot, private_items) VALUES ($1, 'g', 9, 1) ON CONFLICT (app_id, group_label, slot) DO UPDATE SET private_items = group_total.private_items + 1`, d.p.App.ID)
 		// Two menders at once must not add twice.
 		var menders sync.WaitGroup

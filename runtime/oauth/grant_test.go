@@ -302,14 +302,14 @@ func TestWhyAConnectionEndedIsWrittenDown(t *testing.T) {
 	w := newWorld(t)
 	why := func(want string) {
 		t.Helper()
-		if n := w.Number(t, "SELECT count(*) FROM login_grant WHERE revoked_at IS NOT NULL AND revoked_why = $1", want); n != 1 {
+		if n := w.Number(t, "SELECT count(*) FROM oauth_grant WHERE revoked_at IS NOT NULL AND revocation_reason = $1", want); n != 1 {
 			t.Errorf("%d connections ended since %q", n, want)
 		}
 	}
 	at := w.connected(t)
 	_, _, err := w.Registry.IssueKey(t.Context(), w.tenant.App.ID, 2, 0)
 	must(t, err)
-	why("its key ended")
+	why("API key expired")
 	_, _, err = w.Registry.IssueKey(t.Context(), w.tenant.App.ID, 3, time.Hour)
 	must(t, err)
 	stays := w.connected(t) // stands for the newest key from the start
@@ -323,16 +323,16 @@ func TestWhyAConnectionEndedIsWrittenDown(t *testing.T) {
 	}
 	_, err = oauth.Purge(t.Context(), oauth.PurgeConfig{UnusedClientsTTL: 24 * time.Hour}, w.Store, w.clock.Now())
 	must(t, err)
-	if n := w.Number(t, "SELECT count(*) FROM login_grant WHERE revoked_why = 'its key ended'"); n != 2 || w.works(t, at.Access) || w.works(t, stays.Access) {
+	if n := w.Number(t, "SELECT count(*) FROM oauth_grant WHERE revocation_reason = 'API key expired'"); n != 2 || w.works(t, at.Access) || w.works(t, stays.Access) {
 		t.Errorf("%d connections ended with their key", n)
 	}
 	w.connected(t)
 	w.ensure(t, func(s *account.Spec) { s.Suspended = true })
-	why("suspended")
+	why("account suspended")
 	w.ensure(t, func(s *account.Spec) { s.Owners = []string{owner, "bo@example.org"} })
 	w.connected(t)
 	w.ensure(t, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
-	why("not an owner")
+	why("owner removed")
 }
 
 func TestAnApplicationRevokesItsOwnTokens(t *testing.T) {

@@ -25,9 +25,9 @@ func TestNothingReadableIsKept(t *testing.T) {
 	tokens, err := w.Redeem(t.Context(), redemption(code))
 	must(t, err)
 	for name, secret := range map[string]string{"code": emails[0].Code, "cookie": b.cookie, "authorization code": code, "access token": tokens.Access, "refresh token": tokens.Refresh} {
-		for _, table := range []string{"login_request", "login_grant", "login_code", "login_token", "letter"} {
+		for _, table := range []string{"login_session", "oauth_grant", "oauth_code", "oauth_token", "email_outbox"} {
 			found := w.Number(t, "SELECT count(*) FROM "+table+" x WHERE x::text LIKE '%' || $1 || '%' OR x::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%'", secret)
-			if name == "code" && table != "letter" {
+			if name == "code" && table != "email_outbox" {
 				continue // eight digits stand in many a hash
 			}
 			if found != 0 {
@@ -64,7 +64,7 @@ func TestTheSameWordsAreOneApplication(t *testing.T) {
 		})
 	}
 	registering.Wait()
-	if n := w.Number(t, "SELECT count(*) FROM login_client"); len(ids) != 1 || n != 1 {
+	if n := w.Number(t, "SELECT count(*) FROM oauth_client"); len(ids) != 1 || n != 1 {
 		t.Errorf("%d ids in %d rows", len(ids), n)
 	}
 	for i, name := range []string{"b", "c", "d"} {
@@ -73,7 +73,7 @@ func TestTheSameWordsAreOneApplication(t *testing.T) {
 			t.Errorf("the application %s: %v", name, err)
 		}
 	}
-	if n := w.Number(t, "SELECT count(*) FROM login_client"); n != 3 {
+	if n := w.Number(t, "SELECT count(*) FROM oauth_client"); n != 3 {
 		t.Errorf("%d applications", n)
 	}
 }
@@ -104,12 +104,12 @@ func TestThePurgeTakesWhatIsOver(t *testing.T) {
 	if _, err := w.Redeem(t.Context(), redemption(stays)); err != nil {
 		t.Errorf("the purge took a code that was valid: %v", err)
 	}
-	if rows("login_request") == 0 || rows("letter") != 1 || rows("login_client") != 2 {
+	if rows("login_session") == 0 || rows("email_outbox") != 1 || rows("oauth_client") != 2 {
 		t.Error("the purge took what is not over")
 	}
 	w.clock.Advance(25 * time.Hour)
 	purge()
-	if n := rows("login_request") + rows("letter") + rows("login_attempt"); n != 0 {
+	if n := rows("login_session") + rows("email_outbox") + rows("rate_limit_event"); n != 0 {
 		t.Errorf("%d rows are left", n)
 	}
 	if _, err := w.FindClient(t.Context(), unused.ID); !fault.Is(err, fault.NotFound) {
@@ -123,7 +123,7 @@ func TestThePurgeTakesWhatIsOver(t *testing.T) {
 	}
 	w.clock.Advance(1000 * time.Hour)
 	purge()
-	for _, table := range []string{"login_grant", "login_code", "login_token", "login_client"} {
+	for _, table := range []string{"oauth_grant", "oauth_code", "oauth_token", "oauth_client"} {
 		if n := rows(table); n != 0 {
 			t.Errorf("%d rows of %s are left", n, table)
 		}
@@ -162,7 +162,7 @@ func TestLettersAreClaimedOnceAndComeBack(t *testing.T) {
 	if emails, err := w.service(t, cfg, "z").LeaseEmails(t.Context(), 10, time.Minute); err != nil || len(emails) != 0 {
 		t.Errorf("another secret: %v %v", emails, err)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM letter"); n != 0 {
+	if n := w.Number(t, "SELECT count(*) FROM email_outbox"); n != 0 {
 		t.Errorf("%d letters are left", n)
 	}
 }

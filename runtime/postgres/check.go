@@ -95,7 +95,7 @@ func (s *Store) Explain(ctx context.Context, accountID uuid.UUID, bucket string,
 			found.Uploads[row.Key] = true
 		default:
 			found.Removals[row.Key] = true
-			if row.Unfinished {
+			if row.AbortMultipart {
 				found.Aborts[row.Key] = true
 			}
 		}
@@ -252,8 +252,8 @@ func (s *Store) DropObject(ctx context.Context, accountID uuid.UUID, bucket stri
 		}
 		// Whatever is stored there, damaged or late, has no row now.
 		keys := []string{object.Key}
-		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: accountID, Bucket: bucket, Keys: keys, Unfinished: true, NotBefore: item.CreatedAt})
-		removal = &media.Removal{ID: id, Bucket: bucket, Keys: keys, Unfinished: true}
+		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: accountID, Bucket: bucket, Keys: keys, AbortMultipart: true, NotBefore: item.CreatedAt})
+		removal = &media.Removal{ID: id, Bucket: bucket, Keys: keys, AbortMultipart: true}
 		return err
 	})
 	if err != nil {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
@@ -22,6 +25,28 @@ var embedded embed.FS
 // migrationLock is the advisory lock that makes concurrent migrations wait for each
 // other; the number is arbitrary and must never change.
 const migrationLock = 5_268_713_941
+
+// firstVersion is the version of the oldest migration of a release. The versions below it
+// belong to migrations that were never released.
+const firstVersion = 10
+
+// rejectUnreleased returns an Unavailable fault if a migration was applied that was never
+// released. Every new connection checks it: the versions alone would look current, and the
+// tables and columns have other names.
+func rejectUnreleased(ctx context.Context, conn *pgx.Conn) error {
+	var version int64
+	err := conn.QueryRow(ctx, "SELECT version_id FROM goose_db_version WHERE version_id > 0 AND version_id < $1 ORDER BY version_id DESC LIMIT 1", firstVersion).Scan(&version)
+	var server *pgconn.PgError
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case errors.As(err, &server) && server.Code == "42P01": // undefined_table: no migration was applied yet
+		return nil
+	case err != nil:
+		return err
+	}
+	return fault.New(fault.Unavailable, "the database schema is that of an unreleased version (migration %d), which can't be upgraded: use an empty database", version)
+}
 
 // provider reads the embedded migrations against db.
 func provider(db *sql.DB) (*goose.Provider, error) {

@@ -42,7 +42,7 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 			defer again.Stop()
 			for folding.Err() == nil {
 				<-again.C
-				if err := s.FoldPages(folding); err != nil && folding.Err() == nil {
+				if err := s.CompactPageIndex(folding); err != nil && folding.Err() == nil {
 					t.Errorf("fold: %v", err)
 				}
 			}
@@ -69,14 +69,14 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 	folded.Wait()
 
 	comparePages(t, store, url, scope, "with changes that are not folded")
-	must(t, store.FoldPages(t.Context()))
-	if n := number(t, url, `SELECT count(*) FROM item_change`); n != 0 {
+	must(t, store.CompactPageIndex(t.Context()))
+	if n := number(t, url, `SELECT count(*) FROM item_page_delta`); n != 0 {
 		t.Errorf("%d changes are left after folding", n)
 	}
-	if n := number(t, url, `SELECT count(*) FROM item_block`); n < 3 {
+	if n := number(t, url, `SELECT count(*) FROM item_page_block`); n < 3 {
 		t.Errorf("%d blocks for %d items", n, items)
 	}
-	if n := number(t, url, `SELECT max(items) FROM item_block`); n > 2048 {
+	if n := number(t, url, `SELECT max(items) FROM item_page_block`); n > 2048 {
 		t.Errorf("a block has %d items", n)
 	}
 	comparePages(t, store, url, scope, "folded")
@@ -88,7 +88,7 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 		must(t, err)
 	}
 	comparePages(t, store, url, scope, "after deletes")
-	must(t, store.FoldPages(t.Context()))
+	must(t, store.CompactPageIndex(t.Context()))
 	comparePages(t, store, url, scope, "after deletes, folded")
 }
 

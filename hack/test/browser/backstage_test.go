@@ -47,7 +47,7 @@ func (s *service) backstage(t *testing.T) string {
 			return
 		}
 		defer conn.Close(r.Context())
-		tag, err := conn.Exec(r.Context(), "UPDATE login_request SET expires_at = now() - interval '1 second' WHERE id = $1", r.FormValue("request"))
+		tag, err := conn.Exec(r.Context(), "UPDATE login_session SET expires_at = now() - interval '1 second' WHERE id = $1", r.FormValue("request"))
 		answer(w, err, "%d", tag.RowsAffected())
 	})
 	server := httptest.NewServer(stage)

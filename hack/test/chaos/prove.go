@@ -29,9 +29,9 @@ func (r *rig) sampleCap(ctx context.Context, m *model) {
 			continue // in an outage
 		}
 		for ctx.Err() == nil {
-			rows, err := conn.Query(ctx, `SELECT account.name, account.max_storage, account_hold.bytes,
+			rows, err := conn.Query(ctx, `SELECT account.name, account.max_storage, account_usage.bytes,
 				(SELECT coalesce(sum(bytes), 0) FROM item WHERE item.account_id = account.id)::bigint + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE upload.account_id = account.id)::bigint
-				FROM account JOIN account_hold ON account_hold.account_id = account.id`)
+				FROM account JOIN account_usage ON account_usage.account_id = account.id`)
 			if err != nil {
 				break
 			}
@@ -89,7 +89,7 @@ func (r *rig) prove(ctx context.Context, m *model, wait bool) error {
 	if wait {
 		pause(ctx, longestClaim)
 	} else if _, err := conn.Exec(ctx, `WITH leases AS (UPDATE upload SET lease_ends = lease_ends - interval '1 hour'),
-		uploads AS (UPDATE resumable SET expires_at = expires_at - interval '1 hour')
+		uploads AS (UPDATE resumable_upload SET expires_at = expires_at - interval '1 hour')
 		UPDATE object_removal SET not_before = not_before - interval '1 hour'`); err != nil {
 		// As if that hour had passed: nothing else keeps a time.
 		return err
@@ -98,11 +98,11 @@ func (r *rig) prove(ctx context.Context, m *model, wait bool) error {
 	if err != nil {
 		m.wrong(nil, "the last purge: %v: %s", err, out)
 	}
-	var swept media.SweepSummary
+	var swept media.PurgeSummary
 	if err := json.Unmarshal([]byte(out), &swept); err != nil || !swept.Ran || swept.RemovalsFailed != 0 || swept.RemovalsPending != 0 {
 		m.wrong(nil, "the last purge printed %s", out)
 	}
-	for _, table := range []string{"upload", "resumable", "object_removal"} {
+	for _, table := range []string{"upload", "resumable_upload", "object_removal"} {
 		var left int
 		if err := conn.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&left); err != nil {
 			return err

@@ -77,7 +77,7 @@ func TestOnesConnectionsAreOnesOwn(t *testing.T) {
 	foreign, _ := other.connect(app, "bo@example.org", theirs)
 	id := func(of runtimetest.Tenant) string {
 		t.Helper()
-		return w.text(t, "SELECT id::text FROM login_grant WHERE account_id = $1", of.Account.ID)
+		return w.text(t, "SELECT id::text FROM oauth_grant WHERE account_id = $1", of.Account.ID)
 	}
 	p := b.login("/account/connections", owner)
 	if strings.Count(p.body, "App") == 0 || strings.Contains(p.body, "The theirs") {

@@ -84,9 +84,9 @@ func TestAFailingDatabaseTellsNothing(t *testing.T) {
 	b := rt.browser(t)
 	app := b.application("App")
 	first := b.get(app.query(nil))
-	w.exec(t, "ALTER TABLE login_request RENAME COLUMN address TO gone")
-	w.exec(t, "ALTER TABLE login_client RENAME COLUMN name TO gone")
-	w.exec(t, "ALTER TABLE login_token RENAME COLUMN hash TO gone")
+	w.exec(t, "ALTER TABLE login_session RENAME COLUMN email TO gone")
+	w.exec(t, "ALTER TABLE oauth_client RENAME COLUMN name TO gone")
+	w.exec(t, "ALTER TABLE oauth_token RENAME COLUMN hash TO gone")
 	for name, p := range map[string]page{"authorize": b.get(app.query(nil)), "the login": b.get("/oauth/login?request=" + first.fields().Get("request")), "the address": b.post("/oauth/login/email", first, url.Values{"address": {owner}})} {
 		if p.StatusCode != http.StatusInternalServerError || leaks(p.body) {
 			t.Errorf("%s: %d %s", name, p.StatusCode, p.body)

@@ -75,7 +75,7 @@ func TestAnUploadIsNoDraftWhenItsCredentialEndsBeforeItDoes(t *testing.T) {
 				}))
 			}
 			eventually(t, 10*time.Second, "nothing is left", func() bool {
-				return w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_hold)`) == 0
+				return w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`) == 0
 			})
 		}
 	}

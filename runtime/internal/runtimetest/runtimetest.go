@@ -138,9 +138,9 @@ func (w *World) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token s
 	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	_, err = conn.Exec(t.Context(), `WITH owned AS (UPDATE account SET owners = ARRAY[$1] WHERE id = $2),
-		given AS (INSERT INTO login_grant (id, account_id, key_id, address, client_id, client_name, redirect_uri, scopes, resource, created_at)
+		given AS (INSERT INTO oauth_grant (id, account_id, key_id, email, client_id, client_name, redirect_uri, scopes, resource, created_at)
 			VALUES (gen_random_uuid(), $2, $3, $1, 'test', 'test', 'http://localhost/', $4, $5, now()) RETURNING id)
-		INSERT INTO login_token (hash, grant_id, refresh, created_at, expires_at) SELECT $6, id, false, now(), now() + interval '1 hour' FROM given`,
+		INSERT INTO oauth_token (hash, grant_id, refresh, created_at, expires_at) SELECT $6, id, false, now(), now() + interval '1 hour' FROM given`,
 		Owner, of.Account.ID, of.KeyID, append([]oauth.Scope{}, scopes...), BaseURL+"/mcp", hash[:])
 	must(t, err)
 	return token

@@ -6,7 +6,7 @@ ON CONFLICT (namespace, name) WHERE closed_at IS NULL DO NOTHING
 RETURNING *;
 
 -- name: InsertHold :exec
-INSERT INTO account_hold (account_id) VALUES ($1);
+INSERT INTO account_usage (account_id) VALUES ($1);
 
 -- name: FindAccount :one
 SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL;

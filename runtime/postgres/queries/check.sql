@@ -22,14 +22,14 @@ ORDER BY item.id LIMIT $2;
 -- What accounts for keys, in one statement and so in one snapshot: an object that
 -- moves on from its upload to its item, or from there to the queue, is seen in one of
 -- these places whenever it is looked for.
-SELECT 'item'::text AS by, (o.object ->> 'key')::text AS key, false AS unfinished
+SELECT 'item'::text AS by, (o.object ->> 'key')::text AS key, false AS abort_multipart
 FROM item, jsonb_array_elements(item.objects) AS o (object)
 WHERE item.account_id = sqlc.arg(account_id) AND item.id = ANY (sqlc.arg(ids)::uuid[])
 UNION ALL
 SELECT 'upload'::text, upload.item_id::text, true
 FROM upload WHERE upload.account_id = sqlc.arg(account_id) AND upload.item_id = ANY (sqlc.arg(ids)::uuid[])
 UNION ALL
-SELECT 'removal'::text, k.key::text, r.unfinished
+SELECT 'removal'::text, k.key::text, r.abort_multipart
 FROM object_removal r, unnest(r.keys) AS k (key)
 WHERE r.bucket = sqlc.arg(bucket) AND k.key = ANY (sqlc.arg(keys)::text[]);
 
@@ -49,8 +49,8 @@ WITH sealed AS MATERIALIZED (
     SELECT g.app_id, g.group_label, sum(public_items) AS public_items, sum(private_items) AS private_items
     FROM group_total g JOIN app ON app.id = g.app_id WHERE app.account_id = sqlc.arg(account_id) GROUP BY g.app_id, g.group_label
 ), compared AS (
-    SELECT 'account_hold'::text AS counter, NULL::uuid AS app_id, ''::text AS group_label,
-        0::numeric AS noted_public, 0::numeric AS noted_private, coalesce((SELECT bytes FROM account_hold WHERE account_hold.account_id = sqlc.arg(account_id)), 0)::numeric AS noted_bytes,
+    SELECT 'account_usage'::text AS counter, NULL::uuid AS app_id, ''::text AS group_label,
+        0::numeric AS noted_public, 0::numeric AS noted_private, coalesce((SELECT bytes FROM account_usage WHERE account_usage.account_id = sqlc.arg(account_id)), 0)::numeric AS noted_bytes,
         0::numeric AS real_public, 0::numeric AS real_private,
         coalesce((SELECT sum(bytes) FROM item WHERE item.account_id = sqlc.arg(account_id)), 0)
             + coalesce((SELECT sum(reserved) FROM upload WHERE upload.account_id = sqlc.arg(account_id)), 0) AS real_bytes
@@ -68,24 +68,24 @@ SELECT counter::text AS counter, coalesce(app_id, '00000000-0000-0000-0000-00000
     real_public::bigint AS real_public, real_private::bigint AS real_private, real_bytes::bigint AS real_bytes
 FROM compared
 WHERE (noted_public, noted_private, noted_bytes) <> (real_public, real_private, real_bytes)
-ORDER BY CASE counter WHEN 'account_hold' THEN 0 WHEN 'group_total' THEN 1 ELSE 2 END, app_id, group_label;
+ORDER BY CASE counter WHEN 'account_usage' THEN 0 WHEN 'group_total' THEN 1 ELSE 2 END, app_id, group_label;
 
 -- name: BlockDrifts :many
 -- Blocks of the index of pages that, with what changed since, differ from a recount, in one snapshot.
 WITH blocks AS (
     SELECT b.app_id, b.first_id, b.items, b.public_items, lead(b.first_id) OVER (PARTITION BY b.app_id ORDER BY b.first_id) AS next_id
     FROM (
-        SELECT i.app_id, i.first_id, i.items, i.public_items FROM item_block i JOIN app ON app.id = i.app_id WHERE app.account_id = sqlc.arg(account_id)
+        SELECT i.app_id, i.first_id, i.items, i.public_items FROM item_page_block i JOIN app ON app.id = i.app_id WHERE app.account_id = sqlc.arg(account_id)
         UNION ALL
         SELECT app.id, '00000000-0000-0000-0000-000000000000'::uuid, 0, 0 FROM app WHERE app.account_id = sqlc.arg(account_id)
-            AND NOT EXISTS (SELECT FROM item_block z WHERE z.app_id = app.id AND z.first_id = '00000000-0000-0000-0000-000000000000'::uuid)
+            AND NOT EXISTS (SELECT FROM item_page_block z WHERE z.app_id = app.id AND z.first_id = '00000000-0000-0000-0000-000000000000'::uuid)
     ) AS b
 ), changed AS (
     SELECT c.app_id, c.first_id, sum(c.delta) AS items, coalesce(sum(c.delta) FILTER (WHERE c.public), 0) AS public_items
     FROM (
         SELECT c.app_id, c.delta, c.public, coalesce((SELECT max(b.first_id::text)::uuid FROM blocks b WHERE b.app_id = c.app_id AND b.first_id <= c.id),
             '00000000-0000-0000-0000-000000000000'::uuid) AS first_id
-        FROM item_change c JOIN app ON app.id = c.app_id WHERE app.account_id = sqlc.arg(account_id)
+        FROM item_page_delta c JOIN app ON app.id = c.app_id WHERE app.account_id = sqlc.arg(account_id)
     ) AS c GROUP BY 1, 2
 ), compared AS (
     SELECT b.app_id, b.first_id, b.items + coalesce(c.items, 0) AS items, b.public_items + coalesce(c.public_items, 0) AS public_items,
@@ -101,7 +101,7 @@ FROM compared WHERE (items, public_items) <> (real_items, real_public) ORDER BY 
 
 -- name: RecountBlock :exec
 -- Asks for a block to be counted again, whatever it says.
-INSERT INTO item_change (app_id, id, delta, public) VALUES (sqlc.arg(app_id), sqlc.arg(first_id), 0, false);
+INSERT INTO item_page_delta (app_id, id, delta, public) VALUES (sqlc.arg(app_id), sqlc.arg(first_id), 0, false);
 
 -- name: LockMending :exec
 -- Two menders that both add what is missing would add it twice.
@@ -126,10 +126,10 @@ ON CONFLICT (app_id, group_label, slot) DO UPDATE SET public_items = group_total
     private_items = group_total.private_items + excluded.private_items;
 
 -- name: EnsureHold :exec
-INSERT INTO account_hold (account_id) VALUES ($1) ON CONFLICT DO NOTHING;
+INSERT INTO account_usage (account_id) VALUES ($1) ON CONFLICT DO NOTHING;
 
 -- name: MendHold :exec
-UPDATE account_hold SET bytes = bytes + sqlc.arg(delta)::bigint WHERE account_id = $1;
+UPDATE account_usage SET bytes = bytes + sqlc.arg(delta)::bigint WHERE account_id = $1;
 
 -- name: MendItemBytes :exec
 -- Right for whatever the objects are by now.

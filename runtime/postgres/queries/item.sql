@@ -24,7 +24,7 @@ WITH sealed AS (
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), noted AS (
-    INSERT INTO item_change (app_id, id, delta, public) SELECT app_id, id, 1, access = 'public' FROM sealed
+    INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, 1, access = 'public' FROM sealed
 )
 SELECT * FROM sealed;
 
@@ -43,11 +43,11 @@ WITH gone AS (
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), noted AS (
-    INSERT INTO item_change (app_id, id, delta, public) SELECT app_id, id, -1, access = 'public' FROM gone WHERE sealed_at IS NOT NULL
+    INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, -1, access = 'public' FROM gone WHERE sealed_at IS NOT NULL
 ), released AS (
-    UPDATE account_hold SET bytes = account_hold.bytes - gone.bytes FROM gone WHERE account_hold.account_id = gone.account_id
+    UPDATE account_usage SET bytes = account_usage.bytes - gone.bytes FROM gone WHERE account_usage.account_id = gone.account_id
 )
-INSERT INTO object_removal (account_id, bucket, keys, unfinished, not_before)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 SELECT gone.account_id, account.bucket,
     (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(gone.objects) AS o (object))::text[], false, sqlc.arg(not_before)::timestamptz
 FROM gone JOIN account ON account.id = gone.account_id
@@ -65,9 +65,9 @@ WITH old AS (
 ), freed AS (
     SELECT account_id, sum(bytes)::bigint AS bytes FROM gone GROUP BY account_id
 ), released AS (
-    UPDATE account_hold SET bytes = account_hold.bytes - freed.bytes FROM freed WHERE account_hold.account_id = freed.account_id
+    UPDATE account_usage SET bytes = account_usage.bytes - freed.bytes FROM freed WHERE account_usage.account_id = freed.account_id
 )
-INSERT INTO object_removal (account_id, bucket, keys, unfinished)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart)
 SELECT gone.account_id, account.bucket,
     (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(gone.objects) AS o (object))::text[], false
 FROM gone JOIN account ON account.id = gone.account_id

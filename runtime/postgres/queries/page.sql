@@ -2,14 +2,14 @@
 -- One page by its place in the list. The blocks and what changed since tell which
 -- block the page begins in; only that one is walked.
 WITH changed AS MATERIALIZED (
-    SELECT coalesce((SELECT b.first_id FROM item_block b WHERE b.app_id = $1 AND b.first_id <= c.id ORDER BY b.first_id DESC LIMIT 1),
+    SELECT coalesce((SELECT b.first_id FROM item_page_block b WHERE b.app_id = $1 AND b.first_id <= c.id ORDER BY b.first_id DESC LIMIT 1),
             '00000000-0000-0000-0000-000000000000'::uuid) AS first_id,
         sum(c.delta) AS items, sum(c.delta) FILTER (WHERE c.public) AS public_items
-    FROM item_change c WHERE c.app_id = $1 GROUP BY 1
+    FROM item_page_delta c WHERE c.app_id = $1 GROUP BY 1
 ), counted AS (
-    SELECT first_id, items, public_items FROM item_block WHERE app_id = $1
+    SELECT first_id, items, public_items FROM item_page_block WHERE app_id = $1
     UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, 0, 0
-    WHERE NOT EXISTS (SELECT FROM item_block WHERE app_id = $1 AND first_id = '00000000-0000-0000-0000-000000000000'::uuid)
+    WHERE NOT EXISTS (SELECT FROM item_page_block WHERE app_id = $1 AND first_id = '00000000-0000-0000-0000-000000000000'::uuid)
 ), block AS (
     SELECT b.first_id,
         CASE sqlc.arg(access)::text WHEN '' THEN b.items + coalesce(changed.items, 0)
@@ -36,10 +36,10 @@ ORDER BY item.id DESC;
 SELECT pg_try_advisory_xact_lock(sqlc.arg(class)::int, hashtext(sqlc.arg(app_id)::uuid::text));
 
 -- name: TakeChanges :many
-DELETE FROM item_change WHERE app_id = $1 RETURNING id;
+DELETE FROM item_page_delta WHERE app_id = $1 RETURNING id;
 
 -- name: Blocks :many
-SELECT first_id FROM item_block WHERE app_id = $1 ORDER BY first_id;
+SELECT first_id FROM item_page_block WHERE app_id = $1 ORDER BY first_id;
 
 -- name: CountBlock :many
 -- Counts the sealed items of a stretch of ids, in parts of part_size.
@@ -50,11 +50,11 @@ FROM (
 ) AS counted GROUP BY part ORDER BY part;
 
 -- name: SetBlock :exec
-INSERT INTO item_block (app_id, first_id, items, public_items) VALUES ($1, $2, $3, $4)
+INSERT INTO item_page_block (app_id, first_id, items, public_items) VALUES ($1, $2, $3, $4)
 ON CONFLICT (app_id, first_id) DO UPDATE SET items = excluded.items, public_items = excluded.public_items;
 
 -- name: RemoveBlock :exec
-DELETE FROM item_block WHERE app_id = $1 AND first_id = $2;
+DELETE FROM item_page_block WHERE app_id = $1 AND first_id = $2;
 
 -- name: ChangedApps :many
-SELECT DISTINCT app_id FROM item_change;
+SELECT DISTINCT app_id FROM item_page_delta;

@@ -1,14 +1,14 @@
 -- name: InsertResumable :exec
-INSERT INTO resumable (item_id, account_id, app_id, length, file_name, claimed_type, access, caption, group_label, metadata, expires_at)
+INSERT INTO resumable_upload (item_id, account_id, app_id, length, file_name, declared_type, access, caption, group_label, metadata, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 
 -- name: Resumable :one
 -- reserved and lease_ends are null when the upload does not run any more. While it runs it expires with its lease.
-SELECT sqlc.embed(resumable), upload.reserved, upload.lease_ends FROM resumable LEFT JOIN upload ON upload.item_id = resumable.item_id
-WHERE resumable.app_id = $1 AND resumable.item_id = $2;
+SELECT sqlc.embed(resumable_upload), upload.reserved, upload.lease_ends FROM resumable_upload LEFT JOIN upload ON upload.item_id = resumable_upload.item_id
+WHERE resumable_upload.app_id = $1 AND resumable_upload.item_id = $2;
 
 -- name: SetLength :execrows
-UPDATE resumable SET length = $3 WHERE app_id = $1 AND item_id = $2 AND length IS NULL;
+UPDATE resumable_upload SET length = $3 WHERE app_id = $1 AND item_id = $2 AND length IS NULL;
 
 -- name: SaveProgress :execrows
 -- Only from where the caller found it: a replica that lost the upload to another one changes nothing,
@@ -16,13 +16,13 @@ UPDATE resumable SET length = $3 WHERE app_id = $1 AND item_id = $2 AND length I
 WITH running AS (
     UPDATE upload SET lease_ends = sqlc.arg(expires_at) WHERE upload.item_id = sqlc.arg(item_id) RETURNING item_id
 )
-UPDATE resumable SET received = sqlc.arg(received), digest = sqlc.arg(digest), multipart_id = sqlc.arg(multipart_id), parts = sqlc.arg(parts),
+UPDATE resumable_upload SET received = sqlc.arg(received), digest = sqlc.arg(digest), multipart_id = sqlc.arg(multipart_id), parts = sqlc.arg(parts),
     whole = sqlc.arg(whole), tail = sqlc.arg(tail), tail_bytes = sqlc.arg(tail_bytes), tail_hash = sqlc.arg(tail_hash), mime_type = sqlc.arg(mime_type), expires_at = sqlc.arg(expires_at)
-FROM running WHERE resumable.item_id = running.item_id AND resumable.received = sqlc.arg(before)::bigint
-    AND (resumable.multipart_id IN ('', sqlc.arg(multipart_id)) OR sqlc.arg(multipart_id) = '');
+FROM running WHERE resumable_upload.item_id = running.item_id AND resumable_upload.received = sqlc.arg(before)::bigint
+    AND (resumable_upload.multipart_id IN ('', sqlc.arg(multipart_id)) OR sqlc.arg(multipart_id) = '');
 
 -- name: ForgetResumables :execrows
-DELETE FROM resumable WHERE item_id IN (
-    SELECT r.item_id FROM resumable r WHERE r.expires_at < sqlc.arg(cutoff)::timestamptz
+DELETE FROM resumable_upload WHERE item_id IN (
+    SELECT r.item_id FROM resumable_upload r WHERE r.expires_at < sqlc.arg(cutoff)::timestamptz
         AND NOT EXISTS (SELECT FROM upload WHERE upload.item_id = r.item_id)
     ORDER BY r.expires_at LIMIT sqlc.arg(batch)::int);

@@ -2,7 +2,7 @@
 SELECT * FROM settings_pin WHERE account_id = $1;
 
 -- name: Choices :one
-SELECT * FROM settings_choice WHERE account_id = $1;
+SELECT * FROM settings_tenant WHERE account_id = $1;
 
 -- name: LockAccountForSettings :one
 -- Pins and choices of one account change one after the other.
@@ -20,10 +20,10 @@ DELETE FROM settings_pin WHERE account_id = $1 AND pinned_by = $2;
 
 -- name: SetChoices :one
 -- A null leaves the tenant's earlier choice.
-INSERT INTO settings_choice (account_id, use_webp, webp_output_quality, thumbnail_width, thumbnail_height)
+INSERT INTO settings_tenant (account_id, use_webp, webp_output_quality, thumbnail_width, thumbnail_height)
 VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (account_id) DO UPDATE SET use_webp = coalesce(excluded.use_webp, settings_choice.use_webp),
-    webp_output_quality = coalesce(excluded.webp_output_quality, settings_choice.webp_output_quality),
-    thumbnail_width = coalesce(excluded.thumbnail_width, settings_choice.thumbnail_width),
-    thumbnail_height = coalesce(excluded.thumbnail_height, settings_choice.thumbnail_height)
+ON CONFLICT (account_id) DO UPDATE SET use_webp = coalesce(excluded.use_webp, settings_tenant.use_webp),
+    webp_output_quality = coalesce(excluded.webp_output_quality, settings_tenant.webp_output_quality),
+    thumbnail_width = coalesce(excluded.thumbnail_width, settings_tenant.thumbnail_width),
+    thumbnail_height = coalesce(excluded.thumbnail_height, settings_tenant.thumbnail_height)
 RETURNING *;

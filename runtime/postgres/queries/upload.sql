@@ -5,11 +5,11 @@ WITH asked AS MATERIALIZED (
     SELECT unnest(sqlc.arg(item_ids)::uuid[]) AS item_id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id,
         unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(lease_ends)::timestamptz[]) AS lease_ends
 ), held AS (
-    UPDATE account_hold SET bytes = account_hold.bytes + (SELECT sum(asked.bytes) FROM asked)
+    UPDATE account_usage SET bytes = account_usage.bytes + (SELECT sum(asked.bytes) FROM asked)
     FROM account
-    WHERE account_hold.account_id = sqlc.arg(account_id)::uuid AND account.id = account_hold.account_id
-      AND account_hold.bytes + (SELECT sum(asked.bytes) FROM asked) <= account.max_storage
-    RETURNING account_hold.account_id
+    WHERE account_usage.account_id = sqlc.arg(account_id)::uuid AND account.id = account_usage.account_id
+      AND account_usage.bytes + (SELECT sum(asked.bytes) FROM asked) <= account.max_storage
+    RETURNING account_usage.account_id
 )
 INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends)
 SELECT asked.item_id, held.account_id, asked.app_id, asked.bytes, asked.lease_ends FROM asked, held
@@ -17,7 +17,7 @@ RETURNING item_id;
 
 -- name: Reserve :one
 -- Holds bytes for an upload when the cap has room, and extends its lease. The
--- answer is asynchronous: the row account_hold is shared by all uploads of the
+-- answer is asynchronous: the row account_usage is shared by all uploads of the
 -- account, and waiting for the disk with its lock held would make them queue. A
 -- crash of the server loses this together with everything later, and the commit
 -- settles the difference under the cap again.
@@ -26,9 +26,9 @@ WITH relaxed AS MATERIALIZED (
 ), mine AS MATERIALIZED (
     SELECT upload.account_id FROM upload, relaxed WHERE upload.item_id = sqlc.arg(item_id) FOR UPDATE OF upload
 ), held AS (
-    UPDATE account_hold SET bytes = account_hold.bytes + sqlc.arg(bytes)::bigint
+    UPDATE account_usage SET bytes = account_usage.bytes + sqlc.arg(bytes)::bigint
     FROM mine JOIN account ON account.id = mine.account_id
-    WHERE account_hold.account_id = mine.account_id AND account_hold.bytes + sqlc.arg(bytes)::bigint <= account.max_storage
+    WHERE account_usage.account_id = mine.account_id AND account_usage.bytes + sqlc.arg(bytes)::bigint <= account.max_storage
     RETURNING 1
 )
 UPDATE upload SET reserved = reserved + sqlc.arg(bytes)::bigint, lease_ends = sqlc.arg(lease_ends)
@@ -38,7 +38,7 @@ RETURNING upload.reserved;
 
 -- name: Headroom :one
 -- How many bytes the account can still hold; negative when the cap was lowered below what it holds.
-SELECT (account.max_storage - account_hold.bytes)::bigint AS bytes, account.max_storage FROM account JOIN account_hold ON account_hold.account_id = account.id WHERE account.id = $1;
+SELECT (account.max_storage - account_usage.bytes)::bigint AS bytes, account.max_storage FROM account JOIN account_usage ON account_usage.account_id = account.id WHERE account.id = $1;
 
 -- name: CommitUploads :many
 -- The usual commit: what was reserved is what is stored, so the account's hold stays
@@ -61,10 +61,10 @@ DELETE FROM upload WHERE item_id = $1 RETURNING *;
 
 -- name: SettleHold :execrows
 -- Changes the account's hold by delta; growth only under the cap.
-UPDATE account_hold SET bytes = account_hold.bytes + sqlc.arg(delta)::bigint
+UPDATE account_usage SET bytes = account_usage.bytes + sqlc.arg(delta)::bigint
 FROM account
-WHERE account_hold.account_id = $1 AND account.id = $1
-  AND (sqlc.arg(delta)::bigint <= 0 OR account_hold.bytes + sqlc.arg(delta)::bigint <= account.max_storage);
+WHERE account_usage.account_id = $1 AND account.id = $1
+  AND (sqlc.arg(delta)::bigint <= 0 OR account_usage.bytes + sqlc.arg(delta)::bigint <= account.max_storage);
 
 -- name: InsertItem :exec
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)

@@ -59,7 +59,7 @@ func (s *loginService) expire() error {
 		return err
 	}
 	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, "UPDATE login_token SET expires_at = now() WHERE NOT refresh AND expires_at > now()")
+	_, err = conn.Exec(ctx, "UPDATE oauth_token SET expires_at = now() WHERE NOT refresh AND expires_at > now()")
 	return err
 }
 

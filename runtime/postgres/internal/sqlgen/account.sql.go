@@ -143,7 +143,7 @@ func (q *Queries) EraseItems(ctx context.Context, arg EraseItemsParams) (int64, 
 }
 
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -163,12 +163,12 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
-		&i.Suspended,
-		&i.CreatedAt,
-		&i.ClosedAt,
 		&i.BucketOwned,
+		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CreatedAt,
+		&i.ClosedAt,
 	)
 	return i, err
 }
@@ -177,7 +177,7 @@ const insertAccount = `-- name: InsertAccount :one
 INSERT INTO account (id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (namespace, name) WHERE closed_at IS NULL DO NOTHING
-RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools
+RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at
 `
 
 type InsertAccountParams struct {
@@ -219,18 +219,18 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
-		&i.Suspended,
-		&i.CreatedAt,
-		&i.ClosedAt,
 		&i.BucketOwned,
+		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CreatedAt,
+		&i.ClosedAt,
 	)
 	return i, err
 }
 
 const insertHold = `-- name: InsertHold :exec
-INSERT INTO account_hold (account_id) VALUES ($1)
+INSERT INTO account_usage (account_id) VALUES ($1)
 `
 
 func (q *Queries) InsertHold(ctx context.Context, accountID uuid.UUID) error {
@@ -348,7 +348,7 @@ func (q *Queries) LimitKeys(ctx context.Context, arg LimitKeysParams) error {
 }
 
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -363,12 +363,12 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
-		&i.Suspended,
-		&i.CreatedAt,
-		&i.ClosedAt,
 		&i.BucketOwned,
+		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CreatedAt,
+		&i.ClosedAt,
 	)
 	return i, err
 }
@@ -428,7 +428,7 @@ func (q *Queries) OwnedBucket(ctx context.Context) (string, error) {
 }
 
 const principal = `-- name: Principal :one
-SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.suspended, account.created_at, account.closed_at, account.bucket_owned, account.mcp_read_only, account.mcp_tools, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
+SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -454,12 +454,12 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 		&i.Account.MaxStorage,
 		&i.Account.MaxUploadSize,
 		&i.Account.Bucket,
-		&i.Account.Suspended,
-		&i.Account.CreatedAt,
-		&i.Account.ClosedAt,
 		&i.Account.BucketOwned,
+		&i.Account.Suspended,
 		&i.Account.McpReadOnly,
 		&i.Account.McpTools,
+		&i.Account.CreatedAt,
+		&i.Account.ClosedAt,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
@@ -477,7 +477,7 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 }
 
 const principalOfKey = `-- name: PrincipalOfKey :one
-SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.suspended, account.created_at, account.closed_at, account.bucket_owned, account.mcp_read_only, account.mcp_tools, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
+SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -502,12 +502,12 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 		&i.Account.MaxStorage,
 		&i.Account.MaxUploadSize,
 		&i.Account.Bucket,
-		&i.Account.Suspended,
-		&i.Account.CreatedAt,
-		&i.Account.ClosedAt,
 		&i.Account.BucketOwned,
+		&i.Account.Suspended,
 		&i.Account.McpReadOnly,
 		&i.Account.McpTools,
+		&i.Account.CreatedAt,
+		&i.Account.ClosedAt,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
@@ -620,7 +620,7 @@ UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
 WHERE id = $8 AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
         $6, $7::text[])
-RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools
+RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at
 `
 
 type UpdateAccountParams struct {
@@ -656,12 +656,12 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
-		&i.Suspended,
-		&i.CreatedAt,
-		&i.ClosedAt,
 		&i.BucketOwned,
+		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CreatedAt,
+		&i.ClosedAt,
 	)
 	return i, err
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const accountByID = `-- name: AccountByID :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools FROM account WHERE id = $1
+SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at FROM account WHERE id = $1
 `
 
 func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -28,12 +28,12 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
-		&i.Suspended,
-		&i.CreatedAt,
-		&i.ClosedAt,
 		&i.BucketOwned,
+		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CreatedAt,
+		&i.ClosedAt,
 	)
 	return i, err
 }
@@ -42,17 +42,17 @@ const blockDrifts = `-- name: BlockDrifts :many
 WITH blocks AS (
     SELECT b.app_id, b.first_id, b.items, b.public_items, lead(b.first_id) OVER (PARTITION BY b.app_id ORDER BY b.first_id) AS next_id
     FROM (
-        SELECT i.app_id, i.first_id, i.items, i.public_items FROM item_block i JOIN app ON app.id = i.app_id WHERE app.account_id = $1
+        SELECT i.app_id, i.first_id, i.items, i.public_items FROM item_page_block i JOIN app ON app.id = i.app_id WHERE app.account_id = $1
         UNION ALL
         SELECT app.id, '00000000-0000-0000-0000-000000000000'::uuid, 0, 0 FROM app WHERE app.account_id = $1
-            AND NOT EXISTS (SELECT FROM item_block z WHERE z.app_id = app.id AND z.first_id = '00000000-0000-0000-0000-000000000000'::uuid)
+            AND NOT EXISTS (SELECT FROM item_page_block z WHERE z.app_id = app.id AND z.first_id = '00000000-0000-0000-0000-000000000000'::uuid)
     ) AS b
 ), changed AS (
     SELECT c.app_id, c.first_id, sum(c.delta) AS items, coalesce(sum(c.delta) FILTER (WHERE c.public), 0) AS public_items
     FROM (
         SELECT c.app_id, c.delta, c.public, coalesce((SELECT max(b.first_id::text)::uuid FROM blocks b WHERE b.app_id = c.app_id AND b.first_id <= c.id),
             '00000000-0000-0000-0000-000000000000'::uuid) AS first_id
-        FROM item_change c JOIN app ON app.id = c.app_id WHERE app.account_id = $1
+        FROM item_page_delta c JOIN app ON app.id = c.app_id WHERE app.account_id = $1
     ) AS c GROUP BY 1, 2
 ), compared AS (
     SELECT b.app_id, b.first_id, b.items + coalesce(c.items, 0) AS items, b.public_items + coalesce(c.public_items, 0) AS public_items,
@@ -135,8 +135,8 @@ WITH sealed AS MATERIALIZED (
     SELECT g.app_id, g.group_label, sum(public_items) AS public_items, sum(private_items) AS private_items
     FROM group_total g JOIN app ON app.id = g.app_id WHERE app.account_id = $1 GROUP BY g.app_id, g.group_label
 ), compared AS (
-    SELECT 'account_hold'::text AS counter, NULL::uuid AS app_id, ''::text AS group_label,
-        0::numeric AS noted_public, 0::numeric AS noted_private, coalesce((SELECT bytes FROM account_hold WHERE account_hold.account_id = $1), 0)::numeric AS noted_bytes,
+    SELECT 'account_usage'::text AS counter, NULL::uuid AS app_id, ''::text AS group_label,
+        0::numeric AS noted_public, 0::numeric AS noted_private, coalesce((SELECT bytes FROM account_usage WHERE account_usage.account_id = $1), 0)::numeric AS noted_bytes,
         0::numeric AS real_public, 0::numeric AS real_private,
         coalesce((SELECT sum(bytes) FROM item WHERE item.account_id = $1), 0)
             + coalesce((SELECT sum(reserved) FROM upload WHERE upload.account_id = $1), 0) AS real_bytes
@@ -154,7 +154,7 @@ SELECT counter::text AS counter, coalesce(app_id, '00000000-0000-0000-0000-00000
     real_public::bigint AS real_public, real_private::bigint AS real_private, real_bytes::bigint AS real_bytes
 FROM compared
 WHERE (noted_public, noted_private, noted_bytes) <> (real_public, real_private, real_bytes)
-ORDER BY CASE counter WHEN 'account_hold' THEN 0 WHEN 'group_total' THEN 1 ELSE 2 END, app_id, group_label
+ORDER BY CASE counter WHEN 'account_usage' THEN 0 WHEN 'group_total' THEN 1 ELSE 2 END, app_id, group_label
 `
 
 type DriftsRow struct {
@@ -202,7 +202,7 @@ func (q *Queries) Drifts(ctx context.Context, accountID uuid.UUID) ([]DriftsRow,
 }
 
 const ensureHold = `-- name: EnsureHold :exec
-INSERT INTO account_hold (account_id) VALUES ($1) ON CONFLICT DO NOTHING
+INSERT INTO account_usage (account_id) VALUES ($1) ON CONFLICT DO NOTHING
 `
 
 func (q *Queries) EnsureHold(ctx context.Context, accountID uuid.UUID) error {
@@ -228,14 +228,14 @@ func (q *Queries) EnsureTotals(ctx context.Context, arg EnsureTotalsParams) erro
 }
 
 const explanations = `-- name: Explanations :many
-SELECT 'item'::text AS by, (o.object ->> 'key')::text AS key, false AS unfinished
+SELECT 'item'::text AS by, (o.object ->> 'key')::text AS key, false AS abort_multipart
 FROM item, jsonb_array_elements(item.objects) AS o (object)
 WHERE item.account_id = $1 AND item.id = ANY ($2::uuid[])
 UNION ALL
 SELECT 'upload'::text, upload.item_id::text, true
 FROM upload WHERE upload.account_id = $1 AND upload.item_id = ANY ($2::uuid[])
 UNION ALL
-SELECT 'removal'::text, k.key::text, r.unfinished
+SELECT 'removal'::text, k.key::text, r.abort_multipart
 FROM object_removal r, unnest(r.keys) AS k (key)
 WHERE r.bucket = $3 AND k.key = ANY ($4::text[])
 `
@@ -248,9 +248,9 @@ type ExplanationsParams struct {
 }
 
 type ExplanationsRow struct {
-	By         string
-	Key        string
-	Unfinished bool
+	By             string
+	Key            string
+	AbortMultipart bool
 }
 
 // What accounts for keys, in one statement and so in one snapshot: an object that
@@ -270,7 +270,7 @@ func (q *Queries) Explanations(ctx context.Context, arg ExplanationsParams) ([]E
 	var items []ExplanationsRow
 	for rows.Next() {
 		var i ExplanationsRow
-		if err := rows.Scan(&i.By, &i.Key, &i.Unfinished); err != nil {
+		if err := rows.Scan(&i.By, &i.Key, &i.AbortMultipart); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -499,7 +499,7 @@ func (q *Queries) MendGroupTotal(ctx context.Context, arg MendGroupTotalParams) 
 }
 
 const mendHold = `-- name: MendHold :exec
-UPDATE account_hold SET bytes = bytes + $2::bigint WHERE account_id = $1
+UPDATE account_usage SET bytes = bytes + $2::bigint WHERE account_id = $1
 `
 
 type MendHoldParams struct {
@@ -529,7 +529,7 @@ func (q *Queries) MendItemBytes(ctx context.Context, arg MendItemBytesParams) er
 }
 
 const openAccountsAfter = `-- name: OpenAccountsAfter :many
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, created_at, closed_at, bucket_owned, mcp_read_only, mcp_tools FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
+SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
 `
 
 type OpenAccountsAfterParams struct {
@@ -555,12 +555,12 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 			&i.MaxStorage,
 			&i.MaxUploadSize,
 			&i.Bucket,
-			&i.Suspended,
-			&i.CreatedAt,
-			&i.ClosedAt,
 			&i.BucketOwned,
+			&i.Suspended,
 			&i.McpReadOnly,
 			&i.McpTools,
+			&i.CreatedAt,
+			&i.ClosedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -573,7 +573,7 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 }
 
 const recountBlock = `-- name: RecountBlock :exec
-INSERT INTO item_change (app_id, id, delta, public) VALUES ($1, $2, 0, false)
+INSERT INTO item_page_delta (app_id, id, delta, public) VALUES ($1, $2, 0, false)
 `
 
 type RecountBlockParams struct {

@@ -20,15 +20,15 @@ type Account struct {
 	MaxStorage    int64
 	MaxUploadSize int64
 	Bucket        string
-	Suspended     bool
-	CreatedAt     time.Time
-	ClosedAt      *time.Time
 	BucketOwned   bool
+	Suspended     bool
 	McpReadOnly   bool
 	McpTools      []string
+	CreatedAt     time.Time
+	ClosedAt      *time.Time
 }
 
-type AccountHold struct {
+type AccountUsage struct {
 	AccountID uuid.UUID
 	Bytes     int64
 }
@@ -65,6 +65,14 @@ type AppTotal struct {
 	Bytes        int64
 }
 
+type EmailOutbox struct {
+	ID        int64
+	Encrypted []byte
+	Attempts  int32
+	NotBefore time.Time
+	ExpiresAt time.Time
+}
+
 type GroupTotal struct {
 	AppID        uuid.UUID
 	GroupLabel   string
@@ -87,137 +95,129 @@ type Item struct {
 	SealedAt   *time.Time
 }
 
-type ItemBlock struct {
+type ItemPageBlock struct {
 	AppID       uuid.UUID
 	FirstID     uuid.UUID
 	Items       int64
 	PublicItems int64
 }
 
-type ItemChange struct {
+type ItemPageDelta struct {
 	AppID  uuid.UUID
 	ID     uuid.UUID
 	Delta  int16
 	Public bool
 }
 
-type Letter struct {
-	ID        int64
-	Sealed    []byte
-	Attempts  int32
-	NotBefore time.Time
-	ExpiresAt time.Time
+type LoginSession struct {
+	ID                   uuid.UUID
+	CookieHash           []byte
+	AuthorizationRequest []byte
+	Email                string
+	CodeMac              []byte
+	CodeSentAt           *time.Time
+	CodeExpiresAt        *time.Time
+	Attempts             int32
+	LoggedInAt           *time.Time
+	EndedAt              *time.Time
+	ExpiresAt            time.Time
 }
 
-type LoginAttempt struct {
-	Kind    string
-	Subject []byte
-	Times   []time.Time
-	Last    time.Time
-}
-
-type LoginClient struct {
+type OAuthClient struct {
 	ID           string
 	Name         string
 	Website      string
 	RedirectUris []string
 	CreatedAt    time.Time
-	UsedAt       *time.Time
+	LastUsedAt   *time.Time
 }
 
-type LoginCode struct {
-	Hash      []byte
-	GrantID   uuid.UUID
-	Challenge string
-	ExpiresAt time.Time
-	UsedAt    *time.Time
-}
-
-type LoginGrant struct {
-	ID          uuid.UUID
-	AccountID   uuid.UUID
-	KeyID       uuid.UUID
-	Address     string
-	ClientID    string
-	ClientName  string
-	RedirectUri string
-	Scopes      []string
-	Resource    string
-	CreatedAt   time.Time
-	LastUsedAt  *time.Time
-	RevokedAt   *time.Time
-	RevokedWhy  string
-}
-
-type LoginRequest struct {
-	ID            uuid.UUID
-	Browser       []byte
-	Ask           []byte
-	Address       string
-	CodeMac       []byte
-	CodeSentAt    *time.Time
-	CodeExpiresAt *time.Time
-	Tries         int32
-	LoggedInAt    *time.Time
-	EndedAt       *time.Time
+type OAuthCode struct {
+	Hash          []byte
+	GrantID       uuid.UUID
+	CodeChallenge string
 	ExpiresAt     time.Time
+	UsedAt        *time.Time
 }
 
-type LoginToken struct {
+type OAuthGrant struct {
+	ID               uuid.UUID
+	AccountID        uuid.UUID
+	KeyID            uuid.UUID
+	Email            string
+	ClientID         string
+	ClientName       string
+	RedirectUri      string
+	Scopes           []string
+	Resource         string
+	CreatedAt        time.Time
+	LastUsedAt       *time.Time
+	RevokedAt        *time.Time
+	RevocationReason string
+}
+
+type OAuthToken struct {
 	Hash      []byte
 	GrantID   uuid.UUID
 	Refresh   bool
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	RotatedAt *time.Time
-	Pairs     int32
+	Rotations int32
 }
 
 type ObjectRemoval struct {
-	ID         int64
-	AccountID  uuid.UUID
-	Bucket     string
-	Keys       []string
-	Unfinished bool
-	Attempts   int32
-	NotBefore  time.Time
-	LastError  string
+	ID             int64
+	AccountID      uuid.UUID
+	Bucket         string
+	Keys           []string
+	AbortMultipart bool
+	Attempts       int32
+	NotBefore      time.Time
+	LastError      string
 }
 
-type Resumable struct {
-	ItemID      uuid.UUID
-	AccountID   uuid.UUID
-	AppID       uuid.UUID
-	Length      *int64
-	FileName    string
-	ClaimedType string
-	Access      string
-	Caption     string
-	GroupLabel  string
-	Received    int64
-	Digest      []byte
-	MultipartID string
-	Parts       []media.Part
-	Whole       bool
-	Tail        string
-	TailBytes   int64
-	TailHash    []byte
-	MimeType    string
-	ExpiresAt   time.Time
-	Metadata    string
+type RateLimitEvent struct {
+	Kind       string
+	SubjectMac []byte
+	Times      []time.Time
+	LastTime   time.Time
 }
 
-type SettingsChoice struct {
+type ResumableUpload struct {
+	ItemID       uuid.UUID
+	AccountID    uuid.UUID
+	AppID        uuid.UUID
+	Length       *int64
+	FileName     string
+	DeclaredType string
+	Access       string
+	Caption      string
+	GroupLabel   string
+	Metadata     string
+	Received     int64
+	Digest       []byte
+	MultipartID  string
+	Parts        []media.Part
+	Whole        bool
+	Tail         string
+	TailBytes    int64
+	TailHash     []byte
+	MimeType     string
+	ExpiresAt    time.Time
+}
+
+type SettingsPin struct {
 	AccountID         uuid.UUID
+	PinnedBy          string
 	UseWebp           *bool
 	WebpOutputQuality *int32
 	ThumbnailWidth    *int32
 	ThumbnailHeight   *int32
 }
 
-type SettingsPin struct {
+type SettingsTenant struct {
 	AccountID         uuid.UUID
-	PinnedBy          string
 	UseWebp           *bool
 	WebpOutputQuality *int32
 	ThumbnailWidth    *int32

@@ -12,7 +12,7 @@ import (
 )
 
 const blocks = `-- name: Blocks :many
-SELECT first_id FROM item_block WHERE app_id = $1 ORDER BY first_id
+SELECT first_id FROM item_page_block WHERE app_id = $1 ORDER BY first_id
 `
 
 func (q *Queries) Blocks(ctx context.Context, appID uuid.UUID) ([]uuid.UUID, error) {
@@ -36,7 +36,7 @@ func (q *Queries) Blocks(ctx context.Context, appID uuid.UUID) ([]uuid.UUID, err
 }
 
 const changedApps = `-- name: ChangedApps :many
-SELECT DISTINCT app_id FROM item_change
+SELECT DISTINCT app_id FROM item_page_delta
 `
 
 func (q *Queries) ChangedApps(ctx context.Context) ([]uuid.UUID, error) {
@@ -108,14 +108,14 @@ func (q *Queries) CountBlock(ctx context.Context, arg CountBlockParams) ([]Count
 
 const deepPage = `-- name: DeepPage :many
 WITH changed AS MATERIALIZED (
-    SELECT coalesce((SELECT b.first_id FROM item_block b WHERE b.app_id = $1 AND b.first_id <= c.id ORDER BY b.first_id DESC LIMIT 1),
+    SELECT coalesce((SELECT b.first_id FROM item_page_block b WHERE b.app_id = $1 AND b.first_id <= c.id ORDER BY b.first_id DESC LIMIT 1),
             '00000000-0000-0000-0000-000000000000'::uuid) AS first_id,
         sum(c.delta) AS items, sum(c.delta) FILTER (WHERE c.public) AS public_items
-    FROM item_change c WHERE c.app_id = $1 GROUP BY 1
+    FROM item_page_delta c WHERE c.app_id = $1 GROUP BY 1
 ), counted AS (
-    SELECT first_id, items, public_items FROM item_block WHERE app_id = $1
+    SELECT first_id, items, public_items FROM item_page_block WHERE app_id = $1
     UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, 0, 0
-    WHERE NOT EXISTS (SELECT FROM item_block WHERE app_id = $1 AND first_id = '00000000-0000-0000-0000-000000000000'::uuid)
+    WHERE NOT EXISTS (SELECT FROM item_page_block WHERE app_id = $1 AND first_id = '00000000-0000-0000-0000-000000000000'::uuid)
 ), block AS (
     SELECT b.first_id,
         CASE $2::text WHEN '' THEN b.items + coalesce(changed.items, 0)
@@ -206,7 +206,7 @@ func (q *Queries) LockPages(ctx context.Context, arg LockPagesParams) (bool, err
 }
 
 const removeBlock = `-- name: RemoveBlock :exec
-DELETE FROM item_block WHERE app_id = $1 AND first_id = $2
+DELETE FROM item_page_block WHERE app_id = $1 AND first_id = $2
 `
 
 type RemoveBlockParams struct {
@@ -220,7 +220,7 @@ func (q *Queries) RemoveBlock(ctx context.Context, arg RemoveBlockParams) error 
 }
 
 const setBlock = `-- name: SetBlock :exec
-INSERT INTO item_block (app_id, first_id, items, public_items) VALUES ($1, $2, $3, $4)
+INSERT INTO item_page_block (app_id, first_id, items, public_items) VALUES ($1, $2, $3, $4)
 ON CONFLICT (app_id, first_id) DO UPDATE SET items = excluded.items, public_items = excluded.public_items
 `
 
@@ -242,7 +242,7 @@ func (q *Queries) SetBlock(ctx context.Context, arg SetBlockParams) error {
 }
 
 const takeChanges = `-- name: TakeChanges :many
-DELETE FROM item_change WHERE app_id = $1 RETURNING id
+DELETE FROM item_page_delta WHERE app_id = $1 RETURNING id
 `
 
 func (q *Queries) TakeChanges(ctx context.Context, appID uuid.UUID) ([]uuid.UUID, error) {

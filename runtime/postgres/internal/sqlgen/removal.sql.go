@@ -26,7 +26,7 @@ func (q *Queries) CountRemovals(ctx context.Context) (int64, error) {
 const dueRemovals = `-- name: DueRemovals :many
 UPDATE object_removal SET not_before = $1::timestamptz, attempts = attempts + 1
 WHERE id IN (SELECT r.id FROM object_removal r WHERE r.not_before <= $2::timestamptz ORDER BY r.not_before LIMIT $3::int FOR UPDATE SKIP LOCKED)
-RETURNING id, bucket, keys, unfinished, attempts
+RETURNING id, bucket, keys, abort_multipart, attempts
 `
 
 type DueRemovalsParams struct {
@@ -36,11 +36,11 @@ type DueRemovalsParams struct {
 }
 
 type DueRemovalsRow struct {
-	ID         int64
-	Bucket     string
-	Keys       []string
-	Unfinished bool
-	Attempts   int32
+	ID             int64
+	Bucket         string
+	Keys           []string
+	AbortMultipart bool
+	Attempts       int32
 }
 
 // Claims a batch by pushing its time on, so that two removers seldom do the same work; doing it twice is harmless.
@@ -57,7 +57,7 @@ func (q *Queries) DueRemovals(ctx context.Context, arg DueRemovalsParams) ([]Due
 			&i.ID,
 			&i.Bucket,
 			&i.Keys,
-			&i.Unfinished,
+			&i.AbortMultipart,
 			&i.Attempts,
 		); err != nil {
 			return nil, err
@@ -95,15 +95,15 @@ func (q *Queries) FinishRemovals(ctx context.Context, ids []int64) error {
 }
 
 const queueRemoval = `-- name: QueueRemoval :one
-INSERT INTO object_removal (account_id, bucket, keys, unfinished, not_before) VALUES ($1, $2, $3, $4, $5) RETURNING id
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before) VALUES ($1, $2, $3, $4, $5) RETURNING id
 `
 
 type QueueRemovalParams struct {
-	AccountID  uuid.UUID
-	Bucket     string
-	Keys       []string
-	Unfinished bool
-	NotBefore  time.Time
+	AccountID      uuid.UUID
+	Bucket         string
+	Keys           []string
+	AbortMultipart bool
+	NotBefore      time.Time
 }
 
 func (q *Queries) QueueRemoval(ctx context.Context, arg QueueRemovalParams) (int64, error) {
@@ -111,7 +111,7 @@ func (q *Queries) QueueRemoval(ctx context.Context, arg QueueRemovalParams) (int
 		arg.AccountID,
 		arg.Bucket,
 		arg.Keys,
-		arg.Unfinished,
+		arg.AbortMultipart,
 		arg.NotBefore,
 	)
 	var id int64

@@ -14,8 +14,8 @@ import (
 )
 
 const forgetResumables = `-- name: ForgetResumables :execrows
-DELETE FROM resumable WHERE item_id IN (
-    SELECT r.item_id FROM resumable r WHERE r.expires_at < $1::timestamptz
+DELETE FROM resumable_upload WHERE item_id IN (
+    SELECT r.item_id FROM resumable_upload r WHERE r.expires_at < $1::timestamptz
         AND NOT EXISTS (SELECT FROM upload WHERE upload.item_id = r.item_id)
     ORDER BY r.expires_at LIMIT $2::int)
 `
@@ -34,22 +34,22 @@ func (q *Queries) ForgetResumables(ctx context.Context, arg ForgetResumablesPara
 }
 
 const insertResumable = `-- name: InsertResumable :exec
-INSERT INTO resumable (item_id, account_id, app_id, length, file_name, claimed_type, access, caption, group_label, metadata, expires_at)
+INSERT INTO resumable_upload (item_id, account_id, app_id, length, file_name, declared_type, access, caption, group_label, metadata, expires_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type InsertResumableParams struct {
-	ItemID      uuid.UUID
-	AccountID   uuid.UUID
-	AppID       uuid.UUID
-	Length      *int64
-	FileName    string
-	ClaimedType string
-	Access      string
-	Caption     string
-	GroupLabel  string
-	Metadata    string
-	ExpiresAt   time.Time
+	ItemID       uuid.UUID
+	AccountID    uuid.UUID
+	AppID        uuid.UUID
+	Length       *int64
+	FileName     string
+	DeclaredType string
+	Access       string
+	Caption      string
+	GroupLabel   string
+	Metadata     string
+	ExpiresAt    time.Time
 }
 
 func (q *Queries) InsertResumable(ctx context.Context, arg InsertResumableParams) error {
@@ -59,7 +59,7 @@ func (q *Queries) InsertResumable(ctx context.Context, arg InsertResumableParams
 		arg.AppID,
 		arg.Length,
 		arg.FileName,
-		arg.ClaimedType,
+		arg.DeclaredType,
 		arg.Access,
 		arg.Caption,
 		arg.GroupLabel,
@@ -70,8 +70,8 @@ func (q *Queries) InsertResumable(ctx context.Context, arg InsertResumableParams
 }
 
 const resumable = `-- name: Resumable :one
-SELECT resumable.item_id, resumable.account_id, resumable.app_id, resumable.length, resumable.file_name, resumable.claimed_type, resumable.access, resumable.caption, resumable.group_label, resumable.received, resumable.digest, resumable.multipart_id, resumable.parts, resumable.whole, resumable.tail, resumable.tail_bytes, resumable.tail_hash, resumable.mime_type, resumable.expires_at, resumable.metadata, upload.reserved, upload.lease_ends FROM resumable LEFT JOIN upload ON upload.item_id = resumable.item_id
-WHERE resumable.app_id = $1 AND resumable.item_id = $2
+SELECT resumable_upload.item_id, resumable_upload.account_id, resumable_upload.app_id, resumable_upload.length, resumable_upload.file_name, resumable_upload.declared_type, resumable_upload.access, resumable_upload.caption, resumable_upload.group_label, resumable_upload.metadata, resumable_upload.received, resumable_upload.digest, resumable_upload.multipart_id, resumable_upload.parts, resumable_upload.whole, resumable_upload.tail, resumable_upload.tail_bytes, resumable_upload.tail_hash, resumable_upload.mime_type, resumable_upload.expires_at, upload.reserved, upload.lease_ends FROM resumable_upload LEFT JOIN upload ON upload.item_id = resumable_upload.item_id
+WHERE resumable_upload.app_id = $1 AND resumable_upload.item_id = $2
 `
 
 type ResumableParams struct {
@@ -80,9 +80,9 @@ type ResumableParams struct {
 }
 
 type ResumableRow struct {
-	Resumable Resumable
-	Reserved  *int64
-	LeaseEnds *time.Time
+	ResumableUpload ResumableUpload
+	Reserved        *int64
+	LeaseEnds       *time.Time
 }
 
 // reserved and lease_ends are null when the upload does not run any more. While it runs it expires with its lease.
@@ -90,26 +90,26 @@ func (q *Queries) Resumable(ctx context.Context, arg ResumableParams) (Resumable
 	row := q.db.QueryRow(ctx, resumable, arg.AppID, arg.ItemID)
 	var i ResumableRow
 	err := row.Scan(
-		&i.Resumable.ItemID,
-		&i.Resumable.AccountID,
-		&i.Resumable.AppID,
-		&i.Resumable.Length,
-		&i.Resumable.FileName,
-		&i.Resumable.ClaimedType,
-		&i.Resumable.Access,
-		&i.Resumable.Caption,
-		&i.Resumable.GroupLabel,
-		&i.Resumable.Received,
-		&i.Resumable.Digest,
-		&i.Resumable.MultipartID,
-		&i.Resumable.Parts,
-		&i.Resumable.Whole,
-		&i.Resumable.Tail,
-		&i.Resumable.TailBytes,
-		&i.Resumable.TailHash,
-		&i.Resumable.MimeType,
-		&i.Resumable.ExpiresAt,
-		&i.Resumable.Metadata,
+		&i.ResumableUpload.ItemID,
+		&i.ResumableUpload.AccountID,
+		&i.ResumableUpload.AppID,
+		&i.ResumableUpload.Length,
+		&i.ResumableUpload.FileName,
+		&i.ResumableUpload.DeclaredType,
+		&i.ResumableUpload.Access,
+		&i.ResumableUpload.Caption,
+		&i.ResumableUpload.GroupLabel,
+		&i.ResumableUpload.Metadata,
+		&i.ResumableUpload.Received,
+		&i.ResumableUpload.Digest,
+		&i.ResumableUpload.MultipartID,
+		&i.ResumableUpload.Parts,
+		&i.ResumableUpload.Whole,
+		&i.ResumableUpload.Tail,
+		&i.ResumableUpload.TailBytes,
+		&i.ResumableUpload.TailHash,
+		&i.ResumableUpload.MimeType,
+		&i.ResumableUpload.ExpiresAt,
 		&i.Reserved,
 		&i.LeaseEnds,
 	)
@@ -120,10 +120,10 @@ const saveProgress = `-- name: SaveProgress :execrows
 WITH running AS (
     UPDATE upload SET lease_ends = $10 WHERE upload.item_id = $12 RETURNING item_id
 )
-UPDATE resumable SET received = $1, digest = $2, multipart_id = $3, parts = $4,
+UPDATE resumable_upload SET received = $1, digest = $2, multipart_id = $3, parts = $4,
     whole = $5, tail = $6, tail_bytes = $7, tail_hash = $8, mime_type = $9, expires_at = $10
-FROM running WHERE resumable.item_id = running.item_id AND resumable.received = $11::bigint
-    AND (resumable.multipart_id IN ('', $3) OR $3 = '')
+FROM running WHERE resumable_upload.item_id = running.item_id AND resumable_upload.received = $11::bigint
+    AND (resumable_upload.multipart_id IN ('', $3) OR $3 = '')
 `
 
 type SaveProgressParams struct {
@@ -165,7 +165,7 @@ func (q *Queries) SaveProgress(ctx context.Context, arg SaveProgressParams) (int
 }
 
 const setLength = `-- name: SetLength :execrows
-UPDATE resumable SET length = $3 WHERE app_id = $1 AND item_id = $2 AND length IS NULL
+UPDATE resumable_upload SET length = $3 WHERE app_id = $1 AND item_id = $2 AND length IS NULL
 `
 
 type SetLengthParams struct {

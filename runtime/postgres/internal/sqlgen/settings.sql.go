@@ -12,12 +12,12 @@ import (
 )
 
 const choices = `-- name: Choices :one
-SELECT account_id, use_webp, webp_output_quality, thumbnail_width, thumbnail_height FROM settings_choice WHERE account_id = $1
+SELECT account_id, use_webp, webp_output_quality, thumbnail_width, thumbnail_height FROM settings_tenant WHERE account_id = $1
 `
 
-func (q *Queries) Choices(ctx context.Context, accountID uuid.UUID) (SettingsChoice, error) {
+func (q *Queries) Choices(ctx context.Context, accountID uuid.UUID) (SettingsTenant, error) {
 	row := q.db.QueryRow(ctx, choices, accountID)
-	var i SettingsChoice
+	var i SettingsTenant
 	err := row.Scan(
 		&i.AccountID,
 		&i.UseWebp,
@@ -73,12 +73,12 @@ func (q *Queries) RemovePins(ctx context.Context, arg RemovePinsParams) error {
 }
 
 const setChoices = `-- name: SetChoices :one
-INSERT INTO settings_choice (account_id, use_webp, webp_output_quality, thumbnail_width, thumbnail_height)
+INSERT INTO settings_tenant (account_id, use_webp, webp_output_quality, thumbnail_width, thumbnail_height)
 VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (account_id) DO UPDATE SET use_webp = coalesce(excluded.use_webp, settings_choice.use_webp),
-    webp_output_quality = coalesce(excluded.webp_output_quality, settings_choice.webp_output_quality),
-    thumbnail_width = coalesce(excluded.thumbnail_width, settings_choice.thumbnail_width),
-    thumbnail_height = coalesce(excluded.thumbnail_height, settings_choice.thumbnail_height)
+ON CONFLICT (account_id) DO UPDATE SET use_webp = coalesce(excluded.use_webp, settings_tenant.use_webp),
+    webp_output_quality = coalesce(excluded.webp_output_quality, settings_tenant.webp_output_quality),
+    thumbnail_width = coalesce(excluded.thumbnail_width, settings_tenant.thumbnail_width),
+    thumbnail_height = coalesce(excluded.thumbnail_height, settings_tenant.thumbnail_height)
 RETURNING account_id, use_webp, webp_output_quality, thumbnail_width, thumbnail_height
 `
 
@@ -91,7 +91,7 @@ type SetChoicesParams struct {
 }
 
 // A null leaves the tenant's earlier choice.
-func (q *Queries) SetChoices(ctx context.Context, arg SetChoicesParams) (SettingsChoice, error) {
+func (q *Queries) SetChoices(ctx context.Context, arg SetChoicesParams) (SettingsTenant, error) {
 	row := q.db.QueryRow(ctx, setChoices,
 		arg.AccountID,
 		arg.UseWebp,
@@ -99,7 +99,7 @@ func (q *Queries) SetChoices(ctx context.Context, arg SetChoicesParams) (Setting
 		arg.ThumbnailWidth,
 		arg.ThumbnailHeight,
 	)
-	var i SettingsChoice
+	var i SettingsTenant
 	err := row.Scan(
 		&i.AccountID,
 		&i.UseWebp,

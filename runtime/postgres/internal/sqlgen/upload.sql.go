@@ -137,7 +137,7 @@ func (q *Queries) ExpiredUploads(ctx context.Context, arg ExpiredUploadsParams) 
 }
 
 const headroom = `-- name: Headroom :one
-SELECT (account.max_storage - account_hold.bytes)::bigint AS bytes, account.max_storage FROM account JOIN account_hold ON account_hold.account_id = account.id WHERE account.id = $1
+SELECT (account.max_storage - account_usage.bytes)::bigint AS bytes, account.max_storage FROM account JOIN account_usage ON account_usage.account_id = account.id WHERE account.id = $1
 `
 
 type HeadroomRow struct {
@@ -203,11 +203,11 @@ WITH asked AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS item_id, unnest($2::uuid[]) AS app_id,
         unnest($3::bigint[]) AS bytes, unnest($4::timestamptz[]) AS lease_ends
 ), held AS (
-    UPDATE account_hold SET bytes = account_hold.bytes + (SELECT sum(asked.bytes) FROM asked)
+    UPDATE account_usage SET bytes = account_usage.bytes + (SELECT sum(asked.bytes) FROM asked)
     FROM account
-    WHERE account_hold.account_id = $5::uuid AND account.id = account_hold.account_id
-      AND account_hold.bytes + (SELECT sum(asked.bytes) FROM asked) <= account.max_storage
-    RETURNING account_hold.account_id
+    WHERE account_usage.account_id = $5::uuid AND account.id = account_usage.account_id
+      AND account_usage.bytes + (SELECT sum(asked.bytes) FROM asked) <= account.max_storage
+    RETURNING account_usage.account_id
 )
 INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends)
 SELECT asked.item_id, held.account_id, asked.app_id, asked.bytes, asked.lease_ends FROM asked, held
@@ -256,9 +256,9 @@ WITH relaxed AS MATERIALIZED (
 ), mine AS MATERIALIZED (
     SELECT upload.account_id FROM upload, relaxed WHERE upload.item_id = $3 FOR UPDATE OF upload
 ), held AS (
-    UPDATE account_hold SET bytes = account_hold.bytes + $1::bigint
+    UPDATE account_usage SET bytes = account_usage.bytes + $1::bigint
     FROM mine JOIN account ON account.id = mine.account_id
-    WHERE account_hold.account_id = mine.account_id AND account_hold.bytes + $1::bigint <= account.max_storage
+    WHERE account_usage.account_id = mine.account_id AND account_usage.bytes + $1::bigint <= account.max_storage
     RETURNING 1
 )
 UPDATE upload SET reserved = reserved + $1::bigint, lease_ends = $2
@@ -274,7 +274,7 @@ type ReserveParams struct {
 }
 
 // Holds bytes for an upload when the cap has room, and extends its lease. The
-// answer is asynchronous: the row account_hold is shared by all uploads of the
+// answer is asynchronous: the row account_usage is shared by all uploads of the
 // account, and waiting for the disk with its lock held would make them queue. A
 // crash of the server loses this together with everything later, and the commit
 // settles the difference under the cap again.
@@ -286,10 +286,10 @@ func (q *Queries) Reserve(ctx context.Context, arg ReserveParams) (int64, error)
 }
 
 const settleHold = `-- name: SettleHold :execrows
-UPDATE account_hold SET bytes = account_hold.bytes + $2::bigint
+UPDATE account_usage SET bytes = account_usage.bytes + $2::bigint
 FROM account
-WHERE account_hold.account_id = $1 AND account.id = $1
-  AND ($2::bigint <= 0 OR account_hold.bytes + $2::bigint <= account.max_storage)
+WHERE account_usage.account_id = $1 AND account.id = $1
+  AND ($2::bigint <= 0 OR account_usage.bytes + $2::bigint <= account.max_storage)
 `
 
 type SettleHoldParams struct {

@@ -1,0 +1,400 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/settings"
+)
+
+// Invariant 5: the cap is exact under any concurrency.
+func TestCap_IsExactUnderConcurrency(t *testing.T) {
+	t.Parallel()
+	const room, uploads, workers = 50_000, 400, 16
+	b := setup(t)
+	p := b.tenant(room)
+	// Two runtimes have nothing in common but the database.
+	second, err := media.New(config, media.Deps{Store: b.open(), Objects: b.objects, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	replicas := []*media.Service{b.service, second}
+	sizes := rand.New(rand.NewPCG(1, 2))
+	jobs := make(chan int, uploads)
+	for range uploads {
+		jobs <- 1 + sizes.IntN(1500)
+	}
+	close(jobs)
+	var stored, smallestRefused atomic.Int64
+	smallestRefused.Store(1 << 30)
+	watching := make(chan struct{})
+	watched := make(chan struct{})
+	go func() { // never over, at any moment
+		defer close(watched)
+		for {
+			select {
+			case <-watching:
+				return
+			default:
+				if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held > room {
+					t.Errorf("the account holds %d bytes of %d", held, room)
+				}
+			}
+		}
+	}()
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for size := range jobs {
+				_, err := upload(t.Context(), replicas[w%2], p, bytes.NewReader(make([]byte, size)), media.Fields{})
+				switch {
+				case err == nil:
+					stored.Add(int64(size))
+				case fault.Is(err, fault.OverCap):
+					for low := smallestRefused.Load(); int64(size) < low && !smallestRefused.CompareAndSwap(low, int64(size)); low = smallestRefused.Load() {
+					}
+				default:
+					t.Errorf("an upload failed: %v", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(watching)
+	<-watched
+	b.balanced(p)
+	held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
+	if held != stored.Load() || held > room {
+		t.Errorf("%d bytes are held, %d were stored, the cap is %d", held, stored.Load(), room)
+	}
+	// Never short at the end: with nothing running, exactly the rest still fits, and not a byte more.
+	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(make([]byte, room-held+1)), media.Fields{}); !fault.Is(err, fault.OverCap) {
+		t.Errorf("one byte over the cap: %v", err)
+	}
+	b.upload(p, make([]byte, room-held), media.Fields{})
+}
+
+func TestLoweredCap_RejectsUploadsAndKeepsItems(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(10_000)
+	data := random(5000)
+	item := b.sealed(p, data, media.Fields{})
+	_, err := b.registry.Ensure(t.Context(), account.Spec{Namespace: p.Account.Namespace, Name: p.Account.Name, MaxStorage: 1000, MaxUploadSize: 1000})
+	must(t, err)
+	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(random(1)), media.Fields{}); !fault.Is(err, fault.OverCap) {
+		t.Errorf("an upload under a lowered cap: %v", err)
+	}
+	if got := b.bytesOf(p, item.File()); !bytes.Equal(got, data) {
+		t.Error("the item was touched")
+	}
+	must(t, b.service.Delete(t.Context(), p, item.ID))
+	b.upload(p, random(1), media.Fields{})
+	b.balanced(p)
+}
+
+// Invariants 2 and 4: seal and purge race through one conditional update; exactly
+// one wins, and a sealed item keeps its object.
+func TestSeal_WinsOrLosesAgainstPurge(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	const drafts, sealers = 120, 3
+	ids := make([]uuid.UUID, drafts)
+	for i := range ids {
+		ids[i] = b.upload(p, random(100+i), media.Fields{Group: "g"}).ID
+	}
+	b.clock.advance(25 * time.Hour)
+	var sealed atomic.Int64
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for first := range sealers { // from the youngest on, as the purge comes from the oldest
+		all.Go(func() {
+			<-start
+			for i := drafts - 1 - first; i >= 0; i -= sealers {
+				switch _, err := b.service.Seal(t.Context(), p, ids[i]); {
+				case err == nil:
+					sealed.Add(1)
+				case !fault.Is(err, fault.NotFound):
+					t.Errorf("seal: %v", err)
+				}
+			}
+		})
+	}
+	var summary media.PurgeSummary
+	all.Go(func() {
+		<-start
+		var err error
+		if summary, err = b.purger.Run(t.Context()); err != nil {
+			t.Errorf("sweep: %v", err)
+		}
+	})
+	close(start)
+	all.Wait()
+	last, err := b.purger.Run(t.Context()) // what the first pass skipped because a seal held it
+	must(t, err)
+	if purged := int64(summary.DraftsPurged + last.DraftsPurged); sealed.Load()+purged != drafts {
+		t.Errorf("%d sealed and %d purged of %d", sealed.Load(), purged, drafts)
+	}
+	count, err := b.service.Count(t.Context(), p, media.Filter{})
+	must(t, err)
+	if count != sealed.Load() {
+		t.Errorf("%d were sealed, %d are counted", sealed.Load(), count)
+	}
+	b.balanced(p)
+	t.Logf("%d sealed, %d purged", sealed.Load(), drafts-sealed.Load())
+}
+
+func TestPurge_DeletesOldDraftsOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	for range 20 {
+		b.upload(p, random(10), media.Fields{})
+	}
+	kept := b.sealed(p, random(20), media.Fields{})
+	b.clock.advance(23*time.Hour + 59*time.Minute)
+	young := b.upload(p, random(30), media.Fields{})
+	if summary, err := b.purger.Run(t.Context()); err != nil || summary.DraftsPurged != 0 {
+		t.Errorf("before 24 h: %+v, %v", summary, err)
+	}
+	b.clock.advance(2 * time.Minute)
+	summary, err := b.purger.Run(t.Context())
+	must(t, err)
+	if summary != (media.PurgeSummary{Ran: true, DraftsPurged: 20, RemovalsDone: 20}) {
+		t.Errorf("after 24 h: %+v", summary)
+	}
+	for _, item := range []media.Item{kept, young} {
+		if _, err := b.service.Get(t.Context(), p, item.ID); err != nil {
+			t.Errorf("an item that should stay: %v", err)
+		}
+	}
+	b.balanced(p)
+}
+
+func TestPurge_RunsOneAtATime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	inside, leave := make(chan struct{}), make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := b.store.WithPurgeLock(t.Context(), func(context.Context) error { close(inside); <-leave; return nil })
+		done <- err
+	}()
+	<-inside
+	if summary, err := b.purger.Run(t.Context()); err != nil || summary.Ran {
+		t.Errorf("a second purge beside the first: %+v, %v", summary, err)
+	}
+	close(leave)
+	must(t, <-done)
+	if summary, err := b.purger.Run(t.Context()); err != nil || !summary.Ran {
+		t.Errorf("a purge after the first: %+v, %v", summary, err)
+	}
+}
+
+// Invariant 1: what a crash leaves behind is known and swept. The upload is dropped
+// without Close, as a killed process drops it.
+func TestPurge_RemovesWhatACrashedUploadLeft(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	u, err := b.service.Begin(t.Context(), p, 0)
+	must(t, err)
+	reader, writer := io.Pipe()
+	received := make(chan error, 1)
+	go func() { received <- u.Receive(t.Context(), reader, "") }()
+	_, err = writer.Write(make([]byte, 2*media.PartSize+10))
+	must(t, err)
+	if reserved := b.number(`SELECT reserved FROM upload`); reserved < media.PartSize {
+		t.Fatalf("only %d bytes are reserved in the middle of an upload", reserved)
+	}
+	if summary, err := b.purger.Run(t.Context()); err != nil || summary.UploadsExpired != 0 {
+		t.Errorf("a running upload was swept: %+v, %v", summary, err)
+	}
+	b.clock.advance(config.UploadLease + purgeConfig.UploadGrace + time.Second)
+	summary, err := b.purger.Run(t.Context())
+	must(t, err)
+	if summary.UploadsExpired != 1 || summary.RemovalsDone != 1 || summary.RemovalsPending != 0 {
+		t.Errorf("after the lease: %+v", summary)
+	}
+	b.balanced(p)
+	// It was alive after all: it must not come back to life.
+	must(t, writer.Close())
+	err = <-received
+	if err == nil {
+		_, err = u.Commit(t.Context(), media.Fields{})
+	}
+	if err == nil {
+		t.Error("an upload that was swept could be committed")
+	}
+	u.Close(t.Context())
+	b.balanced(p)
+	if n := b.number(`SELECT count(*) FROM item`); n != 0 {
+		t.Errorf("%d items came of a swept upload", n)
+	}
+}
+
+// A swept upload that still gets its bytes into S3 takes them out again.
+func TestUpload_LeavesNothingWhenExpiredBeforeItsCommit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	id := uuid.Must(uuid.NewV7())
+	scope := media.ScopeOf(p)
+	must(t, b.store.OpenUpload(t.Context(), id, scope, 3, b.clock.Now()))
+	b.clock.advance(time.Hour)
+	_, err := b.purger.Run(t.Context())
+	must(t, err)
+	key := media.ObjectKey(id, media.Original)
+	must(t, b.objects.Put(t.Context(), scope.Bucket, key, "text/plain", strings.NewReader("abc"), 3))
+	item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: key, Bytes: 3}}, CreatedAt: b.clock.Now()}
+	if err := b.store.CommitUpload(t.Context(), item); !fault.Is(err, fault.NotFound) {
+		t.Errorf("commit of a swept upload: %v", err)
+	}
+	removal, err := b.store.AbandonUpload(t.Context(), id, scope, []string{key}, b.clock.Now())
+	must(t, err)
+	if removal == nil {
+		t.Fatal("the object that came late is not queued")
+	}
+	_, err = b.purger.Run(t.Context())
+	must(t, err)
+	b.balanced(p)
+}
+
+// lateStore carries a write out after the request for it was given up, as a store does
+// that has the bytes when its client leaves.
+type lateStore struct {
+	*objectstore.Store
+	late func(context.Context) error
+}
+
+var errGone = errors.New("the client has gone")
+
+func (s *lateStore) Put(_ context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
+	data, err := io.ReadAll(body)
+	s.late = func(ctx context.Context) error {
+		return errors.Join(err, s.Store.Put(ctx, bucket, key, contentType, bytes.NewReader(data), size))
+	}
+	return errGone
+}
+
+func (s *lateStore) StartMultipart(ctx context.Context, bucket, key, contentType string) (media.Multipart, error) {
+	parts, err := s.Store.StartMultipart(ctx, bucket, key, contentType)
+	return &lateParts{parts, s}, err
+}
+
+type lateParts struct {
+	media.Multipart
+	store *lateStore
+}
+
+func (p *lateParts) Complete(_ context.Context, contentType string) error {
+	p.store.late = func(ctx context.Context) error {
+		_ = p.Multipart.Complete(ctx, contentType) // may find nothing left to complete
+		return nil
+	}
+	return errGone
+}
+
+// A client that left just after its last byte once left an object behind that no row
+// named: S3 stored it after the abandoned upload had been removed for good.
+func TestPurge_RemovesAnObjectStoredAfterItsUploadWasAbandoned(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"small": 1000, "in parts": 2 * media.PartSize} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			p := b.tenant(1 << 30)
+			objects := &lateStore{Store: b.objects}
+			service := b.replicaOver(objects, config)
+			if _, err := upload(t.Context(), service, p, bytes.NewReader(random(size)), media.Fields{}); !errors.Is(err, errGone) {
+				t.Fatalf("the upload: %v", err)
+			}
+			must(t, objects.late(t.Context()))
+			b.clock.advance(2 * time.Minute)
+			_, err := b.purger.Run(t.Context())
+			must(t, err)
+			b.balanced(p)
+			if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal)`); n != 0 {
+				t.Errorf("%d rows are left", n)
+			}
+		})
+	}
+}
+
+// A commit whose answer was lost may have happened: abandoning it must not touch the item.
+func TestAbandonUpload_ChangesNothingAfterCommit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	item := b.upload(p, random(50), media.Fields{})
+	removal, err := b.store.AbandonUpload(t.Context(), item.ID, media.ScopeOf(p), []string{item.File().Key}, b.clock.Now())
+	if err != nil || removal != nil {
+		t.Errorf("abandon after commit: %+v, %v", removal, err)
+	}
+	b.balanced(p)
+}
+
+// A reservation that PostgreSQL lost in a crash is settled at the commit, under the cap.
+func TestCommit_ReservesMissingBytesUnderTheCap(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(100)
+	scope := media.ScopeOf(p)
+	for _, c := range []struct {
+		bytes int64
+		want  bool
+	}{{60, true}, {41, false}, {40, true}} {
+		id := uuid.Must(uuid.NewV7())
+		must(t, b.store.OpenUpload(t.Context(), id, scope, 0, b.clock.Now().Add(time.Hour)))
+		item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: "k", Bytes: c.bytes}}, CreatedAt: b.clock.Now()}
+		if err := b.store.CommitUpload(t.Context(), item); (err == nil) != c.want || err != nil && !fault.Is(err, fault.OverCap) {
+			t.Errorf("commit of %d unreserved bytes: %v", c.bytes, err)
+		}
+	}
+}
+
+// Invariant 3: objects go after the row, tried until they are gone.
+func TestDelete_RemovesObjectsOnceS3IsBack(t *testing.T) {
+	t.Parallel()
+	b, s3 := setupOwnS3(t)
+	p := b.tenant(1 << 30)
+	item := b.sealed(p, random(1000), media.Fields{})
+	s3.Stop()
+	must(t, b.service.Delete(t.Context(), p, item.ID))
+	if _, err := b.service.Get(t.Context(), p, item.ID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a deleted item is still there: %v", err)
+	}
+	b.clock.advance(2 * time.Minute)
+	var summary media.PurgeSummary
+	for try := range purgeConfig.MaxAttempts {
+		var err error
+		summary, err = b.purger.Run(t.Context())
+		must(t, err)
+		if summary.RemovalsFailed != 1 || summary.RemovalsPending != 1 || summary.NeedsAttention != (try == purgeConfig.MaxAttempts-1) {
+			t.Errorf("try %d with S3 down: %+v", try, summary)
+		}
+		b.clock.advance(purgeConfig.MaxBackoff)
+	}
+	s3.Start()
+	summary, err := b.purger.Run(t.Context())
+	must(t, err)
+	if summary.RemovalsDone != 1 || summary.RemovalsPending != 0 {
+		t.Errorf("with S3 back: %+v", summary)
+	}
+	b.balanced(p)
+}

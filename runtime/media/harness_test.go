@@ -1,0 +1,244 @@
+package media_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/settings"
+)
+
+// discard is the log of parts that no test reads.
+var discard = slog.New(slog.DiscardHandler)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// clock is a time that tests move.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// bundle is a database, a bucket and the use cases over them.
+type bundle struct {
+	t        *testing.T
+	url      string
+	store    *postgres.Store
+	objects  *objectstore.Store
+	registry *account.Registry
+	service  *media.Service
+	purger   *media.Purger
+	clock    *clock
+}
+
+var (
+	config = media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: time.Minute,
+		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second}
+	purgeConfig = media.PurgeConfig{DraftTTL: 24 * time.Hour, UploadGrace: 5 * time.Minute, BatchSize: 7, MaxAttempts: 3, MaxBackoff: time.Hour}
+)
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	access := testenv.S3(t)
+	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
+	must(t, err)
+	return setupWith(t, testenv.Postgres(t), objects)
+}
+
+// setupOwnS3 is setup with an S3 store that the test can stop and start.
+func setupOwnS3(t *testing.T) (*bundle, *testenv.Server[*servers.S3]) {
+	t.Helper()
+	server := testenv.S3Server(t)
+	a := server.Part.Access
+	objects, err := objectstore.New(objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey})
+	must(t, err)
+	return setupWith(t, testenv.Postgres(t), objects), server
+}
+
+func setupWith(t *testing.T, url string, objects *objectstore.Store) *bundle {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, log))
+	b := &bundle{t: t, url: url, objects: objects, clock: &clock{now: time.Now().Truncate(time.Microsecond)}}
+	b.store = b.open()
+	b.registry = account.NewRegistry(b.store, "media", b.clock.Now)
+	b.service = b.replica(config)
+	var err error
+	b.purger, err = media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store, Objects: objects, Now: b.clock.Now, Log: log})
+	must(t, err)
+	return b
+}
+
+// open connects to the bundle's database once more, as another process would.
+func (b *bundle) open() *postgres.Store {
+	b.t.Helper()
+	store, err := postgres.Open(context.Background(), postgres.Config{DatabaseURL: b.url})
+	must(b.t, err)
+	b.t.Cleanup(store.Close)
+	return store
+}
+
+func (b *bundle) replica(cfg media.Config) *media.Service {
+	b.t.Helper()
+	return b.replicaOver(b.objects, cfg)
+}
+
+// replicaOver is a replica with an object store of the test's own.
+func (b *bundle) replicaOver(objects media.ObjectStore, cfg media.Config) *media.Service {
+	b.t.Helper()
+	service, err := media.New(cfg, media.Deps{Store: b.store, Objects: objects, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
+	must(b.t, err)
+	return service
+}
+
+// tenant provisions an account as the operator does.
+func (b *bundle) tenant(maxStorage int64) account.Principal {
+	b.t.Helper()
+	ctx := b.t.Context()
+	a, err := b.registry.Ensure(ctx, account.Spec{Namespace: "team", Name: "t-" + uuid.NewString(), MaxStorage: maxStorage, MaxUploadSize: 100 << 20})
+	must(b.t, err)
+	_, err = b.objects.Claim(ctx, a.Bucket, objectstore.Owner{AccountID: a.ID.String()}, false)
+	must(b.t, err)
+	must(b.t, b.registry.SetBucketOwned(ctx, a.ID, true))
+	apps, err := b.registry.SetApps(ctx, a.ID, nil)
+	must(b.t, err)
+	token, _, err := b.registry.IssueKey(ctx, apps[0].ID, 1, 0)
+	must(b.t, err)
+	p, err := b.store.FindPrincipal(ctx, token.Hash())
+	must(b.t, err)
+	return p
+}
+
+// upload runs a whole upload.
+func upload(ctx context.Context, service *media.Service, p account.Principal, data io.Reader, fields media.Fields) (media.Item, error) {
+	u, err := service.Begin(ctx, p, 0)
+	if err != nil {
+		return media.Item{}, err
+	}
+	defer u.Close(ctx)
+	if err := u.Receive(ctx, data, fields.MimeType); err != nil {
+		return media.Item{}, err
+	}
+	return u.Commit(ctx, fields)
+}
+
+func (b *bundle) upload(p account.Principal, data []byte, fields media.Fields) media.Item {
+	b.t.Helper()
+	item, err := upload(b.t.Context(), b.service, p, bytes.NewReader(data), fields)
+	must(b.t, err)
+	return item
+}
+
+// sealed uploads and seals.
+func (b *bundle) sealed(p account.Principal, data []byte, fields media.Fields) media.Item {
+	b.t.Helper()
+	item, err := b.service.Seal(b.t.Context(), p, b.upload(p, data, fields).ID)
+	must(b.t, err)
+	return item
+}
+
+// bytesOf downloads an object of an item.
+func (b *bundle) bytesOf(p account.Principal, object media.Object) []byte {
+	b.t.Helper()
+	body, err := b.objects.Open(b.t.Context(), p.Account.Bucket, object.Key, 0, -1)
+	must(b.t, err)
+	defer func() { _ = body.Close() }()
+	data, err := io.ReadAll(body)
+	must(b.t, err)
+	return data
+}
+
+// stored returns every media object of a tenant's bucket with its size.
+func (b *bundle) stored(p account.Principal) map[string]int64 {
+	b.t.Helper()
+	found := map[string]int64{}
+	must(b.t, b.objects.List(b.t.Context(), p.Account.Bucket, "media/", func(s objectstore.Stored) error {
+		found[s.Key] = s.Bytes
+		return nil
+	}))
+	return found
+}
+
+// number asks the database for one number.
+func (b *bundle) number(sql string, args ...any) int64 {
+	b.t.Helper()
+	conn, err := pgx.Connect(b.t.Context(), b.url)
+	must(b.t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	var n int64
+	must(b.t, conn.QueryRow(b.t.Context(), sql, args...).Scan(&n))
+	return n
+}
+
+// balanced checks that the counters of an account equal a recount of its rows and
+// that its bucket holds exactly the objects that the rows name.
+func (b *bundle) balanced(p account.Principal) {
+	b.t.Helper()
+	id := p.Account.ID
+	held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, id)
+	recount := b.number(`SELECT (SELECT coalesce(sum(bytes), 0) FROM item WHERE account_id = $1) + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE account_id = $1)`, id)
+	if held != recount {
+		b.t.Errorf("the account holds %d bytes, a recount gives %d", held, recount)
+	}
+	totals, err := b.service.Totals(b.t.Context(), p)
+	must(b.t, err)
+	if want := b.number(`SELECT coalesce(sum(bytes), 0)::bigint FROM item WHERE account_id = $1 AND sealed_at IS NOT NULL`, id); totals.Storage != want {
+		b.t.Errorf("storage says %d, a recount gives %d", totals.Storage, want)
+	}
+	count, err := b.service.Count(b.t.Context(), p, media.Filter{})
+	must(b.t, err)
+	if want := b.number(`SELECT count(*) FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL`, p.App.ID); count != want {
+		b.t.Errorf("count says %d, a recount gives %d", count, want)
+	}
+	named := b.number(`SELECT count(*) FROM item, jsonb_array_elements(objects) WHERE account_id = $1`, id)
+	weight := b.number(`SELECT coalesce(sum((o ->> 'bytes')::bigint), 0)::bigint FROM item, jsonb_array_elements(objects) AS o WHERE account_id = $1`, id)
+	var bytes int64
+	stored := b.stored(p)
+	for _, size := range stored {
+		bytes += size
+	}
+	if int64(len(stored)) != named || bytes != weight {
+		b.t.Errorf("the bucket holds %d objects of %d bytes, the rows name %d of %d", len(stored), bytes, named, weight)
+	}
+}
+
+func random(n int) []byte {
+	data := make([]byte, n)
+	source := rand.NewChaCha8([32]byte(bytes.Repeat([]byte{byte(n), byte(n >> 8)}, 16)))
+	_, _ = source.Read(data)
+	return data
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,374 @@
+-- The schema before the first release, in one file. From the first release on, a migration
+-- is never edited: a schema change is a new file.
+--
+-- Versions 1 to 9 belong to migrations that were never released. A program rejects a
+-- database in which one of them was applied.
+
+-- +goose Up
+
+-- A tenant. Each MediaAccount has one open account; a closed account keeps its row until
+-- the account is erased.
+CREATE TABLE account (
+    id              uuid PRIMARY KEY,
+    namespace       text NOT NULL,
+    name            text NOT NULL,
+    display_name    text NOT NULL,
+    owners          text[] NOT NULL,
+    max_storage     bigint NOT NULL CHECK (max_storage > 0),
+    max_upload_size bigint NOT NULL CHECK (max_upload_size > 0),
+    bucket          text NOT NULL,
+    -- bucket_owned: the ownership marker in the bucket names this account. The operator sets
+    -- it when it reads the marker.
+    bucket_owned    boolean NOT NULL DEFAULT false,
+    suspended       boolean NOT NULL,
+    -- The tool policy of MCP clients (spec.mcp). A null list allows every tool, an empty
+    -- list none.
+    mcp_read_only   boolean NOT NULL DEFAULT false,
+    mcp_tools       text[],
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    closed_at       timestamptz
+);
+CREATE UNIQUE INDEX account_open_name ON account (namespace, name) WHERE closed_at IS NULL;
+CREATE UNIQUE INDEX account_open_bucket ON account (bucket) WHERE closed_at IS NULL;
+-- A login looks accounts up by the owner's e-mail address.
+CREATE INDEX account_owners ON account USING gin (owners) WHERE closed_at IS NULL;
+
+-- The storage quota that is in use: the bytes of the account's items plus those reserved for
+-- running uploads. It is apart from account because every upload writes it, and a write must
+-- not notify replicas of an account change.
+CREATE TABLE account_usage (
+    account_id uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
+    bytes      bigint NOT NULL DEFAULT 0 CHECK (bytes >= 0)
+);
+
+CREATE TABLE app (
+    id         uuid PRIMARY KEY,
+    account_id uuid NOT NULL REFERENCES account (id) ON DELETE CASCADE,
+    name       text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    closed_at  timestamptz,
+    UNIQUE (account_id, name),
+    -- For the foreign keys of upload and item: the app of an item is an app of the item's
+    -- account. One foreign key checks both.
+    UNIQUE (id, account_id)
+);
+
+-- hash is the SHA-256 of the key; the key itself is stored in its Secret only.
+CREATE TABLE api_key (
+    id         uuid PRIMARY KEY,
+    account_id uuid NOT NULL REFERENCES account (id) ON DELETE CASCADE,
+    app_id     uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
+    hash       bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
+    generation bigint NOT NULL,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz
+);
+CREATE INDEX api_key_app ON api_key (app_id, created_at DESC);
+
+-- Every replica writes it periodically. It is apart from api_key so that a write notifies no
+-- replica.
+CREATE TABLE api_key_use (
+    key_id       uuid PRIMARY KEY REFERENCES api_key (id) ON DELETE CASCADE,
+    last_used_at timestamptz NOT NULL
+);
+
+-- The layers of the image settings. A null column is not set in its layer.
+CREATE TABLE settings_pin (
+    account_id          uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
+    pinned_by           text NOT NULL,
+    use_webp            boolean,
+    webp_output_quality integer CHECK (webp_output_quality BETWEEN 0 AND 100),
+    thumbnail_width     integer CHECK (thumbnail_width BETWEEN 1 AND 4096),
+    thumbnail_height    integer CHECK (thumbnail_height BETWEEN 1 AND 4096)
+);
+CREATE TABLE settings_tenant (
+    account_id          uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
+    use_webp            boolean,
+    webp_output_quality integer CHECK (webp_output_quality BETWEEN 0 AND 100),
+    thumbnail_width     integer CHECK (thumbnail_width BETWEEN 1 AND 4096),
+    thumbnail_height    integer CHECK (thumbnail_height BETWEEN 1 AND 4096)
+);
+
+-- The intent of an upload: its row is committed before its first byte reaches S3, and is
+-- deleted in the transaction that inserts its item. A row whose lease has ended belongs to an
+-- upload that was abandoned; the purge removes what it left in S3.
+CREATE TABLE upload (
+    item_id    uuid PRIMARY KEY,
+    account_id uuid NOT NULL,
+    app_id     uuid NOT NULL,
+    reserved   bigint NOT NULL DEFAULT 0 CHECK (reserved >= 0),
+    lease_ends timestamptz NOT NULL,
+    FOREIGN KEY (app_id, account_id) REFERENCES app (id, account_id) ON DELETE CASCADE
+);
+CREATE INDEX upload_lease ON upload (lease_ends);
+CREATE INDEX upload_account ON upload (account_id);
+
+-- The state of a resumable upload, which any replica can resume. While the upload runs, it
+-- also has a row in upload with its reservation and lease; after the commit it has an item.
+-- The row stays until it expires, so that a client that lost the last response can still ask
+-- for the result.
+CREATE TABLE resumable_upload (
+    item_id       uuid PRIMARY KEY,
+    account_id    uuid NOT NULL,
+    app_id        uuid NOT NULL,
+    length        bigint CHECK (length >= 0), -- null: the client has not declared it yet
+    file_name     text NOT NULL,
+    declared_type text NOT NULL,
+    access        text NOT NULL CHECK (access IN ('public', 'private')),
+    caption       text NOT NULL,
+    group_label   text NOT NULL,
+    -- The Upload-Metadata header as the client sent it; HEAD returns it unchanged.
+    metadata      text NOT NULL DEFAULT '' CHECK (octet_length(metadata) <= 8192),
+    received      bigint NOT NULL DEFAULT 0 CHECK (received >= 0 AND (length IS NULL OR received <= length)),
+    digest        bytea NOT NULL DEFAULT '',
+    multipart_id  text NOT NULL DEFAULT '',
+    parts         jsonb NOT NULL DEFAULT '[]',
+    whole         boolean NOT NULL DEFAULT false,
+    tail          text NOT NULL DEFAULT '',
+    tail_bytes    bigint NOT NULL DEFAULT 0,
+    tail_hash     bytea NOT NULL DEFAULT '',
+    mime_type     text NOT NULL DEFAULT '',
+    expires_at    timestamptz NOT NULL,
+    FOREIGN KEY (app_id, account_id) REFERENCES app (id, account_id) ON DELETE CASCADE
+);
+CREATE INDEX resumable_upload_expiry ON resumable_upload (expires_at);
+CREATE INDEX resumable_upload_account ON resumable_upload (account_id);
+
+-- objects is a JSON array of {variant, key, bytes, mimeType, sha256};
+-- bytes is the sum of theirs. A draft has no sealed_at.
+CREATE TABLE item (
+    id          uuid PRIMARY KEY,
+    account_id  uuid NOT NULL,
+    app_id      uuid NOT NULL,
+    file_name   text NOT NULL,
+    access      text NOT NULL CHECK (access IN ('public', 'private')),
+    caption     text NOT NULL,
+    group_label text NOT NULL,
+    objects     jsonb NOT NULL,
+    bytes       bigint NOT NULL CHECK (bytes >= 0),
+    created_at  timestamptz NOT NULL,
+    sealed_at   timestamptz,
+    FOREIGN KEY (app_id, account_id) REFERENCES app (id, account_id) ON DELETE CASCADE
+);
+-- Lists are newest first: ids are UUIDv7, so their order is that of creation.
+CREATE INDEX item_list ON item (app_id, id DESC) WHERE sealed_at IS NOT NULL;
+CREATE INDEX item_list_access ON item (app_id, access, id DESC) WHERE sealed_at IS NOT NULL;
+CREATE INDEX item_list_group ON item (app_id, group_label, id DESC) WHERE sealed_at IS NOT NULL AND group_label <> '';
+CREATE INDEX item_draft_age ON item (created_at) WHERE sealed_at IS NULL;
+CREATE INDEX item_draft_account ON item (account_id) WHERE sealed_at IS NULL;
+CREATE INDEX item_account ON item (account_id);
+
+-- Totals of sealed items, spread over slots so that concurrent seals of one app seldom wait
+-- for each other's commit. A single slot has no meaning (a seal and the deletion of the same
+-- item can hit two slots, and a slot can be negative); the sum of all slots is exact.
+CREATE TABLE app_total (
+    app_id        uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
+    slot          smallint NOT NULL,
+    account_id    uuid NOT NULL REFERENCES account (id) ON DELETE CASCADE,
+    public_items  bigint NOT NULL DEFAULT 0,
+    private_items bigint NOT NULL DEFAULT 0,
+    bytes         bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (app_id, slot)
+);
+CREATE INDEX app_total_account ON app_total (account_id);
+
+CREATE TABLE group_total (
+    app_id        uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
+    group_label   text NOT NULL,
+    slot          smallint NOT NULL,
+    public_items  bigint NOT NULL DEFAULT 0,
+    private_items bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (app_id, group_label, slot)
+);
+
+-- The pagination index: the number of sealed items of an app in each range of ids, so that a
+-- page at a large offset is found without scanning all items before it. A block reaches from
+-- its first_id to that of the next block; the first block begins at the zero UUID.
+CREATE TABLE item_page_block (
+    app_id       uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
+    first_id     uuid NOT NULL,
+    items        bigint NOT NULL CHECK (items >= 0),
+    public_items bigint NOT NULL CHECK (public_items BETWEEN 0 AND items),
+    PRIMARY KEY (app_id, first_id) INCLUDE (items, public_items)
+);
+
+-- The delta log of the pagination index: items that were sealed (1) or deleted (-1) since the
+-- blocks were counted. Requests only insert, so that they never wait for each other; the rows
+-- are compacted into the blocks later.
+CREATE TABLE item_page_delta (
+    app_id uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
+    id     uuid NOT NULL,
+    delta  smallint NOT NULL,
+    public boolean NOT NULL
+);
+CREATE INDEX item_page_delta_app ON item_page_delta (app_id);
+
+-- Deletes the rows before the objects: the keys in here are removed from S3, and the removal
+-- is retried until it succeeds. abort_multipart also aborts multipart uploads of the keys.
+-- There is no reference to account: objects outlive the rows that named them.
+CREATE TABLE object_removal (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    account_id      uuid NOT NULL,
+    bucket          text NOT NULL,
+    keys            text[] NOT NULL,
+    abort_multipart boolean NOT NULL,
+    attempts        integer NOT NULL DEFAULT 0,
+    not_before      timestamptz NOT NULL DEFAULT now(),
+    last_error      text NOT NULL DEFAULT ''
+);
+CREATE INDEX object_removal_due ON object_removal (not_before);
+
+-- A dynamically registered OAuth client (RFC 7591). The id is derived from the client's
+-- metadata, so that equal metadata yields the same row.
+CREATE TABLE oauth_client (
+    id            text PRIMARY KEY,
+    name          text NOT NULL,
+    website       text NOT NULL,
+    redirect_uris text[] NOT NULL,
+    created_at    timestamptz NOT NULL,
+    -- last_used_at is the time of its latest authorization request.
+    last_used_at  timestamptz
+);
+CREATE INDEX oauth_client_unused ON oauth_client (created_at) WHERE last_used_at IS NULL;
+
+-- The login session of a browser. cookie_hash is the SHA-256 of its cookie, code_mac the MAC
+-- of the login code that was sent by e-mail. authorization_request is null when the user
+-- opened the list of connections without a request of a client.
+CREATE TABLE login_session (
+    id                    uuid PRIMARY KEY,
+    cookie_hash           bytea NOT NULL CHECK (length(cookie_hash) = 32),
+    authorization_request jsonb,
+    email                 text NOT NULL DEFAULT '',
+    code_mac              bytea,
+    code_sent_at          timestamptz,
+    code_expires_at       timestamptz,
+    attempts              integer NOT NULL DEFAULT 0,
+    logged_in_at          timestamptz,
+    ended_at              timestamptz,
+    expires_at            timestamptz NOT NULL
+);
+CREATE INDEX login_session_expiry ON login_session (expires_at);
+CREATE INDEX login_session_client ON login_session ((authorization_request ->> 'clientId'));
+
+-- The consent of a user to a client, to which all its tokens belong. The grant has the rights
+-- of the account's Default API Key, and ends with it.
+CREATE TABLE oauth_grant (
+    id                uuid PRIMARY KEY,
+    account_id        uuid NOT NULL REFERENCES account (id) ON DELETE CASCADE,
+    key_id            uuid NOT NULL REFERENCES api_key (id) ON DELETE CASCADE,
+    email             text NOT NULL,
+    client_id         text NOT NULL,
+    client_name       text NOT NULL,
+    redirect_uri      text NOT NULL,
+    scopes            text[] NOT NULL,
+    resource          text NOT NULL,
+    created_at        timestamptz NOT NULL,
+    last_used_at      timestamptz,
+    revoked_at        timestamptz,
+    revocation_reason text NOT NULL DEFAULT ''
+);
+CREATE INDEX oauth_grant_account ON oauth_grant (account_id);
+CREATE INDEX oauth_grant_key ON oauth_grant (key_id);
+CREATE INDEX oauth_grant_client ON oauth_grant (client_id);
+CREATE INDEX oauth_grant_email ON oauth_grant (email) WHERE revoked_at IS NULL;
+
+-- Authorization codes. Hashes of codes and tokens are SHA-256 of secrets of 256 bits.
+CREATE TABLE oauth_code (
+    hash           bytea PRIMARY KEY CHECK (length(hash) = 32),
+    grant_id       uuid NOT NULL REFERENCES oauth_grant (id) ON DELETE CASCADE,
+    code_challenge text NOT NULL,
+    expires_at     timestamptz NOT NULL,
+    used_at        timestamptz
+);
+CREATE INDEX oauth_code_grant ON oauth_code (grant_id);
+
+-- Access and refresh tokens. rotated_at and rotations are of refresh tokens: the time of the
+-- first rotation, and how many token pairs were issued for it.
+CREATE TABLE oauth_token (
+    hash       bytea PRIMARY KEY CHECK (length(hash) = 32),
+    grant_id   uuid NOT NULL REFERENCES oauth_grant (id) ON DELETE CASCADE,
+    refresh    boolean NOT NULL,
+    created_at timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL,
+    rotated_at timestamptz,
+    rotations  integer NOT NULL DEFAULT 0
+);
+CREATE INDEX oauth_token_grant ON oauth_token (grant_id);
+CREATE INDEX oauth_token_expiry ON oauth_token (expires_at);
+
+-- The times of the events that count against a rate limit, by the kind of the limit and the
+-- MAC of its subject (a client IP, an e-mail address).
+CREATE TABLE rate_limit_event (
+    kind        text NOT NULL,
+    subject_mac bytea NOT NULL,
+    times       timestamptz[] NOT NULL,
+    last_time   timestamptz NOT NULL,
+    PRIMARY KEY (kind, subject_mac)
+);
+CREATE INDEX rate_limit_event_last ON rate_limit_event (last_time);
+
+-- E-mail that waits to be sent; encrypted holds the recipient and the login code.
+CREATE TABLE email_outbox (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    encrypted  bytea NOT NULL,
+    attempts   integer NOT NULL DEFAULT 0,
+    not_before timestamptz NOT NULL,
+    expires_at timestamptz NOT NULL
+);
+CREATE INDEX email_outbox_due ON email_outbox (not_before);
+
+-- Replicas cache accounts, apps, keys and grants. A change notifies them, so that they drop
+-- what they cached of the account. It is a trigger so that no statement can omit it.
+-- +goose StatementBegin
+CREATE FUNCTION notify_account() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    changed uuid;
+BEGIN
+    IF TG_TABLE_NAME = 'account' THEN
+        changed := CASE WHEN TG_OP = 'DELETE' THEN OLD.id ELSE NEW.id END;
+    ELSE
+        changed := CASE WHEN TG_OP = 'DELETE' THEN OLD.account_id ELSE NEW.account_id END;
+    END IF;
+    PERFORM pg_notify('mediastack_account', changed::text);
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER account_notify AFTER INSERT OR UPDATE OR DELETE ON account FOR EACH ROW EXECUTE FUNCTION notify_account();
+CREATE TRIGGER app_notify AFTER INSERT OR UPDATE OR DELETE ON app FOR EACH ROW EXECUTE FUNCTION notify_account();
+CREATE TRIGGER api_key_notify AFTER INSERT OR UPDATE OR DELETE ON api_key FOR EACH ROW EXECUTE FUNCTION notify_account();
+CREATE TRIGGER oauth_grant_notify AFTER UPDATE OF revoked_at, key_id OR DELETE ON oauth_grant
+    FOR EACH ROW EXECUTE FUNCTION notify_account();
+
+-- Revokes the grants of a closed or suspended account and of former owners. Adding the owner
+-- again or resuming the account does not restore them. It is a trigger so that no statement
+-- can omit it.
+-- +goose StatementBegin
+CREATE FUNCTION revoke_grants() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    -- Locks in one order everywhere, so that transactions that revoke several do not deadlock.
+    PERFORM id FROM oauth_grant WHERE account_id = NEW.id AND revoked_at IS NULL ORDER BY id FOR UPDATE;
+    UPDATE oauth_grant SET revoked_at = now(),
+        revocation_reason = CASE WHEN NEW.closed_at IS NOT NULL THEN 'account closed' WHEN NEW.suspended THEN 'account suspended' ELSE 'owner removed' END
+    WHERE account_id = NEW.id AND revoked_at IS NULL
+      AND (NEW.closed_at IS NOT NULL OR NEW.suspended OR email <> ALL (NEW.owners));
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER account_revoke_grants AFTER UPDATE OF closed_at, suspended, owners ON account
+    FOR EACH ROW EXECUTE FUNCTION revoke_grants();
+
+-- Revokes the grants of a key that expires at once. A grant of a key that expires later can
+-- still be rebound to the next key (the purge revokes the grants that were not).
+-- +goose StatementBegin
+CREATE FUNCTION revoke_grants_of_key() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM id FROM oauth_grant WHERE key_id = NEW.id AND revoked_at IS NULL ORDER BY id FOR UPDATE;
+    UPDATE oauth_grant SET revoked_at = now(), revocation_reason = 'API key expired' WHERE key_id = NEW.id AND revoked_at IS NULL;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER api_key_revoke_grants AFTER UPDATE OF expires_at ON api_key
+    FOR EACH ROW WHEN (NEW.expires_at <= now()) EXECUTE FUNCTION revoke_grants_of_key();

@@ -1,0 +1,29 @@
+-- name: InsertLoginSession :exec
+INSERT INTO login_session (id, cookie_hash, authorization_request, expires_at) VALUES ($1, $2, $3, $4);
+
+-- name: FindLoginSession :one
+SELECT * FROM login_session WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > sqlc.arg(now)::timestamptz;
+
+-- name: LockLoginSession :one
+SELECT * FROM login_session WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > sqlc.arg(now)::timestamptz FOR UPDATE;
+
+-- name: SetLoginCode :exec
+UPDATE login_session SET email = $2, code_mac = $3, code_sent_at = sqlc.arg(sent_at)::timestamptz, code_expires_at = sqlc.arg(expires_at)::timestamptz
+WHERE id = $1;
+
+-- name: CountCodeAttempt :one
+-- Counts the attempt before the code is compared, so that concurrent attempts count too.
+UPDATE login_session SET attempts = attempts + 1
+WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > sqlc.arg(now)::timestamptz AND logged_in_at IS NULL
+  AND attempts < sqlc.arg(max)::int
+RETURNING *;
+
+-- name: SetLoggedIn :execrows
+-- A correct code logs in once; the session gets a new cookie.
+UPDATE login_session SET logged_in_at = sqlc.arg(now)::timestamptz, cookie_hash = sqlc.arg(new_cookie_hash), code_mac = NULL, expires_at = sqlc.arg(expires_at)::timestamptz
+WHERE id = $1 AND code_mac = sqlc.arg(code_mac) AND logged_in_at IS NULL AND ended_at IS NULL;
+
+-- name: EndLoginSession :one
+UPDATE login_session SET ended_at = sqlc.arg(now)::timestamptz, code_mac = NULL
+WHERE id = $1 AND cookie_hash = $2 AND ended_at IS NULL AND expires_at > sqlc.arg(now)::timestamptz
+RETURNING *;
