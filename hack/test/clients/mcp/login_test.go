@@ -78,7 +78,7 @@ func TestRealClientsLogIn(t *testing.T) {
 	t.Run("go-sdk", func(t *testing.T) { s.goLogsIn(t, people[0], file) })
 	for n, client := range []struct {
 		name, script, version string
-		// known is how the client registers itself.
+		// cache is how the client registers itself.
 		known   string
 		options map[string]any
 	}{
@@ -286,7 +286,7 @@ func (s *loginService) silent(t *testing.T) {
 		text, err := os.ReadFile(replica.spec.LogFile)
 		must(t, err)
 		for _, address := range s.came {
-			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskAddress(address))
+			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskEmail(address))
 		}
 	}
 	for address, found := range masked {

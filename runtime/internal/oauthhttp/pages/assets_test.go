@@ -128,24 +128,24 @@ func TestNew_NamesTheInvalidSetting(t *testing.T) {
 		cfg  pages.Config
 		want string // empty = fine
 	}{
-		"as it should be":       {pages.Config{Name: "Media", Color: "#A0b1C2"}, ""},
-		"another script":        {pages.Config{Name: "メディア保管庫", Color: brandColor}, ""},
-		"no name":               {pages.Config{Name: " ", Color: brandColor}, "SERVICE_BRAND_NAME"},
-		"a long name":           {pages.Config{Name: strings.Repeat("ü", 61), Color: brandColor}, "SERVICE_BRAND_NAME"},
-		"a name of two lines":   {pages.Config{Name: "Media\r\nBcc: x", Color: brandColor}, "SERVICE_BRAND_NAME"},
-		"a turned name":         {pages.Config{Name: "Media\u202e", Color: brandColor}, "SERVICE_BRAND_NAME"},
-		"broken UTF-8":          {pages.Config{Name: "Media\xff", Color: brandColor}, "SERVICE_BRAND_NAME"},
+		"as it should be":      {pages.Config{Name: "Media", Color: "#A0b1C2"}, ""},
+		"another script":       {pages.Config{Name: "メディア保管庫", Color: brandColor}, ""},
+		"no name":              {pages.Config{Name: " ", Color: brandColor}, "SERVICE_BRAND_NAME"},
+		"a long name":          {pages.Config{Name: strings.Repeat("ü", 61), Color: brandColor}, "SERVICE_BRAND_NAME"},
+		"a name of two lines":  {pages.Config{Name: "Media\r\nBcc: x", Color: brandColor}, "SERVICE_BRAND_NAME"},
+		"a turned name":        {pages.Config{Name: "Media\u202e", Color: brandColor}, "SERVICE_BRAND_NAME"},
+		"broken UTF-8":         {pages.Config{Name: "Media\xff", Color: brandColor}, "SERVICE_BRAND_NAME"},
 		"no color":             {pages.Config{Name: "Media"}, "SERVICE_BRAND_COLOR"},
 		"a color's name":       {pages.Config{Name: "Media", Color: "yellow"}, "SERVICE_BRAND_COLOR"},
 		"a short color":        {pages.Config{Name: "Media", Color: "#fff"}, "SERVICE_BRAND_COLOR"},
 		"a color with more":    {pages.Config{Name: "Media", Color: "#ffffff;}"}, "SERVICE_BRAND_COLOR"},
 		"a color of no digits": {pages.Config{Name: "Media", Color: "#ggg000"}, "SERVICE_BRAND_COLOR"},
-		"no such logo":          {pages.Config{Name: "Media", Color: brandColor, Logo: filepath.Join(t.TempDir(), "none.png")}, "SERVICE_BRAND_LOGO"},
-		"a folder as logo":      {pages.Config{Name: "Media", Color: brandColor, Logo: t.TempDir()}, "SERVICE_BRAND_LOGO"},
-		"an empty logo":         {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.png", nil)}, "SERVICE_BRAND_LOGO"},
-		"a page as logo":        {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.svg", []byte("<!doctype html><title>x</title>"))}, "SERVICE_BRAND_LOGO"},
-		"a GIF as logo":         {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.png", []byte("GIF89a\x01\x00\x01\x00\x00\x00\x00;"))}, "SERVICE_BRAND_LOGO"},
-		"a logo too large":      {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.png", append(picture(t), make([]byte, 256<<10)...))}, "SERVICE_BRAND_LOGO"},
+		"no such logo":         {pages.Config{Name: "Media", Color: brandColor, Logo: filepath.Join(t.TempDir(), "none.png")}, "SERVICE_BRAND_LOGO"},
+		"a folder as logo":     {pages.Config{Name: "Media", Color: brandColor, Logo: t.TempDir()}, "SERVICE_BRAND_LOGO"},
+		"an empty logo":        {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.png", nil)}, "SERVICE_BRAND_LOGO"},
+		"a page as logo":       {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.svg", []byte("<!doctype html><title>x</title>"))}, "SERVICE_BRAND_LOGO"},
+		"a GIF as logo":        {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.png", []byte("GIF89a\x01\x00\x01\x00\x00\x00\x00;"))}, "SERVICE_BRAND_LOGO"},
+		"a logo too large":     {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.png", append(picture(t), make([]byte, 256<<10)...))}, "SERVICE_BRAND_LOGO"},
 	} {
 		p, err := pages.New(c.cfg)
 		if (err == nil) != (c.want == "") || (p == nil) != (err != nil) || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {

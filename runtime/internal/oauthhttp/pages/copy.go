@@ -1,10 +1,14 @@
 package pages
 
 import (
+	"errors"
+	"fmt"
 	"html/template"
 	"net/url"
 	"strconv"
 	"time"
+
+	"mediastack.dev/runtime/oauth"
 )
 
 // unnamedApp replaces a name that is empty or has no visible character.
@@ -86,4 +90,34 @@ func humanDuration(d time.Duration) string {
 		unit += "s"
 	}
 	return strconv.Itoa(count) + " " + unit
+}
+
+// errorTexts are the sentences that users read for the errors of the login.
+var errorTexts = map[oauth.Reason]string{
+	oauth.ReasonInvalidEmail:      "Enter an e-mail address, such as ana@example.org.",
+	oauth.ReasonNotLoggedIn:       "Log in first.",
+	oauth.ReasonAlreadyLoggedIn:   "You are already logged in.",
+	oauth.ReasonSessionExpired:    "This login has ended, has expired, or was started in another browser.",
+	oauth.ReasonNoCodeSent:        "No code has been sent yet. Enter your e-mail address first.",
+	oauth.ReasonMalformedCode:     fmt.Sprintf("Enter the %d digits of the code.", oauth.CodeDigits),
+	oauth.ReasonIncorrectCode:     "Incorrect code. Use the code from the most recent e-mail.",
+	oauth.ReasonCodeExpired:       "The code has expired. Request a new one.",
+	oauth.ReasonTooManyAttempts:   "Too many incorrect codes were entered.",
+	oauth.ReasonAccountNotAllowed: "You can't authorize access to this account (any more).",
+
+	oauth.ReasonResendTooSoon:           "A code was sent just now.",
+	oauth.ReasonTooManyCodesForEmail:    "Too many codes were requested for this address.",
+	oauth.ReasonTooManyCodesForNetwork:  "Too many codes were requested from your network.",
+	oauth.ReasonTooManyAttemptsForEmail: "Too many codes were tried for this address.",
+	oauth.ReasonTooManyRegistrations:    "Too many applications were registered from your network.",
+}
+
+// ErrorText returns the sentence for an error of the login, or false if the error has none.
+func ErrorText(err error) (string, bool) {
+	var reason oauth.Reason
+	if !errors.As(err, &reason) {
+		return "", false
+	}
+	text, ok := errorTexts[reason]
+	return text, ok
 }
