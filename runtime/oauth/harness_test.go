@@ -60,10 +60,10 @@ func (w *env) service(t *testing.T, cfg oauth.Config, secretDigit string) *oauth
 	t.Helper()
 	secret, err := runtimetest.Credentials(secretDigit).ServerSecret()
 	must(t, err)
-	signer, err := secret.Signer(keys.ForLogins)
+	signer, err := secret.Signer(keys.PurposeOAuth)
 	must(t, err)
 	w.signer = signer
-	encrypter, err := secret.Encrypter(keys.ForLetters)
+	encrypter, err := secret.Encrypter(keys.PurposeEmailOutbox)
 	must(t, err)
 	service, err := oauth.NewService(cfg, oauth.Deps{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: w.clock.Now, Log: w.logs.Logger()})
 	must(t, err)

@@ -88,7 +88,7 @@ func TestVerifyCode_CountsConcurrentAttempts(t *testing.T) {
 			_, err := w.VerifyCode(context.WithoutCancel(t.Context()), session, wrong(code))
 			mu.Lock()
 			defer mu.Unlock()
-			kinds[fault.Of(err).Kind]++
+			kinds[fault.From(err).Kind]++
 		})
 	}
 	trying.Wait()

@@ -24,7 +24,7 @@ func TestRateLimit_HoldsPerEmailAcrossSessions(t *testing.T) {
 	late := w.startLogin(t, authorizationRequest())
 	err := late.sendCode(t, owner)
 	is(t, "a sixth code in an hour", err, fault.Busy)
-	if wait := fault.Of(err).RetryAfter; wait < 59*time.Minute || wait > time.Hour {
+	if wait := fault.From(err).RetryAfter; wait < 59*time.Minute || wait > time.Hour {
 		t.Errorf("come back in %s", wait)
 	}
 	if late.session(t).Email != "" {
@@ -89,7 +89,7 @@ func TestResendLimit_HoldsPerEmailAcrossSessionsAndReplicas(t *testing.T) {
 			sending.Wait()
 			for _, err := range rejected {
 				is(t, "a code at the same time", err, fault.Busy)
-				if f := fault.Of(err); !errors.Is(err, oauth.ReasonResendTooSoon) || f.RetryAfter <= 0 || f.RetryAfter > cfg.ResendAfter {
+				if f := fault.From(err); !errors.Is(err, oauth.ReasonResendTooSoon) || f.RetryAfter <= 0 || f.RetryAfter > cfg.ResendAfter {
 					t.Errorf("the error is %v, retry after %s", err, f.RetryAfter)
 				}
 			}

@@ -208,7 +208,7 @@ func (a *API) redirectURL(r *http.Request, authRequest *oauth.AuthorizationReque
 	}
 	response.RawQuery += values.Encode()
 	if code := values.Get("error"); code != "" {
-		httpapi.Of(r.Context()).Err = fault.New(fault.Invalid, "%s: %s", code, values.Get("error_description"))
+		httpapi.SetError(r.Context(), fault.New(fault.Invalid, "%s: %s", code, values.Get("error_description")))
 	}
 	return response.String()
 }

@@ -72,8 +72,8 @@ func (a *API) emailPage(w http.ResponseWriter, r *http.Request, session oauth.Lo
 	page.Form, page.Application = a.formFields(session), applicationView(session.AuthorizationRequest)
 	status := http.StatusOK
 	if err != nil {
-		status, page.Error = statusOf(fault.Of(err), w), errorText(err)
-		httpapi.Of(r.Context()).Err = err
+		status, page.Error = statusOf(fault.From(err), w), errorText(err)
+		httpapi.SetError(r.Context(), err)
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Email(to, page) })
 }
@@ -86,15 +86,15 @@ func (a *API) codePage(w http.ResponseWriter, r *http.Request, session oauth.Log
 	}
 	status := http.StatusOK
 	if err != nil {
-		status = statusOf(fault.Of(err), w)
-		httpapi.Of(r.Context()).Err = err
+		status = statusOf(fault.From(err), w)
+		httpapi.SetError(r.Context(), err)
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Code(to, page) })
 }
 
 // errorText returns the sentence that the user reads, with the time after which to retry.
 func errorText(err error) string {
-	f := fault.Of(err)
+	f := fault.From(err)
 	text, ok := pages.ErrorText(err)
 	if !ok {
 		text = f.Public
@@ -173,8 +173,8 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, session oauth.
 	}
 	status := http.StatusOK
 	if err != nil {
-		status, page.Error = statusOf(fault.Of(err), w), errorText(err)
-		httpapi.Of(r.Context()).Err = err
+		status, page.Error = statusOf(fault.From(err), w), errorText(err)
+		httpapi.SetError(r.Context(), err)
 	}
 	a.page(w, r, status, session.AuthorizationRequest.RedirectURI, func(to io.Writer) error { return a.Pages.Consent(to, page) })
 }

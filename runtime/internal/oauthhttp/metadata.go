@@ -17,7 +17,7 @@ const metadataCacheControl = "public, max-age=3600"
 // resourceMetadata answers with the protected resource (RFC 9728, section 2).
 func (a *API) resourceMetadata(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", metadataCacheControl)
-	httpapi.JSON(w, r, http.StatusOK, map[string]any{
+	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
 		"resource":                 a.issuer + resourcePath,
 		"resource_name":            a.Name,
 		"authorization_servers":    []string{a.issuer},
@@ -29,7 +29,7 @@ func (a *API) resourceMetadata(w http.ResponseWriter, r *http.Request) {
 // serverMetadata answers with the authorization server (RFC 8414, section 2).
 func (a *API) serverMetadata(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", metadataCacheControl)
-	httpapi.JSON(w, r, http.StatusOK, map[string]any{
+	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
 		"issuer":                                         a.issuer,
 		"authorization_endpoint":                         a.issuer + authorizePath,
 		"token_endpoint":                                 a.issuer + "/oauth/token",
