@@ -1,6 +1,6 @@
 // Package postgres stores accounts, settings, media and OAuth data in PostgreSQL. Store
 // implements account.Store, settings.Store, media.Store, media.PurgeStore, consistency.Store,
-// consistency.AccountStore, oauth.Store, oauth.Purger and auth.CredentialStore; UploadLocks
+// consistency.AccountStore, oauth.Store, oauth.PurgeStore and auth.CredentialStore; UploadLocks
 // implements tus.Locks.
 //
 // A file holds the methods of one table. The queries are in queries/, the schema is in
@@ -34,7 +34,7 @@ var (
 	_ consistency.Store        = (*Store)(nil)
 	_ consistency.AccountStore = (*Store)(nil)
 	_ oauth.Store              = (*Store)(nil)
-	_ oauth.Purger             = (*Store)(nil)
+	_ oauth.PurgeStore         = (*Store)(nil)
 )
 
 // Config configures the database connection. The tags are flag and environment names.

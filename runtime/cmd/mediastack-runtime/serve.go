@@ -210,7 +210,7 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	logins, err := oauth.NewService(c.Logins, oauth.Parts{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
+	logins, err := oauth.NewService(c.Logins, oauth.Deps{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -222,6 +222,6 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, usage{err}
 	}
-	api, err := oauthhttp.New(c.OAuth, oauthhttp.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
+	api, err := oauthhttp.New(c.OAuth, oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
 	return api, outbox, err
 }
