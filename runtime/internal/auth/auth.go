@@ -290,9 +290,9 @@ func (a *Authenticator) require(challenge func(sent http.Header) string, next ht
 			w.Header().Set("WWW-Authenticate", challenge(r.Header))
 		}
 		if err == nil {
-			verdict := a.limits.TakeKey(grant.Key.ID)
-			verdict.Describe(w.Header())
-			err = verdict.Err()
+			decision := a.limits.AllowKey(grant.Key.ID)
+			decision.AddHeaders(w.Header())
+			err = decision.Err()
 		}
 		if err != nil {
 			httpapi.Fail(w, r, err)
@@ -313,7 +313,7 @@ func (a *Authenticator) Check(r *http.Request) (Grant, error) {
 	grant, err := a.credential(r)
 	wrong := fault.Is(err, fault.Unauthenticated) && a.sent(r.Header) && !errors.Is(err, errNoGuess)
 	if wrong || fault.Is(err, fault.InvalidSignature) {
-		a.limits.Failed(record.Address)
+		a.limits.RecordFailure(record.Address)
 	}
 	if err != nil {
 		return Grant{}, err
@@ -352,8 +352,8 @@ func (a *Authenticator) byEither(ctx context.Context, header http.Header) (Grant
 // again, so that a stranger's guesses shut nobody out who comes from the same address.
 func (a *Authenticator) find(ctx context.Context, what lookup) (oauth.Session, error) {
 	if !a.keys.wasGood(what) {
-		if verdict := a.limits.MayFail(httpapi.Of(ctx).Address); verdict.Refused {
-			return oauth.Session{}, verdict.Err()
+		if decision := a.limits.AllowAttempt(httpapi.Of(ctx).Address); decision.Limited {
+			return oauth.Session{}, decision.Err()
 		}
 	}
 	return a.session(ctx, what)

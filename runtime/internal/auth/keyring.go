@@ -144,7 +144,7 @@ func (k *keyring) load(ctx context.Context, what lookup, epoch uint64) (oauth.Se
 	if err == nil && !ended(session, now) {
 		k.good.Put(what, struct{}{})
 	} else {
-		k.good.Drop(what)
+		k.good.Delete(what)
 	}
 	switch {
 	case !k.told || k.epoch != epoch:
@@ -176,6 +176,6 @@ func (k *keyring) changed(accountID uuid.UUID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.epoch++
-	k.found.DropIf(func(entry known) bool { return entry.session.Account.ID == accountID })
+	k.found.DeleteFunc(func(entry known) bool { return entry.session.Account.ID == accountID })
 	k.unknown.Clear()
 }

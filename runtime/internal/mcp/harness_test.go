@@ -98,7 +98,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	log := rt.logs.Logger()
 	authCfg := runtimetest.Credentials("a")
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, time.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: time.Now, Log: log})
 	must(t, err)
 	rt.auth, err = auth.New(authCfg, o.brand, w.Store, limits, time.Now, log)
 	must(t, err)

@@ -105,7 +105,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	log := rt.logs.Logger()
 	authCfg := auth.Config{Secret: o.secret, SecretPrevious: o.previous, SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	authenticator, err := auth.New(authCfg, o.brand, w.Store, limits, rt.clock.Now, log)
 	must(t, err)

@@ -46,10 +46,10 @@ func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limit
 // limitAddresses refuses who asks too often, before anything is looked up or read.
 func limitAddresses(limits *limit.Limiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		verdict := limits.TakeAddress(httpapi.Of(r.Context()).Address)
-		verdict.Describe(w.Header())
-		if verdict.Refused {
-			httpapi.Fail(w, r, verdict.Err())
+		decision := limits.AllowIP(httpapi.Of(r.Context()).Address)
+		decision.AddHeaders(w.Header())
+		if decision.Limited {
+			httpapi.Fail(w, r, decision.Err())
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -95,7 +95,7 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id = uuid.NewString()
 	}
 	w.Header().Set("X-Request-Id", id)
-	record := httpapi.Begin(r, id, o.limits.Client(r))
+	record := httpapi.Begin(r, id, o.limits.ClientIP(r))
 	route := chi.NewRouteContext()
 	ctx := httpapi.With(r.Context(), record)
 	ctx = contextWithRoute(ctx, route)
