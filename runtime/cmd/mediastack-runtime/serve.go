@@ -75,7 +75,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	images, err := imaging.New(ctx, c.Images, registry, log)
+	images, err := imaging.New(ctx, c.Images, imaging.Deps{Registry: registry, Log: log})
 	if err != nil {
 		return usage{err}
 	}
