@@ -23,9 +23,9 @@ type Store interface {
 	ResumableStore
 
 	// OpenUpload durably notes that objects of this item may reach S3 from now on, and
-	// holds bytes for them under the cap. OverCap when the account has no room.
+	// holds bytes for them under the cap. QuotaExceeded when the account has no room.
 	OpenUpload(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
-	// Reserve holds more bytes for the upload and extends its lease. OverCap when the
+	// Reserve holds more bytes for the upload and extends its lease. QuotaExceeded when the
 	// account has no room; NotFound when the upload's lease ran out and it was swept.
 	Reserve(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
 	// AvailableBytes returns how many bytes the account can still hold. It is negative when
@@ -112,6 +112,19 @@ type ObjectRemover interface {
 	Remove(ctx context.Context, bucket string, keys []string) error
 	// AbortIncomplete aborts every incomplete multipart upload of exactly this key.
 	AbortIncomplete(ctx context.Context, bucket, key string) error
+}
+
+// ObjectInfo describes an object in the object store.
+type ObjectInfo struct {
+	Key      string
+	Bytes    int64
+	Modified time.Time
+}
+
+// IncompleteUpload is a multipart upload that was neither completed nor aborted.
+type IncompleteUpload struct {
+	Key       string
+	Initiated time.Time
 }
 
 // ErrPartsLost is in the errors of a Multipart whose parts are not in the store any

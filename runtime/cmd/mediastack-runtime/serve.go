@@ -123,7 +123,12 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
-	authenticator, err := auth.New(c.Auth, c.Server.Brand, store, limits, time.Now, log)
+	authCfg := c.Auth
+	authCfg.Brand = c.Server.Brand
+	if c.Mail.Enabled() {
+		authCfg.Resource, authCfg.MetadataURL = oauthhttp.Resource(c.Server.BaseURL), oauthhttp.MetadataURL(c.Server.BaseURL)
+	}
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Now: time.Now, Log: log})
 	if err != nil {
 		return served{}, err
 	}
@@ -185,7 +190,6 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		if logins, outbox, err = c.joinLogins(store, secret, limits, registry, log); err != nil {
 			return served{}, err
 		}
-		authenticator.Resource, authenticator.MetadataURL = oauthhttp.Resource(c.Server.BaseURL), oauthhttp.MetadataURL(c.Server.BaseURL)
 		mounts = append(mounts, logins.Mount)
 	}
 	serving, err := server.New(c.Server, log, registry, limits, checks, mounts...)

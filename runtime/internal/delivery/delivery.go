@@ -130,7 +130,7 @@ const route = prefix + "{mediaId}/{variant}/{name}"
 func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 	found, err := d.find(r)
 	if err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
 	if d.presign != nil {

@@ -33,7 +33,7 @@ func sentence(ctx context.Context, err error) string {
 	public := f.Public
 	switch f.Kind {
 	case fault.Internal:
-		return "The service failed; this is not the fault of the arguments. Try once more. If it fails again, tell the user the request id " + httpapi.Of(ctx).RequestID + "."
+		return "The service failed; this is not the fault of the arguments. Try once more. If it fails again, tell the user the request id " + httpapi.FromContext(ctx).RequestID + "."
 	case fault.Unavailable:
 		if public == "" {
 			public = "the service can't reach its stores"
@@ -63,11 +63,11 @@ func in(wait time.Duration) string {
 // refuse answers a request that does not reach the SDK, in the protocol's form.
 // The fault's own mapping (httpapi.Fail) is for REST: its 403 means a signature.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if fault.Is(err, fault.Busy) { // which says when to come again
-		httpapi.Fail(w, r, err)
+	if fault.Is(err, fault.Busy) || fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Unavailable) {
+		httpapi.WriteError(w, r, err)
 		return
 	}
-	httpapi.Of(r.Context()).Err = err
+	httpapi.SetError(r.Context(), err)
 	errorResponse(err).write(w)
 }
 

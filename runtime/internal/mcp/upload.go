@@ -12,7 +12,7 @@ import (
 
 // uploadMedia makes a draft of the file that was in the request. The file has arrived,
 // and is stored only when everything else is right.
-func (a *API) uploadMedia(ctx context.Context, _ auth.Grant, args *arguments) (any, error) {
+func (a *API) uploadMedia(ctx context.Context, _ auth.Identity, args *arguments) (any, error) {
 	named := args.text(fileArgument)
 	fields := media.Fields{
 		FileName: args.text("fileName"), MimeType: args.text("mimeType"),
@@ -35,7 +35,7 @@ func (a *API) uploadMedia(ctx context.Context, _ auth.Grant, args *arguments) (a
 		return nil, a.explained(err)
 	}
 	defer upload.Close(ctx)
-	upload.Claim(fields.MimeType)
+	upload.DeclareType(fields.MimeType)
 	item, err := upload.Commit(ctx, fields)
 	if err != nil {
 		return nil, a.explained(err)
@@ -47,19 +47,15 @@ type uploaded struct {
 	MediaID string `json:"mediaId"`
 }
 
-// explained says what to do instead about a file that is too large, and takes the blame
-// for a bucket that is being made again.
+// explained adds to the fault of a file that is too large what to do instead.
 func (a *API) explained(err error) error {
-	switch {
-	case errors.Is(err, errFileTooLarge):
+	if errors.Is(err, errFileTooLarge) {
 		return fault.Wrap(err, fault.TooLarge, "the file is larger than %d bytes (10 MB), the most that %s takes; nothing was stored. Don't cut it up: %s", fileLimit, uploadName, a.largerFiles())
-	case fault.Is(err, fault.NotFound):
-		return fault.Wrap(err, fault.Unavailable, "the file could not be stored")
 	}
 	return err
 }
 
-func (a *API) createUploadSignature(_ context.Context, grant auth.Grant, args *arguments) (any, error) {
+func (a *API) createUploadSignature(_ context.Context, grant auth.Identity, args *arguments) (any, error) {
 	group := args.text("group")
 	if args.err != nil {
 		return nil, args.err

@@ -73,7 +73,7 @@ func (a *API) emailPage(w http.ResponseWriter, r *http.Request, request oauth.Re
 	status := http.StatusOK
 	if err != nil {
 		status, page.Problem = statusOf(fault.From(err), w), sentence(err)
-		httpapi.Of(r.Context()).Err = err
+		httpapi.SetError(r.Context(), err)
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Email(to, page) })
 }
@@ -87,7 +87,7 @@ func (a *API) codePage(w http.ResponseWriter, r *http.Request, request oauth.Req
 	status := http.StatusOK
 	if err != nil {
 		status = statusOf(fault.From(err), w)
-		httpapi.Of(r.Context()).Err = err
+		httpapi.SetError(r.Context(), err)
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Code(to, page) })
 }
@@ -170,7 +170,7 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, request oauth.
 	status := http.StatusOK
 	if err != nil {
 		status, page.Problem = statusOf(fault.From(err), w), sentence(err)
-		httpapi.Of(r.Context()).Err = err
+		httpapi.SetError(r.Context(), err)
 	}
 	a.page(w, r, status, request.Ask.RedirectURI, func(to io.Writer) error { return a.Pages.Consent(to, page) })
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
@@ -38,7 +37,7 @@ type world struct{ *runtimetest.World }
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
 // worldAt is a world with this database and this S3 store.
-func worldAt(t *testing.T, database string, access servers.S3Access) *world {
+func worldAt(t *testing.T, database string, access testenv.S3Access) *world {
 	t.Helper()
 	return &world{runtimetest.At(t, database, access)}
 }
@@ -107,11 +106,12 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	registry := prometheus.NewRegistry()
 	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
-	authenticator, err := auth.New(authCfg, o.brand, w.Store, limits, rt.clock.Now, log)
-	must(t, err)
+	authCfg.Brand = o.brand
 	if o.resource != "" {
-		authenticator.Resource, authenticator.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
+		authCfg.Resource, authCfg.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
 	}
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: w.Store, Limits: limits, Now: rt.clock.Now, Log: log})
+	must(t, err)
 	parts := media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
 		parts.Images = runtimetest.Images(t, registry, log)

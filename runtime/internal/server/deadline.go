@@ -34,7 +34,7 @@ func guard(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *r
 		return nil, writer
 	}
 	body := &requestBody{ReadCloser: r.Body, control: control, budget: minrate.New(cfg.MinRate, cfg.StallTimeout), length: r.ContentLength,
-		expects: r.Header.Get("Expect") != "", anonymous: anonymousLimit{timeout: cfg.AnonymousTimeout, record: httpapi.Of(r.Context())}, connection: connectionOf(r.Context()), discardLimit: cfg.DiscardLimit, discardTimeout: cfg.DiscardTimeout}
+		expects: r.Header.Get("Expect") != "", anonymous: anonymousLimit{timeout: cfg.AnonymousTimeout, info: httpapi.FromContext(r.Context())}, connection: connectionOf(r.Context()), discardLimit: cfg.DiscardLimit, discardTimeout: cfg.DiscardTimeout}
 	writer.body = body
 	return body, writer
 }
@@ -43,13 +43,13 @@ func guard(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *r
 // take: those of logins and registrations, which are short.
 type anonymousLimit struct {
 	timeout time.Duration // 0 = no limit
-	record  *httpapi.Record
+	info    *httpapi.RequestInfo
 	ends    time.Time // zero = nothing was read yet
 }
 
 // end returns when the body must have come, false for a request with a credential.
 func (l *anonymousLimit) end(now time.Time) (time.Time, bool) {
-	if l.timeout == 0 || l.record.AccountID != uuid.Nil {
+	if l.timeout == 0 || l.info.AccountID != uuid.Nil {
 		return time.Time{}, false
 	}
 	if l.ends.IsZero() {

@@ -19,7 +19,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
@@ -31,7 +30,6 @@ import (
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
 
@@ -47,7 +45,7 @@ type world struct{ *runtimetest.World }
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
 // worldAt is a world with this database and this S3 store.
-func worldAt(t *testing.T, database string, access servers.S3Access) *world {
+func worldAt(t *testing.T, database string, access testenv.S3Access) *world {
 	t.Helper()
 	return &world{runtimetest.At(t, database, access)}
 }
@@ -81,11 +79,11 @@ func (w *world) purged(t *testing.T, of tenant) {
 		_, err = purger.Run(t.Context())
 		must(t, err)
 	}
-	must(t, w.Objects.List(t.Context(), of.Account.Bucket, "media/", func(o objectstore.Stored) error {
+	must(t, w.Objects.List(t.Context(), of.Account.Bucket, "media/", func(o media.ObjectInfo) error {
 		t.Errorf("left in the bucket: %s", o.Key)
 		return nil
 	}))
-	must(t, w.Objects.ListUnfinished(t.Context(), of.Account.Bucket, "", func(u media.Unfinished) error {
+	must(t, w.Objects.ListIncomplete(t.Context(), of.Account.Bucket, "", func(u media.IncompleteUpload) error {
 		t.Errorf("left unfinished: %s", u.Key)
 		return nil
 	}))
@@ -117,7 +115,7 @@ type options struct {
 	server  server.Config
 	limits  limit.Config
 	tus     tus.Config
-	// beforeLock runs when a request has read its upload, before it locks it.
+	// beforeLock runs before a request locks its upload.
 	beforeLock func()
 }
 
@@ -127,9 +125,9 @@ type hookedLocks struct {
 	before func()
 }
 
-func (l hookedLocks) Lock(ctx context.Context, id uuid.UUID, letGo func()) (func(), error) {
+func (l hookedLocks) Lock(ctx context.Context, name uuid.UUID, requestRelease func(), beforeWait func() error) (func(), error) {
 	l.before()
-	return l.Locks.Lock(ctx, id, letGo)
+	return l.Locks.Lock(ctx, name, requestRelease, beforeWait)
 }
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
@@ -153,12 +151,13 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	registry := prometheus.NewRegistry()
 	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
-	var directory auth.Directory = store
+	var credentials auth.CredentialStore = store
 	connected := make(chan struct{})
 	if o.deaf {
-		directory = deaf{Directory: store, connected: connected}
+		credentials = deaf{CredentialStore: store, connected: connected}
 	}
-	rt.auth, err = auth.New(authCfg, o.brand, directory, limits, rt.clock.Now, log)
+	authCfg.Brand = o.brand
+	rt.auth, err = auth.New(authCfg, auth.Deps{Store: credentials, Limits: limits, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	parts := media.Deps{Store: o.store, Objects: o.objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
@@ -202,7 +201,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 
 // deaf is a directory that holds the notifications of all changes back.
 type deaf struct {
-	auth.Directory
+	auth.CredentialStore
 	connected chan struct{} // closed once the cache is in use
 }
 

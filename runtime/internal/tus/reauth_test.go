@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/tus"
 )
 
 // Only the headers were judged: a body that was begun in time and held back became a
@@ -45,7 +46,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				rt := w.replica(t)
 				with, status := key(one.Key), http.StatusUnauthorized
 				if tt.signed {
-					with, status = signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, one)}, "")), http.StatusForbidden
+					with, status = signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")), http.StatusForbidden
 				}
 				held := runtimetest.Hold(bytes.NewReader(data[:tt.first]), bytes.NewReader(data[tt.first:min(tt.length, len(data))]))
 				method, address, offset := http.MethodPost, collection, length(tt.length)
@@ -102,7 +103,7 @@ func TestPatch_MakesNoDraftBeforeTheNotificationOfASuspension(t *testing.T) {
 	}{
 		"key": {func(_ *replica, _ *world, of tenant) option { return key(of.Key) }, http.StatusUnauthorized},
 		"signature": {func(rt *replica, w *world, of tenant) option {
-			return signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, of)}, ""))
+			return signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, of)}, ""))
 		}, http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -141,7 +142,7 @@ func TestDelete_ReauthenticatesAfterWaitingForTheLock(t *testing.T) {
 	rt := w.replica(t)
 	address := rt.created(t, one.Key, 3)
 	waits := make(chan struct{})
-	unlock, err := w.process(t).Lock(t.Context(), uuid.MustParse(idOf(address)), sync.OnceFunc(func() { close(waits) }))
+	unlock, err := w.process(t).Lock(t.Context(), tus.LockName(one.App.ID, uuid.MustParse(idOf(address))), sync.OnceFunc(func() { close(waits) }), proceed)
 	must(t, err)
 	answered := make(chan answer, 1)
 	go func() {

@@ -1,0 +1,131 @@
+package rest_test
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/media"
+)
+
+// endings are the ways in which a credential ends.
+var endings = map[string]func(*testing.T, *world, tenant){
+	"revoked": func(t *testing.T, w *world, of tenant) {
+		t.Helper()
+		_, _, err := w.Registry.IssueKey(t.Context(), of.App.ID, 2, 0)
+		must(t, err)
+	},
+	"suspended": func(t *testing.T, w *world, of tenant) {
+		t.Helper()
+		of.Spec.Suspended = true
+		_, err := w.Registry.Ensure(t.Context(), of.Spec)
+		must(t, err)
+	},
+}
+
+// hold sends a request whose body is held back until the credential has ended.
+func (rt *runtime) hold(t *testing.T, body *runtimetest.Held, of tenant, end func(), method, path string, change ...option) answer {
+	t.Helper()
+	var got answer
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		got, err = rt.try(t.Context(), method, path, append(change, func(r *request) { r.body = body; runtimetest.Expect(r.header) })...)
+	}()
+	body.Wait(t)
+	end()
+	eventually(t, 10*time.Second, "the key is refused", func() bool {
+		return rt.do(t, http.MethodGet, "/media/get/count", key(of.Key)).status == http.StatusUnauthorized
+	})
+	body.Go()
+	<-done
+	must(t, err)
+	return got
+}
+
+// Only the headers were judged: a body that was begun in time and held back was taken
+// from a key that had been revoked.
+func TestAnUploadIsNoDraftWhenItsCredentialEndsBeforeItDoes(t *testing.T) {
+	t.Parallel()
+	for how, end := range endings {
+		for _, size := range []int{1000, media.PartSize + 2<<20} { // in memory only, and partly in S3
+			w := newWorld(t)
+			rt := w.runtime(t)
+			for credential, status := range map[string]int{"key": http.StatusUnauthorized, "signature": http.StatusForbidden} {
+				one := w.tenant(t, how+"-"+credential)
+				with := key(one.Key)
+				if credential == "signature" {
+					with = signature(rt.sign(t, one.Key, ""))
+				}
+				body, kind := encode(filePart("a.bin", noise(1, size)))
+				held := runtimetest.Hold(bytes.NewReader(body[:len(body)-10]), bytes.NewReader(body[len(body)-10:]))
+				got := rt.hold(t, held, one, func() { end(t, w, one) }, http.MethodPost, "/media/create", with, header("Content-Type", kind))
+				if got.status != status || (got.header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
+					t.Errorf("%s, %s, %d bytes: %d %v %s", how, credential, size, got.status, got.header, got.body)
+				}
+				must(t, w.Objects.List(t.Context(), one.Account.Bucket, "media/", func(o media.ObjectInfo) error {
+					t.Errorf("%s, %s, %d bytes: left in the bucket: %s", how, credential, size, o.Key)
+					return nil
+				}))
+			}
+			eventually(t, 10*time.Second, "nothing is left", func() bool {
+				return w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`) == 0
+			})
+		}
+	}
+}
+
+func TestAHeldBackDocumentChangesNothingOnceItsKeyIsRevoked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rt := w.runtime(t)
+	for how, end := range endings {
+		for path, call := range map[string]struct{ method, body string }{
+			"/settings/media/create":  {http.MethodPost, `{"useWebP":true}`},
+			"/media/signature/create": {http.MethodPost, `{"group":"g"}`},
+			"/media/get":              {http.MethodPost, `{"page":1}`},
+		} {
+			one := w.tenant(t, how+strings.ReplaceAll(path, "/", "-"))
+			held := runtimetest.Hold(strings.NewReader(call.body[:5]), strings.NewReader(call.body[5:]))
+			got := rt.hold(t, held, one, func() { end(t, w, one) }, call.method, path, key(one.Key))
+			if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s, %s: %d %s", how, path, got.status, got.body)
+			}
+			layers, err := w.Settings.Get(t.Context(), one.Account.ID)
+			must(t, err)
+			if layers.Effective().UseWebP {
+				t.Errorf("%s, %s: the settings changed", how, path)
+			}
+		}
+	}
+}
+
+// An upload that began while its signature was good may outlast it.
+func TestASignatureMayExpireUnderALongUpload(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	rt := w.runtime(t)
+	s := rt.sign(t, one.Key, "")
+	body, kind := encode(filePart("a.bin", []byte("hello")))
+	held := runtimetest.Hold(bytes.NewReader(body[:20]), bytes.NewReader(body[20:]))
+	done := make(chan answer, 1)
+	go func() {
+		got, _ := rt.try(t.Context(), http.MethodPost, "/media/create", signature(s), header("Content-Type", kind), func(r *request) { r.body = held; runtimetest.Expect(r.header) })
+		done <- got
+	}()
+	held.Wait(t)
+	rt.clock.Advance(2 * time.Hour)
+	if got := rt.uploadSigned(t, s, filePart("b.bin", []byte("b"))); got.status != http.StatusForbidden {
+		t.Errorf("a new upload: %d %s", got.status, got.body)
+	}
+	held.Go()
+	if item := decode[api.MediaItem](t, <-done); item.Size != 5 {
+		t.Errorf("it became %+v", item)
+	}
+}
