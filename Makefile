@@ -36,7 +36,7 @@ bin/mediastack-dev:
 	@$(SETUP) dev-stack
 
 ##@ Build
-.PHONY: build generate fmt
+.PHONY: build generate api-viewer fmt
 build: ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if need be)
 	@$(SETUP) build
 
@@ -46,6 +46,9 @@ generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
+
+api-viewer: ## Vendor the pinned Swagger UI of the API reference (needs npm)
+	@hack/api-viewer.sh
 
 fmt: lint-tool ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
