@@ -53,7 +53,7 @@ func purge(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	var summary media.SweepSummary
+	var summary media.PurgeSummary
 	var took time.Duration
 	during, err := b.watch(ctx, steady, "purge", func(ctx context.Context) error {
 		started := time.Now()
@@ -127,10 +127,10 @@ func (b *bench) makeDrafts(ctx context.Context, t tenant) error {
 }
 
 // runPurge runs one pass, as the CronJob does.
-func (b *bench) runPurge(ctx context.Context) (media.SweepSummary, error) {
+func (b *bench) runPurge(ctx context.Context) (media.PurgeSummary, error) {
 	binary, err := setup.FindBinary("mediastack-runtime")
 	if err != nil {
-		return media.SweepSummary{}, err
+		return media.PurgeSummary{}, err
 	}
 	command := exec.CommandContext(ctx, binary, "purge")
 	command.Env = append(os.Environ(), environment(b.rig.access())...)
@@ -138,9 +138,9 @@ func (b *bench) runPurge(ctx context.Context) (media.SweepSummary, error) {
 	command.Stderr = &said
 	line, err := command.Output()
 	if err != nil {
-		return media.SweepSummary{}, fmt.Errorf("the purge: %w: %.500s", err, said.String())
+		return media.PurgeSummary{}, fmt.Errorf("the purge: %w: %.500s", err, said.String())
 	}
-	var summary media.SweepSummary
+	var summary media.PurgeSummary
 	return summary, json.Unmarshal(line, &summary)
 }
 

@@ -117,7 +117,7 @@ func (b *bench) populate(ctx context.Context, sizes []int, tenants ...tenant) er
 		return err
 	}
 	started := time.Now()
-	if err := b.rig.store.FoldPages(ctx); err != nil {
+	if err := b.rig.store.CompactPageIndex(ctx); err != nil {
 		return err
 	}
 	took := time.Since(started)

@@ -121,7 +121,7 @@ type CheckObjects interface {
 	Stat(ctx context.Context, bucket, key string) (Stored, error)
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 	Remove(ctx context.Context, bucket string, keys []string) error
-	RemoveUnfinished(ctx context.Context, bucket, key string) error
+	AbortIncomplete(ctx context.Context, bucket, key string) error
 }
 
 // FindingKind says what a check found.

@@ -316,7 +316,7 @@ func (w *comparison) settleLost(ctx context.Context, s suspect) error {
 		}
 		finding.Repaired = true
 		// What fails here stays queued for the purge.
-		if removal != nil && w.objects.RemoveUnfinished(ctx, w.account.Bucket, s.object.Key) == nil &&
+		if removal != nil && w.objects.AbortIncomplete(ctx, w.account.Bucket, s.object.Key) == nil &&
 			w.objects.Remove(ctx, w.account.Bucket, removal.Keys) == nil {
 			if err := w.store.FinishRemovals(ctx, []int64{removal.ID}); err != nil {
 				return err
@@ -385,7 +385,7 @@ func (c *check) judgeUnfinished(ctx context.Context, begun map[string]time.Time)
 		finding := Finding{Kind: StrayUpload, Item: id.String(), Key: key, Recent: c.recent(begun[key]),
 			Detail: "begun " + begun[key].UTC().Format(time.RFC3339) + ", and no upload is running"}
 		if c.mend && !finding.Recent {
-			if err := c.objects.RemoveUnfinished(ctx, c.account.Bucket, key); err != nil {
+			if err := c.objects.AbortIncomplete(ctx, c.account.Bucket, key); err != nil {
 				return err
 			}
 			finding.Repaired = true

@@ -243,7 +243,7 @@ func TestEveryFindingIsReportedAndMended(t *testing.T) {
 				d.sql(`UPDATE item SET bytes = bytes + 5000 WHERE id = $1`, item.ID)
 			}},
 		} {
-			d := &damaged{bundle: &bundle{t: t, url: d.url, store: d.store, objects: d.objects, registry: d.registry, service: d.service, sweeper: d.sweeper,
+			d := &damaged{bundle: &bundle{t: t, url: d.url, store: d.store, objects: d.objects, registry: d.registry, service: d.service, purger: d.purger,
 				clock: &clock{now: time.Now().Add(2 * time.Hour)}}, raw: d.raw}
 			d.p = d.tenant(1 << 30)
 			item := d.sealed(d.p, random(500), media.Fields{Group: "g"})
@@ -433,9 +433,9 @@ func TestACheckBesideARunningServiceFindsNothing(t *testing.T) {
 	t.Parallel()
 	onBothStores(t, func(t *testing.T, d *damaged) {
 		log := slog.New(slog.DiscardHandler)
-		service, err := media.NewService(media.Parts{Store: d.store, Objects: d.objects, Settings: settings.NewService(d.store), Now: time.Now, Log: log}, config)
+		service, err := media.New(config, media.Deps{Store: d.store, Objects: d.objects, Settings: settings.NewService(d.store), Now: time.Now, Log: log})
 		must(t, err)
-		sweeper, err := media.NewSweeper(d.store, d.objects, media.SweepConfig{DraftTTL: 300 * time.Millisecond, BatchSize: 5, AlarmAfter: 1000, RetryLongest: time.Second}, time.Now, log)
+		purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: 300 * time.Millisecond, BatchSize: 5, MaxAttempts: 1000, MaxBackoff: time.Second}, media.PurgeDeps{Store: d.store, Objects: d.objects, Now: time.Now, Log: log})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -486,7 +486,7 @@ func TestACheckBesideARunningServiceFindsNothing(t *testing.T) {
 		}
 		all.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := sweeper.Sweep(context.WithoutCancel(ctx)); err != nil {
+				if _, err := purger.Run(context.WithoutCancel(ctx)); err != nil {
 					t.Errorf("sweep: %v", err)
 				}
 			}

@@ -54,8 +54,8 @@ func (b *bundle) withQueue(objects media.ObjectStore, cfg media.Config, places i
 	must(b.t, err)
 	b.t.Cleanup(workers.Close)
 	pool := &watched{Pool: workers, awaits: make(chan struct{}, 10)}
-	service, err := media.NewService(media.Parts{Store: b.store, Objects: objects, Images: pool, Settings: settings.NewService(b.store),
-		Now: b.clock.Now, Log: log}, cfg)
+	service, err := media.New(cfg, media.Deps{Store: b.store, Objects: objects, Images: pool, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: log})
 	must(b.t, err)
 	return service, pool
 }
@@ -129,7 +129,7 @@ func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
 		prometheus.NewRegistry(), log)
 	must(t, err)
 	t.Cleanup(workers.Close)
-	service, err := media.NewService(media.Parts{Store: b.store, Objects: b.objects, Images: workers, Settings: settings.NewService(b.store), Now: b.clock.Now, Log: log}, config)
+	service, err := media.New(config, media.Deps{Store: b.store, Objects: b.objects, Images: workers, Settings: settings.NewService(b.store), Now: b.clock.Now, Log: log})
 	must(t, err)
 	item, err := upload(t.Context(), service, p, bytes.NewReader(imagetest.BlankPNG(9990, 9990, 8, 6, false)), media.Fields{})
 	must(t, err)
@@ -142,7 +142,7 @@ func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
 	}
 }
 
-func TestDerivativesAreStoredCountedAndRemovedWithTheirItem(t *testing.T) {
+func TestDerivatives_AreStoredCountedAndRemovedWithTheirItem(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	service, p := b.withImages(b.objects), b.tenant(1<<30)
@@ -193,7 +193,7 @@ func TestDerivativesAreStoredCountedAndRemovedWithTheirItem(t *testing.T) {
 	b.balanced(p)
 }
 
-func TestPurgedDraftsTakeTheirDerivativesAlong(t *testing.T) {
+func TestPurge_RemovesTheDerivativesOfDrafts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	service, p := b.withImages(b.objects), b.tenant(1<<30)
@@ -203,7 +203,7 @@ func TestPurgedDraftsTakeTheirDerivativesAlong(t *testing.T) {
 		t.Fatalf("%d objects", n)
 	}
 	b.clock.advance(25 * time.Hour)
-	_, err = b.sweeper.Sweep(t.Context())
+	_, err = b.purger.Run(t.Context())
 	must(t, err)
 	if left := b.stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
@@ -212,7 +212,7 @@ func TestPurgedDraftsTakeTheirDerivativesAlong(t *testing.T) {
 }
 
 // A file that no worker can make anything of is a file all the same.
-func TestABrokenImageIsStoredWithoutDerivatives(t *testing.T) {
+func TestCommit_StoresABrokenImageWithoutDerivatives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	service, p := b.withImages(b.objects), b.tenant(1<<30)
@@ -230,7 +230,7 @@ func TestABrokenImageIsStoredWithoutDerivatives(t *testing.T) {
 
 // Invariant 5: derivatives count towards the cap; an upload that fits only without
 // them is refused, and nothing of it is kept.
-func TestACapWithoutRoomForTheDerivativesRefusesTheUpload(t *testing.T) {
+func TestCommit_RejectedWhenTheCapCannotHoldTheDerivatives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	file := jpegOf(t, picture(640, 480))
@@ -248,7 +248,7 @@ func TestACapWithoutRoomForTheDerivativesRefusesTheUpload(t *testing.T) {
 }
 
 // An image of several parts is in S3 already when its derivatives are made.
-func TestALargeImageGetsItsDerivativesFromS3(t *testing.T) {
+func TestDerive_ReadsALargeImageFromS3(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	service, p := b.withImages(b.objects), b.tenant(1<<30)
@@ -279,7 +279,7 @@ func (s *brokenStore) Put(ctx context.Context, bucket, key, contentType string, 
 	return s.ObjectStore.Put(ctx, bucket, key, contentType, body, size)
 }
 
-func TestAnUploadWhoseDerivativeCannotBeStoredLeavesNothing(t *testing.T) {
+func TestCommit_LeavesNothingWhenADerivativeCannotBeStored(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	service, p := b.withImages(&brokenStore{ObjectStore: b.objects, variant: media.Thumbnail}), b.tenant(1<<30)
@@ -287,7 +287,7 @@ func TestAnUploadWhoseDerivativeCannotBeStoredLeavesNothing(t *testing.T) {
 		t.Fatalf("the upload: %v", err)
 	}
 	b.clock.advance(2 * time.Minute) // the write that failed may have happened: it is looked for again
-	_, err := b.sweeper.Sweep(t.Context())
+	_, err := b.purger.Run(t.Context())
 	must(t, err)
 	if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal) + (SELECT count(*) FROM item)`); n != 0 {
 		t.Errorf("%d rows are left", n)
@@ -300,7 +300,7 @@ func TestAnUploadWhoseDerivativeCannotBeStoredLeavesNothing(t *testing.T) {
 
 // The images of one account filled the queue, and every upload of everybody was refused,
 // text included.
-func TestWhoFloodsTheImageQueueIsRefusedAndNobodyElse(t *testing.T) {
+func TestImageQueue_RejectsOnlyTheAccountThatFloodsIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	service, pool := b.withQueue(b.objects, config, 4)
@@ -348,7 +348,7 @@ func TestWhoFloodsTheImageQueueIsRefusedAndNobodyElse(t *testing.T) {
 }
 
 // An upload of images held its places in the queue after it had failed, or for good.
-func TestAnUploadGivesItsPlaceInTheQueueBack(t *testing.T) {
+func TestUpload_ReleasesItsImageSlot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	service, pool := b.withQueue(b.objects, config, 2)
@@ -376,7 +376,7 @@ func TestAnUploadGivesItsPlaceInTheQueueBack(t *testing.T) {
 }
 
 // Resumable uploads did not ask for room in the queue, and filled it for everybody.
-func TestAResumableImageWaitsForItsPlaceAndHoldsNothing(t *testing.T) {
+func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	cfg := config

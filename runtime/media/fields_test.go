@@ -9,7 +9,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-func TestCleanFileNameNeutralisesTricksAndKeepsNames(t *testing.T) {
+func TestCleanFileName_KeepsNamesAndRemovesTricks(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
 		"photo.jpg":                         "photo.jpg",
@@ -51,7 +51,7 @@ func FuzzCleanFileName(f *testing.F) {
 	})
 }
 
-func TestFieldsOutOfBoundsAreRefusedWithTheirName(t *testing.T) {
+func TestFieldsValidate_NamesTheFieldOutOfBounds(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]Fields{
 		"access":  {Access: "secret"},

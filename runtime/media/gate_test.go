@@ -171,7 +171,7 @@ func TestTheGateHoldsItsLimits(t *testing.T) {
 }
 
 // A request body that was given up must not show the bytes of whoever has its memory next.
-func TestAClosedBodyReadsNothingOfItsMemorysNextOwner(t *testing.T) {
+func TestBufferReader_ReadsNothingAfterClose(t *testing.T) {
 	t.Parallel()
 	var b buffer
 	file := make([]byte, 3*chunkSize+7)

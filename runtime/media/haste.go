@@ -15,7 +15,7 @@ const (
 )
 
 // haste is what an upload owes to those who wait for the places or the memory that it
-// holds: Config.UploadMinRate. Standing still uses its patience up and bytes bring it
+// holds: Config.UploadMinTransferRate. Standing still uses its patience up and bytes bring it
 // back; while nobody waits, and while the object store is what it waits for, it has time.
 type haste struct {
 	mu        sync.Mutex
@@ -32,7 +32,7 @@ func (u *Upload) Interruptible(interrupt func(why error)) { u.haste.interrupt = 
 
 // watch looks after an upload's haste until stop is called.
 func (u *Upload) watch() (stop func()) {
-	if u.service.cfg.UploadMinRate == 0 {
+	if u.service.cfg.UploadMinTransferRate == 0 {
 		return func() {}
 	}
 	u.haste.left = patience
@@ -57,7 +57,7 @@ func (u *Upload) hurry(took time.Duration) {
 	h := &u.haste
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	gained := time.Duration(float64(h.moved) / float64(u.service.cfg.UploadMinRate) * float64(time.Second))
+	gained := time.Duration(float64(h.moved) / float64(u.service.cfg.UploadMinTransferRate) * float64(time.Second))
 	h.moved = 0
 	if !h.reading {
 		h.left = min(patience, h.left+gained)

@@ -36,7 +36,7 @@ func TestWhoseLeavingLetsSomebodyIn(t *testing.T) {
 // wantedUpload holds the only place, and another account waits for it.
 func wantedUpload(t *testing.T) (u *Upload, giveUp func()) {
 	t.Helper()
-	s := &Service{cfg: Config{UploadMinRate: 1000}, places: newGate(gateLimits{places: 1, share: 1, queue: 9, wait: time.Minute})}
+	s := &Service{cfg: Config{UploadMinTransferRate: 1000}, places: newGate(gateLimits{places: 1, share: 1, queue: 9, wait: time.Minute})}
 	u = &Upload{service: s, scope: Scope{AccountID: uuid.New()}}
 	u.haste.left = patience
 	if err := s.places.enter(t.Context(), u.scope.AccountID); err != nil {

@@ -55,8 +55,8 @@ type Part struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Resumption is a resumable upload as the store keeps it.
-type Resumption struct {
+// ResumableState is a resumable upload as the store keeps it.
+type ResumableState struct {
 	ItemID uuid.UUID
 	Scope  Scope
 	// Length of the file; UnknownLength until the client declares it.
@@ -76,7 +76,7 @@ type Resumption struct {
 
 // expired reports whether the upload has reached its expiry, in whole seconds as clients
 // are told it. The rule is the same at every replica.
-func (r Resumption) expired(now time.Time) bool {
+func (r ResumableState) expired(now time.Time) bool {
 	return !now.Before(r.Expires.Truncate(time.Second))
 }
 
@@ -87,10 +87,10 @@ const UnknownLength = -1
 type ResumableStore interface {
 	// OpenResumable durably notes the upload and holds reserved bytes. OverCap when the
 	// account has no room.
-	OpenResumable(ctx context.Context, upload Resumption) error
-	// Resumption returns an upload that is running or committed, expired or not. NotFound
+	OpenResumable(ctx context.Context, upload ResumableState) error
+	// FindResumable returns an upload that is running or committed, expired or not. NotFound
 	// when it never was, belongs to another app, was ended or purged, and when its item is gone.
-	Resumption(ctx context.Context, scope Scope, itemID uuid.UUID) (Resumption, error)
+	FindResumable(ctx context.Context, scope Scope, itemID uuid.UUID) (ResumableState, error)
 	// SetLength declares a length that was unknown; Conflict when it is known.
 	SetLength(ctx context.Context, scope Scope, itemID uuid.UUID, length int64) error
 	// SaveProgress replaces the progress, and extends the lease. Conflict when the upload
@@ -100,8 +100,6 @@ type ResumableStore interface {
 	// CommitResumable makes the draft as CommitUpload does, and queues the removal of
 	// the tails in the same transaction. It gives that removal, due at notBefore.
 	CommitResumable(ctx context.Context, item Item, tails []string, notBefore time.Time) (*Removal, error)
-	// ForgetResumables forgets up to batch uploads that are over and expired before cutoff.
-	ForgetResumables(ctx context.Context, cutoff time.Time, batch int) (int, error)
 }
 
 // Resumable is an upload that arrives in any number of requests, at any replica. One
@@ -114,7 +112,7 @@ type ResumableStore interface {
 type Resumable struct {
 	service   *Service
 	principal account.Principal
-	state     Resumption
+	state     ResumableState
 	interrupt func(why error)
 }
 
@@ -145,7 +143,7 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 	if err != nil {
 		return nil, err
 	}
-	state := Resumption{ItemID: id, Scope: ScopeOf(p), Length: length, Fields: fields.withDefaults(), Metadata: metadata, Reserved: max(0, length),
+	state := ResumableState{ItemID: id, Scope: ScopeOf(p), Length: length, Fields: fields.withDefaults(), Metadata: metadata, Reserved: max(0, length),
 		Expires: s.now().Add(s.cfg.ResumableTTL)}
 	if err := s.store.OpenResumable(ctx, state); err != nil {
 		return nil, err
@@ -157,7 +155,7 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 // other, and from the upload's expiry on. A call that found it before may go on: what it
 // receives extends the expiry. What State says of it is not for a client: see Resume.
 func (s *Service) FindResumable(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {
-	state, err := s.store.Resumption(ctx, ScopeOf(p), id)
+	state, err := s.store.FindResumable(ctx, ScopeOf(p), id)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +182,7 @@ func (s *Service) Resume(ctx context.Context, p account.Principal, id uuid.UUID)
 }
 
 // State tells how far the upload is. Item is there once it is committed.
-func (r *Resumable) State() Resumption { return r.state }
+func (r *Resumable) State() ResumableState { return r.state }
 
 // received reports whether every byte is there.
 func (r *Resumable) received() bool {
@@ -378,7 +376,7 @@ func (r *Resumable) flush(ctx context.Context, u *Upload, n int) error {
 // forgetTries removes what an earlier try to send parts began and could not note; it
 // would stay for ever.
 func (r *Resumable) forgetTries(ctx context.Context, u *Upload) error {
-	return r.service.objects.RemoveUnfinished(ctx, u.scope.Bucket, u.key(Original))
+	return r.service.objects.AbortIncomplete(ctx, u.scope.Bucket, u.key(Original))
 }
 
 // settle makes durable what is left when a request ends.
@@ -532,7 +530,7 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 	}
 	removal, err := r.service.store.CommitResumable(ctx, item, tails, r.service.now().Add(removalGrace))
 	if fault.Is(err, fault.NotFound) { // another replica may have been first
-		again, lost := r.service.store.Resumption(ctx, r.state.Scope, r.state.ItemID)
+		again, lost := r.service.store.FindResumable(ctx, r.state.Scope, r.state.ItemID)
 		if lost != nil || again.Item == nil {
 			return Item{}, err
 		}

@@ -48,7 +48,7 @@ func (b *bundle) settled(p account.Principal, r *media.Resumable, file []byte) {
 		b.t.Errorf("the item has %d bytes, sent were %d", len(got), len(file))
 	}
 	b.clock.advance(2 * time.Minute)
-	_, err := b.sweeper.Sweep(b.t.Context())
+	_, err := b.purger.Run(b.t.Context())
 	must(b.t, err)
 	b.balanced(p)
 	b.nothingUnfinished(p)
@@ -62,7 +62,7 @@ func (b *bundle) nothingUnfinished(p account.Principal) {
 	}))
 }
 
-func TestAResumableUploadArrivesInAnyPieces(t *testing.T) {
+func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -110,7 +110,7 @@ func TestAResumableUploadArrivesInAnyPieces(t *testing.T) {
 }
 
 // A connection that breaks loses nothing of what arrived.
-func TestWhatArrivedBeforeACutCounts(t *testing.T) {
+func TestResumable_KeepsWhatArrivedBeforeTheConnectionBroke(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -132,7 +132,7 @@ func TestWhatArrivedBeforeACutCounts(t *testing.T) {
 }
 
 // Bytes that their checksum does not fit are as if they had never come.
-func TestBytesThatAreNotProvenDoNotCount(t *testing.T) {
+func TestResumable_DiscardsBytesWithAWrongChecksum(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -178,7 +178,7 @@ func (s *failingStore) CommitResumable(ctx context.Context, item media.Item, tai
 
 // Invariant 6: an upload whose bytes have all arrived is not complete before its draft
 // is committed, and whoever asks next completes it, at any replica.
-func TestFinishingIsTakenUpByWhoeverAsksNext(t *testing.T) {
+func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -187,8 +187,8 @@ func TestFinishingIsTakenUpByWhoeverAsksNext(t *testing.T) {
 		"the commit's answer is lost": {Store: b.store, after: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failing, err := media.NewService(media.Parts{Store: store, Objects: b.objects, Settings: settings.NewService(b.store),
-				Now: b.clock.Now, Log: discard}, config)
+			failing, err := media.New(config, media.Deps{Store: store, Objects: b.objects, Settings: settings.NewService(b.store),
+				Now: b.clock.Now, Log: discard})
 			must(t, err)
 			file := random(22 << 20)
 			r, err := failing.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
@@ -210,7 +210,7 @@ func TestFinishingIsTakenUpByWhoeverAsksNext(t *testing.T) {
 
 // S3 takes 10,000 parts: a large file that came in small pieces, each a part, could not
 // be stored beyond 50 GB.
-func TestALargeFileHasPartsForAllOfIt(t *testing.T) {
+func TestResumable_PartsSufficeForTheLargestFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(200 << 30)
@@ -236,7 +236,7 @@ func TestALargeFileHasPartsForAllOfIt(t *testing.T) {
 	}
 }
 
-func TestAnUploadWithoutProgressExpiresAndLeavesNothing(t *testing.T) {
+func TestResumable_ExpiresWithoutProgressAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -249,9 +249,9 @@ func TestAnUploadWithoutProgressExpiresAndLeavesNothing(t *testing.T) {
 	b.clock.advance(config.ResumableTTL - time.Minute)
 	_, err := b.resume(b.service, p, kept).Write(t.Context(), 0, bytes.NewReader(random(100)), nil)
 	must(t, err)
-	b.clock.advance(sweepConfig.UploadGrace + 2*time.Minute)
+	b.clock.advance(purgeConfig.UploadGrace + 2*time.Minute)
 	for range 2 {
-		_, err = b.sweeper.Sweep(t.Context())
+		_, err = b.purger.Run(t.Context())
 		must(t, err)
 	}
 	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 1<<25 {
@@ -262,7 +262,7 @@ func TestAnUploadWithoutProgressExpiresAndLeavesNothing(t *testing.T) {
 	}
 	must(t, b.resume(b.service, p, kept).Cancel(t.Context()))
 	b.clock.advance(2 * config.ResumableTTL)
-	_, err = b.sweeper.Sweep(t.Context())
+	_, err = b.purger.Run(t.Context())
 	must(t, err)
 	if left := b.stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
@@ -296,15 +296,15 @@ func TestResumable_ExpiresAtTheSecondThatClientsAreTold(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	b.clock.advance(sweepConfig.UploadGrace + time.Second)
-	_, err := b.sweeper.Sweep(t.Context())
+	b.clock.advance(purgeConfig.UploadGrace + time.Second)
+	_, err := b.purger.Run(t.Context())
 	must(t, err)
 	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 0 {
 		t.Errorf("%d bytes are held after the purge", held)
 	}
 }
 
-func TestAResumableUploadIsItsAppsOwn(t *testing.T) {
+func TestResumable_OfAnotherAppIsNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, stranger := b.tenant(1<<30), b.tenant(1<<30)
@@ -319,7 +319,7 @@ func TestAResumableUploadIsItsAppsOwn(t *testing.T) {
 	}
 }
 
-func TestCapsAndLengthsOfResumableUploads(t *testing.T) {
+func TestResumable_HoldsCapAndLength(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(30 << 20)
@@ -372,7 +372,7 @@ func TestCapsAndLengthsOfResumableUploads(t *testing.T) {
 
 // Two replicas that both believe the upload is theirs: the second one to note its
 // progress is refused, and the file is right.
-func TestALostLockCannotMixTwoWriters(t *testing.T) {
+func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -404,7 +404,7 @@ func TestALostLockCannotMixTwoWriters(t *testing.T) {
 
 // The same with parts: the late writer takes away the parts of the other one, or has
 // put others in their place. The upload starts over, and is not stuck until it expires.
-func TestPartsThatAreLostAreSentAgain(t *testing.T) {
+func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 	t.Parallel()
 	file := random(20 << 20)
 	for name, lose := range map[string]func(b *bundle, p account.Principal, r *media.Resumable){
@@ -429,7 +429,7 @@ func TestPartsThatAreLostAreSentAgain(t *testing.T) {
 		"gone from the store": func(b *bundle, p account.Principal, r *media.Resumable) {
 			_, err := b.resume(b.service, p, r).Write(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
 			must(b.t, err)
-			must(b.t, b.objects.RemoveUnfinished(b.t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
+			must(b.t, b.objects.AbortIncomplete(b.t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -460,7 +460,7 @@ func TestPartsThatAreLostAreSentAgain(t *testing.T) {
 }
 
 // A replica that lost the upload, and the rest of it was sent and committed elsewhere.
-func TestALateWriterLeavesNothingBehindACommit(t *testing.T) {
+func TestResumable_LateWriterLeavesNothingAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -479,7 +479,7 @@ func TestALateWriterLeavesNothingBehindACommit(t *testing.T) {
 
 // S3 died while it joined the parts: everything was received, and nothing is there. Who
 // asks is told to begin again.
-func TestWhatWasLostWhenItWasJoinedIsAskedForAgain(t *testing.T) {
+func TestFinish_RestartsWhenCompletingLostTheParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -487,7 +487,7 @@ func TestWhatWasLostWhenItWasJoinedIsAskedForAgain(t *testing.T) {
 	r := b.create(p, int64(len(file)))
 	_, err := r.Write(t.Context(), 0, bytes.NewReader(file), nil)
 	must(t, err)
-	must(t, b.objects.RemoveUnfinished(t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
+	must(t, b.objects.AbortIncomplete(t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
 	r = b.resume(b.service, p, r)
 	if r.State().Item != nil || r.State().Progress.Received != 0 {
 		t.Fatalf("without its parts the upload is %+v", r.State())
@@ -501,14 +501,14 @@ func TestWhatWasLostWhenItWasJoinedIsAskedForAgain(t *testing.T) {
 
 // A multipart upload that was begun and could not be noted stayed in S3 for ever when the
 // file then came in one piece.
-func TestWhatCouldNotBeNotedIsNotLeftInS3(t *testing.T) {
+func TestResumable_UnrecordedMultipartUploadIsNotLeftInS3(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	file := random(6 << 20)
 	r := b.create(p, int64(len(file)))
-	failing, err := media.NewService(media.Parts{Store: &forgetfulStore{Store: b.store}, Objects: b.objects, Settings: settings.NewService(b.store),
-		Now: b.clock.Now, Log: discard}, config)
+	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store}, Objects: b.objects, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: discard})
 	must(t, err)
 	if _, err := b.resume(failing, p, r).Write(t.Context(), 0, bytes.NewReader(file[:11<<19]), nil); !errors.Is(err, errStore) {
 		t.Fatalf("progress that can't be noted: %v", err)
@@ -523,14 +523,14 @@ func TestWhatCouldNotBeNotedIsNotLeftInS3(t *testing.T) {
 
 // A tail that was put, whose runtime died before it was noted, stayed in S3 for ever when
 // the file then came without one. A crash run found it.
-func TestATailThatCouldNotBeNotedIsNotLeftInS3(t *testing.T) {
+func TestResumable_UnrecordedIncompletePartIsNotLeftInS3(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	file := random(3000)
 	r := b.create(p, int64(len(file)))
-	failing, err := media.NewService(media.Parts{Store: &forgetfulStore{Store: b.store, tailsOnly: true}, Objects: b.objects, Settings: settings.NewService(b.store),
-		Now: b.clock.Now, Log: discard}, config)
+	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store, tailsOnly: true}, Objects: b.objects, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: discard})
 	must(t, err)
 	if _, err := b.resume(failing, p, r).Write(t.Context(), 0, bytes.NewReader(file[:1000]), nil); !errors.Is(err, errStore) {
 		t.Fatalf("a tail that can't be noted: %v", err)
@@ -562,7 +562,7 @@ func (s *forgetfulStore) SaveProgress(ctx context.Context, id uuid.UUID, before 
 // Whoever took the last bytes may not have come to join them: they are in a tail, and
 // the upload must not be finished without it. A length that is declared after the
 // last byte is the simplest case of that.
-func TestATailBelongsToTheFile(t *testing.T) {
+func TestResumable_IncompletePartIsPartOfTheFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -578,7 +578,7 @@ func TestATailBelongsToTheFile(t *testing.T) {
 
 // A request that is cut short for good, its context with it, loses at most what was not
 // told yet; what was told is joined into the file.
-func TestWhoDiesInTheMiddleLeavesAFileThatGoesOn(t *testing.T) {
+func TestResumable_ContinuesAfterACrashBetweenParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)

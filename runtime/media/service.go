@@ -15,15 +15,15 @@ import (
 
 // Config bounds the use cases. The tags are flag and environment names.
 type Config struct {
-	MaxUploads    int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Uploads received at once by this process; each holds up to 1.25 MiB of memory, and more out of SERVICE_UPLOAD_MEMORY."`
-	UploadMemory  int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for files over 1 MiB that are on their way; each takes up to 16.25 MiB, others wait meanwhile."`
-	UploadShare   int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of places and memory that one account may hold."`
-	UploadQueue   int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a place before others are refused with 429; half of them of one account."`
-	UploadWait    time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a place, or for memory."`
-	UploadMinRate int64         `name:"upload-min-transfer-rate" env:"SERVICE_UPLOAD_MIN_TRANSFER_RATE" default:"65536" help:"Bytes a second that an upload must reach while others wait for the place or the memory that it holds; 0 = any rate will do."`
-	UploadLease   time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge takes it for dead."`
-	ResumableTTL  time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires."`
-	DeleteTimeout time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for the object store before leaving the objects to the purge."`
+	MaxUploads              int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Uploads received at once by this process; each holds up to 1.25 MiB of memory, and more out of SERVICE_UPLOAD_MEMORY."`
+	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for files over 1 MiB that are on their way; each takes up to 16.25 MiB, others wait meanwhile."`
+	UploadPerAccountPercent int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of places and memory that one account may hold."`
+	UploadQueue             int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a place before others are refused with 429; half of them of one account."`
+	UploadQueueTimeout      time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a place, or for memory."`
+	UploadMinTransferRate   int64         `name:"upload-min-transfer-rate" env:"SERVICE_UPLOAD_MIN_TRANSFER_RATE" default:"65536" help:"Bytes a second that an upload must reach while others wait for the place or the memory that it holds; 0 = any rate will do."`
+	UploadLease             time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge takes it for dead."`
+	ResumableTTL            time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires."`
+	DeleteTimeout           time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for the object store before leaving the objects to the purge."`
 }
 
 // Validate checks the bounds.
@@ -33,14 +33,14 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_MAX_UPLOADS must be at least 1, not %d", c.MaxUploads)
 	case c.UploadMemory < PartSize+chunkSize:
 		return fmt.Errorf("SERVICE_UPLOAD_MEMORY must be at least %d, not %d", PartSize+chunkSize, c.UploadMemory)
-	case c.UploadShare < 1 || c.UploadShare > 100:
-		return fmt.Errorf("SERVICE_UPLOAD_PER_ACCOUNT_PERCENT must be from 1 to 100, not %d", c.UploadShare)
+	case c.UploadPerAccountPercent < 1 || c.UploadPerAccountPercent > 100:
+		return fmt.Errorf("SERVICE_UPLOAD_PER_ACCOUNT_PERCENT must be from 1 to 100, not %d", c.UploadPerAccountPercent)
 	case c.UploadQueue < 0:
 		return fmt.Errorf("SERVICE_UPLOAD_QUEUE must not be negative, but is %d", c.UploadQueue)
-	case c.UploadWait <= 0:
-		return fmt.Errorf("SERVICE_UPLOAD_QUEUE_TIMEOUT must be positive, not %s", c.UploadWait)
-	case c.UploadMinRate < 0:
-		return fmt.Errorf("SERVICE_UPLOAD_MIN_TRANSFER_RATE must not be negative, but is %d", c.UploadMinRate)
+	case c.UploadQueueTimeout <= 0:
+		return fmt.Errorf("SERVICE_UPLOAD_QUEUE_TIMEOUT must be positive, not %s", c.UploadQueueTimeout)
+	case c.UploadMinTransferRate < 0:
+		return fmt.Errorf("SERVICE_UPLOAD_MIN_TRANSFER_RATE must not be negative, but is %d", c.UploadMinTransferRate)
 	case c.UploadLease < time.Minute:
 		return fmt.Errorf("SERVICE_UPLOAD_LEASE must be at least 1m, not %s", c.UploadLease)
 	case c.ResumableTTL < time.Minute:
@@ -65,8 +65,8 @@ type Settings interface {
 	Get(ctx context.Context, accountID uuid.UUID) (settings.Layers, error)
 }
 
-// Parts are what the use cases stand on.
-type Parts struct {
+// Deps are the dependencies of a Service.
+type Deps struct {
 	Store   Store
 	Objects ObjectStore
 	// Images makes derivatives; nil = none are made.
@@ -90,18 +90,18 @@ type Service struct {
 	memory *gate // for parts of those over smallUpload
 }
 
-// NewService joins the use cases to their parts.
-func NewService(parts Parts, cfg Config) (*Service, error) {
+// New returns a Service that uses deps.
+func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	share := func(of int) int { return max(1, of*cfg.UploadShare/100) }
+	share := func(of int) int { return max(1, of*cfg.UploadPerAccountPercent/100) }
 	large := int(cfg.UploadMemory / (PartSize + chunkSize))
 	return &Service{
-		store: parts.Store, objects: parts.Objects, images: parts.Images, settings: parts.Settings, cfg: cfg, now: parts.Now, log: parts.Log,
-		places: newGate(gateLimits{places: cfg.MaxUploads, share: share(cfg.MaxUploads), queue: cfg.UploadQueue, wait: cfg.UploadWait}),
+		store: deps.Store, objects: deps.Objects, images: deps.Images, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log,
+		places: newGate(gateLimits{places: cfg.MaxUploads, share: share(cfg.MaxUploads), queue: cfg.UploadQueue, wait: cfg.UploadQueueTimeout}),
 		// Whoever waits for memory has a place, so the queue is bounded by those.
-		memory: newGate(gateLimits{places: large, share: share(large), queue: 2 * cfg.MaxUploads, wait: cfg.UploadWait}),
+		memory: newGate(gateLimits{places: large, share: share(large), queue: 2 * cfg.MaxUploads, wait: cfg.UploadQueueTimeout}),
 	}, nil
 }
 

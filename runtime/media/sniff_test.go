@@ -21,7 +21,7 @@ func ftyp(brand string) string {
 	return "\x00\x00\x00\x18ftyp" + brand + "\x00\x00\x00\x00" + brand + "mif1"
 }
 
-func TestTheBytesWinOverTheClaim(t *testing.T) {
+func TestSniff_PrefersTheBytesOverTheDeclaredType(t *testing.T) {
 	t.Parallel()
 	const png = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 	const svg = `<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>`
@@ -108,7 +108,7 @@ func TestTheBytesWinOverTheClaim(t *testing.T) {
 	}
 }
 
-func FuzzAClaimNeverMakesAFileRun(f *testing.F) {
+func FuzzSniff_DeclaredTypeNeverMakesContentActive(f *testing.F) {
 	f.Add([]byte("hello"), "text/html")
 	f.Add([]byte("\x00\x01"), "IMAGE/SVG+XML; x=y")
 	f.Add([]byte("\xef\xbb\xbf <!-- --><svg>"), "text/javascript")

@@ -28,8 +28,9 @@ type Store interface {
 	// Reserve holds more bytes for the upload and extends its lease. OverCap when the
 	// account has no room; NotFound when the upload's lease ran out and it was swept.
 	Reserve(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
-	// Headroom says how many bytes the account can still hold.
-	Headroom(ctx context.Context, scope Scope) (bytes, maxStorage int64, err error)
+	// AvailableBytes returns how many bytes the account can still hold. It is negative when
+	// the cap was lowered below what the account holds.
+	AvailableBytes(ctx context.Context, scope Scope) (bytes, maxStorage int64, err error)
 	// CommitUpload makes the draft and ends the upload in one transaction, settling
 	// the reservation to the item's bytes. NotFound when the upload was swept.
 	CommitUpload(ctx context.Context, item Item) error
@@ -54,24 +55,34 @@ type Store interface {
 	CountItems(ctx context.Context, scope Scope, filter Filter) (int64, error)
 	// Totals returns the account's totals in constant time.
 	Totals(ctx context.Context, scope Scope) (Totals, error)
+	// FinishRemovals deletes removals that were carried out from the queue.
+	FinishRemovals(ctx context.Context, ids []int64) error
+}
 
-	// ExclusiveSweep runs sweep while no other process sweeps; it says false when one does.
-	ExclusiveSweep(ctx context.Context, sweep func(ctx context.Context) error) (ran bool, err error)
-	// PurgeDrafts removes up to batch drafts created before cutoff, queueing their objects.
+// PurgeStore is the part of the database that only the purge uses. PostgreSQL implements it.
+type PurgeStore interface {
+	// WithPurgeLock calls purge unless another process does; then it returns false.
+	WithPurgeLock(ctx context.Context, purge func(ctx context.Context) error) (ran bool, err error)
+	// PurgeDrafts deletes up to batch drafts created before cutoff and queues the removal
+	// of their objects.
 	PurgeDrafts(ctx context.Context, cutoff time.Time, batch int) (purged int, err error)
 	// ExpireUploads ends up to batch uploads whose lease ended before cutoff, as
-	// AbandonUpload does; keysOf names the objects that an upload may have stored.
+	// AbandonUpload does. keysOf returns the keys of the objects that an upload may have stored.
 	ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(itemID uuid.UUID) []string) (expired int, err error)
-	// DueRemovals claims up to batch removals until claimedUntil.
-	DueRemovals(ctx context.Context, now, claimedUntil time.Time, batch int) ([]Removal, error)
-	// FinishRemovals forgets removals that are done.
+	// DeleteExpiredResumables deletes the state of up to batch uploads that were committed or
+	// ended and that expired before cutoff.
+	DeleteExpiredResumables(ctx context.Context, cutoff time.Time, batch int) (int, error)
+	// DueRemovals leases up to batch removals until leasedUntil: they are due again then
+	// unless they are finished or failed.
+	DueRemovals(ctx context.Context, now, leasedUntil time.Time, batch int) ([]Removal, error)
+	// FinishRemovals deletes removals that were carried out from the queue.
 	FinishRemovals(ctx context.Context, ids []int64) error
-	// FailRemovals puts removals off until notBefore.
+	// FailRemovals makes removals due again at notBefore and records the reason.
 	FailRemovals(ctx context.Context, ids []int64, notBefore time.Time, reason string) error
-	// CountRemovals counts what is still queued.
+	// CountRemovals counts the removals that are still queued.
 	CountRemovals(ctx context.Context) (int64, error)
-	// FoldPages brings the index of pages up to date for every app whose lists changed.
-	FoldPages(ctx context.Context) error
+	// CompactPageIndex updates the pagination index of every app whose lists changed.
+	CompactPageIndex(ctx context.Context) error
 }
 
 // Removal is a queued removal of objects.
@@ -79,9 +90,9 @@ type Removal struct {
 	ID     int64
 	Bucket string
 	Keys   []string
-	// Unfinished removals also abort multipart uploads of the keys.
-	Unfinished bool
-	Attempts   int
+	// AbortMultipart is set when incomplete multipart uploads of the keys are to be aborted as well.
+	AbortMultipart bool
+	Attempts       int
 }
 
 // ObjectStore is S3 as this package needs it; objectstore.Store implements it.
@@ -93,8 +104,14 @@ type ObjectStore interface {
 	// ResumeMultipart takes up an object that an earlier StartMultipart began.
 	ResumeMultipart(bucket, key, id string, parts []Part) Multipart
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
+	ObjectRemover
+}
+
+// ObjectRemover removes objects from S3. A missing object, and a missing bucket, are success.
+type ObjectRemover interface {
 	Remove(ctx context.Context, bucket string, keys []string) error
-	RemoveUnfinished(ctx context.Context, bucket, key string) error
+	// AbortIncomplete aborts every incomplete multipart upload of exactly this key.
+	AbortIncomplete(ctx context.Context, bucket, key string) error
 }
 
 // ErrPartsLost is in the errors of a Multipart whose parts are not in the store any

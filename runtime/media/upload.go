@@ -72,12 +72,12 @@ func (s *Service) Begin(ctx context.Context, p account.Principal, atLeast int64)
 		return nil, tooLarge(p)
 	}
 	if atLeast > PartSize {
-		room, maxStorage, err := s.store.Headroom(ctx, scope)
+		room, maxStorage, err := s.store.AvailableBytes(ctx, scope)
 		if err != nil {
 			return nil, err
 		}
 		if atLeast > room {
-			return nil, OverCap(maxStorage)
+			return nil, CapExceeded(maxStorage)
 		}
 	}
 	if s.images != nil {
@@ -99,8 +99,8 @@ func tooLarge(p account.Principal) error {
 	return fault.New(fault.TooLarge, "the file is larger than maxUploadSize, %d bytes", p.Account.MaxUploadSize)
 }
 
-// OverCap is the fault of an account whose cap has no room for the bytes offered.
-func OverCap(maxStorage int64) error {
+// CapExceeded returns the fault of an account whose cap has no room for the bytes offered.
+func CapExceeded(maxStorage int64) error {
 	return fault.New(fault.OverCap, "the account's storage cap, %d bytes, has no room for this file", maxStorage)
 }
 

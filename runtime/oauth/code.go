@@ -63,7 +63,7 @@ func (s *Service) SendCode(ctx context.Context, request Request, address string,
 	digits := fmt.Sprintf("%0*d", codeDigits, number)
 	now := s.Now()
 	code := NewCode{Address: address, MAC: s.codeMAC(request.ID, address, digits), Now: now, Expires: now.Add(s.cfg.CodeTTL)}
-	plain, err := json.Marshal(Letter{To: address, Code: digits, ExpiresAt: code.Expires})
+	plain, err := json.Marshal(LoginEmail{To: address, Code: digits, ExpiresAt: code.Expires})
 	if err != nil {
 		return fmt.Errorf("write a letter: %w", err)
 	}
@@ -78,7 +78,7 @@ func (s *Service) SendCode(ctx context.Context, request Request, address string,
 	}
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "a login code was asked for", slog.String("login", request.ID.String()), slog.String("address", MaskAddress(address)))
 	select {
-	case s.waiting <- struct{}{}:
+	case s.emailQueued <- struct{}{}:
 	default:
 	}
 	return nil

@@ -158,8 +158,8 @@ func TestOnlyOwnersGetMail(t *testing.T) {
 	for _, address := range []string{"stranger@example.org", "xana@example.org", "ana@example.org.evil.test", "ana+1@example.org"} {
 		must(t, w.begin(t, ask()).send(t, address))
 	}
-	if letters, err := w.Claim(t.Context(), 100, time.Minute); err != nil || len(letters) != 0 {
-		t.Errorf("letters for strangers: %v %v", letters, err)
+	if emails, err := w.LeaseEmails(t.Context(), 100, time.Minute); err != nil || len(emails) != 0 {
+		t.Errorf("letters for strangers: %v %v", emails, err)
 	}
 	if n := w.Number(t, "SELECT count(*) FROM email_outbox"); n != 0 {
 		t.Errorf("%d letters for strangers stay", n)

@@ -108,14 +108,14 @@ func (b *browser) request(t *testing.T) oauth.Request {
 // mailed returns the codes that were mailed to an address, oldest first.
 func (w *world) mailed(t *testing.T, address string) []string {
 	t.Helper()
-	letters, err := w.Claim(t.Context(), 1000, time.Minute)
+	emails, err := w.LeaseEmails(t.Context(), 1000, time.Minute)
 	must(t, err)
 	var codes []string
-	for _, letter := range letters {
-		if letter.To == address {
-			codes = append(codes, letter.Code)
+	for _, email := range emails {
+		if email.To == address {
+			codes = append(codes, email.Code)
 		}
-		must(t, w.Sent(t.Context(), letter.ID))
+		must(t, w.AckEmail(t.Context(), email.ID))
 	}
 	return codes
 }

@@ -4,7 +4,7 @@ import "time"
 
 // Letter is a mail that carries a code to a person. It waits in the outbox until a
 // replica hands it to the mail server, or until nobody could use its code any more.
-type Letter struct {
+type LoginEmail struct {
 	ID int64
 	// To is the address that somebody typed; it belongs to an account.
 	To string

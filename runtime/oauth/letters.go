@@ -16,61 +16,61 @@ type EncryptedLetter struct {
 }
 
 // Waiting is told when this process put a letter into the queue.
-func (s *Service) Waiting() <-chan struct{} { return s.waiting }
+func (s *Service) EmailQueued() <-chan struct{} { return s.emailQueued }
 
 // Claim returns letters that are due, at most so many, and keeps other replicas from
 // them for the lease. Those that nobody is to get, since they are too old or the
 // address may not log in, are dropped here: sending or not sending happens behind the
 // back of whoever asked. Fewer than most means that no more are due.
-func (s *Service) Claim(ctx context.Context, most int, lease time.Duration) ([]Letter, error) {
-	var letters []Letter
+func (s *Service) LeaseEmails(ctx context.Context, most int, lease time.Duration) ([]LoginEmail, error) {
+	var emails []LoginEmail
 	for {
 		now := s.Now()
-		asked := most - len(letters)
+		asked := most - len(emails)
 		rows, err := s.Store.ClaimLetters(ctx, asked, now, now.Add(lease))
 		if err != nil {
-			return letters, err
+			return emails, err
 		}
 		for _, row := range rows {
-			letter, ok, problem := s.deliverable(ctx, row, now)
+			email, ok, problem := s.openEmail(ctx, row, now)
 			switch {
 			case problem != nil: // the others are claimed as well, and are not to wait for it
 				err = problem
 			case ok:
-				letters = append(letters, letter)
+				emails = append(emails, email)
 			default:
 				err = errors.Join(err, s.Store.DeleteLetter(ctx, row.ID))
 			}
 		}
 		// Letters that nobody gets must not keep those waiting that stand behind them.
-		if err != nil || len(rows) < asked || len(letters) >= most {
-			return letters, err
+		if err != nil || len(rows) < asked || len(emails) >= most {
+			return emails, err
 		}
 	}
 }
 
-func (s *Service) deliverable(ctx context.Context, row EncryptedLetter, now time.Time) (Letter, bool, error) {
+func (s *Service) openEmail(ctx context.Context, row EncryptedLetter, now time.Time) (LoginEmail, bool, error) {
 	if !now.Before(row.ExpiresAt) {
-		return Letter{}, false, nil
+		return LoginEmail{}, false, nil
 	}
-	var letter Letter
+	var email LoginEmail
 	plain, err := s.Encrypter.Decrypt(row.Encrypted)
 	if err == nil {
-		err = json.Unmarshal(plain, &letter)
+		err = json.Unmarshal(plain, &email)
 	}
 	if err != nil {
 		s.Log.WarnContext(ctx, "a letter was encrypted with another secret and is dropped", "letter", row.ID)
-		return Letter{}, false, nil //nolint:nilerr // nobody can ever read it
+		return LoginEmail{}, false, nil //nolint:nilerr // nobody can ever read it
 	}
-	letter.ID, letter.Attempts = row.ID, row.Attempts
-	known, err := s.Store.OwnsSomething(ctx, letter.To)
-	return letter, known, err
+	email.ID, email.Attempts = row.ID, row.Attempts
+	known, err := s.Store.OwnsSomething(ctx, email.To)
+	return email, known, err
 }
 
 // Sent forgets a letter that was sent, or never can be.
-func (s *Service) Sent(ctx context.Context, id int64) error { return s.Store.DeleteLetter(ctx, id) }
+func (s *Service) AckEmail(ctx context.Context, id int64) error { return s.Store.DeleteLetter(ctx, id) }
 
 // Retry leaves a letter for later.
-func (s *Service) Retry(ctx context.Context, id int64, at time.Time) error {
+func (s *Service) NackEmail(ctx context.Context, id int64, at time.Time) error {
 	return s.Store.DelayLetter(ctx, id, at)
 }

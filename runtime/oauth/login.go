@@ -107,7 +107,7 @@ type Parts struct {
 type Service struct {
 	Parts
 	cfg     Config
-	waiting chan struct{}
+	emailQueued chan struct{}
 }
 
 // NewService joins the rules to their parts.
@@ -115,7 +115,7 @@ func NewService(cfg Config, parts Parts) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Service{Parts: parts, cfg: cfg, waiting: make(chan struct{}, 1)}, nil
+	return &Service{Parts: parts, cfg: cfg, emailQueued: make(chan struct{}, 1)}, nil
 }
 
 // ErrRefused is within every error that says no to an application: its code or token

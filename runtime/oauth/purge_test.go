@@ -16,15 +16,15 @@ func TestNothingReadableIsKept(t *testing.T) {
 	w := newWorld(t)
 	b := w.begin(t, ask())
 	must(t, b.send(t, owner))
-	letters, err := w.Claim(t.Context(), 10, time.Minute)
+	emails, err := w.LeaseEmails(t.Context(), 10, time.Minute)
 	must(t, err)
-	b.cookie, err = w.TryCode(t.Context(), b.request(t), letters[0].Code)
+	b.cookie, err = w.TryCode(t.Context(), b.request(t), emails[0].Code)
 	must(t, err)
 	code, err := w.Allow(t.Context(), b.request(t), w.tenant.Account.ID)
 	must(t, err)
 	tokens, err := w.Redeem(t.Context(), redemption(code))
 	must(t, err)
-	for name, secret := range map[string]string{"code": letters[0].Code, "cookie": b.cookie, "authorization code": code, "access token": tokens.Access, "refresh token": tokens.Refresh} {
+	for name, secret := range map[string]string{"code": emails[0].Code, "cookie": b.cookie, "authorization code": code, "access token": tokens.Access, "refresh token": tokens.Refresh} {
 		for _, table := range []string{"login_session", "oauth_grant", "oauth_code", "oauth_token", "email_outbox"} {
 			found := w.Number(t, "SELECT count(*) FROM "+table+" x WHERE x::text LIKE '%' || $1 || '%' OR x::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%'", secret)
 			if name == "code" && table != "email_outbox" {
@@ -134,33 +134,33 @@ func TestLettersAreClaimedOnceAndComeBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	must(t, w.begin(t, ask()).send(t, owner))
-	first, err := w.Claim(t.Context(), 10, time.Minute)
+	first, err := w.LeaseEmails(t.Context(), 10, time.Minute)
 	must(t, err)
-	second, err := w.Claim(t.Context(), 10, time.Minute)
+	second, err := w.LeaseEmails(t.Context(), 10, time.Minute)
 	must(t, err)
 	if len(first) != 1 || len(second) != 0 || first[0].Attempts != 1 {
 		t.Fatalf("claims: %d and %d", len(first), len(second))
 	}
 	w.clock.Advance(2 * time.Minute) // whoever claimed it died
-	again, err := w.Claim(t.Context(), 10, time.Minute)
+	again, err := w.LeaseEmails(t.Context(), 10, time.Minute)
 	must(t, err)
 	if len(again) != 1 || again[0].Code != first[0].Code || again[0].Attempts != 2 {
 		t.Fatalf("after the lease: %v", again)
 	}
-	must(t, w.Retry(t.Context(), again[0].ID, w.clock.Now().Add(5*time.Second)))
+	must(t, w.NackEmail(t.Context(), again[0].ID, w.clock.Now().Add(5*time.Second)))
 	w.clock.Advance(6 * time.Second)
-	if again, err = w.Claim(t.Context(), 10, time.Minute); err != nil || len(again) != 1 {
+	if again, err = w.LeaseEmails(t.Context(), 10, time.Minute); err != nil || len(again) != 1 {
 		t.Fatalf("after the pause: %v %v", again, err)
 	}
 	w.clock.Advance(10 * time.Minute)
-	if again, err = w.Claim(t.Context(), 10, time.Minute); err != nil || len(again) != 0 {
+	if again, err = w.LeaseEmails(t.Context(), 10, time.Minute); err != nil || len(again) != 0 {
 		t.Errorf("a letter whose code is over: %v %v", again, err)
 	}
 	// A letter that another secret sealed is dropped, and stands in nobody's way.
 	must(t, w.begin(t, ask()).send(t, owner))
 	cfg := oauth.Config{RequestTTL: time.Minute, CodeTTL: time.Minute, CodeTries: 1, CodesOfAddress: 1, TriesOfAddress: 1, CodesOfClient: 1, GrantCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: time.Hour, Registrations: 1}
-	if letters, err := w.service(t, cfg, "z").Claim(t.Context(), 10, time.Minute); err != nil || len(letters) != 0 {
-		t.Errorf("another secret: %v %v", letters, err)
+	if emails, err := w.service(t, cfg, "z").LeaseEmails(t.Context(), 10, time.Minute); err != nil || len(emails) != 0 {
+		t.Errorf("another secret: %v %v", emails, err)
 	}
 	if n := w.Number(t, "SELECT count(*) FROM email_outbox"); n != 0 {
 		t.Errorf("%d letters are left", n)

@@ -248,9 +248,9 @@ func (s *Store) Remove(ctx context.Context, bucket string, keys []string) error 
 	return nil
 }
 
-// RemoveUnfinished aborts every unfinished multipart upload of exactly this key; a
+// AbortIncomplete aborts every unfinished multipart upload of exactly this key; a
 // missing bucket is success.
-func (s *Store) RemoveUnfinished(ctx context.Context, bucket, key string) error {
+func (s *Store) AbortIncomplete(ctx context.Context, bucket, key string) error {
 	err := s.eachUnfinished(ctx, bucket, key, func(upload minio.ObjectMultipartInfo) error {
 		if upload.Key != key {
 			return nil

@@ -65,7 +65,7 @@ func read(t *testing.T, store *objectstore.Store, bucket, key string, offset, le
 	return data
 }
 
-func TestObjectsComeBackAsTheyWerePut(t *testing.T) {
+func TestStore_ReturnsObjectsAsTheyWerePut(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
@@ -111,7 +111,7 @@ func TestObjectsComeBackAsTheyWerePut(t *testing.T) {
 	})
 }
 
-func TestMissingThingsAreNotFoundAndRemovingThemIsFine(t *testing.T) {
+func TestStore_MissingObjectsAreNotFoundAndRemovingThemSucceeds(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
@@ -127,12 +127,12 @@ func TestMissingThingsAreNotFoundAndRemovingThemIsFine(t *testing.T) {
 		must(t, store.Remove(t.Context(), bucket, []string{"media/none"}))
 		must(t, store.Remove(t.Context(), bucket, []string{"media/none", "media/nothing"}))
 		must(t, store.Remove(t.Context(), "b-"+uuid.NewString(), []string{"a"}))
-		must(t, store.RemoveUnfinished(t.Context(), bucket, "media/none"))
+		must(t, store.AbortIncomplete(t.Context(), bucket, "media/none"))
 		must(t, store.RemoveBucket(t.Context(), "b-"+uuid.NewString()))
 	})
 }
 
-func TestUnfinishedUploadsOfAKeyCanBeRemoved(t *testing.T) {
+func TestAbortIncomplete_AbortsTheUploadsOfAKey(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
@@ -140,7 +140,7 @@ func TestUnfinishedUploadsOfAKeyCanBeRemoved(t *testing.T) {
 		upload, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
 		must(t, err)
 		must(t, upload.Part(t.Context(), bytes.NewReader(make([]byte, media.PartSize)), media.PartSize))
-		must(t, store.RemoveUnfinished(t.Context(), bucket, key))
+		must(t, store.AbortIncomplete(t.Context(), bucket, key))
 		if err := upload.Complete(t.Context(), "image/png"); err == nil {
 			t.Error("an upload that was removed could still be completed")
 		}
@@ -150,7 +150,7 @@ func TestUnfinishedUploadsOfAKeyCanBeRemoved(t *testing.T) {
 	})
 }
 
-func TestABucketHasOneOwner(t *testing.T) {
+func TestClaim_ConflictsWithAnotherOwner(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, owner := claimed(t, store)
@@ -165,7 +165,7 @@ func TestABucketHasOneOwner(t *testing.T) {
 	})
 }
 
-func TestABucketWithObjectsIsTakenOnlyWhenAsked(t *testing.T) {
+func TestClaim_AdoptsABucketWithObjectsOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
@@ -184,7 +184,7 @@ func TestABucketWithObjectsIsTakenOnlyWhenAsked(t *testing.T) {
 	})
 }
 
-func TestOfManyClaimsExactlyOneWins(t *testing.T) {
+func TestClaim_ExactlyOneOfManyWins(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket := "b-" + uuid.NewString()
@@ -207,7 +207,7 @@ func TestOfManyClaimsExactlyOneWins(t *testing.T) {
 	})
 }
 
-func TestDrainEmptiesABucketInBatches(t *testing.T) {
+func TestDrain_EmptiesABucketInBatches(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
@@ -234,7 +234,7 @@ func TestDrainEmptiesABucketInBatches(t *testing.T) {
 	})
 }
 
-func TestListVisitsEveryObjectUnderAPrefix(t *testing.T) {
+func TestList_VisitsEveryObjectUnderAPrefix(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
@@ -256,7 +256,7 @@ func TestListVisitsEveryObjectUnderAPrefix(t *testing.T) {
 	})
 }
 
-func TestAStoreThatIsDownIsUnavailable(t *testing.T) {
+func TestStore_UnavailableWhenTheStoreIsDown(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
 	store := open(t, server.Part.Access)
@@ -270,7 +270,7 @@ func TestAStoreThatIsDownIsUnavailable(t *testing.T) {
 	put(t, store, bucket, "media/x", "text/plain", []byte("x"))
 }
 
-func TestConfigurationErrorsSaySo(t *testing.T) {
+func TestNew_NamesTheConfigurationError(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"", "localhost:9000", "ftp://host", "http://host/path", "http://"} {
 		if _, err := objectstore.New(objectstore.Config{Endpoint: endpoint, AccessKey: "a", SecretKey: "b"}); err == nil || !strings.Contains(err.Error(), "https://host") {

@@ -36,7 +36,7 @@ func s3Error(w http.ResponseWriter, status int, code string) {
 
 // A store that is away, and one that fails, is Unavailable, whatever was asked of it and
 // however its answer ends. Reading half an object was answered 500.
-func TestStore_UnavailableWhateverTheStoreAnswers(t *testing.T) {
+func TestStore_UnavailableOnErrorResponses(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	bucket, _ := claimed(t, open(t, access))
@@ -87,9 +87,9 @@ func TestStore_UnavailableWhateverTheStoreAnswers(t *testing.T) {
 				"List": func(ctx context.Context) error {
 					return store.List(ctx, bucket, "", func(media.Stored) error { return nil })
 				},
-				"Remove":           func(ctx context.Context) error { return store.Remove(ctx, bucket, []string{"media/y"}) },
-				"Remove of two":    func(ctx context.Context) error { return store.Remove(ctx, bucket, []string{"media/y", "media/z"}) },
-				"RemoveUnfinished": func(ctx context.Context) error { return store.RemoveUnfinished(ctx, bucket, "media/y") },
+				"Remove":          func(ctx context.Context) error { return store.Remove(ctx, bucket, []string{"media/y"}) },
+				"Remove of two":   func(ctx context.Context) error { return store.Remove(ctx, bucket, []string{"media/y", "media/z"}) },
+				"AbortIncomplete": func(ctx context.Context) error { return store.AbortIncomplete(ctx, bucket, "media/y") },
 				"ListUnfinished": func(ctx context.Context) error {
 					return store.ListUnfinished(ctx, bucket, "", func(media.Unfinished) error { return nil })
 				},

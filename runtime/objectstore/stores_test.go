@@ -70,7 +70,7 @@ func TestMultipart_PartsLostWhenTheUploadIsGone(t *testing.T) {
 		upload, err := store.StartMultipart(t.Context(), bucket, "media/x/original", "image/png")
 		must(t, err)
 		must(t, upload.Part(t.Context(), strings.NewReader("abc"), 3))
-		must(t, store.RemoveUnfinished(t.Context(), bucket, "media/x/original"))
+		must(t, store.AbortIncomplete(t.Context(), bucket, "media/x/original"))
 		if err := upload.Complete(t.Context(), "image/png"); !errors.Is(err, media.ErrPartsLost) || !fault.Is(err, fault.Unavailable) {
 			t.Errorf("complete: %v", err)
 		}
@@ -126,7 +126,7 @@ func TestComplete_RepeatedAfterCephRGWRefuses(t *testing.T) {
 }
 
 // Ceph RGW refuses a Complete while an earlier one goes on, which may end at any moment.
-func TestComplete_FindsWhatIsJoinedBetweenItsLooks(t *testing.T) {
+func TestComplete_SucceedsWhenAnotherRequestCompletesMeanwhile(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	direct := open(t, access)
@@ -176,7 +176,7 @@ func TestUnfinishedUploads_EntriesWithoutUploadIDSkipped(t *testing.T) {
 		return true
 	})
 	bucket, _ := claimed(t, store)
-	must(t, store.RemoveUnfinished(t.Context(), bucket, "media/x/original"))
+	must(t, store.AbortIncomplete(t.Context(), bucket, "media/x/original"))
 	must(t, store.ListUnfinished(t.Context(), bucket, "", func(u media.Unfinished) error {
 		t.Errorf("listed %+v", u)
 		return nil
@@ -221,7 +221,7 @@ func withoutConditionalPut(t *testing.T, access servers.S3Access) map[string]fun
 
 const notSupported = "does not support conditional puts (If-None-Match: *)"
 
-func TestClaim_RefusedByAStoreWithoutConditionalPut(t *testing.T) {
+func TestClaim_RejectedByAStoreWithoutConditionalPut(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	for name, answer := range withoutConditionalPut(t, access) {
@@ -245,7 +245,7 @@ func objectsOf(t *testing.T, store *objectstore.Store, bucket string) (all []med
 	return all
 }
 
-func TestReadiness_NamesAStoreWithoutConditionalPut(t *testing.T) {
+func TestReadiness_ReportsAStoreWithoutConditionalPut(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	for name, answer := range withoutConditionalPut(t, access) {
@@ -295,7 +295,7 @@ func TestReadiness_LeavesNothingBehind(t *testing.T) {
 }
 
 // A bucket that is missing, or a database that is away, is no verdict on the store.
-func TestReadiness_AsksAgainWhileItKnowsNothing(t *testing.T) {
+func TestReadiness_ProbesAgainUntilTheResultIsKnown(t *testing.T) {
 	t.Parallel()
 	store := open(t, testenv.S3(t))
 	bucket, _ := claimed(t, store)

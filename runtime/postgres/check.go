@@ -253,7 +253,7 @@ func (s *Store) DropObject(ctx context.Context, accountID uuid.UUID, bucket stri
 		// Whatever is stored there, damaged or late, has no row now.
 		keys := []string{object.Key}
 		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: accountID, Bucket: bucket, Keys: keys, AbortMultipart: true, NotBefore: item.CreatedAt})
-		removal = &media.Removal{ID: id, Bucket: bucket, Keys: keys, Unfinished: true}
+		removal = &media.Removal{ID: id, Bucket: bucket, Keys: keys, AbortMultipart: true}
 		return err
 	})
 	if err != nil {

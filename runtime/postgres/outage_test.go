@@ -95,7 +95,7 @@ func work(t *testing.T, store *postgres.Store, scope media.Scope, stop <-chan st
 		_, list := store.ListItems(t.Context(), scope, media.Filter{}, 10, 0)
 		opened := store.OpenUpload(t.Context(), id, scope, 10, time.Now().Add(time.Hour))
 		_, abandoned := store.AbandonUpload(t.Context(), id, scope, nil, time.Now())
-		upload := media.Resumption{ItemID: uuid.Must(uuid.NewV7()), Scope: scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
+		upload := media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
 		resumable := store.OpenResumable(t.Context(), upload)
 		_, ended := store.AbandonUpload(t.Context(), upload.ItemID, scope, nil, time.Now())
 		for _, err := range []error{total, list, opened, abandoned, resumable, ended} {

@@ -82,8 +82,8 @@ func (p *pages) close() {
 	p.folding.Wait()
 }
 
-// FoldPages implements media.Store.
-func (s *Store) FoldPages(ctx context.Context) error {
+// CompactPageIndex implements media.Store.
+func (s *Store) CompactPageIndex(ctx context.Context) error {
 	apps, err := s.queries.ChangedApps(ctx)
 	if err != nil {
 		return classify(err, "find changed apps")

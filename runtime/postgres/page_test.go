@@ -42,7 +42,7 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 			defer again.Stop()
 			for folding.Err() == nil {
 				<-again.C
-				if err := s.FoldPages(folding); err != nil && folding.Err() == nil {
+				if err := s.CompactPageIndex(folding); err != nil && folding.Err() == nil {
 					t.Errorf("fold: %v", err)
 				}
 			}
@@ -69,7 +69,7 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 	folded.Wait()
 
 	comparePages(t, store, url, scope, "with changes that are not folded")
-	must(t, store.FoldPages(t.Context()))
+	must(t, store.CompactPageIndex(t.Context()))
 	if n := number(t, url, `SELECT count(*) FROM item_page_delta`); n != 0 {
 		t.Errorf("%d changes are left after folding", n)
 	}
@@ -88,7 +88,7 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 		must(t, err)
 	}
 	comparePages(t, store, url, scope, "after deletes")
-	must(t, store.FoldPages(t.Context()))
+	must(t, store.CompactPageIndex(t.Context()))
 	comparePages(t, store, url, scope, "after deletes, folded")
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // OpenResumable implements media.ResumableStore.
-func (s *Store) OpenResumable(ctx context.Context, upload media.Resumption) error {
+func (s *Store) OpenResumable(ctx context.Context, upload media.ResumableState) error {
 	return s.inTx(ctx, "open resumable upload", func(q *sqlgen.Queries) error {
 		opened, err := q.OpenUploads(ctx, sqlgen.OpenUploadsParams{
 			AccountID: upload.Scope.AccountID, ItemIds: []uuid.UUID{upload.ItemID}, AppIds: []uuid.UUID{upload.Scope.AppID},
@@ -28,7 +28,7 @@ func (s *Store) OpenResumable(ctx context.Context, upload media.Resumption) erro
 			if err != nil {
 				return err
 			}
-			return media.OverCap(room.MaxStorage)
+			return media.CapExceeded(room.MaxStorage)
 		}
 		params := sqlgen.InsertResumableParams{
 			ItemID: upload.ItemID, AccountID: upload.Scope.AccountID, AppID: upload.Scope.AppID, FileName: upload.Fields.FileName,
@@ -45,17 +45,17 @@ func (s *Store) OpenResumable(ctx context.Context, upload media.Resumption) erro
 // noUpload is the one answer for an upload that is missing, over, and another tenant's.
 func noUpload() error { return fault.New(fault.NotFound, "there is no such upload") }
 
-// Resumption implements media.ResumableStore.
-func (s *Store) Resumption(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.Resumption, error) {
+// FindResumable implements media.ResumableStore.
+func (s *Store) FindResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
 	row, err := s.queries.Resumable(ctx, sqlgen.ResumableParams{AppID: scope.AppID, ItemID: itemID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return media.Resumption{}, noUpload()
+		return media.ResumableState{}, noUpload()
 	}
 	if err != nil {
-		return media.Resumption{}, classify(err, "read resumable upload")
+		return media.ResumableState{}, classify(err, "read resumable upload")
 	}
 	r := row.ResumableUpload
-	upload := media.Resumption{
+	upload := media.ResumableState{
 		ItemID: itemID, Scope: scope, Length: media.UnknownLength,
 		Fields:   media.Fields{FileName: r.FileName, MimeType: r.DeclaredType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel},
 		Metadata: r.Metadata,
@@ -72,7 +72,7 @@ func (s *Store) Resumption(ctx context.Context, scope media.Scope, itemID uuid.U
 	}
 	item, err := s.Item(ctx, scope, itemID)
 	if fault.Is(err, fault.NotFound) {
-		return media.Resumption{}, noUpload()
+		return media.ResumableState{}, noUpload()
 	}
 	upload.Item = &item
 	return upload, err
@@ -129,8 +129,8 @@ func (s *Store) CommitResumable(ctx context.Context, item media.Item, tails []st
 	return removal, nil
 }
 
-// ForgetResumables implements media.ResumableStore.
-func (s *Store) ForgetResumables(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+// DeleteExpiredResumables implements media.ResumableStore.
+func (s *Store) DeleteExpiredResumables(ctx context.Context, cutoff time.Time, batch int) (int, error) {
 	n, err := s.queries.ForgetResumables(ctx, sqlgen.ForgetResumablesParams{Cutoff: cutoff, Batch: int32(min(batch, 100_000))}) //nolint:gosec // bounded just there
 	return int(n), classify(err, "forget resumable uploads")
 }

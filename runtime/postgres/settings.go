@@ -33,10 +33,10 @@ func readLayers(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) (se
 	return layers, nil
 }
 
-// Choose implements settings.Store.
-func (s *Store) Choose(ctx context.Context, accountID uuid.UUID, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
+// UpdateTenant implements settings.Store.
+func (s *Store) UpdateTenant(ctx context.Context, accountID uuid.UUID, decide func(settings.Layers) (settings.Layer, error)) (settings.Layers, error) {
 	var layers settings.Layers
-	err := s.inTx(ctx, "choose settings", func(q *sqlgen.Queries) error {
+	err := s.inTx(ctx, "update settings", func(q *sqlgen.Queries) error {
 		if _, err := q.LockAccountForSettings(ctx, accountID); err != nil {
 			return err
 		}

@@ -11,9 +11,9 @@ import (
 // sweepLock is the advisory lock of the purge; the number is arbitrary and must never change.
 const sweepLock = 5_268_713_942
 
-// ExclusiveSweep implements media.Store. The lock belongs to a connection of its
+// WithPurgeLock implements media.Store. The lock belongs to a connection of its
 // own and ends with it, so a purge that is killed stands in nobody's way.
-func (s *Store) ExclusiveSweep(ctx context.Context, sweep func(ctx context.Context) error) (bool, error) {
+func (s *Store) WithPurgeLock(ctx context.Context, sweep func(ctx context.Context) error) (bool, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return false, classify(err, "acquire the purge's connection")
@@ -50,7 +50,7 @@ func (s *Store) DueRemovals(ctx context.Context, now, claimedUntil time.Time, ba
 	}
 	due := make([]media.Removal, len(rows))
 	for i, row := range rows {
-		due[i] = media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys, Unfinished: row.AbortMultipart, Attempts: int(row.Attempts)}
+		due[i] = media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys, AbortMultipart: row.AbortMultipart, Attempts: int(row.Attempts)}
 	}
 	return due, nil
 }

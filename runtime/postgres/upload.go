@@ -38,11 +38,11 @@ func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Sc
 		return classify(err, "open upload")
 	}
 	if !opened {
-		_, maxStorage, err := s.Headroom(ctx, scope)
+		_, maxStorage, err := s.AvailableBytes(ctx, scope)
 		if err != nil {
 			return err
 		}
-		return media.OverCap(maxStorage)
+		return media.CapExceeded(maxStorage)
 	}
 	return nil
 }
@@ -74,12 +74,12 @@ func (s *Store) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return classify(err, "reserve")
 	}
-	room, maxStorage, err := s.Headroom(ctx, scope)
+	room, maxStorage, err := s.AvailableBytes(ctx, scope)
 	if err != nil {
 		return err
 	}
 	if bytes > room {
-		return media.OverCap(maxStorage)
+		return media.CapExceeded(maxStorage)
 	}
 	return swept()
 }
@@ -89,8 +89,8 @@ func swept() error {
 	return fault.New(fault.NotFound, "the upload made no progress for too long and was given up")
 }
 
-// Headroom implements media.Store.
-func (s *Store) Headroom(ctx context.Context, scope media.Scope) (int64, int64, error) {
+// AvailableBytes implements media.Store.
+func (s *Store) AvailableBytes(ctx context.Context, scope media.Scope) (int64, int64, error) {
 	row, err := s.queries.Headroom(ctx, scope.AccountID)
 	if err != nil {
 		return 0, 0, classify(err, "read headroom")
@@ -178,7 +178,7 @@ func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media
 		if err != nil {
 			return err
 		}
-		removal = &media.Removal{ID: id, Bucket: scope.Bucket, Keys: keys, Unfinished: true}
+		removal = &media.Removal{ID: id, Bucket: scope.Bucket, Keys: keys, AbortMultipart: true}
 		return nil
 	})
 	if err != nil {

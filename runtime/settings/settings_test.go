@@ -1,6 +1,9 @@
 package settings
 
 import (
+	"encoding/json"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,18 +13,18 @@ import (
 
 func p[T any](v T) *T { return &v }
 
-func TestEffectiveIsPinElseTenantElseDefaultFieldByField(t *testing.T) {
+func TestLayers_ResolveToPinElseTenantElseDefault(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		layers Layers
 		want   Effective
 		source map[string]Source
 	}{
-		"nothing set gives the defaults": {Layers{}, Effective{false, 80, 320, 320},
+		"defaults when nothing is set": {Layers{}, Effective{false, 80, 320, 320},
 			map[string]Source{"useWebP": FromDefault, "webpOutputQuality": FromDefault, "thumbnailWidth": FromDefault, "thumbnailHeight": FromDefault}},
-		"a tenant's choice beats the default": {Layers{Tenant: Layer{UseWebP: p(true), ThumbnailWidth: p(64)}}, Effective{true, 80, 64, 320},
+		"a tenant's value overrides the default": {Layers{Tenant: Layer{UseWebP: p(true), ThumbnailWidth: p(64)}}, Effective{true, 80, 64, 320},
 			map[string]Source{"useWebP": FromTenant, "webpOutputQuality": FromDefault, "thumbnailWidth": FromTenant, "thumbnailHeight": FromDefault}},
-		"a pin beats both, also with a zero value": {Layers{Pinned: Layer{UseWebP: p(false), WebPOutputQuality: p(0)}, PinnedBy: "a/b",
+		"a pin overrides both, also with a zero value": {Layers{Pinned: Layer{UseWebP: p(false), WebPOutputQuality: p(0)}, PinnedBy: "a/b",
 			Tenant: Layer{UseWebP: p(true), WebPOutputQuality: p(90), ThumbnailHeight: p(10)}}, Effective{false, 0, 320, 10},
 			map[string]Source{"useWebP": FromPin, "webpOutputQuality": FromPin, "thumbnailWidth": FromDefault, "thumbnailHeight": FromTenant}},
 	} {
@@ -37,16 +40,75 @@ func TestEffectiveIsPinElseTenantElseDefaultFieldByField(t *testing.T) {
 	}
 }
 
-func TestValidateNamesTheFieldAndItsBounds(t *testing.T) {
+func TestLayerValidate_RejectsValuesOutOfBounds(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []Layer{{WebPOutputQuality: p(-1)}, {WebPOutputQuality: p(101)}, {ThumbnailWidth: p(0)}, {ThumbnailHeight: p(4097)}} {
 		if err := bad.Validate(); !fault.Is(err, fault.Invalid) || fault.Of(err).Public == "" {
-			t.Errorf("%v must be refused with a sentence, not %v", bad.Fields(), err)
+			t.Errorf("%v must be rejected with a public text, not %v", bad.Fields(), err)
 		}
 	}
 	for _, good := range []Layer{{}, {WebPOutputQuality: p(0)}, {WebPOutputQuality: p(100)}, {ThumbnailWidth: p(1), ThumbnailHeight: p(4096)}} {
 		if err := good.Validate(); err != nil {
 			t.Errorf("%v: %v", good.Fields(), err)
 		}
+	}
+}
+
+// A row of the table with a wrong accessor or a name unlike the JSON tag would read one
+// setting and write another.
+func TestFields_MatchLayerAndEffective(t *testing.T) {
+	t.Parallel()
+	if layer, effective := reflect.TypeFor[Layer]().NumField(), reflect.TypeFor[Effective]().NumField(); layer != len(fields) || effective != len(fields) {
+		t.Fatalf("%d rows describe %d fields of Layer and %d of Effective", len(fields), layer, effective)
+	}
+	for _, f := range Fields() {
+		text := map[Kind]string{Boolean: "true", Integer: "77"}[f.Kind]
+		var layer Layer
+		if err := layer.Set(f.Name, json.RawMessage(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got := layer.Fields(); len(got) != 1 || got[0] != f.Name {
+			t.Errorf("setting %s sets %v", f.Name, got)
+		}
+		if got, err := json.Marshal(layer); err != nil || string(got) != `{"`+f.Name+`":`+text+`}` {
+			t.Errorf("%s is stored as %s, %v", f.Name, got, err)
+		}
+		effective, err := json.Marshal(layer.apply(Effective{}))
+		if err != nil || !strings.Contains(string(effective), `"`+f.Name+`":`+text) {
+			t.Errorf("%s is effective as %s, %v", f.Name, effective, err)
+		}
+		if left := layer.without(layer.apply(Effective{})); left != (Layer{}) {
+			t.Errorf("%s equals the effective value and is kept", f.Name)
+		}
+		layers := Layers{Tenant: layer}
+		if got := layers.FieldsFrom(FromTenant); len(got) != 1 || got[0] != f.Name || layers.Sources()[f.Name] != FromTenant {
+			t.Errorf("%s comes from %v", f.Name, layers.Sources())
+		}
+		if f.Descriptions.Argument == "" || f.Descriptions.Result == "" {
+			t.Errorf("%s has no description", f.Name)
+		}
+	}
+}
+
+func TestLayerSet_RejectsUnknownNamesAndOtherTypes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, text, want string }{
+		{"quality", "1", `unknown setting "quality"`},
+		{"useWebP", "1", "useWebP must be true or false"},
+		{"useWebP", "null", "useWebP must be true or false"},
+		{"useWebP", " null", "useWebP must be true or false"},
+		{"thumbnailWidth", "true", "thumbnailWidth must be an integer"},
+		{"thumbnailWidth", "1.5", "thumbnailWidth must be an integer"},
+		{"thumbnailWidth", "1e99", "thumbnailWidth must be an integer"},
+		{"thumbnailWidth", "null", "thumbnailWidth must be an integer"},
+	} {
+		var layer Layer
+		if err := layer.Set(c.name, json.RawMessage(c.text)); !fault.Is(err, fault.Invalid) || fault.Of(err).Public != c.want || layer != (Layer{}) {
+			t.Errorf("%s %s: %v, %v", c.name, c.text, err, layer.Fields())
+		}
+	}
+	var layer Layer
+	if err := layer.Set("webpOutputQuality", json.RawMessage("80.0")); err != nil || *layer.WebPOutputQuality != 80 {
+		t.Errorf("80.0: %v", err)
 	}
 }

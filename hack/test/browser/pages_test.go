@@ -22,6 +22,7 @@ func TestPeopleLogIn(t *testing.T) {
 const (
 	picturesEnv = "BROWSER_PICTURES"
 	sheetEnv    = "BROWSER_SHEET"
+	productEnv  = "BROWSER_PRODUCT"
 )
 
 func TestThePagesAreForEverybody(t *testing.T) {
@@ -29,10 +30,23 @@ func TestThePagesAreForEverybody(t *testing.T) {
 	scratch := t.TempDir()
 	newService(t).tell(t, "look.mjs", map[string]any{"scratch": scratch, "pictures": os.Getenv(picturesEnv)})
 	sheet := cmp.Or(os.Getenv(sheetEnv), filepath.Join(scratch, "small.png"))
-	// With a palette it is a third of the size, and looks the same.
-	_, err := run(t, scratch, scriptTimeout, find(t, "vips"), "pngsave", filepath.Join(scratch, "login.png"), sheet, "--palette", "--Q", "90", "--compression", "9", "--strip")
+	compress(t, filepath.Join(scratch, "login.png"), sheet)
+}
+
+func TestAPIReference_ShowsEveryOperation(t *testing.T) {
+	t.Parallel()
+	scratch := t.TempDir()
+	newService(t).tell(t, "reference.mjs", map[string]any{"scratch": scratch})
+	compress(t, filepath.Join(scratch, "product.png"), cmp.Or(os.Getenv(productEnv), filepath.Join(scratch, "small.png")))
+}
+
+// compress writes a picture for the documentation. With a palette it is a third of the
+// size, and looks the same.
+func compress(t *testing.T, from, to string) {
+	t.Helper()
+	_, err := run(t, t.TempDir(), scriptTimeout, find(t, "vips"), "pngsave", from, to, "--palette", "--Q", "90", "--compression", "9", "--strip")
 	must(t, err)
-	if info, err := os.Stat(sheet); err != nil || info.Size() > 400<<10 {
-		t.Errorf("the sheet has %d bytes: %v", info.Size(), err)
+	if info, err := os.Stat(to); err != nil || info.Size() > 400<<10 {
+		t.Errorf("the picture has %d bytes: %v", info.Size(), err)
 	}
 }

@@ -98,7 +98,7 @@ func (r *rig) prove(ctx context.Context, m *model, wait bool) error {
 	if err != nil {
 		m.wrong(nil, "the last purge: %v: %s", err, out)
 	}
-	var swept media.SweepSummary
+	var swept media.PurgeSummary
 	if err := json.Unmarshal([]byte(out), &swept); err != nil || !swept.Ran || swept.RemovalsFailed != 0 || swept.RemovalsPending != 0 {
 		m.wrong(nil, "the last purge printed %s", out)
 	}

@@ -144,7 +144,7 @@ func TestTheCommandsOnRealParts(t *testing.T) {
 	}
 	within(t, "the runtime is ready", func() bool { return ready() == http.StatusOK })
 	code, out, _ := call(t.Context(), append([]string{"purge"}, stores...)...)
-	var summary media.SweepSummary
+	var summary media.PurgeSummary
 	if err := json.Unmarshal([]byte(out), &summary); code != 0 || err != nil || !summary.Ran || strings.Count(out, "\n") != 1 {
 		t.Errorf("purge: %d %s %v", code, out, err)
 	}

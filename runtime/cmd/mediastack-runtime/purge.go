@@ -13,7 +13,7 @@ import (
 )
 
 type purgeCommand struct {
-	Sweep    media.SweepConfig  `embed:"" group:"Purge"`
+	Purge    media.PurgeConfig  `embed:"" group:"Purge"`
 	Logins   oauth.PurgeConfig  `embed:"" group:"Purge"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
@@ -24,7 +24,7 @@ func (c *purgeCommand) Validate() error {
 	if err := checkSet(c); err != nil {
 		return err
 	}
-	if err := c.Sweep.Validate(); err != nil {
+	if err := c.Purge.Validate(); err != nil {
 		return err
 	}
 	return c.Logins.Validate()
@@ -32,7 +32,7 @@ func (c *purgeCommand) Validate() error {
 
 // purgeSummary is one line of JSON.
 type purgeSummary struct {
-	media.SweepSummary
+	media.PurgeSummary
 	// LoginsPurged counts rows of logins that are over: their steps, tokens and connections.
 	LoginsPurged int `json:"loginsPurged"`
 }
@@ -48,14 +48,14 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io streams) er
 	if err != nil {
 		return usage{err}
 	}
-	sweeper, err := media.NewSweeper(store, objects, c.Sweep, time.Now, log)
+	purger, err := media.NewPurger(c.Purge, media.PurgeDeps{Store: store, Objects: objects, Now: time.Now, Log: log})
 	if err != nil {
 		return err
 	}
 	// The summary tells what was done also when the pass did not reach its end.
 	var summary purgeSummary
 	var swept error
-	if summary.SweepSummary, swept = sweeper.Sweep(ctx); swept == nil {
+	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil {
 		summary.LoginsPurged, swept = oauth.Purge(ctx, c.Logins, store, time.Now())
 	}
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {

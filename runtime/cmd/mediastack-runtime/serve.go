@@ -129,7 +129,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		return served{}, err
 	}
 	preferences := settings.NewService(store)
-	items, err := media.NewService(media.Parts{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log}, c.Media)
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log})
 	if err != nil {
 		return served{}, err
 	}
@@ -156,7 +156,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		return served{}, err
 	}
 	locks := store.Locks(log)
-	uploads, err := tus.New(c.Uploads, tus.Parts{
+	uploads, err := tus.New(c.Uploads, tus.Deps{
 		Media: items, Auth: authenticator, Documents: files.Links(), Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
 	})

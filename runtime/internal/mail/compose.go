@@ -18,12 +18,12 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-//go:embed letter.txt letter.html
+//go:embed login_email.txt login_email.html
 var templates embed.FS
 
-// composer writes letters. What is in them comes from configuration, but for the code:
-// the name of the application that asks is a stranger's, and a mail that carries it
-// would be a stranger's mail in the service's name.
+// composer renders login e-mails. Except for the code, their content comes from the
+// configuration. The name of the client is left out: anybody can register a client, and
+// could otherwise send text of their own in the service's name.
 type composer struct {
 	from  mail.Address
 	brand string
@@ -32,7 +32,7 @@ type composer struct {
 	html  *html.Template
 }
 
-// newComposer makes one; of mail that is off it is never used.
+// newComposer returns the composer of an enabled configuration, else an empty one.
 func newComposer(cfg Config, brand, baseURL string) (composer, error) {
 	if !cfg.Enabled() {
 		return composer{}, nil
@@ -46,42 +46,42 @@ func newComposer(cfg Config, brand, baseURL string) (composer, error) {
 		return composer{}, fmt.Errorf("the base URL must look like https://host[:port], not %q", baseURL)
 	}
 	c := composer{from: *from, brand: brand, host: base.Host}
-	if c.text, err = text.ParseFS(templates, "letter.txt"); err != nil {
+	if c.text, err = text.ParseFS(templates, "login_email.txt"); err != nil {
 		return composer{}, err
 	}
-	c.html, err = html.ParseFS(templates, "letter.html")
+	c.html, err = html.ParseFS(templates, "login_email.html")
 	return c, err
 }
 
-var errAddress = errors.New("this is no address that a letter can go to")
+var errInvalidRecipient = errors.New("invalid recipient address")
 
-// compose writes a letter. The subject and the first line don't have the code: locked
-// screens show them, and mail servers log the one.
-func (c composer) compose(letter oauth.Letter, now time.Time) (*gomail.Msg, error) {
-	if !deliverable(letter.To) {
-		return nil, errAddress
+// compose renders an e-mail. The subject and the first line do not contain the code:
+// locked screens show both, and mail servers log the subject.
+func (c composer) compose(email oauth.LoginEmail, now time.Time) (*gomail.Msg, error) {
+	if !isMailbox(email.To) {
+		return nil, errInvalidRecipient
 	}
 	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	message.FromMailAddress(&c.from)
-	if err := message.To(letter.To); err != nil {
-		return nil, errAddress // the library's words hold the address
+	if err := message.To(email.To); err != nil {
+		return nil, errInvalidRecipient // the library's error contains the address
 	}
 	message.Subject("Your code to log in to " + c.brand)
 	message.SetDateWithValue(now)
-	message.SetMessageIDWithValue(c.messageID(letter))
-	// Whoever answers mail while its owner is away should not answer this.
+	message.SetMessageIDWithValue(c.messageID(email))
+	// Suppresses automatic replies (RFC 3834).
 	message.SetGenHeader("Auto-Submitted", "auto-generated")
 	message.SetGenHeader("X-Auto-Response-Suppress", "All")
-	data := struct{ Brand, Host, Code, Until string }{c.brand, c.host, letter.Code, letter.ExpiresAt.UTC().Format("15:04 UTC")}
+	data := struct{ Brand, Host, Code, Until string }{c.brand, c.host, email.Code, email.ExpiresAt.UTC().Format("15:04 UTC")}
 	if err := message.SetBodyTextTemplate(c.text, data); err != nil {
 		return nil, err
 	}
 	return message, message.AddAlternativeHTMLTemplate(c.html, data)
 }
 
-// messageID is the same for every attempt, so that a letter which was taken twice can
-// be shown once. It tells nothing of the code.
-func (c composer) messageID(letter oauth.Letter) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", letter.ID, letter.To, letter.ExpiresAt.UnixNano()))
+// messageID returns the same ID for every delivery attempt, so that mail programs can show
+// an e-mail that was accepted twice only once. It does not depend on the code.
+func (c composer) messageID(email oauth.LoginEmail) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %d", email.ID, email.To, email.ExpiresAt.UnixNano()))
 	return hex.EncodeToString(sum[:16]) + c.from.Address[strings.LastIndexByte(c.from.Address, '@'):]
 }

@@ -8,14 +8,14 @@ import (
 	"mediastack.dev/runtime/internal/mail"
 )
 
-func TestMailIsOffWithoutAServer(t *testing.T) {
+func TestConfig_IsDisabledWithoutHost(t *testing.T) {
 	t.Parallel()
 	if cfg := (mail.Config{TLS: "bogus", From: "bogus"}); cfg.Enabled() || cfg.Validate() != nil {
 		t.Errorf("settings of mail that is off matter: %v", cfg.Validate())
 	}
 }
 
-func TestWrongSettingsAreNamed(t *testing.T) {
+func TestValidate_NamesTheInvalidSetting(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*mail.Config)

@@ -36,8 +36,8 @@ const (
 	code    = "428163"
 )
 
-// trusted is the certificate that this process trusts, as an operator makes it trust a
-// private authority: through SSL_CERT_FILE.
+// trusted is a certificate that this process trusts through SSL_CERT_FILE, as an operator
+// configures a private authority.
 var trusted = newCertificate()
 
 func TestMain(m *testing.M) {
@@ -76,27 +76,27 @@ func newCertificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// taken is a letter that the mail server took.
-type taken struct {
+// acceptedEmail is an e-mail that the SMTP server accepted.
+type acceptedEmail struct {
 	from, to string
 	tls      bool
 	user     string
 	data     string
 }
 
-// server is a mail server on a real port. Its functions, when set, decide.
+// server is an SMTP server on a real port. Its hooks, if set, decide about each command.
 type server struct {
 	port        int
 	implicit    bool
 	certificate *tls.Certificate // nil = no TLS
-	user        string           // set = it wants authentication
+	user        string           // not empty = authentication is required
 	onMail      func() error
 	onRcpt      func(to string) error
 	onData      func() error // before the data is answered
 	onReset     func(*smtp.Conn)
 
 	mu       sync.Mutex
-	letters  []taken
+	emails   []acceptedEmail
 	sessions int
 	stop     func()
 }
@@ -139,10 +139,10 @@ func (s *server) start(t *testing.T) *server {
 	return s
 }
 
-func (s *server) taken() []taken {
+func (s *server) accepted() []acceptedEmail {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]taken(nil), s.letters...)
+	return append([]acceptedEmail(nil), s.emails...)
 }
 
 func (s *server) connections() int {
@@ -154,7 +154,7 @@ func (s *server) connections() int {
 type session struct {
 	server *server
 	conn   *smtp.Conn
-	letter taken
+	email  acceptedEmail
 	user   string
 }
 
@@ -185,12 +185,12 @@ func (s *session) Mail(from string, _ *smtp.MailOptions) error {
 		}
 	}
 	_, secured := s.conn.TLSConnectionState()
-	s.letter = taken{from: from, tls: secured, user: s.user}
+	s.email = acceptedEmail{from: from, tls: secured, user: s.user}
 	return nil
 }
 
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
-	s.letter.to = to
+	s.email.to = to
 	if s.server.onRcpt != nil {
 		return s.server.onRcpt(to)
 	}
@@ -207,23 +207,23 @@ func (s *session) Data(r io.Reader) error {
 			return err
 		}
 	}
-	s.letter.data = string(data)
+	s.email.data = string(data)
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
-	s.server.letters = append(s.server.letters, s.letter)
+	s.server.emails = append(s.server.emails, s.email)
 	return nil
 }
 
 func (s *session) Reset() {
-	if s.server.onReset != nil && s.letter.data != "" {
+	if s.server.onReset != nil && s.email.data != "" {
 		s.server.onReset(s.conn)
 	}
-	s.letter = taken{}
+	s.email = acceptedEmail{}
 }
 
 func (s *session) Logout() error { return nil }
 
-// clock is moved by hand.
+// clock is advanced by the test.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -243,64 +243,65 @@ func (c *clock) move(by time.Duration) {
 	c.now = c.now.Add(by)
 }
 
-// queue keeps letters as the one in PostgreSQL does.
+// queue is an in-memory mail.Queue with the semantics of the one in PostgreSQL.
 type queue struct {
-	clock   *clock
-	waiting chan struct{}
+	clock       *clock
+	emailQueued chan struct{}
 
 	mu     sync.Mutex
 	rows   map[int64]*row
 	claims int
-	// broken is what all methods answer while it is set.
-	broken error
-	// deaf is what Sent and Retry answer while it is set.
-	deaf error
+	// err is returned by all methods while it is set.
+	err error
+	// ackErr is returned by AckEmail and NackEmail while it is set.
+	ackErr error
 }
 
 type row struct {
-	letter oauth.Letter
-	due    time.Time
+	email oauth.LoginEmail
+	due   time.Time
 }
 
 func newQueue(clock *clock) *queue {
-	return &queue{clock: clock, waiting: make(chan struct{}, 1), rows: map[int64]*row{}}
+	return &queue{clock: clock, emailQueued: make(chan struct{}, 1), rows: map[int64]*row{}}
 }
 
-// put adds a letter for 10 minutes and gives its id.
+// put queues an e-mail that expires in 10 minutes and returns its id.
 func (q *queue) put(to string) int64 {
-	defer q.poke()
-	return q.putQuietly(to)
+	defer q.notify()
+	return q.putWithoutNotify(to)
 }
 
-// putQuietly adds a letter as another replica would: nobody here is told.
-func (q *queue) putQuietly(to string) int64 {
+// putWithoutNotify queues an e-mail as another replica would: without a notification.
+func (q *queue) putWithoutNotify(to string) int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	id := int64(len(q.rows) + 1)
-	q.rows[id] = &row{due: q.clock.Now(), letter: oauth.Letter{ID: id, To: to, Code: code, ExpiresAt: q.clock.Now().Add(10 * time.Minute)}}
+	q.rows[id] = &row{due: q.clock.Now(), email: oauth.LoginEmail{ID: id, To: to, Code: code, ExpiresAt: q.clock.Now().Add(10 * time.Minute)}}
 	return id
 }
 
-func (q *queue) poke() {
+func (q *queue) notify() {
 	select {
-	case q.waiting <- struct{}{}:
+	case q.emailQueued <- struct{}{}:
 	default:
 	}
 }
 
-// move lets time pass and wakes whoever waits for it.
+// move advances the clock and notifies the outbox.
 func (q *queue) move(by time.Duration) {
 	q.clock.move(by)
-	q.poke()
+	q.notify()
 }
 
-func (q *queue) set(broken, deaf error) {
+// fail sets the errors that the methods return from now on.
+func (q *queue) fail(err, ackErr error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.broken, q.deaf = broken, deaf
+	q.err, q.ackErr = err, ackErr
 }
 
-func (q *queue) left() int {
+func (q *queue) remaining() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	left := 0
@@ -312,58 +313,58 @@ func (q *queue) left() int {
 	return left
 }
 
-// next returns when a letter is due, and how often it was claimed.
+// next returns the time until an e-mail is due, and how often it was leased.
 func (q *queue) next(id int64) (wait time.Duration, attempts int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.rows[id] == nil {
 		return 0, 0
 	}
-	return q.rows[id].due.Sub(q.clock.Now()), q.rows[id].letter.Attempts
+	return q.rows[id].due.Sub(q.clock.Now()), q.rows[id].email.Attempts
 }
 
-func (q *queue) Claim(_ context.Context, most int, lease time.Duration) ([]oauth.Letter, error) {
+func (q *queue) LeaseEmails(_ context.Context, limit int, lease time.Duration) ([]oauth.LoginEmail, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.claims++
-	if q.broken != nil {
-		return nil, q.broken
+	if q.err != nil {
+		return nil, q.err
 	}
 	now := q.clock.Now()
-	var letters []oauth.Letter
-	for id := int64(1); id <= int64(len(q.rows)) && len(letters) < most; id++ {
+	var emails []oauth.LoginEmail
+	for id := int64(1); id <= int64(len(q.rows)) && len(emails) < limit; id++ {
 		if row := q.rows[id]; row != nil && !now.Before(row.due) {
 			row.due = now.Add(lease)
-			row.letter.Attempts++
-			letters = append(letters, row.letter)
+			row.email.Attempts++
+			emails = append(emails, row.email)
 		}
 	}
-	return letters, nil
+	return emails, nil
 }
 
-func (q *queue) Sent(_ context.Context, id int64) error {
+func (q *queue) AckEmail(_ context.Context, id int64) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := errors.Join(q.broken, q.deaf); err != nil {
+	if err := errors.Join(q.err, q.ackErr); err != nil {
 		return err
 	}
 	q.rows[id] = nil
 	return nil
 }
 
-func (q *queue) Retry(_ context.Context, id int64, at time.Time) error {
+func (q *queue) NackEmail(_ context.Context, id int64, at time.Time) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if err := errors.Join(q.broken, q.deaf); err != nil {
+	if err := errors.Join(q.err, q.ackErr); err != nil {
 		return err
 	}
 	q.rows[id].due = at
 	return nil
 }
 
-func (q *queue) Waiting() <-chan struct{} { return q.waiting }
+func (q *queue) EmailQueued() <-chan struct{} { return q.emailQueued }
 
-// buffer is written by an outbox while the test reads it.
+// buffer is a bytes.Buffer that is safe for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -381,23 +382,23 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// running is an outbox at work.
-type running struct {
+// runningOutbox is an outbox whose Run is in progress.
+type runningOutbox struct {
 	log      *buffer
 	registry *prometheus.Registry
-	stop     func() // and wait
+	stop     func() // ends Run and waits for it
 }
 
-// config is for a mail server in clear.
+// config is for an SMTP server without TLS.
 func config(port int) mail.Config {
 	return mail.Config{Host: "127.0.0.1", Port: port, TLS: "none", From: "login@media.example", Timeout: 10 * time.Second}
 }
 
-// run starts an outbox. Whatever it logs in the course of the test must not tell the
-// address or the code.
-func run(t *testing.T, cfg mail.Config, queue *queue) *running {
+// run starts an outbox. When it stops, run checks that its log contains neither the address
+// nor the code.
+func run(t *testing.T, cfg mail.Config, queue *queue) *runningOutbox {
 	t.Helper()
-	r := &running{log: &buffer{}, registry: prometheus.NewRegistry()}
+	r := &runningOutbox{log: &buffer{}, registry: prometheus.NewRegistry()}
 	outbox, err := mail.NewOutbox(cfg, "Müller & Söhne", "https://media.example.org", queue, r.registry, queue.clock.Now,
 		slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
@@ -421,8 +422,8 @@ func run(t *testing.T, cfg mail.Config, queue *queue) *running {
 	return r
 }
 
-// count returns a value of mediastack_email_delivery_attempts_total.
-func (r *running) count(t *testing.T, outcome string) int {
+// attempts returns a value of mediastack_email_delivery_attempts_total.
+func (r *runningOutbox) attempts(t *testing.T, outcome string) int {
 	t.Helper()
 	families, err := r.registry.Gather()
 	if err != nil {
@@ -439,7 +440,7 @@ func (r *running) count(t *testing.T, outcome string) int {
 	return 0
 }
 
-func within(t *testing.T, what string, is func() bool) {
+func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -1,6 +1,6 @@
-// Package mail sends the letters with login codes. An Outbox claims them from a queue
-// that all replicas share (oauth.Service, in PostgreSQL) and hands them to one mail
-// server over SMTP, again and again until it takes them or the code has expired.
+// Package mail delivers the e-mails with login codes. An Outbox leases them from a queue
+// that all replicas share (oauth.Service, in PostgreSQL) and sends them to one SMTP server.
+// It retries until the server accepts an e-mail or its code has expired.
 package mail
 
 import (
@@ -16,36 +16,37 @@ import (
 )
 
 const (
-	// senders is how many letters are on their way at once, each over a connection of
-	// its own. Mail servers count the connections of one client, and some allow ten.
+	// senders is the number of e-mails sent in parallel, each over its own connection. Mail
+	// servers limit the connections of one client, some to ten.
 	senders = 4
-	// pollPause is how often the queue is asked for letters of other replicas and for
-	// those whose time to be tried again has come.
-	pollPause = 2 * time.Second
-	// leaseSpare is what a lease is longer than a letter may take, for noting the result.
-	leaseSpare = 30 * time.Second
-	// claimTimeout bounds the question for letters.
-	claimTimeout = 5 * time.Second
-	// endPause is how long letters that are on their way may take after Run's end came.
-	endPause = 5 * time.Second
-	// noteTries and notePause bound how often a result is noted again when the queue fails.
-	noteTries = 3
-	notePause = time.Second
+	// pollInterval is how often the queue is polled for e-mails of other replicas and for
+	// retries that are due.
+	pollInterval = 2 * time.Second
+	// leaseMargin is the part of a lease that remains to record the result after
+	// Config.Timeout has passed.
+	leaseMargin = 30 * time.Second
+	// leaseTimeout bounds one call of LeaseEmails.
+	leaseTimeout = 5 * time.Second
+	// shutdownGrace is how long deliveries in progress may continue after Run's context ends.
+	shutdownGrace = 5 * time.Second
+	// ackAttempts and ackBackoff bound the retries of recording a result.
+	ackAttempts = 3
+	ackBackoff  = time.Second
 )
 
-// Outbox sends letters. It is safe for concurrent use.
+// Outbox delivers queued e-mails. It is safe for concurrent use.
 type Outbox struct {
 	cfg      Config
 	relay    relay
 	composer composer
 	queue    Queue
-	sent     *prometheus.CounterVec
+	attempts *prometheus.CounterVec
 	now      func() time.Time
 	log      *slog.Logger
 }
 
-// NewOutbox makes an Outbox. brand is the name of the service in the letters, baseURL
-// where it is.
+// NewOutbox returns an Outbox that delivers the e-mails of queue. brand is the name of the
+// service and baseURL its URL, as the e-mails show them.
 func NewOutbox(cfg Config, brand, baseURL string, queue Queue, registry prometheus.Registerer, now func() time.Time, log *slog.Logger) (*Outbox, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -54,64 +55,64 @@ func NewOutbox(cfg Config, brand, baseURL string, queue Queue, registry promethe
 	if err != nil {
 		return nil, err
 	}
-	sent, err := newSent(registry)
+	attempts, err := newDeliveryAttempts(registry)
 	if err != nil {
 		return nil, err
 	}
-	return &Outbox{cfg: cfg, relay: relay{cfg: cfg, greeting: greeting(baseURL)}, composer: composer, queue: queue, sent: sent, now: now, log: log}, nil
+	return &Outbox{cfg: cfg, relay: relay{cfg: cfg, heloName: heloName(baseURL)}, composer: composer, queue: queue, attempts: attempts, now: now, log: log}, nil
 }
 
-// Run sends what waits until ctx ends. Letters that are on their way then get a
-// moment more; those that don't make it stay in the queue, which must outlive Run.
+// Run delivers e-mails until ctx ends. Deliveries in progress then have shutdownGrace to
+// finish; other e-mails stay in the queue, which must outlive Run.
 func (o *Outbox) Run(ctx context.Context) error {
 	if !o.cfg.Enabled() {
 		<-ctx.Done()
 		return nil
 	}
-	sending, cut := context.WithCancel(context.WithoutCancel(ctx))
-	defer cut()
-	work, free := make(chan oauth.Letter, senders), make(chan struct{}, senders)
-	var running sync.WaitGroup
+	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSending()
+	work, free := make(chan oauth.LoginEmail, senders), make(chan struct{}, senders)
+	var group sync.WaitGroup
 	for range senders {
-		running.Go(func() { o.send(sending, work, free) })
+		group.Go(func() { o.send(sending, work, free) })
 	}
 	o.dispatch(ctx, work, free)
 	close(work)
-	defer time.AfterFunc(endPause, cut).Stop()
-	running.Wait()
+	defer time.AfterFunc(shutdownGrace, stopSending).Stop()
+	group.Wait()
 	return nil
 }
 
-// dispatch claims as many letters as there are senders without one, so that no lease
-// runs before its letter is on its way.
-func (o *Outbox) dispatch(ctx context.Context, work chan<- oauth.Letter, free <-chan struct{}) {
+// dispatch leases as many e-mails as there are idle senders, so that no lease runs while
+// its e-mail waits for a sender.
+func (o *Outbox) dispatch(ctx context.Context, work chan<- oauth.LoginEmail, free <-chan struct{}) {
 	idle, more, failing := senders, true, false
-	poll := time.NewTicker(pollPause)
+	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	for {
 		if more && idle > 0 {
-			letters, err := o.claim(ctx, idle)
-			for _, letter := range letters {
-				work <- letter
+			emails, err := o.lease(ctx, idle)
+			for _, email := range emails {
+				work <- email
 			}
-			more = err == nil && len(letters) == idle
-			idle -= len(letters)
+			more = err == nil && len(emails) == idle
+			idle -= len(emails)
 			if ctx.Err() != nil {
 				return
 			}
 			if err != nil && !failing {
-				o.log.WarnContext(ctx, "letters can't be claimed", "error", err)
+				o.log.WarnContext(ctx, "leasing e-mails failed", "error", err)
 			}
 			failing = err != nil
-			// Replicas that were started together must not ask together for ever.
-			poll.Reset(jitter(pollPause))
+			// Jitter spreads the polls of replicas that started at the same time.
+			poll.Reset(jitter(pollInterval))
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-free:
 			idle++
-		case <-o.queue.Waiting():
+		case <-o.queue.EmailQueued():
 			more = true
 		case <-poll.C:
 			more = true
@@ -119,122 +120,125 @@ func (o *Outbox) dispatch(ctx context.Context, work chan<- oauth.Letter, free <-
 	}
 }
 
-// claim goes on when ctx ends: a letter that was claimed and then dropped would lie
-// idle for its lease.
-func (o *Outbox) claim(ctx context.Context, most int) ([]oauth.Letter, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+// lease is not interrupted when ctx ends: an e-mail that was leased but not received here
+// would be delayed until its lease ends.
+func (o *Outbox) lease(ctx context.Context, limit int) ([]oauth.LoginEmail, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseTimeout)
 	defer cancel()
-	return o.queue.Claim(ctx, most, o.cfg.Timeout+leaseSpare)
+	return o.queue.LeaseEmails(ctx, limit, o.cfg.Timeout+leaseMargin)
 }
 
-// send delivers letters until there will be none, over one connection while they come
-// in a row.
-func (o *Outbox) send(ctx context.Context, work <-chan oauth.Letter, free chan<- struct{}) {
-	line := line{relay: o.relay}
-	defer line.hangUp()
+// send delivers e-mails until work is closed. Consecutive e-mails share a connection.
+func (o *Outbox) send(ctx context.Context, work <-chan oauth.LoginEmail, free chan<- struct{}) {
+	conn := smtpConn{relay: o.relay}
+	defer conn.close()
 	for {
 		select {
-		case letter, ok := <-work:
+		case email, ok := <-work:
 			if !ok {
 				return
 			}
-			o.deliver(ctx, &line, letter)
+			o.deliver(ctx, &conn, email)
 			free <- struct{}{}
-		case <-line.unused():
-			line.hangUp()
+		case <-conn.idle():
+			conn.close()
 		}
 	}
 }
 
-// deliver hands one letter to the mail server, and notes in the queue what came of it.
-func (o *Outbox) deliver(ctx context.Context, line *line, letter oauth.Letter) {
-	log := o.log.With("letter", letter.ID, "to", oauth.MaskAddress(letter.To), "attempt", letter.Attempts)
-	if !o.now().Before(letter.ExpiresAt) {
-		o.forget(ctx, log, letter, outcomeExpired)
-		log.WarnContext(ctx, "mail given up: its code has expired")
+// deliver sends one e-mail to the SMTP server and records the result in the queue.
+func (o *Outbox) deliver(ctx context.Context, conn *smtpConn, email oauth.LoginEmail) {
+	log := o.log.With("email_id", email.ID, "to", oauth.MaskAddress(email.To), "attempt", email.Attempts)
+	if !o.now().Before(email.ExpiresAt) {
+		o.ack(ctx, log, email, outcomeExpired)
+		log.WarnContext(ctx, "email dropped", "reason", "the code has expired")
 		return
 	}
-	message, err := o.composer.compose(letter, o.now())
+	message, err := o.composer.compose(email, o.now())
 	if err != nil {
-		o.forget(ctx, log, letter, outcomeRefused)
-		log.WarnContext(ctx, "mail given up: it can't be written", "error", scrub(err, letter))
+		o.ack(ctx, log, email, outcomeRejected)
+		log.WarnContext(ctx, "email dropped", "reason", "the message cannot be composed", "error", redactError(err, email))
 		return
 	}
-	handing, cancel := context.WithTimeout(ctx, o.cfg.Timeout)
-	err = line.send(handing, message)
+	sending, cancel := context.WithTimeout(ctx, o.cfg.Timeout)
+	err = conn.send(sending, message)
 	cancel()
-	next := o.now().Add(backoff(letter.Attempts))
+	next := o.now().Add(backoff(email.Attempts))
 	switch {
-	// What fails after the mail server took the letter is no reason to send it again.
+	// An error after the server accepted the e-mail must not cause a second delivery.
 	case err == nil || message.IsDelivered():
-		o.forget(ctx, log, letter, outcomeSent)
-		log.InfoContext(ctx, "mail sent")
+		o.ack(ctx, log, email, outcomeDelivered)
+		log.InfoContext(ctx, "email delivered")
 	case ctx.Err() != nil:
-		o.retry(ctx, log, letter, o.now())
-		log.InfoContext(ctx, "mail left for later: ending")
-	case refused(err):
-		o.forget(ctx, log, letter, outcomeRefused)
-		log.WarnContext(ctx, "mail given up: the mail server refuses it for good", "error", scrub(err, letter))
-	case !next.Before(letter.ExpiresAt):
-		o.forget(ctx, log, letter, outcomeExpired)
-		log.WarnContext(ctx, "mail given up: its code expires before another attempt", "error", scrub(err, letter))
+		o.nack(ctx, log, email, o.now())
+		log.InfoContext(ctx, "email requeued on shutdown")
+	case isPermanent(err):
+		o.ack(ctx, log, email, outcomeRejected)
+		log.WarnContext(ctx, "email dropped", "reason", "rejected by the mail server", "error", redactError(err, email))
+	case !next.Before(email.ExpiresAt):
+		o.ack(ctx, log, email, outcomeExpired)
+		log.WarnContext(ctx, "email dropped", "reason", "the code expires before the next attempt", "error", redactError(err, email))
 	default:
-		o.retry(ctx, log, letter, next)
-		log.WarnContext(ctx, "mail not sent, to be tried again", "error", scrub(err, letter), "at", next)
+		o.nack(ctx, log, email, next)
+		log.WarnContext(ctx, "email delivery failed, will retry", "error", redactError(err, email), "retry_at", next)
 	}
 }
 
-func (o *Outbox) forget(ctx context.Context, log *slog.Logger, letter oauth.Letter, outcome string) {
-	o.sent.WithLabelValues(outcome).Inc()
-	o.note(ctx, log, func(ctx context.Context) error { return o.queue.Sent(ctx, letter.ID) })
+// ack counts the outcome and deletes the e-mail from the queue.
+// ack counts the outcome and deletes the e-mail from the queue.
+func (o *Outbox) ack(ctx context.Context, log *slog.Logger, email oauth.LoginEmail, outcome string) {
+	o.attempts.WithLabelValues(outcome).Inc()
+	o.persist(ctx, log, func(ctx context.Context) error { return o.queue.AckEmail(ctx, email.ID) })
 }
 
-func (o *Outbox) retry(ctx context.Context, log *slog.Logger, letter oauth.Letter, at time.Time) {
-	o.sent.WithLabelValues(outcomeRetried).Inc()
-	o.note(ctx, log, func(ctx context.Context) error { return o.queue.Retry(ctx, letter.ID, at) })
+// nack counts a retry and makes the e-mail due at the given time.
+// nack counts a retry and makes the e-mail due at the given time.
+func (o *Outbox) nack(ctx context.Context, log *slog.Logger, email oauth.LoginEmail, at time.Time) {
+	o.attempts.WithLabelValues(outcomeRetry).Inc()
+	o.persist(ctx, log, func(ctx context.Context) error { return o.queue.NackEmail(ctx, email.ID, at) })
 }
 
-// note writes a result into the queue. Should the queue fail for longer, the letter
+// persist writes a result into the queue. Should the queue fail for longer, the letter
 // is sent once more after its lease.
-func (o *Outbox) note(ctx context.Context, log *slog.Logger, write func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseSpare/2)
+func (o *Outbox) persist(ctx context.Context, log *slog.Logger, write func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseMargin/2)
 	defer cancel()
-	for try := 1; ; try++ {
+	for attempt := 1; ; attempt++ {
 		err := write(ctx)
 		if err == nil {
 			return
 		}
-		if try == noteTries || ctx.Err() != nil {
-			log.ErrorContext(ctx, "what came of a mail can't be noted", "error", err)
+		if attempt == ackAttempts || ctx.Err() != nil {
+			log.ErrorContext(ctx, "recording email result failed", "error", err)
 			return
 		}
-		pause := time.NewTimer(notePause)
+		backoff := time.NewTimer(ackBackoff)
 		select {
 		case <-ctx.Done():
-		case <-pause.C:
+		case <-backoff.C:
 		}
-		pause.Stop()
+		backoff.Stop()
 	}
 }
 
 const (
-	firstPause = 5 * time.Second
-	// longestPause keeps several attempts within the life of a code.
-	longestPause = 2 * time.Minute
+	minBackoff = 5 * time.Second
+	// maxBackoff leaves time for several attempts within the lifetime of a code.
+	maxBackoff = 2 * time.Minute
 )
 
-// backoff is the pause after so many attempts: 5 s, 15 s, 45 s, and 2 min from then on.
+// backoff returns the wait after the given number of attempts: 5 s, 15 s, 45 s, then 2 min.
 func backoff(attempts int) time.Duration {
-	pause := firstPause
+	wait := minBackoff
 	for range attempts - 1 {
-		if pause *= 3; pause >= longestPause {
-			return longestPause
+		if wait *= 3; wait >= maxBackoff {
+			return maxBackoff
 		}
 	}
-	return pause
+	return wait
 }
 
-// jitter is a pause give or take a quarter.
-func jitter(pause time.Duration) time.Duration {
-	return pause*3/4 + rand.N(pause/2)
+// jitter returns interval, changed randomly by at most a quarter.
+func jitter(interval time.Duration) time.Duration {
+	return interval*3/4 + rand.N(interval/2)
 }

@@ -21,14 +21,14 @@ import (
 
 var errDown = errors.New("the database is down")
 
-func TestLettersGoOutUnderEveryKindOfTLS(t *testing.T) {
+func TestOutbox_DeliversInEveryTLSMode(t *testing.T) {
 	t.Parallel()
 	stranger := newCertificate()
 	for name, c := range map[string]struct {
 		server *server
 		tls    string
 		user   string
-		sent   bool // and not sent at all otherwise: not in clear either
+		sent   bool // false = not delivered at all, not even unencrypted
 		secure bool
 	}{
 		"STARTTLS":                                 {server: &server{certificate: &trusted}, tls: "starttls", sent: true, secure: true},
@@ -57,21 +57,21 @@ func TestLettersGoOutUnderEveryKindOfTLS(t *testing.T) {
 			id := queue.put(address)
 			outbox := run(t, cfg, queue)
 			if !c.sent {
-				within(t, "the letter waits for another attempt", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
-				if len(server.taken()) != 0 || outbox.count(t, "retry") != 1 {
-					t.Errorf("%d taken, %d to be retried", len(server.taken()), outbox.count(t, "retry"))
+				waitFor(t, "the e-mail waits for another attempt", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
+				if len(server.accepted()) != 0 || outbox.attempts(t, "retry") != 1 {
+					t.Errorf("%d taken, %d to be retried", len(server.accepted()), outbox.attempts(t, "retry"))
 				}
 				return
 			}
-			within(t, "the letter is taken and gone", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
-			if letter := server.taken()[0]; letter.tls != c.secure || letter.user != c.user {
-				t.Errorf("TLS %t as %q, want %t as %q", letter.tls, letter.user, c.secure, c.user)
+			waitFor(t, "the e-mail is accepted and removed", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+			if email := server.accepted()[0]; email.tls != c.secure || email.user != c.user {
+				t.Errorf("TLS %t as %q, want %t as %q", email.tls, email.user, c.secure, c.user)
 			}
 		})
 	}
 }
 
-func TestALetterIsTriedAgainAfterGrowingPauses(t *testing.T) {
+func TestOutbox_RetriesWithBackoff(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int32
 	server := (&server{onRcpt: func(string) error {
@@ -84,29 +84,29 @@ func TestALetterIsTriedAgainAfterGrowingPauses(t *testing.T) {
 	id := queue.put(address)
 	outbox := run(t, config(server.port), queue)
 	for attempt, pause := range []time.Duration{5 * time.Second, 15 * time.Second, 45 * time.Second, 2 * time.Minute} {
-		within(t, fmt.Sprintf("attempt %d", attempt+1), func() bool {
+		waitFor(t, fmt.Sprintf("attempt %d", attempt+1), func() bool {
 			wait, attempts := queue.next(id)
 			return attempts == attempt+1 && wait == pause
 		})
 		queue.move(pause - time.Second)
 		queue.move(time.Second)
 	}
-	within(t, "the letter is taken", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
-	if outbox.count(t, "retry") != 4 || outbox.count(t, "delivered") != 1 {
-		t.Errorf("%d retried, %d sent", outbox.count(t, "retry"), outbox.count(t, "delivered"))
+	waitFor(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+	if outbox.attempts(t, "retry") != 4 || outbox.attempts(t, "delivered") != 1 {
+		t.Errorf("%d retried, %d sent", outbox.attempts(t, "retry"), outbox.attempts(t, "delivered"))
 	}
 	if !strings.Contains(outbox.log.String(), "Greylisted") || !strings.Contains(outbox.log.String(), "a***@example.org") {
 		t.Errorf("the log does not help: %s", outbox.log)
 	}
 }
 
-func TestALetterThatNobodyWillTakeIsGivenUp(t *testing.T) {
+func TestOutbox_DropsPermanentlyRejectedEmail(t *testing.T) {
 	t.Parallel()
 	for name, server := range map[string]*server{
 		"an unknown recipient": {onRcpt: func(to string) error {
 			return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "<" + strings.ToUpper(to) + ">: no ana.lopez here"}
 		}},
-		"contents that are refused": {onData: func() error {
+		"contents that are rejected": {onData: func() error {
 			return &smtp.SMTPError{Code: 554, EnhancedCode: smtp.EnhancedCode{5, 7, 1}, Message: "spam: " + code + " is a code"}
 		}},
 	} {
@@ -116,18 +116,18 @@ func TestALetterThatNobodyWillTakeIsGivenUp(t *testing.T) {
 			queue := newQueue(newClock())
 			queue.put(address)
 			outbox := run(t, config(server.port), queue)
-			within(t, "the letter is gone", func() bool { return queue.left() == 0 })
-			if outbox.count(t, "rejected") != 1 || outbox.count(t, "delivered") != 0 || len(server.taken()) != 0 {
-				t.Error("a refused letter counts as something else")
+			waitFor(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
+			if outbox.attempts(t, "rejected") != 1 || outbox.attempts(t, "delivered") != 0 || len(server.accepted()) != 0 {
+				t.Error("a rejected e-mail counts as something else")
 			}
-			if log := outbox.log.String(); !strings.Contains(log, "given up") || !strings.Contains(log, "a***@example.org") {
+			if log := outbox.log.String(); !strings.Contains(log, "email dropped") || !strings.Contains(log, "a***@example.org") {
 				t.Errorf("the log does not say so: %s", log)
 			}
 		})
 	}
 }
 
-func TestASenderThatIsRefusedCanBePutRight(t *testing.T) {
+func TestOutbox_RetriesWhenSenderIsRejected(t *testing.T) {
 	t.Parallel()
 	var right atomic.Bool
 	server := (&server{onMail: func() error {
@@ -139,13 +139,13 @@ func TestASenderThatIsRefusedCanBePutRight(t *testing.T) {
 	queue := newQueue(newClock())
 	id := queue.put(address)
 	run(t, config(server.port), queue)
-	within(t, "the letter waits", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
+	waitFor(t, "the e-mail waits", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
 	right.Store(true)
 	queue.move(5 * time.Second)
-	within(t, "the letter is taken", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+	waitFor(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 }
 
-func TestAnAddressThatIsMoreThanOneIsRefused(t *testing.T) {
+func TestOutbox_RejectsInvalidRecipients(t *testing.T) {
 	t.Parallel()
 	server := (&server{}).start(t)
 	queue := newQueue(newClock())
@@ -158,13 +158,13 @@ func TestAnAddressThatIsMoreThanOneIsRefused(t *testing.T) {
 		queue.put(to)
 	}
 	outbox := run(t, config(server.port), queue)
-	within(t, "all are given up", func() bool { return queue.left() == 0 })
-	if len(server.taken()) != 0 || outbox.count(t, "rejected") != len(hostile) {
-		t.Errorf("%d taken, %d of %d refused", len(server.taken()), outbox.count(t, "rejected"), len(hostile))
+	waitFor(t, "all are given up", func() bool { return queue.remaining() == 0 })
+	if len(server.accepted()) != 0 || outbox.attempts(t, "rejected") != len(hostile) {
+		t.Errorf("%d taken, %d of %d rejected", len(server.accepted()), outbox.attempts(t, "rejected"), len(hostile))
 	}
 }
 
-// mute accepts connections and says nothing, ever.
+// mute starts a server that accepts connections and never writes.
 func mute(t *testing.T) (port int, connected *atomic.Int32) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -186,7 +186,7 @@ func mute(t *testing.T) (port int, connected *atomic.Int32) {
 	return listener.Addr().(*net.TCPAddr).Port, connected
 }
 
-func TestAMailServerThatHangsHoldsNothingForLong(t *testing.T) {
+func TestOutbox_TimesOutOnHangingServer(t *testing.T) {
 	t.Parallel()
 	silent, _ := mute(t)
 	release := make(chan struct{})
@@ -195,7 +195,7 @@ func TestAMailServerThatHangsHoldsNothingForLong(t *testing.T) {
 	for name, cfg := range map[string]mail.Config{
 		"before the greeting":           config(silent),
 		"before the greeting, with TLS": func() mail.Config { c := config(silent); c.TLS = "implicit"; return c }(),
-		"after the letter":              config(hanging.port),
+		"after the e-mail":              config(hanging.port),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -206,7 +206,7 @@ func TestAMailServerThatHangsHoldsNothingForLong(t *testing.T) {
 				ids = append(ids, queue.put(address))
 			}
 			outbox := run(t, cfg, queue)
-			within(t, "all wait for another attempt", func() bool {
+			waitFor(t, "all wait for another attempt", func() bool {
 				for _, id := range ids {
 					if wait, _ := queue.next(id); wait != 5*time.Second {
 						return false
@@ -214,32 +214,32 @@ func TestAMailServerThatHangsHoldsNothingForLong(t *testing.T) {
 				}
 				return true
 			})
-			if outbox.count(t, "retry") != 8 {
-				t.Errorf("%d retried", outbox.count(t, "retry"))
+			if outbox.attempts(t, "retry") != 8 {
+				t.Errorf("%d retried", outbox.attempts(t, "retry"))
 			}
 		})
 	}
 }
 
-func TestAMailServerMayGoAndComeBack(t *testing.T) {
+func TestOutbox_ReconnectsAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	server := (&server{}).start(t)
 	queue := newQueue(newClock())
 	queue.put(address)
 	outbox := run(t, config(server.port), queue)
-	within(t, "the first letter is taken", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+	waitFor(t, "the first e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 	server.stop()
 	id := queue.put(address)
-	within(t, "the second waits", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
+	waitFor(t, "the second waits", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
 	server.start(t)
 	queue.move(5 * time.Second)
-	within(t, "the second is taken", func() bool { return len(server.taken()) == 2 && queue.left() == 0 })
-	if outbox.count(t, "retry") != 1 || outbox.count(t, "delivered") != 2 {
-		t.Errorf("%d retried, %d sent", outbox.count(t, "retry"), outbox.count(t, "delivered"))
+	waitFor(t, "the second is accepted", func() bool { return len(server.accepted()) == 2 && queue.remaining() == 0 })
+	if outbox.attempts(t, "retry") != 1 || outbox.attempts(t, "delivered") != 2 {
+		t.Errorf("%d retried, %d sent", outbox.attempts(t, "retry"), outbox.attempts(t, "delivered"))
 	}
 }
 
-func TestALineIsUsedAgainAndReplacedWhenTheMailServerEndsIt(t *testing.T) {
+func TestOutbox_ReusesAndReplacesConnections(t *testing.T) {
 	t.Parallel()
 	var mails atomic.Int32
 	server := (&server{onMail: func() error {
@@ -253,52 +253,52 @@ func TestALineIsUsedAgainAndReplacedWhenTheMailServerEndsIt(t *testing.T) {
 		queue.put(address)
 	}
 	outbox := run(t, config(server.port), queue)
-	within(t, "all are taken", func() bool {
-		queue.clock.move(100 * time.Millisecond) // a letter that was refused on both lines waits for a while
-		return len(server.taken()) == 60 && queue.left() == 0
+	waitFor(t, "all are taken", func() bool {
+		queue.clock.move(100 * time.Millisecond) // an e-mail that was rejected on both connections waits for a while
+		return len(server.accepted()) == 60 && queue.remaining() == 0
 	})
-	// 60 letters and every tenth MAIL refused make six or seven more lines than senders.
+	// 60 e-mails and every tenth rejected MAIL make six or seven more connections than senders.
 	if lines := server.connections(); lines > 20 {
-		t.Errorf("60 letters took %d connections", lines)
+		t.Errorf("60 e-mails took %d connections", lines)
 	}
-	// A letter is tried on a new line at once, unless that one is refused as well.
-	if outbox.count(t, "delivered") != 60 {
-		t.Errorf("%d sent, %d retried", outbox.count(t, "delivered"), outbox.count(t, "retry"))
+	// An e-mail is tried on a new connection at once, unless that one is rejected as well.
+	if outbox.attempts(t, "delivered") != 60 {
+		t.Errorf("%d sent, %d retried", outbox.attempts(t, "delivered"), outbox.attempts(t, "retry"))
 	}
 }
 
-func TestALetterThatWasTakenIsNotSentAgainBecauseTheLineBroke(t *testing.T) {
+func TestOutbox_DoesNotResendAcceptedEmailAfterConnectionLoss(t *testing.T) {
 	t.Parallel()
 	server := (&server{onReset: func(conn *smtp.Conn) { _ = conn.Conn().Close() }}).start(t)
 	queue := newQueue(newClock())
 	queue.put(address)
 	outbox := run(t, config(server.port), queue)
-	within(t, "the letter is gone", func() bool { return queue.left() == 0 })
-	if len(server.taken()) != 1 || outbox.count(t, "delivered") != 1 || outbox.count(t, "retry") != 0 {
-		t.Errorf("%d taken, %d sent, %d retried", len(server.taken()), outbox.count(t, "delivered"), outbox.count(t, "retry"))
+	waitFor(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
+	if len(server.accepted()) != 1 || outbox.attempts(t, "delivered") != 1 || outbox.attempts(t, "retry") != 0 {
+		t.Errorf("%d taken, %d sent, %d retried", len(server.accepted()), outbox.attempts(t, "delivered"), outbox.attempts(t, "retry"))
 	}
 }
 
-func TestALetterIsGivenUpWhenItsCodeExpires(t *testing.T) {
+func TestOutbox_DropsEmailWhoseCodeExpires(t *testing.T) {
 	t.Parallel()
 	server := (&server{onRcpt: func(string) error { return &smtp.SMTPError{Code: 451, Message: "later"} }}).start(t)
 	queue := newQueue(newClock())
 	late := queue.put(address)
 	queue.clock.move(10*time.Minute - 3*time.Second) // the next attempt would be too late
 	outbox := run(t, config(server.port), queue)
-	within(t, "the letter is gone", func() bool { return queue.left() == 0 })
-	if outbox.count(t, "expired") != 1 || server.connections() != 1 {
-		t.Errorf("letter %d: %d expired, after %d connections", late, outbox.count(t, "expired"), server.connections())
+	waitFor(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
+	if outbox.attempts(t, "expired") != 1 || server.connections() != 1 {
+		t.Errorf("e-mail %d: %d expired, after %d connections", late, outbox.attempts(t, "expired"), server.connections())
 	}
 
 	queue.mu.Lock()
-	queue.rows[2] = &row{letter: oauth.Letter{ID: 2, To: address, Code: code, ExpiresAt: queue.clock.Now()}}
+	queue.rows[2] = &row{email: oauth.LoginEmail{ID: 2, To: address, Code: code, ExpiresAt: queue.clock.Now()}}
 	queue.mu.Unlock()
-	queue.poke()
-	within(t, "the expired letter is gone", func() bool { return queue.left() == 0 && outbox.count(t, "expired") == 2 })
+	queue.notify()
+	waitFor(t, "the expired e-mail is removed", func() bool { return queue.remaining() == 0 && outbox.attempts(t, "expired") == 2 })
 }
 
-func TestTwoReplicasSendEachLetterOnce(t *testing.T) {
+func TestOutbox_TwoReplicasDeliverEachEmailOnce(t *testing.T) {
 	t.Parallel()
 	server := (&server{}).start(t)
 	queue := newQueue(newClock())
@@ -307,43 +307,43 @@ func TestTwoReplicasSendEachLetterOnce(t *testing.T) {
 	for n := range letters {
 		queue.put(fmt.Sprintf("person%d@example.org", n))
 	}
-	within(t, "all are taken", func() bool { return len(server.taken()) >= letters && queue.left() == 0 })
+	waitFor(t, "all are taken", func() bool { return len(server.accepted()) >= letters && queue.remaining() == 0 })
 	to := map[string]int{}
-	for _, letter := range server.taken() {
-		to[letter.to]++
+	for _, email := range server.accepted() {
+		to[email.to]++
 	}
-	if len(to) != letters || len(server.taken()) != letters || first.count(t, "delivered")+second.count(t, "delivered") != letters {
-		t.Errorf("%d letters to %d people", len(server.taken()), len(to))
+	if len(to) != letters || len(server.accepted()) != letters || first.attempts(t, "delivered")+second.attempts(t, "delivered") != letters {
+		t.Errorf("%d e-mails to %d people", len(server.accepted()), len(to))
 	}
 }
 
-// A replica that nobody told finds letters of others, and those whose time has come.
-func TestTheQueueIsAskedFromTimeToTime(t *testing.T) {
+// A replica finds e-mails that others queued, and retries that are due, without a notification.
+func TestOutbox_PollsTheQueue(t *testing.T) {
 	t.Parallel()
 	server := (&server{}).start(t)
 	queue := newQueue(newClock())
 	run(t, config(server.port), queue)
-	within(t, "the queue was asked and is empty", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims > 0 })
-	queue.putQuietly(address)
-	within(t, "the letter is taken all the same", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+	waitFor(t, "the queue was asked and is empty", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims > 0 })
+	queue.putWithoutNotify(address)
+	waitFor(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 }
 
-func TestAQueueThatFailsIsAskedAgain(t *testing.T) {
+func TestOutbox_RetriesFailingQueue(t *testing.T) {
 	t.Parallel()
 	server := (&server{}).start(t)
 	queue := newQueue(newClock())
-	queue.set(errDown, nil)
+	queue.fail(errDown, nil)
 	queue.put(address)
 	outbox := run(t, config(server.port), queue)
-	within(t, "the failure is logged", func() bool { return strings.Contains(outbox.log.String(), "can't be claimed") })
-	queue.set(nil, nil)
-	within(t, "the letter is taken", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
-	if strings.Count(outbox.log.String(), "can't be claimed") != 1 {
+	waitFor(t, "the failure is logged", func() bool { return strings.Contains(outbox.log.String(), "leasing e-mails failed") })
+	queue.fail(nil, nil)
+	waitFor(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
+	if strings.Count(outbox.log.String(), "leasing e-mails failed") != 1 {
 		t.Errorf("one failure is logged more than once: %s", outbox.log)
 	}
 }
 
-func TestEndingLetsALetterArriveThatIsOnItsWay(t *testing.T) {
+func TestRun_FinishesDeliveryInProgressOnShutdown(t *testing.T) {
 	t.Parallel()
 	arrived, release := make(chan struct{}), make(chan struct{})
 	server := (&server{onData: func() error { close(arrived); <-release; return nil }}).start(t)
@@ -355,55 +355,55 @@ func TestEndingLetsALetterArriveThatIsOnItsWay(t *testing.T) {
 	go func() { defer close(ending); outbox.stop() }()
 	close(release)
 	<-ending
-	if len(server.taken()) != 1 || queue.left() != 0 || outbox.count(t, "delivered") != 1 {
-		t.Errorf("%d taken, %d left", len(server.taken()), queue.left())
+	if len(server.accepted()) != 1 || queue.remaining() != 0 || outbox.attempts(t, "delivered") != 1 {
+		t.Errorf("%d taken, %d left", len(server.accepted()), queue.remaining())
 	}
 }
 
-func TestEndingInTheMiddleLosesNoLetter(t *testing.T) {
+func TestRun_ShutdownLosesNoEmail(t *testing.T) {
 	t.Parallel()
 	for name, deaf := range map[string]error{"the queue hears of it": nil, "the queue does not": errDown} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			silent, connected := mute(t)
 			queue := newQueue(newClock())
-			queue.set(nil, deaf)
+			queue.fail(nil, deaf)
 			id := queue.put(address)
 			outbox := run(t, config(silent), queue)
-			within(t, "the letter is on its way", func() bool { return connected.Load() == 1 })
+			waitFor(t, "the e-mail is on its way", func() bool { return connected.Load() == 1 })
 			outbox.stop()
 			wait, _ := queue.next(id)
-			if queue.left() != 1 || deaf == nil && wait != 0 || deaf != nil && wait <= 0 {
-				t.Fatalf("%d letters left, due in %s", queue.left(), wait)
+			if queue.remaining() != 1 || deaf == nil && wait != 0 || deaf != nil && wait <= 0 {
+				t.Fatalf("%d e-mails left, due in %s", queue.remaining(), wait)
 			}
-			queue.set(nil, nil)
+			queue.fail(nil, nil)
 
 			server := (&server{}).start(t)
 			run(t, config(server.port), queue)
 			if deaf != nil {
-				within(t, "the other replica has asked", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims >= 2 })
-				if len(server.taken()) != 0 {
-					t.Error("the letter was sent within its lease")
+				waitFor(t, "the other replica has asked", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims >= 2 })
+				if len(server.accepted()) != 0 {
+					t.Error("the e-mail was sent within its lease")
 				}
 				queue.move(wait)
 			}
-			within(t, "another replica sends it", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+			waitFor(t, "another replica sends it", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 		})
 	}
 }
 
-func TestMailThatIsOffLeavesTheQueueAlone(t *testing.T) {
+func TestRun_DisabledMailLeavesQueueUntouched(t *testing.T) {
 	t.Parallel()
 	queue := newQueue(newClock())
 	queue.put(address)
 	outbox := run(t, mail.Config{}, queue)
 	outbox.stop()
-	if queue.claims != 0 || queue.left() != 1 {
-		t.Errorf("%d claims, %d letters left", queue.claims, queue.left())
+	if queue.claims != 0 || queue.remaining() != 1 {
+		t.Errorf("%d claims, %d e-mails left", queue.claims, queue.remaining())
 	}
 }
 
-func TestAnOutboxIsMadeOfGoodPartsOnly(t *testing.T) {
+func TestNewOutbox_RejectsInvalidConfig(t *testing.T) {
 	t.Parallel()
 	queue, log := newQueue(newClock()), slog.New(slog.DiscardHandler)
 	for name, c := range map[string]struct {

@@ -7,18 +7,17 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-// Queue is where letters wait. All replicas share one.
+// Queue is the queue of outgoing e-mails that all replicas share. oauth.Service implements it.
 type Queue interface {
-	// Claim takes letters that are due, the oldest first and at most so many; fewer only
-	// when no other is due, or beside an error. For the time of the lease no other Claim
-	// gets them; after it they are due again.
-	Claim(ctx context.Context, most int, lease time.Duration) ([]oauth.Letter, error)
-	// Sent removes a letter that needs nothing more: the mail server has it, or nobody
-	// ever will.
-	Sent(ctx context.Context, id int64) error
-	// Retry ends the lease; the letter is due at that time.
-	Retry(ctx context.Context, id int64, at time.Time) error
-	// Waiting is told when this process put a letter in. It needs room for one only,
-	// and nobody has to be told twice.
-	Waiting() <-chan struct{}
+	// LeaseEmails returns at most limit e-mails that are due, oldest first, and fewer only if no
+	// others are due or together with an error. A leased e-mail becomes due again when its
+	// lease ends.
+	LeaseEmails(ctx context.Context, limit int, lease time.Duration) ([]oauth.LoginEmail, error)
+	// AckEmail deletes an e-mail that was delivered or never can be.
+	AckEmail(ctx context.Context, id int64) error
+	// NackEmail ends the lease; the e-mail becomes due at the given time.
+	NackEmail(ctx context.Context, id int64, at time.Time) error
+	// EmailQueued returns a channel that receives after this process has queued an e-mail.
+	// It has a buffer of one: several e-mails may cause one notification.
+	EmailQueued() <-chan struct{}
 }

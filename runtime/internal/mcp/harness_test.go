@@ -87,7 +87,7 @@ type options struct {
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Helper()
 	o := options{brand: "service", store: w.Store,
-		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadShare: 100, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
+		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
 		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
 			StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second}}
 	for _, apply := range change {
@@ -103,11 +103,11 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	rt.auth, err = auth.New(authCfg, o.brand, w.Store, limits, time.Now, log)
 	must(t, err)
 	rt.auth.Resource, rt.auth.MetadataURL = o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
-	parts := media.Parts{Store: o.store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: log}
+	parts := media.Deps{Store: o.store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: log}
 	if o.images {
 		parts.Images = runtimetest.Images(t, registry, log)
 	}
-	rt.media, err = media.NewService(parts, o.media)
+	rt.media, err = media.New(o.media, parts)
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)

@@ -19,7 +19,7 @@ func TestAFileThatOthersWaitForIsGivenUp(t *testing.T) {
 			w := newWorld(t)
 			slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 			rt := w.replica(t, func(o *options) {
-				o.media.UploadMemory, o.media.UploadMinRate, o.media.UploadWait = 17<<20, 64<<10, 30*time.Second
+				o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 30*time.Second
 				o.server.StallTimeout = time.Hour // it must not be that which ends the upload
 			})
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())

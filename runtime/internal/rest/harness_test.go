@@ -93,7 +93,7 @@ func secretOf(letter string) string {
 func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	t.Helper()
 	o := options{secret: secretOf("a"), brand: "service",
-		media: media.Config{MaxUploads: 8, UploadMemory: 64 << 20, UploadShare: 100, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
+		media: media.Config{MaxUploads: 8, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
 		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
 			StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second},
 		delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}}
@@ -112,11 +112,11 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	if o.resource != "" {
 		authenticator.Resource, authenticator.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
 	}
-	parts := media.Parts{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
+	parts := media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
 		parts.Images = runtimetest.Images(t, registry, log)
 	}
-	items, err := media.NewService(parts, o.media)
+	items, err := media.New(o.media, parts)
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)

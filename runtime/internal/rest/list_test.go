@@ -63,7 +63,7 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	if _, err := parser.Parse(nil); err != nil { // for the defaults
 		f.Fatal(err)
 	}
-	service, err := media.NewService(media.Parts{Store: store, Now: time.Now, Log: slog.New(slog.DiscardHandler)}, cli.Config)
+	service, err := media.New(cli.Config, media.Deps{Store: store, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -24,12 +24,11 @@ import (
 )
 
 // What tusd's interfaces ask of a store, sentence by sentence.
-func TestTheStoreKeepsToTheContractOfTusd(t *testing.T) {
+func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.tenant(t, "one"), w.tenant(t, "two")
-	service, err := media.NewService(media.Parts{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)},
-		media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadShare: 100, UploadQueue: 4, UploadWait: time.Second, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: time.Second})
+	service, err := media.New(media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 4, UploadQueueTimeout: time.Second, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: time.Second}, media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	store := tus.StoreFor(service)
 	fields := media.Fields{FileName: "a.bin", Caption: "c"}
@@ -116,7 +115,7 @@ func (w *world) process(t *testing.T) *postgres.Locks {
 }
 
 // One holder at a time, at whichever process; who has it is asked to let go.
-func TestTheLocksKeepToTheContractOfTusd(t *testing.T) {
+func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	here, there := w.process(t), w.process(t)
@@ -163,7 +162,7 @@ func TestTheLocksKeepToTheContractOfTusd(t *testing.T) {
 			if now := holders.Add(1); now > 1 {
 				most.Store(now)
 			}
-			_, _ = w.Store.Resumption(t.Context(), media.Scope{}, id) // for a moment
+			_, _ = w.Store.FindResumable(t.Context(), media.Scope{}, id) // for a moment
 			holders.Add(-1)
 			unlock()
 		})
@@ -176,7 +175,7 @@ func TestTheLocksKeepToTheContractOfTusd(t *testing.T) {
 
 // A lock ends with the connection that holds it: its holder is told, another process gets
 // it, and the unlock that comes later takes nothing from that one.
-func TestALockThatIsLostIsNobodysAndThenAnothers(t *testing.T) {
+func TestLocks_LostLockCanBeTakenByAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	here := w.process(t)

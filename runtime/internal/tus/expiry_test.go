@@ -149,9 +149,9 @@ func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 			t.Fatalf("%s of a draft over 24 h: %d %s", path, got.status, got.body)
 		}
 	}
-	sweeper, err := media.NewSweeper(w.Store, w.Objects, media.SweepConfig{DraftTTL: 24 * time.Hour, BatchSize: 100, AlarmAfter: 10, RetryLongest: time.Hour}, rt.clock.Now, rt.logs.Logger())
+	purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: 24 * time.Hour, BatchSize: 100, MaxAttempts: 10, MaxBackoff: time.Hour}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Now: rt.clock.Now, Log: rt.logs.Logger()})
 	must(t, err)
-	if summary, err := sweeper.Sweep(t.Context()); err != nil || summary.DraftsPurged != 0 {
+	if summary, err := purger.Run(t.Context()); err != nil || summary.DraftsPurged != 0 {
 		t.Errorf("the purge took a sealed item: %+v %v", summary, err)
 	}
 	var item api.MediaItem

@@ -136,7 +136,7 @@ func (w *world) insist(t *testing.T, k, address string, file []byte, most int, r
 // sizes are files that come to their key in one request, and in parts.
 var sizes = map[string]int{"a small file": 3000, "a file in parts": 20<<20 + 5}
 
-func TestTheDatabaseIsGoneAtFinish(t *testing.T) {
+func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
 	w := worldAt(t, testenv.Database(t, server), testenv.S3(t))
@@ -190,7 +190,7 @@ func (w *world) comesBack(t *testing.T) {
 	}
 }
 
-func TestS3IsGoneAtFinish(t *testing.T) {
+func TestFinish_CompletesOnceS3IsBack(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
 	w := worldAt(t, testenv.Postgres(t), server.Part.Access)
@@ -249,7 +249,7 @@ func (w *world) binary(t *testing.T, access servers.S3Access) (*replica, *server
 }
 
 // The last byte has come and is durable, and the runtime is killed while it commits.
-func TestARuntimeIsKilledBetweenTheLastByteAndTheCommit(t *testing.T) {
+func TestFinish_CompletesAfterTheRuntimeWasKilledBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	w := worldAt(t, testenv.Postgres(t), access)
@@ -293,7 +293,7 @@ func TestARuntimeIsKilledBetweenTheLastByteAndTheCommit(t *testing.T) {
 }
 
 // A runtime dies, or stops in its tracks, with the upload in its hands.
-func TestTheHolderOfTheLockIsKilled(t *testing.T) {
+func TestLock_IsFreedWhenItsHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	w := worldAt(t, testenv.Postgres(t), access)
@@ -345,7 +345,7 @@ func (s *stalling) Read(p []byte) (int, error) {
 
 // A client that comes back at another replica gets the upload from its own old request,
 // which stands still, and from a rival that goes on all the time.
-func TestTwoClientsOnOneUpload(t *testing.T) {
+func TestPatch_TwoClientsOnOneUploadLoseNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -387,7 +387,7 @@ func TestTwoClientsOnOneUpload(t *testing.T) {
 }
 
 // Bytes that are not the next ones change nothing, wherever the upload is.
-func TestAWrongOffsetAndAWrongSumChangeNothing(t *testing.T) {
+func TestPatch_WrongOffsetOrChecksumChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -409,7 +409,7 @@ func TestAWrongOffsetAndAWrongSumChangeNothing(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestDELETEDuringPATCH(t *testing.T) {
+func TestDelete_EndsARunningPatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -442,7 +442,7 @@ func TestDELETEDuringPATCH(t *testing.T) {
 }
 
 // The purge takes an upload away while its client, after a long pause, sends the rest.
-func TestAnUploadExpiresDuringPATCH(t *testing.T) {
+func TestPatch_NotFoundWhenPurgedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -464,7 +464,7 @@ func TestAnUploadExpiresDuringPATCH(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestImagesGetTheirDerivatives(t *testing.T) {
+func TestImages_GetTheirDerivatives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -498,7 +498,7 @@ func TestImagesGetTheirDerivatives(t *testing.T) {
 
 // tusd interrupts a request by a deadline that has passed. One that stayed on the
 // connection broke whatever the client sent next over it.
-func TestAConnectionServesTheNextRequestAfterABrokenOne(t *testing.T) {
+func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -580,7 +580,7 @@ func TestAConnectionServesTheNextRequestAfterABrokenOne(t *testing.T) {
 
 // Who stands still for too long is told so, and not that he has gone: a client that reads
 // it later goes on.
-func TestAClientThatStandsStillCanGoOn(t *testing.T) {
+func TestStalledPatch_CanBeResumed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -601,7 +601,7 @@ func TestAClientThatStandsStillCanGoOn(t *testing.T) {
 }
 
 // A replica that is drained lets its uploads go, and their clients go on elsewhere.
-func TestADrainedReplicaLetsGo(t *testing.T) {
+func TestDrain_ReleasesRunningUploads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -629,12 +629,12 @@ func TestADrainedReplicaLetsGo(t *testing.T) {
 
 // A connection that stood still held the memory that others waited for. It loses nothing
 // when it is asked to go.
-func TestAnUploadThatOthersWaitForKeepsWhatArrived(t *testing.T) {
+func TestPatch_BelowTheMinimumRateKeepsWhatArrived(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 	rt := w.replica(t, func(o *options) {
-		o.media.UploadMemory, o.media.UploadMinRate, o.media.UploadWait = 17<<20, 64<<10, 20*time.Second
+		o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 20*time.Second
 		o.server.StallTimeout = time.Hour // it must not be that which ends the upload
 	})
 	file := noise(20 << 20)

@@ -75,10 +75,10 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 func (w *world) purged(t *testing.T, of tenant) {
 	t.Helper()
 	later := func() time.Time { return time.Now().Add(72 * time.Hour) }
-	sweeper, err := media.NewSweeper(w.Store, w.Objects, media.SweepConfig{DraftTTL: time.Hour, BatchSize: 100, AlarmAfter: 10, RetryLongest: time.Hour}, later, slog.New(slog.DiscardHandler))
+	purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: time.Hour, BatchSize: 100, MaxAttempts: 10, MaxBackoff: time.Hour}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Now: later, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	for range 2 {
-		_, err = sweeper.Sweep(t.Context())
+		_, err = purger.Run(t.Context())
 		must(t, err)
 	}
 	must(t, w.Objects.List(t.Context(), of.Account.Bucket, "media/", func(o objectstore.Stored) error {
@@ -135,7 +135,7 @@ func (l hookedLocks) Lock(ctx context.Context, id uuid.UUID, letGo func()) (func
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Helper()
 	o := options{store: w.Store, objects: w.Objects, brand: "service",
-		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadShare: 100, UploadQueue: 8, UploadWait: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
+		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
 		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
 			StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second},
 		tus: tus.Config{LockTimeout: 10 * time.Second}}
@@ -160,11 +160,11 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	}
 	rt.auth, err = auth.New(authCfg, o.brand, directory, limits, rt.clock.Now, log)
 	must(t, err)
-	parts := media.Parts{Store: o.store, Objects: o.objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
+	parts := media.Deps{Store: o.store, Objects: o.objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
 		parts.Images = runtimetest.Images(t, registry, log)
 	}
-	items, err := media.NewService(parts, o.media)
+	items, err := media.New(o.media, parts)
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)
@@ -177,7 +177,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	if o.beforeLock != nil {
 		locking = hookedLocks{Locks: locks, before: o.beforeLock}
 	}
-	rt.api, err = tus.New(o.tus, tus.Parts{Media: items, Auth: rt.auth, Documents: files.Links(), Locks: locking, BaseURL: baseURL, Brand: o.brand})
+	rt.api, err = tus.New(o.tus, tus.Deps{Media: items, Auth: rt.auth, Documents: files.Links(), Locks: locking, BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	rt.server, err = server.New(o.server, log, registry, limits, nil, plain.Mount, rt.api.Mount, files.Mount)
 	must(t, err)

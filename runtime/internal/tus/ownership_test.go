@@ -13,7 +13,7 @@ import (
 
 // Invariant 7: an upload of somebody else is the same as one that never was, for every
 // method, while it runs and when it is complete.
-func TestAnUploadIsItsAppsOwn(t *testing.T) {
+func TestUpload_OfAnotherAppIsNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.tenant(t, "one"), w.tenant(t, "two")
@@ -79,7 +79,7 @@ func same(a, b http.Header) bool {
 }
 
 // A signature is a permission to upload, and no permission to read what was sealed.
-func TestASignatureSeesTheDraftAndNotTheSealedItem(t *testing.T) {
+func TestSignature_ReadsTheDraftButNotTheSealedItem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -103,7 +103,7 @@ func TestASignatureSeesTheDraftAndNotTheSealedItem(t *testing.T) {
 }
 
 // Whoever has no right to anything is refused as in REST: 401, and 403 for signatures.
-func TestWhoIsNotLetInUploadsNothing(t *testing.T) {
+func TestInvalidCredential_UploadsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -159,7 +159,7 @@ func TestWhoIsNotLetInUploadsNothing(t *testing.T) {
 }
 
 // The limits of one account are not another's.
-func TestACapOfOneAccountIsNotAnothers(t *testing.T) {
+func TestCap_OfOneAccountDoesNotAffectAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	full := w.tenant(t, "full", func(s *account.Spec) { s.MaxStorage = 10 })

@@ -22,7 +22,7 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 )
 
-func TestOptionsTellTheTruth(t *testing.T) {
+func TestOptions_ReturnsTheProtocolCapabilities(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -59,7 +59,7 @@ func TestOptionsTellTheTruth(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestMetadataIsReadStrictly(t *testing.T) {
+func TestMetadata_IsParsedStrictly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -123,7 +123,7 @@ func TestMetadataIsReadStrictly(t *testing.T) {
 }
 
 // A caption may be as long as it likes, but proxies bound what a header may hold.
-func TestADocumentThatIsTooLongForAHeaderIsLeftOut(t *testing.T) {
+func TestDocument_OmittedWhenTooLongForAHeader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -137,7 +137,7 @@ func TestADocumentThatIsTooLongForAHeaderIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestAnEmptyFileIsCompleteWhenItIsCreated(t *testing.T) {
+func TestCreate_CompletesAnEmptyFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -156,7 +156,7 @@ func TestAnEmptyFileIsCompleteWhenItIsCreated(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestCreationBringsBytes(t *testing.T) {
+func TestCreate_AcceptsTheFirstBytes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -190,7 +190,7 @@ func sumOf(algorithm string, data []byte) string {
 	return algorithm + " " + text
 }
 
-func TestChecksumsAreChecked(t *testing.T) {
+func TestChecksum_IsVerified(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -235,7 +235,7 @@ func TestChecksumsAreChecked(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestALengthThatIsDeclaredLater(t *testing.T) {
+func TestDeferredLength_IsDeclaredOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -277,7 +277,7 @@ func TestALengthThatIsDeclaredLater(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestWhatIsNotRightIsRefused(t *testing.T) {
+func TestInvalidRequest_IsRejected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -308,7 +308,7 @@ func TestWhatIsNotRightIsRefused(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestUploadsAreEnded(t *testing.T) {
+func TestDelete_EndsTheUpload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -341,7 +341,7 @@ func TestUploadsAreEnded(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestUploadsExpireWhenTheySaid(t *testing.T) {
+func TestUpload_ExpiresAtItsUploadExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -372,7 +372,7 @@ func TestUploadsExpireWhenTheySaid(t *testing.T) {
 	}
 }
 
-func TestTheCapHoldsFromTheStart(t *testing.T) {
+func TestCreate_ReservesUnderTheCap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 40<<20, 30<<20 })
@@ -460,7 +460,7 @@ func TestUploadExpires_IsSentUntilTheUploadIsComplete(t *testing.T) {
 	}
 }
 
-func TestMethodsThatAClientCannotSend(t *testing.T) {
+func TestMethodOverride_ReplacesTheMethodOfAPost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -480,7 +480,7 @@ func TestMethodsThatAClientCannotSend(t *testing.T) {
 	}
 }
 
-func TestPagesUploadInPieces(t *testing.T) {
+func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

@@ -52,8 +52,8 @@ type Documents interface {
 	Document(item media.Item) api.MediaItem
 }
 
-// Parts are what the interface stands on.
-type Parts struct {
+// Deps are what the interface stands on.
+type Deps struct {
 	Media     *media.Service
 	Auth      *auth.Authenticator
 	Documents Documents
@@ -66,7 +66,7 @@ type Parts struct {
 
 // API serves the routes. It is safe for concurrent use.
 type API struct {
-	parts   Parts
+	deps    Deps
 	base    string // of uploads' addresses
 	handler *handler.UnroutedHandler
 
@@ -87,18 +87,18 @@ const version = "1.0.0"
 // expiration are this package's own.
 const extensions = "creation,creation-with-upload,termination,creation-defer-length,checksum,expiration"
 
-// New joins the interface to its parts.
-func New(cfg Config, parts Parts) (*API, error) {
+// New joins the interface to its deps.
+func New(cfg Config, deps Deps) (*API, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	a := &API{parts: parts, base: strings.TrimRight(parts.BaseURL, "/") + collectionRoute + "/", running: map[*call]struct{}{}}
+	a := &API{deps: deps, base: strings.TrimRight(deps.BaseURL, "/") + collectionRoute + "/", running: map[*call]struct{}{}}
 	composer := handler.NewStoreComposer()
-	uploads := store{media: parts.Media}
+	uploads := store{media: deps.Media}
 	composer.UseCore(uploads)
 	composer.UseTerminater(uploads)
 	composer.UseLengthDeferrer(uploads)
-	composer.UseLocker(locker{locks: parts.Locks})
+	composer.UseLocker(locker{locks: deps.Locks})
 	var err error
 	a.handler, err = handler.NewUnroutedHandler(handler.Config{
 		StoreComposer: composer, BasePath: a.base, DisableDownload: true, DisableConcatenation: true,
@@ -119,8 +119,8 @@ func (a *API) Mount(r chi.Router) {
 		r.With(speaks).Options(route, a.options)
 	}
 	r.Group(func(r chi.Router) {
-		uploads := a.parts.Auth.Demanding(func(*http.Request) auth.Need { return auth.Need{Tool: "upload_media"} })
-		r.Use(speaks, a.parts.Auth.Require, uploads, speaksVersion)
+		uploads := a.deps.Auth.Demanding(func(*http.Request) auth.Need { return auth.Need{Tool: "upload_media"} })
+		r.Use(speaks, a.deps.Auth.Require, uploads, speaksVersion)
 		r.Post(collectionRoute, a.create)
 		r.Post(collectionRoute+"/", a.create) // many clients' habit
 		r.Head(uploadRoute, a.existing(http.MethodHead, a.handler.HeadFile))
@@ -199,9 +199,9 @@ func (a *API) options(w http.ResponseWriter, r *http.Request) {
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})
-	for _, credential := range []string{a.parts.Auth.KeyHeader, a.parts.Auth.SignatureHeader, "Authorization"} {
+	for _, credential := range []string{a.deps.Auth.KeyHeader, a.deps.Auth.SignatureHeader, "Authorization"} {
 		if r.Header.Get(credential) != "" {
-			a.parts.Auth.Require(tell).ServeHTTP(w, r)
+			a.deps.Auth.Require(tell).ServeHTTP(w, r)
 			return
 		}
 	}
@@ -243,7 +243,7 @@ func (a *API) existing(method string, next http.HandlerFunc) http.HandlerFunc {
 			if err != nil || id.String() != text {
 				return errNoUpload
 			}
-			found, err := a.parts.Media.FindResumable(c.ctx, c.grant.Principal, id)
+			found, err := a.deps.Media.FindResumable(c.ctx, c.grant.Principal, id)
 			if err != nil {
 				return missing(err)
 			}
@@ -280,7 +280,7 @@ func (a *API) overridden(w http.ResponseWriter, r *http.Request) {
 
 // mayUse reports whether a grant reaches an upload of its app: a signature that is bound
 // to a group reaches that group's uploads and no others.
-func mayUse(grant auth.Grant, state media.Resumption) bool {
+func mayUse(grant auth.Grant, state media.ResumableState) bool {
 	return grant.Group == "" || grant.Group == state.Fields.Group
 }
 
@@ -297,7 +297,7 @@ func digits(header http.Header, name string) error {
 func (a *API) serve(w http.ResponseWriter, r *http.Request, path string, next http.HandlerFunc, prepare func(*call) error) {
 	c := newCall(w, r)
 	c.again = func() error {
-		_, err := a.parts.Auth.Again(w, r.WithContext(c.ctx)) // whose client may have left
+		_, err := a.deps.Auth.Again(w, r.WithContext(c.ctx)) // whose client may have left
 		return err
 	}
 	if !a.enter(c) {

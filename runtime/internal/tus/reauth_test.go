@@ -16,7 +16,7 @@ import (
 
 // Only the headers were judged: a body that was begun in time and held back became a
 // draft of a key that had been revoked.
-func TestAHeldBackBodyMakesNoDraftOnceItsCredentialEnded(t *testing.T) {
+func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 	t.Parallel()
 	data := noise(6 << 20)
 	for how, end := range map[string]func(*testing.T, *world, tenant) (goOn string){
@@ -93,7 +93,7 @@ func TestAHeldBackBodyMakesNoDraftOnceItsCredentialEnded(t *testing.T) {
 
 // The check after the body used the cache: a PATCH that ended between the commit of a
 // suspension and its notification made a draft.
-func TestABodyThatEndsBeforeTheNotification_MakesNoDraft(t *testing.T) {
+func TestPatch_MakesNoDraftBeforeTheNotificationOfASuspension(t *testing.T) {
 	t.Parallel()
 	data := noise(1 << 20)
 	for name, tt := range map[string]struct {
@@ -134,7 +134,7 @@ func TestABodyThatEndsBeforeTheNotification_MakesNoDraft(t *testing.T) {
 }
 
 // A request may wait for the lock while its credential ends.
-func TestARequestThatWaitedForTheLockIsJudgedAgain(t *testing.T) {
+func TestDelete_ReauthenticatesAfterWaitingForTheLock(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

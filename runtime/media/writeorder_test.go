@@ -44,7 +44,7 @@ func (p *watchedParts) Part(ctx context.Context, body io.ReadSeeker, size int64)
 
 // Invariants 1 and 5: before a byte reaches S3 there is a row that knows of it, and it
 // is reserved under the cap; and no item names it yet.
-func TestBytesAreNotedAndReservedBeforeTheyAreSent(t *testing.T) {
+func TestUpload_RecordsAndReservesBytesBeforeItSendsThem(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"one request": 1000, "several parts": 2*media.PartSize + 5} {
 		t.Run(name, func(t *testing.T) {

@@ -188,7 +188,7 @@ func (a *answer) describe(header http.Header) error {
 		header.Set("Upload-Expires", state.Expires.UTC().Format(http.TimeFormat))
 		return nil
 	}
-	brand := "X-" + a.api.parts.Brand + "-Media"
+	brand := "X-" + a.api.deps.Brand + "-Media"
 	header.Set(brand+"-Id", state.ItemID.String())
 	if !mayRead(a.call, *state.Item) {
 		return nil
@@ -213,7 +213,7 @@ func (a *answer) document(item media.Item) (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(a.api.parts.Documents.Document(item)); err != nil {
+	if err := encoder.Encode(a.api.deps.Documents.Document(item)); err != nil {
 		return "", fmt.Errorf("encode the document: %w", err)
 	}
 	return ascii(strings.TrimSuffix(text.String(), "\n")), nil

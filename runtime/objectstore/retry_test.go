@@ -18,7 +18,7 @@ import (
 // The client tried the begin of an upload again when its answer was lost, so that the
 // store had two and the caller knew of one: the other stayed for ever, even when the
 // item was deleted. A crash run found it.
-func TestABeginWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
+func TestStartMultipart_IsNotRetriedWhenTheResponseIsLost(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	target, err := url.Parse(access.Endpoint)
@@ -49,13 +49,13 @@ func TestABeginWhoseAnswerIsLostIsNotRepeated(t *testing.T) {
 	if n := unfinished(t, store, bucket); n != 1 {
 		t.Errorf("%d uploads are unfinished", n)
 	}
-	must(t, store.RemoveUnfinished(t.Context(), bucket, "media/x/original"))
+	must(t, store.AbortIncomplete(t.Context(), bucket, "media/x/original"))
 	if n := unfinished(t, store, bucket); n != 0 {
 		t.Errorf("%d uploads are left", n)
 	}
 }
 
-func TestEveryUnfinishedUploadOfAKeyIsRemovedAndNoOther(t *testing.T) {
+func TestAbortIncomplete_AbortsEveryUploadOfTheKeyAndNoOther(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, _ := claimed(t, store)
@@ -63,14 +63,14 @@ func TestEveryUnfinishedUploadOfAKeyIsRemovedAndNoOther(t *testing.T) {
 			_, err := store.StartMultipart(t.Context(), bucket, key, "image/png")
 			must(t, err)
 		}
-		must(t, store.RemoveUnfinished(t.Context(), bucket, "media/x/original"))
+		must(t, store.AbortIncomplete(t.Context(), bucket, "media/x/original"))
 		must(t, store.ListUnfinished(t.Context(), bucket, "media/x/original", func(u media.Unfinished) error {
 			if strings.HasSuffix(u.Key, "/original") {
 				t.Error("an upload is left")
 			}
 			return nil
 		}))
-		must(t, store.RemoveUnfinished(t.Context(), bucket, "media/x/original-not"))
+		must(t, store.AbortIncomplete(t.Context(), bucket, "media/x/original-not"))
 	})
 }
 
@@ -83,7 +83,7 @@ func unfinished(t *testing.T, store *objectstore.Store, bucket string) (n int) {
 // A store that was killed while it joined the parts answered the repeated request with
 // success and had no object: an item was committed whose file did not exist. A crash
 // run found it.
-func TestACompleteIsNotBelievedWithoutItsObject(t *testing.T) {
+func TestComplete_FailsWithoutItsObject(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	target, err := url.Parse(access.Endpoint)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// read takes a letter apart: headers, text and HTML.
+// read parses an e-mail into headers, text part and HTML part.
 func read(t *testing.T, data string) (header netmail.Header, text, html string) {
 	t.Helper()
 	message, err := netmail.ReadMessage(strings.NewReader(data))
@@ -23,7 +23,7 @@ func read(t *testing.T, data string) (header netmail.Header, text, html string) 
 	}
 	kind, params, err := mime.ParseMediaType(message.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/alternative" {
-		t.Fatalf("the letter is %q, %v", kind, err)
+		t.Fatalf("the e-mail is %q, %v", kind, err)
 	}
 	var parts []string
 	for parsed := multipart.NewReader(message.Body, params["boundary"]); ; {
@@ -53,19 +53,19 @@ func read(t *testing.T, data string) (header netmail.Header, text, html string) 
 	return message.Header, parts[0], parts[1]
 }
 
-func TestALetterSaysWhatAPersonNeeds(t *testing.T) {
+func TestCompose_ContainsCodeExpiryAndWarnings(t *testing.T) {
 	t.Parallel()
 	server := (&server{}).start(t)
 	queue := newQueue(newClock())
 	queue.put(address)
 	outbox := run(t, config(server.port), queue)
-	within(t, "the letter is taken", func() bool { return len(server.taken()) == 1 && queue.left() == 0 })
+	waitFor(t, "the e-mail is accepted", func() bool { return len(server.accepted()) == 1 && queue.remaining() == 0 })
 
-	letter := server.taken()[0]
-	if letter.from != "login@media.example" || letter.to != address {
-		t.Errorf("the envelope is from %s to %s", letter.from, letter.to)
+	email := server.accepted()[0]
+	if email.from != "login@media.example" || email.to != address {
+		t.Errorf("the envelope is from %s to %s", email.from, email.to)
 	}
-	header, text, html := read(t, letter.data)
+	header, text, html := read(t, email.data)
 	decoder := new(mime.WordDecoder)
 	subject, err := decoder.DecodeHeader(header.Get("Subject"))
 	if err != nil || subject != "Your code to log in to Müller & Söhne" {
@@ -91,7 +91,7 @@ func TestALetterSaysWhatAPersonNeeds(t *testing.T) {
 	if !strings.Contains(text, "\n    "+code+"\n") && !strings.Contains(text, "\n    "+code+"\r\n") {
 		t.Errorf("the code has no line of its own:\n%s", text)
 	}
-	for _, want := range []string{code, "media.example.org", "14:15 UTC", "Never tell the code", "did not ask"} {
+	for _, want := range []string{code, "media.example.org", "14:15 UTC", "Never share this code", "did not ask"} {
 		if !strings.Contains(text, want) || !strings.Contains(html, want) {
 			t.Errorf("%q is not in both parts:\n%s\n%s", want, text, html)
 		}
@@ -99,7 +99,7 @@ func TestALetterSaysWhatAPersonNeeds(t *testing.T) {
 	if !strings.Contains(text, "Müller & Söhne") || !strings.Contains(html, "Müller &amp; Söhne") {
 		t.Error("the name is not there, or not escaped")
 	}
-	// What a locked screen shows: the subject, and the first words of either part.
+	// A locked screen shows the subject and the first words of either part.
 	for part, body := range map[string]string{"subject": subject, "text": text[:strings.Index(text, code)], "html": visible(html)[:strings.Index(visible(html), code)]} {
 		if part != "subject" && len(body) < 60 || strings.Contains(body, code) {
 			t.Errorf("the code is too early in the %s: %q", part, body)
@@ -110,8 +110,8 @@ func TestALetterSaysWhatAPersonNeeds(t *testing.T) {
 			t.Errorf("the HTML part has %s", remote)
 		}
 	}
-	if outbox.count(t, "delivered") != 1 {
-		t.Error("the letter is not counted")
+	if outbox.attempts(t, "delivered") != 1 {
+		t.Error("the e-mail is not counted")
 	}
 }
 
@@ -120,25 +120,25 @@ func visible(html string) string {
 	return regexp.MustCompile(`<[^>]*>|^[^>]*>|\s+`).ReplaceAllString(body, " ")
 }
 
-func TestEveryAttemptHasTheSameMessageIDAndEveryLetterItsOwn(t *testing.T) {
+func TestCompose_MessageIDIsStablePerEmail(t *testing.T) {
 	t.Parallel()
 	server := (&server{}).start(t)
 	queue := newQueue(newClock())
-	queue.set(nil, errDown) // taken, but the queue never hears of it
+	queue.fail(nil, errDown) // accepted, but never acknowledged
 	first, second := queue.put(address), queue.put(address)
 	outbox := run(t, config(server.port), queue)
-	within(t, "both are taken", func() bool {
-		return len(server.taken()) == 2 && strings.Count(outbox.log.String(), "can't be noted") == 2
+	waitFor(t, "both are taken", func() bool {
+		return len(server.accepted()) == 2 && strings.Count(outbox.log.String(), "recording email result failed") == 2
 	})
-	queue.set(nil, nil)
+	queue.fail(nil, nil)
 	queue.move(time.Minute)
-	within(t, "both are taken again", func() bool { return len(server.taken()) == 4 && queue.left() == 0 })
+	waitFor(t, "both are taken again", func() bool { return len(server.accepted()) == 4 && queue.remaining() == 0 })
 	ids := map[string]int{}
-	for _, letter := range server.taken() {
-		header, _, _ := read(t, letter.data)
+	for _, email := range server.accepted() {
+		header, _, _ := read(t, email.data)
 		ids[header.Get("Message-Id")]++
 	}
 	if len(ids) != 2 {
-		t.Errorf("letters %d and %d, each sent twice, have the ids %v", first, second, ids)
+		t.Errorf("e-mails %d and %d, each sent twice, have the ids %v", first, second, ids)
 	}
 }

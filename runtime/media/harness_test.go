@@ -53,14 +53,14 @@ type bundle struct {
 	objects  *objectstore.Store
 	registry *account.Registry
 	service  *media.Service
-	sweeper  *media.Sweeper
+	purger   *media.Purger
 	clock    *clock
 }
 
 var (
-	config = media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadShare: 100, UploadQueue: 1000, UploadWait: time.Minute,
+	config = media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: time.Minute,
 		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second}
-	sweepConfig = media.SweepConfig{DraftTTL: 24 * time.Hour, UploadGrace: 5 * time.Minute, BatchSize: 7, AlarmAfter: 3, RetryLongest: time.Hour}
+	purgeConfig = media.PurgeConfig{DraftTTL: 24 * time.Hour, UploadGrace: 5 * time.Minute, BatchSize: 7, MaxAttempts: 3, MaxBackoff: time.Hour}
 )
 
 func setup(t *testing.T) *bundle {
@@ -90,7 +90,7 @@ func setupWith(t *testing.T, url string, objects *objectstore.Store) *bundle {
 	b.registry = account.NewRegistry(b.store, "media", b.clock.Now)
 	b.service = b.replica(config)
 	var err error
-	b.sweeper, err = media.NewSweeper(b.store, objects, sweepConfig, b.clock.Now, log)
+	b.purger, err = media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store, Objects: objects, Now: b.clock.Now, Log: log})
 	must(t, err)
 	return b
 }
@@ -112,8 +112,8 @@ func (b *bundle) replica(cfg media.Config) *media.Service {
 // replicaOver is a replica with an object store of the test's own.
 func (b *bundle) replicaOver(objects media.ObjectStore, cfg media.Config) *media.Service {
 	b.t.Helper()
-	service, err := media.NewService(media.Parts{Store: b.store, Objects: objects, Settings: settings.NewService(b.store),
-		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)}, cfg)
+	service, err := media.New(cfg, media.Deps{Store: b.store, Objects: objects, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	must(b.t, err)
 	return service
 }

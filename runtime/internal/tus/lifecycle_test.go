@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAnUploadInPiecesAtTwoReplicas(t *testing.T) {
+func TestUpload_ContinuesAtAnotherReplica(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

@@ -23,14 +23,14 @@ import (
 )
 
 // Invariant 5: the cap is exact under any concurrency.
-func TestTheCapIsExactUnderConcurrency(t *testing.T) {
+func TestCap_IsExactUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	const room, uploads, workers = 50_000, 400, 16
 	b := setup(t)
 	p := b.tenant(room)
 	// Two runtimes have nothing in common but the database.
-	second, err := media.NewService(media.Parts{Store: b.open(), Objects: b.objects, Settings: settings.NewService(b.store),
-		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)}, config)
+	second, err := media.New(config, media.Deps{Store: b.open(), Objects: b.objects, Settings: settings.NewService(b.store),
+		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	replicas := []*media.Service{b.service, second}
 	sizes := rand.New(rand.NewPCG(1, 2))
@@ -88,7 +88,7 @@ func TestTheCapIsExactUnderConcurrency(t *testing.T) {
 	b.upload(p, make([]byte, room-held), media.Fields{})
 }
 
-func TestALoweredCapRefusesUploadsAndLosesNothing(t *testing.T) {
+func TestLoweredCap_RejectsUploadsAndKeepsItems(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(10_000)
@@ -109,7 +109,7 @@ func TestALoweredCapRefusesUploadsAndLosesNothing(t *testing.T) {
 
 // Invariants 2 and 4: seal and purge race through one conditional update; exactly
 // one wins, and a sealed item keeps its object.
-func TestSealAgainstPurge(t *testing.T) {
+func TestSeal_WinsOrLosesAgainstPurge(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -135,17 +135,17 @@ func TestSealAgainstPurge(t *testing.T) {
 			}
 		})
 	}
-	var summary media.SweepSummary
+	var summary media.PurgeSummary
 	all.Go(func() {
 		<-start
 		var err error
-		if summary, err = b.sweeper.Sweep(t.Context()); err != nil {
+		if summary, err = b.purger.Run(t.Context()); err != nil {
 			t.Errorf("sweep: %v", err)
 		}
 	})
 	close(start)
 	all.Wait()
-	last, err := b.sweeper.Sweep(t.Context()) // what the first pass skipped because a seal held it
+	last, err := b.purger.Run(t.Context()) // what the first pass skipped because a seal held it
 	must(t, err)
 	if purged := int64(summary.DraftsPurged + last.DraftsPurged); sealed.Load()+purged != drafts {
 		t.Errorf("%d sealed and %d purged of %d", sealed.Load(), purged, drafts)
@@ -159,7 +159,7 @@ func TestSealAgainstPurge(t *testing.T) {
 	t.Logf("%d sealed, %d purged", sealed.Load(), drafts-sealed.Load())
 }
 
-func TestPurgeTakesOldDraftsOnly(t *testing.T) {
+func TestPurge_DeletesOldDraftsOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -169,13 +169,13 @@ func TestPurgeTakesOldDraftsOnly(t *testing.T) {
 	kept := b.sealed(p, random(20), media.Fields{})
 	b.clock.advance(23*time.Hour + 59*time.Minute)
 	young := b.upload(p, random(30), media.Fields{})
-	if summary, err := b.sweeper.Sweep(t.Context()); err != nil || summary.DraftsPurged != 0 {
+	if summary, err := b.purger.Run(t.Context()); err != nil || summary.DraftsPurged != 0 {
 		t.Errorf("before 24 h: %+v, %v", summary, err)
 	}
 	b.clock.advance(2 * time.Minute)
-	summary, err := b.sweeper.Sweep(t.Context())
+	summary, err := b.purger.Run(t.Context())
 	must(t, err)
-	if summary != (media.SweepSummary{Ran: true, DraftsPurged: 20, RemovalsDone: 20}) {
+	if summary != (media.PurgeSummary{Ran: true, DraftsPurged: 20, RemovalsDone: 20}) {
 		t.Errorf("after 24 h: %+v", summary)
 	}
 	for _, item := range []media.Item{kept, young} {
@@ -186,29 +186,29 @@ func TestPurgeTakesOldDraftsOnly(t *testing.T) {
 	b.balanced(p)
 }
 
-func TestOnePurgeRunsAtATime(t *testing.T) {
+func TestPurge_RunsOneAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inside, leave := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		_, err := b.store.ExclusiveSweep(t.Context(), func(context.Context) error { close(inside); <-leave; return nil })
+		_, err := b.store.WithPurgeLock(t.Context(), func(context.Context) error { close(inside); <-leave; return nil })
 		done <- err
 	}()
 	<-inside
-	if summary, err := b.sweeper.Sweep(t.Context()); err != nil || summary.Ran {
+	if summary, err := b.purger.Run(t.Context()); err != nil || summary.Ran {
 		t.Errorf("a second purge beside the first: %+v, %v", summary, err)
 	}
 	close(leave)
 	must(t, <-done)
-	if summary, err := b.sweeper.Sweep(t.Context()); err != nil || !summary.Ran {
+	if summary, err := b.purger.Run(t.Context()); err != nil || !summary.Ran {
 		t.Errorf("a purge after the first: %+v, %v", summary, err)
 	}
 }
 
 // Invariant 1: what a crash leaves behind is known and swept. The upload is dropped
 // without Close, as a killed process drops it.
-func TestWhatACrashedUploadLeavesIsSwept(t *testing.T) {
+func TestPurge_RemovesWhatACrashedUploadLeft(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -222,11 +222,11 @@ func TestWhatACrashedUploadLeavesIsSwept(t *testing.T) {
 	if reserved := b.number(`SELECT reserved FROM upload`); reserved < media.PartSize {
 		t.Fatalf("only %d bytes are reserved in the middle of an upload", reserved)
 	}
-	if summary, err := b.sweeper.Sweep(t.Context()); err != nil || summary.UploadsExpired != 0 {
+	if summary, err := b.purger.Run(t.Context()); err != nil || summary.UploadsExpired != 0 {
 		t.Errorf("a running upload was swept: %+v, %v", summary, err)
 	}
-	b.clock.advance(config.UploadLease + sweepConfig.UploadGrace + time.Second)
-	summary, err := b.sweeper.Sweep(t.Context())
+	b.clock.advance(config.UploadLease + purgeConfig.UploadGrace + time.Second)
+	summary, err := b.purger.Run(t.Context())
 	must(t, err)
 	if summary.UploadsExpired != 1 || summary.RemovalsDone != 1 || summary.RemovalsPending != 0 {
 		t.Errorf("after the lease: %+v", summary)
@@ -249,7 +249,7 @@ func TestWhatACrashedUploadLeavesIsSwept(t *testing.T) {
 }
 
 // A swept upload that still gets its bytes into S3 takes them out again.
-func TestASmallUploadSweptBeforeItsCommitLeavesNothing(t *testing.T) {
+func TestUpload_LeavesNothingWhenExpiredBeforeItsCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -257,7 +257,7 @@ func TestASmallUploadSweptBeforeItsCommitLeavesNothing(t *testing.T) {
 	scope := media.ScopeOf(p)
 	must(t, b.store.OpenUpload(t.Context(), id, scope, 3, b.clock.Now()))
 	b.clock.advance(time.Hour)
-	_, err := b.sweeper.Sweep(t.Context())
+	_, err := b.purger.Run(t.Context())
 	must(t, err)
 	key := media.ObjectKey(id, media.Original)
 	must(t, b.objects.Put(t.Context(), scope.Bucket, key, "text/plain", strings.NewReader("abc"), 3))
@@ -270,7 +270,7 @@ func TestASmallUploadSweptBeforeItsCommitLeavesNothing(t *testing.T) {
 	if removal == nil {
 		t.Fatal("the object that came late is not queued")
 	}
-	_, err = b.sweeper.Sweep(t.Context())
+	_, err = b.purger.Run(t.Context())
 	must(t, err)
 	b.balanced(p)
 }
@@ -312,7 +312,7 @@ func (p *lateParts) Complete(_ context.Context, contentType string) error {
 
 // A client that left just after its last byte once left an object behind that no row
 // named: S3 stored it after the abandoned upload had been removed for good.
-func TestAnObjectThatLandsAfterItsUploadWasAbandonedIsSwept(t *testing.T) {
+func TestPurge_RemovesAnObjectStoredAfterItsUploadWasAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"small": 1000, "in parts": 2 * media.PartSize} {
 		t.Run(name, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestAnObjectThatLandsAfterItsUploadWasAbandonedIsSwept(t *testing.T) {
 			}
 			must(t, objects.late(t.Context()))
 			b.clock.advance(2 * time.Minute)
-			_, err := b.sweeper.Sweep(t.Context())
+			_, err := b.purger.Run(t.Context())
 			must(t, err)
 			b.balanced(p)
 			if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal)`); n != 0 {
@@ -337,7 +337,7 @@ func TestAnObjectThatLandsAfterItsUploadWasAbandonedIsSwept(t *testing.T) {
 }
 
 // A commit whose answer was lost may have happened: abandoning it must not touch the item.
-func TestAbandoningACommittedUploadTouchesNothing(t *testing.T) {
+func TestAbandonUpload_ChangesNothingAfterCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -350,7 +350,7 @@ func TestAbandoningACommittedUploadTouchesNothing(t *testing.T) {
 }
 
 // A reservation that PostgreSQL lost in a crash is settled at the commit, under the cap.
-func TestACommitSettlesWhatIsNotReserved(t *testing.T) {
+func TestCommit_ReservesMissingBytesUnderTheCap(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(100)
@@ -369,7 +369,7 @@ func TestACommitSettlesWhatIsNotReserved(t *testing.T) {
 }
 
 // Invariant 3: objects go after the row, tried until they are gone.
-func TestObjectsOfADeleteAreRemovedWhenS3ComesBack(t *testing.T) {
+func TestDelete_RemovesObjectsOnceS3IsBack(t *testing.T) {
 	t.Parallel()
 	b, s3 := setupOwnS3(t)
 	p := b.tenant(1 << 30)
@@ -380,18 +380,18 @@ func TestObjectsOfADeleteAreRemovedWhenS3ComesBack(t *testing.T) {
 		t.Errorf("a deleted item is still there: %v", err)
 	}
 	b.clock.advance(2 * time.Minute)
-	var summary media.SweepSummary
-	for try := range sweepConfig.AlarmAfter {
+	var summary media.PurgeSummary
+	for try := range purgeConfig.MaxAttempts {
 		var err error
-		summary, err = b.sweeper.Sweep(t.Context())
+		summary, err = b.purger.Run(t.Context())
 		must(t, err)
-		if summary.RemovalsFailed != 1 || summary.RemovalsPending != 1 || summary.NeedsAttention != (try == sweepConfig.AlarmAfter-1) {
+		if summary.RemovalsFailed != 1 || summary.RemovalsPending != 1 || summary.NeedsAttention != (try == purgeConfig.MaxAttempts-1) {
 			t.Errorf("try %d with S3 down: %+v", try, summary)
 		}
-		b.clock.advance(sweepConfig.RetryLongest)
+		b.clock.advance(purgeConfig.MaxBackoff)
 	}
 	s3.Start()
-	summary, err := b.sweeper.Sweep(t.Context())
+	summary, err := b.purger.Run(t.Context())
 	must(t, err)
 	if summary.RemovalsDone != 1 || summary.RemovalsPending != 0 {
 		t.Errorf("with S3 back: %+v", summary)

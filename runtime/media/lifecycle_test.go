@@ -17,7 +17,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-func TestAFileGoesThroughItsWholeLife(t *testing.T) {
+func TestItem_GoesThroughItsWholeLifecycle(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"empty": 0, "one byte": 1, "small": 100_000, "exactly one part": media.PartSize,
 		"one byte over a part": media.PartSize + 1, "exactly two parts": 2 * media.PartSize, "several parts": 3*media.PartSize + 4711} {
@@ -75,7 +75,7 @@ func TestAFileGoesThroughItsWholeLife(t *testing.T) {
 	}
 }
 
-func TestAnotherTenantsItemIsAsMissing(t *testing.T) {
+func TestItem_OfAnotherTenantIsNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	mine, yours := b.tenant(1<<30), b.tenant(1<<30)
@@ -112,7 +112,7 @@ func (r *broken) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestAnUploadThatFailsLeavesNothing(t *testing.T) {
+func TestUpload_LeavesNothingWhenItFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -164,7 +164,7 @@ func TestAnUploadThatFailsLeavesNothing(t *testing.T) {
 
 // An account that waited for a bucket of somebody else's had keys already, and its
 // uploads went into that bucket.
-func TestNothingIsUploadedIntoABucketThatIsNotTheAccounts(t *testing.T) {
+func TestUpload_UnavailableWithoutABucketOfTheAccount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -183,12 +183,12 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestUploadsWaitForAPlaceAndAreRefusedWhenTheQueueIsFull(t *testing.T) {
+func TestUpload_WaitsForASlotAndIsRejectedWhenTheQueueIsFull(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	cfg := config
-	cfg.MaxUploads, cfg.UploadQueue, cfg.UploadWait = 1, 1, time.Hour
+	cfg.MaxUploads, cfg.UploadQueue, cfg.UploadQueueTimeout = 1, 1, time.Hour
 	service := b.replica(cfg)
 	first, err := service.Begin(t.Context(), p, 0)
 	must(t, err)
@@ -211,7 +211,7 @@ func TestUploadsWaitForAPlaceAndAreRefusedWhenTheQueueIsFull(t *testing.T) {
 	}
 }
 
-func TestListsAreNewestFirstAndPagesJoinWithoutGaps(t *testing.T) {
+func TestList_ReturnsNewestFirstWithoutGapsBetweenPages(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -303,11 +303,11 @@ func (c *creeper) Read(p []byte) (int, error) {
 
 // Fifteen connections that sent next to nothing held all the memory there is for larger
 // files, for as long as they liked.
-func TestWhoCreepsGivesItsMemoryToWhoWaits(t *testing.T) {
+func TestUpload_BelowTheMinimumRateReleasesItsMemoryToOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	cfg := config
-	cfg.UploadMemory, cfg.UploadMinRate = 17<<20, 64<<10
+	cfg.UploadMemory, cfg.UploadMinTransferRate = 17<<20, 64<<10
 	service := b.replica(cfg)
 	slow, quick := b.tenant(1<<30), b.tenant(1<<30)
 	const before = 2 << 20

@@ -1,0 +1,81 @@
+// Package settings resolves the image settings of an account from three layers, field by
+// field: what a MediaSettings object pins, what the tenant set, and the defaults. The operator
+// pins; tenants read and update over REST and MCP; uploads are processed with the result.
+package settings
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// Store keeps layers. PostgreSQL implements it.
+type Store interface {
+	// Layers returns what is set for the account; the zero Layers when nothing is.
+	Layers(ctx context.Context, accountID uuid.UUID) (Layers, error)
+	// UpdateTenant passes what is set for the account to decide, and sets the tenant's fields
+	// that decide returns. It writes nothing when decide fails or returns no field. It is one
+	// transaction, during which no pin changes.
+	UpdateTenant(ctx context.Context, accountID uuid.UUID, decide func(Layers) (Layer, error)) (Layers, error)
+	// Pin replaces the account's pins; it writes nothing when they are equal already.
+	Pin(ctx context.Context, accountID uuid.UUID, pins Layer, by string) error
+	// Unpin removes the pins that by made, and no others.
+	Unpin(ctx context.Context, accountID uuid.UUID, by string) error
+}
+
+// Service implements the use cases of settings.
+type Service struct{ store Store }
+
+// NewService returns a Service that uses store.
+func NewService(store Store) *Service { return &Service{store: store} }
+
+// Get returns the layers of an account. It never returns NotFound: an account with nothing
+// set has the zero Layers.
+func (s *Service) Get(ctx context.Context, accountID uuid.UUID) (Layers, error) {
+	return s.store.Layers(ctx, accountID)
+}
+
+// Outcome is the result of an update: what is set afterwards, and which fields changed.
+type Outcome struct {
+	Layers
+	Changed []string // names, in the order of Fields; empty when nothing changed
+}
+
+// Update applies a tenant's change, all or nothing. Fields that already have the
+// requested value are ignored, so a document that was read can be written back with one
+// field changed: the other fields keep their source, and pinned fields are accepted.
+// Another value for a pinned field is a Conflict that names the MediaSettings object.
+func (s *Service) Update(ctx context.Context, accountID uuid.UUID, change Layer) (Outcome, error) {
+	if err := change.Validate(); err != nil {
+		return Outcome{}, err
+	}
+	var changed []string
+	layers, err := s.store.UpdateTenant(ctx, accountID, func(current Layers) (Layer, error) {
+		effectiveChange := change.without(current.Effective())
+		changed = effectiveChange.Fields()
+		pinned := current.Pinned.Fields()
+		rejected := slices.DeleteFunc(effectiveChange.Fields(), func(name string) bool { return !slices.Contains(pinned, name) })
+		if len(rejected) > 0 {
+			return Layer{}, fault.New(fault.Conflict, "%s: pinned by MediaSettings %s", strings.Join(rejected, ", "), current.PinnedBy)
+		}
+		return effectiveChange, nil
+	})
+	return Outcome{Layers: layers, Changed: changed}, err
+}
+
+// Pin fixes fields on behalf of the MediaSettings object by ("namespace/name").
+func (s *Service) Pin(ctx context.Context, accountID uuid.UUID, pins Layer, by string) error {
+	if err := pins.Validate(); err != nil {
+		return err
+	}
+	return s.store.Pin(ctx, accountID, pins, by)
+}
+
+// Unpin removes the pins of the MediaSettings object by ("namespace/name").
+func (s *Service) Unpin(ctx context.Context, accountID uuid.UUID, by string) error {
+	return s.store.Unpin(ctx, accountID, by)
+}
