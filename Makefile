@@ -96,8 +96,8 @@ bench: running build dev-services tusd ## Measure the service against the raw li
 crash: running build dev-services ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)
 
-screenshots: packages build dev-services ## Take pictures of the login pages: docs/login.png, and every page in every state into PICTURES (screenshots/)
-	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run TestThePagesAreForEverybody ./hack/test/browser
+screenshots: packages build dev-services ## Take the pictures of the documentation, and of every login page in every state into PICTURES (screenshots/)
+	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PRODUCT=$(CURDIR)/docs/product.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestThePagesAreForEverybody|TestAPIReference_ShowsEveryOperation' ./hack/test/browser
 
 vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on the network)
 	@$(SETUP) govulncheck

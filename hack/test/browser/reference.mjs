@@ -3,10 +3,11 @@ import { createServer, request as forward } from 'node:http'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { writeFile } from 'node:fs/promises'
+import { pictureFonts } from './fonts.mjs'
 import { World, expect, same, tell, until } from './world.mjs'
 
 const options = JSON.parse(process.argv[2])
-const world = await World.open(options)
+const world = await World.open(options, await pictureFonts(options.scratch))
 const described = await (await fetch(options.api + '/openapi.json')).json()
 const operations = Object.entries(described.paths).flatMap(([path, methods]) => Object.keys(methods).filter((name) => /^(get|head|post|put|patch|delete)$/.test(name)).map((method) => `${method.toUpperCase()} ${path}`)).sort()
 
@@ -85,18 +86,18 @@ await world.close()
 
 // picture shows the product in use: the consent page of a login beside the API reference.
 async function picture() {
-  const ana = await world.come({ address: 'ana.lopez@example.org', javascript: true, width: 560, height: 760 })
+  const ana = await world.come({ address: 'ana.lopez@example.org', javascript: true, width: 560, height: 790 })
   const claude = await world.register('Claude', 'https://claude.ai/api/mcp/auth_callback')
   await ana.logIn(world.link(claude))
   const consent = await ana.page.screenshot()
   await ana.leave()
   const user = await open(options.base)
-  await user.page.setViewport({ width: 980, height: 760 })
-  await user.page.evaluate(() => document.querySelector('.opblock').scrollIntoView())
+  await user.page.setViewport({ width: 980, height: 790 })
+  await user.page.evaluate(() => document.querySelector('.opblock-tag').scrollIntoView())
   const reference = await user.page.screenshot()
   await user.leave()
   const page = await world.browser.newPage()
-  await page.setViewport({ width: 1640, height: 840 })
+  await page.setViewport({ width: 1640, height: 870 })
   await page.setContent(`<!doctype html><style>
     body { margin: 0; padding: 40px; display: flex; gap: 20px; background: #dfe3e8; }
     img { display: block; border-radius: 12px; box-shadow: 0 4px 24px #0003; }
