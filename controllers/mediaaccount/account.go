@@ -70,16 +70,17 @@ func specOf(object *v1alpha1.MediaAccount) account.Spec {
 	if bucket := object.Spec.Storage.Bucket; bucket != nil {
 		spec.Bucket = bucket.Name
 	}
-	spec.Agents = agentsOf(object.Spec.MCP)
+	spec.ToolPolicy = toolPolicyOf(object.Spec.MCP)
 	return spec
 }
 
-// agentsOf is what assistants may do. A list that is there counts, also when it is empty.
-func agentsOf(mcp *v1alpha1.MCPSpec) account.Agents {
+// toolPolicyOf returns the tool policy of a spec. An empty list differs from an absent one: it
+// allows no tool.
+func toolPolicyOf(mcp *v1alpha1.MCPSpec) account.ToolPolicy {
 	if mcp == nil {
-		return account.Agents{}
+		return account.ToolPolicy{}
 	}
-	agents := account.Agents{ReadOnly: mcp.ReadOnly}
+	agents := account.ToolPolicy{ReadOnly: mcp.ReadOnly}
 	if mcp.Tools != nil {
 		agents.Tools = make([]string, 0, len(mcp.Tools))
 		for _, tool := range mcp.Tools {

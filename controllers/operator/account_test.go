@@ -186,8 +186,8 @@ func TestAChangedSpecReachesTheDatabase(t *testing.T) {
 	b.eventually(func() string {
 		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
 		must(t, err)
-		leash := account.Agents{ReadOnly: true, Tools: []string{"get_media", "list_media"}}
-		if found.MaxStorage != 20<<30 || !found.Suspended || !found.Agents.Equal(leash) {
+		leash := account.ToolPolicy{ReadOnly: true, Tools: []string{"get_media", "list_media"}}
+		if found.MaxStorage != 20<<30 || !found.Suspended || !found.ToolPolicy.Equal(leash) {
 			return fmt.Sprintf("the database has %+v", found)
 		}
 		secret := &corev1.Secret{}

@@ -60,7 +60,7 @@ func (f *Failure) Retries() bool { return f != nil && !f.Stalls() }
 
 // Reason is the condition's reason.
 func (f *Failure) Reason() string {
-	switch kind := fault.Of(f.Err).Kind; {
+	switch kind := fault.From(f.Err).Kind; {
 	case kind == fault.Conflict:
 		return v1alpha1.ReasonConflict
 	case kind == fault.Invalid:
@@ -85,7 +85,7 @@ func (f *Failure) Message() string {
 		}
 		return fmt.Sprintf("the Kubernetes API refused to %s (%s)", f.Doing, why)
 	}
-	if public := fault.Of(f.Err).Public; public != "" {
+	if public := fault.From(f.Err).Public; public != "" {
 		return public
 	}
 	return "something unforeseen failed: the operator's log says what"

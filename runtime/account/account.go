@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,8 +35,8 @@ type Account struct {
 	BucketOwned bool
 	// Suspended accounts keep everything and serve nothing.
 	Suspended bool
-	// Agents is what assistants may do.
-	Agents Agents
+	// ToolPolicy restricts assistants and connected applications.
+	ToolPolicy ToolPolicy
 	// ClosedAt is set when the MediaAccount was deleted; a closed account's keys are revoked for good.
 	ClosedAt *time.Time
 }
@@ -51,29 +50,9 @@ type Spec struct {
 	MaxStorage    int64
 	MaxUploadSize int64
 	// Bucket is derived by BucketName when empty. It is fixed at the first Ensure.
-	Bucket    string
-	Suspended bool
-	Agents    Agents
-}
-
-// Agents says what assistants may do in an account. The zero value lets them do
-// everything.
-type Agents struct {
-	// ReadOnly leaves them the tools that change nothing.
-	ReadOnly bool
-	// Tools are the only ones they may use: nil = all, empty = none.
-	Tools []string
-}
-
-// Permit reports whether assistants may use the tool. A tool that may write is one that
-// does not say it only reads.
-func (a Agents) Permit(tool string, reads bool) bool {
-	return (reads || !a.ReadOnly) && (a.Tools == nil || slices.Contains(a.Tools, tool))
-}
-
-// Equal compares; no list and an empty one are not the same.
-func (a Agents) Equal(b Agents) bool {
-	return a.ReadOnly == b.ReadOnly && (a.Tools == nil) == (b.Tools == nil) && slices.Equal(a.Tools, b.Tools)
+	Bucket     string
+	Suspended  bool
+	ToolPolicy ToolPolicy
 }
 
 // App is a namespace of items inside an account.

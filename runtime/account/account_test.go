@@ -76,25 +76,3 @@ func TestBucketNamesAreValidAndDiffer(t *testing.T) {
 		}
 	}
 }
-
-func TestALeashPermitsWhatBothOfItsPartsPermit(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		agents      Agents
-		reads, good bool
-	}{
-		{Agents{}, true, true},
-		{Agents{}, false, true},
-		{Agents{ReadOnly: true}, true, true},
-		{Agents{ReadOnly: true}, false, false},
-		{Agents{Tools: []string{"x", "tool"}}, false, true},
-		{Agents{Tools: []string{"x"}}, true, false},
-		{Agents{Tools: []string{}}, true, false},
-		{Agents{ReadOnly: true, Tools: []string{"tool"}}, false, false},
-		{Agents{ReadOnly: true, Tools: []string{"tool"}}, true, true},
-	} {
-		if got := tt.agents.Permit("tool", tt.reads); got != tt.good {
-			t.Errorf("%+v, reads %t: %t", tt.agents, tt.reads, got)
-		}
-	}
-}

@@ -73,7 +73,7 @@ func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 	}
 	return r.store.EnsureAccount(ctx, Account{
 		ID: id, Namespace: spec.Namespace, Name: spec.Name, DisplayName: spec.DisplayName, Owners: owners,
-		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: bucket, Suspended: spec.Suspended, Agents: spec.Agents,
+		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy,
 	})
 }
 

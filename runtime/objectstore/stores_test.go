@@ -228,7 +228,7 @@ func TestClaim_RejectedByAStoreWithoutConditionalPut(t *testing.T) {
 		store, bucket := between(t, access, answer), "b-"+uuid.NewString()
 		for range 2 { // again and again
 			changed, err := store.Claim(t.Context(), bucket, objectstore.Owner{AccountID: uuid.NewString()}, false)
-			if changed || !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.Of(err).Public, notSupported) {
+			if changed || !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.From(err).Public, notSupported) {
 				t.Errorf("%s: %v, %v", name, changed, err)
 			}
 		}

@@ -24,14 +24,14 @@ func (s *Store) EnsureAccount(ctx context.Context, want account.Account) (accoun
 		return account.Account{}, classify(err, "ensure account")
 	}
 	same := found.DisplayName == want.DisplayName && slices.Equal(found.Owners, want.Owners) && found.MaxStorage == want.MaxStorage &&
-		found.MaxUploadSize == want.MaxUploadSize && found.Suspended == want.Suspended && agentsOf(found).Equal(want.Agents)
+		found.MaxUploadSize == want.MaxUploadSize && found.Suspended == want.Suspended && toolPolicyOf(found).Equal(want.ToolPolicy)
 	if same {
 		return accountOf(found), nil
 	}
 	updated, err := s.queries.UpdateAccount(ctx, sqlgen.UpdateAccountParams{
 		ID: found.ID, DisplayName: want.DisplayName, Owners: want.Owners,
 		MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Suspended: want.Suspended,
-		McpReadOnly: want.Agents.ReadOnly, McpTools: want.Agents.Tools,
+		McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools,
 	})
 	if errors.Is(err, pgx.ErrNoRows) { // somebody else wrote the same just now
 		return s.FindAccount(ctx, want.Namespace, want.Name)
@@ -50,7 +50,7 @@ func (s *Store) insertAccount(ctx context.Context, want account.Account) (sqlgen
 		made, err = q.InsertAccount(ctx, sqlgen.InsertAccountParams{
 			ID: want.ID, Namespace: want.Namespace, Name: want.Name, DisplayName: want.DisplayName, Owners: want.Owners,
 			MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Bucket: want.Bucket, Suspended: want.Suspended,
-			McpReadOnly: want.Agents.ReadOnly, McpTools: want.Agents.Tools,
+			McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			made, err = q.FindAccount(ctx, sqlgen.FindAccountParams{Namespace: want.Namespace, Name: want.Name})
@@ -277,11 +277,11 @@ func (s *Store) TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) err
 func accountOf(row sqlgen.Account) account.Account {
 	return account.Account{ID: row.ID, Namespace: row.Namespace, Name: row.Name, DisplayName: row.DisplayName, Owners: row.Owners,
 		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, BucketOwned: row.BucketOwned, Suspended: row.Suspended, ClosedAt: row.ClosedAt,
-		Agents: agentsOf(row)}
+		ToolPolicy: toolPolicyOf(row)}
 }
 
-func agentsOf(row sqlgen.Account) account.Agents {
-	return account.Agents{ReadOnly: row.McpReadOnly, Tools: row.McpTools}
+func toolPolicyOf(row sqlgen.Account) account.ToolPolicy {
+	return account.ToolPolicy{ReadOnly: row.McpReadOnly, Tools: row.McpTools}
 }
 
 func appOf(row sqlgen.App) account.App {

@@ -135,7 +135,7 @@ func TestTwoAccountsCannotShareABucket(t *testing.T) {
 	one.Bucket, two.Bucket, two.Name = "shared", "shared", "other"
 	first, err := r.Ensure(t.Context(), one)
 	must(t, err)
-	if _, err := r.Ensure(t.Context(), two); !fault.Is(err, fault.Conflict) || fault.Of(err).Public != "bucket shared is owned by another account" {
+	if _, err := r.Ensure(t.Context(), two); !fault.Is(err, fault.Conflict) || fault.From(err).Public != "bucket shared is owned by another account" {
 		t.Errorf("a second account with the bucket: %v", err)
 	}
 	must(t, r.Close(t.Context(), first.ID))
@@ -319,7 +319,7 @@ func TestAPinnedFieldRefusesTheWholeChange(t *testing.T) {
 		t.Error("pinning the same again must write nothing")
 	}
 	_, err = s.Update(t.Context(), a.ID, settings.Layer{UseWebP: value(false), ThumbnailWidth: value(64)})
-	if !fault.Is(err, fault.Conflict) || fault.Of(err).Public != "useWebP: pinned by MediaSettings team-a/site" {
+	if !fault.Is(err, fault.Conflict) || fault.From(err).Public != "useWebP: pinned by MediaSettings team-a/site" {
 		t.Errorf("a change of a pinned field: %v", err)
 	}
 	layers, err := s.Update(t.Context(), a.ID, settings.Layer{ThumbnailHeight: value(99)})
@@ -457,16 +457,16 @@ func TestTheLeashOfAgentsIsKept(t *testing.T) {
 	store, url := setup(t)
 	r := registry(store)
 	want := spec
-	for _, agents := range []account.Agents{
+	for _, agents := range []account.ToolPolicy{
 		{}, {ReadOnly: true}, {Tools: []string{}}, {}, {Tools: []string{"get_media", "list_media"}}, {ReadOnly: true, Tools: []string{"get_media"}},
 	} {
-		want.Agents = agents
+		want.ToolPolicy = agents
 		made, err := r.Ensure(t.Context(), want)
 		must(t, err)
 		found, err := r.Find(t.Context(), want.Namespace, want.Name)
 		must(t, err)
-		if !made.Agents.Equal(agents) || !found.Agents.Equal(agents) {
-			t.Errorf("want %+v, made %+v, found %+v", agents, made.Agents, found.Agents)
+		if !made.ToolPolicy.Equal(agents) || !found.ToolPolicy.Equal(agents) {
+			t.Errorf("want %+v, made %+v, found %+v", agents, made.ToolPolicy, found.ToolPolicy)
 		}
 		before := version(t, url, "account")
 		_, err = r.Ensure(t.Context(), want)
@@ -475,9 +475,9 @@ func TestTheLeashOfAgentsIsKept(t *testing.T) {
 			t.Errorf("%+v is written twice", agents)
 		}
 	}
-	want.Name, want.Agents = "born-with-it", account.Agents{Tools: []string{}}
-	if made, err := r.Ensure(t.Context(), want); err != nil || !made.Agents.Equal(want.Agents) {
-		t.Errorf("%+v, %v", made.Agents, err)
+	want.Name, want.ToolPolicy = "born-with-it", account.ToolPolicy{Tools: []string{}}
+	if made, err := r.Ensure(t.Context(), want); err != nil || !made.ToolPolicy.Equal(want.ToolPolicy) {
+		t.Errorf("%+v, %v", made.ToolPolicy, err)
 	}
 }
 

@@ -124,12 +124,17 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
-	authenticator, err := auth.New(c.Auth, c.Server.Brand, store, limits, time.Now, log)
+	authCfg := c.Auth
+	authCfg.Brand = c.Server.Brand
+	if c.Mail.Enabled() {
+		authCfg.Resource, authCfg.MetadataURL = oauthhttp.Resource(c.Server.BaseURL), oauthhttp.MetadataURL(c.Server.BaseURL)
+	}
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Now: time.Now, Log: log})
 	if err != nil {
 		return served{}, err
 	}
 	preferences := settings.NewService(store)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log})
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return served{}, err
 	}
@@ -190,7 +195,6 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		if logins, outbox, err = c.joinLogins(store, secret, limits, registry, log); err != nil {
 			return served{}, err
 		}
-		authenticator.Resource, authenticator.MetadataURL = oauthhttp.Resource(c.Server.BaseURL), oauthhttp.MetadataURL(c.Server.BaseURL)
 		mounts = append(mounts, logins.Mount)
 	}
 	serving, err := server.New(c.Server, log, registry, limits, checks, mounts...)
@@ -199,11 +203,11 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 
 // joinLogins makes the part that people log in to.
 func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, limits *limit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Outbox, error) {
-	signer, err := secret.Signer(keys.ForLogins)
+	signer, err := secret.Signer(keys.PurposeOAuth)
 	if err != nil {
 		return nil, nil, err
 	}
-	encrypter, err := secret.Encrypter(keys.ForLetters)
+	encrypter, err := secret.Encrypter(keys.PurposeEmailOutbox)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -34,7 +34,7 @@ func newStorm(t *testing.T) *storm {
 	s := &storm{t: t, now: time.Unix(1e9, 0), answers: map[account.Hash]account.Principal{}}
 	token := s.token()
 	s.key, s.answers[token.Hash()] = token.Reveal(), holder(token.Hash())
-	directory := &scripted{find: func(h account.Hash) (account.Principal, error) {
+	store := &scripted{find: func(h account.Hash) (account.Principal, error) {
 		if principal, ok := s.answers[h]; ok {
 			return principal, nil
 		}
@@ -45,11 +45,11 @@ func newStorm(t *testing.T) *storm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
-	if s.Authenticator, err = New(cfg, "service", directory, limits, clock, slog.New(slog.DiscardHandler)); err != nil {
+	cfg := Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a", 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute, Brand: "service"}
+	if s.Authenticator, err = New(cfg, Deps{Store: store, Limits: limits, Now: clock, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	s.keys.reset(true)
+	s.sessions.reset(true)
 	return s
 }
 
@@ -65,13 +65,13 @@ func (s *storm) token() account.Token {
 // shows sends a key, and gives how it fares.
 func (s *storm) shows(key string) fault.Kind {
 	r := httptest.NewRequest("GET", "/media/get", nil)
-	r = r.WithContext(httpapi.With(r.Context(), &httpapi.Record{Address: netip.MustParseAddr("192.0.2.1")}))
+	r = r.WithContext(httpapi.NewContext(r.Context(), &httpapi.RequestInfo{ClientIP: netip.MustParseAddr("192.0.2.1")}))
 	r.Header.Set(s.KeyHeader, key)
-	_, err := s.Check(r)
+	_, err := s.Authenticate(r)
 	if err == nil {
 		return none
 	}
-	return fault.Of(err).Kind
+	return fault.From(err).Kind
 }
 
 // none is the kind of no fault.
@@ -109,14 +109,14 @@ func TestAStormOfWrongKeysShutsNoGoodKeyOut(t *testing.T) {
 	}
 	s.rages(300)
 	s.goesOn("after five minutes without a request")
-	s.keys.changed(uuid.UUID{1})
+	s.sessions.invalidateAccount(uuid.UUID{1})
 	s.goesOn("after a change of its account")
-	s.keys.lost()
+	s.sessions.onDisconnect()
 	s.goesOn("while changes are not heard")
 	s.goesOn("still not") // nothing is remembered now
-	s.keys.reset(true)
+	s.sessions.reset(true)
 	s.goesOn("once they are heard again")
-	if known := s.keys.good.Len(); known != 1 {
+	if known := s.sessions.lastValid.Len(); known != 1 {
 		t.Errorf("the stranger's keys are among the %d good ones", known)
 	}
 }
@@ -141,11 +141,11 @@ func TestAKeyThatEndsInAStormIsRefusedAndForgotten(t *testing.T) {
 		for _, principal := range s.answers {
 			end(s, principal)
 		}
-		s.keys.changed(uuid.UUID{1})
+		s.sessions.invalidateAccount(uuid.UUID{1})
 		if got := s.shows(s.key); got != fault.Unauthenticated {
 			t.Errorf("%s: answered %v", name, got)
 		}
-		s.keys.changed(uuid.UUID{1}) // nothing else may hold it
+		s.sessions.invalidateAccount(uuid.UUID{1}) // nothing else may hold it
 		if got := s.shows(s.key); got != fault.Busy {
 			t.Errorf("%s, the second time: answered %v, as if the key were still known", name, got)
 		}
@@ -160,14 +160,14 @@ func TestAnAccountThatIsLetGoOnIsServedInTheStormAgain(t *testing.T) {
 	for hash, principal := range s.answers {
 		principal.Account.Suspended = true
 		s.answers[hash] = principal
-		s.keys.changed(uuid.UUID{1})
+		s.sessions.invalidateAccount(uuid.UUID{1})
 		if got := s.shows(s.key); got != fault.Unauthenticated {
 			t.Errorf("suspended: answered %v", got)
 		}
 		principal.Account.Suspended = false
 		s.answers[hash] = principal
 	}
-	s.keys.changed(uuid.UUID{1})
+	s.sessions.invalidateAccount(uuid.UUID{1})
 	s.goesOn("when the account goes on")
 }
 
@@ -177,16 +177,16 @@ func TestADirectoryThatIsAwayMakesNobodyForgotten(t *testing.T) {
 	s := newStorm(t)
 	s.goesOn("before the storm")
 	s.rages(30)
-	directory, _ := s.directory.(*scripted)
-	find := directory.find
-	directory.find = func(account.Hash) (account.Principal, error) {
+	store, _ := s.store.(*scripted)
+	find := store.find
+	store.find = func(account.Hash) (account.Principal, error) {
 		return account.Principal{}, fault.New(fault.Unavailable, "down")
 	}
-	s.keys.changed(uuid.UUID{1})
+	s.sessions.invalidateAccount(uuid.UUID{1})
 	if got := s.shows(s.key); got != fault.Unavailable {
 		t.Errorf("while the directory is away: answered %v", got)
 	}
-	directory.find = find
+	store.find = find
 	s.goesOn("when the directory is back")
 }
 
@@ -195,17 +195,17 @@ func TestADirectoryThatIsAwayMakesNobodyForgotten(t *testing.T) {
 func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
-	s.Resource = "http://media.test/mcp" // which the directory's sessions are for, until an hour after the start
+	s.cfg.Resource = "http://media.test/mcp" // which the directory's sessions are for, until an hour after the start
 	shows := func(token string) fault.Kind {
 		r := httptest.NewRequest("POST", "/mcp", nil)
-		r = r.WithContext(httpapi.With(r.Context(), &httpapi.Record{Address: netip.MustParseAddr("192.0.2.1")}))
+		r = r.WithContext(httpapi.NewContext(r.Context(), &httpapi.RequestInfo{ClientIP: netip.MustParseAddr("192.0.2.1")}))
 		r.Header.Set("Authorization", "Bearer "+token)
-		grant, err := s.Check(r)
+		identity, err := s.Authenticate(r)
 		if err != nil {
-			return fault.Of(err).Kind
+			return fault.From(err).Kind
 		}
-		if !grant.Permits(ScopeRead) || grant.Permits(ScopeWrite) || grant.GrantID == uuid.Nil {
-			t.Errorf("the grant is %+v", grant)
+		if !identity.HasScope(ScopeRead) || identity.HasScope(ScopeWrite) || identity.GrantID == uuid.Nil {
+			t.Errorf("the identity is %+v", identity)
 		}
 		return none
 	}
@@ -227,7 +227,7 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 		}
 	}
 	// Made-up ones are refused without a look-up, and shut nobody out.
-	calls := s.directory.(*scripted).calls.Load()
+	calls := s.store.(*scripted).calls.Load()
 	other := newStorm(t)
 	foreign, _, err := oauth.NewAccessToken(signer(t, "z"))
 	if err != nil {
@@ -240,7 +240,7 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 			}
 		}
 	}
-	if now := s.directory.(*scripted).calls.Load(); now != calls {
+	if now := s.store.(*scripted).calls.Load(); now != calls {
 		t.Errorf("%d look-ups for made-up tokens", now-calls)
 	}
 	if got := s.shows(other.key); got != fault.Unauthenticated { // a key that is wrong here, and the first one

@@ -13,32 +13,32 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-// claims is what an upload signature says: who made it, until when it is valid and
-// which group it is bound to.
+// claims is the content of an upload signature: the credential that created it, its expiry
+// and the group that it is bound to.
 type claims struct {
 	accountID, appID, keyID uuid.UUID
-	grantID                 uuid.UUID // of the login that made it; zero for a key
+	grantID                 uuid.UUID // of the login that created it; zero for a key
 	expires                 time.Time // whole seconds
 	group                   string    // empty = not bound
 }
 
 const (
-	// Those by a login name its grant as well.
+	// A signature that was created by a login contains the id of the grant as well.
 	signatureByKey   = 1
 	signatureByLogin = 2
 	// claimsLength is the length of claims without a group: version, expiry, three ids.
 	claimsLength = 1 + 8 + 3*16
-	// signatureLongest bounds what is decoded at all, in characters.
-	signatureLongest = 4*(claimsLength+16+media.MaxGroup+2)/3 + 1 + 43
+	// maxSignatureLen bounds a signature, in characters.
+	maxSignatureLen = 4*(claimsLength+16+media.MaxGroup+2)/3 + 1 + 43
 )
 
-func claimsOf(g Grant, expires time.Time, group string) claims {
-	return claims{accountID: g.Account.ID, appID: g.App.ID, keyID: g.Key.ID, grantID: g.GrantID, expires: expires, group: group}
+func claimsOf(i Identity, expires time.Time, group string) claims {
+	return claims{accountID: i.Account.ID, appID: i.App.ID, keyID: i.Key.ID, grantID: i.GrantID, expires: expires, group: group}
 }
 
-// belongTo reports whether the claims are those of this session. A login moves on to the
-// next key, and takes its signatures along.
-func (c claims) belongTo(s oauth.Session) bool {
+// matches reports whether the claims are those of this session. When a key is rotated, a
+// login continues with the new key, and so do the signatures that it created.
+func (c claims) matches(s oauth.Session) bool {
 	return c.accountID == s.Account.ID && c.appID == s.App.ID && c.grantID == s.GrantID && (c.keyID == s.Key.ID || c.grantID != uuid.Nil)
 }
 
@@ -86,17 +86,23 @@ func decodeClaims(text []byte) (claims, bool) {
 	}, true
 }
 
-// encodeSignature returns the signature in the form that clients send: claims and MAC, each
-// in URL-safe base64, with a dot between.
+// Sign returns an upload signature for the caller's app, bound to group unless it is empty.
+// It is valid for SignatureTTL, and no longer than the credential that created it.
+func (a *Authenticator) Sign(identity Identity, group string) string {
+	return encodeSignature(a.signer, claimsOf(identity, a.now().Add(a.cfg.SignatureTTL), group))
+}
+
+// encodeSignature returns the signature as clients send it: claims and MAC, each in URL-safe
+// base64, with a dot between.
 func encodeSignature(signer *keys.Signer, c claims) string {
 	text := c.encode()
 	return keys.Encode(text) + "." + keys.Encode(signer.Sign(text))
 }
 
-// decodeSignature returns the claims of a signature that was made with the server secret or
-// the previous one. Nothing of them is read before the MAC was verified.
+// decodeSignature returns the claims of a signature that was signed with the server secret or
+// the previous one. It verifies the MAC before it reads the claims.
 func decodeSignature(signer *keys.Signer, signature string) (claims, bool) {
-	if len(signature) > signatureLongest {
+	if len(signature) > maxSignatureLen {
 		return claims{}, false
 	}
 	first, second, ok := strings.Cut(signature, ".")

@@ -21,7 +21,7 @@ func signer(t testing.TB, letter string) *keys.Signer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := secret.Signer(keys.ForUploads)
+	made, err := secret.Signer(keys.PurposeUploadSignature)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func FuzzClaimsComeBack(f *testing.F) {
 		if got, ok := decodeSignature(ours, signature); !ok || got != signed {
 			t.Fatalf("%+v came back as %+v, %t", signed, got, ok)
 		}
-		if len(signature) > signatureLongest {
+		if len(signature) > maxSignatureLen {
 			t.Fatalf("%d characters", len(signature))
 		}
 		if _, ok := decodeSignature(foreign, signature); ok {
@@ -103,7 +103,7 @@ func FuzzOnlyWhatWasSignedIsAccepted(f *testing.F) {
 	ours := signer(f, "s")
 	other := signer(f, "t")
 	principal := account.Principal{Account: account.Account{ID: uuid.New()}, App: account.App{ID: uuid.New()}, Key: account.Key{ID: uuid.New()}}
-	f.Add(encodeSignature(ours, claimsOf(Grant{Principal: principal}, time.Unix(1e9, 0), "g")), int64(1e9), "group")
+	f.Add(encodeSignature(ours, claimsOf(Identity{Principal: principal}, time.Unix(1e9, 0), "g")), int64(1e9), "group")
 	f.Add("", int64(0), "")
 	f.Add("a.b", int64(1<<40), "日本")
 	f.Fuzz(func(t *testing.T, text string, expires int64, group string) {
@@ -114,10 +114,10 @@ func FuzzOnlyWhatWasSignedIsAccepted(f *testing.F) {
 		if expires < 0 || expires > 1<<40 || len(group) > 255 || strings.ToValidUTF8(group, "") != group {
 			return
 		}
-		made := claimsOf(Grant{Principal: principal}, time.Unix(expires, 0), group)
+		made := claimsOf(Identity{Principal: principal}, time.Unix(expires, 0), group)
 		signed := encodeSignature(ours, made)
 		got, ok := decodeSignature(ours, signed)
-		if !ok || !got.expires.Equal(made.expires) || got.group != group || !got.belongTo(oauth.Session{Principal: principal}) {
+		if !ok || !got.expires.Equal(made.expires) || got.group != group || !got.matches(oauth.Session{Principal: principal}) {
 			t.Fatalf("%+v came back as %+v, %t", made, got, ok)
 		}
 		if _, ok := decodeSignature(other, signed); ok {

@@ -88,7 +88,7 @@ func (l *Links) expiry() time.Time {
 
 // verify checks a signed address and says how much longer it is valid.
 func (l *Links) verify(id uuid.UUID, variant media.Variant, expires, signature string) (time.Duration, error) {
-	refused := fault.New(fault.BadSignature, "the address is not signed for this file")
+	refused := fault.New(fault.InvalidSignature, "the address is not signed for this file")
 	until, err := strconv.ParseInt(expires, 10, 64)
 	if err != nil || strconv.FormatInt(until, 10) != expires {
 		return 0, refused
@@ -99,7 +99,7 @@ func (l *Links) verify(id uuid.UUID, variant media.Variant, expires, signature s
 	}
 	left := time.Unix(until, 0).Sub(l.now())
 	if left <= 0 {
-		return 0, fault.New(fault.BadSignature, "the address has expired")
+		return 0, fault.New(fault.InvalidSignature, "the address has expired")
 	}
 	return left, nil
 }

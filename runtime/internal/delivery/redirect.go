@@ -22,7 +22,7 @@ func (d *Delivery) redirect(w http.ResponseWriter, r *http.Request, file found) 
 		"cache-control":       cacheControl(file),
 	})
 	if err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
 	header := w.Header()

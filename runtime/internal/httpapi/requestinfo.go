@@ -1,7 +1,7 @@
-// Package httpapi is one HTTP exchange as every edge of the runtime sees it: the
-// record that becomes its line in the log, and the one place where answers and
-// faults are turned into JSON and status codes. Middleware and handlers of rest,
-// auth and delivery call it; package server begins and ends the record.
+// Package httpapi is what the HTTP interfaces of the runtime share: the request info that
+// becomes a line of the log (requestinfo.go), JSON answers (respond.go), and the only
+// mapping of faults to status codes, error codes and texts, with its forms for REST and TUS,
+// OAuth and JSON-RPC (errors.go).
 package httpapi
 
 import (
@@ -12,48 +12,57 @@ import (
 	"github.com/google/uuid"
 )
 
-// Record gathers what the log says about a request. It belongs to the request's
+// RequestInfo is what the log records about a request. It belongs to the request's
 // goroutine and holds no credential.
-type Record struct {
+type RequestInfo struct {
 	// RequestID is in every answer's X-Request-Id.
 	RequestID string
-	// Address is where the request comes from, for limits; it is not logged.
-	Address netip.Addr
-	// AccountID, AppID and KeyID say who asked; zero when nobody was authenticated.
+	// ClientIP is the IP address of the client, for limits; it is not logged.
+	ClientIP netip.Addr
+	// AccountID, AppID and KeyID identify the caller; zero if nobody was authenticated.
 	AccountID, AppID, KeyID uuid.UUID
-	// Err is the failure that was answered, private cause included.
-	Err error
 
-	fewTexts bool
-	rpc      bool
+	err             error
+	legacyErrorText bool
+	rpc             bool
 }
 
-type recordKey struct{}
+// Err returns the error that the request was answered with, private cause included; nil if
+// there is none.
+func (i *RequestInfo) Err() error { return i.err }
 
-// With puts a record into the context of a request.
-func With(ctx context.Context, record *Record) context.Context {
-	return context.WithValue(ctx, recordKey{}, record)
+type requestInfoKey struct{}
+
+// NewContext returns a context that carries info.
+func NewContext(ctx context.Context, info *RequestInfo) context.Context {
+	return context.WithValue(ctx, requestInfoKey{}, info)
 }
 
-// Of returns the record of a request, or an empty one outside of any.
-func Of(ctx context.Context) *Record {
-	if record, ok := ctx.Value(recordKey{}).(*Record); ok {
-		return record
+// FromContext returns the info of a request, or an empty one if ctx carries none.
+func FromContext(ctx context.Context) *RequestInfo {
+	if info, ok := ctx.Value(requestInfoKey{}).(*RequestInfo); ok {
+		return info
 	}
-	return &Record{}
+	return &RequestInfo{}
 }
 
-// UploadRoute is the route whose errors the specification writes out, and ToolsRoute the
-// MCP endpoint, whose errors are JSON-RPC error responses.
+// SetError records the error that the request was answered with, for the log. WriteError
+// calls it; a handler that writes an error in another form calls it itself. The last call
+// counts.
+func SetError(ctx context.Context, err error) { FromContext(ctx).err = err }
+
+// UploadRoute is the route whose errors the specification defines, and ToolsRoute the MCP
+// endpoint, whose errors are JSON-RPC error responses.
 const (
 	UploadRoute = "/media/create"
 	ToolsRoute  = "/mcp"
 )
 
-// Begin makes the record of a request. It holds the field `error` of every answer to
-// POST /media/create to the specification's four texts, also of those that are given
-// before there is a route, and every answer of ToolsRoute to JSON-RPC.
-func Begin(r *http.Request, id string, address netip.Addr) *Record {
-	return &Record{RequestID: id, Address: address,
-		fewTexts: r.Method == http.MethodPost && r.URL.Path == UploadRoute, rpc: r.URL.Path == ToolsRoute}
+// NewRequestInfo returns the info of a request. The form of error responses depends on the
+// request's path, so that it also applies to errors before there is a route: on POST
+// /media/create the field `error` is one of the specification's four texts, and on ToolsRoute
+// errors are JSON-RPC error responses.
+func NewRequestInfo(r *http.Request, id string, clientIP netip.Addr) *RequestInfo {
+	return &RequestInfo{RequestID: id, ClientIP: clientIP,
+		legacyErrorText: r.Method == http.MethodPost && r.URL.Path == UploadRoute, rpc: r.URL.Path == ToolsRoute}
 }

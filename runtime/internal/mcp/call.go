@@ -16,7 +16,7 @@ import (
 // what went wrong in its tools. The SDK runs tools in goroutines of its own.
 type call struct {
 	media *media.Service
-	grant auth.Grant
+	grant auth.Identity
 	sends bool // the caller may use upload_media
 	// messages are those of the body, and batch is set when they came as a list.
 	messages []message
@@ -49,7 +49,7 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-func newCall(service *media.Service, grant auth.Grant, sends bool) *call {
+func newCall(service *media.Service, grant auth.Identity, sends bool) *call {
 	return &call{media: service, grant: grant, sends: sends}
 }
 
@@ -94,7 +94,7 @@ func (c *call) receive(ctx context.Context, from io.Reader) (*media.Upload, erro
 	if err != nil {
 		return nil, err
 	}
-	upload.Interruptible(c.interrupt)
+	upload.OnSlow(c.interrupt)
 	if err := upload.Receive(ctx, from, ""); err != nil {
 		upload.Close(ctx)
 		return nil, err

@@ -29,11 +29,11 @@ func (a *API) failed(ctx context.Context, tool string, err error) *sdk.CallToolR
 const pause = 5 * time.Second
 
 func sentence(ctx context.Context, err error) string {
-	f := fault.Of(err)
+	f := fault.From(err)
 	public := f.Public
 	switch f.Kind {
 	case fault.Internal:
-		return "The service failed; this is not the fault of the arguments. Try once more. If it fails again, tell the user the request id " + httpapi.Of(ctx).RequestID + "."
+		return "The service failed; this is not the fault of the arguments. Try once more. If it fails again, tell the user the request id " + httpapi.FromContext(ctx).RequestID + "."
 	case fault.Unavailable:
 		if public == "" {
 			public = "the service can't reach its stores"
@@ -44,7 +44,7 @@ func sentence(ctx context.Context, err error) string {
 			public = "the service is busy"
 		}
 		public += ": try again " + in(f.RetryAfter)
-	case fault.OverCap:
+	case fault.QuotaExceeded:
 		public += ": delete items that are not needed any more with delete_media, or have the user ask for more storage"
 	}
 	if public == "" {
@@ -63,11 +63,11 @@ func in(wait time.Duration) string {
 // refuse answers a request that does not reach the SDK, in the protocol's form.
 // The fault's own mapping (httpapi.Fail) is for REST: its 403 means a signature.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if fault.Is(err, fault.Busy) { // which says when to come again
-		httpapi.Fail(w, r, err)
+	if fault.Is(err, fault.Busy) || fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Unavailable) {
+		httpapi.WriteError(w, r, err)
 		return
 	}
-	httpapi.Of(r.Context()).Err = err
+	httpapi.SetError(r.Context(), err)
 	errorResponse(err).write(w)
 }
 
@@ -81,7 +81,7 @@ type response struct {
 func errorResponse(err error) response {
 	told := invalid{error: err, code: jsonrpc.CodeInvalidRequest}
 	_ = errors.As(err, &told)
-	status, public := http.StatusBadRequest, fault.Of(err).Public
+	status, public := http.StatusBadRequest, fault.From(err).Public
 	switch {
 	case told.status != 0:
 		status = told.status

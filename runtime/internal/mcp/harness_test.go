@@ -100,9 +100,9 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	registry := prometheus.NewRegistry()
 	limits, err := limit.New(o.limits, registry, time.Now, log)
 	must(t, err)
-	rt.auth, err = auth.New(authCfg, o.brand, w.Store, limits, time.Now, log)
+	authCfg.Brand, authCfg.Resource, authCfg.MetadataURL = o.brand, o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
+	rt.auth, err = auth.New(authCfg, auth.Deps{Store: w.Store, Limits: limits, Now: time.Now, Log: log})
 	must(t, err)
-	rt.auth.Resource, rt.auth.MetadataURL = o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
 	parts := media.Deps{Store: o.store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: log}
 	if o.images {
 		parts.Images = runtimetest.Images(t, registry, log)

@@ -12,7 +12,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-func (a *API) listMedia(ctx context.Context, grant auth.Grant, args *arguments) (any, error) {
+func (a *API) listMedia(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
 	number, limit := media.DefaultPage, media.DefaultLimit
 	if page := args.integer("page"); page != nil {
 		number = *page
@@ -40,7 +40,7 @@ func (a *API) listMedia(ctx context.Context, grant auth.Grant, args *arguments) 
 }
 
 // one carries out what concerns one item.
-func (a *API) one(ctx context.Context, grant auth.Grant, args *arguments,
+func (a *API) one(ctx context.Context, grant auth.Identity, args *arguments,
 	find func(context.Context, account.Principal, uuid.UUID) (media.Item, error),
 ) (any, error) {
 	id := args.id("mediaId")
@@ -62,15 +62,15 @@ func missing(err error) error {
 	return err
 }
 
-func (a *API) getMedia(ctx context.Context, grant auth.Grant, args *arguments) (any, error) {
+func (a *API) getMedia(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
 	return a.one(ctx, grant, args, a.parts.Media.Get)
 }
 
-func (a *API) sealMedia(ctx context.Context, grant auth.Grant, args *arguments) (any, error) {
+func (a *API) sealMedia(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
 	return a.one(ctx, grant, args, a.parts.Media.Seal)
 }
 
-func (a *API) deleteMedia(ctx context.Context, grant auth.Grant, args *arguments) (any, error) {
+func (a *API) deleteMedia(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
 	id := args.id("mediaId")
 	if args.err != nil {
 		return nil, args.err
@@ -78,12 +78,12 @@ func (a *API) deleteMedia(ctx context.Context, grant auth.Grant, args *arguments
 	return api.Deleted{Deleted: true, MediaId: id}, missing(a.parts.Media.Delete(ctx, grant.Principal, id))
 }
 
-func (a *API) getMediaCount(ctx context.Context, grant auth.Grant, _ *arguments) (any, error) {
+func (a *API) getMediaCount(ctx context.Context, grant auth.Identity, _ *arguments) (any, error) {
 	count, err := a.parts.Media.Count(ctx, grant.Principal, media.Filter{})
 	return api.Count{Count: count}, err
 }
 
-func (a *API) getTotalStorage(ctx context.Context, grant auth.Grant, _ *arguments) (any, error) {
+func (a *API) getTotalStorage(ctx context.Context, grant auth.Identity, _ *arguments) (any, error) {
 	totals, err := a.parts.Media.Totals(ctx, grant.Principal)
 	return api.Totals{Storage: totals.Storage, MaxStorage: totals.MaxStorage}, err
 }

@@ -38,17 +38,17 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
 	all := rt.names(t, one.Key)
 	for _, tt := range []struct {
-		agents account.Agents
+		agents account.ToolPolicy
 		names  []string
 	}{
-		{account.Agents{ReadOnly: true}, reading},
-		{account.Agents{Tools: []string{"delete_media", "list_media"}}, []string{"delete_media", "list_media"}},
-		{account.Agents{ReadOnly: true, Tools: []string{"delete_media", "list_media"}}, []string{"list_media"}},
-		{account.Agents{Tools: []string{"no_such_tool"}}, []string{}},
-		{account.Agents{Tools: []string{}}, []string{}},
-		{account.Agents{}, all},
+		{account.ToolPolicy{ReadOnly: true}, reading},
+		{account.ToolPolicy{Tools: []string{"delete_media", "list_media"}}, []string{"delete_media", "list_media"}},
+		{account.ToolPolicy{ReadOnly: true, Tools: []string{"delete_media", "list_media"}}, []string{"list_media"}},
+		{account.ToolPolicy{Tools: []string{"no_such_tool"}}, []string{}},
+		{account.ToolPolicy{Tools: []string{}}, []string{}},
+		{account.ToolPolicy{}, all},
 	} {
-		w.Change(t, one, func(s *account.Spec) { s.Agents = tt.agents })
+		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = tt.agents })
 		eventually(t, "the list follows", func() bool { return slices.Equal(rt.names(t, one.Key), tt.names) })
 		draft := rt.upload(t, other.Key, "f", []byte("f"))
 		for name := range rows {
@@ -62,7 +62,7 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 		t.Error("another tenant is held, too")
 	}
 	// REST is not for assistants, and is not held.
-	w.Change(t, one, func(s *account.Spec) { s.Agents = account.Agents{Tools: []string{}} })
+	w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{Tools: []string{}} })
 	if got := rt.send(t, http.MethodGet, "/media/get/count", nil, apiKey(one.Key)); got.status != http.StatusOK {
 		t.Errorf("REST: %d %s", got.status, got.body)
 	}
@@ -72,7 +72,7 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	held := w.tenant(t, "held", func(s *account.Spec) { s.Agents.ReadOnly = true })
+	held := w.tenant(t, "held", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
 	free := w.tenant(t, "free")
 	rt := w.replica(t, func(o *options) { o.media.MaxUploads, o.media.UploadQueue = 1, 0 })
 	const right = `"method":"tools/call","params":{"name":"upload_media",`

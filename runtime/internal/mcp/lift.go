@@ -211,9 +211,12 @@ func unquoted(quoted []byte) (word string) {
 func unread(err error) error {
 	var tooLong *http.MaxBytesError
 	var syntax invalid
+	var known *fault.Error
 	switch {
 	case errors.As(err, &syntax):
 		return syntax
+	case errors.As(err, &known): // the credential ended while the body came
+		return known
 	case errors.As(err, &tooLong):
 		return tooMuch("the body must be at most %d bytes", tooLong.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):

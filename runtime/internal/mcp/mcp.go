@@ -95,7 +95,7 @@ func New(cfg Config, parts Parts) (*API, error) {
 // client which tries them first is asked for its credential, and not sent away.
 func (a *API) Mount(r chi.Router) {
 	r.Group(func(r chi.Router) {
-		r.Use(a.visitor.check, a.parts.Auth.RequireLogin)
+		r.Use(a.visitor.check, a.parts.Auth.Middleware(auth.ChallengeLogin))
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 			r.Method(method, httpapi.ToolsRoute, a.handler)
 		}
@@ -134,24 +134,18 @@ func (a *API) behind(next http.Handler) http.Handler {
 			refuse(w, r, err) // unread
 			return
 		}
-		c := newCall(a.parts.Media, auth.Of(r.Context()), a.maySend(auth.Of(r.Context())))
-		defer func() { httpapi.Of(r.Context()).Err = c.end(r.Context()) }()
+		c := newCall(a.parts.Media, auth.FromContext(r.Context()), a.maySend(auth.FromContext(r.Context())))
+		defer func() { httpapi.SetError(r.Context(), c.end(r.Context())) }()
 		control := http.NewResponseController(w)
 		c.stop = func() { _ = control.SetReadDeadline(time.Now()) } // a transport without deadlines has none
+		// At the end of the body the middleware checks the credential again.
 		rest, err := lift(http.MaxBytesReader(w, r.Body, bodyLimit), func(from *text, needed bool) (string, error) { return c.take(r.Context(), from, needed) })
 		if err != nil {
 			c.note(err)
 			refuse(w, r, err)
 			return
 		}
-		// The body may have been held back: what the key permits now is what counts.
-		r, err = a.parts.Auth.Again(w, r)
-		if err != nil {
-			c.note(err)
-			httpapi.Fail(w, r, err)
-			return
-		}
-		c.grant = auth.Of(r.Context())
+		c.grant = auth.FromContext(r.Context())
 		c.messages, c.batch, err = readMessages(rest)
 		if err == nil {
 			err = checkRevision(r.Header, c.messages, c.batch)
@@ -170,10 +164,10 @@ func (a *API) behind(next http.Handler) http.Handler {
 		for range len(c.messages) - 1 {
 			verdict := a.parts.Limits.TakeKey(c.grant.Key.ID)
 			if !verdict.Refused {
-				verdict = a.parts.Limits.TakeAddress(httpapi.Of(r.Context()).Address)
+				verdict = a.parts.Limits.TakeAddress(httpapi.FromContext(r.Context()).ClientIP)
 			}
 			if verdict.Refused {
-				httpapi.Fail(w, r, verdict.Err())
+				httpapi.WriteError(w, r, verdict.Err())
 				c.note(verdict.Err())
 				return
 			}

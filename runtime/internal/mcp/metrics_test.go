@@ -38,7 +38,7 @@ func (rt *replica) calls(t *testing.T) map[string]string {
 func TestCallsAreCountedByToolAndOutcome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	one, held := w.tenant(t, "one"), w.tenant(t, "held", func(s *account.Spec) { s.Agents.ReadOnly = true })
+	one, held := w.tenant(t, "one"), w.tenant(t, "held", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
 	rt := w.replica(t, func(o *options) { o.store = broken{w.Store} })
 	if counts := rt.calls(t); len(counts) != 0 {
 		t.Errorf("before any call: %v", counts)

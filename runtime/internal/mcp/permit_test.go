@@ -11,17 +11,17 @@ import (
 // writes.
 func TestScopesBindTools(t *testing.T) {
 	t.Parallel()
-	reader, writer := tool{name: "r", reads: true}, tool{name: "w"}
+	reader, writer := tool{name: "get_media", reads: true}, tool{name: "seal_media"}
 	for name, tt := range map[string]struct {
-		grant         auth.Grant
+		grant         auth.Identity
 		read, written bool
 	}{
-		"nobody":              {auth.Grant{}, false, false},
-		"a signature":         {auth.Grant{Signed: true}, false, false},
-		"a reader":            {auth.Grant{Scopes: []auth.Scope{auth.ScopeRead}}, true, false},
-		"a writer alone":      {auth.Grant{Scopes: []auth.Scope{auth.ScopeWrite}}, false, true},
-		"a key":               {auth.Grant{Scopes: []auth.Scope{auth.ScopeRead, auth.ScopeWrite}}, true, true},
-		"a key, held to read": {auth.Grant{Scopes: []auth.Scope{auth.ScopeRead, auth.ScopeWrite}, Principal: account.Principal{Account: account.Account{Agents: account.Agents{ReadOnly: true}}}}, true, false},
+		"nobody":              {auth.Identity{}, false, false},
+		"a signature":         {auth.Identity{Signed: true}, false, false},
+		"a reader":            {auth.Identity{Scopes: []auth.Scope{auth.ScopeRead}}, true, false},
+		"a writer alone":      {auth.Identity{Scopes: []auth.Scope{auth.ScopeWrite}}, false, true},
+		"a key":               {auth.Identity{Scopes: []auth.Scope{auth.ScopeRead, auth.ScopeWrite}}, true, true},
+		"a key, held to read": {auth.Identity{Scopes: []auth.Scope{auth.ScopeRead, auth.ScopeWrite}, Principal: account.Principal{Account: account.Account{ToolPolicy: account.ToolPolicy{ReadOnly: true}}}}, true, false},
 	} {
 		if permitted(tt.grant, reader) == nil != tt.read || permitted(tt.grant, writer) == nil != tt.written {
 			t.Errorf("%s: %v, %v", name, permitted(tt.grant, reader), permitted(tt.grant, writer))

@@ -9,7 +9,7 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-func (a *API) getMediaSettings(ctx context.Context, grant auth.Grant, _ *arguments) (any, error) {
+func (a *API) getMediaSettings(ctx context.Context, grant auth.Identity, _ *arguments) (any, error) {
 	layers, err := a.parts.Settings.Get(ctx, grant.Account.ID)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func (a *API) getMediaSettings(ctx context.Context, grant auth.Grant, _ *argumen
 	return document, nil
 }
 
-func (a *API) updateMediaSettings(ctx context.Context, grant auth.Grant, args *arguments) (any, error) {
+func (a *API) updateMediaSettings(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
 	change := settings.Layer{UseWebP: args.boolean("useWebP"), WebPOutputQuality: args.integer("webpOutputQuality"),
 		ThumbnailWidth: args.integer("thumbnailWidth"), ThumbnailHeight: args.integer("thumbnailHeight")}
 	if args.err != nil {
@@ -35,7 +35,7 @@ func (a *API) updateMediaSettings(ctx context.Context, grant auth.Grant, args *a
 	}
 	if _, err := a.parts.Settings.Update(ctx, grant.Account.ID, change); err != nil {
 		if fault.Is(err, fault.Conflict) {
-			return nil, fault.Wrap(err, fault.Conflict, "%s: nothing was changed; leave these out, or have the user ask the administrator who pinned them", fault.Of(err).Public)
+			return nil, fault.Wrap(err, fault.Conflict, "%s: nothing was changed; leave these out, or have the user ask the administrator who pinned them", fault.From(err).Public)
 		}
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func TestAnAccessTokenIsHeldToItsScopes(t *testing.T) {
 			}
 			continue
 		}
-		if got.status != http.StatusForbidden || !bytes.Contains(got.body, []byte(`"id":7`)) || !bytes.Contains(got.body, []byte("lacks the scope media:write")) ||
+		if got.status != http.StatusForbidden || !bytes.Contains(got.body, []byte(`"id":7`)) || !bytes.Contains(got.body, []byte("insufficient scope: media:write required")) ||
 			!strings.HasPrefix(challenge, `Bearer error="insufficient_scope", scope="media:read media:write", resource_metadata="http://media.test/.well-known/`) {
 			t.Errorf("%s: %d %q %s", name, got.status, challenge, got.body)
 		}

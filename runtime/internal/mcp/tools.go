@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/redact"
@@ -28,7 +29,7 @@ type tool struct {
 	idempotent  bool // calling again changes nothing more
 
 	input, output schema
-	run           func(ctx context.Context, grant auth.Grant, args *arguments) (any, error)
+	run           func(ctx context.Context, grant auth.Identity, args *arguments) (any, error)
 }
 
 // definition is what clients are told. All four hints are there: some clients take a
@@ -52,11 +53,11 @@ func (t tool) scope() auth.Scope {
 
 // permitted is the one place that says whether a caller may use a tool. Lists and calls
 // ask it, and whoever is not known may use none.
-func permitted(grant auth.Grant, t tool) error {
-	if !grant.Permits(t.scope()) {
+func permitted(grant auth.Identity, t tool) error {
+	if !grant.HasScope(t.scope()) {
 		return fault.New(fault.Conflict, "this connection may not use %s: it lacks the scope %s", t.name, t.scope())
 	}
-	if !grant.Account.Agents.Permit(t.name, t.reads) {
+	if !grant.Account.ToolPolicy.Allows(account.Operation(t.name)) {
 		return fault.New(fault.Conflict, "this account does not let assistants use %s: use the tools that are listed, or have the user ask the account's administrator", t.name)
 	}
 	return nil
@@ -64,14 +65,14 @@ func permitted(grant auth.Grant, t tool) error {
 
 // demand refuses a body with a call of a tool that the connection lacks the scope for, so
 // that its client can ask the person for more: it looks at the status, not into results.
-func (a *API) demand(ctx context.Context, w http.ResponseWriter, grant auth.Grant, messages []message) error {
+func (a *API) demand(ctx context.Context, w http.ResponseWriter, grant auth.Identity, messages []message) error {
 	for _, m := range messages {
 		var call sdk.CallToolParamsRaw
 		if m.method != "tools/call" || json.Unmarshal(m.params, &call) != nil {
 			continue
 		}
 		if t, ok := a.find(call.Name); ok {
-			if err := a.parts.Auth.Demand(w, grant, t.scope()); err != nil {
+			if err := a.parts.Auth.RequireScope(w, grant, t.scope()); err != nil {
 				a.count(ctx, t.name, err)
 				return invalid{error: err, code: jsonrpc.CodeInvalidRequest, id: m.id}
 			}
@@ -81,7 +82,7 @@ func (a *API) demand(ctx context.Context, w http.ResponseWriter, grant auth.Gran
 }
 
 // maySend reports whether a file in a request of this caller's can lead to anything.
-func (a *API) maySend(grant auth.Grant) bool {
+func (a *API) maySend(grant auth.Identity) bool {
 	t, ok := a.find(uploadName)
 	return ok && permitted(grant, t) == nil
 }
@@ -97,7 +98,7 @@ func (a *API) find(name string) (tool, bool) {
 // caller makes a tool the SDK's.
 func (a *API) caller(t tool) sdk.ToolHandler {
 	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		grant := auth.Of(ctx)
+		grant := auth.FromContext(ctx)
 		args := readArguments(t, request.Params.Arguments)
 		output, err := any(nil), args.err
 		if err == nil {
@@ -132,7 +133,7 @@ func (a *API) leash(next sdk.MethodHandler) sdk.MethodHandler {
 				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the service failed"}
 			}
 		}()
-		grant := auth.Of(ctx)
+		grant := auth.FromContext(ctx)
 		if method == "tools/call" {
 			params, ok := request.GetParams().(*sdk.CallToolParamsRaw)
 			if !ok {

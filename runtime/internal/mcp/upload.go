@@ -12,7 +12,7 @@ import (
 
 // uploadMedia makes a draft of the file that was in the request. The file has arrived,
 // and is stored only when everything else is right.
-func (a *API) uploadMedia(ctx context.Context, _ auth.Grant, args *arguments) (any, error) {
+func (a *API) uploadMedia(ctx context.Context, _ auth.Identity, args *arguments) (any, error) {
 	named := args.text(fileArgument)
 	fields := media.Fields{
 		FileName: args.text("fileName"), MimeType: args.text("mimeType"),
@@ -59,7 +59,7 @@ func (a *API) explained(err error) error {
 	return err
 }
 
-func (a *API) createUploadSignature(_ context.Context, grant auth.Grant, args *arguments) (any, error) {
+func (a *API) createUploadSignature(_ context.Context, grant auth.Identity, args *arguments) (any, error) {
 	group := args.text("group")
 	if args.err != nil {
 		return nil, args.err

@@ -206,7 +206,7 @@ func (a *API) answerURI(r *http.Request, ask *oauth.Ask, uri *url.URL, values ur
 	}
 	answer.RawQuery += values.Encode()
 	if code := values.Get("error"); code != "" {
-		httpapi.Of(r.Context()).Err = fault.New(fault.Invalid, "%s: %s", code, values.Get("error_description"))
+		httpapi.SetError(r.Context(), fault.New(fault.Invalid, "%s: %s", code, values.Get("error_description")))
 	}
 	return answer.String()
 }

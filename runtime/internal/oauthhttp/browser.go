@@ -80,7 +80,7 @@ func (a *API) request(r *http.Request, text string) (oauth.Request, error) {
 
 // networkOf is what limits count a client by.
 func networkOf(r *http.Request) string {
-	return limit.Network(httpapi.Of(r.Context()).Address).String()
+	return limit.Network(httpapi.FromContext(r.Context()).ClientIP).String()
 }
 
 // begin notes a new login, as often as the limits allow.
@@ -92,7 +92,7 @@ func (a *API) begin(w http.ResponseWriter, r *http.Request, ask *oauth.Ask) (oau
 }
 
 func (a *API) takeLogin(r *http.Request) error {
-	return a.Limits.TakeLogin(httpapi.Of(r.Context()).Address).Err()
+	return a.Limits.TakeLogin(httpapi.FromContext(r.Context()).ClientIP).Err()
 }
 
 // note is begin for whom the limits have let through.
@@ -185,7 +185,7 @@ func (a *API) guard(w http.ResponseWriter, formsTo string) {
 func (a *API) page(w http.ResponseWriter, r *http.Request, status int, formsTo string, render func(io.Writer) error) {
 	var body bytes.Buffer
 	if err := render(&body); err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
 	if formsTo != "" {
@@ -200,8 +200,8 @@ func (a *API) page(w http.ResponseWriter, r *http.Request, status int, formsTo s
 
 // problem answers with a page that says what went wrong.
 func (a *API) problem(w http.ResponseWriter, r *http.Request, err error) {
-	f := fault.Of(err)
-	httpapi.Of(r.Context()).Err = err
+	f := fault.From(err)
+	httpapi.SetError(r.Context(), err)
 	shown := pages.ProblemPage{Title: "That did not work", Text: sentence(err), Hint: "Begin again where you came from: in your application, or at " + connectionsPath + "."}
 	status := statusOf(f, w)
 	switch f.Kind { //nolint:exhaustive // all others are told as they are
@@ -216,7 +216,7 @@ func (a *API) problem(w http.ResponseWriter, r *http.Request, err error) {
 // statusOf is the status of a page that holds a problem, and its Retry-After.
 func statusOf(f *fault.Error, w http.ResponseWriter) int {
 	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
-		httpapi.RetryAfter(w.Header(), f)
+		httpapi.SetRetryAfter(w.Header(), f)
 	}
 	return httpapi.StatusOf(f.Kind)
 }

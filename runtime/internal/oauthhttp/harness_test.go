@@ -101,14 +101,14 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
 	must(t, err)
 	credentials := runtimetest.Credentials("a")
-	rt.auth, err = auth.New(credentials, "service", w.Store, limits, rt.clock.Now, log)
+	credentials.Brand, credentials.Resource, credentials.MetadataURL = "service", oauthhttp.Resource(o.base), oauthhttp.MetadataURL(o.base)
+	rt.auth, err = auth.New(credentials, auth.Deps{Store: w.Store, Limits: limits, Now: rt.clock.Now, Log: log})
 	must(t, err)
-	rt.auth.Resource, rt.auth.MetadataURL = oauthhttp.Resource(o.base), oauthhttp.MetadataURL(o.base)
 	secret, err := credentials.ServerSecret()
 	must(t, err)
-	signer, err := secret.Signer(keys.ForLogins)
+	signer, err := secret.Signer(keys.PurposeOAuth)
 	must(t, err)
-	encrypter, err := secret.Encrypter(keys.ForLetters)
+	encrypter, err := secret.Encrypter(keys.PurposeEmailOutbox)
 	must(t, err)
 	rt.logins, err = oauth.NewService(o.login, oauth.Parts{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: rt.clock.Now, Log: log})
 	must(t, err)
@@ -120,9 +120,9 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		api.AnswerDocuments(o.documents)
 	}
 	whoami := func(r chi.Router) {
-		r.With(rt.auth.RequireLogin).Get("/whoami", func(w http.ResponseWriter, r *http.Request) {
-			grant := auth.Of(r.Context())
-			httpapi.JSON(w, r, http.StatusOK, map[string]any{"account": grant.Account.ID, "app": grant.App.Name, "key": grant.Key.ID, "scopes": grant.Scopes})
+		r.With(rt.auth.Middleware(auth.ChallengeLogin)).Get("/whoami", func(w http.ResponseWriter, r *http.Request) {
+			grant := auth.FromContext(r.Context())
+			httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{"account": grant.Account.ID, "app": grant.App.Name, "key": grant.Key.ID, "scopes": grant.Scopes})
 		})
 	}
 	rt.server, err = server.New(server.Config{BaseURL: o.base, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",

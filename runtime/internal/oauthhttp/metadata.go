@@ -17,7 +17,7 @@ const metadataAge = "public, max-age=3600"
 // describeResource answers with the protected resource (RFC 9728, section 2).
 func (a *API) describeResource(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", metadataAge)
-	httpapi.JSON(w, r, http.StatusOK, map[string]any{
+	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
 		"resource":                 a.base + resourcePath,
 		"resource_name":            a.Name,
 		"authorization_servers":    []string{a.base},
@@ -29,7 +29,7 @@ func (a *API) describeResource(w http.ResponseWriter, r *http.Request) {
 // describeServer answers with the authorization server (RFC 8414, section 2).
 func (a *API) describeServer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", metadataAge)
-	httpapi.JSON(w, r, http.StatusOK, map[string]any{
+	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
 		"issuer":                                         a.base,
 		"authorization_endpoint":                         a.base + authorizePath,
 		"token_endpoint":                                 a.base + "/oauth/token",

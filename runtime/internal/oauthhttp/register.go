@@ -58,7 +58,7 @@ func (a *API) register(w http.ResponseWriter, r *http.Request) {
 		answer["client_uri"] = client.Website
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	httpapi.JSON(w, r, http.StatusCreated, answer)
+	httpapi.WriteJSON(w, r, http.StatusCreated, answer)
 }
 
 // clientOf takes what may be taken of an application's words. One redirect URI that is

@@ -65,7 +65,7 @@ func (a *API) token(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Pragma", "no-cache")
-	httpapi.JSON(w, r, http.StatusOK, map[string]any{
+	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
 		"access_token": tokens.Access, "token_type": "Bearer", "expires_in": int(tokens.Lifetime.Seconds()),
 		"refresh_token": tokens.Refresh, "scope": scopeText(tokens.Scopes),
 	})
@@ -111,33 +111,12 @@ func (a *API) parameters(w http.ResponseWriter, r *http.Request) (url.Values, er
 	return r.PostForm, nil
 }
 
-// refuse answers an application (RFC 6749, section 5.2). What is the service's own
-// trouble, or too often, has a status of its own, whatever code was meant; status 0 is
-// that of the fault.
+// refuse answers an application with an OAuth error (RFC 6749, section 5.2).
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, status int, code string, err error) {
-	f := fault.Of(err)
-	httpapi.Of(r.Context()).Err = err
-	text := f.Public
 	if status == 0 {
 		status = http.StatusBadRequest
-		switch f.Kind { //nolint:exhaustive // all others are the client's
-		case fault.Busy:
-			status, code = http.StatusTooManyRequests, "temporarily_unavailable"
-		case fault.Unavailable:
-			status, code = http.StatusServiceUnavailable, "temporarily_unavailable"
-		case fault.Internal:
-			status, code, text = http.StatusInternalServerError, "server_error", ""
-		}
-		if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-			httpapi.RetryAfter(w.Header(), f)
-		}
 	}
-	answer := map[string]string{"error": code}
-	if text != "" {
-		answer["error_description"] = text
-	}
-	w.Header().Set("Cache-Control", "no-store")
-	httpapi.JSON(w, r, status, answer)
+	httpapi.WriteOAuthError(w, r, status, code, err)
 }
 
 func scopeText(scopes []oauth.Scope) string {

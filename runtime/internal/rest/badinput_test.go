@@ -53,12 +53,12 @@ func TestBadUploadsAreRefusedAndLeaveNothing(t *testing.T) {
 		detail string
 	}{
 		{"no credential", []option{form(good)}, 401, "Unauthorized", "send an API key"},
-		{"an unknown key", []option{key(unknown), form(good)}, 401, "Unauthorized", "not accepted"},
-		{"a malformed key", []option{key("msk_short"), form(good)}, 401, "Unauthorized", "not accepted"},
+		{"an unknown key", []option{key(unknown), form(good)}, 401, "Unauthorized", "invalid API key"},
+		{"a malformed key", []option{key("msk_short"), form(good)}, 401, "Unauthorized", "invalid API key"},
 		{"a bearer token", []option{header("Authorization", "Bearer x"), form(good)}, 401, "Unauthorized", "bearer"},
 		{"key and bearer token", []option{key(one.Key), header("Authorization", "Bearer x"), form(good)}, 400, "Bad Request", "one credential"},
 		{"key and signature", []option{key(one.Key), signature("x"), form(good)}, 400, "Bad Request", "one credential"},
-		{"a signature that is none", []option{signature("x.y"), form(good)}, 403, "Invalid signature", "not accepted"},
+		{"a signature that is none", []option{signature("x.y"), form(good)}, 403, "Invalid signature", "invalid upload signature"},
 		{"no form", []option{key(one.Key), text("{}"), header("Content-Type", "application/json")}, 415, "Bad Request", "multipart/form-data"},
 		{"no content type", []option{key(one.Key), text("x")}, 415, "Bad Request", "multipart/form-data"},
 		{"no boundary", []option{key(one.Key), text("x"), header("Content-Type", "multipart/form-data")}, 400, "Bad Request", "boundary"},

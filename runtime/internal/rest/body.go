@@ -88,7 +88,7 @@ func fieldsOf(target any) []string {
 // body is refused, so that a misspelt request does not seem to have been understood.
 func (a *API) withoutFields(w http.ResponseWriter, r *http.Request, next func()) {
 	if err := a.readJSON(w, r, &struct{}{}); err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
 	next()
@@ -106,21 +106,20 @@ func kindOf(mismatch *json.UnmarshalTypeError) string {
 }
 
 // readBody returns the JSON object in the body, or nothing when the body is empty. An object
-// that has a field twice is rejected. The credential must be good when the body has come,
-// too.
+// that has a field twice is rejected.
 func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
 	var tooLong *http.MaxBytesError
+	var known *fault.Error
 	switch {
+	case errors.As(err, &known): // the credential ended while the body came
+		return nil, err
 	case errors.As(err, &tooLong):
 		return nil, fault.Wrap(err, fault.TooLarge, "the body must be at most %d bytes", bodyLimit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, fault.Wrap(err, fault.Invalid, "the body did not arrive in time")
 	case err != nil:
 		return nil, fault.Wrap(err, fault.Invalid, "the body was cut short")
-	}
-	if _, err := a.Auth.Again(w, r); err != nil {
-		return nil, err
 	}
 	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] != '{' {
 		return nil, fault.New(fault.Invalid, "the body must be a JSON object")

@@ -52,7 +52,7 @@ var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readAh
 func newForm(r *http.Request) (*form, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" {
-		return nil, fault.New(fault.Unsupported, "the body must be multipart/form-data")
+		return nil, fault.New(fault.UnsupportedType, "the body must be multipart/form-data")
 	}
 	boundary := params["boundary"]
 	if boundary == "" || len(boundary) > 70 { // RFC 2046
@@ -95,6 +95,19 @@ func (f *form) read(ctx context.Context, upload receiver) error {
 	}
 	if !f.seen["file"] {
 		return fault.New(fault.Invalid, "the part file is missing")
+	}
+	return f.drain()
+}
+
+// drain reads what follows the last boundary, so that the end of the body is read: the
+// middleware checks the credential again there.
+func (f *form) drain() error {
+	n, err := io.Copy(io.Discard, io.LimitReader(f.buffer, outsideLimit+1))
+	switch {
+	case err != nil:
+		return f.meter.malformed(err)
+	case n > outsideLimit:
+		return fault.New(fault.Invalid, "everything but the file must be at most %d bytes", outsideLimit)
 	}
 	return nil
 }

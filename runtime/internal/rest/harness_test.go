@@ -107,11 +107,12 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	registry := prometheus.NewRegistry()
 	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
 	must(t, err)
-	authenticator, err := auth.New(authCfg, o.brand, w.Store, limits, rt.clock.Now, log)
-	must(t, err)
+	authCfg.Brand = o.brand
 	if o.resource != "" {
-		authenticator.Resource, authenticator.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
+		authCfg.Resource, authCfg.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
 	}
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: w.Store, Limits: limits, Now: rt.clock.Now, Log: log})
+	must(t, err)
 	parts := media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
 		parts.Images = runtimetest.Images(t, registry, log)

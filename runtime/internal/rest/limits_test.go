@@ -141,7 +141,7 @@ func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()")
 	must(t, err)
 	rt.expect(t, one, 0, 0)
-	eventually(t, 10*time.Second, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "changes are not heard") })
+	eventually(t, 10*time.Second, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "account notifications disconnected") })
 	rt.expect(t, one, 0, 0)
 	wrong().refused(t, http.StatusTooManyRequests, "Too Many Requests")
 	// A key that was revoked is looked up once, and then as unknown as any.

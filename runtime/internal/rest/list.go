@@ -21,7 +21,7 @@ func (a *API) ListMedia(w http.ResponseWriter, r *http.Request, params api.ListM
 func (a *API) ListMediaByPost(w http.ResponseWriter, r *http.Request, params api.ListMediaByPostParams) {
 	query := asQuery(api.ListMediaParams(params))
 	if err := a.readJSON(w, r, &query); err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
 	a.list(w, r, query)
@@ -42,12 +42,12 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) 
 	}
 	filter, err := filterOf(query.Access, query.Group)
 	if err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
 	page, err := a.Media.List(r.Context(), principal(r), filter, number, limit)
 	if err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
 	w.Header().Set("X-Total-Count", strconv.FormatInt(page.Total, 10))
@@ -56,7 +56,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) 
 	for _, item := range page.Items {
 		documents = append(documents, a.Documents.Document(item))
 	}
-	httpapi.JSON(w, r, http.StatusOK, documents)
+	httpapi.WriteJSON(w, r, http.StatusOK, documents)
 }
 
 // CountMedia answers GET /media/get/count.
@@ -68,7 +68,7 @@ func (a *API) CountMedia(w http.ResponseWriter, r *http.Request, params api.Coun
 func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params api.CountMediaByPostParams) {
 	query := api.CountQuery(params)
 	if err := a.readJSON(w, r, &query); err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
 	a.count(w, r, query)

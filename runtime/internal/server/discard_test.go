@@ -322,7 +322,7 @@ func TestAnonymousBody_HasLittleTimeAndMakesRoom(t *testing.T) {
 	known := func(r chi.Router) {
 		rejecting(r)
 		r.Post("/known", func(_ http.ResponseWriter, r *http.Request) {
-			httpapi.Of(r.Context()).AccountID = uuid.New()
+			httpapi.FromContext(r.Context()).AccountID = uuid.New()
 			_, _ = io.Copy(io.Discard, r.Body)
 		})
 	}

@@ -22,7 +22,7 @@ import (
 func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limiter, mounts ...func(chi.Router)) (http.Handler, error) {
 	router := chi.NewRouter()
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		httpapi.Fail(w, r, fault.New(fault.NotFound, "there is no such route"))
+		httpapi.WriteError(w, r, fault.New(fault.NotFound, "there is no such route"))
 	})
 	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
@@ -30,7 +30,7 @@ func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limit
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		httpapi.FailStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
+		httpapi.WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
 	})
 	for _, mount := range mounts {
 		router.Group(mount)
@@ -46,10 +46,10 @@ func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limit
 // limitAddresses refuses who asks too often, before anything is looked up or read.
 func limitAddresses(limits *limit.Limiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		verdict := limits.TakeAddress(httpapi.Of(r.Context()).Address)
+		verdict := limits.TakeAddress(httpapi.FromContext(r.Context()).ClientIP)
 		verdict.Describe(w.Header())
 		if verdict.Refused {
-			httpapi.Fail(w, r, verdict.Err())
+			httpapi.WriteError(w, r, verdict.Err())
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -87,7 +87,7 @@ type observer struct {
 // requestID is what is taken over from a caller, unless it looks like a credential.
 var requestID = regexp.MustCompile(`^[0-9A-Za-z._-]{8,64}$`)
 
-// ServeHTTP begins and ends the record of a request.
+// ServeHTTP begins and ends the request info of a request.
 func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	id := r.Header.Get("X-Request-Id")
@@ -95,9 +95,9 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id = uuid.NewString()
 	}
 	w.Header().Set("X-Request-Id", id)
-	record := httpapi.Begin(r, id, o.limits.Client(r))
+	info := httpapi.NewRequestInfo(r, id, o.limits.Client(r))
 	route := chi.NewRouteContext()
-	ctx := httpapi.With(r.Context(), record)
+	ctx := httpapi.NewContext(r.Context(), info)
 	ctx = contextWithRoute(ctx, route)
 	r = r.WithContext(ctx)
 	body, writer := guard(o.cfg, w, r)
@@ -111,9 +111,10 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if problem != nil && !aborted {
 			err := fault.Wrap(fmt.Errorf("panic: %v\n%s", problem, debug.Stack()), fault.Internal, "")
 			if writer.status == 0 {
-				httpapi.Fail(writer, r, err)
+				httpapi.WriteError(writer, r, err)
 			} else {
-				record.Err, aborted = err, true // the answer has begun: only a cut tells that it is not whole
+				httpapi.SetError(ctx, err)
+				aborted = true // the answer has begun: only a cut tells that it is not whole
 			}
 		}
 		took := time.Since(start)
@@ -122,7 +123,7 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		body.finish()
 		o.metrics.inFlight.Dec()
-		o.done(r, record, route.RoutePattern(), writer, body, took, aborted)
+		o.done(r, info, route.RoutePattern(), writer, body, took, aborted)
 		if aborted {
 			panic(http.ErrAbortHandler)
 		}
@@ -131,7 +132,7 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // done counts the request and writes its line.
-func (o *observer) done(r *http.Request, record *httpapi.Record, pattern string, writer *responseWriter, body *requestBody, took time.Duration, aborted bool) {
+func (o *observer) done(r *http.Request, info *httpapi.RequestInfo, pattern string, writer *responseWriter, body *requestBody, took time.Duration, aborted bool) {
 	if pattern == "" {
 		pattern = "unmatched"
 	}
@@ -145,7 +146,7 @@ func (o *observer) done(r *http.Request, record *httpapi.Record, pattern string,
 		level = slog.LevelError
 	}
 	attributes := []slog.Attr{
-		slog.String("request_id", record.RequestID),
+		slog.String("request_id", info.RequestID),
 		slog.String("method", r.Method),
 		slog.String("route", pattern),
 		slog.Int("status", status),
@@ -153,14 +154,14 @@ func (o *observer) done(r *http.Request, record *httpapi.Record, pattern string,
 		slog.Int64("bytes_out", writer.written),
 		slog.Duration("duration", took),
 	}
-	if record.AccountID != uuid.Nil {
-		attributes = append(attributes, slog.String("account", record.AccountID.String()), slog.String("app", record.AppID.String()))
+	if info.AccountID != uuid.Nil {
+		attributes = append(attributes, slog.String("account", info.AccountID.String()), slog.String("app", info.AppID.String()))
 	}
 	if aborted {
 		attributes = append(attributes, slog.Bool("aborted", true))
 	}
-	if record.Err != nil {
-		attributes = append(attributes, slog.String("error", record.Err.Error()))
+	if err := info.Err(); err != nil {
+		attributes = append(attributes, slog.String("error", err.Error()))
 	}
 	o.log.LogAttrs(r.Context(), level, "request", attributes...)
 }

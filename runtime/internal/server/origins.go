@@ -115,7 +115,7 @@ func (o *origins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.others[strings.Join(methods, " ")].ServeHTTP(w, r)
 	}
 	if isPreflight(r) && w.Header().Get("Access-Control-Allow-Origin") == "" {
-		httpapi.Of(r.Context()).Err = fault.New(fault.Forbidden, "preflight rejected for %s %s: %s", r.Header.Get("Access-Control-Request-Method"), r.URL.Path, o.reason(r))
+		httpapi.SetError(r.Context(), fault.New(fault.Forbidden, "preflight rejected for %s %s: %s", r.Header.Get("Access-Control-Request-Method"), r.URL.Path, o.reason(r)))
 	}
 }
 

@@ -32,7 +32,7 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 	must(t, err)
 	store := tus.StoreFor(service)
 	fields := media.Fields{FileName: "a.bin", Caption: "c"}
-	ctx := tus.ActingFor(t.Context(), auth.Grant{Principal: w.Principal(t, one)}, fields)
+	ctx := tus.ActingFor(t.Context(), auth.Identity{Principal: w.Principal(t, one)}, fields)
 	info := func(u handler.Upload) handler.FileInfo {
 		t.Helper()
 		got, err := u.GetInfo(ctx)
@@ -91,7 +91,7 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 		t.Errorf("with its length the upload is %+v", got)
 	}
 	must(t, store.(handler.TerminaterDataStore).AsTerminatableUpload(deferred).Terminate(ctx))
-	stranger := tus.ActingFor(t.Context(), auth.Grant{Principal: w.Principal(t, two)}, fields)
+	stranger := tus.ActingFor(t.Context(), auth.Identity{Principal: w.Principal(t, two)}, fields)
 	for name, c := range map[string]struct {
 		ctx context.Context
 		id  string
@@ -142,7 +142,7 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	must(t, err)
 	lock, err := tus.LockerFor(here).NewLock(id.String())
 	must(t, err)
-	short, cancel := context.WithTimeout(tus.ActingFor(t.Context(), auth.Grant{}, media.Fields{}), 300*time.Millisecond)
+	short, cancel := context.WithTimeout(tus.ActingFor(t.Context(), auth.Identity{}, media.Fields{}), 300*time.Millisecond)
 	defer cancel()
 	if err := lock.Lock(short, func() {}); !errors.Is(err, handler.ErrLockTimeout) {
 		t.Errorf("tusd gets %v", err)

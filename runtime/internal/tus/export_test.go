@@ -16,6 +16,6 @@ func StoreFor(m *media.Service) handler.DataStore { return store{media: m} }
 func LockerFor(locks Locks) handler.Locker { return locker{locks: locks} }
 
 // ActingFor returns a context in which the store and the locks act for a grant.
-func ActingFor(ctx context.Context, grant auth.Grant, fields media.Fields) context.Context {
-	return context.WithValue(ctx, callKey{}, &call{grant: grant, fields: fields, ctx: ctx, again: func() error { return nil }})
+func ActingFor(ctx context.Context, grant auth.Identity, fields media.Fields) context.Context {
+	return context.WithValue(ctx, callKey{}, &call{grant: grant, fields: fields, ctx: ctx, reauthenticate: func() error { return nil }})
 }

@@ -153,12 +153,13 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	registry := prometheus.NewRegistry()
 	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
 	must(t, err)
-	var directory auth.Directory = store
+	var credentials auth.CredentialStore = store
 	connected := make(chan struct{})
 	if o.deaf {
-		directory = deaf{Directory: store, connected: connected}
+		credentials = deaf{CredentialStore: store, connected: connected}
 	}
-	rt.auth, err = auth.New(authCfg, o.brand, directory, limits, rt.clock.Now, log)
+	authCfg.Brand = o.brand
+	rt.auth, err = auth.New(authCfg, auth.Deps{Store: credentials, Limits: limits, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	parts := media.Deps{Store: o.store, Objects: o.objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
@@ -202,7 +203,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 
 // deaf is a directory that holds the notifications of all changes back.
 type deaf struct {
-	auth.Directory
+	auth.CredentialStore
 	connected chan struct{} // closed once the cache is in use
 }
 

@@ -28,11 +28,11 @@ func TestUpload_OfAnotherAppIsNotFound(t *testing.T) {
 	for who, credential := range map[string]option{
 		"another tenant":                    key(two.Key),
 		"another app":                       key(app.Key),
-		"another tenant's signature":        signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, two)}, "")),
-		"another app's signature":           signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, app)}, "")),
-		"a signature for another group":     signature(rt.auth.Sign(auth.Grant{Principal: principal}, "h")),
-		"another tenant's, for the group":   signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, two)}, "g")),
-		"a signature for the group's child": signature(rt.auth.Sign(auth.Grant{Principal: principal}, "g/h")),
+		"another tenant's signature":        signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, two)}, "")),
+		"another app's signature":           signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, app)}, "")),
+		"a signature for another group":     signature(rt.auth.Sign(auth.Identity{Principal: principal}, "h")),
+		"another tenant's, for the group":   signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, two)}, "g")),
+		"a signature for the group's child": signature(rt.auth.Sign(auth.Identity{Principal: principal}, "g/h")),
 	} {
 		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
 			want := rt.do(t, method, missing, credential, at(3), chunk([]byte("def")))
@@ -50,15 +50,15 @@ func TestUpload_OfAnotherAppIsNotFound(t *testing.T) {
 	}
 	for who, credential := range map[string]option{
 		"the key":                   key(one.Key),
-		"a signature of it":         signature(rt.auth.Sign(auth.Grant{Principal: principal}, "")),
-		"a signature for the group": signature(rt.auth.Sign(auth.Grant{Principal: principal}, "g")),
+		"a signature of it":         signature(rt.auth.Sign(auth.Identity{Principal: principal}, "")),
+		"a signature for the group": signature(rt.auth.Sign(auth.Identity{Principal: principal}, "g")),
 	} {
 		if got := rt.do(t, http.MethodHead, running, credential); got.status != http.StatusOK || got.header.Get("Upload-Offset") != "3" {
 			t.Errorf("%s: %d %v", who, got.status, got.header)
 		}
 	}
 	// What a signature is bound to goes over what the client says.
-	got := rt.do(t, http.MethodPost, collection, signature(rt.auth.Sign(auth.Grant{Principal: principal}, "g")), length(3), metadata("group", "h"), chunk([]byte("abc")))
+	got := rt.do(t, http.MethodPost, collection, signature(rt.auth.Sign(auth.Identity{Principal: principal}, "g")), length(3), metadata("group", "h"), chunk([]byte("abc")))
 	if item := got.document(t); item.Group != "g" {
 		t.Errorf("the group is %q", item.Group)
 	}
@@ -84,7 +84,7 @@ func TestSignature_ReadsTheDraftButNotTheSealedItem(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	signed := signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, one)}, ""))
+	signed := signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, ""))
 	got := rt.do(t, http.MethodPost, collection, signed, length(3), chunk([]byte("abc")))
 	item, address := got.document(t), got.header.Get("Location")
 	if rt.do(t, http.MethodHead, address, signed).document(t).MediaId != item.MediaId {
@@ -110,7 +110,7 @@ func TestInvalidCredential_UploadsNothing(t *testing.T) {
 	rt := w.replica(t)
 	address := rt.created(t, one.Key, 6)
 	rt.sent(t, one.Key, address, 0, []byte("abc"))
-	granted := rt.auth.Sign(auth.Grant{Principal: w.Principal(t, one)}, "")
+	granted := rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
 	refused := func(who string, status int, credential option) {
 		t.Helper()
 		for method, path := range map[string]string{http.MethodPost: collection, http.MethodHead: address, http.MethodPatch: address, http.MethodDelete: address} {
@@ -140,7 +140,7 @@ func TestInvalidCredential_UploadsNothing(t *testing.T) {
 		t.Errorf("with the new key the offset is %d", n)
 	}
 	one.Key = fresh.Reveal()
-	granted = rt.auth.Sign(auth.Grant{Principal: w.Principal(t, one)}, "")
+	granted = rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
 	suspend := func(yes bool) {
 		one.Spec.Suspended = yes
 		_, err := w.Registry.Ensure(t.Context(), one.Spec)

@@ -40,7 +40,7 @@ func TestOptions_ReturnsTheProtocolCapabilities(t *testing.T) {
 			t.Errorf("the largest file: %d %v, want %s", got.status, got.header, want)
 		}
 	}
-	if got := rt.do(t, http.MethodOptions, collection, signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, small)}, ""))); got.header.Get("Tus-Max-Size") != "1000" {
+	if got := rt.do(t, http.MethodOptions, collection, signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, small)}, ""))); got.header.Get("Tus-Max-Size") != "1000" {
 		t.Errorf("with a signature: %v", got.header)
 	}
 	rt.do(t, http.MethodOptions, collection, key(one.Key+"x")).refused(t, http.StatusUnauthorized)
@@ -488,7 +488,7 @@ func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
 		o.server.CORSOrigins = []string{"https://app.example.org"}
 		o.limits = limit.Config{Key: 0.01, KeyBurst: 3}
 	})
-	granted := rt.auth.Sign(auth.Grant{Principal: w.Principal(t, one)}, "")
+	granted := rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
 	page := header("Origin", "https://app.example.org")
 	address := collection + "/0190a0a0-0000-7000-8000-000000000000"
 	for path, methods := range map[string][]string{collection: {"POST"}, address: {"HEAD", "PATCH", "DELETE"}} {

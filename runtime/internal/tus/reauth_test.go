@@ -45,7 +45,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				rt := w.replica(t)
 				with, status := key(one.Key), http.StatusUnauthorized
 				if tt.signed {
-					with, status = signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, one)}, "")), http.StatusForbidden
+					with, status = signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")), http.StatusForbidden
 				}
 				held := runtimetest.Hold(bytes.NewReader(data[:tt.first]), bytes.NewReader(data[tt.first:min(tt.length, len(data))]))
 				method, address, offset := http.MethodPost, collection, length(tt.length)
@@ -102,7 +102,7 @@ func TestPatch_MakesNoDraftBeforeTheNotificationOfASuspension(t *testing.T) {
 	}{
 		"key": {func(_ *replica, _ *world, of tenant) option { return key(of.Key) }, http.StatusUnauthorized},
 		"signature": {func(rt *replica, w *world, of tenant) option {
-			return signature(rt.auth.Sign(auth.Grant{Principal: w.Principal(t, of)}, ""))
+			return signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, of)}, ""))
 		}, http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {

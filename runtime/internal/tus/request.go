@@ -25,7 +25,7 @@ const pressAgain = 100 * time.Millisecond
 // call is one request on its way through tusd, which knows neither principals nor
 // faults. It is in the context that tusd hands to the store and the locks.
 type call struct {
-	grant    auth.Grant
+	grant    auth.Identity
 	header   http.Header  // of the request
 	fields   media.Fields // of an upload that is created
 	metadata string       // the text they were read from
@@ -35,8 +35,8 @@ type call struct {
 	upload   *media.Resumable // once it is found or made
 	err      error            // what the client is to be told
 	locked   bool             // somebody else did not let go
-	// again checks the credential once more; see still.
-	again func() error
+	// reauthenticate checks the credential again; see auth.Reauthenticate.
+	reauthenticate func() error
 
 	// ctx outlives the client's departure by grace. tusd's own is not used.
 	ctx     context.Context
@@ -58,7 +58,7 @@ func callOf(ctx context.Context) *call {
 }
 
 func newCall(w http.ResponseWriter, r *http.Request) *call {
-	c := &call{grant: auth.Of(r.Context()), header: r.Header, control: http.NewResponseController(w)}
+	c := &call{grant: auth.FromContext(r.Context()), header: r.Header, control: http.NewResponseController(w)}
 	// What has no body has nothing to be interrupted: net/http reads already, to notice
 	// when the client leaves.
 	none := r.ContentLength == 0 || r.Method == http.MethodHead || r.Method == http.MethodDelete
@@ -129,15 +129,13 @@ func (c *call) end() {
 	c.cancel()
 }
 
-// still reports whether the credential is as good as when the headers came, and notes it
-// when it is not. It is asked when the upload is there and when the body has ended,
-// before anything is told or made of it. What has arrived until then is kept: it is no
-// draft, nobody sees it, it counts under the cap and goes when the upload expires. Only
-// the app that began the upload can go on with it, with a credential that is good; and
-// an account that is suspended for an hour does not send all of its bytes again.
-func (c *call) still() error {
-	if err := c.again(); err != nil {
-		return c.fail(err)
+// denied returns the fault of a credential that ended while the body came; nil if it is
+// valid. Bytes received until then are kept: they are not visible, count towards the cap and
+// expire with the upload. The app that created the upload continues it with a valid
+// credential, and an account that was suspended for an hour need not send them again.
+func (c *call) denied() error {
+	if c.body != nil && c.body.denied != nil {
+		return c.fail(c.body.denied)
 	}
 	return nil
 }
@@ -154,10 +152,11 @@ func (c *call) fail(err error) error {
 // body is what the client sends. tusd hides the errors of its own reader from the
 // store; this one does not. ended is guarded by the call's lock.
 type body struct {
-	from  io.ReadCloser
-	call  *call
-	read  int64
-	ended bool
+	from   io.ReadCloser
+	call   *call
+	read   int64
+	ended  bool
+	denied error // of the check at the end of the body, which auth's middleware makes
 }
 
 // Read returns the next bytes, until the call is interrupted.
@@ -167,6 +166,10 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.from.Read(p)
 	b.read += int64(n)
+	var known *fault.Error
+	if errors.As(err, &known) { // all bytes came, and the credential has ended
+		b.denied, err = err, io.EOF
+	}
 	switch {
 	case err == nil:
 		return n, nil

@@ -138,13 +138,13 @@ func (a *answer) fail(err error) {
 		a.failStatus(http.StatusServiceUnavailable, err)
 	default:
 		a.prepare()
-		httpapi.Fail(a.ResponseWriter, a.awaited(err), err)
+		httpapi.WriteError(a.ResponseWriter, a.awaited(err), err)
 	}
 }
 
 func (a *answer) failStatus(status int, err error) {
 	a.prepare()
-	httpapi.FailStatus(a.ResponseWriter, a.awaited(err), status, err)
+	httpapi.WriteErrorStatus(a.ResponseWriter, a.awaited(err), status, err)
 }
 
 // awaited is the request as one whose client is there: net/http takes a deadline that

@@ -20,6 +20,7 @@ import (
 	"github.com/tus/tusd/v2/pkg/handler"
 	"golang.org/x/exp/slog"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
@@ -119,8 +120,8 @@ func (a *API) Mount(r chi.Router) {
 		r.With(speaks).Options(route, a.options)
 	}
 	r.Group(func(r chi.Router) {
-		uploads := a.deps.Auth.Demanding(func(*http.Request) auth.Need { return auth.Need{Tool: "upload_media"} })
-		r.Use(speaks, a.deps.Auth.Require, uploads, speaksVersion)
+		uploads := a.deps.Auth.RequireOperation(func(*http.Request) account.Operation { return account.UploadMedia })
+		r.Use(speaks, a.deps.Auth.Middleware(auth.ChallengeAll), uploads, speaksVersion)
 		r.Post(collectionRoute, a.create)
 		r.Post(collectionRoute+"/", a.create) // many clients' habit
 		r.Head(uploadRoute, a.existing(http.MethodHead, a.handler.HeadFile))
@@ -179,7 +180,7 @@ func speaksVersion(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodHead && r.Header.Get("Tus-Resumable") != version {
 			w.Header().Set("Tus-Version", version)
-			httpapi.FailStatus(w, r, http.StatusPreconditionFailed, fault.New(fault.Invalid, "send Tus-Resumable: %s", version))
+			httpapi.WriteErrorStatus(w, r, http.StatusPreconditionFailed, fault.New(fault.Invalid, "send Tus-Resumable: %s", version))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -194,14 +195,14 @@ func (a *API) options(w http.ResponseWriter, r *http.Request) {
 		header.Set("Tus-Version", version)
 		header.Set("Tus-Extension", extensions)
 		header.Set("Tus-Checksum-Algorithm", checksumAlgorithms)
-		if grant := auth.Of(r.Context()); grant.Key.ID != uuid.Nil {
+		if grant := auth.FromContext(r.Context()); grant.Key.ID != uuid.Nil {
 			header.Set("Tus-Max-Size", strconv.FormatInt(grant.Account.MaxUploadSize, 10))
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})
 	for _, credential := range []string{a.deps.Auth.KeyHeader, a.deps.Auth.SignatureHeader, "Authorization"} {
 		if r.Header.Get(credential) != "" {
-			a.deps.Auth.Require(tell).ServeHTTP(w, r)
+			a.deps.Auth.Middleware(auth.ChallengeAll)(tell).ServeHTTP(w, r)
 			return
 		}
 	}
@@ -274,13 +275,13 @@ func (a *API) overridden(w http.ResponseWriter, r *http.Request) {
 		a.existing(method, a.handler.DelFile)(w, r)
 	default:
 		w.Header().Set("Allow", "HEAD, PATCH, DELETE, OPTIONS")
-		httpapi.FailStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
+		httpapi.WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
 	}
 }
 
 // mayUse reports whether a grant reaches an upload of its app: a signature that is bound
 // to a group reaches that group's uploads and no others.
-func mayUse(grant auth.Grant, state media.ResumableState) bool {
+func mayUse(grant auth.Identity, state media.ResumableState) bool {
 	return grant.Group == "" || grant.Group == state.Fields.Group
 }
 
@@ -296,10 +297,7 @@ func digits(header http.Header, name string) error {
 // serve carries out one request: prepare looks at it, next is tusd's.
 func (a *API) serve(w http.ResponseWriter, r *http.Request, path string, next http.HandlerFunc, prepare func(*call) error) {
 	c := newCall(w, r)
-	c.again = func() error {
-		_, err := a.deps.Auth.Again(w, r.WithContext(c.ctx)) // whose client may have left
-		return err
-	}
+	c.reauthenticate = func() error { return a.deps.Auth.Reauthenticate(w, r) }
 	if !a.enter(c) {
 		c.interrupt(errDraining)
 	}

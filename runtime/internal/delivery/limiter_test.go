@@ -18,9 +18,9 @@ import (
 
 func network(text string) netip.Prefix { return limit.Network(netip.MustParseAddr(text)) }
 
-func TestPlacesAreSharedAndComeBack(t *testing.T) {
+func TestDownloadLimiter_NamesTheBoundThatIsReached(t *testing.T) {
 	t.Parallel()
-	p := newPlaces(Config{MaxDownloads: 4, DownloadShare: 50})
+	l := newDownloadLimiter(Config{MaxDownloads: 4, DownloadShare: 50})
 	one, two, three := network("192.0.2.1"), network("192.0.2.2"), network("2001:db8::1")
 	for _, tt := range []struct {
 		from    netip.Prefix
@@ -34,52 +34,52 @@ func TestPlacesAreSharedAndComeBack(t *testing.T) {
 		{three, "at once"},
 		{one, "at once"}, // what holds for all comes first
 	} {
-		err := p.enter(tt.from)
-		if (err != nil) != (tt.refused != "") || err != nil && (!fault.Is(err, fault.Busy) || !strings.HasSuffix(fault.Of(err).Public, tt.refused)) {
+		err := l.Acquire(tt.from)
+		if (err != nil) != (tt.refused != "") || err != nil && (!fault.Is(err, fault.Busy) || !strings.HasSuffix(fault.From(err).Public, tt.refused)) {
 			t.Errorf("%s: %v, want %q", tt.from, err, tt.refused)
 		}
 	}
-	p.leave(one)
-	if err := p.enter(three); err != nil {
-		t.Errorf("when a place came back: %v", err)
+	l.Release(one)
+	if err := l.Acquire(three); err != nil {
+		t.Errorf("after a release: %v", err)
 	}
 	for _, from := range []netip.Prefix{one, two, three, three} {
-		p.leave(from)
+		l.Release(from)
 	}
-	if p.count() != 0 || len(p.of) != 0 {
-		t.Errorf("%d places of %v are taken by nobody", p.count(), p.of)
+	if l.inFlight() != 0 {
+		t.Errorf("%d slots are held by nobody", l.inFlight())
 	}
 }
 
-func TestEveryAddressHasAPlaceHoweverSmallItsShare(t *testing.T) {
+func TestDownloadLimiter_GrantsEachClientOneSlotAtLeast(t *testing.T) {
 	t.Parallel()
-	p := newPlaces(Config{MaxDownloads: 3, DownloadShare: 1})
-	if err := p.enter(network("192.0.2.1")); err != nil {
+	l := newDownloadLimiter(Config{MaxDownloads: 3, DownloadShare: 1})
+	if err := l.Acquire(network("192.0.2.1")); err != nil {
 		t.Error(err)
 	}
-	if err := p.enter(network("192.0.2.1")); err == nil {
-		t.Error("more than the share")
+	if err := l.Acquire(network("192.0.2.1")); err == nil {
+		t.Error("more slots than its bound")
 	}
 }
 
-func TestPlacesWithoutALimitAreCounted(t *testing.T) {
+func TestDownloadLimiter_CountsWithoutALimit(t *testing.T) {
 	t.Parallel()
-	p := newPlaces(Config{})
+	l := newDownloadLimiter(Config{})
 	var all sync.WaitGroup
 	for range 1000 {
 		all.Go(func() {
-			if err := p.enter(network("192.0.2.1")); err != nil {
+			if err := l.Acquire(network("192.0.2.1")); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	if p.count() != 1000 {
-		t.Errorf("%d are counted", p.count())
+	if l.inFlight() != 1000 {
+		t.Errorf("%d are counted", l.inFlight())
 	}
 }
 
-func TestAPlaceComesBackHoweverTheDownloadEnds(t *testing.T) {
+func TestDownload_ReleasesItsSlotHoweverItEnds(t *testing.T) {
 	t.Parallel()
 	data := make([]byte, 1_000_000)
 	for name, objects := range map[string]*stored{
@@ -87,7 +87,7 @@ func TestAPlaceComesBackHoweverTheDownloadEnds(t *testing.T) {
 		"missing": {data: data, fail: fault.Wrap(errors.New("no such key"), fault.NotFound, "")},
 	} {
 		d := newDelivery(t, publicItem(len(data)), objects)
-		d.places = newPlaces(Config{MaxDownloads: 1, DownloadShare: 100})
+		d.downloads = newDownloadLimiter(Config{MaxDownloads: 1, DownloadShare: 100})
 		router := chi.NewRouter()
 		d.Mount(router)
 		for _, ranges := range []string{"", "bytes=10-900000", "bytes=0-10,500000-900000"} {
@@ -98,19 +98,19 @@ func TestAPlaceComesBackHoweverTheDownloadEnds(t *testing.T) {
 				defer func() { _ = recover() }() // how a body that breaks is cut
 				router.ServeHTTP(recorder, request)
 			}()
-			if recorder.Code == http.StatusTooManyRequests || d.places.count() != 0 {
-				t.Errorf("%s, %q: %d, and %d places are taken", name, ranges, recorder.Code, d.places.count())
+			if recorder.Code == http.StatusTooManyRequests || d.downloads.inFlight() != 0 {
+				t.Errorf("%s, %q: %d, and %d slots are held", name, ranges, recorder.Code, d.downloads.inFlight())
 			}
 		}
 	}
 }
 
-func TestWhoFindsNoPlaceAsksNothingOfTheObjectStore(t *testing.T) {
+func TestDownload_WithoutASlotSendsNothingToTheObjectStore(t *testing.T) {
 	t.Parallel()
 	objects := &stored{data: make([]byte, 1000)}
 	d := newDelivery(t, publicItem(1000), objects)
-	d.places = newPlaces(Config{MaxDownloads: 1, DownloadShare: 100})
-	if err := d.places.enter(network("192.0.2.1")); err != nil {
+	d.downloads = newDownloadLimiter(Config{MaxDownloads: 1, DownloadShare: 100})
+	if err := d.downloads.Acquire(network("192.0.2.1")); err != nil {
 		t.Fatal(err)
 	}
 	router := chi.NewRouter()
@@ -126,7 +126,7 @@ func TestWhoFindsNoPlaceAsksNothingOfTheObjectStore(t *testing.T) {
 	}
 }
 
-func TestDownloadsThatCannotBeBounded(t *testing.T) {
+func TestConfigValidate_RejectsDownloadBounds(t *testing.T) {
 	t.Parallel()
 	good := Config{TTL: 1e9, Mode: Stream, MaxDownloads: 1, DownloadShare: 1}
 	if err := good.Validate(); err != nil {

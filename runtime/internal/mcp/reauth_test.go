@@ -62,7 +62,7 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 		}, refusedKey, false},
 		"on a leash": {func(t *testing.T, w *world, of tenant) string {
 			t.Helper()
-			w.Change(t, of, func(s *account.Spec) { s.Agents = account.Agents{Tools: []string{}} })
+			w.Change(t, of, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{Tools: []string{}} })
 			return of.Key
 		}, func(t *testing.T, rt *replica, of tenant) bool { t.Helper(); return len(rt.names(t, of.Key)) == 0 }, true},
 	} {

@@ -81,12 +81,12 @@ func TestAKeyIsRememberedUntilItsTimeOrAChange(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	directory := &scripted{find: func(h account.Hash) (account.Principal, error) { return holder(h), nil }}
-	ring := newKeyring(directory, time.Minute, func() time.Time { return now })
-	what := lookup{hash: account.Hash{7}}
+	cache := newSessionCache(directory, time.Minute, func() time.Time { return now })
+	what := cacheKey{hash: account.Hash{7}}
 	asks := func(reason string, want int64) {
 		t.Helper()
 		before := directory.calls.Load()
-		if _, err := ring.find(t.Context(), what); err != nil {
+		if _, err := cache.get(t.Context(), what); err != nil {
 			t.Fatal(err)
 		}
 		if got := directory.calls.Load() - before; got != want {
@@ -95,23 +95,23 @@ func TestAKeyIsRememberedUntilItsTimeOrAChange(t *testing.T) {
 	}
 	asks("before changes are heard", 1)
 	asks("still", 1)
-	ring.reset(true)
+	cache.reset(true)
 	asks("once they are", 1)
 	asks("then it is known", 0)
 	now = now.Add(59 * time.Second)
 	asks("within its time", 0)
 	now = now.Add(time.Second)
 	asks("after its time", 1)
-	ring.changed(uuid.UUID{9})
+	cache.invalidateAccount(uuid.UUID{9})
 	asks("after another account's change", 0)
-	ring.changed(uuid.UUID{1})
+	cache.invalidateAccount(uuid.UUID{1})
 	asks("after its account's change", 1)
-	if !ring.lost() {
-		t.Error("the keyring did not know that it was told")
+	if !cache.onDisconnect() {
+		t.Error("the keycache did not know that it was told")
 	}
 	asks("when changes are not heard any more", 1)
 	asks("still not", 1)
-	if ring.lost() {
+	if cache.onDisconnect() {
 		t.Error("lost twice")
 	}
 }
@@ -121,10 +121,10 @@ func TestAnUnknownKeyIsRememberedForSeconds(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	missing := fault.New(fault.NotFound, "no such key")
 	directory := &scripted{find: func(account.Hash) (account.Principal, error) { return account.Principal{}, missing }}
-	ring := newKeyring(directory, time.Minute, func() time.Time { return now })
-	ring.reset(true)
+	cache := newSessionCache(directory, time.Minute, func() time.Time { return now })
+	cache.reset(true)
 	for range 3 {
-		if _, err := ring.find(t.Context(), lookup{hash: account.Hash{7}}); !fault.Is(err, fault.NotFound) {
+		if _, err := cache.get(t.Context(), cacheKey{hash: account.Hash{7}}); !fault.Is(err, fault.NotFound) {
 			t.Fatal(err)
 		}
 	}
@@ -132,8 +132,8 @@ func TestAnUnknownKeyIsRememberedForSeconds(t *testing.T) {
 		t.Errorf("%d look-ups", calls)
 	}
 	directory.find = func(h account.Hash) (account.Principal, error) { return holder(h), nil }
-	ring.changed(uuid.UUID{1})
-	if _, err := ring.find(t.Context(), lookup{hash: account.Hash{7}}); err != nil {
+	cache.invalidateAccount(uuid.UUID{1})
+	if _, err := cache.get(t.Context(), cacheKey{hash: account.Hash{7}}); err != nil {
 		t.Errorf("a key that was just made: %v", err)
 	}
 }
@@ -143,10 +143,10 @@ func TestAFailureIsNotRemembered(t *testing.T) {
 	directory := &scripted{find: func(account.Hash) (account.Principal, error) {
 		return account.Principal{}, fault.New(fault.Unavailable, "down")
 	}}
-	ring := newKeyring(directory, time.Minute, time.Now)
-	ring.reset(true)
+	cache := newSessionCache(directory, time.Minute, time.Now)
+	cache.reset(true)
 	for range 3 {
-		if _, err := ring.find(t.Context(), lookup{}); !fault.Is(err, fault.Unavailable) {
+		if _, err := cache.get(t.Context(), cacheKey{}); !fault.Is(err, fault.Unavailable) {
 			t.Fatal(err)
 		}
 	}
@@ -162,14 +162,14 @@ func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		arrive := make(chan struct{})
 		directory := &scripted{find: func(h account.Hash) (account.Principal, error) { <-arrive; return holder(h), nil }}
-		ring := newKeyring(directory, time.Minute, time.Now)
-		ring.reset(true)
-		what := lookup{hash: account.Hash{7}}
+		cache := newSessionCache(directory, time.Minute, time.Now)
+		cache.reset(true)
+		what := cacheKey{hash: account.Hash{7}}
 		done := make(chan error)
-		go func() { _, err := ring.find(t.Context(), what); done <- err }()
+		go func() { _, err := cache.get(t.Context(), what); done <- err }()
 		synctest.Wait() // the look-up is under way
-		ring.changed(uuid.UUID{1})
-		go func() { _, err := ring.find(t.Context(), what); done <- err }()
+		cache.invalidateAccount(uuid.UUID{1})
+		go func() { _, err := cache.get(t.Context(), what); done <- err }()
 		synctest.Wait()
 		if calls := directory.calls.Load(); calls != 2 {
 			t.Errorf("a request after the change joined a look-up from before it: %d look-ups", calls)
@@ -180,12 +180,12 @@ func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		_, _, kept, _ := ring.recall(what)
+		_, _, kept, _ := cache.cached(what)
 		if !kept {
 			t.Error("the answer from after the change was not kept")
 		}
-		ring.changed(uuid.UUID{1})
-		if _, _, kept, _ := ring.recall(what); kept {
+		cache.invalidateAccount(uuid.UUID{1})
+		if _, _, kept, _ := cache.cached(what); kept {
 			t.Error("the answer outlived a change")
 		}
 	})
@@ -196,13 +196,13 @@ func TestRequestsShareOneLookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		arrive := make(chan struct{})
 		directory := &scripted{find: func(h account.Hash) (account.Principal, error) { <-arrive; return holder(h), nil }}
-		ring := newKeyring(directory, time.Minute, time.Now)
+		cache := newSessionCache(directory, time.Minute, time.Now)
 		done := make(chan error)
 		gone, leave := context.WithCancel(t.Context())
-		go func() { _, err := ring.find(gone, lookup{}); done <- err }()
+		go func() { _, err := cache.get(gone, cacheKey{}); done <- err }()
 		synctest.Wait()
 		for range 10 {
-			go func() { _, err := ring.find(t.Context(), lookup{}); done <- err }()
+			go func() { _, err := cache.get(t.Context(), cacheKey{}); done <- err }()
 		}
 		synctest.Wait()
 		leave() // the request that began the look-up must not take the others with it
@@ -225,19 +225,19 @@ func TestLastUsesAreWrittenEveryMinuteAndAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		directory := &scripted{fail: errors.New("down")}
-		uses := newUses(directory.TouchKeys)
+		uses := newLastUsedRecorder(directory.TouchKeys)
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); uses.run(ctx, slog.New(slog.DiscardHandler)) }()
 		first, second := uuid.UUID{1}, uuid.UUID{2}
 		at := time.Now()
-		uses.note(first, at)
-		uses.note(first, at.Add(-time.Hour))
+		uses.record(first, at)
+		uses.record(first, at.Add(-time.Hour))
 		<-time.After(flushEvery + time.Second) // synctest's clock: the write fails
 		directory.mu.Lock()
 		directory.fail = nil
 		directory.mu.Unlock()
-		uses.note(second, at)
+		uses.record(second, at)
 		<-time.After(flushEvery)
 		synctest.Wait()
 		if len(directory.touched) != 1 || len(directory.touched[0]) != 2 || !directory.touched[0][first].Equal(at) {
@@ -248,7 +248,7 @@ func TestLastUsesAreWrittenEveryMinuteAndAtTheEnd(t *testing.T) {
 		if len(directory.touched) != 1 {
 			t.Error("nothing was written although nothing was used")
 		}
-		uses.note(first, at.Add(time.Hour))
+		uses.record(first, at.Add(time.Hour))
 		end()
 		<-ended
 		if len(directory.touched) != 2 {

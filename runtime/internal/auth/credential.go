@@ -1,0 +1,222 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/oauth"
+)
+
+// UploadRoute is the specification's upload, and ResumableRoute the TUS uploads: what
+// lies below it belongs to it.
+const (
+	UploadRoute    = httpapi.UploadRoute
+	ResumableRoute = UploadRoute + "/resumable"
+)
+
+// TakesSignature reports whether an upload signature is a credential on a route. route is a
+// pattern of the router.
+func TakesSignature(route string) bool {
+	return route == UploadRoute || route == ResumableRoute || strings.HasPrefix(route, ResumableRoute+"/")
+}
+
+// Authenticate returns the caller of a request, and records it in the request info. Wrong
+// credentials count towards the limit of the client that sent them.
+func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
+	info := httpapi.FromContext(r.Context())
+	identity, err := a.authenticate(r)
+	wrong := fault.Is(err, fault.Unauthenticated) && a.hasCredential(r.Header) && !errors.Is(err, errNotCounted)
+	if wrong || fault.Is(err, fault.InvalidSignature) {
+		a.limits.Failed(info.ClientIP)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	info.AccountID, info.AppID, info.KeyID = identity.Account.ID, identity.App.ID, identity.Key.ID
+	return identity, nil
+}
+
+// authenticate checks the credential, by the schemes that the route accepts.
+func (a *Authenticator) authenticate(r *http.Request) (Identity, error) {
+	if TakesSignature(chi.RouteContext(r.Context()).RoutePattern()) {
+		return a.authenticateUpload(r.Context(), r.Header)
+	}
+	return a.authenticateOwner(r.Context(), r.Header)
+}
+
+// hasCredential reports whether there is a credential of an owner: a request without one
+// is not a guess.
+func (a *Authenticator) hasCredential(header http.Header) bool {
+	return header.Get(a.KeyHeader) != "" || hasBearer(header)
+}
+
+// hasBearer reports whether the request carries an access token.
+func hasBearer(header http.Header) bool {
+	return slices.ContainsFunc(header.Values("Authorization"), func(value string) bool {
+		scheme, _, _ := strings.Cut(value, " ")
+		return strings.EqualFold(scheme, "Bearer")
+	})
+}
+
+// authenticateUpload accepts an upload signature, or the credential of an owner.
+func (a *Authenticator) authenticateUpload(ctx context.Context, header http.Header) (Identity, error) {
+	signatures := header.Values(a.SignatureHeader)
+	switch {
+	case len(signatures) == 0 || len(signatures) == 1 && signatures[0] == "":
+		return a.authenticateOwner(ctx, header)
+	case len(signatures) > 1 || header.Get(a.KeyHeader) != "" || hasBearer(header):
+		return Identity{}, fault.New(fault.Invalid, "send exactly one credential: %s or %s", a.KeyHeader, a.SignatureHeader)
+	}
+	return a.authenticateSignature(ctx, signatures[0])
+}
+
+// authenticateOwner accepts the credentials of an account's owner: an API key or an access
+// token.
+func (a *Authenticator) authenticateOwner(ctx context.Context, header http.Header) (Identity, error) {
+	keys, tokens := header.Values(a.KeyHeader), header.Values("Authorization")
+	switch {
+	case len(keys) > 1 || hasBearer(header) && (len(tokens) > 1 || len(keys) == 1 && keys[0] != ""):
+		return Identity{}, fault.New(fault.Invalid, "send exactly one credential")
+	case hasBearer(header):
+		return a.authenticateBearer(ctx, tokens[0])
+	case (len(keys) == 0 || keys[0] == "") && a.cfg.MetadataURL != "":
+		return Identity{}, fault.New(fault.Unauthenticated, "send an API key in %s, or an access token: WWW-Authenticate names the login", a.KeyHeader)
+	case len(keys) == 0 || keys[0] == "":
+		return Identity{}, fault.New(fault.Unauthenticated, "send an API key in %s", a.KeyHeader)
+	}
+	return a.authenticateAPIKey(ctx, keys[0])
+}
+
+func (a *Authenticator) authenticateAPIKey(ctx context.Context, received string) (Identity, error) {
+	rejected := fault.New(fault.Unauthenticated, "invalid API key")
+	token, ok := account.ParseToken(received)
+	if !ok {
+		return Identity{}, rejected
+	}
+	hash := token.Hash()
+	session, err := a.lookupGuessable(ctx, cacheKey{hash: hash})
+	if fault.Is(err, fault.NotFound) || err == nil && !session.Key.Hash.Equal(hash) {
+		return Identity{}, rejected
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	return Identity{Principal: session.Principal, Scopes: []Scope{ScopeRead, ScopeWrite}}, a.validateSession(session, rejected)
+}
+
+// authenticateBearer accepts an access token that was issued for this resource.
+func (a *Authenticator) authenticateBearer(ctx context.Context, received string) (Identity, error) {
+	rejected := fault.New(fault.Unauthenticated, "invalid or expired access token")
+	if a.cfg.Resource == "" {
+		return Identity{}, fault.New(fault.Unauthenticated, "bearer tokens are not accepted: send an API key in %s", a.KeyHeader)
+	}
+	_, token, _ := strings.Cut(received, " ")
+	hash, ok := oauth.AccessTokenHash(a.tokens, strings.TrimLeft(token, " "))
+	if !ok {
+		return Identity{}, notCounted(rejected)
+	}
+	session, err := a.lookup(ctx, cacheKey{hash: hash, login: true}) // the MAC is valid, so it is not a guess
+	if fault.Is(err, fault.NotFound) || err == nil && session.Resource != a.cfg.Resource {
+		return Identity{}, notCounted(rejected)
+	}
+	if err != nil {
+		return Identity{}, err
+	}
+	// A body that began while the token was valid may outlast it.
+	if !a.authenticatedAtWithin(ctx, expiryGrace).Before(session.ExpiresAt) {
+		return Identity{}, notCounted(rejected)
+	}
+	return Identity{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}, a.validateSession(session, rejected)
+}
+
+// authenticateSignature accepts an upload signature while it is valid and the credential
+// that created it is: the key, or the login with its permission to upload.
+func (a *Authenticator) authenticateSignature(ctx context.Context, signature string) (Identity, error) {
+	rejected := fault.New(fault.InvalidSignature, "invalid upload signature")
+	claims, ok := decodeSignature(a.signer, signature)
+	if !ok {
+		return Identity{}, rejected
+	}
+	if !a.authenticatedAt(ctx).Before(claims.expires) {
+		return Identity{}, fault.New(fault.InvalidSignature, "the upload signature has expired")
+	}
+	key := cacheKey{id: claims.keyID}
+	if claims.grantID != uuid.Nil {
+		key = cacheKey{id: claims.grantID, login: true}
+	}
+	session, err := a.lookupGuessable(ctx, key)
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return Identity{}, rejected
+	case err != nil:
+		return Identity{}, err
+	case !claims.matches(session) || a.validateSession(session, rejected) != nil:
+		return Identity{}, rejected
+	case claims.grantID != uuid.Nil && !mayUpload(session):
+		return Identity{}, rejected
+	}
+	return Identity{Principal: session.Principal, Signed: true, Group: claims.group}, nil
+}
+
+// mayUpload reports whether a login permits uploads.
+func mayUpload(session oauth.Session) bool {
+	return slices.Contains(session.Scopes, ScopeWrite) && session.Account.ToolPolicy.Allows(account.UploadMedia)
+}
+
+// lookupGuessable is lookup for credentials that could be guessed. A client with too many
+// wrong credentials is rejected without a look-up. A credential that was valid at its last
+// look-up is exempt, so that guesses do not lock out others behind the same IP address.
+func (a *Authenticator) lookupGuessable(ctx context.Context, key cacheKey) (oauth.Session, error) {
+	if !a.sessions.wasValid(key) {
+		if verdict := a.limits.MayFail(httpapi.FromContext(ctx).ClientIP); verdict.Refused {
+			return oauth.Session{}, verdict.Err()
+		}
+	}
+	return a.lookup(ctx, key)
+}
+
+// lookup returns the session of a credential. Only the first check of a request uses the
+// cache; see Reauthenticate.
+func (a *Authenticator) lookup(ctx context.Context, key cacheKey) (oauth.Session, error) {
+	if fromContext(ctx) != nil {
+		return a.sessions.reload(ctx, key)
+	}
+	return a.sessions.get(ctx, key)
+}
+
+// validateSession rejects a session whose key or account has ended, or whose account is
+// suspended.
+func (a *Authenticator) validateSession(session oauth.Session, rejected error) error {
+	switch {
+	case isRevoked(session, a.now()):
+		return notCounted(rejected)
+	case session.Account.Suspended:
+		return notCounted(fault.New(fault.Unauthenticated, "the account is suspended"))
+	}
+	return nil
+}
+
+// isRevoked reports whether the key has expired or the account is closed.
+func isRevoked(s oauth.Session, now time.Time) bool {
+	return s.Account.ClosedAt != nil || s.Key.ExpiresAt != nil && !now.Before(*s.Key.ExpiresAt)
+}
+
+// errNotCounted marks failures that do not count towards the brute-force limit: expired or
+// revoked credentials, and access tokens, which carry a MAC and cannot be guessed. Thousands
+// of hosted applications share one IP address, and each sends its token once more after it
+// has expired.
+var errNotCounted = errors.New("not counted")
+
+func notCounted(rejected error) error {
+	return fault.Wrap(errNotCounted, fault.From(rejected).Kind, "%s", fault.From(rejected).Public)
+}

@@ -1,0 +1,63 @@
+package auth
+
+import (
+	"net/http"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
+)
+
+// RequireOperation returns the middleware that rejects requests whose credential does not
+// permit their operation. Mount it behind Middleware.
+func (a *Authenticator) RequireOperation(operationOf func(r *http.Request) account.Operation) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			operation := operationOf(r)
+			if err := a.checkOperation(w, FromContext(r.Context()), operation); err != nil {
+				httpapi.WriteError(w, r, err)
+				return
+			}
+			if state := fromContext(r.Context()); state != nil {
+				state.mu.Lock()
+				state.operation = &operation
+				state.mu.Unlock()
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// ScopeOf returns the scope that an operation requires.
+func ScopeOf(operation account.Operation) Scope {
+	if operation.Reads() {
+		return ScopeRead
+	}
+	return ScopeWrite
+}
+
+// checkOperation rejects a credential that lacks the operation's scope, and a login whose
+// account does not allow connected applications the operation. It sets the challenge in
+// the headers of w.
+func (a *Authenticator) checkOperation(w http.ResponseWriter, identity Identity, operation account.Operation) error {
+	if err := a.RequireScope(w, identity, ScopeOf(operation)); err != nil {
+		return err
+	}
+	if identity.GrantID != uuid.Nil && !identity.Account.ToolPolicy.Allows(operation) {
+		return fault.New(fault.Forbidden, "%s is not allowed for connected applications in this account", operation)
+	}
+	return nil
+}
+
+// RequireScope rejects a credential that lacks a scope, and sets the challenge in the
+// headers of w (RFC 6750, section 3.1). An upload signature passes: it has no scopes, and is
+// accepted on the upload routes only.
+func (a *Authenticator) RequireScope(w http.ResponseWriter, identity Identity, scope Scope) error {
+	if identity.Signed || identity.HasScope(scope) {
+		return nil
+	}
+	w.Header().Set("WWW-Authenticate", a.scopeChallenge())
+	return fault.New(fault.Forbidden, "insufficient scope: %s required", scope)
+}

@@ -1,0 +1,119 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
+)
+
+func fail(info *RequestInfo, err error) (*httptest.ResponseRecorder, api.Error) {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	w := httptest.NewRecorder()
+	WriteError(w, r.WithContext(NewContext(r.Context(), info)), err)
+	var body api.Error
+	_ = json.Unmarshal(w.Body.Bytes(), &body)
+	return w, body
+}
+
+func TestWriteError_EveryKindHasItsStatusCodeAndText(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[fault.Kind]struct {
+		status      int
+		text, fewer string
+		code        api.ErrorCode
+	}{
+		fault.Internal:         {500, "Internal Server Error", "Internal Server Error", "internal_error"},
+		fault.Invalid:          {400, "Bad Request", "Bad Request", "invalid_request"},
+		fault.Unauthenticated:  {401, "Unauthorized", "Unauthorized", "unauthorized"},
+		fault.InvalidSignature: {403, "Invalid signature", "Invalid signature", "invalid_signature"},
+		fault.NotFound:         {404, "Not Found", "Bad Request", "not_found"},
+		fault.Conflict:         {409, "Conflict", "Bad Request", "conflict"},
+		fault.TooLarge:         {413, "Request Entity Too Large", "Bad Request", "payload_too_large"},
+		fault.QuotaExceeded:    {413, "Request Entity Too Large", "Bad Request", "storage_cap_exceeded"},
+		fault.UnsupportedType:  {415, "Unsupported Media Type", "Bad Request", "unsupported_media_type"},
+		fault.Busy:             {429, "Too Many Requests", "Bad Request", "too_many_requests"},
+		fault.Unavailable:      {503, "Service Unavailable", "Internal Server Error", "unavailable"},
+	} {
+		w, body := fail(&RequestInfo{}, fault.New(kind, "public"))
+		if w.Code != want.status || body.Error != want.text || body.Code != want.code || !body.Code.Valid() {
+			t.Errorf("%s: %d %q %q", kind, w.Code, body.Error, body.Code)
+		}
+		few := NewRequestInfo(httptest.NewRequest(http.MethodPost, UploadRoute, nil), "", netip.Addr{})
+		if w, body := fail(few, fault.New(kind, "public")); w.Code != want.status || body.Error != want.fewer {
+			t.Errorf("%s on the upload: %d %q", kind, w.Code, body.Error)
+		}
+		if detail := body.Detail; (detail == "public") == (kind == fault.Internal) {
+			t.Errorf("%s: detail %q", kind, detail)
+		}
+		if (w.Header().Get("Retry-After") != "") != (kind == fault.Busy || kind == fault.Unavailable) {
+			t.Errorf("%s: Retry-After %q", kind, w.Header().Get("Retry-After"))
+		}
+	}
+}
+
+// The MCP endpoint's clients parse JSON-RPC, whatever refuses them.
+func TestWriteError_OnTheToolsRouteIsJSONRPC(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err    error
+		status int
+		body   string
+	}{
+		{fault.New(fault.Unauthenticated, "send a key"), 401, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"send a key","data":{"code":"unauthorized"}}}`},
+		{&fault.Error{Kind: fault.Busy}, 429, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Too Many Requests","data":{"code":"too_many_requests"}}}`},
+		{fault.New(fault.Unavailable, "no database"), 503, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no database","data":{"code":"unavailable"}}}`},
+		{errors.New("secret"), 500, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"` + internalDetail + `","data":{"code":"internal_error"}}}`},
+	} {
+		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut} {
+			w, _ := fail(NewRequestInfo(httptest.NewRequest(method, ToolsRoute+"?x=y", nil), "", netip.Addr{}), tt.err)
+			if got := strings.TrimSpace(w.Body.String()); w.Code != tt.status || got != tt.body {
+				t.Errorf("%v: %d %s", tt.err, w.Code, got)
+			}
+		}
+	}
+}
+
+func TestWriteError_ShowsNothingInternal(t *testing.T) {
+	t.Parallel()
+	info := &RequestInfo{}
+	cause := errors.New("password=hunter2 at 10.0.0.1")
+	for _, err := range []error{cause, fault.Wrap(cause, fault.Unavailable, "the database can't be reached"), fault.Wrap(cause, fault.Internal, "secret plan")} {
+		w, _ := fail(info, err)
+		if text := w.Body.String(); strings.Contains(text, "hunter2") || strings.Contains(text, "secret") {
+			t.Errorf("the answer is %s", text)
+		}
+		if !errors.Is(info.Err(), cause) {
+			t.Error("the info lost the cause")
+		}
+	}
+}
+
+func TestWriteError_RetryAfterIsInWholeSeconds(t *testing.T) {
+	t.Parallel()
+	w, _ := fail(&RequestInfo{}, &fault.Error{Kind: fault.Busy, RetryAfter: 1500 * time.Millisecond})
+	if got := w.Header().Get("Retry-After"); got != "2" {
+		t.Errorf("Retry-After %q", got)
+	}
+}
+
+func TestCodeOf_EveryCodeOfTheDocumentHasItsStatus(t *testing.T) {
+	t.Parallel()
+	given := map[api.ErrorCode]bool{codeOf(http.StatusForbidden, fault.InvalidSignature): true, codeOf(http.StatusRequestEntityTooLarge, fault.QuotaExceeded): true, codeOf(http.StatusInternalServerError, fault.Internal): true}
+	for status, code := range errorCodes {
+		given[code] = true
+		if got := codeOf(status, fault.Invalid); got != code || !code.Valid() {
+			t.Errorf("%d: %q", status, got)
+		}
+	}
+	if len(given) != 18 { // those of openapi.yaml
+		t.Errorf("%d codes are given: %v", len(given), given)
+	}
+}
