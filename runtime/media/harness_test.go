@@ -179,7 +179,7 @@ func (b *bundle) bytesOf(p account.Principal, object media.Object) []byte {
 func (b *bundle) stored(p account.Principal) map[string]int64 {
 	b.t.Helper()
 	found := map[string]int64{}
-	must(b.t, b.objects.List(b.t.Context(), p.Account.Bucket, "media/", func(s objectstore.Stored) error {
+	must(b.t, b.objects.List(b.t.Context(), p.Account.Bucket, "media/", func(s media.ObjectInfo) error {
 		found[s.Key] = s.Bytes
 		return nil
 	}))

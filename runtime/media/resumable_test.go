@@ -56,7 +56,7 @@ func (b *bundle) settled(p account.Principal, r *media.Resumable, file []byte) {
 
 func (b *bundle) nothingUnfinished(p account.Principal) {
 	b.t.Helper()
-	must(b.t, b.objects.ListUnfinished(b.t.Context(), p.Account.Bucket, "", func(u media.Unfinished) error {
+	must(b.t, b.objects.ListIncomplete(b.t.Context(), p.Account.Bucket, "", func(u media.IncompleteUpload) error {
 		b.t.Errorf("an unfinished upload of %s is left", u.Key)
 		return nil
 	}))

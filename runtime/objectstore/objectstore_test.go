@@ -242,7 +242,7 @@ func TestList_VisitsEveryObjectUnderAPrefix(t *testing.T) {
 			put(t, store, bucket, key, "text/plain", []byte("abc"))
 		}
 		var keys []string
-		must(t, store.List(t.Context(), bucket, "media/", func(s objectstore.Stored) error {
+		must(t, store.List(t.Context(), bucket, "media/", func(s media.ObjectInfo) error {
 			keys = append(keys, fmt.Sprintf("%s=%d", s.Key, s.Bytes))
 			return nil
 		}))
@@ -250,7 +250,7 @@ func TestList_VisitsEveryObjectUnderAPrefix(t *testing.T) {
 			t.Errorf("listed %s", got)
 		}
 		stop := errors.New("enough")
-		if err := store.List(t.Context(), bucket, "", func(objectstore.Stored) error { return stop }); !errors.Is(err, stop) {
+		if err := store.List(t.Context(), bucket, "", func(media.ObjectInfo) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("List must return what visit returned, not %v", err)
 		}
 	})

@@ -85,13 +85,13 @@ func TestStore_UnavailableOnErrorResponses(t *testing.T) {
 				},
 				"Stat": func(ctx context.Context) error { _, err := store.Stat(ctx, bucket, "media/x"); return err },
 				"List": func(ctx context.Context) error {
-					return store.List(ctx, bucket, "", func(media.Stored) error { return nil })
+					return store.List(ctx, bucket, "", func(media.ObjectInfo) error { return nil })
 				},
 				"Remove":          func(ctx context.Context) error { return store.Remove(ctx, bucket, []string{"media/y"}) },
 				"Remove of two":   func(ctx context.Context) error { return store.Remove(ctx, bucket, []string{"media/y", "media/z"}) },
 				"AbortIncomplete": func(ctx context.Context) error { return store.AbortIncomplete(ctx, bucket, "media/y") },
-				"ListUnfinished": func(ctx context.Context) error {
-					return store.ListUnfinished(ctx, bucket, "", func(media.Unfinished) error { return nil })
+				"ListIncomplete": func(ctx context.Context) error {
+					return store.ListIncomplete(ctx, bucket, "", func(media.IncompleteUpload) error { return nil })
 				},
 				"Owner":        func(ctx context.Context) error { _, err := store.Owner(ctx, bucket); return err },
 				"OwnerID":      func(ctx context.Context) error { _, err := store.OwnerID(ctx, bucket); return err },

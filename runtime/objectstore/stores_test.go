@@ -177,7 +177,7 @@ func TestUnfinishedUploads_EntriesWithoutUploadIDSkipped(t *testing.T) {
 	})
 	bucket, _ := claimed(t, store)
 	must(t, store.AbortIncomplete(t.Context(), bucket, "media/x/original"))
-	must(t, store.ListUnfinished(t.Context(), bucket, "", func(u media.Unfinished) error {
+	must(t, store.ListIncomplete(t.Context(), bucket, "", func(u media.IncompleteUpload) error {
 		t.Errorf("listed %+v", u)
 		return nil
 	}))
@@ -239,9 +239,9 @@ func TestClaim_RejectedByAStoreWithoutConditionalPut(t *testing.T) {
 }
 
 // objectsOf are the objects of a bucket with the time of their last change.
-func objectsOf(t *testing.T, store *objectstore.Store, bucket string) (all []media.Stored) {
+func objectsOf(t *testing.T, store *objectstore.Store, bucket string) (all []media.ObjectInfo) {
 	t.Helper()
-	must(t, store.List(t.Context(), bucket, "", func(o media.Stored) error { all = append(all, o); return nil }))
+	must(t, store.List(t.Context(), bucket, "", func(o media.ObjectInfo) error { all = append(all, o); return nil }))
 	return all
 }
 

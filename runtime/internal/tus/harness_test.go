@@ -31,7 +31,6 @@ import (
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
 
@@ -81,11 +80,11 @@ func (w *world) purged(t *testing.T, of tenant) {
 		_, err = purger.Run(t.Context())
 		must(t, err)
 	}
-	must(t, w.Objects.List(t.Context(), of.Account.Bucket, "media/", func(o objectstore.Stored) error {
+	must(t, w.Objects.List(t.Context(), of.Account.Bucket, "media/", func(o media.ObjectInfo) error {
 		t.Errorf("left in the bucket: %s", o.Key)
 		return nil
 	}))
-	must(t, w.Objects.ListUnfinished(t.Context(), of.Account.Bucket, "", func(u media.Unfinished) error {
+	must(t, w.Objects.ListIncomplete(t.Context(), of.Account.Bucket, "", func(u media.IncompleteUpload) error {
 		t.Errorf("left unfinished: %s", u.Key)
 		return nil
 	}))

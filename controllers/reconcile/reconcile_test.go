@@ -1,4 +1,4 @@
-package status_test
+package reconcile
 
 import (
 	"errors"
@@ -9,11 +9,10 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
 	"mediastack.dev/runtime/fault"
 )
 
-func TestTheKindOfAnErrorSaysWhetherToStallOrToTryAgain(t *testing.T) {
+func TestStepError_StallsOrRetriesByKind(t *testing.T) {
 	t.Parallel()
 	cases := map[fault.Kind]struct {
 		stalls bool
@@ -26,30 +25,30 @@ func TestTheKindOfAnErrorSaysWhetherToStallOrToTryAgain(t *testing.T) {
 		fault.NotFound:    {false, v1alpha1.ReasonInternalError},
 	}
 	for kind, want := range cases {
-		failure := status.Fail(status.Database, fault.New(kind, "said in public"))
+		failure := NewError(Database, fault.New(kind, "public text"))
 		if failure.Stalls() != want.stalls || failure.Retries() == want.stalls || failure.Reason() != want.reason {
 			t.Errorf("%s: stalls %t, retries %t, reason %s", kind, failure.Stalls(), failure.Retries(), failure.Reason())
 		}
 	}
-	var none *status.Failure
-	if none.Stalls() || none.Retries() || status.Fail(status.Database, nil) != nil || status.FailKubernetes(nil, "read") != nil {
-		t.Error("no error is no failure")
+	var none *StepError
+	if none.Stalls() || none.Retries() || NewError(Database, nil) != nil || NewAPIError(nil, "read") != nil {
+		t.Error("a nil error must give a nil StepError")
 	}
-	if got := status.FailKubernetes(errors.New("EOF"), "read Secret %s", "x").Message(); got != "the Kubernetes API refused to read Secret x (no answer)" {
+	if got := NewAPIError(errors.New("EOF"), "read Secret %s", "x").Message(); got != "Kubernetes API request failed: read Secret x (no response)" {
 		t.Errorf("the message is %q", got)
 	}
 }
 
-func TestAnEventTellsOfAChangeOnce(t *testing.T) {
+func TestRecordReadyEvent_RecordsEachChangeOnce(t *testing.T) {
 	t.Parallel()
 	recorder := events.NewFakeRecorder(10)
 	object := &v1alpha1.MediaAccount{}
-	conditions := func(v status.Verdict) []metav1.Condition { return v.Conditions() }
-	working := conditions(status.Working(v1alpha1.ReasonProgressing, "on its way"))
-	down := conditions(status.Verdict{Working: true, Reason: v1alpha1.ReasonDatabaseUnavailable, Message: "down"})
-	ready := conditions(status.Done(v1alpha1.ReasonSucceeded, "ready"))
+	conditions := Summary.Conditions
+	working := conditions(Reconciling(v1alpha1.ReasonProgressing, "on its way"))
+	down := conditions(Summary{Reconciling: true, Reason: v1alpha1.ReasonDatabaseUnavailable, Message: "down"})
+	ready := conditions(Ready(v1alpha1.ReasonSucceeded, "ready"))
 	for _, change := range [][2][]metav1.Condition{{nil, working}, {working, down}, {down, down}, {down, ready}, {ready, ready}} {
-		status.Announce(recorder, object, change[0], change[1])
+		recordReadyEvent(recorder, object, change[0], change[1])
 	}
 	want := []string{"Warning DatabaseUnavailable down", "Normal Succeeded ready"}
 	for _, text := range want {
@@ -59,32 +58,32 @@ func TestAnEventTellsOfAChangeOnce(t *testing.T) {
 				t.Errorf("event %q, want %q", got, text)
 			}
 		default:
-			t.Errorf("there is no event %q", text)
+			t.Errorf("missing event %q", text)
 		}
 	}
 	if len(recorder.Events) > 0 {
-		t.Errorf("one event too many: %s", <-recorder.Events)
+		t.Errorf("unexpected event: %s", <-recorder.Events)
 	}
 }
 
-func TestSetMovesATransitionOnlyWhenTheStatusChanges(t *testing.T) {
+func TestSetConditions_KeepsTheTransitionTimeOfAnEqualStatus(t *testing.T) {
 	t.Parallel()
 	began := metav1.NewTime(time.Unix(1, 0))
 	conditions := []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Succeeded", LastTransitionTime: began}}
-	status.Set(&conditions, 7, []metav1.Condition{status.Condition("Ready", true, "Suspended", "asleep")})
+	setConditions(&conditions, 7, []metav1.Condition{Condition("Ready", true, "Suspended", "asleep")})
 	if got := conditions[0]; got.LastTransitionTime != began || got.Reason != "Suspended" || got.ObservedGeneration != 7 {
-		t.Errorf("the condition is %+v", got)
+		t.Errorf("condition %+v", got)
 	}
-	status.Set(&conditions, 8, []metav1.Condition{status.Condition("Ready", false, "Conflict", "in the way")})
+	setConditions(&conditions, 8, []metav1.Condition{Condition("Ready", false, "Conflict", "in the way")})
 	if got := conditions[0]; got.LastTransitionTime == began {
-		t.Errorf("the transition has the old time: %+v", got)
+		t.Errorf("the transition time did not change: %+v", got)
 	}
 }
 
-func TestJitterStaysWithinATenth(t *testing.T) {
+func TestJitter_StaysWithinTenPercent(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
-		if got := status.Jitter(time.Minute); got < 54*time.Second || got > 66*time.Second {
+		if got := Jitter(time.Minute); got < 54*time.Second || got > 66*time.Second {
 			t.Fatalf("a minute became %s", got)
 		}
 	}

@@ -34,16 +34,16 @@ import (
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 const (
-	// patience is how long a story waits for something; slow machines run several at once.
-	patience = time.Minute
-	tick     = 50 * time.Millisecond
-	baseURL  = "https://media.example.org"
+	// eventuallyTimeout is long, since slow machines run several tests at once.
+	eventuallyTimeout = time.Minute
+	tick              = 50 * time.Millisecond
+	baseURL           = "https://media.example.org"
 )
 
-// bundle is one test's own namespace, database and operator, on the shared parts. The
-// operator acts as its service account, with what config/rbac grants and no more.
-type bundle struct {
-	client.Client // an administrator's, uncached
+// harness is a namespace, a database and an operator of one test, on shared servers. The
+// operator uses its service account, with the permissions of config/rbac.
+type harness struct {
+	client.Client // of a cluster admin, uncached
 	t             *testing.T
 	ctx           context.Context
 	namespace     string
@@ -54,7 +54,7 @@ type bundle struct {
 	requests      *requestCounter
 }
 
-// options is what a story can choose.
+// options are what a test can choose.
 type options struct {
 	config      operator.Config
 	databaseURL func(testing.TB) string
@@ -62,7 +62,7 @@ type options struct {
 	idle        bool // set up everything, but start no operator
 }
 
-func setupBundle(t *testing.T, choose ...func(*options)) *bundle {
+func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	t.Helper()
 	chosen := options{
 		config: operator.Config{
@@ -75,8 +75,8 @@ func setupBundle(t *testing.T, choose ...func(*options)) *bundle {
 		change(&chosen)
 	}
 	ctx := t.Context()
-	b := &bundle{t: t, ctx: ctx, Client: admin(t)}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "story-"}}
+	b := &harness{t: t, ctx: ctx, Client: admin(t)}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	must(t, b.Create(ctx, namespace))
 	b.namespace = namespace.Name
 
@@ -100,12 +100,12 @@ func setupBundle(t *testing.T, choose ...func(*options)) *bundle {
 }
 
 // run starts an operator for the test's namespace; it is stopped when the test ends.
-func (b *bundle) run(cfg operator.Config) {
+func (b *harness) run(cfg operator.Config) {
 	b.t.Helper()
 	kube := operatorAccess(b.t)
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
-	manager, err := operator.New(ctx, kube, cfg, operator.Parts{
+	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
 		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Now: time.Now, Log: testLog(b.t),
 	})
 	must(b.t, err)
@@ -119,7 +119,7 @@ func (b *bundle) run(cfg operator.Config) {
 	})
 }
 
-// testLog shows the operator's log with -v only: retries are part of many stories.
+// testLog shows the operator's log with -v only: many tests cause retries.
 func testLog(t *testing.T) *slog.Logger {
 	out := io.Discard
 	if testing.Verbose() {
@@ -135,7 +135,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// admin returns a client that may do everything and reads past any cache.
+// admin returns an uncached client with all permissions.
 func admin(t testing.TB) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -146,8 +146,8 @@ func admin(t testing.TB) client.Client {
 	return c
 }
 
-// asOperator gives the kubeconfig of the operator's service account, after granting it
-// what config/rbac says.
+// asOperator returns the kubeconfig of the operator's service account, after granting it the
+// permissions of config/rbac.
 var asOperator = func() func(testing.TB) string {
 	var once sync.Once
 	var path string
@@ -167,7 +167,7 @@ var asOperator = func() func(testing.TB) string {
 	}
 }()
 
-// operatorAccess acts as the operator's service account.
+// operatorAccess returns a configuration that uses the operator's service account.
 func operatorAccess(t testing.TB) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", asOperator(t))
@@ -175,10 +175,10 @@ func operatorAccess(t testing.TB) *rest.Config {
 	return config
 }
 
-// eventually waits until check gives "", and fails with what it gave last.
-func (b *bundle) eventually(check func() string) {
+// eventually waits until check returns "", and fails with the last text it returned.
+func (b *harness) eventually(check func() string) {
 	b.t.Helper()
-	timeout, ticker := time.After(patience), time.NewTicker(tick)
+	timeout, ticker := time.After(eventuallyTimeout), time.NewTicker(tick)
 	defer ticker.Stop()
 	for {
 		missing := check()
@@ -187,14 +187,14 @@ func (b *bundle) eventually(check func() string) {
 		}
 		select {
 		case <-timeout:
-			b.t.Fatalf("after %s: %s", patience, missing)
+			b.t.Fatalf("after %s: %s", eventuallyTimeout, missing)
 		case <-ticker.C:
 		}
 	}
 }
 
-// account makes a MediaAccount.
-func (b *bundle) account(name string, change ...func(*v1alpha1.MediaAccount)) *v1alpha1.MediaAccount {
+// account creates a MediaAccount.
+func (b *harness) account(name string, change ...func(*v1alpha1.MediaAccount)) *v1alpha1.MediaAccount {
 	b.t.Helper()
 	object := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
 	for _, change := range change {
@@ -204,8 +204,8 @@ func (b *bundle) account(name string, change ...func(*v1alpha1.MediaAccount)) *v
 	return object
 }
 
-// settings makes a MediaSettings.
-func (b *bundle) settings(name, account string, change ...func(*v1alpha1.MediaSettings)) *v1alpha1.MediaSettings {
+// settings creates a MediaSettings.
+func (b *harness) settings(name, account string, change ...func(*v1alpha1.MediaSettings)) *v1alpha1.MediaSettings {
 	b.t.Helper()
 	object := &v1alpha1.MediaSettings{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
 	object.Spec.AccountRef.Name = account
@@ -216,8 +216,8 @@ func (b *bundle) settings(name, account string, change ...func(*v1alpha1.MediaSe
 	return object
 }
 
-// change updates an object, again if somebody else did meanwhile.
-func change[T client.Object](b *bundle, object T, change func(T)) {
+// change updates an object, and retries on a conflict.
+func change[T client.Object](b *harness, object T, change func(T)) {
 	b.t.Helper()
 	b.eventually(func() string {
 		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
@@ -230,7 +230,7 @@ func change[T client.Object](b *bundle, object T, change func(T)) {
 }
 
 // shows waits until an object's condition has a status and a reason.
-func (b *bundle) shows(object client.Object, kind string, status metav1.ConditionStatus, reason string) {
+func (b *harness) shows(object client.Object, kind string, status metav1.ConditionStatus, reason string) {
 	b.t.Helper()
 	b.eventually(func() string {
 		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
@@ -238,8 +238,8 @@ func (b *bundle) shows(object client.Object, kind string, status metav1.Conditio
 	})
 }
 
-// ready waits until an object is Ready in its present generation.
-func (b *bundle) ready(object client.Object) {
+// ready waits until the current generation of an object is Ready.
+func (b *harness) ready(object client.Object) {
 	b.t.Helper()
 	b.eventually(func() string {
 		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
@@ -250,13 +250,13 @@ func (b *bundle) ready(object client.Object) {
 	})
 }
 
-// gone waits until an object is gone.
-func (b *bundle) gone(object client.Object) {
+// gone waits until an object is deleted.
+func (b *harness) gone(object client.Object) {
 	b.t.Helper()
 	b.eventually(func() string {
 		err := b.Get(b.ctx, client.ObjectKeyFromObject(object), object)
 		if err == nil {
-			return object.GetName() + " is still there: " + describe(conditionsOf(object))
+			return object.GetName() + " still exists: " + describe(conditionsOf(object))
 		}
 		must(b.t, client.IgnoreNotFound(err))
 		return ""
@@ -300,19 +300,19 @@ func observedOf(object client.Object) int64 {
 }
 
 // secret reads the Secret of an app.
-func (b *bundle) secret(account, app string) *corev1.Secret {
+func (b *harness) secret(account, app string) *corev1.Secret {
 	b.t.Helper()
 	secret := &corev1.Secret{}
 	must(b.t, b.Get(b.ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.SecretName(account, app)}, secret))
 	return secret
 }
 
-// opens reports whether a Secret's key opens the account, as the runtime finds out.
-func (b *bundle) opens(key []byte) bool {
+// opens reports whether the runtime accepts a Secret's key.
+func (b *harness) opens(key []byte) bool {
 	b.t.Helper()
 	token, ok := account.ParseToken(string(key))
 	if !ok {
-		b.t.Fatalf("the key does not look like one")
+		b.t.Fatalf("the key has no valid form")
 	}
 	principal, err := b.database.FindPrincipal(b.ctx, token.Hash())
 	if err != nil {
@@ -321,8 +321,8 @@ func (b *bundle) opens(key []byte) bool {
 	return principal.Account.ClosedAt == nil && (principal.Key.ExpiresAt == nil || principal.Key.ExpiresAt.After(time.Now()))
 }
 
-// accountID is the id in the status.
-func (b *bundle) accountID(object *v1alpha1.MediaAccount) uuid.UUID {
+// accountID returns the id in the status.
+func (b *harness) accountID(object *v1alpha1.MediaAccount) uuid.UUID {
 	b.t.Helper()
 	id, err := uuid.Parse(object.Status.AccountID)
 	must(b.t, err)
