@@ -120,7 +120,7 @@ func redirectToPage(w http.ResponseWriter, _ *http.Request) {
 func (d *Reference) serveAsset(w http.ResponseWriter, r *http.Request) {
 	one, ok := d.assets[chi.URLParam(r, "name")]
 	if !ok {
-		httpapi.Fail(w, r, fault.New(fault.NotFound, "route not found"))
+		httpapi.WriteError(w, r, fault.New(fault.NotFound, "route not found"))
 		return
 	}
 	// During an upgrade the page may come from a replica of another version: an asset must
