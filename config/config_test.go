@@ -24,7 +24,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"mediastack.dev/hack/setup"
 	"mediastack.dev/hack/testenv"
 )
 
@@ -35,15 +34,7 @@ const namespace = "mediastack-system"
 // render runs `kubectl kustomize` on a folder of config/.
 func render(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
-	tools, err := setup.FindKube()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := setup.RepoRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), tools.Kubectl, "kustomize", filepath.Join(root, "config", folder)).Output()
+	out, err := exec.CommandContext(t.Context(), testenv.Kubectl(t), "kustomize", filepath.Join(testenv.RepoRoot(t), "config", folder)).Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {

@@ -3,7 +3,6 @@ package v1alpha1_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
@@ -217,19 +215,12 @@ func TestOwners_FollowTheRuleOfLogins(t *testing.T) {
 // other change, its finalizer's removal included.
 func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 	t.Parallel()
-	config := testenv.Kubernetes(t)
-	applier, err := kubeapply.New(config, "api-test")
-	if err != nil {
-		t.Fatal(err)
-	}
 	current := definition(t)
 	before := current.DeepCopy()
 	version := before.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
 	unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "owners", "x-kubernetes-validations")
-	if err := applier.Apply(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfig(config)
+	testenv.Apply(t, before)
+	client, err := dynamic.NewForConfig(testenv.Kubernetes(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,9 +235,7 @@ func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 	if existing, err = accounts.Create(t.Context(), existing, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := applier.Apply(t.Context(), current); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Apply(t, current)
 	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, err := accounts.Create(ctx, build("new", `{owners: [ana@example.org, Ana@example.org]}`), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil && strings.Contains(err.Error(), "differ in case only"), nil
@@ -278,12 +267,8 @@ func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 // a test may change it beside others.
 func definition(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
-	objects, err := kubeapply.Read(filepath.Join("..", "..", "config", "crd", "bases", "mediastack.dev_mediaaccounts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	const group = "before.example.org"
-	crd := objects[0]
+	crd := testenv.Manifests(t, "crd/bases/mediastack.dev_mediaaccounts.yaml")[0]
 	crd.SetName("mediaaccounts." + group)
 	crd.Object["spec"].(map[string]any)["group"] = group
 	return crd

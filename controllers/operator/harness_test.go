@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -22,9 +21,6 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
-	"mediastack.dev/hack/kubeapply"
-	"mediastack.dev/hack/servers"
-	"mediastack.dev/hack/setup"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/objectstore"
@@ -58,7 +54,7 @@ type harness struct {
 type options struct {
 	config      operator.Config
 	databaseURL func(testing.TB) string
-	s3          func(testing.TB) servers.S3Access
+	s3          func(testing.TB) testenv.S3Access
 	idle        bool // set up everything, but start no operator
 }
 
@@ -154,13 +150,7 @@ var asOperator = func() func(testing.TB) string {
 	return func(t testing.TB) string {
 		t.Helper()
 		once.Do(func() {
-			root, err := setup.RepoRoot()
-			must(t, err)
-			objects, err := kubeapply.Read(filepath.Join(root, "config", "default", "namespace.yaml"), filepath.Join(root, "config", "rbac"))
-			must(t, err)
-			applier, err := kubeapply.New(testenv.Kubernetes(t), "operator-test")
-			must(t, err)
-			must(t, applier.Apply(t.Context(), objects...))
+			testenv.Apply(t, testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
 			path = testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator")
 		})
 		return path

@@ -18,7 +18,6 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/consistency"
@@ -53,7 +52,7 @@ func onEveryStore(t *testing.T, test func(t *testing.T, d *fixture)) {
 	}
 }
 
-func newFixture(t *testing.T, access servers.S3Access) *fixture {
+func newFixture(t *testing.T, access testenv.S3Access) *fixture {
 	t.Helper()
 	world := runtimetest.At(t, testenv.Postgres(t), access)
 	raw, err := minio.NewCore(strings.TrimPrefix(access.Endpoint, "http://"), &minio.Options{

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -33,7 +32,7 @@ func onBoth(t *testing.T, test func(t *testing.T, store *objectstore.Store)) {
 	}
 }
 
-func open(t *testing.T, a servers.S3Access) *objectstore.Store {
+func open(t *testing.T, a testenv.S3Access) *objectstore.Store {
 	t.Helper()
 	store, err := objectstore.New(objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey})
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -188,7 +187,7 @@ func TestUnfinishedUploads_EntriesWithoutUploadIDSkipped(t *testing.T) {
 }
 
 // withoutConditionalPut are stores that the service can't be used with.
-func withoutConditionalPut(t *testing.T, access servers.S3Access) map[string]func(w http.ResponseWriter, r *http.Request) bool {
+func withoutConditionalPut(t *testing.T, access testenv.S3Access) map[string]func(w http.ResponseWriter, r *http.Request) bool {
 	t.Helper()
 	direct := open(t, access)
 	conditional := func(r *http.Request) bool { return r.Method == http.MethodPut && r.Header.Get("If-None-Match") == "*" }

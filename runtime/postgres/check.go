@@ -125,7 +125,7 @@ func findDrift(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) ([]c
 		found[i] = consistency.Drift{
 			Counter: row.Counter, AppID: row.AppID, Group: row.GroupLabel,
 			Recorded: consistency.CounterValue{Public: row.RecordedPublic, Private: row.RecordedPrivate, Bytes: row.RecordedBytes},
-			Actual: consistency.CounterValue{Public: row.ActualPublic, Private: row.ActualPrivate, Bytes: row.ActualBytes},
+			Actual:   consistency.CounterValue{Public: row.ActualPublic, Private: row.ActualPrivate, Bytes: row.ActualBytes},
 		}
 	}
 	blocks, err := q.PageIndexDrift(ctx, accountID)
@@ -136,7 +136,7 @@ func findDrift(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) ([]c
 		found = append(found, consistency.Drift{
 			Counter: consistency.PageIndex, AppID: row.AppID, FirstID: row.FirstID,
 			Recorded: consistency.CounterValue{Public: row.PublicItems, Private: row.Items - row.PublicItems},
-			Actual: consistency.CounterValue{Public: row.ActualPublic, Private: row.ActualItems - row.ActualPublic},
+			Actual:   consistency.CounterValue{Public: row.ActualPublic, Private: row.ActualItems - row.ActualPublic},
 		})
 	}
 	return found, nil

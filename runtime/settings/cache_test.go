@@ -190,7 +190,9 @@ type slowStore struct {
 }
 
 // Layers waits for the answer.
-func (s *slowStore) Layers(context.Context, uuid.UUID) (settings.Layers, error) { return <-s.answer, nil }
+func (s *slowStore) Layers(context.Context, uuid.UUID) (settings.Layers, error) {
+	return <-s.answer, nil
+}
 
 // Layers that were read before a change, and arrive after its notification, would otherwise
 // stay in the cache.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,9 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"mediastack.dev/hack/kubeapply"
-	"mediastack.dev/hack/servers"
-	"mediastack.dev/hack/setup"
 	"mediastack.dev/hack/testenv"
 )
 
@@ -118,17 +114,8 @@ func TestFlags_MissingIsNamed(t *testing.T) {
 // takes the lease, and lets it go when it is asked to end.
 func TestOperator_RunsAndShutsDown(t *testing.T) {
 	t.Parallel()
-	root, err := setup.RepoRoot()
-	must(t, err)
-	objects, err := kubeapply.Read(filepath.Join(root, "config", "default", "namespace.yaml"), filepath.Join(root, "config", "rbac"))
-	must(t, err)
-	applier, err := kubeapply.New(testenv.Kubernetes(t), "operator-test")
-	must(t, err)
-	must(t, applier.Apply(t.Context(), objects...))
-	health, err := servers.FreePort()
-	must(t, err)
-	metrics, err := servers.FreePort()
-	must(t, err)
+	testenv.Apply(t, testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
+	health, metrics := testenv.FreePort(t), testenv.FreePort(t)
 	access := testenv.S3(t)
 	options, err := parse(t,
 		"--kubeconfig", testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator"),

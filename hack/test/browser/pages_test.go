@@ -1,5 +1,5 @@
-// Package browser_test has people log in to the shipped runtime with a real browser
-// and real mail, as the pages promise: without JavaScript, by keyboard, on a phone.
+// Package browser_test tests the login pages of the shipped runtime in Chromium, with real mail:
+// without JavaScript, by keyboard, and on a phone.
 package browser_test
 
 import (
@@ -13,9 +13,9 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func TestPeopleLogIn(t *testing.T) {
+func TestLogin_WorksInTheBrowser(t *testing.T) {
 	t.Parallel()
-	newService(t).tell(t, "stories.mjs", nil)
+	newService(t).runScript(t, "scenarios.mjs", nil)
 }
 
 // Where `make screenshots` wants all pictures, and the sheet of those of a login.
@@ -25,10 +25,10 @@ const (
 	productEnv  = "BROWSER_PRODUCT"
 )
 
-func TestThePagesAreForEverybody(t *testing.T) {
+func TestPages_AreAccessible(t *testing.T) {
 	t.Parallel()
 	scratch := t.TempDir()
-	newService(t).tell(t, "look.mjs", map[string]any{"scratch": scratch, "pictures": os.Getenv(picturesEnv)})
+	newService(t).runScript(t, "screenshots.mjs", map[string]any{"scratch": scratch, "pictures": os.Getenv(picturesEnv)})
 	sheet := cmp.Or(os.Getenv(sheetEnv), filepath.Join(scratch, "small.png"))
 	compress(t, filepath.Join(scratch, "login.png"), sheet)
 }
@@ -36,7 +36,7 @@ func TestThePagesAreForEverybody(t *testing.T) {
 func TestAPIReference_ShowsEveryOperation(t *testing.T) {
 	t.Parallel()
 	scratch := t.TempDir()
-	newService(t).tell(t, "reference.mjs", map[string]any{"scratch": scratch})
+	newService(t).runScript(t, "reference.mjs", map[string]any{"scratch": scratch})
 	compress(t, filepath.Join(scratch, "product.png"), cmp.Or(os.Getenv(productEnv), filepath.Join(scratch, "small.png")))
 }
 
@@ -44,8 +44,7 @@ func TestAPIReference_ShowsEveryOperation(t *testing.T) {
 // size, and looks the same.
 func compress(t *testing.T, from, to string) {
 	t.Helper()
-	_, err := run(t, t.TempDir(), scriptTimeout, find(t, "vips"), "pngsave", from, to, "--palette", "--Q", "90", "--compression", "9", "--strip")
-	must(t, err)
+	testenv.Run(t, scriptTimeout, t.TempDir(), testenv.Program(t, "vips"), "pngsave", from, to, "--palette", "--Q", "90", "--compression", "9", "--strip")
 	if info, err := os.Stat(to); err != nil || info.Size() > 400<<10 {
 		t.Errorf("the picture has %d bytes: %v", info.Size(), err)
 	}

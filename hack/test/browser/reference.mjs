@@ -4,24 +4,24 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { writeFile } from 'node:fs/promises'
 import { pictureFonts } from './fonts.mjs'
-import { World, expect, same, tell, until } from './world.mjs'
+import { Fixture, expect, same, report, waitFor } from './fixture.mjs'
 
 const options = JSON.parse(process.argv[2])
-const world = await World.open(options, await pictureFonts(options.scratch))
+const fixture = await Fixture.open(options, await pictureFonts(options.scratch))
 const described = await (await fetch(options.api + '/openapi.json')).json()
 const operations = Object.entries(described.paths).flatMap(([path, methods]) => Object.keys(methods).filter((name) => /^(get|head|post|put|patch|delete)$/.test(name)).map((method) => `${method.toUpperCase()} ${path}`)).sort()
 
 // open opens the reference below a base URL and waits until it shows operations.
 async function open(base) {
-  const user = await world.come({ javascript: true })
+  const user = await fixture.newUser({ javascript: true })
   const { page } = user
-  user.problems = []
-  page.on('console', (message) => user.problems.push(`console: ${message.type()}: ${message.text()}`))
-  page.on('pageerror', (error) => user.problems.push(`error: ${error}`))
-  page.on('requestfailed', (request) => user.problems.push(`failed: ${request.url()}`))
-  page.on('response', (response) => { if (response.status() >= 400) user.problems.push(`${response.status()}: ${response.url()}`) })
+  user.findings = []
+  page.on('console', (message) => user.findings.push(`console: ${message.type()}: ${message.text()}`))
+  page.on('pageerror', (error) => user.findings.push(`error: ${error}`))
+  page.on('requestfailed', (request) => user.findings.push(`failed: ${request.url()}`))
+  page.on('response', (response) => { if (response.status() >= 400) user.findings.push(`${response.status()}: ${response.url()}`) })
   page.on('request', (request) => {
-    if (!request.url().startsWith(base + '/') && !request.url().startsWith('data:')) user.problems.push(`request to ${request.url()}`)
+    if (!request.url().startsWith(base + '/') && !request.url().startsWith('data:')) user.findings.push(`request to ${request.url()}`)
   })
   const response = await page.goto(base + '/docs')
   expect(response.status() === 200, `the page is answered ${response.status()}`)
@@ -38,7 +38,7 @@ async function checked(base, read) {
   try {
     await read(user.page)
     same(await user.page.cookies(), [], 'cookies')
-    same(user.problems, [], 'problems of the page')
+    same(user.findings, [], 'problems of the page')
   } finally {
     await user.leave()
   }
@@ -63,14 +63,14 @@ async function prefixed(prefix) {
   return `http://127.0.0.1:${server.address().port}${prefix}`
 }
 
-await tell({
+await report({
   'every operation is shown': () => checked(options.base, async (page) => {
     same(await shown(page), operations, 'operations')
     expect(operations.length >= 15, `the document has ${operations.length} operations`)
   }),
   'every operation can be opened': () => checked(options.base, async (page) => {
     for (const control of await page.$$('.opblock-summary-control')) await control.click()
-    await until(async () => (await page.$$('.opblock-body .responses-wrapper')).length === operations.length, 'all operations to be open')
+    await waitFor(async () => (await page.$$('.opblock-body .responses-wrapper')).length === operations.length, 'all operations to be open')
   }),
   'requests cannot be sent': () => checked(options.base, async (page) => {
     await page.click('.opblock-post .opblock-summary-control')
@@ -82,13 +82,13 @@ await tell({
   }),
   'the picture of the product': picture,
 })
-await world.close()
+await fixture.close()
 
 // picture shows the product in use: the consent page of a login beside the API reference.
 async function picture() {
-  const ana = await world.come({ address: 'ana.lopez@example.org', javascript: true, width: 560, height: 790 })
-  const claude = await world.register('Claude', 'https://claude.ai/api/mcp/auth_callback')
-  await ana.logIn(world.link(claude))
+  const ana = await fixture.newUser({ address: 'ana.lopez@example.org', javascript: true, width: 560, height: 790 })
+  const claude = await fixture.register('Claude', 'https://claude.ai/api/mcp/auth_callback')
+  await ana.logIn(fixture.link(claude))
   const consent = await ana.page.screenshot()
   await ana.leave()
   const user = await open(options.base)
@@ -96,7 +96,7 @@ async function picture() {
   await user.page.evaluate(() => document.querySelector('.opblock-tag').scrollIntoView())
   const reference = await user.page.screenshot()
   await user.leave()
-  const page = await world.browser.newPage()
+  const page = await fixture.browser.newPage()
   await page.setViewport({ width: 1640, height: 870 })
   await page.setContent(`<!doctype html><style>
     body { margin: 0; padding: 40px; display: flex; gap: 20px; background: #dfe3e8; }

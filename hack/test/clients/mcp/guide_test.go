@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/testenv"
 )
 
 // toolAnswer is a JSON-RPC response, as far as the guide's example shows it.
@@ -28,9 +28,7 @@ type toolAnswer struct {
 // The example of the guide "Connect an assistant", as it is printed there.
 func TestAssistantGuide_UploadsAndSealsAFile(t *testing.T) {
 	t.Parallel()
-	root, err := setup.RepoRoot()
-	must(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "guides", "connect-an-assistant.md"))
+	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "guides", "connect-an-assistant.md"))
 	must(t, err)
 	_, script, _ := strings.Cut(string(page), "```sh\ncall() {")
 	script, _, found := strings.Cut(script, "\n```")

@@ -12,15 +12,14 @@ import (
 	"testing"
 
 	"mediastack.dev/hack/servers"
-	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/node"
 )
 
 // block returns the first block of code in a language on a page of the documentation.
 func block(t *testing.T, page, language string) string {
 	t.Helper()
-	root, err := setup.RepoRoot()
-	must(t, err)
-	text, err := os.ReadFile(filepath.Join(root, "docs", page))
+	text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", page))
 	must(t, err)
 	_, code, _ := strings.Cut(string(text), "```"+language+"\n")
 	code, _, found := strings.Cut(code, "\n```")
@@ -39,7 +38,7 @@ func TestReferenceExample_UploadsInChunks(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "Ferien 🏖.bin")
 	must(t, os.WriteFile(path, file, 0o600))
-	out := run(t, folder, clientTimeout, "env", "URL="+s.base, "KEY=x-service-apikey: "+s.apiKey, "FILE="+path, "bash", "-euo", "pipefail", "-c", script)
+	out := testenv.Run(t, clientTimeout, folder, "env", "URL="+s.base, "KEY=x-service-apikey: "+s.apiKey, "FILE="+path, "bash", "-euo", "pipefail", "-c", script)
 	var document struct{ OriginalFileName, Caption, File string }
 	if err := json.Unmarshal([]byte(out), &document); err != nil || document.OriginalFileName != "Ferien 🏖.bin" || document.Caption != "Größe" {
 		t.Fatalf("it printed %s", out)
@@ -52,7 +51,7 @@ func TestReferenceExample_UploadsInChunks(t *testing.T) {
 // The guide's server and page, as they are printed there, in a real browser.
 func TestBrowserGuide_UploadsAndSealsAFile(t *testing.T) {
 	t.Parallel()
-	folder := clientsFolder(t)
+	packages, folder := node.New(t, "hack/test/clients/tus"), t.TempDir()
 	for name, language := range map[string]string{"server.mjs": "js", "page.html": "html"} {
 		must(t, os.WriteFile(filepath.Join(folder, name), []byte(block(t, "guides/upload-from-a-browser.md", language)), 0o600))
 	}
@@ -60,21 +59,20 @@ func TestBrowserGuide_UploadsAndSealsAFile(t *testing.T) {
 	_, _ = rand.Read(file)
 	path := filepath.Join(folder, "photo.bin")
 	must(t, os.WriteFile(path, file, 0o600))
-	port, err := servers.FreePort()
-	must(t, err)
+	port := testenv.FreePort(t)
 	address := fmt.Sprintf("http://localhost:%d", port)
 	s := newService(t, "http://localhost:*")
-	_, err = s.group.Start(t.Context(), servers.Spec{
-		Name: "the guide's server", Path: find(t, "node"), Args: []string{filepath.Join(folder, "server.mjs")}, LogFile: filepath.Join(folder, "server.log"),
+	_, err := testenv.Group(t).Start(t.Context(), servers.Spec{
+		Name: "the guide's server", Path: testenv.Program(t, "node"), Args: []string{filepath.Join(folder, "server.mjs")}, LogFile: filepath.Join(folder, "server.log"),
 		Env:   []string{"URL=" + s.base, "KEY=" + s.apiKey, fmt.Sprintf("PORT=%d", port)},
 		Ready: servers.Answers(address),
 	})
 	must(t, err)
-	options, err := json.Marshal(map[string]any{"browser": find(t, "chromium"), "page": address, "file": path})
+	options, err := json.Marshal(map[string]any{"browser": testenv.Program(t, "chromium"), "page": address, "file": path})
 	must(t, err)
-	out := run(t, folder, clientTimeout, "node", "guide.mjs", string(options))
-	if want := fmt.Sprintf("sealed photo.bin, %d bytes\n", len(file)); out != want {
-		t.Fatalf("the page says %q, want %q", out, want)
+	result := packages.Run(t, clientTimeout, packages.Script(t, "guide.mjs"), string(options))
+	if want := fmt.Sprintf("sealed photo.bin, %d bytes\n", len(file)); result.Stdout != want {
+		t.Fatalf("the page says %q, want %q: %s", result.Stdout, want, result.Stderr)
 	}
 	status, body := s.do(t, http.MethodGet, s.base+"/media/get?group=holidays", s.key())
 	var listed []struct{ OriginalFileName, File string }

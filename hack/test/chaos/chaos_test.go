@@ -15,7 +15,7 @@ import (
 
 // A short run of what `make crash` does at length. The seed is another one each time;
 // the output names it.
-func TestNothingIsLostWhenEverythingIsKilled(t *testing.T) {
+func TestRun_LosesNothingUnderFaults(t *testing.T) {
 	parent := os.TempDir()
 	if !servers.PostgresCanReach(parent) {
 		parent = "/tmp"
@@ -27,8 +27,7 @@ func TestNothingIsLostWhenEverythingIsKilled(t *testing.T) {
 	t.Log(out.String())
 }
 
-// What is known of an item decides which answers are right.
-func TestAnswersAreHeldAgainstWhatIsKnown(t *testing.T) {
+func TestItem_ChecksAnswersAgainstHistory(t *testing.T) {
 	t.Parallel()
 	sealed := func(i *item) { i.sealAnswered(200) }
 	sealLost := func(i *item) { i.sealAnswered(0) }
@@ -93,7 +92,7 @@ func TestAnswersAreHeldAgainstWhatIsKnown(t *testing.T) {
 	}
 }
 
-// A crash run answered two requests with 500 and passed.
+// A run in which two requests were answered 500 once passed.
 func TestAnswer_WrongWhenTheServiceFails(t *testing.T) {
 	t.Parallel()
 	retry := http.Header{"Retry-After": {"5"}}
@@ -123,7 +122,7 @@ func TestProblem_PrintedWithTheLogOfItsRequest(t *testing.T) {
 	t.Parallel()
 	m := newModel(time.Now())
 	c := &client{model: m}
-	c.tally("PATCH", nil, answer{status: 500, header: http.Header{"X-Request-Id": {"request-1"}}})
+	c.recordAnswer("PATCH", nil, answer{status: 500, header: http.Header{"X-Request-Id": {"request-1"}}})
 	var out bytes.Buffer
 	m.print(&out, func(request string) []string { return []string{"the log line of " + request} })
 	if !m.failed() || !strings.Contains(out.String(), "the log line of request-1") {
@@ -131,10 +130,10 @@ func TestProblem_PrintedWithTheLogOfItsRequest(t *testing.T) {
 	}
 }
 
-func TestTheSeedFixesTheSchedule(t *testing.T) {
+func TestSeed_FixesTheSchedule(t *testing.T) {
 	t.Parallel()
 	schedule := func(seed uint64) string {
-		c := newChaos(&rig{replicas: []*replica{{}, {}}, dbProxy: &proxy{}, s3Proxy: &proxy{}}, newModel(time.Now()), seed)
+		c := newChaos(&environment{replicas: []*replica{{}, {}}, dbProxy: &proxy{}, s3Proxy: &proxy{}}, newModel(time.Now()), seed)
 		var names []string
 		for range 50 {
 			names = append(names, c.pick().name)
@@ -147,7 +146,7 @@ func TestTheSeedFixesTheSchedule(t *testing.T) {
 	}
 }
 
-func TestTheProxyCutsStallsAndMutes(t *testing.T) {
+func TestProxy_CutsStallsAndMutes(t *testing.T) {
 	t.Parallel()
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

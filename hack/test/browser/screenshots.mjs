@@ -1,15 +1,14 @@
-// Looks at every page in every state as people do: axe-core judges what keeps somebody
-// from using it (WCAG 2.2, A and AA), and pictures are taken.
+// Checks every page in every state with axe-core (WCAG 2.2, A and AA) and takes screenshots.
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { pictureFonts } from './fonts.mjs'
-import { World, expect } from './world.mjs'
-import { essential, look, tour } from './tour.mjs'
+import { Fixture, expect } from './fixture.mjs'
+import { essential, look, visitStates } from './states.mjs'
 
 const options = JSON.parse(process.argv[2])
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-const world = await World.open(options, await pictureFonts(options.scratch))
+const fixture = await Fixture.open(options, await pictureFonts(options.scratch))
 const shots = {}
 const forSheet = {
   light: { width: 540, height: 920, scheme: 'light', scale: 1 },
@@ -18,42 +17,42 @@ const forSheet = {
 }
 
 if (options.pictures) await mkdir(options.pictures, { recursive: true })
-await story('the whole tour', async () => {
-  await tour(world, async (state, person) => {
-    await story(state, async () => {
-      await person.page.evaluate(axe) // which the pages' own policy would not let in
+await scenario('all states', async () => {
+  await visitStates(fixture, async (state, user) => {
+    await scenario(state, async () => {
+      await user.page.evaluate(axe) // which the pages' own policy would not let in
       const found = []
-      await look(person, async (way) => {
-        const { violations, incomplete, passes } = await person.page.evaluate(() => globalThis.axe.run(document, {
+      await look(user, async (way) => {
+        const { violations, incomplete, passes } = await user.page.evaluate(() => globalThis.axe.run(document, {
           runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations', 'incomplete', 'passes'],
         }))
         // A page on which nothing was judged proves nothing.
         expect(passes.length >= 5, `${way}: only ${passes.length} rules were looked at`)
         for (const { id, help, nodes } of [...violations, ...incomplete]) found.push(`${way}: ${id}: ${help}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`)}`)
-        if (options.pictures) await person.page.screenshot({ fullPage: true, path: join(options.pictures, `${state}-${way}.png`) })
+        if (options.pictures) await user.page.screenshot({ fullPage: true, path: join(options.pictures, `${state}-${way}.png`) })
       })
-      if (essential.includes(state)) await look(person, async (way) => { shots[`${state}-${way}`] = await person.page.screenshot() }, forSheet)
+      if (essential.includes(state)) await look(user, async (way) => { shots[`${state}-${way}`] = await user.page.screenshot() }, forSheet)
       expect(found.length === 0, found.join('\n'))
     })
   })
 })
-await story('the sheet of pictures', async () => {
+await scenario('the sheet of pictures', async () => {
   const png = await sheet()
   expect(png.length > 50 << 10, `it has ${png.length} bytes`)
   await writeFile(join(options.scratch, 'login.png'), png)
 })
-await world.close()
+await fixture.close()
 
-// story prints how something ended.
-async function story(name, act) {
+// scenario prints the result of a check as a line of JSON.
+async function scenario(name, act) {
   const began = performance.now()
   const problem = await act().then(() => '', (error) => error.stack)
-  console.log(JSON.stringify({ story: name, problem, took: (performance.now() - began) / 1000 }))
+  console.log(JSON.stringify({ scenario: name, problem, took: (performance.now() - began) / 1000 }))
 }
 
 // sheet shows the pages of a login side by side: light, dark, and on a phone.
 async function sheet() {
-  const page = await world.browser.newPage()
+  const page = await fixture.browser.newPage()
   await page.setViewport({ width: 4 * 540, height: 800 })
   await page.setContent(`<!doctype html><style>
     body { margin: 0; display: grid; }

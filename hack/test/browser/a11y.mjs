@@ -1,11 +1,11 @@
-// What people need of every page, whichever way they use it.
-import { expect, same } from './world.mjs'
+// Accessibility checks for every page: keyboard order, visible focus, narrow screens.
+import { expect, same } from './fixture.mjs'
 
-// walk presses Tab until it has been everywhere and gives what it led to. Each control
-// shows that it has the focus.
-export async function walk(person) {
-  await person.settled()
-  const controls = await person.page.evaluateHandle(() => {
+// tabOrder presses Tab until every control had the focus, and returns their names in order. Each
+// control must show that it has the focus.
+export async function tabOrder(user) {
+  await user.waitForFocus()
+  const controls = await user.page.evaluateHandle(() => {
     document.activeElement.blur()
     const look = (element) => {
       const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(element.closest('.choice') ?? element)
@@ -18,14 +18,14 @@ export async function walk(person) {
   const seen = new Set()
   const count = await controls.evaluate(({ all }) => all.length)
   for (let presses = 0; presses < count + 3; presses++) {
-    await person.page.keyboard.press('Tab')
+    await user.page.keyboard.press('Tab')
     const { index, shows } = await controls.evaluate(({ all, look, before }) => {
       const index = all.findIndex((element) => element === document.activeElement || element.type === 'radio' && element.name === document.activeElement.name)
       return { index, shows: index >= 0 && look(document.activeElement) !== before[index] && parseFloat(getComputedStyle(document.activeElement.closest('.choice') ?? document.activeElement).outlineWidth) >= 2 }
     })
     if (index < 0) continue // the browser's own
     const name = await controls.evaluate(({ all }, index) => all[index].outerHTML, index)
-    expect(shows, `nobody sees that the focus is at ${name}`)
+    expect(shows, `nobody expectText that the focus is at ${name}`)
     seen.add(index)
   }
   const names = await controls.evaluate(({ all }) => all.map((element) => element.name && element.type !== 'submit' ? element.name : element.textContent.replace(/\s+/g, ' ').trim()))
@@ -33,11 +33,11 @@ export async function walk(person) {
   return names
 }
 
-// fits checks that nothing has to be scrolled sideways or is cut off, not even with the
-// letters as far apart as people may need them (WCAG 1.4.12).
-export async function fits(person) {
+// noOverflow checks that nothing has to be scrolled sideways or is cut off, also with the text
+// spacing of WCAG 1.4.12.
+export async function noOverflow(user) {
   for (const spacing of ['', '* { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important } p { margin-bottom: 2em !important }']) {
-    const { width, wide, outside } = await person.page.evaluate((spacing) => {
+    const { width, wide, outside } = await user.page.evaluate((spacing) => {
       const sheet = new CSSStyleSheet()
       sheet.replaceSync(spacing)
       document.adoptedStyleSheets = [sheet]
@@ -50,6 +50,6 @@ export async function fits(person) {
       document.adoptedStyleSheets = []
       return result
     }, spacing)
-    expect(width <= 320 && wide <= width && outside.length === 0, `${person.page.url()} is ${wide} wide on a screen of ${width} (${spacing}): ${outside}`)
+    expect(width <= 320 && wide <= width && outside.length === 0, `${user.page.url()} is ${wide} wide on a screen of ${width} (${spacing}): ${outside}`)
   }
 }

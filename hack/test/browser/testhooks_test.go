@@ -13,16 +13,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// backstage lets the scripts do what no browser can: read a person's mail, and let time pass.
-func (s *service) backstage(t *testing.T) string {
+// testHooks serves what no browser can do: read a user's mail, and let a login expire.
+func (s *service) testHooks(t *testing.T) string {
 	t.Helper()
-	stage := http.NewServeMux()
-	stage.HandleFunc("GET /letters", func(w http.ResponseWriter, r *http.Request) {
+	hooks := http.NewServeMux()
+	hooks.HandleFunc("GET /emails", func(w http.ResponseWriter, r *http.Request) {
 		codes, err := s.codes(r.FormValue("address"))
 		answer(w, err, "%d", len(codes))
 	})
-	// It waits for a letter after those that were there before.
-	stage.HandleFunc("GET /code", func(w http.ResponseWriter, r *http.Request) {
+	// It waits for an e-mail after those that were there before.
+	hooks.HandleFunc("GET /code", func(w http.ResponseWriter, r *http.Request) {
 		var before int
 		_, _ = fmt.Sscan(r.FormValue("before"), &before)
 		look := time.NewTicker(10 * time.Millisecond)
@@ -40,7 +40,7 @@ func (s *service) backstage(t *testing.T) string {
 			}
 		}
 	})
-	stage.HandleFunc("POST /expire", func(w http.ResponseWriter, r *http.Request) {
+	hooks.HandleFunc("POST /expire", func(w http.ResponseWriter, r *http.Request) {
 		conn, err := pgx.Connect(r.Context(), s.database)
 		if err != nil {
 			answer(w, err, "")
@@ -50,7 +50,7 @@ func (s *service) backstage(t *testing.T) string {
 		tag, err := conn.Exec(r.Context(), "UPDATE login_session SET expires_at = now() - interval '1 second' WHERE id = $1", r.FormValue("request"))
 		answer(w, err, "%d", tag.RowsAffected())
 	})
-	server := httptest.NewServer(stage)
+	server := httptest.NewServer(hooks)
 	t.Cleanup(server.Close)
 	return server.URL
 }
@@ -63,8 +63,8 @@ func answer(w http.ResponseWriter, err error, format string, args ...any) {
 	fmt.Fprintf(w, format, args...)
 }
 
-// inLetter is the code, on a line of its own in the text of the letter.
-var inLetter = regexp.MustCompile(`(?m)^ +(\d{8})$`)
+// codeLine matches the code, on a line of its own in the text of the e-mail.
+var codeLine = regexp.MustCompile(`(?m)^ +(\d{8})$`)
 
 // codes returns those that the mail server took for an address, in order.
 func (s *service) codes(address string) ([]string, error) {
@@ -74,14 +74,14 @@ func (s *service) codes(address string) ([]string, error) {
 	}
 	var codes []string
 	for _, one := range strings.Split(string(printed), "----- mail from ")[1:] {
-		head, letter, _ := strings.Cut(one, "\n")
-		letter, _, whole := strings.Cut(letter, "\n----- end of mail\n")
+		head, email, _ := strings.Cut(one, "\n")
+		email, _, whole := strings.Cut(email, "\n----- end of mail\n")
 		if !whole || !strings.Contains(head, " to "+address+" at ") {
 			continue
 		}
-		match := inLetter.FindStringSubmatch(letter)
+		match := codeLine.FindStringSubmatch(email)
 		if match == nil {
-			return nil, fmt.Errorf("a letter has no code: %s", letter)
+			return nil, fmt.Errorf("an e-mail has no code: %s", email)
 		}
 		codes = append(codes, match[1])
 	}

@@ -19,12 +19,12 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// sampleCap looks, as often as it can, whether an account holds more than its cap or
-// something else than a recount gives.
-func (r *rig) sampleCap(ctx context.Context, m *model) {
+// sampleQuota compares, as often as it can, the bytes that an account holds with its quota and with a
+// recount.
+func (e *environment) sampleQuota(ctx context.Context, m *model) {
 	for ctx.Err() == nil {
-		pause(ctx, 50*time.Millisecond)
-		conn, err := pgx.Connect(ctx, r.adminURL)
+		sleep(ctx, 50*time.Millisecond)
+		conn, err := pgx.Connect(ctx, e.adminURL)
 		if err != nil {
 			continue // in an outage
 		}
@@ -47,7 +47,7 @@ func (r *rig) sampleCap(ctx context.Context, m *model) {
 			if err != nil {
 				break
 			}
-			pause(ctx, 100*time.Millisecond)
+			sleep(ctx, 100*time.Millisecond)
 		}
 		_ = conn.Close(context.WithoutCancel(ctx))
 	}
@@ -56,45 +56,43 @@ func (r *rig) sampleCap(ctx context.Context, m *model) {
 // longestClaim is for how long a purge that is killed keeps removals to itself.
 const longestClaim = 5*time.Minute + 10*time.Second
 
-// prove lets everything come to rest, runs one purge, and holds what is there against
-// what was acknowledged.
-func (r *rig) prove(ctx context.Context, m *model, wait bool) error {
-	r.dbProxy.set(open)
-	r.s3Proxy.set(open)
+// verify restarts the runtimes in order, runs one purge, and compares what is left with what was
+// acknowledged.
+func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
+	e.dbProxy.set(open)
+	e.s3Proxy.set(open)
 	// An orderly restart: whatever requests still ran have ended.
-	for _, one := range r.replicas {
-		if died := one.process.Err(); died != nil {
+	for _, replica := range e.replicas {
+		if died := replica.Err(); died != nil {
 			m.wrong(nil, "%v", died)
 		}
-		one.process.Stop()
+		replica.Stop()
 	}
 	// Connections of the dead could still pass on what they had sent.
-	r.dbProxy.set(cut)
-	r.s3Proxy.set(cut)
-	r.dbProxy.set(open)
-	r.s3Proxy.set(open)
-	for _, one := range r.replicas {
-		spec := one.spec
-		spec.Ready = one.ready
-		var err error
-		if one.process, err = r.group.Start(ctx, spec); err != nil {
+	e.dbProxy.set(cut)
+	e.s3Proxy.set(cut)
+	e.dbProxy.set(open)
+	e.s3Proxy.set(open)
+	for _, replica := range e.replicas {
+		replica.Spec.Ready = replica.ready
+		if err := replica.Restart(ctx); err != nil {
 			return err
 		}
 	}
-	conn, err := pgx.Connect(ctx, r.adminURL)
+	conn, err := pgx.Connect(ctx, e.adminURL)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if wait {
-		pause(ctx, longestClaim)
+		sleep(ctx, longestClaim)
 	} else if _, err := conn.Exec(ctx, `WITH leases AS (UPDATE upload SET lease_ends = lease_ends - interval '1 hour'),
 		uploads AS (UPDATE resumable_upload SET expires_at = expires_at - interval '1 hour')
 		UPDATE object_removal SET not_before = not_before - interval '1 hour'`); err != nil {
 		// As if that hour had passed: nothing else keeps a time.
 		return err
 	}
-	_, out, err := r.call(ctx, []string{"SERVICE_DRAFT_TTL=1ms"}, "purge")
+	_, out, err := e.call(ctx, []string{"SERVICE_DRAFT_TTL=1ms"}, "purge")
 	if err != nil {
 		m.wrong(nil, "the last purge: %v: %s", err, out)
 	}
@@ -111,22 +109,22 @@ func (r *rig) prove(ctx context.Context, m *model, wait bool) error {
 			m.wrong(nil, "%d rows are left in %s", left, table)
 		}
 	}
-	code, out, err := r.call(ctx, nil, "check", "--all", "--deep", "--grace=0s")
+	code, out, err := e.call(ctx, nil, "check", "--all", "--deep", "--grace=0s")
 	if code != 0 {
 		m.wrong(nil, "the check found: %v\n%s", err, out)
 	}
-	for n, t := range r.tenants {
-		c := &client{rig: r, model: m, tenant: t, draw: rand.New(rand.NewPCG(1, uint64(n))), http: newHTTP()}
-		if err := c.prove(ctx); err != nil {
+	for n, t := range e.tenants {
+		c := &client{env: e, model: m, tenant: t, draw: rand.New(rand.NewPCG(1, uint64(n))), http: newHTTP()}
+		if err := c.verify(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// prove compares what one tenant sees, and what its bucket holds, with the model.
+// verify compares what one tenant sees, and what its bucket holds, with the model.
 // It trusts neither the rows nor the check.
-func (c *client) prove(ctx context.Context) error {
+func (c *client) verify(ctx context.Context) error {
 	listed, err := c.list(ctx)
 	if err != nil {
 		return err
@@ -147,7 +145,7 @@ func (c *client) prove(ctx context.Context) error {
 	}
 	for id := range listed {
 		if !known[id] {
-			c.model.wrong(nil, "item %s of %s is listed, and nobody was told of it", id, c.tenant.name)
+			c.model.wrong(nil, "item %s of %s is listed, but its id was never answered", id, c.tenant.name)
 		}
 	}
 	return c.bucket(ctx, listed)
@@ -187,7 +185,7 @@ func (c *client) list(ctx context.Context) (map[string]bool, error) {
 
 // original compares what S3 holds with what was sent, where the service shows a conversion.
 func (c *client) original(ctx context.Context, i *item) {
-	object, err := c.rig.raw.GetObject(ctx, c.tenant.bucket, "media/"+i.id+"/original", minio.GetObjectOptions{})
+	object, err := c.env.raw.GetObject(ctx, c.tenant.Account.Bucket, "media/"+i.id+"/original", minio.GetObjectOptions{})
 	if err != nil {
 		c.model.wrong(i, "its original: %v", err)
 		return
@@ -210,7 +208,7 @@ func itemOf(key string) string {
 func (c *client) bucket(ctx context.Context, listed map[string]bool) error {
 	var bytes int64
 	originals := 0
-	for object := range c.rig.raw.ListObjects(ctx, c.tenant.bucket, minio.ListObjectsOptions{Recursive: true}) {
+	for object := range c.env.raw.ListObjects(ctx, c.tenant.Account.Bucket, minio.ListObjectsOptions{Recursive: true}) {
 		if object.Err != nil {
 			return object.Err
 		}
@@ -231,7 +229,7 @@ func (c *client) bucket(ctx context.Context, listed map[string]bool) error {
 	if originals != len(listed) {
 		c.model.wrong(nil, "%d originals of %s are there, for %d items", originals, c.tenant.name, len(listed))
 	}
-	for upload := range c.rig.raw.ListIncompleteUploads(ctx, c.tenant.bucket, "", true) {
+	for upload := range c.env.raw.ListIncompleteUploads(ctx, c.tenant.Account.Bucket, "", true) {
 		if upload.Err != nil {
 			return upload.Err
 		}

@@ -16,24 +16,26 @@ import (
 	"time"
 )
 
-// resumables are uploads in pieces, by TUS: at either runtime, cut off anywhere, gone on
-// with after every kill.
+// resumables are uploads by TUS: they go to either runtime, are cut anywhere, and are resumed after
+// every kill.
 var resumables = []operation{
-	{"upload in pieces", 10, func(ctx context.Context, c *client) { c.pieces(ctx, "in pieces", c.noise(c.draw.IntN(200_000))) }},
-	{"upload nothing in pieces", 1, func(ctx context.Context, c *client) { c.pieces(ctx, "empty, in pieces", nil) }},
-	{"upload parts in pieces", 5, func(ctx context.Context, c *client) {
-		c.pieces(ctx, "parts in pieces", c.noise(4<<20+c.draw.IntN(24<<20)))
+	{"resumable upload", 10, func(ctx context.Context, c *client) {
+		c.resumableUpload(ctx, "resumable", c.randomBytes(c.draw.IntN(200_000)))
 	}},
-	{"upload an image in pieces", 4, func(ctx context.Context, c *client) {
-		c.pieces(ctx, "image", c.pictures[c.draw.IntN(len(c.pictures))])
+	{"resumable upload of nothing", 1, func(ctx context.Context, c *client) { c.resumableUpload(ctx, "resumable, empty", nil) }},
+	{"resumable upload in S3 parts", 5, func(ctx context.Context, c *client) {
+		c.resumableUpload(ctx, "resumable, in S3 parts", c.randomBytes(4<<20+c.draw.IntN(24<<20)))
+	}},
+	{"resumable upload of an image", 4, func(ctx context.Context, c *client) {
+		c.resumableUpload(ctx, "image", c.pictures[c.draw.IntN(len(c.pictures))])
 	}},
 }
 
-// patience is for how long a client goes on with an upload in pieces. No outage is nearly
-// as long; an upload that does not end in it is stuck.
-const patience = 90 * time.Second
+// stuckTimeout is how long a client resumes an upload. No outage is nearly as long; an upload that
+// does not end within it is stuck.
+const stuckTimeout = 90 * time.Second
 
-func (c *client) noise(size int) []byte {
+func (c *client) randomBytes(size int) []byte {
 	var seed [32]byte
 	for n := range seed {
 		seed[n] = byte(c.draw.Uint32())
@@ -43,7 +45,7 @@ func (c *client) noise(size int) []byte {
 	return data
 }
 
-// resumable is what a client knows of its upload in pieces.
+// resumable is what a client knows about its upload.
 type resumable struct {
 	item     *item
 	file     []byte
@@ -57,42 +59,42 @@ type resumable struct {
 // whole reports whether an answer says that the upload is complete.
 func (r *resumable) whole() bool { return !r.deferred && r.offset == len(r.file) }
 
-// pieces uploads a file by TUS, and goes on with the draft.
-func (c *client) pieces(ctx context.Context, kind string, file []byte) {
+// resumableUpload uploads a file by TUS, and goes on with the draft.
+func (c *client) resumableUpload(ctx context.Context, kind string, file []byte) {
 	c.made++
 	digest := sha256.Sum256(file)
 	i := &item{tenant: c.tenant, kind: kind, bytes: int64(len(file)), sum: hex.EncodeToString(digest[:]), public: c.draw.IntN(2) == 0,
 		caption: fmt.Sprintf("client %d upload %d", c.number, c.made)}
 	u := &resumable{item: i, file: file, deferred: c.draw.IntN(5) == 0}
-	// What was begun is ended, or given up, also when the run comes to its end.
+	// An upload is completed or abandoned, also when the run ends.
 	ctx = context.WithoutCancel(ctx)
-	if !c.beginPieces(ctx, u) {
+	if !c.createResumable(ctx, u) {
 		return
 	}
-	giveUp := -1
+	abandon := -1
 	if c.draw.IntN(10) == 0 {
-		giveUp = c.draw.IntN(len(file) + 1)
+		abandon = c.draw.IntN(len(file) + 1)
 	}
-	for until := time.Now().Add(patience); ; {
+	for until := time.Now().Add(stuckTimeout); ; {
 		switch {
 		case u.whole():
 			c.acknowledged(ctx, u)
 			return
-		case giveUp >= 0 && u.offset >= giveUp && !u.finishes, u.refused > 20:
-			c.giveUp(ctx, u)
+		case abandon >= 0 && u.offset >= abandon && !u.finishes, u.refused > 20:
+			c.abandon(ctx, u)
 			return
 		case time.Now().After(until):
-			c.model.wrong(i, "an upload in pieces is stuck at %d of %d bytes", u.offset, len(file))
+			c.model.wrong(i, "a resumable upload is stuck at %d of %d bytes", u.offset, len(file))
 			return
 		}
-		if !c.piece(ctx, u) && !c.where(ctx, u) {
+		if !c.sendChunk(ctx, u) && !c.queryOffset(ctx, u) {
 			return
 		}
 	}
 }
 
-// beginPieces creates the upload, perhaps with its first bytes.
-func (c *client) beginPieces(ctx context.Context, u *resumable) bool {
+// createResumable creates the upload, perhaps with its first bytes.
+func (c *client) createResumable(ctx context.Context, u *resumable) bool {
 	access := "private"
 	if u.item.public {
 		access = "public"
@@ -112,9 +114,9 @@ func (c *client) beginPieces(ctx context.Context, u *resumable) bool {
 	if c.draw.IntN(3) == 0 {
 		n = c.draw.IntN(len(u.file) + 1)
 	}
-	one := c.base()
-	got := c.tus(ctx, http.MethodPost, one.baseURL+"/media/create/resumable", header, u.file[:n], -1)
-	c.tally("POST /media/create/resumable", nil, got)
+	replica := c.pickReplica()
+	got := c.tus(ctx, http.MethodPost, replica.BaseURL+"/media/create/resumable", header, u.file[:n], -1)
+	c.recordAnswer("POST /media/create/resumable", nil, got)
 	if got.status == http.StatusRequestEntityTooLarge {
 		c.makeRoom(ctx)
 		return false
@@ -127,16 +129,16 @@ func (c *client) beginPieces(ctx context.Context, u *resumable) bool {
 		return false // nobody knows of it; it expires
 	}
 	u.item.id = location[strings.LastIndexByte(location, '/')+1:]
-	u.item.note(c.model.begun, "POST /media/create/resumable of %d bytes, %d of them with it, at %s: %s", len(u.file), n, one.name, got)
+	u.item.note(c.model.begun, "POST /media/create/resumable of %d bytes, %d of them with it, at %s: %s", len(u.file), n, replica.name, got)
 	u.finishes = !u.deferred && n == len(u.file)
 	if got.status == http.StatusCreated {
-		return c.told(u, got, n)
+		return c.expectOffset(u, got, n)
 	}
-	return c.where(ctx, u)
+	return c.queryOffset(ctx, u)
 }
 
-// piece sends the next bytes and says whether it knows where the upload is now.
-func (c *client) piece(ctx context.Context, u *resumable) bool {
+// sendChunk sends the next bytes, and reports whether the offset after them is known.
+func (c *client) sendChunk(ctx context.Context, u *resumable) bool {
 	rest := len(u.file) - u.offset
 	n := rest
 	if c.draw.IntN(3) > 0 && rest > 0 {
@@ -147,35 +149,35 @@ func (c *client) piece(ctx context.Context, u *resumable) bool {
 		cut = c.draw.IntN(n + 1)
 	}
 	header := map[string]string{"Upload-Offset": strconv.Itoa(u.offset)}
-	says := u.deferred && (n == rest || c.draw.IntN(3) == 0)
-	if says {
+	declares := u.deferred && (n == rest || c.draw.IntN(3) == 0)
+	if declares {
 		header["Upload-Length"] = strconv.Itoa(len(u.file))
 	}
-	if n == rest && (says || !u.deferred) && !u.finishes {
+	if n == rest && (declares || !u.deferred) && !u.finishes {
 		u.finishes, u.item.begun = true, time.Now()
 	}
-	one := c.base()
-	got := c.tus(ctx, http.MethodPatch, one.baseURL+"/media/create/resumable/"+u.item.id, header, u.file[u.offset:u.offset+n], cut)
-	c.tally("PATCH /media/create/resumable", u.item, got)
-	u.item.note(c.model.begun, "PATCH of %d bytes at %d, cut at %d, at %s: %s", n, u.offset, cut, one.name, got)
+	replica := c.pickReplica()
+	got := c.tus(ctx, http.MethodPatch, replica.BaseURL+"/media/create/resumable/"+u.item.id, header, u.file[u.offset:u.offset+n], cut)
+	c.recordAnswer("PATCH /media/create/resumable", u.item, got)
+	u.item.note(c.model.begun, "PATCH of %d bytes at %d, cut at %d, at %s: %s", n, u.offset, cut, replica.name, got)
 	if got.status != http.StatusNoContent {
 		if got.status == http.StatusRequestEntityTooLarge {
 			// A length that is said late may not fit under the cap any more.
 			u.refused++
 			c.makeRoom(ctx)
 		}
-		pause(ctx, between(c.draw, time.Millisecond, 200*time.Millisecond))
+		sleep(ctx, randomDuration(c.draw, time.Millisecond, 200*time.Millisecond))
 		return false
 	}
 	if cut >= 0 && cut < n {
 		c.model.wrong(u.item, "a PATCH of %d bytes was taken, and %d were sent", n, cut)
 	}
-	u.deferred = u.deferred && !says
-	return c.told(u, got, u.offset+n)
+	u.deferred = u.deferred && !declares
+	return c.expectOffset(u, got, u.offset+n)
 }
 
-// told takes an answer that must say a certain offset.
-func (c *client) told(u *resumable, got answer, want int) bool {
+// expectOffset takes an answer that must say a certain offset.
+func (c *client) expectOffset(u *resumable, got answer, want int) bool {
 	if want > 0 || got.header.Get("Upload-Offset") != "" {
 		if got.header.Get("Upload-Offset") != strconv.Itoa(want) {
 			c.model.wrong(u.item, "the offset is %q after %d bytes", got.header.Get("Upload-Offset"), want)
@@ -201,18 +203,18 @@ func (c *client) document(u *resumable, got answer) {
 	}
 }
 
-// where asks for the offset until it hears it; false when the upload is gone for good.
-func (c *client) where(ctx context.Context, u *resumable) bool {
-	for until := time.Now().Add(patience); time.Now().Before(until); pause(ctx, between(c.draw, time.Millisecond, 200*time.Millisecond)) {
-		one := c.base()
-		got := c.tus(ctx, http.MethodHead, one.baseURL+"/media/create/resumable/"+u.item.id, nil, nil, -1)
-		c.tally("HEAD /media/create/resumable", u.item, got)
-		u.item.note(c.model.begun, "HEAD at %s: %s, offset %s", one.name, got, got.header.Get("Upload-Offset"))
+// queryOffset asks for the offset until it hears it; false when the upload is gone for good.
+func (c *client) queryOffset(ctx context.Context, u *resumable) bool {
+	for until := time.Now().Add(stuckTimeout); time.Now().Before(until); sleep(ctx, randomDuration(c.draw, time.Millisecond, 200*time.Millisecond)) {
+		replica := c.pickReplica()
+		got := c.tus(ctx, http.MethodHead, replica.BaseURL+"/media/create/resumable/"+u.item.id, nil, nil, -1)
+		c.recordAnswer("HEAD /media/create/resumable", u.item, got)
+		u.item.note(c.model.begun, "HEAD at %s: %s, offset %s", replica.name, got, got.header.Get("Upload-Offset"))
 		switch got.status {
 		case http.StatusOK:
 			offset, err := strconv.Atoi(got.header.Get("Upload-Offset"))
 			if length := got.header.Get("Upload-Length"); err != nil || offset > len(u.file) || length != "" && length != strconv.Itoa(len(u.file)) {
-				c.model.wrong(u.item, "HEAD says offset %s of %s", got.header.Get("Upload-Offset"), length)
+				c.model.wrong(u.item, "HEAD answered offset %s of %s", got.header.Get("Upload-Offset"), length)
 				return false
 			}
 			u.deferred = got.header.Get("Upload-Defer-Length") == "1"
@@ -226,49 +228,49 @@ func (c *client) where(ctx context.Context, u *resumable) bool {
 		case http.StatusNotFound:
 			// It was committed, unheard, and purged as a draft; nothing else takes it away.
 			if !u.finishes || time.Since(u.item.begun) < draftTTL {
-				c.model.wrong(u.item, "an upload in pieces is gone")
+				c.model.wrong(u.item, "a resumable upload is gone")
 			}
 			return false
 		}
 	}
-	c.model.wrong(u.item, "nobody says where an upload in pieces is")
+	c.model.wrong(u.item, "no runtime reports the offset of a resumable upload")
 	return false
 }
 
-// acknowledged is an upload that was told to be complete.
+// acknowledged continues with an upload that was answered as complete.
 func (c *client) acknowledged(ctx context.Context, u *resumable) {
 	i := u.item
-	c.model.count("uploads in pieces acknowledged")
+	c.model.count("resumable uploads acknowledged")
 	c.items = append(c.items, i)
 	c.model.add(i)
 	if c.draw.IntN(4) == 0 { // a client that did not hear it sends the end again
-		one := c.base()
-		got := c.tus(ctx, http.MethodPatch, one.baseURL+"/media/create/resumable/"+i.id, map[string]string{"Upload-Offset": strconv.Itoa(len(u.file))}, nil, -1)
-		c.tally("repeated PATCH", i, got)
-		i.note(c.model.begun, "PATCH again at %s: %s", one.name, got)
+		replica := c.pickReplica()
+		got := c.tus(ctx, http.MethodPatch, replica.BaseURL+"/media/create/resumable/"+i.id, map[string]string{"Upload-Offset": strconv.Itoa(len(u.file))}, nil, -1)
+		c.recordAnswer("repeated PATCH", i, got)
+		i.note(c.model.begun, "PATCH again at %s: %s", replica.name, got)
 		if got.status == http.StatusNoContent {
-			c.told(u, got, len(u.file))
+			c.expectOffset(u, got, len(u.file))
 		}
-		c.young(i, got.status)
+		c.checkNotPurged(i, got.status)
 	}
-	c.goOn(ctx, i)
+	c.continueDraft(ctx, i)
 }
 
-// giveUp ends an upload, or leaves it to expire.
-func (c *client) giveUp(ctx context.Context, u *resumable) {
-	c.model.count("uploads in pieces given up")
+// abandon ends an upload, or leaves it to expire.
+func (c *client) abandon(ctx context.Context, u *resumable) {
+	c.model.count("resumable uploads abandoned")
 	if c.draw.IntN(2) == 0 {
 		return
 	}
-	one := c.base()
+	replica := c.pickReplica()
 	path := "/media/create/resumable/" + u.item.id
-	got := c.tus(ctx, http.MethodDelete, one.baseURL+path, nil, nil, -1)
-	c.tally("DELETE /media/create/resumable", u.item, got)
-	u.item.note(c.model.begun, "DELETE at %s: %s", one.name, got)
+	got := c.tus(ctx, http.MethodDelete, replica.BaseURL+path, nil, nil, -1)
+	c.recordAnswer("DELETE /media/create/resumable", u.item, got)
+	u.item.note(c.model.begun, "DELETE at %s: %s", replica.name, got)
 	if got.status != http.StatusNoContent {
 		return
 	}
-	if again := c.tus(ctx, http.MethodHead, c.base().baseURL+path, nil, nil, -1); again.status == http.StatusOK {
+	if again := c.tus(ctx, http.MethodHead, c.pickReplica().BaseURL+path, nil, nil, -1); again.status == http.StatusOK {
 		c.model.wrong(u.item, "an upload that was ended is at %s", again.header.Get("Upload-Offset"))
 	}
 }
@@ -280,7 +282,7 @@ func (c *client) tus(ctx context.Context, method, address string, header map[str
 	if method == http.MethodPatch || len(body) > 0 {
 		from = bytes.NewReader(body)
 		if cutAt >= 0 && cutAt < len(body) {
-			from = io.MultiReader(bytes.NewReader(body[:cutAt]), broken{})
+			from = io.MultiReader(bytes.NewReader(body[:cutAt]), abortedReader{})
 		}
 	}
 	all := http.Header{"Tus-Resumable": {"1.0.0"}}

@@ -1,15 +1,15 @@
-// What the scripts share: the service, a browser, and the people who use it.
+// What the scripts share: the service, a browser, and its users.
 import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
 import { once } from 'node:events'
 import puppeteer from 'puppeteer-core'
 
-export const patience = 30_000 // ms, for one step of a person
+export const stepTimeout = 30_000 // ms, for one step of a user
 
 const verifier = 'a-verifier-of-forty-three-characters-or-more-0'
 
-// World is the service as it was started, and one browser.
-export class World {
+// Fixture is the service that the Go test started, and one browser.
+export class Fixture {
   static async open(options, env = {}) {
     const browser = await puppeteer.launch({
       executablePath: options.browser,
@@ -23,7 +23,7 @@ export class World {
         `--host-resolver-rules=MAP * ${options.front},EXCLUDE 127.0.0.1,EXCLUDE localhost`,
       ],
     })
-    return new World(options, browser)
+    return new Fixture(options, browser)
   }
 
   constructor(options, browser) {
@@ -32,23 +32,23 @@ export class World {
 
   close() { return this.browser.close() }
 
-  // at gives the same world with the other runtime.
+  // plain returns the same fixture with the runtime that has no TLS.
   get plain() {
-    const other = new World({ ...this.options, base: this.options.plain, api: this.options.plain }, this.browser)
+    const other = new Fixture({ ...this.options, base: this.options.plain, api: this.options.plain }, this.browser)
     return Object.assign(other, { people: this.people, owners: this.owners })
   }
 
-  // register makes an application known. Its redirect URIs are told what they are answered.
+  // register registers an application.
   async register(name, ...redirects) {
     const app = await this.post('/oauth/register', { client_name: name, redirect_uris: redirects })
     return { id: app.client_id, name, redirect: redirects[0] }
   }
 
-  // program is an application on the person's computer, which listens.
+  // program registers an application on the user's computer, and records the requests to its callback.
   async program(name, host = '127.0.0.1') {
-    const heard = []
+    const received = []
     const server = createServer((request, response) => {
-      if (request.url !== '/favicon.ico') heard.push({ method: request.method, url: new URL(request.url, 'http://program/') })
+      if (request.url !== '/favicon.ico') received.push({ method: request.method, url: new URL(request.url, 'http://program/') })
       response.setHeader('Content-Type', 'text/html; charset=utf-8')
       response.end('<!doctype html><html lang="en"><title>back</title><p>You are back.')
     })
@@ -56,10 +56,10 @@ export class World {
     server.unref()
     await once(server, 'listening')
     const app = await this.register(name, `http://${host}:${server.address().port}/callback`)
-    return { ...app, heard }
+    return { ...app, received }
   }
 
-  // link is where an application sends a person.
+  // link returns the authorization URL of an application.
   link(app, more = {}) {
     const query = new URLSearchParams({
       response_type: 'code', client_id: app.id, redirect_uri: app.redirect, state: 's t&te', scope: 'media:read media:write',
@@ -68,7 +68,7 @@ export class World {
     return `${this.options.base}/oauth/authorize?${query}`
   }
 
-  // redeem does what an application does with its code.
+  // redeem exchanges an authorization code for tokens.
   async redeem(app, code) {
     const body = new URLSearchParams({ grant_type: 'authorization_code', code, client_id: app.id, redirect_uri: app.redirect, code_verifier: verifier })
     const response = await fetch(this.options.api + '/oauth/token', { method: 'POST', body })
@@ -82,26 +82,26 @@ export class World {
     return response.json()
   }
 
-  async backstage(path, query, method = 'GET') {
-    const response = await fetch(`${this.options.backstage}${path}?${new URLSearchParams(query)}`, { method, signal: AbortSignal.timeout(patience) })
+  async hooks(path, query, method = 'GET') {
+    const response = await fetch(`${this.options.hooks}${path}?${new URLSearchParams(query)}`, { method, signal: AbortSignal.timeout(stepTimeout) })
     const text = await response.text()
     expect(response.ok, `${path}: ${text}`)
     return text
   }
 
-  // come has a person open a browser of their own.
-  async come(options = {}) {
+  // newUser opens a browser context for a user.
+  async newUser(options = {}) {
     const context = await this.browser.createBrowserContext()
-    const person = new Person(this, context, options)
-    await person.tab()
-    return person
+    const user = new User(this, context, options)
+    await user.tab()
+    return user
   }
 }
 
-// Person uses the browser, one tab at a time, and reads the mail of one address.
-export class Person {
-  constructor(world, context, { javascript = false, address = world.people.shift(), width = 1280, height = 900 }) {
-    Object.assign(this, { world, context, javascript, address, viewport: { width, height }, complaints: [], opened: [], read: 0 })
+// User is one browser context, used one tab at a time, with the mail of one address.
+export class User {
+  constructor(fixture, context, { javascript = false, address = fixture.people.shift(), width = 1280, height = 900 }) {
+    Object.assign(this, { fixture, context, javascript, address, viewport: { width, height }, problems: [], opened: [], read: 0 })
   }
 
   // tab opens a new tab and goes on there.
@@ -112,34 +112,34 @@ export class Person {
   }
 
   async watch(page) {
-    page.setDefaultTimeout(patience)
+    page.setDefaultTimeout(stepTimeout)
     await page.setViewport(this.viewport)
     await page.setJavaScriptEnabled(this.javascript)
-    // Each tab behaves as the one that the person looks at, whatever else is open.
+    // Each tab behaves as the one that has the focus, whatever else is open.
     await (await page.createCDPSession()).send('Emulation.setFocusEmulationEnabled', { enabled: true })
     page.on('console', (message) => {
-      if (/Content Security Policy|[Rr]efused to|[Bb]locked|not secure|Mixed Content/.test(message.text())) this.complaints.push(`${message.text()} (at ${page.url()})`)
+      if (/Content Security Policy|[Rr]efused to|[Bb]locked|not secure|Mixed Content/.test(message.text())) this.problems.push(`${message.text()} (at ${page.url()})`)
     })
-    page.on('pageerror', (error) => this.complaints.push(`${error} (at ${page.url()})`))
+    page.on('pageerror', (error) => this.problems.push(`${error} (at ${page.url()})`))
     page.on('requestfailed', (request) => {
       // A browser that has no such program gives up only now.
       if (!/^https?:/.test(request.url())) this.opened.push(request.url())
     })
     page.on('request', (request) => {
       // What a page of the service loads comes from the service.
-      if (!request.isNavigationRequest() && page.url().startsWith(this.world.options.base + '/') && !request.url().startsWith(this.world.options.base + '/')) {
-        this.complaints.push(`${page.url()} loads ${request.url()}`)
+      if (!request.isNavigationRequest() && page.url().startsWith(this.fixture.options.base + '/') && !request.url().startsWith(this.fixture.options.base + '/')) {
+        this.problems.push(`${page.url()} loads ${request.url()}`)
       }
     })
   }
 
-  leave() { return this.context.close() }
+  close() { return this.context.close() }
 
   async go(url) {
-    return this.page.goto(url.startsWith('/') ? this.world.options.base + url : url)
+    return this.page.goto(url.startsWith('/') ? this.fixture.options.base + url : url)
   }
 
-  // press leaves the page by something that is clicked.
+  // press clicks something that leads to another page.
   async press(selector) {
     try {
       const [response] = await Promise.all([this.page.waitForNavigation(), this.page.click(selector)])
@@ -155,12 +155,12 @@ export class Person {
   }
 
   async sendAddress(address = this.address) {
-    this.read = Number(await this.world.backstage('/letters', { address }))
+    this.read = Number(await this.fixture.hooks('/emails', { address }))
     let response
-    await until(async () => {
+    await waitFor(async () => {
       await this.fill('#address', address)
       response = await this.press('form[action^="/oauth/login/email"] button.main')
-      return response.status() !== 429 // the person's login before this one asked within the pause
+      return response.status() !== 429 // the user's login before this one asked within the pause
     }, 'a code')
     return response
   }
@@ -170,9 +170,9 @@ export class Person {
     return this.press('form[action^="/oauth/login/code"] button.main')
   }
 
-  // code waits for the next letter.
+  // code waits for the next e-mail and returns its code.
   async code(address = this.address) {
-    const codes = (await this.world.backstage('/code', { address, before: this.read })).split(' ')
+    const codes = (await this.fixture.hooks('/code', { address, before: this.read })).split(' ')
     this.read += codes.length
     return codes.at(-1)
   }
@@ -184,13 +184,13 @@ export class Person {
     return this.sendCode(await this.code())
   }
 
-  // connect has the person allow an application, and the application fetch its tokens.
+  // connect has the user allow an application, and the application fetch its tokens.
   async connect(app) {
-    await this.logIn(this.world.link(app))
+    await this.logIn(this.fixture.link(app))
     if (await this.has('#account-0')) await this.page.click('#account-0')
     await this.press('button[value="allow"]')
     const back = new URL(this.page.url())
-    return this.world.redeem(app, back.searchParams.get('code'))
+    return this.fixture.redeem(app, back.searchParams.get('code'))
   }
 
   // text is what can be read on the page.
@@ -198,29 +198,29 @@ export class Person {
 
   has(selector) { return this.page.$(selector).then((found) => found !== null) }
 
-  async sees(...words) {
+  async expectText(...words) {
     const text = await this.text()
     for (const word of words) expect(text.includes(word), `the page at ${this.page.url()} does not say ${JSON.stringify(word)}: ${text}`)
   }
 
-  async seesNot(...words) {
+  async expectNoText(...words) {
     const text = await this.text()
     for (const word of words) expect(!text.includes(word), `the page at ${this.page.url()} says ${JSON.stringify(word)}: ${text}`)
   }
 
-  // settled waits until the field that is to have the focus has it, a moment after the page came.
-  async settled() {
-    await until(async () => !(await this.has('[autofocus]')) || this.has('[autofocus]:focus'), 'the field to have the focus')
+  // waitForFocus waits until the autofocus field has the focus.
+  async waitForFocus() {
+    await waitFor(async () => !(await this.has('[autofocus]')) || this.has('[autofocus]:focus'), 'the field to have the focus')
   }
 
-  // path is where the browser is.
+  // path returns the path of the current page.
   path() { return new URL(this.page.url()).pathname }
 }
 
-// until waits for a condition.
-export async function until(condition, what) {
-  for (const end = Date.now() + patience; !(await condition());) {
-    expect(Date.now() < end, `in vain for ${what}`)
+// waitFor waits for a condition.
+export async function waitFor(condition, what) {
+  for (const end = Date.now() + stepTimeout; !(await condition());) {
+    expect(Date.now() < end, `timed out waiting for ${what}`)
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
 }
@@ -233,12 +233,12 @@ export function same(got, want, what) {
   expect(JSON.stringify(got) === JSON.stringify(want), `${what}: ${JSON.stringify(got)}, not ${JSON.stringify(want)}`)
 }
 
-// tell runs stories, a few at a time, and prints how each ended.
-export async function tell(stories, most = 3) {
-  const waiting = Object.entries(stories)
+// report runs scenarios, a few at a time, and prints the result of each as a line of JSON.
+export async function report(scenarios, most = 3) {
+  const waiting = Object.entries(scenarios)
   await Promise.all(Array.from({ length: most }, async () => {
     for (let next; (next = waiting.shift());) {
-      const [story, act] = next
+      const [scenario, act] = next
       const began = performance.now()
       let problem = ''
       try {
@@ -246,7 +246,7 @@ export async function tell(stories, most = 3) {
       } catch (error) {
         problem = error.stack
       }
-      console.log(JSON.stringify({ story, problem, took: (performance.now() - began) / 1000 }))
+      console.log(JSON.stringify({ scenario, problem, took: (performance.now() - began) / 1000 }))
     }
   }))
 }
