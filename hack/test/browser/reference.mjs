@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { join } from 'node:path'
 import { writeFile } from 'node:fs/promises'
 import { pictureFonts } from './fonts.mjs'
-import { Fixture, expect, same, report, waitFor } from './fixture.mjs'
+import { Fixture, expect, report, same, waitFor } from './fixture.mjs'
 
 const options = JSON.parse(process.argv[2])
 const fixture = await Fixture.open(options, await pictureFonts(options.scratch))
@@ -40,7 +40,7 @@ async function checked(base, read) {
     same(await user.page.cookies(), [], 'cookies')
     same(user.findings, [], 'problems of the page')
   } finally {
-    await user.leave()
+    await user.close()
   }
 }
 
@@ -90,12 +90,12 @@ async function picture() {
   const claude = await fixture.register('Claude', 'https://claude.ai/api/mcp/auth_callback')
   await ana.logIn(fixture.link(claude))
   const consent = await ana.page.screenshot()
-  await ana.leave()
+  await ana.close()
   const user = await open(options.base)
   await user.page.setViewport({ width: 980, height: 790 })
   await user.page.evaluate(() => document.querySelector('.opblock-tag').scrollIntoView())
   const reference = await user.page.screenshot()
-  await user.leave()
+  await user.close()
   const page = await fixture.browser.newPage()
   await page.setViewport({ width: 1640, height: 870 })
   await page.setContent(`<!doctype html><style>
