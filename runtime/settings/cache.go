@@ -86,5 +86,5 @@ func (c *Cache) AccountChanged(accountID uuid.UUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.epoch++
-	c.entries.Drop(accountID)
+	c.entries.Delete(accountID)
 }

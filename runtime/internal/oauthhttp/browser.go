@@ -80,7 +80,7 @@ func (a *API) request(r *http.Request, text string) (oauth.Request, error) {
 
 // networkOf is what limits count a client by.
 func networkOf(r *http.Request) string {
-	return limit.Network(httpapi.FromContext(r.Context()).ClientIP).String()
+	return limit.ClientPrefix(httpapi.FromContext(r.Context()).ClientIP).String()
 }
 
 // begin notes a new login, as often as the limits allow.
@@ -92,7 +92,7 @@ func (a *API) begin(w http.ResponseWriter, r *http.Request, ask *oauth.Ask) (oau
 }
 
 func (a *API) takeLogin(r *http.Request) error {
-	return a.Limits.TakeLogin(httpapi.FromContext(r.Context()).ClientIP).Err()
+	return a.Limits.AllowLogin(httpapi.FromContext(r.Context()).ClientIP).Err()
 }
 
 // note is begin for whom the limits have let through.

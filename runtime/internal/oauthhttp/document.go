@@ -165,7 +165,7 @@ func (d *documents) ask(ctx context.Context, id string) fetched {
 	case err == nil:
 		entry := fetched{document: found, until: now.Add(documentAge), last: now.Add(documentLastAge)}
 		d.known.Put(id, entry)
-		d.failed.Drop(id)
+		d.failed.Delete(id)
 		return entry
 	case ok && now.Before(last.last):
 		last.until = now.Add(documentFailAge)
