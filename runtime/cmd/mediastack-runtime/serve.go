@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/apidocs"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
@@ -76,7 +77,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	images, err := imaging.New(ctx, c.Images, registry, log)
+	images, err := imaging.New(ctx, c.Images, imaging.Deps{Registry: registry, Log: log})
 	if err != nil {
 		return usage{err}
 	}
@@ -122,7 +123,7 @@ type served struct {
 }
 
 func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, registry *prometheus.Registry, log *slog.Logger) (served, error) {
-	limits, err := limit.New(c.Limits, registry, time.Now, log)
+	limits, err := limit.New(c.Limits, limit.Deps{Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
 		return served{}, err
 	}
@@ -187,7 +188,11 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		{Name: "schema", Run: store.CheckSchema},
 		{Name: "objects", Run: stores.Check},
 	}
-	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount}
+	reference, err := apidocs.New()
+	if err != nil {
+		return served{}, err
+	}
+	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API

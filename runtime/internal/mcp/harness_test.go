@@ -99,7 +99,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	log := rt.logs.Logger()
 	authCfg := runtimetest.Credentials("a")
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, time.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: time.Now, Log: log})
 	must(t, err)
 	authCfg.Brand, authCfg.Resource, authCfg.MetadataURL = o.brand, o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
 	rt.auth, err = auth.New(authCfg, auth.Deps{Store: w.Store, Limits: limits, Now: time.Now, Log: log})

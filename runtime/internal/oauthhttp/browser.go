@@ -80,7 +80,7 @@ func (a *API) loginSession(r *http.Request, text string) (oauth.LoginSession, er
 
 // clientPrefix is what limits count a client by.
 func clientPrefix(r *http.Request) string {
-	return limit.Network(httpapi.FromContext(r.Context()).ClientIP).String()
+	return limit.ClientPrefix(httpapi.FromContext(r.Context()).ClientIP).String()
 }
 
 // startLogin notes a new login, as often as the limits allow.
@@ -92,7 +92,7 @@ func (a *API) startLogin(w http.ResponseWriter, r *http.Request, authRequest *oa
 }
 
 func (a *API) allowLogin(r *http.Request) error {
-	return a.Limits.TakeLogin(httpapi.FromContext(r.Context()).ClientIP).Err()
+	return a.Limits.AllowLogin(httpapi.FromContext(r.Context()).ClientIP).Err()
 }
 
 // logRejection is begin for whom the limits have let through.

@@ -165,7 +165,7 @@ func (d *metadataFetcher) refresh(ctx context.Context, id string) cacheEntry {
 	case err == nil:
 		entry := cacheEntry{metadata: metadata, expiresAt: now.Add(metadataTTL), staleUntil: now.Add(metadataMaxStale)}
 		d.cache.Put(id, entry)
-		d.negativeCache.Drop(id)
+		d.negativeCache.Delete(id)
 		return entry
 	case ok && now.Before(last.staleUntil):
 		last.expiresAt = now.Add(metadataNegativeTTL)

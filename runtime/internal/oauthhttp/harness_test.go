@@ -99,7 +99,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	rt := &replica{clock: o.clock, logs: &runtimetest.Log{}, codes: map[string]string{}}
 	log := rt.logs.Logger()
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	credentials := runtimetest.Credentials("a")
 	credentials.Brand, credentials.Resource, credentials.MetadataURL = "service", oauthhttp.Resource(o.base), oauthhttp.MetadataURL(o.base)

@@ -107,7 +107,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	log := rt.logs.Logger()
 	authCfg := auth.Config{Secret: o.secret, SecretPrevious: o.previous, SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	authCfg.Brand = o.brand
 	if o.resource != "" {

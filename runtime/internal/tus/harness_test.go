@@ -150,7 +150,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Cleanup(store.Close)
 	authCfg := runtimetest.Credentials("a")
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	var source accountcache.Source = store
 	connected := make(chan struct{})
