@@ -133,7 +133,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		return served{}, err
 	}
 	preferences := settings.NewService(store)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log, Registry: registry})
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Deriver: images, Settings: preferences, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return served{}, err
 	}
