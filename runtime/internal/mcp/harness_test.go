@@ -18,6 +18,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
@@ -128,7 +129,8 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	serving, stop := context.WithCancel(context.Background())
 	listening, hangUp := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = rt.auth.Run(listening) })
+	running.Go(func() { rt.auth.Run(listening) })
+	running.Go(func() { _ = accountcache.NewFeed(w.Store, log, rt.auth.Sessions()).Run(listening) })
 	done := make(chan struct{})
 	go func() { defer close(done); _ = rt.server.Run(serving) }()
 	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })

@@ -77,7 +77,7 @@ func TestRealClientsLogIn(t *testing.T) {
 	t.Run("go-sdk", func(t *testing.T) { s.goLogsIn(t, people[0], file) })
 	for n, client := range []struct {
 		name, script, version string
-		// known is how the client registers itself.
+		// cache is how the client registers itself.
 		known   string
 		options map[string]any
 	}{
@@ -281,7 +281,7 @@ func (s *loginService) silent(t *testing.T) {
 		text, err := os.ReadFile(replica.Spec.LogFile)
 		must(t, err)
 		for _, address := range s.came {
-			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskAddress(address))
+			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskEmail(address))
 		}
 	}
 	for address, found := range masked {
