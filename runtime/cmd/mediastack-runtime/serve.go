@@ -138,7 +138,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	}
 	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
 	preferences := settings.NewService(cachedSettings)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return served{}, err
 	}

@@ -106,7 +106,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	parts := media.Deps{Store: o.store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: log}
 	if o.images {
-		parts.Images = runtimetest.Images(t, registry, log)
+		parts.Deriver = runtimetest.Images(t, registry, log)
 	}
 	rt.media, err = media.New(o.media, parts)
 	must(t, err)

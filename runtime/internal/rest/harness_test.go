@@ -118,7 +118,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	uploadSettings := accountcache.NewSettings(w.Store, time.Minute, rt.clock.Now)
 	parts := media.Deps{Store: w.Store, Objects: w.Objects, Settings: uploadSettings, Now: rt.clock.Now, Log: log}
 	if o.images {
-		parts.Images = runtimetest.Images(t, registry, log)
+		parts.Deriver = runtimetest.Images(t, registry, log)
 	}
 	items, err := media.New(o.media, parts)
 	must(t, err)
