@@ -161,7 +161,7 @@ func TestOnlyOwnersGetMail(t *testing.T) {
 	if emails, err := w.LeaseEmails(t.Context(), 100, time.Minute); err != nil || len(emails) != 0 {
 		t.Errorf("letters for strangers: %v %v", emails, err)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM email_outbox"); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM email_outbox"); n != 0 {
 		t.Errorf("%d letters for strangers stay", n)
 	}
 	must(t, w.begin(t, ask()).send(t, " ANA@example.org"))
@@ -211,7 +211,7 @@ func TestResendPause_HoldsForAnAddressOverLoginsAndReplicas(t *testing.T) {
 					t.Errorf("the refusal says %q, %s", f.Public, f.RetryAfter)
 				}
 			}
-			if letters := w.Number(t, "SELECT count(*) FROM email_outbox"); len(refused) != 7 || letters != 1 {
+			if letters := w.QueryInt(t, "SELECT count(*) FROM email_outbox"); len(refused) != 7 || letters != 1 {
 				t.Errorf("%d of 8 were refused, %d letters wait", len(refused), letters)
 			}
 			late := w.begin(t, ask())

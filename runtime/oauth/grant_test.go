@@ -302,7 +302,7 @@ func TestWhyAConnectionEndedIsWrittenDown(t *testing.T) {
 	w := newWorld(t)
 	why := func(want string) {
 		t.Helper()
-		if n := w.Number(t, "SELECT count(*) FROM oauth_grant WHERE revoked_at IS NOT NULL AND revocation_reason = $1", want); n != 1 {
+		if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE revoked_at IS NOT NULL AND revocation_reason = $1", want); n != 1 {
 			t.Errorf("%d connections ended since %q", n, want)
 		}
 	}
@@ -323,7 +323,7 @@ func TestWhyAConnectionEndedIsWrittenDown(t *testing.T) {
 	}
 	_, err = oauth.Purge(t.Context(), oauth.PurgeConfig{UnusedClientsTTL: 24 * time.Hour}, w.Store, w.clock.Now())
 	must(t, err)
-	if n := w.Number(t, "SELECT count(*) FROM oauth_grant WHERE revocation_reason = 'API key expired'"); n != 2 || w.works(t, at.Access) || w.works(t, stays.Access) {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE revocation_reason = 'API key expired'"); n != 2 || w.works(t, at.Access) || w.works(t, stays.Access) {
 		t.Errorf("%d connections ended with their key", n)
 	}
 	w.connected(t)

@@ -28,7 +28,7 @@ const (
 
 // world is a database with an account that ana owns, and the service over it.
 type world struct {
-	*runtimetest.World
+	*runtimetest.Env
 	*oauth.Service
 	tenant runtimetest.Tenant
 	clock  *runtimetest.Clock
@@ -43,7 +43,7 @@ var defaults = oauth.Config{RequestTTL: 15 * time.Minute, CodeTTL: 10 * time.Min
 
 func newWorld(t *testing.T, change ...func(*oauth.Config)) *world {
 	t.Helper()
-	w := &world{World: runtimetest.New(t), clock: &runtimetest.Clock{}, logs: &runtimetest.Log{}}
+	w := &world{Env: runtimetest.New(t), clock: &runtimetest.Clock{}, logs: &runtimetest.Log{}}
 	w.tenant = w.account(t, "studio", owner)
 	cfg := defaults
 	for _, apply := range change {

@@ -26,7 +26,7 @@ func TestNothingReadableIsKept(t *testing.T) {
 	must(t, err)
 	for name, secret := range map[string]string{"code": emails[0].Code, "cookie": b.cookie, "authorization code": code, "access token": tokens.Access, "refresh token": tokens.Refresh} {
 		for _, table := range []string{"login_session", "oauth_grant", "oauth_code", "oauth_token", "email_outbox"} {
-			found := w.Number(t, "SELECT count(*) FROM "+table+" x WHERE x::text LIKE '%' || $1 || '%' OR x::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%'", secret)
+			found := w.QueryInt(t, "SELECT count(*) FROM "+table+" x WHERE x::text LIKE '%' || $1 || '%' OR x::text LIKE '%' || encode(convert_to($1, 'UTF8'), 'hex') || '%'", secret)
 			if name == "code" && table != "email_outbox" {
 				continue // eight digits stand in many a hash
 			}
@@ -64,7 +64,7 @@ func TestTheSameWordsAreOneApplication(t *testing.T) {
 		})
 	}
 	registering.Wait()
-	if n := w.Number(t, "SELECT count(*) FROM oauth_client"); len(ids) != 1 || n != 1 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_client"); len(ids) != 1 || n != 1 {
 		t.Errorf("%d ids in %d rows", len(ids), n)
 	}
 	for i, name := range []string{"b", "c", "d"} {
@@ -73,7 +73,7 @@ func TestTheSameWordsAreOneApplication(t *testing.T) {
 			t.Errorf("the application %s: %v", name, err)
 		}
 	}
-	if n := w.Number(t, "SELECT count(*) FROM oauth_client"); n != 3 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_client"); n != 3 {
 		t.Errorf("%d applications", n)
 	}
 }
@@ -99,7 +99,7 @@ func TestThePurgeTakesWhatIsOver(t *testing.T) {
 		_, err := oauth.Purge(t.Context(), cfg, w.Store, w.clock.Now())
 		must(t, err)
 	}
-	rows := func(table string) int64 { return w.Number(t, "SELECT count(*) FROM "+table) }
+	rows := func(table string) int64 { return w.QueryInt(t, "SELECT count(*) FROM "+table) }
 	purge()
 	if _, err := w.Redeem(t.Context(), redemption(stays)); err != nil {
 		t.Errorf("the purge took a code that was valid: %v", err)
@@ -162,7 +162,7 @@ func TestLettersAreClaimedOnceAndComeBack(t *testing.T) {
 	if emails, err := w.service(t, cfg, "z").LeaseEmails(t.Context(), 10, time.Minute); err != nil || len(emails) != 0 {
 		t.Errorf("another secret: %v %v", emails, err)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM email_outbox"); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM email_outbox"); n != 0 {
 		t.Errorf("%d letters are left", n)
 	}
 }

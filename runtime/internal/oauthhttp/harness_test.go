@@ -42,7 +42,7 @@ const (
 )
 
 // world is a database, and what the operator does with it.
-type world struct{ *runtimetest.World }
+type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 

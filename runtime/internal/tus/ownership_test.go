@@ -17,7 +17,7 @@ func TestUpload_OfAnotherAppIsNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.tenant(t, "one"), w.tenant(t, "two")
-	app := w.AppOf(t, one, "other")
+	app := w.AddApp(t, one, "other")
 	rt := w.replica(t)
 	running := rt.created(t, one.Key, 6, metadata("group", "g"))
 	rt.sent(t, one.Key, running, 0, []byte("abc"))
