@@ -11,7 +11,7 @@ import (
 	"mediastack.dev/hack/testenv"
 )
 
-func TestTheMailSinkPrintsWhatItReceives(t *testing.T) {
+func TestMailSink_PrintsMessages(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(testenv.Folder(t), "mailsink.log")
 	_, address, err := testenv.Group(t).StartMailSink(t.Context(), 0, log)

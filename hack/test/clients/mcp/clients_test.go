@@ -53,7 +53,7 @@ type told struct {
 
 // Every client tells the same story, every request of it on another replica than the one
 // before. One of them is killed in the middle.
-func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
+func TestClients_WorkOverTwoReplicas(t *testing.T) {
 	t.Parallel()
 	packages, s := node.New(t, "hack/test/clients/mcp"), newService(t, nil)
 	file := noise(3 << 20)
@@ -201,7 +201,7 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // Inspector's command line, one process for each step. Its --strict refuses schemas that
 // not every client can read.
-func TestInspector(t *testing.T) {
+func TestInspector_WorksFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	packages, s := node.New(t, "hack/test/clients/mcp"), newService(t, nil)
 	for _, era := range []string{"legacy", "modern"} {

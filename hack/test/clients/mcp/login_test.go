@@ -68,7 +68,7 @@ var opened = regexp.MustCompile(`(http://127\.0\.0\.1:\d+/oauth/authorize\?\S+)\
 // Every client is given the address of the service alone. A person lets it in, each
 // request on another replica than the one before; then a replica is killed, the client
 // tells its story, and in the middle of it its access token expires.
-func TestRealClientsLogIn(t *testing.T) {
+func TestClients_LogInOverTwoReplicas(t *testing.T) {
 	t.Parallel()
 	packages, s := node.New(t, "hack/test/clients/mcp"), newLoginService(t)
 	file := noise(64 << 10)

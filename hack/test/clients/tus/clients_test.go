@@ -32,7 +32,7 @@ const (
 	fileName      = "Ferien 🏖.bin"
 )
 
-func TestRealClientsAreCutOffAndGoOn(t *testing.T) {
+func TestClients_ResumeAfterACutConnection(t *testing.T) {
 	t.Parallel()
 	file := make([]byte, 24<<20)
 	_, _ = rand.Read(file)

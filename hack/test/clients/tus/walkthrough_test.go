@@ -14,7 +14,7 @@ import (
 )
 
 // The walk-through of the reference is what people paste first.
-func TestTheWalkThroughOfTheReferenceWorks(t *testing.T) {
+func TestReference_ExampleWorks(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "reference", "resumable.md"))
 	must(t, err)

@@ -18,39 +18,39 @@ import (
 )
 
 const (
-	stateFile = "state.json"
-	trialFile = "trial.json"
+	stateFile       = "state.json"
+	descriptionFile = "stack.json"
 	// envFile holds the runtime's settings, for a shell.
-	envFile   = "trial.env"
+	envFile   = "stack.env"
 	lockFile  = "lock"
 	stopLimit = 90 * time.Second
-	// Where PostgreSQL keeps its data when the user postgres can't reach the data folder.
+	// Where PostgreSQL keeps its data when the user postgres can't reach the data directory.
 	outsideParent = "/var/lib/mediastack-dev"
 )
 
-// folder is the data folder of one stack.
-type folder struct {
+// dataDir is the data directory of one stack.
+type dataDir struct {
 	dir  string
 	lock *os.File
 }
 
-func (f *folder) path(name string) string { return filepath.Join(f.dir, name) }
+func (d *dataDir) path(name string) string { return filepath.Join(d.dir, name) }
 
 // acquire makes the folder and takes it for this process; it reports false when another one has it.
-func (f *folder) acquire() (bool, error) {
-	if err := os.MkdirAll(f.path("logs"), 0o700); err != nil {
-		return false, fmt.Errorf("make the data folder: %w", err)
+func (d *dataDir) acquire() (bool, error) {
+	if err := os.MkdirAll(d.path("logs"), 0o700); err != nil {
+		return false, fmt.Errorf("make the data directory: %w", err)
 	}
-	lock, err := os.OpenFile(f.path(lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(d.path(lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return false, fmt.Errorf("lock the data folder: %w", err)
+		return false, fmt.Errorf("lock the data directory: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return false, nil
 		}
-		return false, fmt.Errorf("lock the data folder: %w", err)
+		return false, fmt.Errorf("lock the data directory: %w", err)
 	}
 	if err := lock.Truncate(0); err != nil {
 		return false, errors.Join(err, lock.Close())
@@ -58,22 +58,22 @@ func (f *folder) acquire() (bool, error) {
 	if _, err := lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0); err != nil {
 		return false, errors.Join(err, lock.Close())
 	}
-	f.lock = lock
+	d.lock = lock
 	return true, nil
 }
 
 // release ends the hold on the folder.
-func (f *folder) release() {
-	if f.lock != nil {
-		f.lock.Close()
-		f.lock = nil
+func (d *dataDir) release() {
+	if d.lock != nil {
+		d.lock.Close()
+		d.lock = nil
 	}
 }
 
 // runningPID is the process that has the folder, or zero. Only a process that lives can hold the
-// lock, so the number in it never belongs to a stranger.
-func (f *folder) runningPID() (int, error) {
-	lock, err := os.OpenFile(f.path(lockFile), os.O_RDWR, 0)
+// lock, so the number in it never belongs to an unrelated process.
+func (d *dataDir) runningPID() (int, error) {
+	lock, err := os.OpenFile(d.path(lockFile), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {
 		return 0, nil
 	}
@@ -87,7 +87,7 @@ func (f *folder) runningPID() (int, error) {
 		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); err == nil {
 			return 0, nil
 		}
-		content, err := os.ReadFile(f.path(lockFile))
+		content, err := os.ReadFile(d.path(lockFile))
 		if err != nil {
 			return 0, fmt.Errorf("look for a running stack: %w", err)
 		}
@@ -95,18 +95,18 @@ func (f *folder) runningPID() (int, error) {
 			return pid, nil
 		}
 		if time.Now().After(deadline) {
-			return 0, fmt.Errorf("a process holds %s, but does not say which it is", f.path(lockFile))
+			return 0, fmt.Errorf("a process holds %s, but its id is not in it", d.path(lockFile))
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
 // waitUnlocked waits until the process that has the folder is gone.
-func (f *folder) waitUnlocked(ctx context.Context) error {
+func (d *dataDir) waitUnlocked(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stopLimit, fmt.Errorf("it still ran after %s", stopLimit))
 	defer cancel()
 	for {
-		pid, err := f.runningPID()
+		pid, err := d.runningPID()
 		if err != nil || pid == 0 {
 			return err
 		}
@@ -118,47 +118,47 @@ func (f *folder) waitUnlocked(ctx context.Context) error {
 	}
 }
 
-// remove deletes the folder, unless a stack runs in it or it is no data folder.
-func (f *folder) remove() error {
-	entries, err := os.ReadDir(f.dir)
+// remove deletes the folder, unless a stack runs in it or it is no data directory.
+func (d *dataDir) remove() error {
+	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(f.path(lockFile)); err != nil && len(entries) > 0 {
-		return fmt.Errorf("%s is not a data folder of a stack, so it is left alone", f.dir)
+	if _, err := os.Stat(d.path(lockFile)); err != nil && len(entries) > 0 {
+		return fmt.Errorf("%s is not a data directory of a stack, so it is left alone", d.dir)
 	}
-	free, err := f.acquire()
+	free, err := d.acquire()
 	if err != nil {
 		return err
 	}
 	if !free {
-		return fmt.Errorf("a stack runs in %s; end it first with `make stop`", f.dir)
+		return fmt.Errorf("a stack runs in %s; end it first with `make stop`", d.dir)
 	}
-	defer f.release()
-	if err := os.RemoveAll(f.outside()); err != nil {
+	defer d.release()
+	if err := os.RemoveAll(d.outside()); err != nil {
 		return err
 	}
 	_ = os.Remove(outsideParent) // stays while another stack keeps its data there
-	return os.RemoveAll(f.dir)
+	return os.RemoveAll(d.dir)
 }
 
 // outside is the folder for PostgreSQL's data in case the user postgres can't reach ours.
-func (f *folder) outside() string {
-	digest := sha256.Sum256([]byte(f.dir))
+func (d *dataDir) outside() string {
+	digest := sha256.Sum256([]byte(d.dir))
 	return filepath.Join(outsideParent, hex.EncodeToString(digest[:8]))
 }
 
 // postgresDir chooses where PostgreSQL keeps its data: in the folder when the user postgres can get
 // there, which is not so below a home folder such as /root.
-func (f *folder) postgresDir(fresh bool) (dir string, outside bool, err error) {
-	if servers.PostgresCanReach(filepath.Dir(f.dir)) {
+func (d *dataDir) postgresDir(fresh bool) (dir string, outside bool, err error) {
+	if servers.PostgresCanReach(filepath.Dir(d.dir)) {
 		// Passing is all that others may do, and only PostgreSQL's own folder lets postgres in.
-		return f.path("postgres"), false, os.Chmod(f.dir, 0o711)
+		return d.path("postgres"), false, os.Chmod(d.dir, 0o711)
 	}
-	dir = f.outside()
+	dir = d.outside()
 	if fresh {
 		if err := os.RemoveAll(dir); err != nil {
 			return "", false, err
@@ -182,8 +182,8 @@ type state struct {
 }
 
 // loadState reads the state, or makes the secrets of a new one.
-func (f *folder) loadState() (saved state, fresh bool, err error) {
-	content, err := os.ReadFile(f.path(stateFile))
+func (d *dataDir) loadState() (saved state, fresh bool, err error) {
+	content, err := os.ReadFile(d.path(stateFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return state{
 			ServerSecret:     servers.RandomSecret(32),
@@ -196,33 +196,33 @@ func (f *folder) loadState() (saved state, fresh bool, err error) {
 		return state{}, false, err
 	}
 	if err := json.Unmarshal(content, &saved); err != nil {
-		return state{}, false, fmt.Errorf("read %s: %w; start over with `make clean`", f.path(stateFile), err)
+		return state{}, false, fmt.Errorf("read %s: %w; start over with `make clean`", d.path(stateFile), err)
 	}
 	return saved, false, nil
 }
 
 // writeJSON replaces a private file at once.
-func (f *folder) writeJSON(name string, value any) error {
+func (d *dataDir) writeJSON(name string, value any) error {
 	content, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
 	}
-	return f.write(name, append(content, '\n'))
+	return d.write(name, append(content, '\n'))
 }
 
 // write replaces a private file at once.
-func (f *folder) write(name string, content []byte) error {
-	temporary := f.path(name + ".new")
+func (d *dataDir) write(name string, content []byte) error {
+	temporary := d.path(name + ".new")
 	if err := os.WriteFile(temporary, content, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(temporary, f.path(name))
+	return os.Rename(temporary, d.path(name))
 }
 
-// removeDescription removes what told of a stack that has ended.
-func (f *folder) removeDescription() error {
-	for _, name := range []string{trialFile, envFile} {
-		if err := os.Remove(f.path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+// removeDescription removes the description of a stack that has ended.
+func (d *dataDir) removeDescription() error {
+	for _, name := range []string{descriptionFile, envFile} {
+		if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
