@@ -131,7 +131,7 @@ func (env *environment) tenant(ctx context.Context, name string, owners ...strin
 	return t, nil
 }
 
-// removeObjects removes a folder of the tenant's bucket from the disk, so that what one round
+// removeObjects removes a directory of the tenant's bucket from the disk, so that what one round
 // stored does not slow the next one down.
 func (t tenant) removeObjects(prefix string) error {
 	return os.RemoveAll(filepath.Join(t.bucketDir, prefix))

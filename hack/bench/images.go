@@ -87,7 +87,7 @@ type commandLine struct {
 	dir string
 
 	mu   sync.Mutex
-	free []string // folders for results, one for each that runs at once
+	free []string // directories for results, one for each that runs at once
 	made int
 }
 
@@ -95,8 +95,8 @@ func (c *commandLine) source() string { return filepath.Join(c.dir, c.name) }
 
 func (c *commandLine) prepare() error { return os.WriteFile(c.source(), c.data, 0o644) }
 
-// folder lends a folder for results.
-func (c *commandLine) folder() (dir string, back func(), err error) {
+// lendDir lends a directory for results.
+func (c *commandLine) lendDir() (dir string, back func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.free) == 0 {
@@ -115,7 +115,7 @@ func (c *commandLine) folder() (dir string, back func(), err error) {
 
 // run makes both derivatives once.
 func (c *commandLine) run(ctx context.Context, _ int64) error {
-	dir, back, err := c.folder()
+	dir, back, err := c.lendDir()
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func tool(ctx context.Context, name string, args ...string) (string, error) {
 
 // sameWork checks that both sides make images of the same size, and about as many bytes.
 func (b *bench) sameWork(ctx context.Context, t tenant, e *endpoint, line *commandLine) error {
-	dir, back, err := line.folder()
+	dir, back, err := line.lendDir()
 	if err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (b *bench) uploads(t tenant, e, through *endpoint, size int) ([]side, error
 		}
 		return err
 	}}
-	// Keys of the service's depth: a store that keeps folders pays for them.
+	// Keys of the service's depth: a store that keeps directories pays for them.
 	direct := side{name: "minio-go", after: check("bare"), call: func(ctx context.Context, n int64) error {
 		key := fmt.Sprintf("bare/%d/original", n)
 		_, err := b.env.bare.Client.PutObject(ctx, t.Account.Bucket, key, bytes.NewReader(data), int64(size),

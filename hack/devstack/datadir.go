@@ -36,7 +36,7 @@ type dataDir struct {
 
 func (d *dataDir) path(name string) string { return filepath.Join(d.dir, name) }
 
-// acquire makes the folder and takes it for this process; it reports false when another one has it.
+// acquire makes the directory and takes it for this process; it reports false when another one has it.
 func (d *dataDir) acquire() (bool, error) {
 	if err := os.MkdirAll(d.path("logs"), 0o700); err != nil {
 		return false, fmt.Errorf("make the data directory: %w", err)
@@ -62,7 +62,7 @@ func (d *dataDir) acquire() (bool, error) {
 	return true, nil
 }
 
-// release ends the hold on the folder.
+// release ends the hold on the directory.
 func (d *dataDir) release() {
 	if d.lock != nil {
 		d.lock.Close()
@@ -70,7 +70,7 @@ func (d *dataDir) release() {
 	}
 }
 
-// runningPID is the process that has the folder, or zero. Only a process that lives can hold the
+// runningPID is the process that has the directory, or zero. Only a process that lives can hold the
 // lock, so the number in it never belongs to an unrelated process.
 func (d *dataDir) runningPID() (int, error) {
 	lock, err := os.OpenFile(d.path(lockFile), os.O_RDWR, 0)
@@ -101,7 +101,7 @@ func (d *dataDir) runningPID() (int, error) {
 	}
 }
 
-// waitUnlocked waits until the process that has the folder is gone.
+// waitUnlocked waits until the process that has the directory is gone.
 func (d *dataDir) waitUnlocked(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stopLimit, fmt.Errorf("it still ran after %s", stopLimit))
 	defer cancel()
@@ -118,7 +118,7 @@ func (d *dataDir) waitUnlocked(ctx context.Context) error {
 	}
 }
 
-// remove deletes the folder, unless a stack runs in it or it is no data directory.
+// remove deletes the directory, unless a stack runs in it or it is no data directory.
 func (d *dataDir) remove() error {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -145,17 +145,17 @@ func (d *dataDir) remove() error {
 	return os.RemoveAll(d.dir)
 }
 
-// outside is the folder for PostgreSQL's data in case the user postgres can't reach ours.
+// outside is the directory for PostgreSQL's data in case the user postgres can't reach ours.
 func (d *dataDir) outside() string {
 	digest := sha256.Sum256([]byte(d.dir))
 	return filepath.Join(outsideParent, hex.EncodeToString(digest[:8]))
 }
 
-// postgresDir chooses where PostgreSQL keeps its data: in the folder when the user postgres can get
-// there, which is not so below a home folder such as /root.
+// postgresDir chooses where PostgreSQL keeps its data: in the directory when the user postgres can get
+// there, which is not so below a home directory such as /root.
 func (d *dataDir) postgresDir(fresh bool) (dir string, outside bool, err error) {
 	if servers.PostgresCanReach(filepath.Dir(d.dir)) {
-		// Passing is all that others may do, and only PostgreSQL's own folder lets postgres in.
+		// Passing is all that others may do, and only PostgreSQL's own directory lets postgres in.
 		return d.path("postgres"), false, os.Chmod(d.dir, 0o711)
 	}
 	dir = d.outside()
@@ -166,7 +166,7 @@ func (d *dataDir) postgresDir(fresh bool) (dir string, outside bool, err error) 
 	}
 	for _, parent := range []string{outsideParent, dir} {
 		if err := os.MkdirAll(parent, 0o711); err != nil {
-			return "", false, fmt.Errorf("make a folder for PostgreSQL: %w", err)
+			return "", false, fmt.Errorf("make a directory for PostgreSQL: %w", err)
 		}
 	}
 	return filepath.Join(dir, "postgres"), true, nil

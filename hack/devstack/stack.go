@@ -260,7 +260,7 @@ func (s *stack) startFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// apply applies the manifests of files and folders of config/.
+// apply applies the manifests of files and directories of config/.
 func (s *stack) apply(ctx context.Context, what string, paths ...string) error {
 	root, err := setup.RepoRoot()
 	if err != nil {

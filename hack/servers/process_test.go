@@ -289,7 +289,7 @@ func TestPostgresCanReach_NeedsPassableParents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := servers.PostgresCanReach(filepath.Join(closed, "data")), os.Getuid() != 0; got != want {
-		t.Errorf("below a folder that only its owner may pass: %t, want %t", got, want)
+		t.Errorf("below a directory that only its owner may pass: %t, want %t", got, want)
 	}
 	if !servers.PostgresCanReach("/") {
 		t.Error("not even / can be reached")

@@ -14,7 +14,7 @@ import (
 
 const createClusterConf = "/etc/postgresql-common/createcluster.conf"
 
-// Purpose says what Debian packages are wanted for.
+// Purpose is what Debian packages are needed for.
 type Purpose int
 
 // The purposes; each includes the ones before it.

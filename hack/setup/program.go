@@ -31,11 +31,11 @@ const (
 type Program struct {
 	// Name is the name of the executable.
 	Name string
-	// Module is the module's folder, from the root of the repository.
+	// Module is the module's directory, from the root of the repository.
 	Module string
 	// Package is the import path of its main package.
 	Package string
-	// Folder is where the executable goes, below the cache folder.
+	// Folder is where the executable goes, below the cache directory.
 	Folder string
 	// LDFlags are the linker's flags.
 	LDFlags string
@@ -108,11 +108,11 @@ func toolProgram(name, pkg string) Program {
 	return Program{Name: name, Module: "hack/tools/" + name, Package: pkg, Folder: "bin", LDFlags: "-s -w"}
 }
 
-// Builder builds pinned programs and tells how far it is.
+// Builder builds pinned programs and prints its progress.
 type Builder struct {
 	// Root is the checkout whose modules pin the programs.
 	Root string
-	// Cache is the folder that the programs go into.
+	// Cache is the directory that the programs go into.
 	Cache string
 	// Out takes the progress lines.
 	Out io.Writer
@@ -134,7 +134,7 @@ func (b *Builder) Build(ctx context.Context, program Program) (string, error) {
 		return target, nil
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", fmt.Errorf("make the cache folder: %w", err)
+		return "", fmt.Errorf("make the cache directory: %w", err)
 	}
 
 	unlock, err := b.lock(ctx, filepath.Join(folder, "."+program.Name+".lock"), program.Name)
@@ -194,7 +194,7 @@ func (b *Builder) lock(ctx context.Context, path, name string) (unlock func(), e
 	if err != nil {
 		return nil, err
 	}
-	told := false
+	printed := false
 	for {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
@@ -204,9 +204,9 @@ func (b *Builder) lock(ctx context.Context, path, name string) (unlock func(), e
 			file.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if !told {
+		if !printed {
 			fmt.Fprintf(b.Out, "%s: another build of it is under way; waiting for it\n", name)
-			told = true
+			printed = true
 		}
 		select {
 		case <-ctx.Done():
@@ -230,15 +230,15 @@ func buildEnv(cgo bool) []string {
 type Target struct {
 	// Name is what progress lines call it.
 	Name string
-	// Module is the module's folder, from the root of the repository.
+	// Module is the module's directory, from the root of the repository.
 	Module string
-	// Output is a file, or a folder that ends in a slash.
+	// Output is a file, or a directory that ends in a slash.
 	Output string
 	// LDFlags are the linker's flags.
 	LDFlags string
 	// Cgo lets it link C libraries; everything else is pure Go.
 	Cgo bool
-	// Packages are what to build, from the module's folder.
+	// Packages are what to build, from the module's directory.
 	Packages []string
 }
 
@@ -337,7 +337,7 @@ func (b *Builder) report(ctx context.Context, module string, target Target, done
 	}
 }
 
-// countPackages says how many packages a build has; zero when that can't be told.
+// countPackages says how many packages a build has; zero when that can't be printed.
 func countPackages(ctx context.Context, module string, target Target) int {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-deps"}, target.Packages...)...)
 	cmd.Dir = module

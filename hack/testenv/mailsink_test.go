@@ -13,7 +13,7 @@ import (
 
 func TestMailSink_PrintsMessages(t *testing.T) {
 	t.Parallel()
-	log := filepath.Join(testenv.Folder(t), "mailsink.log")
+	log := filepath.Join(testenv.TempDir(t), "mailsink.log")
 	_, address, err := testenv.Group(t).StartMailSink(t.Context(), 0, log)
 	if err != nil {
 		t.Fatal(err)

@@ -115,14 +115,14 @@ func roundTrip(t *testing.T, access servers.S3Access) {
 func TestS3Server_KeepsDataAndAddressOverARestart(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
-	before := server.Part.Access
+	before := server.Server.Access
 	roundTrip(t, before)
 	server.Stop()
 	server.Start()
-	if server.Part.Access != before {
-		t.Errorf("access changed from %+v to %+v", before, server.Part.Access)
+	if server.Server.Access != before {
+		t.Errorf("access changed from %+v to %+v", before, server.Server.Access)
 	}
-	roundTrip(t, server.Part.Access)
+	roundTrip(t, server.Server.Access)
 }
 
 func TestKubernetes_EnforcesRBAC(t *testing.T) {

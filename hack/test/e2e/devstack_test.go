@@ -18,7 +18,7 @@ import (
 // What the README and `make run` tell a new user to do works on a fresh stack.
 func TestDevStack_FirstUseAsDocumented(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(testenv.Folder(t), "data")
+	dir := filepath.Join(testenv.TempDir(t), "data")
 	s := start(t, dir)
 	t.Run("lines of the README", func(t *testing.T) { s.in(t).pasteReadme() })
 	t.Run("lines that make run prints", func(t *testing.T) { s.in(t).pastePrinted() })
@@ -57,7 +57,7 @@ func (s *stack) pasteReadme() {
 	if !found {
 		s.t.Fatal("the README has no lines for a first upload")
 	}
-	clone := testenv.Folder(s.t)
+	clone := testenv.TempDir(s.t)
 	for name, target := range map[string]string{"docs": filepath.Join(root, "docs"), ".mediastack": s.dir} {
 		if err := os.Symlink(target, filepath.Join(clone, name)); err != nil {
 			s.t.Fatal(err)
@@ -82,7 +82,7 @@ func (s *stack) pastePrinted() {
 	if !found {
 		s.t.Fatalf("no lines for a first upload in %q", printed)
 	}
-	answers := strings.Split(strings.TrimSpace(paste(s.t, testenv.Folder(s.t), block)), "\n")
+	answers := strings.Split(strings.TrimSpace(paste(s.t, testenv.TempDir(s.t), block)), "\n")
 	if last := answers[len(answers)-1]; !strings.HasPrefix(last, "200 image/webp, ") {
 		s.t.Errorf("the lines answer %q", answers)
 	}

@@ -176,7 +176,7 @@ spec:
 `
 
 func TestProduct_ServesFromManifestToDownload(t *testing.T) {
-	dir := filepath.Join(testenv.Folder(t), "data")
+	dir := filepath.Join(testenv.TempDir(t), "data")
 	s := start(t, dir)
 
 	s.kubectl(manifest, "apply", "-f", "-")

@@ -190,7 +190,7 @@ func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
 	port, admin := testenv.FreePort(t), testenv.FreePort(t)
 	ready := fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)
 	_, err := testenv.Group(t).Start(t.Context(), testenv.Spec{
-		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.Folder(t), "runtime.log"),
+		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.TempDir(t), "runtime.log"),
 		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, testenv.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
 			"--discard-timeout=1m", // longer than the test's patience
 			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin)}, storesOf(database, s3)...),

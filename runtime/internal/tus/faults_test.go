@@ -190,7 +190,7 @@ func (w *world) comesBack(t *testing.T) {
 func TestFinish_CompletesOnceS3IsBack(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
-	w := worldAt(t, testenv.Postgres(t), server.Part.Access)
+	w := worldAt(t, testenv.Postgres(t), server.Server.Access)
 	size := sizes["a file in parts"]
 	for name, when := range map[string]func(*hookedObjects, func()){
 		"before the parts are joined": func(s *hookedObjects, kill func()) { s.before = kill },
