@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
@@ -93,7 +94,8 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	// uploads that can be resumed elsewhere are told to once nothing new comes in.
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var listeners errgroup.Group
-	listeners.Go(func() error { return parts.auth.Run(listening) })
+	listeners.Go(func() error { return parts.feed.Run(listening) })
+	listeners.Go(func() error { parts.auth.Run(listening); return nil })
 	listeners.Go(func() error { return parts.locks.Run(listening) })
 	listeners.Go(func() error { _ = parts.stores.Check(listening); return nil }) // names a store that can't be used
 	if parts.outbox != nil {
@@ -112,6 +114,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 type served struct {
 	server  *server.Server
 	auth    *auth.Authenticator
+	feed    *accountcache.Feed
 	uploads *tus.API
 	locks   *postgres.Locks
 	stores  *objectstore.Readiness
@@ -132,8 +135,9 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
-	preferences := settings.NewService(store)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log, Registry: registry})
+	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
+	preferences := settings.NewService(cachedSettings)
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return served{}, err
 	}
@@ -193,7 +197,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		mounts = append(mounts, logins.Mount)
 	}
 	serving, err := server.New(c.Server, log, registry, limits, checks, mounts...)
-	return served{server: serving, auth: authenticator, uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
+	return served{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
 }
 
 // joinLogins makes the part that people log in to.

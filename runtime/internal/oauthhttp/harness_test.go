@@ -22,6 +22,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/limit"
@@ -132,7 +133,8 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = rt.server.Run(ctx) })
-	running.Go(func() { _ = rt.auth.Run(ctx) })
+	running.Go(func() { rt.auth.Run(ctx) })
+	running.Go(func() { _ = accountcache.NewFeed(w.Store, log, rt.auth.Sessions()).Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	return rt
 }
@@ -140,13 +142,13 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 // code returns the newest code that was mailed to an address, and reports whether there is one.
 func (rt *replica) code(t *testing.T, address string) (string, bool) {
 	t.Helper()
-	letters, err := rt.logins.Claim(t.Context(), 1000, time.Minute)
+	letters, err := rt.logins.LeaseEmails(t.Context(), 1000, time.Minute)
 	must(t, err)
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, letter := range letters {
 		rt.codes[letter.To] = letter.Code
-		must(t, rt.logins.Sent(t.Context(), letter.ID))
+		must(t, rt.logins.AckEmail(t.Context(), letter.ID))
 	}
 	code, ok := rt.codes[address]
 	delete(rt.codes, address)

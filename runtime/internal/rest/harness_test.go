@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
@@ -25,6 +26,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -103,12 +105,13 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 		credentials.Resource, credentials.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
 	}
 	rt := &runtime{clock: &runtimetest.Clock{}}
+	uploadSettings := accountcache.NewSettings(w.Store, time.Minute, rt.clock.Now)
 	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Delivery: o.delivery,
-		Now: rt.clock.Now, Images: o.images, Presigner: o.presigned})
+		Now: rt.clock.Now, Images: o.images, Presigner: o.presigned, Settings: uploadSettings, Caches: []accountcache.Cache{uploadSettings}})
 	rt.logs, rt.files = core.Logs, core.Files
 	must(t, rt.files.Register(core.Registry))
 	var err error
-	rt.api, err = rest.New(rest.Parts{Media: core.Media, Settings: w.Settings, Auth: core.Auth, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
+	rt.api, err = rest.New(rest.Parts{Media: core.Media, Settings: settings.NewService(uploadSettings), Auth: core.Auth, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
 	replica := core.Serve(t, checks, []func(chi.Router){rt.api.Mount, rt.files.Mount})

@@ -12,6 +12,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/limit"
@@ -46,7 +47,11 @@ type CoreConfig struct {
 	Store       media.Store
 	Objects     media.ObjectStore
 	Credentials auth.CredentialStore
-	Presigner   delivery.Presigner
+	Settings    media.Settings
+	// Changes are the notifications that empty the caches: of authentication, and these.
+	Changes   accountcache.Source
+	Caches    []accountcache.Cache
+	Presigner delivery.Presigner
 }
 
 // Core is what the APIs of a replica share.
@@ -61,6 +66,7 @@ type Core struct {
 
 	log    *slog.Logger
 	server server.Config
+	feed   *accountcache.Feed
 }
 
 // Core builds the parts of a replica that stand behind its APIs.
@@ -77,6 +83,12 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	if config.Credentials == nil {
 		config.Credentials = e.Store
 	}
+	if config.Settings == nil {
+		config.Settings = e.Settings
+	}
+	if config.Changes == nil {
+		config.Changes = e.Store
+	}
 	if config.Delivery == (delivery.Config{}) {
 		config.Delivery = delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}
 	}
@@ -86,7 +98,8 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	config.Auth.Brand = config.Server.Brand
 	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Limits: c.Limits, Now: config.Now, Log: c.log})
 	must(t, err)
-	deps := media.Deps{Store: config.Store, Objects: config.Objects, Settings: e.Settings, Now: config.Now, Log: c.log}
+	c.feed = accountcache.NewFeed(config.Changes, c.log, append(config.Caches, c.Auth.Sessions())...)
+	deps := media.Deps{Store: config.Store, Objects: config.Objects, Settings: config.Settings, Now: config.Now, Log: c.log}
 	if config.Images {
 		deps.Images = Images(t, c.Registry, c.log)
 	}
@@ -120,7 +133,8 @@ func (c *Core) Serve(t *testing.T, checks []server.Check, apis []func(chi.Router
 	listening, stopListening := context.WithCancel(context.Background())
 	r := &Replica{Server: running, Stop: stop, StopListening: stopListening, Ended: make(chan error, 1)}
 	var beside, done sync.WaitGroup
-	for _, listen := range append(listeners, c.Auth.Run) {
+	beside.Go(func() { c.Auth.Run(listening) })
+	for _, listen := range append(listeners, c.feed.Run) {
 		beside.Go(func() { _ = listen(listening) })
 	}
 	done.Go(func() { r.Ended <- running.Run(serving) })

@@ -19,6 +19,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/limit"
@@ -112,7 +113,7 @@ type options struct {
 	server  server.Config
 	limits  limit.Config
 	tus     tus.Config
-	// beforeLock runs when a request has read its upload, before it locks it.
+	// beforeLock runs before a request locks its upload.
 	beforeLock func()
 }
 
@@ -122,9 +123,9 @@ type hookedLocks struct {
 	before func()
 }
 
-func (l hookedLocks) Lock(ctx context.Context, id uuid.UUID, letGo func()) (func(), error) {
+func (l hookedLocks) Lock(ctx context.Context, name uuid.UUID, requestRelease func(), beforeWait func() error) (func(), error) {
 	l.before()
-	return l.Locks.Lock(ctx, id, letGo)
+	return l.Locks.Lock(ctx, name, requestRelease, beforeWait)
 }
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
@@ -139,13 +140,13 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	store, err := postgres.Open(t.Context(), w.Database)
 	must(t, err)
 	t.Cleanup(store.Close)
-	var credentials auth.CredentialStore = store
+	var source accountcache.Source = store
 	connected := make(chan struct{})
 	if o.deaf {
-		credentials = deaf{CredentialStore: store, connected: connected}
+		source = deaf{connected: connected}
 	}
 	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: runtimetest.Credentials("a"), Now: rt.clock.Now,
-		Images: o.images, Store: o.store, Objects: o.objects, Credentials: credentials})
+		Images: o.images, Store: o.store, Objects: o.objects, Credentials: store, Changes: source})
 	rt.auth, rt.logs = core.Auth, core.Logs
 	files := core.Files
 	plain, err := rest.New(rest.Parts{Media: core.Media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
@@ -165,13 +166,12 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	return rt
 }
 
-// deaf is a directory that holds the notifications of all changes back.
+// deaf is a source that delivers no notification.
 type deaf struct {
-	auth.CredentialStore
 	connected chan struct{} // closed once the cache is in use
 }
 
-// Listen reports that notifications arrive, and delivers none.
+// Listen reports a connection, and delivers nothing.
 func (d deaf) Listen(ctx context.Context, onConnect func(), _ func(uuid.UUID), _ func(error)) error {
 	onConnect()
 	close(d.connected)

@@ -1,4 +1,4 @@
-package settings_test
+package accountcache_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/accountfeed"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/postgres"
 	"mediastack.dev/runtime/settings"
 )
@@ -63,7 +63,7 @@ func (s *signals) AccountChanged(id uuid.UUID) { s.changed <- id }
 type replica struct {
 	t     *testing.T
 	store *countingStore
-	cache *settings.Cache
+	cache *accountcache.Settings
 	feed  *signals
 }
 
@@ -71,10 +71,10 @@ type replica struct {
 func newReplica(t *testing.T, databaseURL string) *replica {
 	t.Helper()
 	store := &countingStore{Store: open(t, databaseURL)}
-	r := &replica{t: t, store: store, cache: settings.NewCache(store, time.Hour, time.Now), feed: newSignals()}
+	r := &replica{t: t, store: store, cache: accountcache.NewSettings(store, time.Hour, time.Now), feed: newSignals()}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	feed := accountfeed.New(open(t, databaseURL), slog.New(slog.DiscardHandler), r.cache, r.feed)
+	feed := accountcache.NewFeed(open(t, databaseURL), slog.New(slog.DiscardHandler), r.cache, r.feed)
 	go func() { defer close(ended); _ = feed.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-ended })
 	<-r.feed.connected
@@ -112,7 +112,7 @@ func newAccount(t *testing.T, store account.Store) uuid.UUID {
 	return made.ID
 }
 
-func TestCache_ChangesOfOtherProcessesAreEffective(t *testing.T) {
+func TestSettings_ChangesOfOtherProcessesAreEffective(t *testing.T) {
 	t.Parallel()
 	database := testenv.Postgres(t)
 	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)))
@@ -146,7 +146,7 @@ func TestCache_ChangesOfOtherProcessesAreEffective(t *testing.T) {
 	}
 }
 
-func TestCache_IsDisabledWithoutNotifications(t *testing.T) {
+func TestSettings_IsDisabledWithoutNotifications(t *testing.T) {
 	t.Parallel()
 	database := testenv.Postgres(t)
 	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)))
@@ -196,11 +196,11 @@ func (s *slowStore) Layers(context.Context, uuid.UUID) (settings.Layers, error) 
 
 // Layers that were read before a change, and arrive after its notification, would otherwise
 // stay in the cache.
-func TestCache_DoesNotKeepLayersReadBeforeAChange(t *testing.T) {
+func TestSettings_DoesNotKeepLayersReadBeforeAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowStore{answer: make(chan settings.Layers)}
-		cache := settings.NewCache(store, time.Minute, time.Now)
+		cache := accountcache.NewSettings(store, time.Minute, time.Now)
 		cache.Connected()
 		id, got := uuid.New(), make(chan settings.Layers)
 		get := func() { layers, _ := cache.Get(t.Context(), id); got <- layers }

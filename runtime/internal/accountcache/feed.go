@@ -1,7 +1,7 @@
-// Package accountfeed delivers PostgreSQL's notifications of changed accounts to the caches
-// of a process: the sessions of package auth and the settings of package settings. They
-// share one LISTEN connection.
-package accountfeed
+// Package accountcache keeps what a process caches of accounts consistent with the database.
+// Feed delivers PostgreSQL's notifications of changed accounts, over one LISTEN connection, to
+// the session cache of package auth and to Settings, the cache of image settings.
+package accountcache
 
 import (
 	"context"
@@ -36,8 +36,8 @@ type Feed struct {
 	log    *slog.Logger
 }
 
-// New returns a Feed that delivers the changes of source to caches.
-func New(source Source, log *slog.Logger, caches ...Cache) *Feed {
+// NewFeed returns a Feed that delivers the changes of source to caches.
+func NewFeed(source Source, log *slog.Logger, caches ...Cache) *Feed {
 	return &Feed{source: source, caches: caches, log: log}
 }
 
