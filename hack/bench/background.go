@@ -157,7 +157,7 @@ func (b *bench) printLatency(what, by string, before, during, after latencies) {
 		ratio := func(idle round) float64 {
 			return float64(middle.percentile(0.99)) / float64(max(1, idle.percentile(0.99)))
 		}
-		found := b.add(result{Benchmark: b.name, Case: "p99 of " + kind.what, Figure: "ratio to idle", Target: below(1.5),
+		found := b.add(result{Benchmark: b.name, Case: "p99 of " + kind.what, Figure: "ratio to idle", Target: maximum(1.5),
 			Inputs: map[string]float64{"idleMilliseconds": idle.percentile(0.99).Seconds() * 1000, what + "Milliseconds": middle.percentile(0.99).Seconds() * 1000}},
 			ratio(idle), ratio(first), ratio(last))
 		times.row(append([]string{kind.what, milliseconds(idle.percentile(0.5)), milliseconds(middle.percentile(0.5)), milliseconds(first.percentile(0.99)),

@@ -69,8 +69,8 @@ func TestBenchmarks_MeasureAndReport(t *testing.T) {
 func TestReport_WritesJSON(t *testing.T) {
 	t.Parallel()
 	found := newReport(&bytes.Buffer{}, &bytes.Buffer{})
-	found.add(result{Benchmark: "a", Case: "wants more", Target: atLeast(0.9)}, 0.95, 0.7, 0.8)
-	found.add(result{Benchmark: "a", Case: "wants less", Target: below(1.5)}, 1.2, 1.6)
+	found.add(result{Benchmark: "a", Case: "wants more", Target: minimum(0.9)}, 0.95, 0.7, 0.8)
+	found.add(result{Benchmark: "a", Case: "wants less", Target: maximum(1.5)}, 1.2, 1.6)
 	found.add(result{Benchmark: "a", Case: "wants nothing"}, 3)
 	path := filepath.Join(t.TempDir(), "results.json")
 	if err := found.write(path, options{Items: 7}); err != nil {
@@ -91,13 +91,13 @@ func TestReport_WritesJSON(t *testing.T) {
 		t.Fatalf("%s", content)
 	}
 	more, less, nothing := read.Results[0], read.Results[1], read.Results[2]
-	if more.Value != 0.8 || more.Min != 0.7 || more.Max != 0.95 || *more.Met || more.verdict() != "MISSED" {
+	if more.Value != 0.8 || more.Min != 0.7 || more.Max != 0.95 || *more.Met || more.targetText() != "MISSED" {
 		t.Errorf("%+v", more)
 	}
-	if math.Abs(less.Value-1.4) > 1e-9 || !*less.Met || less.verdict() != "met" {
+	if math.Abs(less.Value-1.4) > 1e-9 || !*less.Met || less.targetText() != "met" {
 		t.Errorf("%+v", less)
 	}
-	if nothing.Met != nil || nothing.verdict() != "-" {
+	if nothing.Met != nil || nothing.targetText() != "-" {
 		t.Errorf("%+v", nothing)
 	}
 }

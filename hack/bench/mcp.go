@@ -47,7 +47,7 @@ func tools(ctx context.Context, b *bench) error {
 		}},
 	}
 	if err := c.measure(ctx, "get_media", load{clients: b.Clients, rounds: b.Rounds, length: b.Length}, sides,
-		pair{against: 1, target: atLeast(0.6), name: "get_media", cells: []string{"get_media"}}); err != nil {
+		pair{against: 1, target: minimum(0.6), name: "get_media", cells: []string{"get_media"}}); err != nil {
 		return err
 	}
 	c.print(1)

@@ -65,7 +65,7 @@ func (b *bench) measureMemory(ctx context.Context, t tenant, what string, limit 
 	}
 	sizes := table{{"resident memory, MiB", "idle", "peak", "min", "max", "target", "", "sampled"}}
 	row := func(name string, inputs map[string]float64, value float64) {
-		found := b.add(result{Benchmark: b.name, Case: name, Figure: "MiB, peak", Target: below(limit), Inputs: inputs}, value)
+		found := b.add(result{Benchmark: b.name, Case: name, Figure: "MiB, peak", Target: maximum(limit), Inputs: inputs}, value)
 		sizes.row(slices.Concat([]string{name, number(idle)}, found.cells(), []string{fmt.Sprintf("%.0f", most)})...)
 	}
 	row(what, map[string]float64{"idle": idle, "sampled": most}, own)

@@ -54,13 +54,13 @@ func read(ctx context.Context, b *bench) error {
 		return c.measure(ctx, what, load{clients: b.Clients, rounds: b.Rounds, length: b.Length / 3}, sides,
 			pair{against: 1, target: wanted, name: what, cells: []string{what}})
 	}
-	if err := measure("get", "", e, direct, atLeast(0.7)); err != nil {
+	if err := measure("get", "", e, direct, minimum(0.7)); err != nil {
 		return err
 	}
-	if err := measure("list, limit 10", "/media/get?limit=10", e, direct, atLeast(0.7)); err != nil {
+	if err := measure("list, limit 10", "/media/get?limit=10", e, direct, minimum(0.7)); err != nil {
 		return err
 	}
-	if err := measure("list, limit 100", "/media/get?limit=100", e, direct, atLeast(0.7)); err != nil {
+	if err := measure("list, limit 100", "/media/get?limit=100", e, direct, minimum(0.7)); err != nil {
 		return err
 	}
 	direct.Stop()

@@ -20,8 +20,8 @@ type target struct {
 	Below bool `json:"below"`
 }
 
-func atLeast(value float64) *target { return &target{Value: value} }
-func below(value float64) *target   { return &target{Value: value, Below: true} }
+func minimum(value float64) *target { return &target{Value: value} }
+func maximum(value float64) *target { return &target{Value: value, Below: true} }
 
 func (a *target) met(value float64) bool { return value < a.Value == a.Below }
 
@@ -81,8 +81,8 @@ func (r *report) add(one result, values ...float64) result {
 	return one
 }
 
-// verdict returns whether a result meets its target.
-func (one result) verdict() string {
+// targetText returns "met", "MISSED", or "-" without a target.
+func (one result) targetText() string {
 	switch {
 	case one.Met == nil:
 		return "-"
@@ -94,7 +94,7 @@ func (one result) verdict() string {
 
 // cells are a result's columns in every table: figure, min, max, target.
 func (one result) cells() []string {
-	return []string{number(one.Value), number(one.Min), number(one.Max), one.Target.String(), one.verdict()}
+	return []string{number(one.Value), number(one.Min), number(one.Max), one.Target.String(), one.targetText()}
 }
 
 // summary prints everything that was added, once more and together.

@@ -33,18 +33,18 @@ type question struct {
 }
 
 var questions = []question{
-	{"list, first page", func(int) string { return "/media/get?limit=10" }, below(1.5), 10},
-	{"list, first page, public", func(int) string { return "/media/get?limit=10&access=public" }, below(1.5), 10},
-	{"list, first page of a group", func(int) string { return "/media/get?limit=10&group=" + groupName(3) }, below(1.5), 10},
-	{"count", func(int) string { return "/media/get/count" }, below(1.5), 0},
-	{"totals", func(int) string { return "/media/get/size" }, below(1.5), 0},
-	{"deep pages, the last five", func(items int) string { return page(items/10-rand.IntN(5), "") }, below(3), 10},
-	{"deep pages, in the middle", func(items int) string { return page(items*2/50+rand.IntN(items/50), "") }, below(3), 10},
-	{"deep pages, the last five, public", func(items int) string { return page(publicOf(items)/10-rand.IntN(5), "public") }, below(3), 10},
-	{"deep pages, in the middle, private", func(items int) string { return page((items-publicOf(items))*2/50+rand.IntN(items/50), "private") }, below(3), 10},
+	{"list, first page", func(int) string { return "/media/get?limit=10" }, maximum(1.5), 10},
+	{"list, first page, public", func(int) string { return "/media/get?limit=10&access=public" }, maximum(1.5), 10},
+	{"list, first page of a group", func(int) string { return "/media/get?limit=10&group=" + groupName(3) }, maximum(1.5), 10},
+	{"count", func(int) string { return "/media/get/count" }, maximum(1.5), 0},
+	{"totals", func(int) string { return "/media/get/size" }, maximum(1.5), 0},
+	{"deep pages, the last five", func(items int) string { return page(items/10-rand.IntN(5), "") }, maximum(3), 10},
+	{"deep pages, in the middle", func(items int) string { return page(items*2/50+rand.IntN(items/50), "") }, maximum(3), 10},
+	{"deep pages, the last five, public", func(items int) string { return page(publicOf(items)/10-rand.IntN(5), "public") }, maximum(3), 10},
+	{"deep pages, in the middle, private", func(items int) string { return page((items-publicOf(items))*2/50+rand.IntN(items/50), "private") }, maximum(3), 10},
 	{"last page of a group", func(items int) string {
 		return fmt.Sprintf("/media/get?limit=10&page=%d&group=%s", items/2/scaleGroups/10, groupName(3))
-	}, below(3), 10},
+	}, maximum(3), 10},
 }
 
 func page(number int, access string) string {

@@ -40,7 +40,7 @@ func upload(ctx context.Context, b *bench) error {
 		}
 		var pairs []pair
 		for i, other := range sides[1:] {
-			p := pair{against: i + 1, target: atLeast(size.target), name: size.name + ", " + other.name, cells: []string{size.name, other.name}}
+			p := pair{against: i + 1, target: minimum(size.target), name: size.name + ", " + other.name, cells: []string{size.name, other.name}}
 			if other.name == proxy {
 				p.target = nil
 			}

@@ -166,9 +166,9 @@ func (e *Env) QueryInt(t *testing.T, query string, args ...any) (n int64) {
 	return n
 }
 
-// Credentials is a configuration with a server secret made of a letter.
-func Credentials(letter string) auth.Config {
-	return auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
+// Credentials is a configuration with a server secret of one repeated character.
+func Credentials(char string) auth.Config {
+	return auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat(char, 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
 }
 
 // Images is a pool of one real worker.
