@@ -48,9 +48,9 @@ func (w *watched) Await(ctx context.Context, account uuid.UUID) (media.ImagePlac
 func (b *harness) withQueue(objects media.ObjectStore, cfg media.Config, places int) (*media.Service, *watched) {
 	b.t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, Program: testenv.Binary(b.t, "mediastack-imaging"),
+	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(b.t, "mediastack-imaging"),
 		Workers: 1, Queue: places, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
-		prometheus.NewRegistry(), log)
+		imaging.Deps{Registry: prometheus.NewRegistry(), Log: log})
 	must(b.t, err)
 	b.t.Cleanup(workers.Close)
 	pool := &watched{Pool: workers, awaits: make(chan struct{}, 10)}
@@ -124,9 +124,9 @@ func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
 	b.choose(p, settings.Layer{UseWebP: new(true)})
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	workers, err := imaging.New(t.Context(), imaging.Config{Enabled: true, Program: testenv.Binary(t, "mediastack-imaging"),
+	workers, err := imaging.New(t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(t, "mediastack-imaging"),
 		Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 100_000_000, MaxFrames: 100, Memory: 640 << 20},
-		prometheus.NewRegistry(), log)
+		imaging.Deps{Registry: prometheus.NewRegistry(), Log: log})
 	must(t, err)
 	t.Cleanup(workers.Close)
 	service, err := media.New(config, media.Deps{Store: b.store, Objects: b.objects, Images: workers, Settings: settings.NewService(b.store), Now: b.clock.Now, Log: log})

@@ -53,7 +53,7 @@ type resumable struct {
 	offset   int  // as the service said last
 	most     int  // the most that it ever said
 	finishes bool // a request was sent that could have completed it
-	noRoom  int  // how often the quota had no room for a length that was declared late
+	noRoom   int  // how often the quota had no room for a length that was declared late
 }
 
 // whole reports whether an answer says that the upload is complete.

@@ -76,7 +76,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	images, err := imaging.New(ctx, c.Images, registry, log)
+	images, err := imaging.New(ctx, c.Images, imaging.Deps{Registry: registry, Log: log})
 	if err != nil {
 		return usage{err}
 	}
@@ -122,7 +122,7 @@ type served struct {
 }
 
 func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, registry *prometheus.Registry, log *slog.Logger) (served, error) {
-	limits, err := limit.New(c.Limits, registry, time.Now, log)
+	limits, err := limit.New(c.Limits, limit.Deps{Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
 		return served{}, err
 	}
@@ -210,7 +210,7 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	logins, err := oauth.NewService(c.Logins, oauth.Parts{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
+	logins, err := oauth.NewService(c.Logins, oauth.Deps{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -222,6 +222,6 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, usage{err}
 	}
-	api, err := oauthhttp.New(c.OAuth, oauthhttp.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
+	api, err := oauthhttp.New(c.OAuth, oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
 	return api, outbox, err
 }

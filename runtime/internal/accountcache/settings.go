@@ -88,5 +88,5 @@ func (c *Settings) AccountChanged(accountID uuid.UUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.epoch++
-	c.entries.Drop(accountID)
+	c.entries.Delete(accountID)
 }

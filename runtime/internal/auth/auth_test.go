@@ -41,7 +41,7 @@ func newStorm(t *testing.T) *storm {
 		return account.Principal{}, fault.New(fault.NotFound, "no such key")
 	}}
 	clock := func() time.Time { return s.now }
-	limits, err := limit.New(limit.Config{Failures: 1, FailuresBurst: 60}, prometheus.NewRegistry(), clock, slog.New(slog.DiscardHandler))
+	limits, err := limit.New(limit.Config{Failures: 1, FailuresBurst: 60}, limit.Deps{Registry: prometheus.NewRegistry(), Now: clock, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

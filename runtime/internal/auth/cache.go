@@ -143,7 +143,7 @@ func (c *sessionCache) load(ctx context.Context, key cacheKey, epoch uint64) (oa
 	if err == nil && !isRevoked(session, now) {
 		c.lastValid.Put(key, struct{}{})
 	} else {
-		c.lastValid.Drop(key)
+		c.lastValid.Delete(key)
 	}
 	switch {
 	case !c.connected || c.epoch != epoch:
@@ -176,6 +176,6 @@ func (c *sessionCache) AccountChanged(accountID uuid.UUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.epoch++
-	c.found.DropIf(func(entry cacheEntry) bool { return entry.session.Account.ID == accountID })
+	c.found.DeleteFunc(func(entry cacheEntry) bool { return entry.session.Account.ID == accountID })
 	c.unknown.Clear()
 }

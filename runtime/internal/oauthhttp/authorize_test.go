@@ -223,8 +223,8 @@ func TestRegistrations(t *testing.T) {
 		"another type":         {map[string]any{"redirect_uris": "https://app.test/"}, 400, "invalid_client_metadata"},
 		"more than 8 KiB":      {map[string]any{"client_name": strings.Repeat("x", 9<<10), "redirect_uris": many(1)}, 413, "invalid_client_metadata"},
 	} {
-		if status, answer := b.json("/oauth/register", tt.sent); status != tt.status || answer["error"] != tt.err {
-			t.Errorf("%s: %d %v", name, status, answer)
+		if status, response := b.json("/oauth/register", tt.sent); status != tt.status || response["error"] != tt.err {
+			t.Errorf("%s: %d %v", name, status, response)
 		}
 	}
 	if after := w.QueryInt(t, "SELECT count(*) FROM oauth_client"); after != before {

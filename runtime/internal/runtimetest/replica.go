@@ -93,7 +93,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 		config.Delivery = delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}
 	}
 	var err error
-	c.Limits, err = limit.New(config.Limits, c.Registry, config.Now, c.log)
+	c.Limits, err = limit.New(config.Limits, limit.Deps{Registry: c.Registry, Now: config.Now, Log: c.log})
 	must(t, err)
 	config.Auth.Brand = config.Server.Brand
 	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Limits: c.Limits, Now: config.Now, Log: c.log})

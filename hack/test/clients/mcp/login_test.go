@@ -281,7 +281,7 @@ func (s *loginService) checkLogs(t *testing.T) {
 		text, err := os.ReadFile(replica.Spec.LogFile)
 		must(t, err)
 		for _, address := range s.loggedIn {
-			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskAddress(address))
+			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskEmail(address))
 		}
 	}
 	for address, found := range masked {

@@ -9,7 +9,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// variants lists what was made.
+// variants returns the variants of derivatives.
 func variants(made []media.Derivative) (names []media.Variant) {
 	for _, one := range made {
 		names = append(names, one.Variant)
@@ -29,14 +29,14 @@ func TestDerive_LargeTransparentImageHasBothDerivatives(t *testing.T) {
 }
 
 // Where no setting of the encoder has enough memory, there is a thumbnail all the same.
-func TestDerive_ThumbnailAloneWhenTheConversionFails(t *testing.T) {
+func TestDerive_KeepsTheThumbnailIfTheConversionFails(t *testing.T) {
 	t.Parallel()
 	cfg := config(realWorker(t))
 	cfg.Memory = 640 << 20
 	pool := open(t, cfg)
 	made, err := pool.Derive(t.Context(), request("image/png", imagetest.BlankPNG(9990, 9990, 8, 6, false)))
-	var lacks *imaging.Refusal
-	if !errors.As(err, &lacks) || lacks.Variant != media.WebP || lacks.Reason != "out_of_memory" && lacks.Reason != "encoder_error" || len(made) != 1 || made[0].Variant != media.Thumbnail {
+	var rejected *imaging.RejectedError
+	if !errors.As(err, &rejected) || rejected.Variant != media.WebP || rejected.Reason != "out_of_memory" && rejected.Reason != "encoder_error" || len(made) != 1 || made[0].Variant != media.Thumbnail {
 		t.Errorf("made %v, %v; log %s", variants(made), err, pool.log)
 	}
 	// The worker is as good as before.
@@ -50,15 +50,15 @@ func TestDerive_ThumbnailAloneWhenTheConversionFails(t *testing.T) {
 
 func TestDerive_KeepsWhatWasMadeBeforeTheWorkerFailed(t *testing.T) {
 	t.Parallel()
-	for role, want := range map[string]int{"crashes-after-the-thumbnail": 1, "lacks-the-conversion": 1, "lacks-both": 0, "lacks-it-twice": 0, "refuses-after-a-lack": 0} {
-		pool := open(t, config(double(t, role)))
-		job := small()
+	for role, want := range map[string]int{"crashes-after-the-thumbnail": 1, "fails-the-conversion": 1, "fails-both": 0, "fails-it-twice": 0, "rejects-after-a-failure": 0} {
+		pool := open(t, config(fakeWorker(t, role)))
+		job := smallJob()
 		job.Settings.UseWebP = true
 		made, err := pool.Derive(t.Context(), job)
 		if err == nil || len(made) != want {
 			t.Errorf("%s: made %v, %v", role, variants(made), err)
 		}
-		if failed := pool.metric("mediastack_image_worker_exits_total", "crashed"); (failed == 0) != (role == "lacks-the-conversion") {
+		if failed := pool.metric("mediastack_image_worker_exits_total", "crashed"); (failed == 0) != (role == "fails-the-conversion") {
 			t.Errorf("%s: %g workers failed", role, failed)
 		}
 	}

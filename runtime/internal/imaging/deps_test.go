@@ -25,7 +25,7 @@ const (
 	imagingMain  = "mediastack.dev/runtime/cmd/mediastack-imaging"
 )
 
-func TestOnlyTheImageWorkerLinksC(t *testing.T) {
+func TestPrograms_LinkNoCExceptTheImageWorker(t *testing.T) {
 	t.Parallel()
 	// With cgo on, so that nothing hides behind a build constraint.
 	withC := func(pkg string) string {

@@ -7,9 +7,9 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-func TestAMaskedAddressNamesNobody(t *testing.T) {
+func TestMaskEmail_HidesTheLocalPart(t *testing.T) {
 	t.Parallel()
-	for address, want := range map[string]string{
+	for email, want := range map[string]string{
 		"ana@example.org":                       "a***@example.org",
 		"a@example.org":                         "a***@example.org",
 		"élodie@example.org":                    "é***@example.org",
@@ -24,8 +24,8 @@ func TestAMaskedAddressNamesNobody(t *testing.T) {
 		"ana":                                   "***",
 		"":                                      "***",
 	} {
-		if got := oauth.MaskAddress(address); got != want {
-			t.Errorf("%q is masked as %q, want %q", address, got, want)
+		if got := oauth.MaskEmail(email); got != want {
+			t.Errorf("%q is masked as %q, want %q", email, got, want)
 		}
 	}
 }
