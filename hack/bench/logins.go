@@ -222,7 +222,7 @@ func (c *users) logIn(ctx context.Context, owner string) error {
 	if err := v.open(ctx, "/oauth/authorize?"+query.Encode()); err != nil {
 		return err
 	}
-	if err := v.send(ctx, "/oauth/login/email", url.Values{"address": {owner}}); err != nil {
+	if err := v.send(ctx, "/oauth/login/email", url.Values{"email": {owner}}); err != nil {
 		return err
 	}
 	var code string

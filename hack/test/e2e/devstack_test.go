@@ -51,7 +51,7 @@ func (s *stack) pasteReadme() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(readme), "## A first upload")
+	_, section, _ := strings.Cut(string(readme), "## First upload")
 	_, section, _ = strings.Cut(section, "```sh\n")
 	block, _, found := strings.Cut(section, "```")
 	if !found {

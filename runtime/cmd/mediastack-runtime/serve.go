@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/apidocs"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
@@ -187,7 +188,11 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		{Name: "schema", Run: store.CheckSchema},
 		{Name: "objects", Run: stores.Check},
 	}
-	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount}
+	reference, err := apidocs.New()
+	if err != nil {
+		return served{}, err
+	}
+	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API

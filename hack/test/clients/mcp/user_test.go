@@ -42,7 +42,7 @@ func (s *loginService) user(t *testing.T, address string) *user {
 func (p *user) logIn(authorization, application string) {
 	p.t.Helper()
 	at := p.open(authorization)
-	at = p.send(at, "/oauth/login/email", url.Values{"address": {p.address}})
+	at = p.send(at, "/oauth/login/email", url.Values{"email": {p.address}})
 	p.service.loggedIn = append(p.service.loggedIn, p.address)
 	at = p.send(at, "/oauth/login/code", url.Values{"code": {p.code()}})
 	if !strings.Contains(at.text, application) {
