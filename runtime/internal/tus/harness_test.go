@@ -151,7 +151,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	files := core.Files
 	plain, err := rest.New(rest.Parts{Media: core.Media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
-	locks := store.Locks(rt.logs.Logger())
+	locks := store.UploadLocks(rt.logs.Logger())
 	var locking tus.Locks = locks
 	if o.beforeLock != nil {
 		locking = hookedLocks{Locks: locks, before: o.beforeLock}

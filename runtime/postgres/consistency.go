@@ -14,8 +14,6 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-var _ consistency.Store = (*Store)(nil)
-
 // repairLock is the class of the advisory locks that serialize repairs of one account. The
 // number is arbitrary and must never change.
 const repairLock = 526_871
@@ -24,7 +22,7 @@ const repairLock = 526_871
 func (s *Store) AccountByID(ctx context.Context, id uuid.UUID) (account.Account, error) {
 	row, err := s.queries.AccountByID(ctx, id)
 	if err != nil {
-		return account.Account{}, classify(err, "find account by id")
+		return account.Account{}, toFault(err, "find account by id")
 	}
 	return accountOf(row), nil
 }
@@ -33,7 +31,7 @@ func (s *Store) AccountByID(ctx context.Context, id uuid.UUID) (account.Account,
 func (s *Store) OpenAccountsAfter(ctx context.Context, after uuid.UUID, limit int32) ([]account.Account, error) {
 	rows, err := s.queries.OpenAccountsAfter(ctx, sqlgen.OpenAccountsAfterParams{ID: after, Limit: limit})
 	if err != nil {
-		return nil, classify(err, "list accounts")
+		return nil, toFault(err, "list accounts")
 	}
 	accounts := make([]account.Account, len(rows))
 	for i, row := range rows {
@@ -46,7 +44,7 @@ func (s *Store) OpenAccountsAfter(ctx context.Context, after uuid.UUID, limit in
 func (s *Store) ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]consistency.ItemObjects, error) {
 	rows, err := s.queries.ItemsAfter(ctx, sqlgen.ItemsAfterParams{AccountID: accountID, After: after, Limit: limit})
 	if err != nil {
-		return nil, classify(err, "read items in order")
+		return nil, toFault(err, "read items in order")
 	}
 	items := make([]consistency.ItemObjects, len(rows))
 	for i, row := range rows {
@@ -59,7 +57,7 @@ func (s *Store) ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limi
 func (s *Store) ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]media.Objects, error) {
 	rows, err := s.queries.ItemsByID(ctx, sqlgen.ItemsByIDParams{AccountID: accountID, Ids: ids})
 	if err != nil {
-		return nil, classify(err, "read items by id")
+		return nil, toFault(err, "read items by id")
 	}
 	items := make(map[uuid.UUID]media.Objects, len(rows))
 	for _, row := range rows {
@@ -72,7 +70,7 @@ func (s *Store) ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.U
 func (s *Store) SizeMismatchesAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]consistency.SizeMismatch, error) {
 	rows, err := s.queries.SizeMismatchesAfter(ctx, sqlgen.SizeMismatchesAfterParams{AccountID: accountID, After: after, Limit: limit})
 	if err != nil {
-		return nil, classify(err, "find size mismatches")
+		return nil, toFault(err, "find size mismatches")
 	}
 	items := make([]consistency.SizeMismatch, len(rows))
 	for i, row := range rows {
@@ -85,7 +83,7 @@ func (s *Store) SizeMismatchesAfter(ctx context.Context, accountID, after uuid.U
 func (s *Store) FindReferences(ctx context.Context, accountID uuid.UUID, bucket string, ids []uuid.UUID, keys []string) (consistency.References, error) {
 	rows, err := s.queries.FindReferences(ctx, sqlgen.FindReferencesParams{AccountID: accountID, Ids: ids, Bucket: bucket, Keys: keys})
 	if err != nil {
-		return consistency.References{}, classify(err, "find references")
+		return consistency.References{}, toFault(err, "find references")
 	}
 	found := consistency.References{Items: map[string]bool{}, Uploads: map[string]bool{}, Removals: map[string]bool{}, Aborts: map[string]bool{}}
 	for _, row := range rows {
@@ -107,7 +105,7 @@ func (s *Store) FindReferences(ctx context.Context, accountID uuid.UUID, bucket 
 // CountPending implements consistency.Store.
 func (s *Store) CountPending(ctx context.Context, accountID uuid.UUID) (uploads, removals int64, err error) {
 	row, err := s.queries.CountPending(ctx, accountID)
-	return row.Uploads, row.Removals, classify(err, "count uploads and removals")
+	return row.Uploads, row.Removals, toFault(err, "count uploads and removals")
 }
 
 // FindDrift implements consistency.Store.
@@ -118,7 +116,7 @@ func (s *Store) FindDrift(ctx context.Context, accountID uuid.UUID) ([]consisten
 func findDrift(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) ([]consistency.Drift, error) {
 	rows, err := q.CounterDrift(ctx, accountID)
 	if err != nil {
-		return nil, classify(err, "recount")
+		return nil, toFault(err, "recount")
 	}
 	found := make([]consistency.Drift, len(rows))
 	for i, row := range rows {
@@ -130,7 +128,7 @@ func findDrift(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) ([]c
 	}
 	blocks, err := q.PageIndexDrift(ctx, accountID)
 	if err != nil {
-		return nil, classify(err, "recount the pagination index")
+		return nil, toFault(err, "recount the pagination index")
 	}
 	for _, row := range blocks {
 		found = append(found, consistency.Drift{
@@ -169,7 +167,7 @@ func (s *Store) RepairCounters(ctx context.Context, accountID uuid.UUID) ([]cons
 				return err
 			}
 		}
-		return q.EnsureTotals(ctx, sqlgen.EnsureTotalsParams{AccountID: accountID, Slots: slots})
+		return q.EnsureTotals(ctx, sqlgen.EnsureTotalsParams{AccountID: accountID, Slots: totalSlots})
 	})
 	if err != nil {
 		return nil, err
@@ -178,7 +176,7 @@ func (s *Store) RepairCounters(ctx context.Context, accountID uuid.UUID) ([]cons
 	for _, d := range repaired {
 		if d.Counter == consistency.PageIndex && !apps[d.AppID] {
 			apps[d.AppID] = true
-			if err := s.foldPages(ctx, d.AppID); err != nil {
+			if err := s.compactApp(ctx, d.AppID); err != nil {
 				return repaired, err
 			}
 		}
@@ -195,7 +193,7 @@ func repairCounter(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID, 
 		return q.RepairAppTotal(ctx, sqlgen.RepairAppTotalParams{AppID: d.AppID, AccountID: accountID, PublicItems: public, PrivateItems: private, Bytes: bytes})
 	case consistency.PageIndex:
 		// The compaction of the index, which is next, counts the block again.
-		return q.RecountBlock(ctx, sqlgen.RecountBlockParams{AppID: d.AppID, FirstID: d.FirstID})
+		return q.InvalidateBlock(ctx, sqlgen.InvalidateBlockParams{AppID: d.AppID, FirstID: d.FirstID})
 	case consistency.GroupTotal:
 		return q.RepairGroupTotal(ctx, sqlgen.RepairGroupTotalParams{AppID: d.AppID, GroupLabel: d.Group, PublicItems: public, PrivateItems: private})
 	default:

@@ -4,5 +4,5 @@ SELECT pg_try_advisory_lock(sqlc.arg(key)::bigint);
 -- name: UploadUnlock :exec
 SELECT pg_advisory_unlock(sqlc.arg(key)::bigint);
 
--- name: AskForUpload :exec
+-- name: NotifyRelease :exec
 SELECT pg_notify(sqlc.arg(channel)::text, sqlc.arg(payload)::text);

@@ -24,7 +24,7 @@ func (s *Store) OpenResumable(ctx context.Context, upload media.ResumableState) 
 			return err
 		}
 		if len(opened) == 0 {
-			room, err := q.Headroom(ctx, upload.Scope.AccountID)
+			room, err := q.AvailableBytes(ctx, upload.Scope.AccountID)
 			if err != nil {
 				return err
 			}
@@ -42,25 +42,26 @@ func (s *Store) OpenResumable(ctx context.Context, upload media.ResumableState) 
 	})
 }
 
-// noUpload is the one answer for an upload that is missing, over, and another tenant's.
-func noUpload() error { return fault.New(fault.NotFound, "there is no such upload") }
+// errUploadNotFound is also the error for an upload that ended and for one of another tenant:
+// callers can't tell them apart.
+var errUploadNotFound = fault.New(fault.NotFound, "upload not found")
 
 // FindResumable implements media.ResumableStore.
 func (s *Store) FindResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
-	row, err := s.queries.Resumable(ctx, sqlgen.ResumableParams{AppID: scope.AppID, ItemID: itemID})
+	row, err := s.queries.FindResumable(ctx, sqlgen.FindResumableParams{AppID: scope.AppID, ItemID: itemID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return media.ResumableState{}, noUpload()
+		return media.ResumableState{}, errUploadNotFound
 	}
 	if err != nil {
-		return media.ResumableState{}, classify(err, "read resumable upload")
+		return media.ResumableState{}, toFault(err, "read resumable upload")
 	}
 	r := row.ResumableUpload
 	upload := media.ResumableState{
 		ItemID: itemID, Scope: scope, Length: media.UnknownLength,
 		Fields:   media.Fields{FileName: r.FileName, MimeType: r.DeclaredType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel},
 		Metadata: r.Metadata,
-		Progress: media.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, SinglePut: r.Whole,
-			IncompletePart: media.Variant(r.Tail), IncompleteBytes: r.TailBytes, IncompleteHash: r.TailHash, MimeType: r.MimeType},
+		Progress: media.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, SinglePut: r.SinglePut,
+			IncompletePart: media.Variant(r.IncompletePart), IncompleteBytes: r.IncompleteBytes, IncompleteHash: r.IncompleteHash, MimeType: r.MimeType},
 		Expires: r.ExpiresAt,
 	}
 	if r.Length != nil {
@@ -72,7 +73,7 @@ func (s *Store) FindResumable(ctx context.Context, scope media.Scope, itemID uui
 	}
 	item, err := s.Item(ctx, scope, itemID)
 	if fault.Is(err, fault.NotFound) {
-		return media.ResumableState{}, noUpload()
+		return media.ResumableState{}, errUploadNotFound
 	}
 	upload.Item = &item
 	return upload, err
@@ -82,9 +83,9 @@ func (s *Store) FindResumable(ctx context.Context, scope media.Scope, itemID uui
 func (s *Store) SetLength(ctx context.Context, scope media.Scope, itemID uuid.UUID, length int64) error {
 	set, err := s.queries.SetLength(ctx, sqlgen.SetLengthParams{AppID: scope.AppID, ItemID: itemID, Length: &length})
 	if err == nil && set == 0 {
-		err = fault.New(fault.Conflict, "the upload's length is known already")
+		err = fault.New(fault.Conflict, "the length of the upload is already set")
 	}
-	return classify(err, "set an upload's length")
+	return toFault(err, "set an upload's length")
 }
 
 // SaveProgress implements media.ResumableStore.
@@ -99,20 +100,20 @@ func (s *Store) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64
 		p.IncompleteHash = media.SHA256{}
 	}
 	saved, err := s.queries.SaveProgress(ctx, sqlgen.SaveProgressParams{
-		ItemID: itemID, Before: before, Received: p.Received, Digest: p.Digest, MultipartID: p.MultipartID, Parts: p.Parts, Whole: p.SinglePut,
-		Tail: string(p.IncompletePart), TailBytes: p.IncompleteBytes, TailHash: p.IncompleteHash, MimeType: p.MimeType, ExpiresAt: expires,
+		ItemID: itemID, Before: before, Received: p.Received, Digest: p.Digest, MultipartID: p.MultipartID, Parts: p.Parts, SinglePut: p.SinglePut,
+		IncompletePart: string(p.IncompletePart), IncompleteBytes: p.IncompleteBytes, IncompleteHash: p.IncompleteHash, MimeType: p.MimeType, ExpiresAt: expires,
 	})
 	if err == nil && saved == 0 {
-		err = fault.New(fault.Conflict, "the upload was ended, or went on elsewhere")
+		err = fault.New(fault.Conflict, "the upload was terminated or advanced by another request")
 	}
-	return classify(err, "save an upload's progress")
+	return toFault(err, "save an upload's progress")
 }
 
 // CommitResumable implements media.ResumableStore.
 func (s *Store) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
 	var removal *media.Removal
 	err := s.inTx(ctx, "commit resumable upload", func(q *sqlgen.Queries) error {
-		if err := settle(ctx, q, item); err != nil || len(incompleteParts) == 0 {
+		if err := commitAdjusted(ctx, q, item); err != nil || len(incompleteParts) == 0 {
 			return err
 		}
 		bucket, err := q.BucketOf(ctx, item.AccountID)
@@ -129,8 +130,8 @@ func (s *Store) CommitResumable(ctx context.Context, item media.Item, incomplete
 	return removal, nil
 }
 
-// DeleteExpiredResumables implements media.ResumableStore.
+// DeleteExpiredResumables implements media.PurgeStore.
 func (s *Store) DeleteExpiredResumables(ctx context.Context, cutoff time.Time, batch int) (int, error) {
-	n, err := s.queries.ForgetResumables(ctx, sqlgen.ForgetResumablesParams{Cutoff: cutoff, Batch: int32(min(batch, 100_000))}) //nolint:gosec // bounded just there
-	return int(n), classify(err, "forget resumable uploads")
+	n, err := s.queries.DeleteExpiredResumables(ctx, sqlgen.DeleteExpiredResumablesParams{Cutoff: cutoff, Batch: batchSize(batch)})
+	return int(n), toFault(err, "delete expired resumable uploads")
 }

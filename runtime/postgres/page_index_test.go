@@ -21,10 +21,9 @@ type listed struct {
 	access media.Access
 }
 
-// Pages deep in a list are found by an index of their own. Whatever was sealed and
-// deleted in which order, and folded into the index or not, they show what walking
-// over the whole list shows.
-func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
+// Pages at a large offset are found with the pagination index. They equal those of the whole
+// list, in whatever order items were sealed and deleted, and compacted or not.
+func TestListItems_ByIndexEqualsWholeList(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	other := open(t, url)
@@ -34,16 +33,16 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 	ids := drafts(t, url, scope, items)
 	random.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
 
-	folding, stop := context.WithCancel(t.Context())
-	var folded sync.WaitGroup
-	for _, s := range []*postgres.Store{store, other} { // two at once, that they meet
-		folded.Go(func() {
+	compacting, stop := context.WithCancel(t.Context())
+	var compacted sync.WaitGroup
+	for _, s := range []*postgres.Store{store, other} { // two at once, so that they conflict
+		compacted.Go(func() {
 			again := time.NewTicker(20 * time.Millisecond)
 			defer again.Stop()
-			for folding.Err() == nil {
+			for compacting.Err() == nil {
 				<-again.C
-				if err := s.CompactPageIndex(folding); err != nil && folding.Err() == nil {
-					t.Errorf("fold: %v", err)
+				if err := s.CompactPageIndex(compacting); err != nil && compacting.Err() == nil {
+					t.Errorf("compact: %v", err)
 				}
 			}
 		})
@@ -66,12 +65,12 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 	}
 	work.Wait()
 	stop()
-	folded.Wait()
+	compacted.Wait()
 
-	comparePages(t, store, url, scope, "with changes that are not folded")
+	comparePages(t, store, url, scope, "with deltas")
 	must(t, store.CompactPageIndex(t.Context()))
 	if n := number(t, url, `SELECT count(*) FROM item_page_delta`); n != 0 {
-		t.Errorf("%d changes are left after folding", n)
+		t.Errorf("%d deltas are left after the compaction", n)
 	}
 	if n := number(t, url, `SELECT count(*) FROM item_page_block`); n < 3 {
 		t.Errorf("%d blocks for %d items", n, items)
@@ -79,9 +78,9 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 	if n := number(t, url, `SELECT max(items) FROM item_page_block`); n > 2048 {
 		t.Errorf("a block has %d items", n)
 	}
-	comparePages(t, store, url, scope, "folded")
+	comparePages(t, store, url, scope, "compacted")
 
-	// What is deleted from the middle moves every page after it.
+	// Deleting items from the middle moves every page after them.
 	whole := wholeList(t, url, scope)
 	for _, item := range whole[1000:3500] {
 		_, err := store.DeleteItem(t.Context(), scope, item.id, time.Now())
@@ -89,7 +88,7 @@ func TestDeepPagesAreThoseOfTheWholeList(t *testing.T) {
 	}
 	comparePages(t, store, url, scope, "after deletes")
 	must(t, store.CompactPageIndex(t.Context()))
-	comparePages(t, store, url, scope, "after deletes, folded")
+	comparePages(t, store, url, scope, "after deletes, compacted")
 }
 
 func comparePages(t *testing.T, store *postgres.Store, url string, scope media.Scope, when string) {
@@ -132,7 +131,7 @@ func wholeList(t *testing.T, url string, scope media.Scope) []listed {
 	return whole
 }
 
-// drafts makes drafts by SQL: thousands, of which nothing is in S3.
+// drafts inserts drafts by SQL, without objects in S3.
 func drafts(t *testing.T, url string, scope media.Scope, n int) []uuid.UUID {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)

@@ -19,8 +19,8 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// Two requests of a crash run were answered 500 because a store had been killed.
-func TestClassify_KindOfEveryError(t *testing.T) {
+// Two requests of a chaos run got status 500 because a store had been killed.
+func TestToFault_KindOfEveryError(t *testing.T) {
 	t.Parallel()
 	server := func(code string) error { return &pgconn.PgError{Severity: "FATAL", Code: code, Message: "m"} }
 	network := func(op string, err error) error {
@@ -47,8 +47,8 @@ func TestClassify_KindOfEveryError(t *testing.T) {
 		"idle in transaction":                 {server("25P03"), fault.Unavailable},
 		"transaction timeout":                 {server("25P04"), fault.Unavailable},
 		"a password that changed":             {server("28P01"), fault.Unavailable},
-		"a database that is missing":          {server("3D000"), fault.Unavailable},
-		"a schema that is behind":             {server("42P01"), fault.Unavailable},
+		"a missing database":                  {server("3D000"), fault.Unavailable},
+		"a pending migration":                 {server("42P01"), fault.Unavailable},
 		"a unique violation":                  {server("23505"), fault.Conflict},
 		"a check violation":                   {server("23514"), fault.Internal},
 		"a syntax error":                      {server("42601"), fault.Internal},
@@ -61,10 +61,10 @@ func TestClassify_KindOfEveryError(t *testing.T) {
 		"broken pipe":                         {network("write", syscall.EPIPE), fault.Unavailable},
 		"connection reset, bare":              {syscall.ECONNRESET, fault.Unavailable},
 		"an I/O timeout":                      {&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, fault.Unavailable},
-		"a name that is not found":            {&net.DNSError{Err: "no such host", IsNotFound: true}, fault.Unavailable},
+		"an unknown host name":                {&net.DNSError{Err: "no such host", IsNotFound: true}, fault.Unavailable},
 		"the end of the connection":           {io.EOF, fault.Unavailable},
-		"half an answer":                      {io.ErrUnexpectedEOF, fault.Unavailable},
-		"half an answer, as text":             {errors.New("receive message failed: unexpected EOF"), fault.Unavailable},
+		"a truncated response":                {io.ErrUnexpectedEOF, fault.Unavailable},
+		"a truncated response, as text":       {errors.New("receive message failed: unexpected EOF"), fault.Unavailable},
 		"a closed connection":                 {pgconn.ErrConnClosed, fault.Unavailable},
 		"a closed socket":                     {net.ErrClosed, fault.Unavailable},
 		"a connection that could not be made": {&pgconn.ConnectError{Config: &pgconn.Config{}}, fault.Unavailable},
@@ -73,14 +73,14 @@ func TestClassify_KindOfEveryError(t *testing.T) {
 		"a pool that is closed":               {puddle.ErrClosedPool, fault.Unavailable},
 		"a bad connection of database/sql":    {driver.ErrBadConn, fault.Unavailable},
 		"a lost connection of database/sql":   {sql.ErrConnDone, fault.Unavailable},
-		"a value that can't be read":          {errors.New("can't scan into dest[0]"), fault.Internal},
+		"a value that can't be scanned":       {errors.New("can't scan into dest[0]"), fault.Internal},
 		"a fault":                             {fault.New(fault.QuotaExceeded, "full"), fault.QuotaExceeded},
 	} {
 		for form, err := range map[string]error{"": c.err, ", wrapped": fmt.Errorf("query: %w", c.err)} {
 			if name == "a connection that could not be made" && form != "" {
 				continue // its text can't be formatted without the error inside
 			}
-			if got := fault.From(classify(err, "test")).Kind; got != c.want {
+			if got := fault.From(toFault(err, "test")).Kind; got != c.want {
 				t.Errorf("%s%s: %s, want %s", name, form, got, c.want)
 			}
 		}

@@ -2,8 +2,8 @@
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before) VALUES ($1, $2, $3, $4, $5) RETURNING id;
 
 -- name: DueRemovals :many
--- Claims a batch by pushing its time on, so that two removers seldom do the same work; doing it twice is harmless.
-UPDATE object_removal SET not_before = sqlc.arg(claimed_until)::timestamptz, attempts = attempts + 1
+-- Leases a batch by moving its due time, so that two processes seldom remove the same objects; removing them twice is harmless.
+UPDATE object_removal SET not_before = sqlc.arg(leased_until)::timestamptz, attempts = attempts + 1
 WHERE id IN (SELECT r.id FROM object_removal r WHERE r.not_before <= sqlc.arg(now)::timestamptz ORDER BY r.not_before LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED)
 RETURNING id, bucket, keys, abort_multipart, attempts;
 
@@ -15,9 +15,3 @@ UPDATE object_removal SET not_before = sqlc.arg(not_before)::timestamptz, last_e
 
 -- name: CountRemovals :one
 SELECT count(*) FROM object_removal;
-
--- name: TrySweepLock :one
-SELECT pg_try_advisory_lock($1);
-
--- name: SweepUnlock :exec
-SELECT pg_advisory_unlock($1);

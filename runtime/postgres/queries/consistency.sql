@@ -99,7 +99,7 @@ WITH blocks AS (
 SELECT app_id, first_id, items::bigint AS items, public_items::bigint AS public_items, actual_items::bigint AS actual_items, actual_public::bigint AS actual_public
 FROM compared WHERE (items, public_items) <> (actual_items, actual_public) ORDER BY app_id, first_id;
 
--- name: RecountBlock :exec
+-- name: InvalidateBlock :exec
 -- Makes the next compaction count a block again: a delta of zero.
 INSERT INTO item_page_delta (app_id, id, delta, public) VALUES (sqlc.arg(app_id), sqlc.arg(first_id), 0, false);
 
