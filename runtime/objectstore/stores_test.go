@@ -317,7 +317,7 @@ func TestReadiness_ProbesAgainUntilTheResultIsKnown(t *testing.T) {
 func TestReadiness_UnavailableWhileTheStoreIsDown(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
-	store := open(t, server.Part.Access)
+	store := open(t, server.Server.Access)
 	bucket, _ := claimed(t, store)
 	ready := objectstore.NewReadiness(store, func(context.Context) (string, error) { return bucket, nil }, slog.New(slog.DiscardHandler))
 	must(t, ready.Check(t.Context()))

@@ -117,7 +117,7 @@ type served struct {
 	auth    *auth.Authenticator
 	feed    *accountcache.Feed
 	uploads *tus.API
-	locks   *postgres.Locks
+	locks   *postgres.UploadLocks
 	stores  *objectstore.Readiness
 	outbox  *mail.Outbox // nil when nobody can log in
 }
@@ -164,7 +164,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
-	locks := store.Locks(log)
+	locks := store.UploadLocks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
 		Media: items, Auth: authenticator, Documents: files.Links(), Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,

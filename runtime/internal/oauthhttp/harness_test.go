@@ -43,7 +43,7 @@ const (
 )
 
 // env is a database, and what the operator does with it.
-type world struct{ *runtimetest.World }
+type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
