@@ -156,7 +156,7 @@ func TestComplete_SucceedsWhenAnotherRequestCompletesMeanwhile(t *testing.T) {
 
 // OpenStack Swift lists unfinished uploads without an UploadId: their removal failed for
 // ever, and with it the deletion of items and accounts.
-func TestUnfinishedUploads_EntriesWithoutUploadIDSkipped(t *testing.T) {
+func TestListIncomplete_SkipsEntriesWithoutUploadID(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	const listing = `<ListMultipartUploadsResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>` +
