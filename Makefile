@@ -36,7 +36,7 @@ bin/mediastack-dev:
 	@$(SETUP) dev-stack
 
 ##@ Build
-.PHONY: build generate fmt
+.PHONY: build generate api-viewer fmt
 build: ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if need be)
 	@$(SETUP) build
 
@@ -46,6 +46,9 @@ generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
+
+api-viewer: ## Vendor the pinned Swagger UI of the API reference (needs npm)
+	@hack/api-viewer.sh
 
 fmt: lint-tool ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
@@ -93,8 +96,8 @@ bench: running build dev-services tusd ## Measure the service against the raw li
 crash: running build dev-services ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)
 
-screenshots: packages build dev-services ## Take pictures of the login pages: docs/login.png, and every page in every state into PICTURES (screenshots/)
-	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run TestPages_AreAccessible ./hack/test/browser
+screenshots: packages build dev-services ## Take the pictures of the documentation, and of every login page in every state into PICTURES (screenshots/)
+	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PRODUCT=$(CURDIR)/docs/product.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestPages_AreAccessible|TestAPIReference_ShowsEveryOperation' ./hack/test/browser
 
 vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on the network)
 	@$(SETUP) govulncheck

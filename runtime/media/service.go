@@ -70,12 +70,12 @@ type Settings interface {
 type Deps struct {
 	Store   Store
 	Objects ObjectStore
-	// Images makes derivatives; nil = none are made.
-	Images   Images
+	// Deriver makes derivatives; nil = none are made.
+	Deriver  Deriver
 	Settings Settings
 	Now      func() time.Time
 	Log      *slog.Logger
-	// Registry takes the gauges of upload slots and memory; nil = they are not exported.
+	// Registry takes the gauges of upload slots and part memory; nil = none are registered.
 	Registry prometheus.Registerer
 }
 
@@ -83,7 +83,7 @@ type Deps struct {
 type Service struct {
 	store    Store
 	objects  ObjectStore
-	images   Images
+	deriver  Deriver
 	settings Settings
 	cfg      Config
 	now      func() time.Time
@@ -101,8 +101,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	return &Service{
-		store: deps.Store, objects: deps.Objects, images: deps.Images, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log,
-		limits: limits,
+		store: deps.Store, objects: deps.Objects, deriver: deps.Deriver, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits,
 	}, nil
 }
 

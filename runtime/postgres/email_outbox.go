@@ -12,7 +12,7 @@ import (
 func (s *Store) LeaseEmails(ctx context.Context, limit int, now, leaseEnds time.Time) ([]oauth.EncryptedEmail, error) {
 	rows, err := s.queries.LeaseEmails(ctx, sqlgen.LeaseEmailsParams{Batch: int32(limit), Now: now, LeaseEnds: leaseEnds}) //nolint:gosec // a few
 	if err != nil {
-		return nil, classify(err, "lease e-mails")
+		return nil, toFault(err, "lease e-mails")
 	}
 	emails := make([]oauth.EncryptedEmail, 0, len(rows))
 	for _, row := range rows {
@@ -23,10 +23,10 @@ func (s *Store) LeaseEmails(ctx context.Context, limit int, now, leaseEnds time.
 
 // DeleteEmail implements oauth.Store.
 func (s *Store) DeleteEmail(ctx context.Context, id int64) error {
-	return classify(s.queries.DeleteEmail(ctx, id), "delete e-mail")
+	return toFault(s.queries.DeleteEmail(ctx, id), "delete e-mail")
 }
 
 // RescheduleEmail implements oauth.Store.
 func (s *Store) RescheduleEmail(ctx context.Context, id int64, until time.Time) error {
-	return classify(s.queries.DelayEmail(ctx, sqlgen.DelayEmailParams{ID: id, NotBefore: until}), "reschedule e-mail")
+	return toFault(s.queries.DelayEmail(ctx, sqlgen.DelayEmailParams{ID: id, NotBefore: until}), "reschedule e-mail")
 }

@@ -38,7 +38,7 @@ func (s *Store) AddLoginSession(ctx context.Context, session oauth.LoginSession,
 func (s *Store) FindLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, now time.Time) (oauth.LoginSession, error) {
 	row, err := s.queries.FindLoginSession(ctx, sqlgen.FindLoginSessionParams{ID: id, CookieHash: cookieHash[:], Now: now})
 	if err != nil {
-		return oauth.LoginSession{}, classify(err, "find login session")
+		return oauth.LoginSession{}, toFault(err, "find login session")
 	}
 	return loginSessionOf(row)
 }
@@ -100,11 +100,11 @@ func (s *Store) CompleteLogin(ctx context.Context, id uuid.UUID, codeMAC []byte,
 	if err == nil && n == 0 {
 		err = pgx.ErrNoRows
 	}
-	return classify(err, "complete a login")
+	return toFault(err, "complete a login")
 }
 
 // EndLoginSession implements oauth.Store.
 func (s *Store) EndLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, now time.Time) error {
 	_, err := s.queries.EndLoginSession(ctx, sqlgen.EndLoginSessionParams{ID: id, CookieHash: cookieHash[:], Now: now})
-	return classify(err, "end login session")
+	return toFault(err, "end login session")
 }

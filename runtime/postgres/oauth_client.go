@@ -34,7 +34,7 @@ func (s *Store) AddClient(ctx context.Context, client oauth.Client, limit oauth.
 // FindClient implements oauth.Store.
 func (s *Store) FindClient(ctx context.Context, id string) (oauth.Client, error) {
 	row, err := s.queries.FindClient(ctx, id)
-	return clientOf(row), classify(err, "find client")
+	return clientOf(row), toFault(err, "find client")
 }
 
 func clientOf(row sqlgen.OAuthClient) oauth.Client {

@@ -14,13 +14,11 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-var _ oauth.Store = (*Store)(nil)
-
 // AccountsOfOwner implements oauth.Store.
 func (s *Store) AccountsOfOwner(ctx context.Context, email string, limit int) ([]account.Account, error) {
 	rows, err := s.queries.AccountsByOwner(ctx, sqlgen.AccountsByOwnerParams{Email: email, Batch: int32(limit)}) //nolint:gosec // a constant
 	if err != nil {
-		return nil, classify(err, "find accounts of an owner")
+		return nil, toFault(err, "find accounts of an owner")
 	}
 	accounts := make([]account.Account, 0, len(rows))
 	for _, row := range rows {
@@ -32,7 +30,7 @@ func (s *Store) AccountsOfOwner(ctx context.Context, email string, limit int) ([
 // IsOwner implements oauth.Store.
 func (s *Store) IsOwner(ctx context.Context, email string) (bool, error) {
 	owns, err := s.queries.OwnsAnyAccount(ctx, email)
-	return owns, classify(err, "look for an owner")
+	return owns, toFault(err, "look for an owner")
 }
 
 // AddGrant implements oauth.Store.
@@ -103,14 +101,14 @@ func (s *Store) TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) e
 		params.Ids = append(params.Ids, id)
 		params.UsedAt = append(params.UsedAt, at)
 	}
-	return classify(s.queries.TouchGrants(ctx, params), "touch grants")
+	return toFault(s.queries.TouchGrants(ctx, params), "touch grants")
 }
 
 // AuthorizedApps implements oauth.Store.
 func (s *Store) AuthorizedApps(ctx context.Context, email string, now time.Time, limit int) ([]oauth.AuthorizedApp, error) {
 	rows, err := s.queries.Connections(ctx, sqlgen.ConnectionsParams{Email: email, Now: now, Batch: int32(limit)}) //nolint:gosec // a constant
 	if err != nil {
-		return nil, classify(err, "find authorized applications")
+		return nil, toFault(err, "find authorized applications")
 	}
 	apps := make([]oauth.AuthorizedApp, 0, len(rows))
 	for _, row := range rows {
@@ -126,5 +124,5 @@ func (s *Store) AuthorizedApps(ctx context.Context, email string, now time.Time,
 // RevokeApps implements oauth.Store.
 func (s *Store) RevokeGrants(ctx context.Context, email string, id uuid.UUID, now time.Time) (int, error) {
 	n, err := s.queries.RevokeGrantsByEmail(ctx, sqlgen.RevokeGrantsByEmailParams{Email: email, Now: now, ID: pgtype.UUID{Bytes: id, Valid: id != uuid.Nil}})
-	return int(n), classify(err, "revoke grants")
+	return int(n), toFault(err, "revoke grants")
 }

@@ -7,8 +7,6 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-var _ oauth.PurgeStore = (*Store)(nil)
-
 // PurgeExpired implements oauth.PurgeStore.
 func (s *Store) PurgeExpired(ctx context.Context, cutoffs oauth.PurgeCutoffs, batch int) (int, error) {
 	limit := int32(batch) //nolint:gosec // a constant
@@ -41,7 +39,7 @@ func (s *Store) PurgeExpired(ctx context.Context, cutoffs oauth.PurgeCutoffs, ba
 		n, err := step()
 		total += int(n)
 		if err != nil {
-			return total, classify(err, "purge expired OAuth data")
+			return total, toFault(err, "purge expired OAuth data")
 		}
 	}
 	return total, nil

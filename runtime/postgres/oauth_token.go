@@ -115,7 +115,7 @@ func (s *Store) RevokeToken(ctx context.Context, hash account.Hash, clientID str
 func (s *Store) FindSession(ctx context.Context, hash account.Hash) (oauth.Session, error) {
 	row, err := s.queries.FindSession(ctx, hash[:])
 	if err != nil {
-		return oauth.Session{}, classify(err, "find session")
+		return oauth.Session{}, toFault(err, "find session")
 	}
 	return oauth.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopesOf(row.Scopes),
 		Resource: row.Resource, ExpiresAt: row.TokenExpiresAt}, nil
@@ -125,7 +125,7 @@ func (s *Store) FindSession(ctx context.Context, hash account.Hash) (oauth.Sessi
 func (s *Store) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (oauth.Session, error) {
 	row, err := s.queries.FindSessionOfGrant(ctx, id)
 	if err != nil {
-		return oauth.Session{}, classify(err, "find session of grant")
+		return oauth.Session{}, toFault(err, "find session of grant")
 	}
 	return oauth.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopesOf(row.Scopes), Resource: row.Resource}, nil
 }

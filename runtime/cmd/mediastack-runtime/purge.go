@@ -52,7 +52,7 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io streams) er
 	if err != nil {
 		return err
 	}
-	// The summary tells what was done also when the pass did not reach its end.
+	// The summary is printed also if the pass fails.
 	var summary purgeSummary
 	var swept error
 	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil {

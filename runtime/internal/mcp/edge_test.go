@@ -241,7 +241,7 @@ func TestEveryMessageOfABatchCounts(t *testing.T) {
 		return "[" + strings.Join(messages, ",") + "]"
 	}
 	old := header("Mcp-Protocol-Version", "2025-03-26")
-	for name, limits := range map[string]limit.Config{"key": {Key: 0.001, KeyBurst: 7}, "address": {Address: 0.001, AddressBurst: 7}} {
+	for name, limits := range map[string]limit.Config{"key": {Key: 0.001, KeyBurst: 7}, "address": {IP: 0.001, IPBurst: 7}} {
 		rt := w.replica(t, func(o *options) { o.limits = limits })
 		got := rt.post(t, batch(5), apiKey(one.Key), old)
 		if got.status != http.StatusOK || bytes.Count(got.body, []byte(`"structuredContent":{"count":0}`)) != 5 {

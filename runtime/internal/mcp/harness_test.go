@@ -18,6 +18,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
@@ -98,14 +99,14 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	log := rt.logs.Logger()
 	authCfg := runtimetest.Credentials("a")
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, time.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: time.Now, Log: log})
 	must(t, err)
 	authCfg.Brand, authCfg.Resource, authCfg.MetadataURL = o.brand, o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
 	rt.auth, err = auth.New(authCfg, auth.Deps{Store: w.Store, Limits: limits, Now: time.Now, Log: log})
 	must(t, err)
 	parts := media.Deps{Store: o.store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: log}
 	if o.images {
-		parts.Images = runtimetest.Images(t, registry, log)
+		parts.Deriver = runtimetest.Images(t, registry, log)
 	}
 	rt.media, err = media.New(o.media, parts)
 	must(t, err)
@@ -128,7 +129,8 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	serving, stop := context.WithCancel(context.Background())
 	listening, hangUp := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = rt.auth.Run(listening) })
+	running.Go(func() { rt.auth.Run(listening) })
+	running.Go(func() { _ = accountcache.NewFeed(w.Store, log, rt.auth.Sessions()).Run(listening) })
 	done := make(chan struct{})
 	go func() { defer close(done); _ = rt.server.Run(serving) }()
 	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })

@@ -162,13 +162,13 @@ func (a *API) behind(next http.Handler) http.Handler {
 		}
 		// The first message was counted with the request.
 		for range len(c.messages) - 1 {
-			verdict := a.parts.Limits.TakeKey(c.grant.Key.ID)
-			if !verdict.Refused {
-				verdict = a.parts.Limits.TakeAddress(httpapi.FromContext(r.Context()).ClientIP)
+			decision := a.parts.Limits.AllowKey(c.grant.Key.ID)
+			if !decision.Limited {
+				decision = a.parts.Limits.AllowIP(httpapi.FromContext(r.Context()).ClientIP)
 			}
-			if verdict.Refused {
-				httpapi.WriteError(w, r, verdict.Err())
-				c.note(verdict.Err())
+			if decision.Limited {
+				httpapi.WriteError(w, r, decision.Err())
+				c.note(decision.Err())
 				return
 			}
 		}

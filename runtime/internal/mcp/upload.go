@@ -35,7 +35,7 @@ func (a *API) uploadMedia(ctx context.Context, _ auth.Identity, args *arguments)
 		return nil, a.explained(err)
 	}
 	defer upload.Close(ctx)
-	upload.Claim(fields.MimeType)
+	upload.DeclareType(fields.MimeType)
 	item, err := upload.Commit(ctx, fields)
 	if err != nil {
 		return nil, a.explained(err)
@@ -47,14 +47,10 @@ type uploaded struct {
 	MediaID string `json:"mediaId"`
 }
 
-// explained says what to do instead about a file that is too large, and takes the blame
-// for a bucket that is being made again.
+// explained adds to the fault of a file that is too large what to do instead.
 func (a *API) explained(err error) error {
-	switch {
-	case errors.Is(err, errFileTooLarge):
+	if errors.Is(err, errFileTooLarge) {
 		return fault.Wrap(err, fault.TooLarge, "the file is larger than %d bytes (10 MB), the most that %s takes; nothing was stored. Don't cut it up: %s", fileLimit, uploadName, a.largerFiles())
-	case fault.Is(err, fault.NotFound):
-		return fault.Wrap(err, fault.Unavailable, "the file could not be stored")
 	}
 	return err
 }

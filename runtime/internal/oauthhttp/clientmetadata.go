@@ -137,7 +137,7 @@ func (f *metadataFetcher) refresh(ctx context.Context, id string) cacheEntry {
 	case err == nil:
 		entry := cacheEntry{metadata: metadata, expiresAt: now.Add(metadataTTL), staleUntil: now.Add(metadataMaxStale)}
 		f.cache.Put(id, entry)
-		f.negativeCache.Drop(id)
+		f.negativeCache.Delete(id)
 		return entry
 	case ok && now.Before(last.staleUntil):
 		last.expiresAt = now.Add(metadataNegativeTTL)

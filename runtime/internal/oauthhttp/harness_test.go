@@ -22,6 +22,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/limit"
@@ -98,7 +99,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	rt := &replica{clock: o.clock, logs: &runtimetest.Log{}, codes: map[string]string{}}
 	log := rt.logs.Logger()
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	credentials := runtimetest.Credentials("a")
 	credentials.Brand, credentials.Resource, credentials.MetadataURL = "service", oauthhttp.Resource(o.base), oauthhttp.MetadataURL(o.base)
@@ -132,7 +133,8 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = rt.server.Run(ctx) })
-	running.Go(func() { _ = rt.auth.Run(ctx) })
+	running.Go(func() { rt.auth.Run(ctx) })
+	running.Go(func() { _ = accountcache.NewFeed(w.Store, log, rt.auth.Sessions()).Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	return rt
 }

@@ -68,7 +68,7 @@ func (a *API) startLogin(w http.ResponseWriter, r *http.Request, request *oauth.
 
 // allowLogin counts a login against the rate limit of the client IP.
 func (a *API) allowLogin(r *http.Request) error {
-	return a.Limits.TakeLogin(httpapi.FromContext(r.Context()).ClientIP).Err()
+	return a.Limits.AllowLogin(httpapi.FromContext(r.Context()).ClientIP).Err()
 }
 
 // createLogin is startLogin without the rate limit.
@@ -110,5 +110,5 @@ func (a *API) appsSession(r *http.Request) (oauth.LoginSession, bool) {
 
 // clientPrefix returns the IP prefix by which limits count a client.
 func clientPrefix(r *http.Request) string {
-	return limit.Network(httpapi.FromContext(r.Context()).ClientIP).String()
+	return limit.ClientPrefix(httpapi.FromContext(r.Context()).ClientIP).String()
 }

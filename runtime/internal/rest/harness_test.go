@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
@@ -25,6 +27,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -104,7 +107,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	log := rt.logs.Logger()
 	authCfg := auth.Config{Secret: o.secret, SecretPrevious: o.previous, SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	authCfg.Brand = o.brand
 	if o.resource != "" {
@@ -112,9 +115,10 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	}
 	authenticator, err := auth.New(authCfg, auth.Deps{Store: w.Store, Limits: limits, Now: rt.clock.Now, Log: log})
 	must(t, err)
-	parts := media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
+	uploadSettings := accountcache.NewSettings(w.Store, time.Minute, rt.clock.Now)
+	parts := media.Deps{Store: w.Store, Objects: w.Objects, Settings: uploadSettings, Now: rt.clock.Now, Log: log}
 	if o.images {
-		parts.Images = runtimetest.Images(t, registry, log)
+		parts.Deriver = runtimetest.Images(t, registry, log)
 	}
 	items, err := media.New(o.media, parts)
 	must(t, err)
@@ -123,7 +127,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	rt.files, err = delivery.New(o.delivery, baseURL, secret, items, w.Objects, o.presigned, rt.clock.Now, log)
 	must(t, err)
 	must(t, rt.files.Register(registry))
-	rt.api, err = rest.New(rest.Parts{Media: items, Settings: w.Settings, Auth: authenticator, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
+	rt.api, err = rest.New(rest.Parts{Media: items, Settings: settings.NewService(uploadSettings), Auth: authenticator, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
 	rt.server, err = server.New(o.server, log, registry, limits, checks, rt.api.Mount, rt.files.Mount)
@@ -133,11 +137,13 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	serving, stop := context.WithCancel(context.Background())
 	listening, hangUp := context.WithCancel(context.Background())
 	rt.stop = stop
-	heard := make(chan struct{})
-	go func() { defer close(heard); _ = authenticator.Run(listening) }()
+	var running sync.WaitGroup
+	running.Go(func() { authenticator.Run(listening) })
+	feed := accountcache.NewFeed(w.Store, log, authenticator.Sessions(), uploadSettings)
+	running.Go(func() { _ = feed.Run(listening) })
 	done := make(chan struct{})
 	go func() { defer close(done); rt.ended <- rt.server.Run(serving) }()
-	t.Cleanup(func() { stop(); <-done; hangUp(); <-heard })
+	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })
 	rt.client = newClient(t, rt.server.Addr(), o.brand)
 	return rt
 }

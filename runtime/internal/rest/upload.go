@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
@@ -32,27 +31,16 @@ func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error
 	grant := auth.FromContext(r.Context())
 	upload, err := a.Media.Begin(r.Context(), grant.Principal, form.fileAtLeast(r.ContentLength))
 	if err != nil {
-		return media.Item{}, unstored(err)
+		return media.Item{}, err
 	}
 	defer upload.Close(r.Context())
 	control := http.NewResponseController(w)
 	upload.OnSlow(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
 	if err := form.read(r.Context(), upload); err != nil {
-		return media.Item{}, unstored(err)
+		return media.Item{}, err
 	}
 	if grant.Group != "" {
 		form.fields.Group = grant.Group
 	}
-	item, err := upload.Commit(r.Context(), form.fields)
-	return item, unstored(err)
-}
-
-// unstored explains a thing that is missing while a file is stored: not the client's
-// mistake, but a bucket that is being made again, or an upload that took so long that
-// the purge gave it up.
-func unstored(err error) error {
-	if fault.Is(err, fault.NotFound) {
-		return fault.Wrap(err, fault.Unavailable, "the file could not be stored: try again")
-	}
-	return err
+	return upload.Commit(r.Context(), form.fields)
 }

@@ -175,8 +175,8 @@ func Credentials(letter string) auth.Config {
 // Images is a pool of one real worker.
 func Images(t *testing.T, registry prometheus.Registerer, log *slog.Logger) *imaging.Pool {
 	t.Helper()
-	pool, err := imaging.New(t.Context(), imaging.Config{Enabled: true, Program: testenv.Binary(t, imaging.ProgramName),
-		Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}, registry, log)
+	pool, err := imaging.New(t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(t, imaging.ProgramName),
+		Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}, imaging.Deps{Registry: registry, Log: log})
 	must(t, err)
 	t.Cleanup(pool.Close)
 	return pool

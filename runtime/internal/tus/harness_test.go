@@ -21,6 +21,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
@@ -115,7 +116,7 @@ type options struct {
 	server  server.Config
 	limits  limit.Config
 	tus     tus.Config
-	// beforeLock runs when a request has read its upload, before it locks it.
+	// beforeLock runs before a request locks its upload.
 	beforeLock func()
 }
 
@@ -125,9 +126,9 @@ type hookedLocks struct {
 	before func()
 }
 
-func (l hookedLocks) Lock(ctx context.Context, id uuid.UUID, letGo func()) (func(), error) {
+func (l hookedLocks) Lock(ctx context.Context, name uuid.UUID, requestRelease func(), beforeWait func() error) (func(), error) {
 	l.before()
-	return l.Locks.Lock(ctx, id, letGo)
+	return l.Locks.Lock(ctx, name, requestRelease, beforeWait)
 }
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
@@ -149,19 +150,19 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Cleanup(store.Close)
 	authCfg := runtimetest.Credentials("a")
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
-	var credentials auth.CredentialStore = store
+	var source accountcache.Source = store
 	connected := make(chan struct{})
 	if o.deaf {
-		credentials = deaf{CredentialStore: store, connected: connected}
+		source = deaf{connected: connected}
 	}
 	authCfg.Brand = o.brand
-	rt.auth, err = auth.New(authCfg, auth.Deps{Store: credentials, Limits: limits, Now: rt.clock.Now, Log: log})
+	rt.auth, err = auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	parts := media.Deps{Store: o.store, Objects: o.objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
 	if o.images {
-		parts.Images = runtimetest.Images(t, registry, log)
+		parts.Deriver = runtimetest.Images(t, registry, log)
 	}
 	items, err := media.New(o.media, parts)
 	must(t, err)
@@ -171,7 +172,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	plain, err := rest.New(rest.Parts{Media: items, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
-	locks := store.Locks(log)
+	locks := store.UploadLocks(log)
 	var locking tus.Locks = locks
 	if o.beforeLock != nil {
 		locking = hookedLocks{Locks: locks, before: o.beforeLock}
@@ -185,7 +186,8 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	listening, hangUp := context.WithCancel(context.Background())
 	rt.stop, rt.hangUp = stop, hangUp
 	var running sync.WaitGroup
-	running.Go(func() { _ = rt.auth.Run(listening) })
+	running.Go(func() { rt.auth.Run(listening) })
+	running.Go(func() { _ = accountcache.NewFeed(source, log, rt.auth.Sessions()).Run(listening) })
 	running.Go(func() { _ = locks.Run(listening) })
 	if o.deaf {
 		<-connected
@@ -199,13 +201,12 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	return rt
 }
 
-// deaf is a directory that holds the notifications of all changes back.
+// deaf is a source that delivers no notification.
 type deaf struct {
-	auth.CredentialStore
 	connected chan struct{} // closed once the cache is in use
 }
 
-// Listen reports that notifications arrive, and delivers none.
+// Listen reports a connection, and delivers nothing.
 func (d deaf) Listen(ctx context.Context, onConnect func(), _ func(uuid.UUID), _ func(error)) error {
 	onConnect()
 	close(d.connected)
