@@ -191,10 +191,13 @@ func (r *Resumable) persistIncompletePart(ctx context.Context, t *transfer) erro
 	}
 	next := r.sentProgress(t)
 	next.IncompletePart = otherIncompletePart(next.IncompletePart)
-	if err := t.putBuffer(ctx, next.IncompletePart, octetStream); err != nil {
+	size := int64(t.buffer.size)
+	part := t.buffer.reader(t.buffer.size)
+	defer func() { _ = part.Close() }()
+	if err := t.put(ctx, next.IncompletePart, octetStream, part, size); err != nil {
 		return err
 	}
-	next.Received, next.IncompleteBytes, next.IncompleteHash = t.size, int64(t.buffer.size), t.buffer.sum()
+	next.Received, next.IncompleteBytes, next.IncompleteHash = t.size, size, t.buffer.sum()
 	return r.saveProgress(ctx, next)
 }
 

@@ -187,14 +187,9 @@ func (t *transfer) completeMultipart(ctx context.Context) error {
 // putWhole stores a file that is in memory with one request. It stays in memory.
 func (t *transfer) putWhole(ctx context.Context) error {
 	t.buffer.hash(t.digest, t.buffer.size)
-	return t.putBuffer(ctx, Original, t.mimeType)
-}
-
-// putBuffer stores the buffer as an object of its own.
-func (t *transfer) putBuffer(ctx context.Context, variant Variant, mimeType string) error {
 	body := t.buffer.reader(t.buffer.size)
 	defer func() { _ = body.Close() }()
-	return t.put(ctx, variant, mimeType, body, int64(t.buffer.size))
+	return t.put(ctx, Original, t.mimeType, body, t.size)
 }
 
 // put stores an object of the item with one request.
