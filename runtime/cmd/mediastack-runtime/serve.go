@@ -145,11 +145,8 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, usage{fmt.Errorf("SERVICE_S3_PUBLIC_ENDPOINT: %w", err)}
 	}
-	files, err := delivery.New(c.Delivery, c.Server.BaseURL, secret, items, objects, presigner, time.Now, log)
+	files, err := delivery.New(c.Delivery, delivery.Deps{BaseURL: c.Server.BaseURL, Secret: secret, Items: items, Objects: objects, Presigner: presigner, Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
-		return served{}, err
-	}
-	if err := files.Register(registry); err != nil {
 		return served{}, err
 	}
 	api, err := rest.New(rest.Parts{

@@ -111,7 +111,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)
-	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, o.server.BaseURL, secret, rt.media, w.Objects, nil, time.Now, log)
+	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, delivery.Deps{BaseURL: o.server.BaseURL, Secret: secret, Items: rt.media, Objects: w.Objects, Now: time.Now, Log: log})
 	must(t, err)
 	plain, err := rest.New(rest.Parts{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: o.server.BaseURL, Brand: o.brand})
 	must(t, err)

@@ -120,9 +120,8 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)
-	rt.files, err = delivery.New(o.delivery, baseURL, secret, items, w.Objects, o.presigned, rt.clock.Now, log)
+	rt.files, err = delivery.New(o.delivery, delivery.Deps{BaseURL: baseURL, Secret: secret, Items: items, Objects: w.Objects, Presigner: o.presigned, Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
-	must(t, rt.files.Register(registry))
 	rt.api, err = rest.New(rest.Parts{Media: items, Settings: w.Settings, Auth: authenticator, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}

@@ -167,7 +167,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	secret, err := authCfg.ServerSecret()
 	must(t, err)
-	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, baseURL, secret, items, w.Objects, nil, rt.clock.Now, log)
+	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, delivery.Deps{BaseURL: baseURL, Secret: secret, Items: items, Objects: w.Objects, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	plain, err := rest.New(rest.Parts{Media: items, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
