@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/apidocs"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
@@ -93,7 +95,8 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	// Resumable uploads are interrupted once no new requests arrive.
 	backgroundCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var background errgroup.Group
-	background.Go(func() error { return svc.auth.Run(backgroundCtx) })
+	background.Go(func() error { return svc.feed.Run(backgroundCtx) })
+	background.Go(func() error { svc.auth.Run(backgroundCtx); return nil })
 	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
 	background.Go(func() error { _ = svc.stores.Check(backgroundCtx); return nil }) // logs why a store can't be used
 	if svc.outbox != nil {
@@ -113,8 +116,9 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 type components struct {
 	server  *server.Server
 	auth    *auth.Authenticator
+	feed    *accountcache.Feed
 	uploads *tus.API
-	locks   *postgres.Locks
+	locks   *postgres.UploadLocks
 	stores  *objectstore.Readiness
 	outbox  *mail.Outbox // nil if login is disabled
 }
@@ -134,8 +138,9 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	preferences := settings.NewService(store)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log, Registry: registry})
+	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
+	preferences := settings.NewService(cachedSettings)
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return components{}, err
 	}
@@ -158,7 +163,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	locks := store.Locks(log)
+	locks := store.UploadLocks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
 		Media: items, Auth: authenticator, Documents: files.Links(), Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
@@ -182,7 +187,11 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		{Name: "schema", Run: store.CheckSchema},
 		{Name: "objects", Run: stores.Check},
 	}
-	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount}
+	reference, err := apidocs.New()
+	if err != nil {
+		return components{}, err
+	}
+	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API
@@ -192,7 +201,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		mounts = append(mounts, logins.Mount)
 	}
 	serving, err := server.New(c.Server, log, registry, limits, checks, mounts...)
-	return components{server: serving, auth: authenticator, uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
+	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
 }
 
 // buildOAuth creates the authorization server with its login pages and e-mail outbox.
@@ -205,7 +214,7 @@ func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	logins, err := oauth.NewService(c.Logins, oauth.Parts{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
+	logins, err := oauth.NewService(c.Logins, oauth.Deps{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -217,6 +226,6 @@ func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, usageError{err}
 	}
-	api, err := oauthhttp.New(c.OAuth, oauthhttp.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
+	api, err := oauthhttp.New(c.OAuth, oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
 	return api, outbox, err
 }

@@ -2,7 +2,7 @@
 // sends jobs to processes of mediastack-imaging, one at a time to each, and treats their
 // output as untrusted. A worker whose decoder crashes, hangs or exceeds its memory is
 // killed, and the job is retried once on a new worker. Uploads (runtime/media) use it
-// through media.Images. This package itself is pure Go.
+// through media.Deriver. This package itself is pure Go.
 package imaging
 
 import (
@@ -22,7 +22,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-var _ media.Images = (*Pool)(nil)
+var _ media.Deriver = (*Pool)(nil)
 
 // closeGrace is how long running jobs may take to end when the pool is closed.
 const closeGrace = 5 * time.Second
@@ -76,8 +76,8 @@ type job struct {
 
 // releaseQueueSlot releases the slot of the queue, if the job holds one.
 func (j *job) releaseQueueSlot() {
-	if j.Place != nil {
-		j.Place.Release()
+	if j.Slot != nil {
+		j.Slot.Release()
 	}
 }
 
@@ -123,8 +123,8 @@ func New(ctx context.Context, cfg Config, deps Deps) (*Pool, error) {
 	return p, nil
 }
 
-// Admit returns a Busy fault while an account holds its maximum of queue slots.
-func (p *Pool) Admit(account uuid.UUID) error {
+// CheckAdmission returns a Busy fault while an account holds its maximum of queue slots.
+func (p *Pool) CheckAdmission(account uuid.UUID) error {
 	if !p.cfg.Enabled || !p.queueSlots.KeyFull(account) {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (p *Pool) Admit(account uuid.UUID) error {
 }
 
 // Reserve takes a queue slot for an image of an account. It returns a Busy fault if none is free.
-func (p *Pool) Reserve(account uuid.UUID) (media.ImagePlace, error) {
+func (p *Pool) Reserve(account uuid.UUID) (media.ImageSlot, error) {
 	if p.queueSlots.TryAcquire(account) != nil {
 		return nil, p.busy()
 	}
@@ -141,7 +141,7 @@ func (p *Pool) Reserve(account uuid.UUID) (media.ImagePlace, error) {
 
 // Await takes a queue slot for an image of an account, and waits until one is free. It
 // returns a Busy fault if ctx ends before.
-func (p *Pool) Await(ctx context.Context, account uuid.UUID) (media.ImagePlace, error) {
+func (p *Pool) ReserveWait(ctx context.Context, account uuid.UUID) (media.ImageSlot, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.running, cancel)()

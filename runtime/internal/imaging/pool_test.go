@@ -224,7 +224,7 @@ func TestDerive_RestartsWorkersThatFailToStart(t *testing.T) {
 func TestPool_HandlesNothingIfDisabled(t *testing.T) {
 	t.Parallel()
 	pool := open(t, imaging.Config{})
-	if pool.Handles("image/jpeg", 1) || pool.Admit(uuid.New()) != nil {
+	if pool.Handles("image/jpeg", 1) || pool.CheckAdmission(uuid.New()) != nil {
 		t.Error("a disabled pool handles files, or rejects uploads")
 	}
 	if derivatives, err := pool.Derive(t.Context(), smallJob()); err == nil || derivatives != nil {
@@ -333,7 +333,7 @@ func (b *bundle) queued(account uuid.UUID) media.ImageJob {
 	job := smallJob()
 	job.AccountID = account
 	var err error
-	if job.Place, err = b.Reserve(account); err != nil {
+	if job.Slot, err = b.Reserve(account); err != nil {
 		b.t.Fatal(err)
 	}
 	return job
@@ -346,33 +346,33 @@ func TestReserve_SlotIsReleasedWhenAWorkerTakesTheJob(t *testing.T) {
 	pool := open(t, cfg)
 	busy, quiet := uuid.New(), uuid.New()
 	blocker := hold(busy, nil)
-	blocker.Place = pool.queued(busy).Place
+	blocker.Slot = pool.queued(busy).Slot
 	all := []<-chan derived{pool.begin(t.Context(), blocker.ImageJob)}
 	<-blocker.begun
 	for i := range 2 { // the one that runs has no place any more
-		if err := pool.Admit(busy); err != nil {
+		if err := pool.CheckAdmission(busy); err != nil {
 			t.Errorf("with %d jobs waiting: %v", i, err)
 		}
 		all = append(all, pool.begin(t.Context(), pool.queued(busy)))
 		pool.waiting(i + 1)
 	}
 	_, rejected := pool.Reserve(busy)
-	for _, err := range []error{rejected, pool.Admit(busy)} {
+	for _, err := range []error{rejected, pool.CheckAdmission(busy)} {
 		if f := fault.From(err); f.Kind != fault.Busy || f.RetryAfter < time.Second || f.Public == "" {
 			t.Errorf("got %v", err)
 		}
 	}
-	if err := pool.Admit(quiet); err != nil {
+	if err := pool.CheckAdmission(quiet); err != nil {
 		t.Errorf("another account: %v", err)
 	}
 	all = append(all, pool.begin(t.Context(), pool.queued(quiet)))
 	left, leave := context.WithCancel(t.Context())
 	leave()
-	if _, err := pool.Await(left, busy); !fault.Is(err, fault.Busy) {
+	if _, err := pool.ReserveWait(left, busy); !fault.Is(err, fault.Busy) {
 		t.Errorf("who left while it waited: %v", err)
 	}
 	place := make(chan error, 1)
-	go func() { _, err := pool.Await(t.Context(), busy); place <- err }()
+	go func() { _, err := pool.ReserveWait(t.Context(), busy); place <- err }()
 	blocker.release()
 	for _, done := range all {
 		if d := <-done; d.err != nil {
@@ -382,7 +382,7 @@ func TestReserve_SlotIsReleasedWhenAWorkerTakesTheJob(t *testing.T) {
 	if err := <-place; err != nil {
 		t.Errorf("who waited for a place: %v", err)
 	}
-	if err := pool.Admit(busy); err != nil {
+	if err := pool.CheckAdmission(busy); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-var _ media.ImagePlace = (*queueSlot)(nil)
+var _ media.ImageSlot = (*queueSlot)(nil)
 
 // queueSlot is a slot of the queue. An upload acquires it as soon as the file is known to
 // be an image, while it is still received; it is released when a worker takes the job.
@@ -22,5 +22,5 @@ type queueSlot struct {
 // Release gives the slot back, once.
 func (s *queueSlot) Release() { s.once.Do(func() { s.limiter.Release(s.account) }) }
 
-// Wanted reports whether all slots are held.
-func (s *queueSlot) Wanted() bool { return s.limiter.Full() }
+// Contended reports whether all slots are held.
+func (s *queueSlot) Contended() bool { return s.limiter.Full() }

@@ -14,14 +14,14 @@ func TestQueueSlot_IsReleasedOnce(t *testing.T) {
 	slots := make([]*queueSlot, 2)
 	for i := range slots {
 		slots[i] = &queueSlot{limiter: limiter, account: uuid.UUID{1}}
-		if slots[i].Wanted() {
+		if slots[i].Contended() {
 			t.Error("a slot is wanted while one is free")
 		}
 		if err := limiter.TryAcquire(slots[i].account); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !slots[0].Wanted() {
+	if !slots[0].Contended() {
 		t.Error("a slot is not wanted when all are held")
 	}
 	slots[0].Release()

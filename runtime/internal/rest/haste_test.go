@@ -36,7 +36,7 @@ func TestAnUploadThatOthersWaitForIsGivenUp(t *testing.T) {
 	told := make([]byte, 2048)
 	n, err := conn.Read(told)
 	must(t, err)
-	if !bytes.HasPrefix(told[:n], []byte("HTTP/1.1 429 ")) || !bytes.Contains(told[:n], []byte("Retry-After: ")) || !bytes.Contains(told[:n], []byte("too slowly")) {
+	if !bytes.HasPrefix(told[:n], []byte("HTTP/1.1 429 ")) || !bytes.Contains(told[:n], []byte("Retry-After: ")) || !bytes.Contains(told[:n], []byte("below the minimum transfer rate")) {
 		t.Errorf("the slow client is told %s", told[:n])
 	}
 }
