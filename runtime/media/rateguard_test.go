@@ -35,15 +35,15 @@ func contendedUpload(t *testing.T) (u *transfer, stopWaiting func()) {
 
 // tooSlowAfter reads bytes a second for n seconds. It returns the second in which the
 // upload was too slow, 0 if it was in none.
-func (u *transfer) tooSlowAfter(n, bytes int) int {
+func (t *transfer) tooSlowAfter(n, bytes int) int {
 	for second := 1; second <= n; second++ {
-		u.rate.beginRead()
-		if u.rate.endRead(bytes) != nil {
+		t.rate.beginRead()
+		if t.rate.endRead(bytes) != nil {
 			return second
 		}
-		u.rate.beginRead()
-		u.checkRate(time.Second)
-		if u.rate.endRead(0) != nil {
+		t.rate.beginRead()
+		t.checkRate(time.Second)
+		if t.rate.endRead(0) != nil {
 			return second
 		}
 	}
