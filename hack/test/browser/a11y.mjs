@@ -42,7 +42,7 @@ export async function noOverflow(user) {
       sheet.replaceSync(spacing)
       document.adoptedStyleSheets = [sheet]
       const width = document.documentElement.clientWidth
-      const outside = [...document.querySelectorAll('body *:not(.unseen, svg *)')].filter((element) => {
+      const outside = [...document.querySelectorAll('body *:not(.visually-hidden, svg *)')].filter((element) => {
         const box = element.getBoundingClientRect()
         return box.width > 0 && (box.left < 0 || box.right > width + 0.5 || element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).display !== 'inline' && element.tagName !== 'INPUT')
       })

@@ -288,8 +288,8 @@ scenarios['an application that is not what it says stays where it is'] = scenari
   const app = await fixture.program('Workbench')
   for (const [more, words] of [
     [{ client_id: 'mcl_unknown' }, 'does not know the application'],
-    [{ redirect_uri: 'https://evil.example/' }, 'not one of its own'],
-    [{ redirect_uri: 'javascript:alert(1)' }, 'not one of its own'],
+    [{ redirect_uri: 'https://evil.example/' }, 'not registered for this application'],
+    [{ redirect_uri: 'javascript:alert(1)' }, 'not registered for this application'],
   ]) {
     same((await user.go(fixture.link(app, more))).status(), 400, words)
     await user.expectText('Request failed', words)
@@ -345,7 +345,7 @@ scenarios['a user ends connections'] = scenario(async (user) => {
   await user.go('/account/connections') // where the login of before is still good
   await user.page.click('summary')
   await user.expectText('All 2 applications lose access')
-  await user.press('button.grave')
+  await user.press('button.destructive')
   await user.expectText('Access of 2 applications revoked.', 'No authorized applications yet', `${base}/mcp`)
   await work(false, false)
 
@@ -485,7 +485,7 @@ scenarios['the whole login works by keyboard'] = as({ address: fixture.owners.sh
   await user.go('/account/connections')
   await to('summary')
   await keyboard('Enter')
-  await to('button.grave')
+  await to('button.destructive')
   await enter()
   await user.expectText('Access of 2 applications revoked.')
   await to('form[action="/account/connections/logout"] button')
@@ -514,7 +514,7 @@ scenarios['every page noOverflow a narrow screen'] = async () => {
     await user.logIn(base + '/account/connections')
     await user.page.click('summary')
     await noOverflow(user)
-    await user.press('button.grave')
+    await user.press('button.destructive')
     await noOverflow(user)
     await user.go('/oauth/login')
     await noOverflow(user)

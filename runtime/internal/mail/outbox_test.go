@@ -23,7 +23,7 @@ var errDown = errors.New("the database is down")
 
 func TestOutbox_DeliversInEveryTLSMode(t *testing.T) {
 	t.Parallel()
-	stranger := newCertificate()
+	untrusted := newCertificate()
 	for name, c := range map[string]struct {
 		server *server
 		tls    string
@@ -33,12 +33,12 @@ func TestOutbox_DeliversInEveryTLSMode(t *testing.T) {
 	}{
 		"STARTTLS":                                 {server: &server{certificate: &trusted}, tls: "starttls", sent: true, secure: true},
 		"STARTTLS with authentication":             {server: &server{certificate: &trusted, user: "media"}, tls: "starttls", user: "media", sent: true, secure: true},
-		"STARTTLS with an unknown certificate":     {server: &server{certificate: &stranger}, tls: "starttls"},
+		"STARTTLS with an unknown certificate":     {server: &server{certificate: &untrusted}, tls: "starttls"},
 		"STARTTLS that is not offered":             {server: &server{}, tls: "starttls"},
 		"implicit TLS":                             {server: &server{certificate: &trusted, implicit: true}, tls: "implicit", sent: true, secure: true},
 		"implicit TLS with authentication":         {server: &server{certificate: &trusted, implicit: true, user: "media"}, tls: "implicit", user: "media", sent: true, secure: true},
-		"implicit TLS with an unknown certificate": {server: &server{certificate: &stranger, implicit: true}, tls: "implicit"},
-		"opportunistic TLS":                        {server: &server{certificate: &stranger}, tls: "opportunistic", sent: true, secure: true},
+		"implicit TLS with an unknown certificate": {server: &server{certificate: &untrusted, implicit: true}, tls: "implicit"},
+		"opportunistic TLS":                        {server: &server{certificate: &untrusted}, tls: "opportunistic", sent: true, secure: true},
 		"opportunistic TLS that is not offered":    {server: &server{}, tls: "opportunistic", sent: true},
 		"no TLS though it is offered":              {server: &server{certificate: &trusted}, tls: "none", sent: true},
 		"no TLS, authentication on this machine":   {server: &server{user: "media"}, tls: "none", user: "media", sent: true},
@@ -303,16 +303,16 @@ func TestOutbox_TwoReplicasDeliverEachEmailOnce(t *testing.T) {
 	server := (&server{}).start(t)
 	queue := newQueue(newClock())
 	first, second := run(t, config(server.port), queue), run(t, config(server.port), queue)
-	const letters = 100
-	for n := range letters {
+	const emails = 100
+	for n := range emails {
 		queue.put(fmt.Sprintf("person%d@example.org", n))
 	}
-	waitFor(t, "all are taken", func() bool { return len(server.accepted()) >= letters && queue.remaining() == 0 })
+	waitFor(t, "all are taken", func() bool { return len(server.accepted()) >= emails && queue.remaining() == 0 })
 	to := map[string]int{}
-	for _, email := range server.accepted() {
-		to[email.to]++
+	for _, accepted := range server.accepted() {
+		to[accepted.to]++
 	}
-	if len(to) != letters || len(server.accepted()) != letters || first.attempts(t, "delivered")+second.attempts(t, "delivered") != letters {
+	if len(to) != emails || len(server.accepted()) != emails || first.attempts(t, "delivered")+second.attempts(t, "delivered") != emails {
 		t.Errorf("%d e-mails to %d people", len(server.accepted()), len(to))
 	}
 }

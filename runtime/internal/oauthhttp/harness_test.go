@@ -42,18 +42,18 @@ const (
 	redirect = "http://127.0.0.1:6276/oauth/callback"
 )
 
-// env is a database, and what the operator does with it.
+// world is a database with the actions of the operator.
 type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
-// tenant is an account of these owners.
+// tenant creates an account with these owners.
 func (w *world) tenant(t *testing.T, name string, owners ...string) runtimetest.Tenant {
 	t.Helper()
 	return w.Tenant(t, account.Spec{Name: name, DisplayName: "The " + name, Owners: owners, MaxStorage: 64 << 20, MaxUploadSize: 24 << 20})
 }
 
-// replica is a running runtime with logins, and one route that says who asks.
+// replica is a runtime with logins and a route that returns the caller.
 type replica struct {
 	logins *oauth.Service
 	auth   *auth.Authenticator
@@ -62,7 +62,7 @@ type replica struct {
 	logs   *runtimetest.Log
 
 	mu    sync.Mutex
-	codes map[string]string // the newest by address
+	codes map[string]string // the newest code by e-mail address
 }
 
 // options of a replica.
@@ -72,15 +72,15 @@ type options struct {
 	oauth  oauthhttp.Config
 	limits limit.Config
 	pages  pages.Config
-	// metadata has the documents of applications; nil = the internet.
+	// documents fetches metadata documents; nil = from the internet.
 	documents http.RoundTripper
 	clock     *runtimetest.Clock
-	// stall is how long a client may keep the service waiting.
+	// stall is the stall timeout of the server.
 	stall time.Duration
 }
 
-// defaults are those of the settings, but for limits that a test would run into: there is
-// no pause between codes.
+// defaults is the default configuration, without the limits that tests would exceed: there is
+// no minimum time between codes.
 func defaults() options {
 	return options{base: baseURL, clock: &runtimetest.Clock{}, stall: 30 * time.Second,
 		login: oauth.Config{SessionTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, MaxAttempts: 5, CodesPerEmail: 5, AttemptsPerEmail: 15, CodesPerIP: 20,
@@ -142,20 +142,20 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 // code returns the newest code that was mailed to an address, and reports whether there is one.
 func (rt *replica) code(t *testing.T, address string) (string, bool) {
 	t.Helper()
-	letters, err := rt.logins.LeaseEmails(t.Context(), 1000, time.Minute)
+	emails, err := rt.logins.LeaseEmails(t.Context(), 1000, time.Minute)
 	must(t, err)
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	for _, letter := range letters {
-		rt.codes[letter.To] = letter.Code
-		must(t, rt.logins.AckEmail(t.Context(), letter.ID))
+	for _, email := range emails {
+		rt.codes[email.To] = email.Code
+		must(t, rt.logins.AckEmail(t.Context(), email.ID))
 	}
 	code, ok := rt.codes[address]
 	delete(rt.codes, address)
 	return code, ok
 }
 
-// loginBrowser keeps cookies, and follows no redirect by itself.
+// browser keeps cookies and follows no redirect by itself.
 type browser struct {
 	t    *testing.T
 	rt   *replica
@@ -171,15 +171,15 @@ func (rt *replica) browser(t *testing.T) *browser {
 	return b
 }
 
-// at makes the browser's next requests go to a replica.
+// at sends the next requests of the browser to a replica.
 func (b *browser) at(rt *replica) {
 	b.rt, b.http.Transport = rt, runtimetest.Dialer(rt.server.Addr())
 }
 
-// paused has the pause between codes of the settings.
+// paused sets the default minimum time between codes.
 func paused(o *options) { o.login.ResendAfter = 30 * time.Second }
 
-// page is an answer, read to its end.
+// page is a complete response.
 type page struct {
 	*http.Response
 	body string
@@ -195,7 +195,7 @@ func (b *browser) do(r *http.Request) page {
 	return page{response, string(body)}
 }
 
-// get asks for a path of the service, and follows it while it leads to the service.
+// get requests a path and follows redirects within the service.
 func (b *browser) get(path string) page {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, absolute(path), nil)
@@ -224,7 +224,7 @@ var hidden = regexp.MustCompile(`<input[^>]*type="hidden"[^>]*>`)
 
 var attribute = regexp.MustCompile(`(name|value)="([^"]*)"`)
 
-// fields are the hidden fields of a page's forms.
+// fields returns the hidden fields of the forms of a page.
 func (p page) fields() url.Values {
 	fields := url.Values{}
 	for _, input := range hidden.FindAllString(p.body, -1) {
@@ -237,7 +237,7 @@ func (p page) fields() url.Values {
 	return fields
 }
 
-// post sends a form of a page, as a browser does, and follows.
+// post submits a form of a page and follows redirects within the service.
 func (b *browser) post(path string, from page, fields url.Values, change ...func(*http.Request)) page {
 	b.t.Helper()
 	return b.follow(b.send(path, from, fields, change...))
@@ -263,7 +263,7 @@ func (b *browser) send(path string, from page, fields url.Values, change ...func
 	return b.do(r)
 }
 
-// application is a client that registered itself.
+// application is a registered client.
 type application struct {
 	id, redirect, verifier string
 }
@@ -275,7 +275,7 @@ func challenge(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// application registers one.
+// application registers a client.
 func (b *browser) application(name string, redirects ...string) application {
 	b.t.Helper()
 	if len(redirects) == 0 {
@@ -288,7 +288,7 @@ func (b *browser) application(name string, redirects ...string) application {
 	return application{id: response["client_id"].(string), redirect: redirects[0], verifier: verifier}
 }
 
-// json posts a document.
+// json posts a JSON document.
 func (b *browser) json(path string, document any) (int, map[string]any) {
 	b.t.Helper()
 	body, err := json.Marshal(document)
@@ -307,8 +307,8 @@ func (b *browser) answer(r *http.Request) (int, map[string]any) {
 	return p.StatusCode, response
 }
 
-// query is what an application sends a person with; more replaces parameters, and nil
-// takes one away.
+// query returns the URL of an authorization request; more replaces parameters, and nil
+// removes one.
 func (a application) query(more url.Values) string {
 	query := url.Values{"response_type": {"code"}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "state": {"s t&te"}, "scope": {"media:read media:write"},
 		"code_challenge": {challenge(a.verifier)}, "code_challenge_method": {"S256"}, "resource": {resource}}
@@ -321,14 +321,14 @@ func (a application) query(more url.Values) string {
 	return "/oauth/authorize?" + query.Encode()
 }
 
-// login takes the browser from the application to the page after the code.
+// login logs in and returns the page after the code.
 func (b *browser) login(start, address string) page {
 	b.t.Helper()
 	p := b.get(start)
 	if p.StatusCode != http.StatusOK {
 		b.t.Fatalf("the first page: %d %s", p.StatusCode, p.body)
 	}
-	p = b.post("/oauth/login/email", p, url.Values{"address": {address}})
+	p = b.post("/oauth/login/email", p, url.Values{"email": {address}})
 	if p.StatusCode != http.StatusOK {
 		b.t.Fatalf("the page of the code: %d %s", p.StatusCode, p.body)
 	}
@@ -339,13 +339,13 @@ func (b *browser) login(start, address string) page {
 	return b.post("/oauth/login/code", p, url.Values{"code": {code}})
 }
 
-// allow consents for an account, and gives what the application is told.
+// allow approves the request for an account and returns the authorization response.
 func (b *browser) allow(p page, of runtimetest.Tenant) url.Values {
 	b.t.Helper()
 	return b.told(b.send("/oauth/consent", p, url.Values{"decision": {"allow"}, "account": {of.Account.ID.String()}}))
 }
 
-// told reads what an application is told by a redirect.
+// told returns the parameters of a redirect to the client.
 func (b *browser) told(p page) url.Values {
 	b.t.Helper()
 	to, err := url.Parse(p.Header.Get("Location"))
@@ -356,7 +356,7 @@ func (b *browser) told(p page) url.Values {
 	return to.Query()
 }
 
-// form posts a form without a page, as an application does.
+// form posts a form without a page, as a client does.
 func (b *browser) form(path string, fields url.Values) (int, map[string]any) {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, absolute(path), strings.NewReader(fields.Encode()))
@@ -365,19 +365,19 @@ func (b *browser) form(path string, fields url.Values) (int, map[string]any) {
 	return b.answer(r)
 }
 
-// redeem turns a code into tokens.
+// redeem exchanges a code for tokens.
 func (b *browser) redeem(a application, code string) (int, map[string]any) {
 	b.t.Helper()
 	return b.form("/oauth/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "client_id": {a.id}, "redirect_uri": {a.redirect}, "code_verifier": {a.verifier}, "resource": {resource}})
 }
 
-// refresh turns a refresh token into tokens.
+// refresh refreshes tokens.
 func (b *browser) refresh(a application, token string) (int, map[string]any) {
 	b.t.Helper()
 	return b.form("/oauth/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {a.id}})
 }
 
-// connect is the whole way: log in, allow, redeem.
+// connect runs the complete flow: log in, approve, exchange the code.
 func (b *browser) connect(a application, address string, of runtimetest.Tenant) (access, refresh string) {
 	b.t.Helper()
 	told := b.allow(b.login(a.query(nil), address), of)
@@ -388,7 +388,7 @@ func (b *browser) connect(a application, address string, of runtimetest.Tenant) 
 	return response["access_token"].(string), response["refresh_token"].(string)
 }
 
-// whoami asks with a token, and gives the status and who that is.
+// whoami returns the status of a request with a token, and the caller.
 func (b *browser) whoami(token string) (int, map[string]any) {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, absolute("/whoami"), nil)
@@ -404,7 +404,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// text asks the database for one text.
+// text returns the text that a query selects.
 func (w *world) text(t *testing.T, query string, args ...any) (text string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
@@ -414,7 +414,7 @@ func (w *world) text(t *testing.T, query string, args ...any) (text string) {
 	return text
 }
 
-// exec changes the database.
+// exec runs a statement.
 func (w *world) exec(t *testing.T, statement string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)

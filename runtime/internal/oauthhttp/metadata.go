@@ -7,14 +7,14 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-// scopes are those that can be granted. offline_access is none of them: every
-// connection can be refreshed.
+// scopes are the scopes that can be granted. offline_access is not needed: every grant has
+// refresh tokens.
 var scopes = []oauth.Scope{oauth.ScopeRead, oauth.ScopeWrite}
 
-// metadataCacheControl is how long metadata may be kept: it changes with the configuration only.
+// metadataCacheControl permits caching for an hour: metadata changes with the configuration only.
 const metadataCacheControl = "public, max-age=3600"
 
-// resourceMetadata answers with the protected resource (RFC 9728, section 2).
+// resourceMetadata returns the protected resource metadata (RFC 9728, section 2).
 func (a *API) resourceMetadata(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", metadataCacheControl)
 	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
@@ -26,15 +26,15 @@ func (a *API) resourceMetadata(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// serverMetadata answers with the authorization server (RFC 8414, section 2).
+// serverMetadata returns the authorization server metadata (RFC 8414, section 2).
 func (a *API) serverMetadata(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", metadataCacheControl)
 	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
 		"issuer":                                         a.issuer,
 		"authorization_endpoint":                         a.issuer + authorizePath,
-		"token_endpoint":                                 a.issuer + "/oauth/token",
-		"registration_endpoint":                          a.issuer + "/oauth/register",
-		"revocation_endpoint":                            a.issuer + "/oauth/revoke",
+		"token_endpoint":                                 a.issuer + tokenPath,
+		"registration_endpoint":                          a.issuer + registerPath,
+		"revocation_endpoint":                            a.issuer + revokePath,
 		"scopes_supported":                               scopes,
 		"response_types_supported":                       []string{"code"},
 		"response_modes_supported":                       []string{"query"},

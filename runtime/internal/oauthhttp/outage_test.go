@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Answers of an application's endpoints and of pages came without Retry-After.
-func TestOutage_SaysWhenToComeBack(t *testing.T) {
+// Responses of the endpoints and of pages had no Retry-After.
+func TestOutage_SetsRetryAfter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.replica(t)

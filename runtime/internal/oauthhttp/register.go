@@ -16,53 +16,64 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-// maxRegistrationBody bounds what an application sends to register.
-const maxRegistrationBody = 8 << 10
+// Bounds of client metadata.
+const (
+	maxRegistrationBody = 8 << 10
+	maxRedirectURIs     = 10
+	maxClientName       = 100 // characters
+)
 
-// register keeps an application that describes itself (RFC 7591, section 3). All are
-// public clients, whatever they ask for; what they may not have is left out of the answer.
+// register is the registration endpoint (RFC 7591, section 3). All clients are public,
+// whatever they request. Metadata that is not accepted is left out of the response.
 func (a *API) register(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRegistrationBody))
-	var tooLong *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLong):
-		a.writeOAuthError(w, r, http.StatusRequestEntityTooLarge, "invalid_client_metadata", fault.Wrap(err, fault.TooLarge, "the description must be at most 8 KiB"))
-		return
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		a.writeOAuthError(w, r, http.StatusRequestTimeout, "invalid_client_metadata", fault.Wrap(err, fault.Invalid, "the description did not arrive in time"))
-		return
-	case err != nil:
-		a.writeOAuthError(w, r, http.StatusBadRequest, "invalid_client_metadata", fault.Wrap(err, fault.Invalid, "the description was cut short"))
-		return
-	}
-	var metadata clientMetadata
-	if err := json.Unmarshal(body, &metadata); err != nil {
-		a.writeOAuthError(w, r, http.StatusBadRequest, "invalid_client_metadata", fault.Wrap(err, fault.Invalid, "the description must be a JSON object (RFC 7591)"))
+	metadata, rejected := readRegistration(w, r)
+	if rejected != nil {
+		rejected.write(w, r)
 		return
 	}
 	client, err := a.newClient(metadata)
 	if err != nil {
-		a.writeOAuthError(w, r, http.StatusBadRequest, "invalid_redirect_uri", err)
+		badRequest("invalid_redirect_uri", err).write(w, r)
 		return
 	}
 	if client, err = a.OAuth.RegisterClient(r.Context(), client, clientPrefix(r)); err != nil {
-		a.writeOAuthError(w, r, 0, "temporarily_unavailable", err)
+		badRequest("temporarily_unavailable", err).write(w, r)
 		return
 	}
-	response := map[string]any{
+	body := map[string]any{
 		"client_id": client.ID, "client_id_issued_at": client.CreatedAt.Unix(), "client_name": client.Name,
 		"redirect_uris": client.RedirectURIs, "grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
 		"token_endpoint_auth_method": "none", "scope": joinScopes(scopes),
 	}
 	if client.Website != "" {
-		response["client_uri"] = client.Website
+		body["client_uri"] = client.Website
 	}
 	w.Header().Set("Cache-Control", "no-store")
-	httpapi.WriteJSON(w, r, http.StatusCreated, response)
+	httpapi.WriteJSON(w, r, http.StatusCreated, body)
 }
 
-// newClient takes what may be taken of an application's words. One redirect URI that is
-// not allowed does not spoil the others.
+// readRegistration reads the metadata from the body of a registration request.
+func readRegistration(w http.ResponseWriter, r *http.Request) (clientMetadata, *endpointError) {
+	const code = "invalid_client_metadata"
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRegistrationBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return clientMetadata{}, &endpointError{http.StatusRequestEntityTooLarge, code, fault.Wrap(err, fault.TooLarge, "the client metadata must be at most 8 KiB")}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return clientMetadata{}, &endpointError{http.StatusRequestTimeout, code, fault.Wrap(err, fault.Invalid, "the client metadata did not arrive in time")}
+	case err != nil:
+		return clientMetadata{}, badRequest(code, fault.Wrap(err, fault.Invalid, "the client metadata is incomplete"))
+	}
+	var metadata clientMetadata
+	if err := json.Unmarshal(body, &metadata); err != nil {
+		return clientMetadata{}, badRequest(code, fault.Wrap(err, fault.Invalid, "the client metadata must be a JSON object (RFC 7591)"))
+	}
+	return metadata, nil
+}
+
+// newClient returns the client with the acceptable part of its metadata. Redirect URIs that
+// are not allowed are left out, unless no other remains.
 func (a *API) newClient(metadata clientMetadata) (oauth.Client, error) {
 	client := oauth.Client{ID: metadata.ClientID, Name: sanitizeName(metadata.Name), Website: metadata.Website}
 	if len(metadata.RedirectURIs) > maxRedirectURIs {
@@ -80,14 +91,14 @@ func (a *API) newClient(metadata clientMetadata) (oauth.Client, error) {
 		client.Website = ""
 	}
 	if client.Name == "" {
-		uri, _ := url.Parse(client.RedirectURIs[0]) // which is allowed, so it can be read
+		uri, _ := url.Parse(client.RedirectURIs[0]) // an allowed URI can be parsed
 		client.Name = uri.Hostname()
 	}
 	return client, nil
 }
 
-// sanitizeName makes a name fit to be shown: one line, without characters that change how
-// others look. A name that nobody would see is none.
+// sanitizeName returns a display name as one line without format characters, or an empty
+// string if no character of it is visible.
 func sanitizeName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		switch {

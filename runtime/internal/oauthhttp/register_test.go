@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A body that stalled or was cut was answered 413, as if it were too long.
-func TestRegister_TellsABodyThatDidNotArriveFromOneThatIsTooLong(t *testing.T) {
+// A body that stalled or was truncated was answered with 413, as if it were too large.
+func TestRegister_DistinguishesIncompleteFromOversizedBody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.replica(t, func(o *options) { o.stall = time.Second })
@@ -25,7 +25,7 @@ func TestRegister_TellsABodyThatDidNotArriveFromOneThatIsTooLong(t *testing.T) {
 	}{
 		"stalled":         {100, `{"client_name"`, false, http.StatusRequestTimeout, "did not arrive in time"},
 		"nothing arrives": {100, ``, false, http.StatusRequestTimeout, "did not arrive in time"},
-		"cut short":       {100, `{"client_name"`, true, http.StatusBadRequest, "cut short"},
+		"cut short":       {100, `{"client_name"`, true, http.StatusBadRequest, "incomplete"},
 		"too long":        {9000, strings.Repeat(" ", 9000), false, http.StatusRequestEntityTooLarge, "8 KiB"},
 		"not an object":   {1, `x`, false, http.StatusBadRequest, "JSON object"},
 	} {
@@ -52,5 +52,56 @@ func TestRegister_TellsABodyThatDidNotArriveFromOneThatIsTooLong(t *testing.T) {
 				t.Errorf("the answer's header: %v", response.Header)
 			}
 		})
+	}
+}
+
+func TestRegister_AcceptsValidMetadataOnly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.replica(t).browser(t)
+	many := func(n int) []string {
+		var uris []string
+		for i := range n {
+			uris = append(uris, "https://app.test/"+strings.Repeat("x", i+1))
+		}
+		return uris
+	}
+	status, made := b.json("/oauth/register", map[string]any{"client_name": "Cursor\u202e\n  x", "client_uri": "javascript:alert(1)", "logo_uri": "https://evil.test/", "token_endpoint_auth_method": "client_secret_basic",
+		"redirect_uris": []string{"cursor://anysphere.cursor-mcp/oauth/callback", "http://evil.test/", "http://localhost:8080/cb", "other://x"}})
+	for _, name := range []string{"\u3164", "\u2800", "\u115f\u1160", "\uffa0 \ufe0f"} {
+		if _, made := b.json("/oauth/register", map[string]any{"client_name": name, "redirect_uris": many(1)}); made["client_name"] != "app.test" {
+			t.Errorf("%q is registered as %v", name, made["client_name"])
+		}
+	}
+	for _, website := range []string{"https://a;sandbox/", "https://x,y/", "https://*.evil.test/"} {
+		if _, made := b.json("/oauth/register", map[string]any{"client_name": "x", "client_uri": website, "redirect_uris": many(1)}); made["client_id"] == nil || made["client_uri"] != nil {
+			t.Errorf("%s is a website: %v", website, made)
+		}
+	}
+	if status != http.StatusCreated || made["client_name"] != "Cursor x" || made["token_endpoint_auth_method"] != "none" || len(made["redirect_uris"].([]any)) != 2 || made["client_secret"] != nil || made["client_uri"] != nil || made["logo_uri"] != nil {
+		t.Errorf("%d %v", status, made)
+	}
+	before := w.QueryInt(t, "SELECT count(*) FROM oauth_client")
+	for name, tt := range map[string]struct {
+		sent   any
+		status int
+		err    string
+	}{
+		"no redirect":          {map[string]any{"client_name": "x"}, 400, "invalid_redirect_uri"},
+		"none that is allowed": {map[string]any{"redirect_uris": []string{"http://evil.test/", "javascript:alert(1)"}}, 400, "invalid_redirect_uri"},
+		"eleven":               {map[string]any{"redirect_uris": many(11)}, 400, "invalid_redirect_uri"},
+		"a list":               {[]int{1}, 400, "invalid_client_metadata"},
+		"another type":         {map[string]any{"redirect_uris": "https://app.test/"}, 400, "invalid_client_metadata"},
+		"more than 8 KiB":      {map[string]any{"client_name": strings.Repeat("x", 9<<10), "redirect_uris": many(1)}, 413, "invalid_client_metadata"},
+	} {
+		if status, response := b.json("/oauth/register", tt.sent); status != tt.status || response["error"] != tt.err {
+			t.Errorf("%s: %d %v", name, status, response)
+		}
+	}
+	if after := w.QueryInt(t, "SELECT count(*) FROM oauth_client"); after != before {
+		t.Errorf("%d applications were registered by that", after-before)
+	}
+	if _, again := b.json("/oauth/register", map[string]any{"client_name": "Cursor x", "redirect_uris": []string{"http://localhost:8080/cb", "cursor://anysphere.cursor-mcp/oauth/callback"}}); again["client_id"] != made["client_id"] {
+		t.Error("the same words gave another id")
 	}
 }

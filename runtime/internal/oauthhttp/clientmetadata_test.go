@@ -22,7 +22,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-func TestOnlyThePublicInternetIsAsked(t *testing.T) {
+func TestAllowPublic_RejectsReservedAddresses(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "127.9.9.9", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.170", "192.0.2.1", "192.168.1.1",
 		"192.88.99.1", "198.18.0.1", "198.51.100.1", "168.63.129.16", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
@@ -42,7 +42,7 @@ func TestOnlyThePublicInternetIsAsked(t *testing.T) {
 	}
 }
 
-func TestAddressesOfDocuments(t *testing.T) {
+func TestIsMetadataURL_AcceptsHTTPSWithAPathOnly(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]bool{
 		"https://claude.ai/oauth/client.json": true,
@@ -75,7 +75,7 @@ type site struct {
 	dialed atomic.Int64
 }
 
-// newSite makes a site and a fetcher that may reach it.
+// newSite starts a site and returns a fetcher that may connect to it.
 func newSite(t *testing.T, handler http.HandlerFunc) *site {
 	t.Helper()
 	s := &site{}
@@ -93,7 +93,7 @@ func newSite(t *testing.T, handler http.HandlerFunc) *site {
 	return s
 }
 
-// id is an address that the site's certificate is for.
+// id returns a URL for which the certificate of the site is valid.
 const id = "https://example.com/client.json"
 
 func answering(kind string, document any) http.HandlerFunc {
@@ -107,7 +107,7 @@ func described() map[string]any {
 	return map[string]any{"client_id": id, "client_name": "Example", "redirect_uris": []string{"https://example.com/cb"}, "token_endpoint_auth_method": "none", "unknown": 1}
 }
 
-func TestADocumentIsFetchedOnce(t *testing.T) {
+func TestMetadataFetcher_FetchesADocumentOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, answering("application/json; charset=utf-8", described()))
 	for range 3 {
@@ -121,7 +121,7 @@ func TestADocumentIsFetchedOnce(t *testing.T) {
 	}
 }
 
-func TestDocumentsThatAreNotTaken(t *testing.T) {
+func TestMetadataFetcher_RejectsInvalidDocuments(t *testing.T) {
 	t.Parallel()
 	with := func(name string, value any) map[string]any {
 		d := described()
@@ -152,7 +152,7 @@ func TestDocumentsThatAreNotTaken(t *testing.T) {
 		},
 	} {
 		s := newSite(t, handler)
-		for range 2 { // the failure is remembered, too
+		for range 2 { // failures are cached as well
 			if metadata, err := s.get(t.Context(), id); !fault.Is(err, fault.NotFound) {
 				t.Errorf("%s: %+v %v", name, metadata, err)
 			}
@@ -163,9 +163,9 @@ func TestDocumentsThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestANameThatChangesItsAddressLeadsNowhere has a name server that answers with a
+// TestMetadataFetcher_BlocksDNSRebinding uses a name server that answers with a
 // public address first, and with the machine itself from then on (DNS rebinding).
-func TestANameThatChangesItsAddressLeadsNowhere(t *testing.T) {
+func TestMetadataFetcher_BlocksDNSRebinding(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Bool
 	inside := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Store(true) }))
@@ -179,7 +179,7 @@ func TestANameThatChangesItsAddressLeadsNowhere(t *testing.T) {
 		judged = append(judged, to)
 		return allowPublic(netip.AddrPortFrom(to.Addr(), 443))
 	}, time.Now)
-	// Whatever was looked up before, what counts is where the connection goes.
+	// The address of the connection decides, not an earlier lookup.
 	transport := d.client.Transport.(*http.Transport)
 	dial := transport.DialContext
 	answers := []string{"192.0.2.1:443", where.Host, net.JoinHostPort("::ffff:127.0.0.1", where.Port())}
@@ -200,7 +200,7 @@ func TestANameThatChangesItsAddressLeadsNowhere(t *testing.T) {
 	}
 }
 
-func TestTheFetchTakesNoProxy(t *testing.T) {
+func TestMetadataFetcher_UsesNoProxy(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	s := newSite(t, answering("application/json", described()))
 	if _, err := s.get(t.Context(), id); err != nil {
@@ -208,15 +208,15 @@ func TestTheFetchTakesNoProxy(t *testing.T) {
 	}
 }
 
-// AnswerDocuments has documents come from elsewhere than the internet.
+// AnswerDocuments replaces the transport that fetches metadata documents.
 func (a *API) AnswerDocuments(from http.RoundTripper) { a.metadata.client.Transport = from }
 
-// origin answers without a network, so that a test can let hours pass.
+// origin is a transport without a network, for tests with a fake clock.
 type origin func(*http.Request) (*http.Response, error)
 
 func (o origin) RoundTrip(r *http.Request) (*http.Response, error) { return o(r) }
 
-// good is a document at any address.
+// good returns a valid document for any URL.
 func good(r *http.Request) (*http.Response, error) {
 	body := fmt.Sprintf(`{"client_id": %q, "client_name": "Example", "redirect_uris": ["https://example.com/cb"]}`, r.URL)
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
@@ -230,7 +230,7 @@ func newOrigin(response origin) *metadataFetcher {
 	return d
 }
 
-func TestWaitingForAPlaceIsNoFailureOfTheDocument(t *testing.T) {
+func TestMetadataFetcher_DoesNotCacheASlotTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -263,7 +263,7 @@ func TestWaitingForAPlaceIsNoFailureOfTheDocument(t *testing.T) {
 	})
 }
 
-func TestADocumentThatWasGoodIsServedForADay(t *testing.T) {
+func TestMetadataFetcher_ServesStaleDocumentForADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		response, asked := good, 0
@@ -279,7 +279,7 @@ func TestADocumentThatWasGoodIsServedForADay(t *testing.T) {
 		response = down
 		fetch(59*time.Minute, 1, true)
 		fetch(2*time.Minute, 2, true)
-		fetch(30*time.Second, 2, true) // a site that is down is not asked by everybody
+		fetch(30*time.Second, 2, true) // failures are cached
 		fetch(31*time.Second, 3, true)
 		fetch(22*time.Hour, 4, true)
 		fetch(time.Hour, 5, false)
@@ -291,7 +291,7 @@ func TestADocumentThatWasGoodIsServedForADay(t *testing.T) {
 	})
 }
 
-func TestFailuresPushNoGoodDocumentOut(t *testing.T) {
+func TestMetadataFetcher_FailuresDoNotEvictValidDocuments(t *testing.T) {
 	t.Parallel()
 	asked := 0
 	d := newOrigin(func(r *http.Request) (*http.Response, error) {

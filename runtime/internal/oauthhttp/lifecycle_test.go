@@ -9,7 +9,7 @@ import (
 	"mediastack.dev/runtime/account"
 )
 
-func TestAPersonConnectsAnApplicationToAnAccount(t *testing.T) {
+func TestLogin_AuthorizesAnApplication(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tenant := w.tenant(t, "studio", "ana@example.org")
@@ -22,7 +22,7 @@ func TestAPersonConnectsAnApplicationToAnAccount(t *testing.T) {
 		t.Fatalf("the first page: %d %s", p.StatusCode, p.body)
 	}
 	b.at(second) // every step on the other replica
-	p = b.post("/oauth/login/email", p, url.Values{"address": {" Ana@Example.org "}})
+	p = b.post("/oauth/login/email", p, url.Values{"email": {" Ana@Example.org "}})
 	b.at(first)
 	code, ok := second.code(t, "ana@example.org")
 	if !ok {

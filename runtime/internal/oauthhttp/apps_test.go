@@ -10,7 +10,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 )
 
-func TestEndsReachEveryReplicaAtOnce(t *testing.T) {
+func TestRevocation_ReachesEveryReplicaAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tenant := w.tenant(t, "studio", owner)
@@ -35,12 +35,12 @@ func TestEndsReachEveryReplicaAtOnce(t *testing.T) {
 				t.Errorf("revoke: %d", status)
 			}
 		},
-		"the person ends it": func(t *testing.T, _, _ string) {
+		"the user revokes it": func(t *testing.T, _, _ string) {
 			p := b.login("/account/connections", owner)
 			if p.StatusCode != http.StatusOK || !strings.Contains(p.body, "App") {
-				t.Fatalf("the connections: %d %s", p.StatusCode, p.body)
+				t.Fatalf("the authorized applications: %d %s", p.StatusCode, p.body)
 			}
-			if p = b.post("/account/connections/end", p, url.Values{"all": {"1"}}); p.StatusCode != http.StatusOK || !strings.Contains(p.body, "ended") {
+			if p = b.post("/account/connections/revoke", p, url.Values{"all": {"1"}}); p.StatusCode != http.StatusOK || !strings.Contains(p.body, "Access revoked.") {
 				t.Errorf("end all: %d %s", p.StatusCode, p.body)
 			}
 		},
@@ -66,7 +66,7 @@ func TestEndsReachEveryReplicaAtOnce(t *testing.T) {
 	}
 }
 
-func TestOnesConnectionsAreOnesOwn(t *testing.T) {
+func TestAuthorizedApps_ShowsAndRevokesOwnGrantsOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	mine, theirs := w.tenant(t, "mine", owner), w.tenant(t, "theirs", "bo@example.org")
@@ -83,36 +83,36 @@ func TestOnesConnectionsAreOnesOwn(t *testing.T) {
 	if strings.Count(p.body, "App") == 0 || strings.Contains(p.body, "The theirs") {
 		t.Errorf("the page shows %s", p.body)
 	}
-	b.post("/account/connections/end", p, url.Values{"connection": {id(theirs)}})
+	b.post("/account/connections/revoke", p, url.Values{"grant": {id(theirs)}})
 	if status, _ := b.whoami(foreign); status != http.StatusOK {
-		t.Error("another person's connection was ended")
+		t.Error("another user's grant was revoked")
 	}
-	for _, fields := range []url.Values{{}, {"connection": {"x"}}, {"connection": {"00000000-0000-0000-0000-000000000000"}}, {"all": {"0"}}} {
-		if p := b.post("/account/connections/end", p, fields); p.StatusCode != http.StatusBadRequest {
+	for _, fields := range []url.Values{{}, {"grant": {"x"}}, {"grant": {"00000000-0000-0000-0000-000000000000"}}, {"all": {"0"}}} {
+		if p := b.post("/account/connections/revoke", p, fields); p.StatusCode != http.StatusBadRequest {
 			t.Errorf("%v: %d", fields, p.StatusCode)
 		}
 	}
 	if status, _ := b.whoami(access); status != http.StatusOK {
-		t.Error("a form that could not be read ended a connection")
+		t.Error("an invalid form revoked a grant")
 	}
 	if again := b.get("/account/connections"); again.StatusCode != http.StatusOK || !strings.Contains(again.body, "The mine") {
 		t.Errorf("the page once more: %d %s", again.StatusCode, again.body)
 	}
-	if again := other.get("/account/connections"); !strings.Contains(again.body, `name="address"`) {
+	if again := other.get("/account/connections"); !strings.Contains(again.body, `name="email"`) {
 		t.Errorf("the page in another browser: %d %s", again.StatusCode, again.body)
 	}
-	b.post("/account/connections/end", p, url.Values{"connection": {id(mine)}})
-	eventually(t, "the connection has ended", func() bool { status, _ := b.whoami(access); return status == http.StatusUnauthorized })
+	b.post("/account/connections/revoke", p, url.Values{"grant": {id(mine)}})
+	eventually(t, "the grant is revoked", func() bool { status, _ := b.whoami(access); return status == http.StatusUnauthorized })
 	out := b.post("/account/connections/logout", p, nil)
 	if out.StatusCode != http.StatusOK || !strings.Contains(out.body, "logged out") {
 		t.Errorf("log out: %d %s", out.StatusCode, out.body)
 	}
-	if p := b.post("/account/connections/end", p, url.Values{"all": {"1"}}); p.StatusCode != http.StatusNotFound {
+	if p := b.post("/account/connections/revoke", p, url.Values{"all": {"1"}}); p.StatusCode != http.StatusNotFound {
 		t.Errorf("after logging out: %d", p.StatusCode)
 	}
-	// The login of an application opens no page of connections.
+	// A login with an authorization request cannot list or revoke applications.
 	consent := b.login(app.query(nil), owner)
-	if p := b.post("/account/connections/end", consent, url.Values{"all": {"1"}}); p.StatusCode != http.StatusBadRequest {
+	if p := b.post("/account/connections/revoke", consent, url.Values{"all": {"1"}}); p.StatusCode != http.StatusBadRequest {
 		t.Errorf("with an application's login: %d", p.StatusCode)
 	}
 }

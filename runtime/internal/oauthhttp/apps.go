@@ -1,0 +1,123 @@
+package oauthhttp
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/oauth"
+)
+
+// appsURL returns the URL of the list of authorized applications for a session.
+func appsURL(session oauth.LoginSession) string { return appsPath + "?request=" + session.ID.String() }
+
+// showAuthorizedApps lists the authorized applications of the logged-in user. Without a
+// session it starts a login.
+func (a *API) showAuthorizedApps(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	session, err := a.loginSession(r, query.Get("request"))
+	switch {
+	case fault.Is(err, fault.NotFound):
+		if current, ok := a.appsSession(r); ok && !query.Has("request") {
+			a.seeOther(w, appsURL(current))
+			return
+		}
+		a.startUserLogin(w, r, "")
+		return
+	case err != nil:
+		a.errorPage(w, r, err)
+		return
+	case !session.LoggedIn() || session.AuthorizationRequest != nil:
+		a.seeOther(w, stepURL(session))
+		return
+	}
+	apps, err := a.OAuth.AuthorizedApps(r.Context(), session)
+	if err != nil {
+		a.errorPage(w, r, err)
+		return
+	}
+	page := pages.AuthorizedAppsPage{Form: a.formFields(session), Email: session.Email, Endpoint: a.issuer + resourcePath, Notice: revokedNotice(query)}
+	for _, app := range apps {
+		page.Apps = append(page.Apps, a.authorizedAppView(app))
+	}
+	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.AuthorizedApps(to, page) })
+}
+
+// revokedNotice returns the notice after a revocation.
+func revokedNotice(query url.Values) string {
+	n, err := strconv.Atoi(query.Get("revoked"))
+	switch {
+	case err != nil:
+		return ""
+	case n == 0:
+		return "Access had already ended."
+	case n == 1:
+		return "Access revoked."
+	}
+	return fmt.Sprintf("Access of %d applications revoked.", n)
+}
+
+func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
+	view := pages.AuthorizedApp{ID: app.ID.String(), Name: app.ClientName, Account: app.AccountName, Verified: a.isTrusted(app.ClientID, app.RedirectURI), Since: app.CreatedAt}
+	if uri, err := url.Parse(app.RedirectURI); err == nil {
+		view.Host = uri.Host
+		switch {
+		case isLoopback(uri):
+			view.Host = "a program on your computer"
+		case uri.Scheme != "https":
+			view.Host = uri.Scheme + " links"
+		}
+	}
+	for _, scope := range app.Scopes {
+		view.Scopes = append(view.Scopes, pages.Scope(scope))
+	}
+	if app.LastUsedAt != nil {
+		view.LastUsed = *app.LastUsedAt
+	}
+	return view
+}
+
+// startUserLogin starts a login without an authorization request.
+func (a *API) startUserLogin(w http.ResponseWriter, r *http.Request, extraQuery string) {
+	session, err := a.startLogin(w, r, nil)
+	if err != nil {
+		a.errorPage(w, r, err)
+		return
+	}
+	a.seeOther(w, stepURL(session)+extraQuery)
+}
+
+// revokeApps revokes the grant in the form, or all grants of the user.
+func (a *API) revokeApps(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
+	all := form.Get("all") == "1"
+	id, err := uuid.Parse(form.Get("grant"))
+	if all {
+		id, err = uuid.Nil, nil
+	}
+	if err != nil || session.AuthorizationRequest != nil || !all && id == uuid.Nil {
+		a.errorPage(w, r, fault.New(fault.Invalid, "There is no such authorized application."))
+		return
+	}
+	revoked, err := a.OAuth.RevokeApps(r.Context(), session, id)
+	if err != nil {
+		a.errorPage(w, r, err)
+		return
+	}
+	a.seeOther(w, appsURL(session)+"&revoked="+strconv.Itoa(revoked))
+}
+
+// logOut ends the session of the user.
+func (a *API) logOut(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, _ url.Values) {
+	if err := a.OAuth.EndLogin(r.Context(), session); err != nil {
+		a.errorPage(w, r, err)
+		return
+	}
+	a.clearCookie(w, session)
+	a.startUserLogin(w, r, "&out=1")
+}

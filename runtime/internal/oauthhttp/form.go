@@ -1,0 +1,72 @@
+package oauthhttp
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/oauth"
+)
+
+// maxForm bounds the body of every form, in bytes.
+const maxForm = 8 << 10
+
+// parseForm reads a form from the body. Parameters in the URL are ignored, parameters may not
+// be repeated (RFC 6749, section 3.2), and their values must be text.
+func parseForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+	if contentType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || contentType != "application/x-www-form-urlencoded" {
+		return nil, fault.New(fault.Invalid, "send a form: application/x-www-form-urlencoded")
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return nil, fault.Wrap(errors.New("unreadable form"), fault.Invalid, "the form can't be read, or is longer than 8 KiB")
+	}
+	for name, values := range r.PostForm {
+		if len(values) > 1 {
+			return nil, fault.New(fault.Invalid, "send %q once", sanitizeName(name))
+		}
+		// PostgreSQL cannot store such text, so no value of ours has it.
+		if len(values) == 1 && (!utf8.ValidString(values[0]) || strings.Contains(values[0], "\x00")) {
+			return nil, fault.New(fault.Invalid, "%q can't be read", sanitizeName(name))
+		}
+	}
+	return r.PostForm, nil
+}
+
+// formHandler handles a form that was submitted from a page of its login session.
+type formHandler func(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values)
+
+// csrfProtected calls next if the form was submitted from this origin, by the browser of the
+// login session, and with its CSRF token.
+func (a *API) csrfProtected(next formHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := a.csrf.Check(r); err != nil {
+			a.errorPage(w, r, fault.Wrap(err, fault.Forbidden, "The form came from another site."))
+			return
+		}
+		form, err := parseForm(w, r)
+		if err != nil {
+			a.errorPage(w, r, err)
+			return
+		}
+		session, err := a.loginSession(r, form.Get("request"))
+		if err == nil && !a.OAuth.VerifyCSRFToken(session, form.Get("csrf")) {
+			err = fault.New(fault.Forbidden, "The form is from before you logged in, or not from this site.")
+		}
+		if err != nil {
+			a.errorPage(w, r, err)
+			return
+		}
+		next(w, r, session, form)
+	}
+}
+
+// formFields returns the hidden fields of the forms of a session.
+func (a *API) formFields(session oauth.LoginSession) pages.Form {
+	return pages.Form{Request: session.ID.String(), CSRF: a.OAuth.CSRFToken(session)}
+}

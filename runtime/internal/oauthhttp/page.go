@@ -1,0 +1,110 @@
+package oauthhttp
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/oauth"
+)
+
+// setSecurityHeaders sets the headers that protect every page: no frames, no caches, no
+// content of other origins, and forms that lead to this origin or to formActions only.
+func (a *API) setSecurityHeaders(w http.ResponseWriter, formActions string) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'"+formActions+"; frame-ancestors 'none'; base-uri 'none'")
+	header.Set("X-Frame-Options", "DENY")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "same-origin") // with no-referrer, browsers would hide the origin of our own forms
+	header.Set("Cache-Control", "no-store")
+}
+
+// page writes a page. redirectURI, if not empty, is where a form of the page may lead.
+func (a *API) page(w http.ResponseWriter, r *http.Request, status int, redirectURI string, render func(io.Writer) error) {
+	var body bytes.Buffer
+	if err := render(&body); err != nil {
+		httpapi.WriteError(w, r, err)
+		return
+	}
+	formActions := ""
+	if redirectURI != "" {
+		formActions = formActionSource(redirectURI)
+	}
+	a.setSecurityHeaders(w, formActions)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // if the browser is gone, the log line has the number of bytes written
+}
+
+// errorPage writes a page that shows an error.
+func (a *API) errorPage(w http.ResponseWriter, r *http.Request, err error) {
+	page := pages.ErrorPage{Title: "Request failed", Text: errorText(err), Hint: "Start again where you came from: in your application, or at " + appsPath + "."}
+	switch fault.From(err).Kind { //nolint:exhaustive // all others have the default texts
+	case fault.NotFound:
+		page.Title = "Login expired"
+	case fault.Unavailable, fault.Internal:
+		page.Title, page.Text, page.Hint = "Server error", "The service is temporarily unavailable.", "Try again in a minute."
+	}
+	status := a.fail(w, r, err)
+	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Error(to, page) })
+}
+
+// fail records the error of a page for the log, sets Retry-After, and returns the status of the page.
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) int {
+	httpapi.SetError(r.Context(), err)
+	f := fault.From(err)
+	if f.Kind == fault.Busy || f.Kind == fault.Unavailable {
+		httpapi.SetRetryAfter(w.Header(), f)
+	}
+	return httpapi.StatusOf(f.Kind)
+}
+
+// errorText returns the sentence that the user reads, with the time after which to retry.
+func errorText(err error) string {
+	f := fault.From(err)
+	text, ok := pages.ErrorText(err)
+	if !ok {
+		text = f.Public
+	}
+	if f.RetryAfter <= 0 {
+		return text
+	}
+	n, unit := int(math.Ceil(f.RetryAfter.Seconds())), "second"
+	if f.RetryAfter >= time.Minute {
+		n, unit = int(math.Ceil(f.RetryAfter.Minutes())), "minute"
+	}
+	if n > 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%s Try again in %d %s.", text, n, unit)
+}
+
+// isFieldError reports whether a page shows the error beside a field. Other errors end the login.
+func isFieldError(err error) bool { return fault.Is(err, fault.Invalid) || fault.Is(err, fault.Busy) }
+
+// applicationView returns the application as the pages show it, or nil without a request.
+func applicationView(request *oauth.AuthorizationRequest) *pages.Application {
+	if request == nil {
+		return nil
+	}
+	view := &pages.Application{Name: request.ClientName, Website: request.Website, Verified: request.Verified}
+	if uri, err := url.Parse(request.RedirectURI); err == nil {
+		view.Host = uri.Host
+		switch {
+		case isLoopback(uri):
+			view.Loopback = true
+		case uri.Scheme != "https":
+			view.Scheme = uri.Scheme
+		}
+	}
+	return view
+}

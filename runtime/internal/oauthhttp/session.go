@@ -1,0 +1,114 @@
+package oauthhttp
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/oauth"
+)
+
+// maxLoginCookies bounds the parallel logins of one browser, and maxClearedCookies the cookies
+// that one response deletes: the size of a response header is limited.
+const (
+	maxLoginCookies   = 8
+	maxClearedCookies = 20
+)
+
+// cookiePrefix returns the prefix of cookie names. Each login session has its own cookie, so
+// that several tabs do not interfere.
+func (a *API) cookiePrefix() string {
+	if a.secure {
+		return "__Host-login-" // browsers restrict it to this host, https and the path /
+	}
+	return "login-"
+}
+
+func (a *API) cookieName(id uuid.UUID) string {
+	return a.cookiePrefix() + id.String()
+}
+
+// setCookie sets the cookie of a session. SameSite is Lax because the login starts with a
+// link from another site; all forms have CSRF protection.
+func (a *API) setCookie(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, value string) {
+	var others []string
+	for _, cookie := range r.Cookies() {
+		if strings.HasPrefix(cookie.Name, a.cookiePrefix()) && cookie.Name != a.cookieName(session.ID) {
+			others = append(others, cookie.Name)
+		}
+	}
+	if len(others) >= maxLoginCookies {
+		for _, name := range others[:min(len(others), maxClearedCookies)] {
+			a.writeCookie(w, name, "", -1)
+		}
+	}
+	a.writeCookie(w, a.cookieName(session.ID), value, int(a.OAuth.SessionTTL().Seconds()))
+}
+
+func (a *API) clearCookie(w http.ResponseWriter, session oauth.LoginSession) {
+	a.writeCookie(w, a.cookieName(session.ID), "", -1)
+}
+
+func (a *API) writeCookie(w http.ResponseWriter, name, value string, maxAge int) {
+	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure unless the service is reached by http
+		Name: name, Value: value, Path: "/", MaxAge: maxAge, Secure: a.secure, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
+}
+
+// startLogin creates a login session and sets its cookie, within the rate limit.
+func (a *API) startLogin(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest) (oauth.LoginSession, error) {
+	if err := a.allowLogin(r); err != nil {
+		return oauth.LoginSession{}, err
+	}
+	return a.createLogin(w, r, request)
+}
+
+// allowLogin counts a login against the rate limit of the client IP.
+func (a *API) allowLogin(r *http.Request) error {
+	return a.Limits.AllowLogin(httpapi.FromContext(r.Context()).ClientIP).Err()
+}
+
+// createLogin is startLogin without the rate limit.
+func (a *API) createLogin(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest) (oauth.LoginSession, error) {
+	session, cookie, err := a.OAuth.StartLogin(r.Context(), request)
+	if err == nil {
+		a.setCookie(w, r, session, cookie)
+	}
+	return session, err
+}
+
+// loginSession returns the login session with this ID if the browser has its cookie.
+func (a *API) loginSession(r *http.Request, text string) (oauth.LoginSession, error) {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return oauth.LoginSession{}, oauth.ReasonSessionExpired.Fault()
+	}
+	cookie, err := r.Cookie(a.cookieName(id))
+	if err != nil {
+		return oauth.LoginSession{}, oauth.ReasonSessionExpired.Fault()
+	}
+	return a.OAuth.FindLogin(r.Context(), id, cookie.Value)
+}
+
+// appsSession returns the session with which the user of this browser has logged in to see
+// the authorized applications.
+func (a *API) appsSession(r *http.Request) (oauth.LoginSession, bool) {
+	for _, cookie := range r.Cookies() {
+		text, ok := strings.CutPrefix(cookie.Name, a.cookiePrefix())
+		if !ok {
+			continue
+		}
+		if session, err := a.loginSession(r, text); err == nil && session.LoggedIn() && session.AuthorizationRequest == nil {
+			return session, true
+		}
+	}
+	return oauth.LoginSession{}, false
+}
+
+// clientPrefix returns the IP prefix by which limits count a client.
+func clientPrefix(r *http.Request) string {
+	return limit.ClientPrefix(httpapi.FromContext(r.Context()).ClientIP).String()
+}
