@@ -29,7 +29,7 @@ func (c *checkCommand) Validate() error {
 	if c.Limit < 0 {
 		return fmt.Errorf("SERVICE_CHECK_LIMIT must not be negative, but is %d", c.Limit)
 	}
-	if err := checkSet(c); err != nil {
+	if err := requireSettings(c); err != nil {
 		return err
 	}
 	return c.Check.Validate()
@@ -51,19 +51,19 @@ func (c *checkCommand) target() (consistency.Target, error) {
 }
 
 // Run checks the accounts, and prints findings and a report as lines of JSON.
-func (c *checkCommand) Run(ctx context.Context, log *slog.Logger, io streams) error {
+func (c *checkCommand) Run(ctx context.Context, log *slog.Logger, io stdio) error {
 	target, err := c.target()
 	if err != nil {
-		return usage{err}
+		return usageError{err}
 	}
 	store, err := postgres.Open(ctx, c.Database)
 	if err != nil {
-		return usage{err}
+		return usageError{err}
 	}
 	defer store.Close()
 	objects, err := objectstore.New(c.Objects)
 	if err != nil {
-		return usage{err}
+		return usageError{err}
 	}
 	checker, err := consistency.NewChecker(store, objects, c.Check, time.Now, log)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *checkCommand) Run(ctx context.Context, log *slog.Logger, io streams) er
 	}
 	report, err := consistency.NewRunner(store, checker, c.Limit).Run(ctx, target, io.out)
 	if err == nil && report.NeedsAttention > 0 {
-		return exit(exitActionRequired)
+		return exitCode(exitActionRequired)
 	}
 	return err
 }

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// checkSet says by their environment names which required settings of a command are
-// missing. The flag parser would name flags, and only after all other checks.
-func checkSet(command any) error {
+// requireSettings returns an error if required settings of a command are missing. It names
+// environment variables; the flag parser would name flags, after all other checks.
+func requireSettings(command any) error {
 	var missing []string
-	collectMissing(reflect.ValueOf(command).Elem(), &missing)
+	missingSettings(reflect.ValueOf(command).Elem(), &missing)
 	if len(missing) > 0 {
 		return fmt.Errorf("not set: %s", strings.Join(missing, ", "))
 	}
 	return nil
 }
 
-func collectMissing(config reflect.Value, missing *[]string) {
+func missingSettings(config reflect.Value, missing *[]string) {
 	for i := range config.NumField() {
 		field := config.Type().Field(i)
 		if _, embedded := field.Tag.Lookup("embed"); embedded {
-			collectMissing(config.Field(i), missing)
+			missingSettings(config.Field(i), missing)
 			continue
 		}
 		if _, required := field.Tag.Lookup("required"); required && config.Field(i).IsZero() {

@@ -1,6 +1,6 @@
-// Command mediastack-runtime serves the tenants' interfaces (serve), removes what is
-// over (purge), proves that rows and buckets agree (check) and brings the database
-// schema up to date (migrate). It only wires: configuration in, parts joined, run, shut down.
+// Command mediastack-runtime serves the API of tenants (serve), removes expired data
+// (purge), checks that rows and buckets are consistent (check) and migrates the database
+// schema (migrate). It only wires components together.
 package main
 
 import (
@@ -26,63 +26,64 @@ var version = ""
 const (
 	exitFailed = 1
 	exitUsage  = 2
-	// exitActionRequired is of the purge and the check: they reached their end, and something needs attention.
+	// exitActionRequired is returned by purge and check, if they completed and an operator
+	// must act.
 	exitActionRequired = 3
 )
 
 type command struct {
 	Log     logConfig        `embed:""`
-	Version kong.VersionFlag `help:"Print the version and leave."`
+	Version kong.VersionFlag `help:"Print the version and exit."`
 
 	Serve   serveCommand   `cmd:"" help:"Serve REST, TUS, MCP and logins until SIGTERM or SIGINT."`
-	Purge   purgeCommand   `cmd:"" help:"Run one pass of the purge and print its summary as a line of JSON. Exits with 3 when something needs attention."`
-	Check   checkCommand   `cmd:"" help:"Compare an account's rows and counters with its bucket, print what differs as lines of JSON and a summary last. Exits with 3 when something needs attention, or was found without --repair."`
-	Migrate migrateCommand `cmd:"" help:"Bring the database schema up to date, and print what was applied."`
+	Purge   purgeCommand   `cmd:"" help:"Run one pass of the purge and print its summary as a line of JSON. Exits with 3 if an operator must act."`
+	Check   checkCommand   `cmd:"" help:"Compare an account's rows and counters with its bucket, print differences as lines of JSON, then a summary. Exits with 3 if an operator must act, or if there are differences without --repair."`
+	Migrate migrateCommand `cmd:"" help:"Migrate the database schema, and log the applied migrations."`
 }
 
-// logConfig says how to log, on standard error.
+// logConfig configures the log, which goes to standard error.
 type logConfig struct {
-	LogFormat string     `env:"SERVICE_LOG_FORMAT" enum:"json,text" default:"json" help:"Form of the log: json or text."`
-	LogLevel  slog.Level `env:"SERVICE_LOG_LEVEL" default:"INFO" help:"Least level that is logged: DEBUG, INFO, WARN or ERROR."`
+	LogFormat string     `env:"SERVICE_LOG_FORMAT" enum:"json,text" default:"json" help:"Format of the log: json or text."`
+	LogLevel  slog.Level `env:"SERVICE_LOG_LEVEL" default:"INFO" help:"Minimum level that is logged: DEBUG, INFO, WARN or ERROR."`
 }
 
-func (c logConfig) logger(to io.Writer) *slog.Logger {
+func (c logConfig) logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: redact.Attr}
 	if c.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(to, options))
+		return slog.New(slog.NewTextHandler(w, options))
 	}
-	return slog.New(slog.NewJSONHandler(to, options))
+	return slog.New(slog.NewJSONHandler(w, options))
 }
 
-// streams are where a command writes.
-type streams struct {
+// stdio are the outputs of a command.
+type stdio struct {
 	out, err io.Writer
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	// A second signal ends the process at once.
+	// A second signal kills the process.
 	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr}))
+	os.Exit(run(ctx, os.Args[1:], stdio{out: os.Stdout, err: os.Stderr}))
 }
 
-// exit is a command's wish for an exit code of its own.
-type exit int
+// exitCode is the error of a command that sets the exit code.
+type exitCode int
 
-func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
-// usage is a wrong configuration.
-type usage struct{ error }
+// usageError is an invalid configuration.
+type usageError struct{ error }
 
-func run(ctx context.Context, args []string, io streams) int {
+func run(ctx context.Context, args []string, io stdio) int {
 	var cli command
-	left := -1
+	requested := -1
 	parser, err := kong.New(&cli,
 		kong.Name("mediastack-runtime"),
 		kong.Description("Stores and serves the media of mediastack's tenants. Every flag has an environment name; prefer those for secrets."),
 		kong.Vars{"version": versionText()},
 		kong.Writers(io.out, io.err),
-		kong.Exit(func(code int) { left = code; panic(exit(code)) }),
+		kong.Exit(func(code int) { requested = code; panic(exitCode(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 110}),
 	)
 	if err != nil {
@@ -90,45 +91,45 @@ func run(ctx context.Context, args []string, io streams) int {
 	}
 	parsed, err := parse(parser, args)
 	switch {
-	case left >= 0:
-		return left
+	case requested >= 0:
+		return requested
 	case err != nil:
 		return fail(io, exitUsage, err)
 	}
 	log := cli.Log.logger(io.err)
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	err = parsed.Run(log, io)
-	var code exit
-	var wrong usage
+	var code exitCode
+	var invalid usageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &code):
 		return int(code)
-	case errors.As(err, &wrong):
+	case errors.As(err, &invalid):
 		return fail(io, exitUsage, err)
 	}
 	return fail(io, exitFailed, err)
 }
 
-// parse comes back also when --help and --version want to leave.
+// parse parses args. It also returns after --help and --version, which kong exits for.
 func parse(parser *kong.Kong, args []string) (parsed *kong.Context, err error) {
 	defer func() {
-		if left := recover(); left != nil {
-			if _, ok := left.(exit); !ok {
-				panic(left)
+		if r := recover(); r != nil {
+			if _, ok := r.(exitCode); !ok {
+				panic(r)
 			}
 		}
 	}()
 	return parser.Parse(args)
 }
 
-func fail(io streams, code int, err error) int {
+func fail(io stdio, code int, err error) int {
 	_, _ = fmt.Fprintf(io.err, "mediastack-runtime: %v\n", err)
 	return code
 }
 
-// versionText is the linker's word, else the module's.
+// versionText returns the version that the linker set, or else that of the module.
 func versionText() string {
 	if version != "" {
 		return version

@@ -39,11 +39,11 @@ func (b *buffer) String() string {
 // call runs a command to its end.
 func call(ctx context.Context, args ...string) (code int, out, err string) {
 	var stdout, stderr buffer
-	code = run(ctx, args, streams{out: &stdout, err: &stderr})
+	code = run(ctx, args, stdio{out: &stdout, err: &stderr})
 	return code, stdout.String(), stderr.String()
 }
 
-func TestTheCommandLineExplainsItself(t *testing.T) {
+func TestCommandLine_ExplainsItself(t *testing.T) {
 	t.Parallel()
 	if code, out, _ := call(t.Context(), "--version"); code != 0 || strings.TrimSpace(out) == "" {
 		t.Errorf("--version: %d %q", code, out)
@@ -77,7 +77,7 @@ func environment(config reflect.Type) []string {
 
 const goodSecret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 
-func TestAWrongConfigurationIsOneSentenceAndExitCode2(t *testing.T) {
+func TestCommands_RejectInvalidConfigurationWithExitCode2(t *testing.T) {
 	t.Parallel()
 	serve := []string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--database-url=postgres://u:hunter2@127.0.0.1:1/x",
 		"--s3-endpoint=http://127.0.0.1:1", "--s3-access-key=a", "--s3-secret-key=hunter2"}
@@ -107,7 +107,7 @@ func TestAWrongConfigurationIsOneSentenceAndExitCode2(t *testing.T) {
 	}
 }
 
-func TestTheCommandsOnRealParts(t *testing.T) {
+func TestCommands_WithRealStores(t *testing.T) {
 	t.Parallel()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)
 	stores := []string{"--database-url=" + database, "--s3-endpoint=" + s3.Endpoint, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey}
@@ -119,10 +119,10 @@ func TestTheCommandsOnRealParts(t *testing.T) {
 	go func() {
 		ended <- run(ctx, append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
 			"--image-worker-path=" + testenv.Binary(t, "mediastack-imaging")}, stores...),
-			streams{out: &logs, err: &logs})
+			stdio{out: &logs, err: &logs})
 	}()
 	var admin string
-	within(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "serving", "admin"); return admin != "" })
+	within(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "listening", "admin"); return admin != "" })
 	ready := func() int {
 		response, err := http.Get("http://" + admin + "/readyz")
 		if err != nil {

@@ -11,10 +11,10 @@ type migrateCommand struct {
 	Database postgres.Config `embed:"" group:"Stores"`
 }
 
-// Validate checks what is needed; kong calls it.
-func (c *migrateCommand) Validate() error { return checkSet(c) }
+// Validate checks the required settings; kong calls it.
+func (c *migrateCommand) Validate() error { return requireSettings(c) }
 
-// Run applies the migrations that are missing; the log says which.
+// Run applies the missing migrations, and logs them.
 func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 	return postgres.Migrate(ctx, c.Database, log)
 }

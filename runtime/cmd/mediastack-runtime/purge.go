@@ -21,7 +21,7 @@ type purgeCommand struct {
 
 // Validate checks the bounds; kong calls it.
 func (c *purgeCommand) Validate() error {
-	if err := checkSet(c); err != nil {
+	if err := requireSettings(c); err != nil {
 		return err
 	}
 	if err := c.Purge.Validate(); err != nil {
@@ -38,15 +38,15 @@ type purgeSummary struct {
 }
 
 // Run makes one pass.
-func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io streams) error {
+func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) error {
 	store, err := postgres.Open(ctx, c.Database)
 	if err != nil {
-		return usage{err}
+		return usageError{err}
 	}
 	defer store.Close()
 	objects, err := objectstore.New(c.Objects)
 	if err != nil {
-		return usage{err}
+		return usageError{err}
 	}
 	purger, err := media.NewPurger(c.Purge, media.PurgeDeps{Store: store, Objects: objects, Now: time.Now, Log: log})
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io streams) er
 		return err
 	}
 	if swept == nil && summary.NeedsAttention {
-		return exit(exitActionRequired)
+		return exitCode(exitActionRequired)
 	}
 	return swept
 }

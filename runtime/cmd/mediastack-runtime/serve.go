@@ -49,9 +49,9 @@ type serveCommand struct {
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
 }
 
-// Validate checks what can be checked without any store; kong calls it.
+// Validate checks the configuration without connecting to a store; kong calls it.
 func (c *serveCommand) Validate() error {
-	if err := checkSet(c); err != nil {
+	if err := requireSettings(c); err != nil {
 		return err
 	}
 	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate,
@@ -63,69 +63,71 @@ func (c *serveCommand) Validate() error {
 	return nil
 }
 
-// Run serves until ctx ends. A database that is down or behind makes it not ready,
-// and nothing worse.
+// Run serves until ctx ends. While the database is unavailable, or its schema outdated, the
+// process runs but is not ready.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	store, err := postgres.Open(ctx, c.Database)
 	if err != nil {
-		return usage{err}
+		return usageError{err}
 	}
 	defer store.Close()
 	objects, err := objectstore.New(c.Objects)
 	if err != nil {
-		return usage{err}
+		return usageError{err}
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	images, err := imaging.New(ctx, c.Images, imaging.Deps{Registry: registry, Log: log})
 	if err != nil {
-		return usage{err}
+		return usageError{err}
 	}
 	defer images.Close()
-	parts, err := c.join(store, objects, images, registry, log)
+	svc, err := c.build(store, objects, images, registry, log)
 	if err != nil {
 		return err
 	}
-	if err := parts.server.Listen(ctx); err != nil {
+	if err := svc.server.Listen(ctx); err != nil {
 		return err
 	}
 	log.InfoContext(ctx, "starting", "version", versionText(), "logins", c.Mail.Enabled())
 
-	// Requests that run after SIGTERM still need fresh keys, and their uses are noted;
-	// uploads that can be resumed elsewhere are told to once nothing new comes in.
-	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var listeners errgroup.Group
-	listeners.Go(func() error { return parts.feed.Run(listening) })
-	listeners.Go(func() error { parts.auth.Run(listening); return nil })
-	listeners.Go(func() error { return parts.locks.Run(listening) })
-	listeners.Go(func() error { _ = parts.stores.Check(listening); return nil }) // names a store that can't be used
-	if parts.outbox != nil {
-		listeners.Go(func() error { return parts.outbox.Run(listening) })
+	// Requests that run after SIGTERM still need the key cache and last-used updates.
+	// Resumable uploads are interrupted once no new requests arrive.
+	backgroundCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var background errgroup.Group
+	background.Go(func() error { return svc.feed.Run(backgroundCtx) })
+	background.Go(func() error { svc.auth.Run(backgroundCtx); return nil })
+	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
+	background.Go(func() error { _ = svc.stores.Check(backgroundCtx); return nil }) // logs why a store can't be used
+	if svc.outbox != nil {
+		background.Go(func() error { return svc.outbox.Run(backgroundCtx) })
 	}
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, parts.uploads.Drain) })()
-	err = parts.server.Run(ctx)
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(c.Server.DrainDelay, svc.uploads.Drain) })()
+	err = svc.server.Run(ctx)
 	stop()
-	if heard := listeners.Wait(); err == nil {
-		err = heard
+	if backgroundErr := background.Wait(); err == nil {
+		err = backgroundErr
 	}
-	log.InfoContext(ctx, "ended")
+	log.InfoContext(ctx, "shutdown complete")
 	return err
 }
 
-type served struct {
+// components are the parts of the service that run, or are drained.
+type components struct {
 	server  *server.Server
 	auth    *auth.Authenticator
 	feed    *accountcache.Feed
 	uploads *tus.API
 	locks   *postgres.UploadLocks
 	stores  *objectstore.Readiness
-	outbox  *mail.Outbox // nil when nobody can log in
+	outbox  *mail.Outbox // nil if login is disabled
 }
 
-func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, registry *prometheus.Registry, log *slog.Logger) (served, error) {
+// build creates the components of the service.
+func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, registry *prometheus.Registry, log *slog.Logger) (components, error) {
 	limits, err := limit.New(c.Limits, limit.Deps{Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
-		return served{}, err
+		return components{}, err
 	}
 	authCfg := c.Auth
 	authCfg.Brand = c.Server.Brand
@@ -134,35 +136,32 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	}
 	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Now: time.Now, Log: log})
 	if err != nil {
-		return served{}, err
+		return components{}, err
 	}
 	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
 	preferences := settings.NewService(cachedSettings)
 	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
-		return served{}, err
+		return components{}, err
 	}
 	secret, err := c.Auth.ServerSecret()
 	if err != nil {
-		return served{}, err
+		return components{}, err
 	}
 	presigner, err := objectstore.NewPresigner(c.Objects, c.Delivery.PublicEndpoint)
 	if err != nil {
-		return served{}, usage{fmt.Errorf("SERVICE_S3_PUBLIC_ENDPOINT: %w", err)}
+		return components{}, usageError{fmt.Errorf("SERVICE_S3_PUBLIC_ENDPOINT: %w", err)}
 	}
-	files, err := delivery.New(c.Delivery, c.Server.BaseURL, secret, items, objects, presigner, time.Now, log)
+	files, err := delivery.New(c.Delivery, delivery.Deps{BaseURL: c.Server.BaseURL, Secret: secret, Items: items, Objects: objects, Presigner: presigner, Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
-		return served{}, err
-	}
-	if err := files.Register(registry); err != nil {
-		return served{}, err
+		return components{}, err
 	}
 	api, err := rest.New(rest.Parts{
 		Media: items, Settings: preferences, Auth: authenticator, Documents: files.Links(),
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
 	})
 	if err != nil {
-		return served{}, err
+		return components{}, err
 	}
 	locks := store.UploadLocks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
@@ -170,17 +169,17 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
 	})
 	if err != nil {
-		return served{}, err
+		return components{}, err
 	}
 	tools, err := mcp.New(c.Tools, mcp.Parts{
 		Media: items, Settings: preferences, Auth: authenticator, Documents: files.Links(), Limits: limits,
 		BaseURL: c.Server.BaseURL, Origins: c.Server.CORSOrigins, Version: versionText(),
 	})
 	if err != nil {
-		return served{}, err
+		return components{}, err
 	}
 	if err := tools.Register(registry); err != nil {
-		return served{}, err
+		return components{}, err
 	}
 	stores := objectstore.NewReadiness(objects, store.OwnedBucket, log)
 	checks := []server.Check{
@@ -190,23 +189,23 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	}
 	reference, err := apidocs.New()
 	if err != nil {
-		return served{}, err
+		return components{}, err
 	}
 	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API
-		if logins, outbox, err = c.joinLogins(store, secret, limits, registry, log); err != nil {
-			return served{}, err
+		if logins, outbox, err = c.buildOAuth(store, secret, limits, registry, log); err != nil {
+			return components{}, err
 		}
 		mounts = append(mounts, logins.Mount)
 	}
 	serving, err := server.New(c.Server, log, registry, limits, checks, mounts...)
-	return served{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
+	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
 }
 
-// joinLogins makes the part that people log in to.
-func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, limits *limit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Outbox, error) {
+// buildOAuth creates the authorization server with its login pages and e-mail outbox.
+func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, limits *limit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Outbox, error) {
 	signer, err := secret.Signer(keys.PurposeOAuth)
 	if err != nil {
 		return nil, nil, err
@@ -221,11 +220,11 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, lim
 	}
 	outbox, err := mail.NewOutbox(c.Mail, c.Pages.Name, c.Server.BaseURL, logins, registry, time.Now, log)
 	if err != nil {
-		return nil, nil, usage{err}
+		return nil, nil, usageError{err}
 	}
 	shown, err := pages.New(c.Pages)
 	if err != nil {
-		return nil, nil, usage{err}
+		return nil, nil, usageError{err}
 	}
 	api, err := oauthhttp.New(c.OAuth, oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
 	return api, outbox, err

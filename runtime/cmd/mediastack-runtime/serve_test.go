@@ -38,12 +38,12 @@ func TestServe_NamesAStoreWithoutConditionalPut(t *testing.T) {
 	go func() {
 		ended <- run(ctx, []string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--no-image-enabled",
 			"--database-url=" + testenv.Postgres(t), "--s3-endpoint=" + swift.URL, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey},
-			streams{out: &logs, err: &logs})
+			stdio{out: &logs, err: &logs})
 	}()
 	const want = "the object store does not support conditional puts (If-None-Match: *) and can't be used"
 	within(t, "the log names the store", func() bool { return strings.Contains(logs.String(), want) })
 	var admin string
-	within(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "serving", "admin"); return admin != "" })
+	within(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "listening", "admin"); return admin != "" })
 	response, err := http.Get("http://" + admin + "/readyz")
 	if err != nil {
 		t.Fatal(err)

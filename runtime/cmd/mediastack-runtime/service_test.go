@@ -48,7 +48,7 @@ func whole(t *testing.T, flags ...string) *service {
 	args := append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--log-level=DEBUG",
 		"--image-worker-path=" + testenv.Binary(t, "mediastack-imaging"), "--smtp-host=127.0.0.1", "--smtp-port=1", "--smtp-tls=none", "--mail-from=login@media.test",
 		"--rate-limit-auth-failures=0", "--rate-limit-logins=0"}, storesOf(database, s3)...)
-	go func() { ended <- run(ctx, append(args, flags...), streams{out: s.logs, err: s.logs}) }()
+	go func() { ended <- run(ctx, append(args, flags...), stdio{out: s.logs, err: s.logs}) }()
 	t.Cleanup(func() {
 		stop()
 		if code := <-ended; code != 0 {
@@ -56,7 +56,7 @@ func whole(t *testing.T, flags ...string) *service {
 		}
 	})
 	within(t, "the service serves", func() bool {
-		s.address, s.admin = attribute(s.logs.String(), "serving", "address"), attribute(s.logs.String(), "serving", "admin")
+		s.address, s.admin = attribute(s.logs.String(), "listening", "address"), attribute(s.logs.String(), "listening", "admin")
 		return s.admin != ""
 	})
 	return s

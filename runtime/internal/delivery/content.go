@@ -9,29 +9,29 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// window is how much is asked of the object store at a time where it is not known
-// how much the client will take: in answers of several ranges.
-const window = 1 << 20
+// readWindow is the length of reads from the object store if the length of the body is not
+// known: in responses with several ranges.
+const readWindow = 1 << 20
 
-// content is an object as http.ServeContent wants it. It asks the object store only
-// for what is read. It is safe for concurrent use, because answers of several ranges
-// are read in a goroutine of their own.
+// content is an object as the io.ReadSeeker of http.ServeContent. It requests only the bytes
+// that are read. It is safe for concurrent use, because http.ServeContent reads several
+// ranges in a separate goroutine.
 type content struct {
-	ctx     context.Context // io.Reader has no other way to carry it
+	ctx     context.Context // Read has no parameter for it
 	objects Objects
 	bucket  string
 	object  media.Object
 
-	mu     sync.Mutex
-	offset int64 // of the next Read
-	body   io.ReadCloser
-	left   int64 // that body still gives
-	err    error // the first failure of the object store
+	mu        sync.Mutex
+	offset    int64 // of the next Read
+	body      io.ReadCloser
+	remaining int64 // bytes of body
+	err       error // the first failure of the object store
 }
 
 var errSeek = errors.New("seek outside of the file")
 
-// Seek moves without reading; what is open elsewhere is closed by the next Read.
+// Seek sets the offset of the next Read.
 func (c *content) Seek(offset int64, whence int) (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,13 +45,13 @@ func (c *content) Seek(offset int64, whence int) (int64, error) {
 		return 0, errSeek
 	}
 	if offset != c.offset {
-		c.drop()
+		c.closeBody()
 		c.offset = offset
 	}
 	return offset, nil
 }
 
-// Read returns the next bytes, opening the object where it must.
+// Read reads the next bytes, and opens the object if necessary.
 func (c *content) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,16 +61,16 @@ func (c *content) Read(p []byte) (int, error) {
 	if c.offset >= c.object.Bytes {
 		return 0, io.EOF
 	}
-	if c.body == nil || c.left == 0 {
-		if err := c.open(min(window, c.object.Bytes-c.offset)); err != nil {
+	if c.body == nil || c.remaining == 0 {
+		if err := c.open(min(readWindow, c.object.Bytes-c.offset)); err != nil {
 			return 0, err
 		}
 	}
-	n, err := c.body.Read(p[:min(int64(len(p)), c.left)])
+	n, err := c.body.Read(p[:min(int64(len(p)), c.remaining)])
 	c.offset += int64(n)
-	c.left -= int64(n)
+	c.remaining -= int64(n)
 	switch {
-	case errors.Is(err, io.EOF) && c.left > 0:
+	case errors.Is(err, io.EOF) && c.remaining > 0:
 		c.err = io.ErrUnexpectedEOF
 	case err != nil && !errors.Is(err, io.EOF):
 		c.err = err
@@ -78,13 +78,13 @@ func (c *content) Read(p []byte) (int, error) {
 	return n, c.err
 }
 
-// prime opens the object where the body begins. length is how much the body takes of
-// it from there, or negative where that is not known.
-func (c *content) prime(length int64) error {
+// preopen opens the object at the offset. length is that of the body, negative if it is not
+// known.
+func (c *content) preopen(length int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if length < 0 {
-		length = min(window, c.object.Bytes-c.offset)
+		length = min(readWindow, c.object.Bytes-c.offset)
 	}
 	if length == 0 {
 		return nil
@@ -92,37 +92,37 @@ func (c *content) prime(length int64) error {
 	return c.open(length)
 }
 
-// refuse fails every Read from now on: http.ServeContent reads although its answer
-// could not begin, and that must not reach the object store.
-func (c *content) refuse(err error) {
+// fail makes every Read return err: http.ServeContent reads even if WriteHeader failed, and
+// those reads must not reach the object store.
+func (c *content) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = err
 }
 
-// open asks for length bytes from the offset on.
+// open requests length bytes from the offset.
 func (c *content) open(length int64) error {
-	c.drop()
+	c.closeBody()
 	body, err := c.objects.Open(c.ctx, c.bucket, c.object.Key, c.offset, length)
 	if err != nil {
 		c.err = err
 		return err
 	}
-	c.body, c.left = body, length
+	c.body, c.remaining = body, length
 	return nil
 }
 
-func (c *content) drop() {
+func (c *content) closeBody() {
 	if c.body != nil {
-		_ = c.body.Close() // it was only read
+		_ = c.body.Close() // it was read only
 	}
-	c.body, c.left = nil, 0
+	c.body, c.remaining = nil, 0
 }
 
 func (c *content) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop()
+	c.closeBody()
 	if c.err == nil {
 		c.err = io.ErrClosedPipe
 	}

@@ -1,7 +1,5 @@
-// Package delivery serves the files of items, and makes the documents and addresses
-// that lead to them. REST calls Document for its answers; the routes under
-// /media/file are served here, by range reads from the object store or by sending
-// the client there.
+// Package delivery serves the files of items, and builds their URLs. The routes under
+// /media/file are served by range reads from the object store, or by a redirect to it.
 package delivery
 
 import (
@@ -15,6 +13,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -22,28 +21,28 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// Mode says who sends the bytes of a file.
+// Mode is how files are sent.
 type Mode string
 
 // The modes of delivery.
 const (
-	// Stream sends them from here.
+	// Stream sends files through this process.
 	Stream Mode = "stream"
-	// Redirect sends the client to the object store, with a permission for one object
-	// and a short while.
+	// Redirect redirects clients to the object store, with a presigned URL of one object that
+	// expires soon.
 	Redirect Mode = "redirect"
 )
 
-// Config bounds delivery. The tags are flag and environment names.
+// Config configures delivery. The tags are flag and environment names.
 type Config struct {
-	TTL            time.Duration `env:"SERVICE_DELIVERY_TTL" default:"1h" help:"How long the address of a draft's or a private item's file is valid, at least; SERVICE_DELIVERY_STEP adds to it."`
-	Step           time.Duration `env:"SERVICE_DELIVERY_STEP" default:"1h" help:"Signed addresses expire at multiples of this time, so that a file keeps its address, and browsers their copy, for as long. 0 = every second."`
-	PublicMaxAge   time.Duration `env:"SERVICE_PUBLIC_MAX_AGE" default:"1h" help:"How long caches may keep the file of a public item; also how long they may go on serving it after a delete."`
-	Mode           Mode          `env:"SERVICE_DELIVERY_MODE" enum:"stream,redirect" default:"stream" help:"Who sends the bytes of files: this process (stream), or the object store, to which clients are redirected (redirect)."`
-	RedirectTTL    time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"How long a client may begin the download that it was redirected to."`
-	PublicEndpoint string        `env:"SERVICE_S3_PUBLIC_ENDPOINT" help:"The S3 endpoint as clients reach it, for redirects; by default as this process does."`
-	MaxDownloads   int           `env:"SERVICE_MAX_DOWNLOADS" default:"512" help:"Files sent at once by this process; each holds a connection to S3 and some 200 KiB of memory. 0 = no limit."`
-	DownloadShare  int           `name:"download-per-client-percent" env:"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT" default:"25" help:"Percent of them that one client address (IPv6: one /64) may hold. Behind a proxy that SERVICE_TRUSTED_PROXIES does not name, all clients are one address: then set 100."`
+	TTL                      time.Duration `env:"SERVICE_DELIVERY_TTL" default:"1h" help:"Minimum validity of the URL of a draft's or private item's file; SERVICE_DELIVERY_STEP is added to it."`
+	Step                     time.Duration `env:"SERVICE_DELIVERY_STEP" default:"1h" help:"Signed URLs expire at multiples of this time, so that the URL of a file, and the copy in a browser cache, stays valid for as long. 0 = every second."`
+	PublicMaxAge             time.Duration `env:"SERVICE_PUBLIC_MAX_AGE" default:"1h" help:"How long caches may keep the file of a public item, also after it was deleted."`
+	Mode                     Mode          `env:"SERVICE_DELIVERY_MODE" enum:"stream,redirect" default:"stream" help:"How files are sent: by this process (stream), or by the object store, to which clients are redirected (redirect)."`
+	RedirectTTL              time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"How long the URL of a redirect is valid."`
+	PublicEndpoint           string        `env:"SERVICE_S3_PUBLIC_ENDPOINT" help:"S3 endpoint for clients, for redirects; by default that of this process."`
+	MaxDownloads             int           `env:"SERVICE_MAX_DOWNLOADS" default:"512" help:"Files sent at once by this process; each holds a connection to S3 and some 200 KiB of memory. 0 = no limit."`
+	DownloadPerClientPercent int           `name:"download-per-client-percent" env:"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT" default:"25" help:"Percent of them that one client IP (IPv6: one /64) may hold. Behind a proxy that SERVICE_TRUSTED_PROXIES does not name, all clients have one IP: then set 100."`
 }
 
 // Validate checks the bounds.
@@ -61,26 +60,26 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_DELIVERY_REDIRECT_TTL must be from 5s to 1h, not %s", c.RedirectTTL)
 	case c.MaxDownloads < 0 || c.MaxDownloads > 1e6:
 		return fmt.Errorf("SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not %d", c.MaxDownloads)
-	case c.MaxDownloads > 0 && (c.DownloadShare < 1 || c.DownloadShare > 100):
-		return fmt.Errorf("SERVICE_DOWNLOAD_PER_CLIENT_PERCENT must be from 1 to 100, not %d", c.DownloadShare)
+	case c.MaxDownloads > 0 && (c.DownloadPerClientPercent < 1 || c.DownloadPerClientPercent > 100):
+		return fmt.Errorf("SERVICE_DOWNLOAD_PER_CLIENT_PERCENT must be from 1 to 100, not %d", c.DownloadPerClientPercent)
 	}
 	return nil
 }
 
-// Items finds what is to be served. media.Service implements it.
+// Items looks items up. media.Service implements it.
 type Items interface {
 	ForDelivery(ctx context.Context, id uuid.UUID) (media.Item, string, error)
 }
 
-// Objects reads what is to be served. objectstore.Store implements it.
+// Objects reads objects. objectstore.Store implements it.
 type Objects interface {
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 }
 
-// Presigner makes addresses at the object store. objectstore.Presigner implements it.
+// Presigner builds URLs at the object store. objectstore.Presigner implements it.
 type Presigner interface {
-	// Presign returns an address that opens one object by one method until ttl has
-	// passed. The store's answer carries what response says.
+	// Presign returns a URL that opens one object by one method until ttl has passed.
+	// response are headers of the object store's response.
 	Presign(ctx context.Context, method, bucket, key string, ttl time.Duration, response map[string]string) (string, error)
 }
 
@@ -97,25 +96,43 @@ type Delivery struct {
 	log       *slog.Logger
 }
 
-// New joins delivery to its stores. Addresses begin with baseURL. presigner is used,
-// and needed, when clients are redirected.
-func New(cfg Config, baseURL string, secret keys.Secret, items Items, objects Objects, presigner Presigner, now func() time.Time, log *slog.Logger) (*Delivery, error) {
+// Deps are what Delivery uses.
+type Deps struct {
+	// BaseURL begins the URLs of files.
+	BaseURL string
+	Secret  keys.Secret
+	Items   Items
+	Objects Objects
+	// Presigner is required in the mode Redirect.
+	Presigner Presigner
+	// Registry takes the metrics of downloads; nil = they are not exported.
+	Registry prometheus.Registerer
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// New returns a Delivery that uses deps.
+func New(cfg Config, deps Deps) (*Delivery, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	signer, err := secret.Signer(keys.PurposeDeliveryURL)
+	signer, err := deps.Secret.Signer(keys.PurposeDeliveryURL)
 	if err != nil {
 		return nil, err
 	}
-	d := &Delivery{items: items, objects: objects, downloads: newDownloadLimiter(cfg), maxAge: cfg.PublicMaxAge, now: now, log: log,
-		links: &Links{base: strings.TrimRight(baseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: now}}
+	downloads, err := newDownloadLimiter(cfg, deps.Registry)
+	if err != nil {
+		return nil, err
+	}
+	d := &Delivery{items: deps.Items, objects: deps.Objects, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log,
+		links: &Links{base: strings.TrimRight(deps.BaseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: deps.Now}}
 	if cfg.Mode == Redirect {
-		d.presign, d.ttl = presigner, cfg.RedirectTTL
+		d.presign, d.ttl = deps.Presigner, cfg.RedirectTTL
 	}
 	return d, nil
 }
 
-// Links makes the addresses that Delivery serves.
+// Links returns the builder of the URLs that Delivery serves.
 func (d *Delivery) Links() *Links { return d.links }
 
 // Mount adds the routes.
@@ -126,59 +143,60 @@ func (d *Delivery) Mount(r chi.Router) {
 
 const route = prefix + "{mediaId}/{variant}/{name}"
 
-// serve answers GET and HEAD.
+// serve handles GET and HEAD.
 func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
-	found, err := d.find(r)
+	file, err := d.resolveFile(r)
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
 	if d.presign != nil {
-		d.redirect(w, r, found)
+		d.redirect(w, r, file)
 		return
 	}
-	d.send(w, r, found)
+	d.send(w, r, file)
 }
 
-// found is a file that the client may have.
-type found struct {
+// resolvedFile is a file that the client may read.
+type resolvedFile struct {
 	item   media.Item
 	object media.Object
 	bucket string
 	maxAge time.Duration
-	left   time.Duration // until the address ends; of no meaning when public
-	public bool
+	// expiresIn is the remaining validity of a signed URL; 0 = the file is public.
+	expiresIn time.Duration
+	public    bool
 }
 
-// find looks the file up and decides whether the client may have it. Whoever may
-// not learns nothing: without a signature every file that is not open to all is missing,
-// and a signature that is wrong is wrong whether the file exists or not.
-func (d *Delivery) find(r *http.Request) (found, error) {
-	missing := fault.New(fault.NotFound, "there is no such file")
+// resolveFile looks a file up and authorizes the client. An unauthorized client can't
+// tell whether a file exists: without a signature a private file is reported as not found,
+// and an invalid signature is rejected for files that don't exist too.
+func (d *Delivery) resolveFile(r *http.Request) (resolvedFile, error) {
+	notFound := fault.New(fault.NotFound, "file not found")
 	id, err := uuid.Parse(chi.URLParam(r, "mediaId"))
 	if err != nil {
-		return found{}, missing
+		return resolvedFile{}, notFound
 	}
 	variant := media.Variant(chi.URLParam(r, "variant"))
 	item, bucket, err := d.items.ForDelivery(r.Context(), id)
 	if err != nil && !fault.Is(err, fault.NotFound) {
-		return found{}, err
+		return resolvedFile{}, err
 	}
 	object, exists := item.Objects.Find(variant)
 	exists = exists && err == nil
 	if exists && openToAll(item, variant) {
-		return found{item: item, object: object, bucket: bucket, maxAge: d.maxAge, public: true}, nil
+		return resolvedFile{item: item, object: object, bucket: bucket, maxAge: d.maxAge, public: true}, nil
 	}
 	query := r.URL.Query()
 	if !query.Has("signature") && !query.Has("expires") {
-		return found{}, missing
+		return resolvedFile{}, notFound
 	}
-	left, err := d.links.verify(id, variant, query.Get("expires"), query.Get("signature"))
+	expiresIn, err := d.links.verify(id, variant, query.Get("expires"), query.Get("signature"))
 	if err != nil {
-		return found{}, err
+		return resolvedFile{}, err
 	}
 	if !exists {
-		return found{}, missing
+		return resolvedFile{}, notFound
 	}
-	return found{item: item, object: object, bucket: bucket, maxAge: left, left: left}, nil
+	return resolvedFile{item: item, object: object, bucket: bucket, maxAge: expiresIn, expiresIn: expiresIn}, nil
 }

@@ -77,7 +77,7 @@ func newDelivery(t testing.TB, item media.Item, objects Objects) *Delivery {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{TTL: time.Hour, PublicMaxAge: time.Minute, Mode: Stream}, "http://media.test/", secret, one{item}, objects, nil, time.Now, slog.New(slog.DiscardHandler))
+	d, err := New(Config{TTL: time.Hour, PublicMaxAge: time.Minute, Mode: Stream}, Deps{BaseURL: "http://media.test/", Secret: secret, Items: one{item}, Objects: objects, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func publicItem(size int) media.Item {
 		Objects: media.Objects{{Variant: media.Original, Key: "k", Bytes: int64(size), MimeType: "application/octet-stream", SHA256: []byte{1}}}}
 }
 
-func TestABodyThatBreaksIsCutAndNotShort(t *testing.T) {
+func TestSend_AbortsTheConnectionIfTheBodyBreaks(t *testing.T) {
 	t.Parallel()
 	data := bytes.Repeat([]byte("0123456789"), 100_000)
 	objects := &stored{data: data, breakAt: 700_000}
@@ -118,7 +118,7 @@ func TestABodyThatBreaksIsCutAndNotShort(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsAskedForIsRead(t *testing.T) {
+func TestSend_ReadsOnlyTheRequestedRanges(t *testing.T) {
 	t.Parallel()
 	data := bytes.Repeat([]byte("0123456789"), 1_000_000)
 	for name, tt := range map[string]struct {
@@ -130,7 +130,7 @@ func TestOnlyWhatIsAskedForIsRead(t *testing.T) {
 		"the whole file at once":   {http.MethodGet, "", 1, int64(len(data))},
 		"a range and no more":      {http.MethodGet, "bytes=5000000-5000009", 1, 10},
 		"the end and no more":      {http.MethodGet, "bytes=-10", 1, 10},
-		"several ranges, by parts": {http.MethodGet, "bytes=0-1,5000000-5000009", 2, 2 * window},
+		"several ranges, by parts": {http.MethodGet, "bytes=0-1,5000000-5000009", 2, 2 * readWindow},
 	} {
 		objects := &stored{data: data}
 		d := newDelivery(t, publicItem(len(data)), objects)
@@ -148,7 +148,7 @@ func TestOnlyWhatIsAskedForIsRead(t *testing.T) {
 	}
 }
 
-func TestContentReadsLikeTheFile(t *testing.T) {
+func TestContent_ReadsLikeTheFile(t *testing.T) {
 	t.Parallel()
 	data := make([]byte, 3<<20)
 	source := rand.New(rand.NewPCG(1, 2))
@@ -176,7 +176,7 @@ func TestContentReadsLikeTheFile(t *testing.T) {
 	}
 }
 
-func FuzzOnlyTheSignedAddressOpens(f *testing.F) {
+func FuzzVerify_AcceptsSignedURLsOnly(f *testing.F) {
 	item := publicItem(1)
 	item.Access = media.Private
 	links := newDelivery(f, item, nil).Links()
@@ -203,14 +203,14 @@ func FuzzOnlyTheSignedAddressOpens(f *testing.F) {
 	})
 }
 
-func FuzzADispositionIsOneSafeHeader(f *testing.F) {
+func FuzzDisposition_IsOneSafeHeader(f *testing.F) {
 	for _, seed := range []string{"a.jpg", `"; x=y`, "日本.png", "%22", "a\\b", ""} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
 		item := publicItem(1)
 		item.FileName = media.CleanFileName(raw)
-		value := disposition(found{item: item, object: item.Objects[0]})
+		value := disposition(resolvedFile{item: item, object: item.Objects[0]})
 		for _, b := range []byte(value) {
 			if b < ' ' || b > '~' {
 				t.Fatalf("%q holds a byte %x", value, b)
@@ -226,7 +226,7 @@ func FuzzADispositionIsOneSafeHeader(f *testing.F) {
 	})
 }
 
-func TestDerivativesAreNamedByWhatTheyAre(t *testing.T) {
+func TestNameOf_DerivativesHaveTheirOwnExtension(t *testing.T) {
 	t.Parallel()
 	item := publicItem(1)
 	item.FileName = "holiday.photo.jpeg"

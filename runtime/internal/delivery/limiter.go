@@ -29,10 +29,10 @@ const (
 // retryAfter is when a client whose download was rejected may try again.
 const retryAfter = 2 * time.Second
 
-func newDownloadLimiter(cfg Config) *downloadLimiter {
+func newDownloadLimiter(cfg Config, registry prometheus.Registerer) (*downloadLimiter, error) {
 	limits := fairlimit.Config{Limit: fairlimit.Unlimited, PerKey: fairlimit.Unlimited}
 	if cfg.MaxDownloads > 0 {
-		limits = fairlimit.Config{Limit: cfg.MaxDownloads, PerKey: max(1, cfg.MaxDownloads*cfg.DownloadShare/100)}
+		limits = fairlimit.Config{Limit: cfg.MaxDownloads, PerKey: max(1, cfg.MaxDownloads*cfg.DownloadPerClientPercent/100)}
 	}
 	l := &downloadLimiter{
 		slots: fairlimit.New[netip.Prefix](limits),
@@ -43,7 +43,13 @@ func newDownloadLimiter(cfg Config) *downloadLimiter {
 	for _, limit := range []string{limitProcess, limitClient} {
 		l.rejected.WithLabelValues(limit) // exported from the start, for rates
 	}
-	return l
+	if registry == nil {
+		return l, nil
+	}
+	if err := l.slots.Register(registry, "mediastack_downloads", "Downloads"); err != nil {
+		return nil, err
+	}
+	return l, registry.Register(l.rejected)
 }
 
 // Acquire takes a slot for a client network. It returns a Busy fault if none is free.
@@ -67,11 +73,3 @@ func (l *downloadLimiter) Release(client netip.Prefix) { l.slots.Release(client)
 
 // inFlight returns how many files are being sent.
 func (l *downloadLimiter) inFlight() int { return l.slots.InFlight() }
-
-// Register adds the metrics of downloads to registry.
-func (d *Delivery) Register(registry prometheus.Registerer) error {
-	if err := d.downloads.slots.Register(registry, "mediastack_downloads", "Downloads"); err != nil {
-		return err
-	}
-	return registry.Register(d.downloads.rejected)
-}

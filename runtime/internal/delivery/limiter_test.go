@@ -18,13 +18,22 @@ import (
 
 func network(text string) netip.Prefix { return limit.ClientPrefix(netip.MustParseAddr(text)) }
 
+func testLimiter(t *testing.T, cfg Config) *downloadLimiter {
+	t.Helper()
+	l, err := newDownloadLimiter(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 func TestDownloadLimiter_NamesTheBoundThatIsReached(t *testing.T) {
 	t.Parallel()
-	l := newDownloadLimiter(Config{MaxDownloads: 4, DownloadShare: 50})
+	l := testLimiter(t, Config{MaxDownloads: 4, DownloadPerClientPercent: 50})
 	one, two, three := network("192.0.2.1"), network("192.0.2.2"), network("2001:db8::1")
 	for _, tt := range []struct {
-		from    netip.Prefix
-		refused string
+		from     netip.Prefix
+		rejected string
 	}{
 		{one, ""},
 		{one, ""},
@@ -35,8 +44,8 @@ func TestDownloadLimiter_NamesTheBoundThatIsReached(t *testing.T) {
 		{one, "at once"}, // what holds for all comes first
 	} {
 		err := l.Acquire(tt.from)
-		if (err != nil) != (tt.refused != "") || err != nil && (!fault.Is(err, fault.Busy) || !strings.HasSuffix(fault.From(err).Public, tt.refused)) {
-			t.Errorf("%s: %v, want %q", tt.from, err, tt.refused)
+		if (err != nil) != (tt.rejected != "") || err != nil && (!fault.Is(err, fault.Busy) || !strings.HasSuffix(fault.From(err).Public, tt.rejected)) {
+			t.Errorf("%s: %v, want %q", tt.from, err, tt.rejected)
 		}
 	}
 	l.Release(one)
@@ -53,7 +62,7 @@ func TestDownloadLimiter_NamesTheBoundThatIsReached(t *testing.T) {
 
 func TestDownloadLimiter_GrantsEachClientOneSlotAtLeast(t *testing.T) {
 	t.Parallel()
-	l := newDownloadLimiter(Config{MaxDownloads: 3, DownloadShare: 1})
+	l := testLimiter(t, Config{MaxDownloads: 3, DownloadPerClientPercent: 1})
 	if err := l.Acquire(network("192.0.2.1")); err != nil {
 		t.Error(err)
 	}
@@ -64,7 +73,7 @@ func TestDownloadLimiter_GrantsEachClientOneSlotAtLeast(t *testing.T) {
 
 func TestDownloadLimiter_CountsWithoutALimit(t *testing.T) {
 	t.Parallel()
-	l := newDownloadLimiter(Config{})
+	l := testLimiter(t, Config{})
 	var all sync.WaitGroup
 	for range 1000 {
 		all.Go(func() {
@@ -87,7 +96,7 @@ func TestDownload_ReleasesItsSlotHoweverItEnds(t *testing.T) {
 		"missing": {data: data, fail: fault.Wrap(errors.New("no such key"), fault.NotFound, "")},
 	} {
 		d := newDelivery(t, publicItem(len(data)), objects)
-		d.downloads = newDownloadLimiter(Config{MaxDownloads: 1, DownloadShare: 100})
+		d.downloads = testLimiter(t, Config{MaxDownloads: 1, DownloadPerClientPercent: 100})
 		router := chi.NewRouter()
 		d.Mount(router)
 		for _, ranges := range []string{"", "bytes=10-900000", "bytes=0-10,500000-900000"} {
@@ -109,7 +118,7 @@ func TestDownload_WithoutASlotSendsNothingToTheObjectStore(t *testing.T) {
 	t.Parallel()
 	objects := &stored{data: make([]byte, 1000)}
 	d := newDelivery(t, publicItem(1000), objects)
-	d.downloads = newDownloadLimiter(Config{MaxDownloads: 1, DownloadShare: 100})
+	d.downloads = testLimiter(t, Config{MaxDownloads: 1, DownloadPerClientPercent: 100})
 	if err := d.downloads.Acquire(network("192.0.2.1")); err != nil {
 		t.Fatal(err)
 	}
@@ -128,15 +137,15 @@ func TestDownload_WithoutASlotSendsNothingToTheObjectStore(t *testing.T) {
 
 func TestConfigValidate_RejectsDownloadBounds(t *testing.T) {
 	t.Parallel()
-	good := Config{TTL: 1e9, Mode: Stream, MaxDownloads: 1, DownloadShare: 1}
+	good := Config{TTL: 1e9, Mode: Stream, MaxDownloads: 1, DownloadPerClientPercent: 1}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Config){
 		"SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not -1":            func(c *Config) { c.MaxDownloads = -1 },
 		"SERVICE_MAX_DOWNLOADS must be from 0 to 1000000, not 1000001":       func(c *Config) { c.MaxDownloads = 1_000_001 },
-		"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT must be from 1 to 100, not 0":   func(c *Config) { c.DownloadShare = 0 },
-		"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT must be from 1 to 100, not 101": func(c *Config) { c.DownloadShare = 101 },
+		"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT must be from 1 to 100, not 0":   func(c *Config) { c.DownloadPerClientPercent = 0 },
+		"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT must be from 1 to 100, not 101": func(c *Config) { c.DownloadPerClientPercent = 101 },
 	} {
 		cfg := good
 		change(&cfg)

@@ -27,8 +27,8 @@ func at(t *testing.T, now *time.Time, ttl, step time.Duration) (*Delivery, media
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := New(Config{TTL: ttl, Step: step, PublicMaxAge: time.Minute, Mode: Stream}, "http://media.test", secret, one{item}, &stored{data: []byte("x")}, nil,
-		func() time.Time { return *now }, slog.New(slog.DiscardHandler))
+	d, err := New(Config{TTL: ttl, Step: step, PublicMaxAge: time.Minute, Mode: Stream}, Deps{BaseURL: "http://media.test", Secret: secret, Items: one{item}, Objects: &stored{data: []byte("x")},
+		Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// maxRanges is how many ranges one request may ask for; each costs a request to the
-// object store. A request for more gets the whole file, as RFC 9110 allows.
+// maxRanges is the maximum of ranges in a request; each costs a request to the object store.
+// A request for more gets the whole file, as RFC 9110 allows.
 const maxRanges = 16
 
-// withRange returns the request the Range that http.ServeContent understands as RFC
-// 9110 means it. Section 14.2: a Range is for GET only, and one in another unit than
-// bytes is as if it were not there. What is malformed is refused.
-func withRange(r *http.Request, size int64) *http.Request {
+// sanitizeRange returns the request with a Range that http.ServeContent handles as RFC 9110
+// specifies. Section 14.2: Range applies to GET only, and other units than bytes are
+// ignored. A malformed Range is rejected.
+func sanitizeRange(r *http.Request, size int64) *http.Request {
 	lines := r.Header.Values("Range")
 	if len(lines) == 0 {
 		return r
 	}
 	value := ""
 	if r.Method == http.MethodGet && len(lines) == 1 {
-		value = readable(lines[0], size)
+		value = normalizeRange(lines[0], size)
 	}
 	if value == lines[0] {
 		return r
@@ -31,12 +31,12 @@ func withRange(r *http.Request, size int64) *http.Request {
 	return r
 }
 
-// malformed is a Range that http.ServeContent refuses. It would take some that are
-// malformed, such as "bytes=+1-2".
-const malformed = "bytes=?"
+// malformedRange is a Range that http.ServeContent rejects. It would accept some malformed
+// ones, such as "bytes=+1-2".
+const malformedRange = "bytes=?"
 
-// readable writes a Range anew, or gives "" for one to pass over.
-func readable(value string, size int64) string {
+// normalizeRange returns a Range in canonical form, "" if it is to be ignored.
+func normalizeRange(value string, size int64) string {
 	unit, set, _ := strings.Cut(value, "=")
 	if !strings.EqualFold(strings.TrimSpace(unit), "bytes") {
 		return ""
@@ -51,22 +51,22 @@ func readable(value string, size int64) string {
 		first, last, ok := strings.Cut(spec, "-")
 		switch {
 		case spec == "":
-			continue // an empty element of a list means nothing
-		case !ok || !digits(first) || !digits(last) || first+last == "" || first != "" && last != "" && above(first, last):
-			return malformed
+			continue // empty list elements are ignored
+		case !ok || !digits(first) || !digits(last) || first+last == "" || first != "" && last != "" && greater(first, last):
+			return malformedRange
 		case first == "" && strings.Trim(last, "0") == "":
-			continue // the last 0 bytes are nothing that could be sent
+			continue // the last 0 bytes: not satisfiable
 		}
-		kept = append(kept, bounded(first)+"-"+bounded(last))
+		kept = append(kept, clamp(first)+"-"+clamp(last))
 	}
 	if len(kept) == 0 {
-		return malformed // or not satisfiable: the answer is the same
+		return malformedRange // or not satisfiable: the response is the same
 	}
 	return "bytes=" + strings.Join(kept, ",")
 }
 
-// above compares numbers of any length.
-func above(a, b string) bool {
+// greater reports whether a > b, decimal numbers of any length.
+func greater(a, b string) bool {
 	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
 	if len(a) != len(b) {
 		return len(a) > len(b)
@@ -78,9 +78,9 @@ func digits(text string) bool {
 	return strings.Trim(text, "0123456789") == ""
 }
 
-// bounded keeps a position, however large, within what can be counted: it is past the
-// end of any file in any case.
-func bounded(position string) string {
+// clamp returns a position that fits into an int64. A larger one is beyond the end of any
+// file anyway.
+func clamp(position string) string {
 	if significant := strings.TrimLeft(position, "0"); len(significant) > 18 {
 		return strings.Repeat("9", 18)
 	} else if significant != "" || position == "" {

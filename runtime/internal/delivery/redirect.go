@@ -7,16 +7,16 @@ import (
 	"mediastack.dev/runtime/internal/httpapi"
 )
 
-// redirect sends the client to the object store, after the same checks that a file
-// sent from here has to pass. The store can't be told to send the headers that keep a
-// browser from running what it opens; but types that could run are never inline.
-func (d *Delivery) redirect(w http.ResponseWriter, r *http.Request, file found) {
+// redirect redirects the client to the object store, after the same checks as for a file
+// that is sent by this process. The object store can't send the headers that keep a browser
+// from running a file, but types that could run are never sent inline.
+func (d *Delivery) redirect(w http.ResponseWriter, r *http.Request, file resolvedFile) {
 	ttl := d.ttl
 	if !file.public {
-		ttl = max(time.Second, min(ttl, file.left).Truncate(time.Second))
+		ttl = max(time.Second, min(ttl, file.expiresIn).Truncate(time.Second))
 	}
 	file.maxAge = min(file.maxAge, ttl)
-	address, err := d.presign.Presign(r.Context(), r.Method, file.bucket, file.object.Key, ttl, map[string]string{
+	location, err := d.presign.Presign(r.Context(), r.Method, file.bucket, file.object.Key, ttl, map[string]string{
 		"content-type":        contentType(file.object.MimeType),
 		"content-disposition": disposition(file),
 		"cache-control":       cacheControl(file),
@@ -26,8 +26,8 @@ func (d *Delivery) redirect(w http.ResponseWriter, r *http.Request, file found) 
 		return
 	}
 	header := w.Header()
-	header.Set("Location", address)
-	// Every download comes by here, so that a deleted item has none.
+	header.Set("Location", location)
+	// Every download must pass the checks here: a deleted item is not redirected.
 	header.Set("Cache-Control", "no-store")
 	header.Set("Referrer-Policy", "no-referrer")
 	w.WriteHeader(http.StatusFound)

@@ -17,18 +17,18 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 )
 
-// inline are the types that a browser may show on its own. All others download:
-// SVG, HTML, XML and PDF can carry scripts.
-var inline = map[string]bool{
+// inlineTypes are the types that a browser may display. All others are downloaded: SVG,
+// HTML, XML and PDF can contain scripts.
+var inlineTypes = map[string]bool{
 	"image/jpeg": true, "image/png": true, "image/gif": true, "image/webp": true, "image/avif": true,
 	"video/mp4": true, "video/webm": true, "video/ogg": true,
 	"audio/mpeg": true, "audio/mp4": true, "audio/ogg": true, "audio/wav": true, "audio/webm": true, "audio/flac": true,
 	"text/plain": true,
 }
 
-// contentType is what a file is sent as. Text without an encoding would be read in
-// whatever the reader's locale suggests; nearly all of it is UTF-8, and a byte order
-// mark stands above the header. Other types than plain text say it themselves.
+// contentType returns the Content-Type of a file. Without a charset, plain text would be
+// decoded by the reader's locale; nearly all of it is UTF-8, and a byte order mark takes
+// precedence over the header. Other text types declare their encoding themselves.
 func contentType(mimeType string) string {
 	if mimeType == "text/plain" {
 		return "text/plain; charset=utf-8"
@@ -36,69 +36,70 @@ func contentType(mimeType string) string {
 	return mimeType
 }
 
-// policy keeps a file that is opened as a page from running or loading anything.
-const policy = "default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'; sandbox"
+// contentSecurityPolicy keeps a file that is opened as a page from running or loading
+// anything.
+const contentSecurityPolicy = "default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'; sandbox"
 
-// send answers with the file, a part of it, or 304.
-func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file found) {
+// send sends the file, ranges of it, or 304.
+func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFile) {
 	header := w.Header()
 	header.Set("Content-Type", contentType(file.object.MimeType))
 	header.Set("Content-Disposition", disposition(file))
 	header.Set("ETag", `"`+hex.EncodeToString(file.object.SHA256)+`"`)
 	header.Set("Cache-Control", cacheControl(file))
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Security-Policy", policy)
+	header.Set("Content-Security-Policy", contentSecurityPolicy)
 	header.Set("Cross-Origin-Resource-Policy", "cross-origin")
 	header.Set("Referrer-Policy", "no-referrer")
-	r = withRange(r, file.object.Bytes)
+	r = sanitizeRange(r, file.object.Bytes)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	content := &content{ctx: ctx, objects: d.objects, bucket: file.bucket, object: file.object}
-	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, from: limit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), wanted: r.Method == http.MethodGet}
-	defer sender.leave() // once the object store's connection is closed
+	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, client: limit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), hasBody: r.Method == http.MethodGet}
+	defer sender.release() // after the connection to the object store is closed
 	defer content.close()
 	http.ServeContent(sender, r, "", file.item.CreatedAt, content)
 	switch {
-	case sender.outside:
-		forget(header, "Content-Disposition", "ETag", "Last-Modified", "Cache-Control")
+	case sender.rangeNotSatisfiable:
+		deleteHeaders(header, "Content-Disposition", "ETag", "Last-Modified", "Cache-Control")
 		header.Set("Content-Range", "bytes */"+strconv.FormatInt(file.object.Bytes, 10))
 		httpapi.WriteErrorStatus(w, r, http.StatusRequestedRangeNotSatisfiable,
 			fault.New(fault.Invalid, "the file has %d bytes", file.object.Bytes))
-	case sender.unmet:
-		// Not with the file's Cache-Control: a cache could answer others with it.
-		forget(header, "Content-Disposition", "Cache-Control")
-		httpapi.WriteErrorStatus(w, r, http.StatusPreconditionFailed, fault.New(fault.Invalid, "the file is not as the request's condition says"))
-	case sender.refused != nil:
-		forget(header, "Content-Disposition", "ETag", "Last-Modified", "Cache-Control", "Accept-Ranges", "Content-Range")
-		httpapi.WriteError(w, r, d.explain(ctx, file, sender.refused))
+	case sender.preconditionFailed:
+		// Without the Cache-Control of the file: a cache could send this response to others.
+		deleteHeaders(header, "Content-Disposition", "Cache-Control")
+		httpapi.WriteErrorStatus(w, r, http.StatusPreconditionFailed, fault.New(fault.Invalid, "precondition failed"))
+	case sender.err != nil:
+		deleteHeaders(header, "Content-Disposition", "ETag", "Last-Modified", "Cache-Control", "Accept-Ranges", "Content-Range")
+		httpapi.WriteError(w, r, d.missingObjectError(ctx, file, sender.err))
 	case content.failed() != nil:
-		// The headers are out: a cut connection tells the client that the body is not whole.
-		httpapi.SetError(ctx, fmt.Errorf("the body was cut short: %w", content.failed()))
+		// The headers were sent: only a closed connection shows that the body is incomplete.
+		httpapi.SetError(ctx, fmt.Errorf("sending the body failed: %w", content.failed()))
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// forget takes back headers that speak of a file when none is sent.
-func forget(header http.Header, names ...string) {
+// deleteHeaders deletes headers of a file when none is sent.
+func deleteHeaders(header http.Header, names ...string) {
 	for _, name := range names {
 		header.Del(name)
 	}
 }
 
-// explain turns an object store that has no such object into what it means: the
-// item was just deleted, or bytes are lost.
-func (d *Delivery) explain(ctx context.Context, file found, err error) error {
+// missingObjectError classifies an object that is missing: its item was just deleted, or
+// data is lost.
+func (d *Delivery) missingObjectError(ctx context.Context, file resolvedFile, err error) error {
 	if !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	if _, _, gone := d.items.ForDelivery(ctx, file.item.ID); fault.Is(gone, fault.NotFound) {
-		return fault.New(fault.NotFound, "there is no such file")
+	if _, _, lookupErr := d.items.ForDelivery(ctx, file.item.ID); fault.Is(lookupErr, fault.NotFound) {
+		return fault.New(fault.NotFound, "file not found")
 	}
-	d.log.ErrorContext(ctx, "an item's object is missing", "item", file.item.ID, "bucket", file.bucket, "key", file.object.Key)
+	d.log.ErrorContext(ctx, "object of an item is missing", "item", file.item.ID, "bucket", file.bucket, "key", file.object.Key)
 	return fault.Wrap(err, fault.Internal, "")
 }
 
-func cacheControl(file found) string {
+func cacheControl(file resolvedFile) string {
 	scope := "private"
 	if file.public {
 		scope = "public"
@@ -106,121 +107,124 @@ func cacheControl(file found) string {
 	return scope + ", max-age=" + strconv.Itoa(int(file.maxAge/time.Second))
 }
 
-// disposition is inline or attachment with the file's name, twice: in ASCII for old
-// clients, and whole (RFC 6266).
-func disposition(file found) string {
+// disposition returns the Content-Disposition (RFC 6266): inline or attachment, with the
+// file name in ASCII for old clients, and in UTF-8.
+func disposition(file resolvedFile) string {
 	kind := "attachment"
-	if inline[file.object.MimeType] {
+	if inlineTypes[file.object.MimeType] {
 		kind = "inline"
 	}
 	name := nameOf(file.item, file.object)
-	var plain, whole strings.Builder
+	var ascii, utf8 strings.Builder
 	for _, r := range name {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' || r == '%' {
 			r = '_'
 		}
-		plain.WriteRune(r)
+		ascii.WriteRune(r)
 	}
 	for _, b := range []byte(name) {
 		if isAttrChar(b) {
-			whole.WriteByte(b)
+			utf8.WriteByte(b)
 		} else {
-			fmt.Fprintf(&whole, "%%%02X", b)
+			fmt.Fprintf(&utf8, "%%%02X", b)
 		}
 	}
-	return kind + `; filename="` + plain.String() + `"; filename*=UTF-8''` + whole.String()
+	return kind + `; filename="` + ascii.String() + `"; filename*=UTF-8''` + utf8.String()
 }
 
-// isAttrChar tells what RFC 8187 lets stand as it is.
+// isAttrChar reports whether b needs no escaping (RFC 8187, attr-char).
 func isAttrChar(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || strings.IndexByte("!#$&+-.^_`|~", b) >= 0
 }
 
-// sender makes sure that the first bytes can be read before the headers go out, and
-// keeps plain-text errors in. Only who gets bytes takes a place.
+// sender is the http.ResponseWriter of http.ServeContent. It opens the object before it
+// sends the headers, and drops the plain-text errors of http.ServeContent. A response with
+// a body holds a download slot.
 type sender struct {
 	http.ResponseWriter
 	content   *content
 	downloads *downloadLimiter
-	from      netip.Prefix
-	inside    bool  // there is a place, to be given back
-	wanted    bool  // the body is
-	began     bool  // the headers are out
-	outside   bool  // the range is: nothing went out
-	unmet     bool  // the precondition is: nothing went out
-	refused   error // why nothing went out
+	client    netip.Prefix
+	hasBody   bool // the method is GET
+
+	acquired    bool // a download slot is held
+	wroteHeader bool
+	// Set instead of wroteHeader, if no response was sent:
+	rangeNotSatisfiable bool
+	preconditionFailed  bool
+	err                 error
 }
 
-// WriteHeader opens the object where the body begins, and lets the header through
-// only when that worked.
+// WriteHeader opens the object where the body begins, and sends the header if that
+// succeeded.
 func (s *sender) WriteHeader(status int) {
-	if s.began || s.outside || s.unmet || s.refused != nil {
+	if s.wroteHeader || s.rangeNotSatisfiable || s.preconditionFailed || s.err != nil {
 		return
 	}
 	switch {
 	case status == http.StatusRequestedRangeNotSatisfiable:
-		s.outside = true
+		s.rangeNotSatisfiable = true
 		return
 	case status == http.StatusPreconditionFailed:
-		s.unmet = true
+		s.preconditionFailed = true
 		return
 	case status == http.StatusNotModified:
-		s.Header().Del("Content-Disposition") // RFC 9110: the client has it with the file
-	case !s.wanted:
+		s.Header().Del("Content-Disposition") // RFC 9110: not in a 304
+	case !s.hasBody:
 	case status == http.StatusOK:
-		s.refused = s.open(s.content.object.Bytes)
+		s.err = s.open(s.content.object.Bytes)
 	case status == http.StatusPartialContent && s.Header().Get("Content-Range") != "":
 		length, err := strconv.ParseInt(s.Header().Get("Content-Length"), 10, 64)
-		if s.refused = err; err == nil {
-			s.refused = s.open(length)
+		if s.err = err; err == nil {
+			s.err = s.open(length)
 		}
 	case status == http.StatusPartialContent:
-		s.refused = s.open(-1)
+		s.err = s.open(-1)
 	}
-	if s.refused == nil {
-		s.began = true
+	if s.err == nil {
+		s.wroteHeader = true
 		s.ResponseWriter.WriteHeader(status)
 	}
 }
 
-// open takes a place before the object store is asked. length is as prime has it.
+// open acquires a download slot and opens the object. length is that of preopen.
 func (s *sender) open(length int64) error {
 	if length == 0 {
 		return nil
 	}
-	if err := s.downloads.Acquire(s.from); err != nil {
-		s.content.refuse(err)
+	if err := s.downloads.Acquire(s.client); err != nil {
+		s.content.fail(err)
 		return err
 	}
-	s.inside = true
-	return s.content.prime(length)
+	s.acquired = true
+	return s.content.preopen(length)
 }
 
-// leave releases the place, if there is one.
-func (s *sender) leave() {
-	if s.inside {
-		s.downloads.Release(s.from)
+// release releases the download slot, if one is held.
+func (s *sender) release() {
+	if s.acquired {
+		s.downloads.Release(s.client)
 	}
 }
 
-// Write sends a piece of the body, unless nothing may go out.
+// Write sends data of the body, unless the response was replaced by an error.
 func (s *sender) Write(p []byte) (int, error) {
 	s.WriteHeader(http.StatusOK)
 	switch {
-	case s.refused != nil:
-		return 0, s.refused
-	case s.outside, s.unmet:
+	case s.err != nil:
+		return 0, s.err
+	case s.rangeNotSatisfiable, s.preconditionFailed:
 		return len(p), nil
 	}
 	return s.ResponseWriter.Write(p)
 }
 
-// copyBuffers are larger than io.Copy's: fewer and larger writes to the connection.
+// copyBuffers are larger than those of io.Copy, for fewer writes to the connection.
 var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
 
 const copyBuffer = 128 << 10
 
-// ReadFrom copies with a buffer of its own.
+// ReadFrom copies body with a buffer of copyBuffers.
 func (s *sender) ReadFrom(body io.Reader) (int64, error) {
 	buffer, _ := copyBuffers.Get().(*[copyBuffer]byte)
 	defer copyBuffers.Put(buffer)

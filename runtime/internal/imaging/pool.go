@@ -139,8 +139,8 @@ func (p *Pool) Reserve(account uuid.UUID) (media.ImageSlot, error) {
 	return &queueSlot{limiter: p.queueSlots, account: account}, nil
 }
 
-// Await takes a queue slot for an image of an account, and waits until one is free. It
-// returns a Busy fault if ctx ends before.
+// ReserveWait takes a queue slot as Reserve does, and waits until one is free. It returns a
+// Busy fault if ctx ends before.
 func (p *Pool) ReserveWait(ctx context.Context, account uuid.UUID) (media.ImageSlot, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -51,7 +51,7 @@ func TestOnlySoManyFilesAreSentAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
-	rt := w.runtime(t, func(o *options) { o.delivery.MaxDownloads, o.delivery.DownloadShare = 2, 100 })
+	rt := w.runtime(t, func(o *options) { o.delivery.MaxDownloads, o.delivery.DownloadPerClientPercent = 2, 100 })
 	data := noise(1, 20<<20)
 	item := rt.sealed(t, one.Key, filePart("a.bin", data), field("access", "public"))
 	empty := rt.sealed(t, one.Key, filePart("empty", nil), field("access", "public"))
@@ -110,7 +110,7 @@ func TestOneAddressCannotTakeAllDownloads(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) {
-		o.delivery.MaxDownloads, o.delivery.DownloadShare = 5, 50
+		o.delivery.MaxDownloads, o.delivery.DownloadPerClientPercent = 5, 50
 		o.limits.TrustedProxies = []string{"127.0.0.0/8"}
 	})
 	item := rt.sealed(t, one.Key, filePart("a.bin", noise(1, 20<<20)), field("access", "public"))

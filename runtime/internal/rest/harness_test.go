@@ -109,7 +109,6 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Delivery: o.delivery,
 		Now: rt.clock.Now, Images: o.images, Presigner: o.presigned, Settings: uploadSettings, Caches: []accountcache.Cache{uploadSettings}})
 	rt.logs, rt.files = core.Logs, core.Files
-	must(t, rt.files.Register(core.Registry))
 	var err error
 	rt.api, err = rest.New(rest.Parts{Media: core.Media, Settings: settings.NewService(uploadSettings), Auth: core.Auth, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
 	must(t, err)

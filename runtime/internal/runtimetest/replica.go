@@ -107,7 +107,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	must(t, err)
 	secret, err := config.Auth.ServerSecret()
 	must(t, err)
-	c.Files, err = delivery.New(config.Delivery, config.Server.BaseURL, secret, c.Media, e.Objects, config.Presigner, config.Now, c.log)
+	c.Files, err = delivery.New(config.Delivery, delivery.Deps{BaseURL: config.Server.BaseURL, Secret: secret, Items: c.Media, Objects: e.Objects, Presigner: config.Presigner, Registry: c.Registry, Now: config.Now, Log: c.log})
 	must(t, err)
 	return c
 }

@@ -12,45 +12,44 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Check is one thing that has to work before requests should come.
+// Check is a readiness check.
 type Check struct {
 	Name string
 	Run  func(ctx context.Context) error
 }
 
-// checkTimeout bounds each check, so that a probe gets its answer.
+// checkTimeout bounds each check, so that a probe gets a response.
 const checkTimeout = 2 * time.Second
 
-// readiness is what /readyz says.
+// readiness is the response of /readyz.
 type readiness struct {
 	Ready    bool              `json:"ready"`
 	Draining bool              `json:"draining,omitempty"`
-	Checks   map[string]string `json:"checks"` // "ok", or what is wrong
+	Checks   map[string]string `json:"checks"` // by name: "ok" or the error
 }
 
 func (s *Server) adminHandler(registry *prometheus.Registry) http.Handler {
 	router := chi.NewRouter()
 	router.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	router.Get("/readyz", s.ready)
+	router.Get("/readyz", s.handleReady)
 	router.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return router
 }
 
-// guarded answers requests whose body nobody reads before it comes, as the public server
-// does.
+// guarded sets the deadlines of the public server, and responds without reading bodies.
 func guarded(cfg Config, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, writer := guard(cfg, w, r)
+		body, writer := withDeadlines(cfg, w, r)
 		next.ServeHTTP(writer, r)
 		writer.finish()
 		body.finish()
 	})
 }
 
-// ready runs the checks, all at once.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	answer := readiness{Draining: s.draining.Load(), Checks: map[string]string{}}
-	answer.Ready = !answer.Draining
+// handleReady runs the checks concurrently.
+func (s *Server) handleReady(w http.ResponseWriter, r *http.Request) {
+	result := readiness{Draining: s.draining.Load(), Checks: map[string]string{}}
+	result.Ready = !result.Draining
 	ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 	defer cancel()
 	var mu sync.Mutex
@@ -60,15 +59,15 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 			err := check.Run(ctx)
 			mu.Lock()
 			defer mu.Unlock()
-			if answer.Checks[check.Name] = "ok"; err != nil {
-				answer.Checks[check.Name], answer.Ready = err.Error(), false
+			if result.Checks[check.Name] = "ok"; err != nil {
+				result.Checks[check.Name], result.Ready = err.Error(), false
 			}
 		})
 	}
 	group.Wait()
 	w.Header().Set("Content-Type", "application/json")
-	if !answer.Ready {
+	if !result.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(answer) // the probe that left asks again
+	_ = json.NewEncoder(w).Encode(result) // the probe may be gone
 }

@@ -112,9 +112,9 @@ func TestConnections_IdleOnesMakeRoom(t *testing.T) {
 	idle.answer(t, http.MethodGet)
 	silent := dial(t, s.Addr()) // has sent nothing
 	eventually(t, "both wait", func() bool {
-		s.publicAt.mu.Lock()
-		defer s.publicAt.mu.Unlock()
-		return s.publicAt.waiting.Len() == 2
+		s.publicListener.mu.Lock()
+		defer s.publicListener.mu.Unlock()
+		return s.publicListener.waiting.Len() == 2
 	})
 	for range minConnections - 2 {
 		busy(t, s, entered)

@@ -20,16 +20,16 @@ func contextWithRoute(ctx context.Context, route *chi.Context) context.Context {
 	return context.WithValue(ctx, chi.RouteCtxKey, route)
 }
 
-// guard returns a body and an answer for the request whose deadlines move on with every
-// step: an upload of hours is fine, a client that stands still, or creeps, is not. The
-// body is nil when the request has none.
-func guard(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *responseWriter) {
+// withDeadlines returns a body and a response writer whose deadlines are extended with
+// progress: an upload may take hours, but not stall or stay below the minimum rate. The body
+// is nil if the request has none.
+func withDeadlines(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *responseWriter) {
 	control := http.NewResponseController(w)
 	writer := &responseWriter{ResponseWriter: w, control: control, stall: cfg.StallTimeout, budget: minrate.New(cfg.MinRate, cfg.StallTimeout)}
-	// The connection may still have the deadline of the answer before this one, which
-	// "100 Continue" would run into.
+	// The connection may still have the write deadline of the previous response, which would
+	// apply to "100 Continue".
 	writer.extend()
-	closeIfDoubtful(w.Header(), r)
+	closeIfAmbiguous(w.Header(), r)
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, writer
 	}
@@ -39,15 +39,15 @@ func guard(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *r
 	return body, writer
 }
 
-// anonymousLimit bounds how long the whole body of a request without a credential may
-// take: those of logins and registrations, which are short.
+// anonymousLimit bounds how long the whole body of a request without a credential may take.
+// Bodies of logins and registrations are short.
 type anonymousLimit struct {
 	timeout time.Duration // 0 = no limit
 	info    *httpapi.RequestInfo
-	ends    time.Time // zero = nothing was read yet
+	ends    time.Time // zero = before the first read
 }
 
-// end returns when the body must have come, false for a request with a credential.
+// end returns the deadline of the body, false for a request with a credential.
 func (l *anonymousLimit) end(now time.Time) (time.Time, bool) {
 	if l.timeout == 0 || l.info.AccountID != uuid.Nil {
 		return time.Time{}, false
@@ -58,8 +58,8 @@ func (l *anonymousLimit) end(now time.Time) (time.Time, bool) {
 	return l.ends, true
 }
 
-// requestBody is a body that is read at the client's pace. It belongs to the request's
-// goroutine.
+// requestBody is a body whose reads have deadlines. It is used by the goroutine of the
+// request only.
 type requestBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -75,36 +75,36 @@ type requestBody struct {
 	discardTimeout time.Duration
 }
 
-// Read reads the next bytes. The deadline is set before each read and not after the
-// last one: a handler that is busy elsewhere is not the client's fault.
+// Read reads the next bytes. It sets the deadline before each read, so that the time which a
+// handler spends elsewhere does not count.
 func (b *requestBody) Read(p []byte) (int, error) {
-	begun := time.Now()
-	deadline := begun.Add(b.budget.Remaining())
-	if end, limited := b.anonymous.end(begun); limited {
+	start := time.Now()
+	deadline := start.Add(b.budget.Remaining())
+	if end, limited := b.anonymous.end(start); limited {
 		if end.Before(deadline) {
 			deadline = end
 		}
-		// Nobody is known who would answer for the wait: whoever comes next goes first.
+		// The connection may be evicted for a new one: the client is not authenticated.
 		b.connection.makeWay(true)
 		defer b.connection.makeWay(false)
 	}
 	_ = b.control.SetReadDeadline(deadline) // a transport without deadlines has none
 	n, err := b.ReadCloser.Read(p)
-	b.budget.Record(int64(n), time.Since(begun))
+	b.budget.Record(int64(n), time.Since(start))
 	b.read += int64(n)
 	if errors.Is(err, io.EOF) {
 		b.ended = true
-		// From here on net/http itself reads, to notice when the client leaves. A
-		// deadline that passed meanwhile would look like that.
+		// From here on net/http reads, to detect a disconnect. An expired deadline would look
+		// like one.
 		_ = b.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
 
-// Close does nothing: net/http's own Close would wait for the rest of the body.
+// Close does nothing: that of net/http would wait for the rest of the body.
 func (b *requestBody) Close() error { return nil }
 
-// count is how much was read; a request without a body has none.
+// count returns the number of bytes that were read, 0 for a nil body.
 func (b *requestBody) count() int64 {
 	if b == nil {
 		return 0
@@ -112,7 +112,7 @@ func (b *requestBody) count() int64 {
 	return b.read
 }
 
-// responseWriter is an answer that is written at the client's pace. It knows what went out.
+// responseWriter is a response whose writes have deadlines. It records what was sent.
 type responseWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -128,7 +128,7 @@ func (w *responseWriter) WriteHeader(status int) {
 	if status >= http.StatusOK && w.status == 0 {
 		w.status = status
 		if w.body != nil {
-			w.body.leave(w.Header(), status)
+			w.body.prepareResponse(w.Header(), status)
 		}
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -139,10 +139,10 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	begun := time.Now()
-	_ = w.control.SetWriteDeadline(begun.Add(w.budget.Remaining())) // a transport without deadlines has none
+	start := time.Now()
+	_ = w.control.SetWriteDeadline(start.Add(w.budget.Remaining())) // a transport without deadlines has none
 	n, err := w.ResponseWriter.Write(p)
-	w.budget.Record(int64(n), time.Since(begun))
+	w.budget.Record(int64(n), time.Since(start))
 	w.written += int64(n)
 	return n, err
 }
@@ -150,10 +150,10 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 // Flush sends what is buffered.
 func (w *responseWriter) Flush() {
 	w.extend()
-	_ = w.control.Flush() // a transport that can't has nothing buffered
+	_ = w.control.Flush() // a transport without Flush has no buffer
 }
 
-// finish leaves net/http time for the rest of the answer.
+// finish extends the deadline for what net/http still writes.
 func (w *responseWriter) finish() {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK) // as net/http does

@@ -7,44 +7,42 @@ import (
 	"time"
 )
 
-// Many requests are answered before their body is read: those without a credential, for
-// example. Left alone, net/http would read up to 256 KiB of such a body before it sends
-// the answer, without a deadline, and so would wait for ever for a body that never comes.
-// Here the answer goes out at once and announces that the connection is closed, which
-// also keeps net/http from reading. Two kinds of clients get more: a short body that is on its way anyway is read first, so that a
-// rejected request need not cost the connection; and what else comes is dropped within
-// bounds after the answer (connection.Close), since a connection that is closed with
-// unread bytes is reset, and the answer would be lost to a client that reads it only
-// after it has sent everything.
+// Many requests get a response before their body is read: those without a credential, for
+// example. By default net/http reads up to 256 KiB of such a body before it sends the
+// response, without a deadline. Here the response is sent at once, with Connection: close,
+// which also keeps net/http from reading. There are two exceptions. The rest of a short body
+// is read first, so that an error does not cost the connection. Other bytes are discarded
+// within limits after the response (connection.Close): a connection that is closed with
+// unread bytes is reset, and a client that sends everything before it reads would lose the
+// response.
 
 const (
-	// shortBody is how much may be left of a body, in bytes, to be worth reading before an
-	// error is answered,
+	// shortBody is how many bytes of a body may remain to be read before an error is sent,
 	shortBody = 64 << 10
 	// and shortBodyWait how long it may take to come.
 	shortBodyWait = 50 * time.Millisecond
 )
 
-// closeIfDoubtful closes the connection after requests whose end is open to doubt. RFC 9112,
+// closeIfAmbiguous closes the connection after a request whose end is ambiguous. RFC 9112,
 // section 6.1, asks for that when a request has both Content-Length and Transfer-Encoding,
-// or is of HTTP/1.0 with a Transfer-Encoding. net/http removes the doubtful field, so it
-// holds for all requests that could have had one.
-func closeIfDoubtful(header http.Header, r *http.Request) {
-	if r.ContentLength < 0 || !r.ProtoAtLeast(1, 1) { // net/http shows a body of the latter as none
+// or is of HTTP/1.0 with a Transfer-Encoding. net/http removes the field, so this
+// applies to all requests that could have had one.
+func closeIfAmbiguous(header http.Header, r *http.Request) {
+	if r.ContentLength < 0 || !r.ProtoAtLeast(1, 1) { // the latter have no body in net/http
 		header.Set("Connection", "close")
 	}
 }
 
-// leave decides, before the header of an answer goes out, what becomes of a connection
-// whose request was not read to its end.
-func (b *requestBody) leave(header http.Header, status int) {
+// prepareResponse is called before the header of a response is sent. If the body was not
+// read to its end, it reads the rest of a short one, or else closes the connection.
+func (b *requestBody) prepareResponse(header http.Header, status int) {
 	if b.ended {
 		return
 	}
-	left := b.length - b.read
-	if status >= http.StatusBadRequest && b.length >= 0 && left <= shortBody && b.asked() {
+	remaining := b.length - b.read
+	if status >= http.StatusBadRequest && b.length >= 0 && remaining <= shortBody && b.isSent() {
 		_ = b.control.SetReadDeadline(time.Now().Add(shortBodyWait)) // a transport without deadlines has none
-		n, err := io.CopyN(io.Discard, b.ReadCloser, left+1)
+		n, err := io.CopyN(io.Discard, b.ReadCloser, remaining+1)
 		b.read += n
 		if b.ended = errors.Is(err, io.EOF); b.ended {
 			return
@@ -56,10 +54,11 @@ func (b *requestBody) leave(header http.Header, status int) {
 	}
 }
 
-// asked reports whether the client sends the body unasked, or was asked for it.
-func (b *requestBody) asked() bool { return !b.expects || b.read > 0 }
+// isSent reports whether the client sends the body: it did not wait for 100 Continue, or got
+// it.
+func (b *requestBody) isSent() bool { return !b.expects || b.read > 0 }
 
-// finish keeps net/http from waiting for what is left of the body.
+// finish keeps net/http from waiting for the rest of the body.
 func (b *requestBody) finish() {
 	if b != nil && !b.ended {
 		_ = b.control.SetReadDeadline(time.Now()) // a transport without deadlines has none

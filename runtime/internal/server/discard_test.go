@@ -147,7 +147,7 @@ func unread() map[string]string {
 	return requests
 }
 
-func TestUnreadBody_AnswerGoesOutBeforeTheBodyComes(t *testing.T) {
+func TestUnreadBody_ResponseIsSentBeforeTheBodyArrives(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout // an answer that waits for it would miss the test's patience
@@ -290,7 +290,7 @@ func TestUnreadBody_ClientThatReadsLastGetsItsAnswer(t *testing.T) {
 }
 
 // RFC 9112, section 6.1: the server closes the connection after such a request.
-func TestDoubtfulFraming_ClosesTheConnection(t *testing.T) {
+func TestAmbiguousFraming_ClosesTheConnection(t *testing.T) {
 	t.Parallel()
 	s := start(t, valid(), rejecting)
 	next := "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -315,7 +315,7 @@ func TestDoubtfulFraming_ClosesTheConnection(t *testing.T) {
 }
 
 // Eight addresses could hold all connections with bodies of logins that never came.
-func TestAnonymousBody_HasLittleTimeAndMakesRoom(t *testing.T) {
+func TestAnonymousBody_HasItsOwnTimeoutAndIsEvictable(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.AnonymousTimeout = 100 * time.Millisecond
@@ -345,9 +345,9 @@ func TestAnonymousBody_HasLittleTimeAndMakesRoom(t *testing.T) {
 		dial(t, full.Addr()).send(t, "POST /read"+head)
 	}
 	eventually(t, "all of them wait for their body", func() bool {
-		full.publicAt.mu.Lock()
-		defer full.publicAt.mu.Unlock()
-		return full.publicAt.open == minConnections && full.publicAt.waiting.Len() == minConnections
+		full.publicListener.mu.Lock()
+		defer full.publicListener.mu.Unlock()
+		return full.publicListener.open == minConnections && full.publicListener.waiting.Len() == minConnections
 	})
 	for range 2 * minConnections {
 		c := dial(t, full.Addr())

@@ -18,11 +18,11 @@ import (
 	"mediastack.dev/runtime/redact"
 )
 
-// Handler is the public handler: the routes behind what every request passes.
+// Handler returns the public handler: the routes of mounts behind the common middleware.
 func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limiter, mounts ...func(chi.Router)) (http.Handler, error) {
 	router := chi.NewRouter()
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		httpapi.WriteError(w, r, fault.New(fault.NotFound, "there is no such route"))
+		httpapi.WriteError(w, r, fault.New(fault.NotFound, "route not found"))
 	})
 	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
@@ -30,21 +30,21 @@ func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limit
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		httpapi.WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
+		httpapi.WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "method not allowed"))
 	})
 	for _, mount := range mounts {
 		router.Group(mount)
 	}
-	// A browser must be able to read a refusal, so origins come before the limit.
-	next, err := newOrigins(cfg, router, limitAddresses(limits, router))
+	// CORS comes before the rate limit, so that a page can read the error.
+	next, err := newCORSHandler(cfg, router, limitClientIPs(limits, router))
 	if err != nil {
 		return nil, err
 	}
-	return &observer{next: next, cfg: cfg, limits: limits, log: log, metrics: metrics}, nil
+	return &instrumentation{next: next, cfg: cfg, limits: limits, log: log, metrics: metrics}, nil
 }
 
-// limitAddresses refuses who asks too often, before anything is looked up or read.
-func limitAddresses(limits *limit.Limiter, next http.Handler) http.Handler {
+// limitClientIPs applies the rate limit of client IPs, before anything is read or looked up.
+func limitClientIPs(limits *limit.Limiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		decision := limits.AllowIP(httpapi.FromContext(r.Context()).ClientIP)
 		decision.AddHeaders(w.Header())
@@ -56,7 +56,7 @@ func limitAddresses(limits *limit.Limiter, next http.Handler) http.Handler {
 	})
 }
 
-// methods are those that a route may have.
+// methods are the methods that a route may have.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
 // allowed returns the methods of the route that has this path.
@@ -74,9 +74,9 @@ func allowed(routes chi.Routes, r *http.Request) []string {
 	return found
 }
 
-// observer gives every request an id, deadlines, metrics and a line in the log, and
-// survives a handler's panic.
-type observer struct {
+// instrumentation is the outermost middleware: request id, deadlines, metrics, request log
+// and recovery from panics.
+type instrumentation struct {
 	next    http.Handler
 	cfg     Config
 	limits  *limit.Limiter
@@ -84,55 +84,56 @@ type observer struct {
 	metrics *metrics
 }
 
-// requestID is what is taken over from a caller, unless it looks like a credential.
-var requestID = regexp.MustCompile(`^[0-9A-Za-z._-]{8,64}$`)
+// requestIDPattern matches the request ids that are accepted from clients, unless they look
+// like a credential.
+var requestIDPattern = regexp.MustCompile(`^[0-9A-Za-z._-]{8,64}$`)
 
-// ServeHTTP begins and ends the request info of a request.
-func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP handles a request.
+func (i *instrumentation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	id := r.Header.Get("X-Request-Id")
-	if !requestID.MatchString(id) || redact.Secret(id) {
+	if !requestIDPattern.MatchString(id) || redact.Secret(id) {
 		id = uuid.NewString()
 	}
 	w.Header().Set("X-Request-Id", id)
-	info := httpapi.NewRequestInfo(r, id, o.limits.ClientIP(r))
+	info := httpapi.NewRequestInfo(r, id, i.limits.ClientIP(r))
 	route := chi.NewRouteContext()
 	ctx := httpapi.NewContext(r.Context(), info)
 	ctx = contextWithRoute(ctx, route)
 	r = r.WithContext(ctx)
-	body, writer := guard(o.cfg, w, r)
+	body, writer := withDeadlines(i.cfg, w, r)
 	if body != nil {
 		r.Body = body
 	}
-	o.metrics.inFlight.Inc()
+	i.metrics.inFlight.Inc()
 	defer func() {
-		problem := recover()
-		aborted := problem == http.ErrAbortHandler //nolint:errorlint // net/http compares it, too
-		if problem != nil && !aborted {
-			err := fault.Wrap(fmt.Errorf("panic: %v\n%s", problem, debug.Stack()), fault.Internal, "")
+		panicked := recover()
+		aborted := panicked == http.ErrAbortHandler //nolint:errorlint // net/http compares it, too
+		if panicked != nil && !aborted {
+			err := fault.Wrap(fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()), fault.Internal, "")
 			if writer.status == 0 {
 				httpapi.WriteError(writer, r, err)
 			} else {
 				httpapi.SetError(ctx, err)
-				aborted = true // the answer has begun: only a cut tells that it is not whole
+				aborted = true // the header was sent: only a closed connection shows that the response is incomplete
 			}
 		}
-		took := time.Since(start)
+		elapsed := time.Since(start)
 		if !aborted {
 			writer.finish()
 		}
 		body.finish()
-		o.metrics.inFlight.Dec()
-		o.done(r, info, route.RoutePattern(), writer, body, took, aborted)
+		i.metrics.inFlight.Dec()
+		i.finish(r, info, route.RoutePattern(), writer, body, elapsed, aborted)
 		if aborted {
 			panic(http.ErrAbortHandler)
 		}
 	}()
-	o.next.ServeHTTP(writer, r)
+	i.next.ServeHTTP(writer, r)
 }
 
-// done counts the request and writes its line.
-func (o *observer) done(r *http.Request, info *httpapi.RequestInfo, pattern string, writer *responseWriter, body *requestBody, took time.Duration, aborted bool) {
+// finish records the metrics and the log line of a request.
+func (i *instrumentation) finish(r *http.Request, info *httpapi.RequestInfo, pattern string, writer *responseWriter, body *requestBody, elapsed time.Duration, aborted bool) {
 	if pattern == "" {
 		pattern = "unmatched"
 	}
@@ -140,7 +141,7 @@ func (o *observer) done(r *http.Request, info *httpapi.RequestInfo, pattern stri
 	if status == 0 {
 		status = http.StatusOK
 	}
-	o.metrics.observe(r.Method, pattern, status, took, body.count(), writer.written)
+	i.metrics.observe(r.Method, pattern, status, elapsed, body.count(), writer.written)
 	level := slog.LevelInfo
 	if status >= http.StatusInternalServerError || aborted {
 		level = slog.LevelError
@@ -152,7 +153,7 @@ func (o *observer) done(r *http.Request, info *httpapi.RequestInfo, pattern stri
 		slog.Int("status", status),
 		slog.Int64("bytes_in", body.count()),
 		slog.Int64("bytes_out", writer.written),
-		slog.Duration("duration", took),
+		slog.Duration("duration", elapsed),
 	}
 	if info.AccountID != uuid.Nil {
 		attributes = append(attributes, slog.String("account", info.AccountID.String()), slog.String("app", info.AppID.String()))
@@ -163,5 +164,5 @@ func (o *observer) done(r *http.Request, info *httpapi.RequestInfo, pattern stri
 	if err := info.Err(); err != nil {
 		attributes = append(attributes, slog.String("error", err.Error()))
 	}
-	o.log.LogAttrs(r.Context(), level, "request", attributes...)
+	i.log.LogAttrs(r.Context(), level, "request", attributes...)
 }

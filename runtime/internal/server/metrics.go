@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count requests by route pattern, never by path: paths hold ids.
+// metrics are the metrics of requests, by route pattern: paths contain ids.
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -21,11 +21,11 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			Name: "mediastack_http_requests_total", Help: "Requests by route, method and status code.",
 		}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "mediastack_http_request_duration_seconds", Help: "Time from the header to the end of the answer.",
+			Name: "mediastack_http_request_duration_seconds", Help: "Time from the request header to the end of the response.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300},
 		}, []string{"route", "method"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mediastack_http_requests_in_flight", Help: "Requests that are being answered.",
+			Name: "mediastack_http_requests_in_flight", Help: "Requests in progress.",
 		}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mediastack_http_body_bytes_total", Help: "Bytes of bodies read (in) and written (out) by route.",
@@ -35,16 +35,17 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 	return m
 }
 
-func (m *metrics) observe(method, route string, status int, took time.Duration, in, out int64) {
-	method = known(method)
+func (m *metrics) observe(method, route string, status int, elapsed time.Duration, in, out int64) {
+	method = methodLabel(method)
 	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
-	m.duration.WithLabelValues(route, method).Observe(took.Seconds())
+	m.duration.WithLabelValues(route, method).Observe(elapsed.Seconds())
 	m.bytes.WithLabelValues(route, "in").Add(float64(in))
 	m.bytes.WithLabelValues(route, "out").Add(float64(out))
 }
 
-// known keeps made-up methods from making a time series each.
-func known(method string) string {
+// methodLabel returns the label of a method. Unknown methods share one, to bound the time
+// series.
+func methodLabel(method string) string {
 	for _, m := range methods {
 		if m == method {
 			return m
@@ -53,7 +54,7 @@ func known(method string) string {
 	return "other"
 }
 
-// connectionMetrics are those of the public listener. A nil one counts nothing.
+// connectionMetrics are the metrics of the public listener. Methods of nil do nothing.
 type connectionMetrics struct {
 	open     prometheus.Gauge
 	rejected *prometheus.CounterVec
@@ -74,7 +75,7 @@ func newConnectionMetrics(registry *prometheus.Registry) *connectionMetrics {
 	}
 	registry.MustRegister(m.open, m.rejected, m.evicted)
 	for _, reason := range []string{rejectedByTotal, rejectedByAddress} {
-		m.rejected.WithLabelValues(reason) // there from the start, for rates
+		m.rejected.WithLabelValues(reason) // exported from the start, for rates
 	}
 	return m
 }

@@ -1,7 +1,6 @@
-// Package server runs the runtime's HTTP servers: the public one, with what every
-// request passes through (request id, log line, metrics, recovery, deadlines), and
-// the admin one with health, readiness and metrics. A main gives it the routes and
-// the checks, and runs it.
+// Package server runs the HTTP servers of the runtime: the public one, with the middleware of
+// all requests (request id, log, metrics, recovery, deadlines, CORS, rate limit), and the
+// admin one with health, readiness and metrics.
 package server
 
 import (
@@ -24,13 +23,12 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 )
 
-// Config says where the servers listen and how they end. The tags are flag and
-// environment names.
+// Config configures the servers. The tags are flag and environment names.
 type Config struct {
-	BaseURL          string        `env:"SERVICE_BASE_URL" required:"" help:"How clients reach the service, e.g. https://media.example.org; without a path."`
-	Brand            string        `env:"SERVICE_BRAND" default:"service" help:"The word in header names: x-<brand>-apikey."`
-	Listen           string        `env:"SERVICE_LISTEN" default:":8080" help:"Address of the service."`
-	AdminListen      string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Address of health, readiness and metrics; not for the public."`
+	BaseURL          string        `env:"SERVICE_BASE_URL" required:"" help:"URL of the service for clients, e.g. https://media.example.org; without a path."`
+	Brand            string        `env:"SERVICE_BRAND" default:"service" help:"Brand in header names: x-<brand>-apikey."`
+	Listen           string        `env:"SERVICE_LISTEN" default:":8080" help:"Listen address of the service."`
+	AdminListen      string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Listen address of health, readiness and metrics; not public."`
 	StallTimeout     time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or takes a body."`
 	MinRate          int64         `name:"min-transfer-rate" env:"SERVICE_MIN_TRANSFER_RATE" default:"1024" help:"Bytes a second that a client must reach over SERVICE_STALL_TIMEOUT, sending or taking; 0 = any progress is enough."`
 	CORSOrigins      []string      `name:"cors-origins" env:"SERVICE_CORS_ORIGINS" help:"Web origins whose pages may call the service: https://app.example.org, https://*.example.org, or * for all. Files may be read from anywhere in any case."`
@@ -43,7 +41,7 @@ type Config struct {
 	ShutdownTimeout  time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after that."`
 }
 
-var brandForm = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+var brandPattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
 // Validate checks the bounds.
 func (c Config) Validate() error {
@@ -53,7 +51,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_BASE_URL must look like https://host[:port], without a path, not %q", c.BaseURL)
 	}
 	switch {
-	case !brandForm.MatchString(c.Brand):
+	case !brandPattern.MatchString(c.Brand):
 		return fmt.Errorf("SERVICE_BRAND must be 1 to 32 of a-z, 0-9 and -, not %q", c.Brand)
 	case c.StallTimeout < time.Second:
 		return fmt.Errorf("SERVICE_STALL_TIMEOUT must be at least 1s, not %s", c.StallTimeout)
@@ -74,7 +72,7 @@ func (c Config) Validate() error {
 	case c.ShutdownTimeout < 0:
 		return fmt.Errorf("SERVICE_SHUTDOWN_TIMEOUT must not be negative, but is %s", c.ShutdownTimeout)
 	}
-	_, err = newOrigins(c, nil, nil)
+	_, err = newCORSHandler(c, nil, nil)
 	return err
 }
 
@@ -87,7 +85,7 @@ const (
 	maxDiscardLimit   = 1 << 30 // bytes
 	maxDiscardTimeout = time.Minute
 
-	// Those of the admin server: its answers are short and never wait for anybody.
+	// Limits of the admin server, whose responses are short.
 	adminTimeout        = 10 * time.Second
 	maxAdminConnections = 64
 )
@@ -102,8 +100,8 @@ type Server struct {
 	limits      *limit.Limiter
 	connections *connectionMetrics
 
-	public, admin   *http.Server
-	publicAt, admAt *listener
+	public, admin                 *http.Server
+	publicListener, adminListener *listener
 }
 
 // New composes the servers: mounts add the public routes, which answer as often as
@@ -150,11 +148,11 @@ func (s *Server) Listen(ctx context.Context) error {
 	if reduced {
 		s.log.WarnContext(ctx, "fewer connections are allowed than SERVICE_MAX_CONNECTIONS: the limit of file descriptors is low", "allowed", allowed, "descriptors", descriptors)
 	}
-	if s.publicAt, err = s.listen(ctx, s.public, s.cfg.Listen, allowed, s.cfg.MaxPerAddress, s.connections); err != nil {
+	if s.publicListener, err = s.listen(ctx, s.public, s.cfg.Listen, allowed, s.cfg.MaxPerAddress, s.connections); err != nil {
 		return fmt.Errorf("listen on SERVICE_LISTEN %s: %w", s.cfg.Listen, err)
 	}
-	if s.admAt, err = s.listen(ctx, s.admin, s.cfg.AdminListen, maxAdminConnections, 0, nil); err != nil {
-		_ = s.publicAt.Close()
+	if s.adminListener, err = s.listen(ctx, s.admin, s.cfg.AdminListen, maxAdminConnections, 0, nil); err != nil {
+		_ = s.publicListener.Close()
 		return fmt.Errorf("listen on SERVICE_ADMIN_LISTEN %s: %w", s.cfg.AdminListen, err)
 	}
 	return nil
@@ -173,18 +171,18 @@ func (s *Server) listen(ctx context.Context, server *http.Server, address string
 }
 
 // Addr is where the public server listens; AdminAddr the other one.
-func (s *Server) Addr() string { return s.publicAt.Addr().String() }
+func (s *Server) Addr() string { return s.publicListener.Addr().String() }
 
 // AdminAddr is where the admin server listens.
-func (s *Server) AdminAddr() string { return s.admAt.Addr().String() }
+func (s *Server) AdminAddr() string { return s.adminListener.Addr().String() }
 
 // Run serves until ctx ends. Then it is not ready, waits for DrainDelay, takes no new
 // connections, and lets running requests end for ShutdownTimeout.
 func (s *Server) Run(ctx context.Context) error {
-	s.log.InfoContext(ctx, "serving", "address", s.Addr(), "admin", s.AdminAddr(), "base_url", s.cfg.BaseURL)
+	s.log.InfoContext(ctx, "listening", "address", s.Addr(), "admin", s.AdminAddr(), "base_url", s.cfg.BaseURL)
 	group, failed := errgroup.WithContext(ctx)
-	group.Go(func() error { return serve(s.public, s.publicAt) })
-	group.Go(func() error { return serve(s.admin, s.admAt) })
+	group.Go(func() error { return serve(s.public, s.publicListener) })
+	group.Go(func() error { return serve(s.admin, s.adminListener) })
 	group.Go(func() error {
 		<-failed.Done()
 		return s.shutDown(context.WithoutCancel(ctx))
@@ -209,9 +207,9 @@ func (s *Server) shutDown(ctx context.Context) error {
 	defer cancel()
 	err := s.public.Shutdown(ending)
 	if err != nil {
-		s.log.WarnContext(ctx, "requests were cut off", "after", s.cfg.ShutdownTimeout)
+		s.log.WarnContext(ctx, "requests aborted at shutdown", "after", s.cfg.ShutdownTimeout)
 		err = s.public.Close()
 	}
-	// The admin server answers to the end, that probes see "not ready" and not "dead".
+	// The admin server responds until the end: probes see "not ready" instead of no response.
 	return errors.Join(err, s.admin.Close())
 }

@@ -20,7 +20,7 @@ func valid() Config {
 		StallTimeout: 30 * time.Second, ShutdownTimeout: time.Second}
 }
 
-func TestConfigsThatCannotBe(t *testing.T) {
+func TestConfigValidate_RejectsInvalidSettings(t *testing.T) {
 	t.Parallel()
 	if err := valid().Validate(); err != nil {
 		t.Error(err)
@@ -63,7 +63,7 @@ func runningWith(t *testing.T, cfg Config, mount func(chi.Router)) (*httptest.Se
 	return server, &logs
 }
 
-func TestAPanicIsAnAnswerOrACut(t *testing.T) {
+func TestHandler_RecoversFromPanics(t *testing.T) {
 	t.Parallel()
 	server, logs := running(t, func(r chi.Router) {
 		r.Get("/early", func(http.ResponseWriter, *http.Request) { panic("private words") })
@@ -95,7 +95,7 @@ func TestAPanicIsAnAnswerOrACut(t *testing.T) {
 	}
 }
 
-func TestRequestIDsAreTakenOverWhenTheyAreSane(t *testing.T) {
+func TestHandler_AcceptsWellFormedRequestIDs(t *testing.T) {
 	t.Parallel()
 	server, _ := running(t, func(r chi.Router) { r.Get("/", func(http.ResponseWriter, *http.Request) {}) })
 	for sent, same := range map[string]bool{"": false, "short": false, "with spaces in it": false, strings.Repeat("x", 65): false, "0af7651916cd43dd8448eb211c80319c": true, "a.b-c_d.e": true} {
@@ -112,7 +112,7 @@ func TestRequestIDsAreTakenOverWhenTheyAreSane(t *testing.T) {
 	}
 }
 
-func TestAPortInUseIsOneSentence(t *testing.T) {
+func TestListen_ReportsAPortInUse(t *testing.T) {
 	t.Parallel()
 	taken := httptest.NewServer(http.NotFoundHandler())
 	defer taken.Close()
@@ -137,10 +137,10 @@ func (d *deadlines) SetReadDeadline(at time.Time) error { d.read = append(d.read
 
 func (d *deadlines) SetWriteDeadline(at time.Time) error { d.write = append(d.write, at); return nil }
 
-func TestDeadlinesMoveOnWithEveryStep(t *testing.T) {
+func TestWithDeadlines_ExtendsDeadlinesWithProgress(t *testing.T) {
 	t.Parallel()
 	d := &deadlines{ResponseWriter: httptest.NewRecorder()}
-	body, writer := guard(Config{StallTimeout: time.Minute, MinRate: 1024}, d, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello")))
+	body, writer := withDeadlines(Config{StallTimeout: time.Minute, MinRate: 1024}, d, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("hello")))
 	for range 2 {
 		_, _ = body.Read(make([]byte, 3))
 	}

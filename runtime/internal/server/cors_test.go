@@ -30,7 +30,7 @@ func TestPreflight_RejectionIsExplainedInTheLog(t *testing.T) {
 		{some, "/create", "https://app.example.org", http.MethodPost, "content-type,x-service-apikey", ""},
 		{some, "/create", "https://app.example.org", http.MethodPost, "x-odd", "pages may not set the header"},
 		{some, "/create", "https://app.example.org", http.MethodDelete, "", "the route has no method DELETE"},
-		{some, "/elsewhere", "https://app.example.org", http.MethodDelete, "", "there is no such route"},
+		{some, "/elsewhere", "https://app.example.org", http.MethodDelete, "", "route not found"},
 		{valid(), "/create", "https://app.example.org", http.MethodPost, "", "SERVICE_CORS_ORIGINS names no origin"},
 	} {
 		server, logs := runningWith(t, c.cfg, routes)
