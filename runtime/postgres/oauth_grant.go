@@ -121,7 +121,7 @@ func (s *Store) AuthorizedApps(ctx context.Context, email string, now time.Time,
 	return apps, nil
 }
 
-// RevokeApps implements oauth.Store.
+// RevokeGrants implements oauth.Store.
 func (s *Store) RevokeGrants(ctx context.Context, email string, id uuid.UUID, now time.Time) (int, error) {
 	n, err := s.queries.RevokeGrantsByEmail(ctx, sqlgen.RevokeGrantsByEmailParams{Email: email, Now: now, ID: pgtype.UUID{Bytes: id, Valid: id != uuid.Nil}})
 	return int(n), toFault(err, "revoke grants")
