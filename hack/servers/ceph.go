@@ -65,7 +65,7 @@ func (g *Group) StartCeph(ctx context.Context, dir string) (*Ceph, error) {
 	}
 	for _, folder := range []string{dir, filepath.Join(dir, "osd"), filepath.Join(dir, "rgw")} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return nil, fmt.Errorf("make the folder of Ceph: %w", err)
+			return nil, fmt.Errorf("make the directory of Ceph: %w", err)
 		}
 	}
 	c := &Ceph{group: g, programs: programs, dir: dir, accessKey: RandomSecret(10), secretKey: RandomSecret(20)}
@@ -96,11 +96,11 @@ func (c *Ceph) configure(ctx context.Context) error {
 	if err := os.WriteFile(c.path("ceph.conf"), []byte(config), 0o600); err != nil {
 		return err
 	}
-	keyring := c.path("keyring")
+	keyFile := c.path("keyring")
 	for _, args := range [][]string{
-		{"--create-keyring", keyring, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *"},
-		{keyring, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", "--cap", "osd", "allow *"},
-		{keyring, "--gen-key", "-n", "osd.0", "--cap", "mon", "allow profile osd", "--cap", "osd", "allow *"},
+		{"--create-keyring", keyFile, "--gen-key", "-n", "mon.", "--cap", "mon", "allow *"},
+		{keyFile, "--gen-key", "-n", "client.admin", "--cap", "mon", "allow *", "--cap", "osd", "allow *"},
+		{keyFile, "--gen-key", "-n", "osd.0", "--cap", "mon", "allow profile osd", "--cap", "osd", "allow *"},
 	} {
 		if err := c.run(ctx, c.programs.AuthTool, args...); err != nil {
 			return err

@@ -30,7 +30,7 @@ func TestRegisterClient_IsIdempotent(t *testing.T) {
 		})
 	}
 	registering.Wait()
-	if n := w.Number(t, "SELECT count(*) FROM oauth_client"); len(ids) != 1 || n != 1 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_client"); len(ids) != 1 || n != 1 {
 		t.Errorf("%d ids in %d rows", len(ids), n)
 	}
 	for i, name := range []string{"b", "c", "d"} {
@@ -39,7 +39,7 @@ func TestRegisterClient_IsIdempotent(t *testing.T) {
 			t.Errorf("the application %s: %v", name, err)
 		}
 	}
-	if n := w.Number(t, "SELECT count(*) FROM oauth_client"); n != 3 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_client"); n != 3 {
 		t.Errorf("%d applications", n)
 	}
 }

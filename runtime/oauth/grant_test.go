@@ -114,7 +114,7 @@ func TestGrant_StoresTheReasonOfItsRevocation(t *testing.T) {
 	w := newEnv(t)
 	why := func(want string) {
 		t.Helper()
-		if n := w.Number(t, "SELECT count(*) FROM oauth_grant WHERE revoked_at IS NOT NULL AND revocation_reason = $1", want); n != 1 {
+		if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE revoked_at IS NOT NULL AND revocation_reason = $1", want); n != 1 {
 			t.Errorf("%d grants revoked because of %q", n, want)
 		}
 	}
@@ -135,7 +135,7 @@ func TestGrant_StoresTheReasonOfItsRevocation(t *testing.T) {
 	}
 	_, err = oauth.Purge(t.Context(), purgeConfig, w.Store, w.clock.Now())
 	must(t, err)
-	if n := w.Number(t, "SELECT count(*) FROM oauth_grant WHERE revocation_reason = 'API key expired'"); n != 2 || w.isAccepted(t, at.Access) || w.isAccepted(t, stays.Access) {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE revocation_reason = 'API key expired'"); n != 2 || w.isAccepted(t, at.Access) || w.isAccepted(t, stays.Access) {
 		t.Errorf("%d grants revoked with their key", n)
 	}
 	w.authorize(t)

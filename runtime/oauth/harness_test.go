@@ -28,7 +28,7 @@ const (
 
 // env is a database with an account of ana, and the service that uses it.
 type env struct {
-	*runtimetest.World
+	*runtimetest.Env
 	*oauth.Service
 	tenant runtimetest.Tenant
 	clock  *runtimetest.Clock
@@ -46,7 +46,7 @@ var defaults = oauth.Config{SessionTTL: 15 * time.Minute, CodeTTL: 10 * time.Min
 
 func newEnv(t *testing.T, change ...func(*oauth.Config)) *env {
 	t.Helper()
-	w := &env{World: runtimetest.New(t), clock: &runtimetest.Clock{}, logs: &runtimetest.Log{}}
+	w := &env{Env: runtimetest.New(t), clock: &runtimetest.Clock{}, logs: &runtimetest.Log{}}
 	w.tenant = w.account(t, "studio", owner)
 	cfg := defaults
 	for _, apply := range change {

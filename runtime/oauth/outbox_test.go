@@ -42,7 +42,7 @@ func TestLeaseEmails_ReturnsEachEmailOncePerLease(t *testing.T) {
 	if emails, err := w.service(t, cfg, "z").LeaseEmails(t.Context(), 10, time.Minute); err != nil || len(emails) != 0 {
 		t.Errorf("another secret: %v %v", emails, err)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM email_outbox"); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM email_outbox"); n != 0 {
 		t.Errorf("%d e-mails remain", n)
 	}
 }
@@ -57,7 +57,7 @@ func TestSendCode_DeliversToOwnersOnly(t *testing.T) {
 	if emails, err := w.LeaseEmails(t.Context(), 100, time.Minute); err != nil || len(emails) != 0 {
 		t.Errorf("e-mails to addresses that own nothing: %v %v", emails, err)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM email_outbox"); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM email_outbox"); n != 0 {
 		t.Errorf("%d e-mails to addresses that own nothing remain", n)
 	}
 	must(t, w.startLogin(t, authorizationRequest()).sendCode(t, " ANA@example.org"))

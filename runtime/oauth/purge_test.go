@@ -30,7 +30,7 @@ func TestPurge_DeletesExpiredDataOnly(t *testing.T) {
 		_, err := oauth.Purge(t.Context(), cfg, w.Store, w.clock.Now())
 		must(t, err)
 	}
-	rows := func(table string) int64 { return w.Number(t, "SELECT count(*) FROM "+table) }
+	rows := func(table string) int64 { return w.QueryInt(t, "SELECT count(*) FROM "+table) }
 	purge()
 	if _, err := w.ExchangeCode(t.Context(), tokenRequest(stays)); err != nil {
 		t.Errorf("the purge deleted a valid code: %v", err)

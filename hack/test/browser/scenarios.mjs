@@ -180,7 +180,7 @@ scenarios['a code that was mistyped can be typed again'] = scenario(async (user)
   await user.sendAddress()
   const right = await user.code()
   await user.fill('#code', '1234567')
-  await user.page.click('form[action^="/oauth/login/code"] button.main') // the browser itself refuses
+  await user.page.click('form[action^="/oauth/login/code"] button.main') // the browser blocks it
   expect(await user.has('#code:invalid'), 'seven digits are taken')
   await user.sendCode(wrong(right, 1))
   await tied(user, '#code', 'Incorrect code. Use the code from the most recent e-mail.')
@@ -245,7 +245,7 @@ scenarios['an owner of two accounts has to choose'] = as({ address: fixture.owne
   await user.logIn(fixture.link(app))
   await user.expectText('Which account?', 'Studio López team-a/studio', 'Family archive team-a/archive')
   expect(!(await user.has('input[name="account"]:checked')), 'an account is chosen already')
-  await user.page.click(allow) // the browser itself refuses
+  await user.page.click(allow) // the browser blocks it
   expect(await user.has('input[name="account"]:invalid'), 'no account has to be chosen')
   same([user.path(), app.received], ['/oauth/login', []], 'without a choice the browser is at')
   await user.page.click('.choice:nth-of-type(1)') // anywhere on it
@@ -297,8 +297,8 @@ scenarios['an application that is not what it says stays where it is'] = scenari
 })
 
 scenarios['an invalid request reaches an unknown host by a link only'] = scenario(async (user) => {
-  const stranger = await fixture.register('Claude', 'https://claude.ai.unknown.example/callback')
-  same((await user.go(fixture.link(stranger, { prompt: 'none' }))).status(), 400, 'the answer')
+  const unknown = await fixture.register('Claude', 'https://claude.ai.unknown.example/callback')
+  same((await user.go(fixture.link(unknown, { prompt: 'none' }))).status(), 400, 'the answer')
   same(user.path(), '/oauth/authorize', 'the browser is at')
   await user.expectText('Request failed', 'claude.ai.unknown.example, which this service does not know')
   await user.press('main a')

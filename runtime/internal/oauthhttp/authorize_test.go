@@ -114,7 +114,7 @@ func TestAuthorize_ReturnsErrorsToTheClient(t *testing.T) {
 	if told := b.told(b.get(local.query(url.Values{"prompt": {"none"}}))); told.Get("error") != "login_required" {
 		t.Errorf("a program on this computer is told %v", told)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM login_session"); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM login_session"); n != 0 {
 		t.Errorf("%d logins began", n)
 	}
 	for scope, want := range map[string]string{"": "media:read media:write", "media:read offline_access openid": "media:read", "media:write media:read": "media:read media:write"} {
@@ -122,7 +122,7 @@ func TestAuthorize_ReturnsErrorsToTheClient(t *testing.T) {
 		if p.StatusCode != http.StatusOK {
 			t.Errorf("scope %q: %d", scope, p.StatusCode)
 		}
-		if n := w.Number(t, `SELECT count(*) FROM login_session WHERE authorization_request->>'scopes' = $1`, `["`+strings.ReplaceAll(want, " ", `", "`)+`"]`); n != 1 {
+		if n := w.QueryInt(t, `SELECT count(*) FROM login_session WHERE authorization_request->>'scopes' = $1`, `["`+strings.ReplaceAll(want, " ", `", "`)+`"]`); n != 1 {
 			t.Errorf("scope %q did not become %q", scope, want)
 		}
 		w.exec(t, "DELETE FROM login_session")

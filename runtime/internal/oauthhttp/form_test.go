@@ -73,7 +73,7 @@ func TestForm_RequiresCSRFTokenAndCookie(t *testing.T) {
 	if p := b.post("/oauth/consent", before, allow); p.StatusCode != http.StatusForbidden {
 		t.Errorf("the form from before the login: %d", p.StatusCode)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM oauth_grant"); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant"); n != 0 {
 		t.Errorf("%d grants by forged forms", n)
 	}
 	b.allow(p, tenant)

@@ -43,7 +43,7 @@ const (
 )
 
 // world is a database with the actions of the operator.
-type world struct{ *runtimetest.World }
+type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 

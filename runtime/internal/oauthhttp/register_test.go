@@ -81,7 +81,7 @@ func TestRegister_AcceptsValidMetadataOnly(t *testing.T) {
 	if status != http.StatusCreated || made["client_name"] != "Cursor x" || made["token_endpoint_auth_method"] != "none" || len(made["redirect_uris"].([]any)) != 2 || made["client_secret"] != nil || made["client_uri"] != nil || made["logo_uri"] != nil {
 		t.Errorf("%d %v", status, made)
 	}
-	before := w.Number(t, "SELECT count(*) FROM oauth_client")
+	before := w.QueryInt(t, "SELECT count(*) FROM oauth_client")
 	for name, tt := range map[string]struct {
 		sent   any
 		status int
@@ -98,7 +98,7 @@ func TestRegister_AcceptsValidMetadataOnly(t *testing.T) {
 			t.Errorf("%s: %d %v", name, status, response)
 		}
 	}
-	if after := w.Number(t, "SELECT count(*) FROM oauth_client"); after != before {
+	if after := w.QueryInt(t, "SELECT count(*) FROM oauth_client"); after != before {
 		t.Errorf("%d applications were registered by that", after-before)
 	}
 	if _, again := b.json("/oauth/register", map[string]any{"client_name": "Cursor x", "redirect_uris": []string{"http://localhost:8080/cb", "cursor://anysphere.cursor-mcp/oauth/callback"}}); again["client_id"] != made["client_id"] {

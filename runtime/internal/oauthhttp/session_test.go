@@ -53,7 +53,7 @@ func TestLogin_IsSeparateForEveryAuthorizationRequest(t *testing.T) {
 	if told := b.allow(consent, tenant); told.Get("code") == "" { // tabs do not interfere
 		t.Errorf("the first application: %v", told)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM oauth_grant WHERE client_id = $1", evil.id); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE client_id = $1", evil.id); n != 0 {
 		t.Error("the second application was connected")
 	}
 	p = b.get(good.query(nil))

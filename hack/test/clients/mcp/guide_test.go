@@ -1,4 +1,4 @@
-package mcpclients_test
+package mcp_test
 
 import (
 	"bytes"

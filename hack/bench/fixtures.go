@@ -12,15 +12,15 @@ import (
 	"sync"
 )
 
-// picture is a file that images uploads.
-type picture struct {
+// imageFile is a file that images uploads.
+type imageFile struct {
 	name, what string
 	turned     bool // by its EXIF orientation
 	data       []byte
 }
 
-// pictures makes the files, the same ones each time. scale shrinks them, for tests.
-func pictures(scale float64) ([]picture, error) {
+// imageFiles makes the files, the same ones each time. scale shrinks them, for tests.
+func imageFiles(scale float64) ([]imageFile, error) {
 	side := func(n int) int { return max(16, int(float64(n)*math.Sqrt(scale))) }
 	twelve, err := encodeJPEG(scene(side(4000), side(3000), 1))
 	if err != nil {
@@ -35,7 +35,7 @@ func pictures(scale float64) ([]picture, error) {
 	if err := encoder.Encode(&faded, withAlpha(scene(side(2600), side(1950), 3))); err != nil {
 		return nil, err
 	}
-	return []picture{
+	return []imageFile{
 		{name: "photo12.jpg", what: "12 MP JPEG", data: twelve},
 		{name: "turned12.jpg", what: "12 MP JPEG, turned by EXIF", turned: true, data: withOrientation(twelve, 6)},
 		{name: "photo24.jpg", what: "24 MP JPEG", data: large},
@@ -114,7 +114,7 @@ func scene(width, height int, seed uint64) *image.NRGBA {
 	return painted
 }
 
-// withAlpha makes the picture fade out towards its edges.
+// withAlpha makes the photo fade out towards its edges.
 func withAlpha(painted *image.NRGBA) *image.NRGBA {
 	width, height := painted.Bounds().Dx(), painted.Bounds().Dy()
 	for y := range height {

@@ -16,27 +16,27 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// trial is what scripts need to use a running stack.
-type trial struct {
-	BaseURL     string  `json:"baseURL"`
-	MCPURL      string  `json:"mcpURL"`
-	AdminURL    string  `json:"adminURL"`
-	APIKey      string  `json:"apiKey"`
-	Owner       string  `json:"owner"` // who may log in
-	Account     string  `json:"account"`
-	Kubeconfig  string  `json:"kubeconfig"`
-	Kubectl     string  `json:"kubectl"`
-	DatabaseURL string  `json:"databaseURL"`
-	S3          trialS3 `json:"s3"`
-	SMTP        string  `json:"smtp"`
-	Picture     string  `json:"picture"`  // a file to upload
-	Download    string  `json:"download"` // where the printed lines store what they fetch
-	Logs        string  `json:"logs"`
-	Runtime     string  `json:"runtime"`
-	Env         string  `json:"env"`
+// description is what scripts need to use a running stack.
+type description struct {
+	BaseURL     string        `json:"baseURL"`
+	MCPURL      string        `json:"mcpURL"`
+	AdminURL    string        `json:"adminURL"`
+	APIKey      string        `json:"apiKey"`
+	Owner       string        `json:"owner"` // who may log in
+	Account     string        `json:"account"`
+	Kubeconfig  string        `json:"kubeconfig"`
+	Kubectl     string        `json:"kubectl"`
+	DatabaseURL string        `json:"databaseURL"`
+	S3          s3Description `json:"s3"`
+	SMTP        string        `json:"smtp"`
+	Picture     string        `json:"picture"`  // a file to upload
+	Download    string        `json:"download"` // where the printed lines store what they fetch
+	Logs        string        `json:"logs"`
+	Runtime     string        `json:"runtime"`
+	Env         string        `json:"env"`
 }
 
-type trialS3 struct {
+type s3Description struct {
 	Endpoint  string `json:"endpoint"`
 	Region    string `json:"region"`
 	AccessKey string `json:"accessKey"`
@@ -44,7 +44,7 @@ type trialS3 struct {
 	Bucket    string `json:"bucket"`
 }
 
-// lines are pasted into a shell, so they use nothing but what every system has.
+// lines are pasted into a shell, so they use only programs that every system has.
 var lines = template.Must(template.New("lines").Parse(`
   base URL    {{.BaseURL}}
   API key     {{.APIKey}}
@@ -74,17 +74,17 @@ Look at the account, and behind it:
 `))
 
 // print writes the lines to paste.
-func (t trial) print(w io.Writer) error {
+func (d description) print(w io.Writer) error {
 	var text bytes.Buffer
-	if err := lines.Execute(&text, t); err != nil {
+	if err := lines.Execute(&text, d); err != nil {
 		return err
 	}
 	_, err := w.Write(text.Bytes())
 	return err
 }
 
-// printIgnored names the flags of the command line that a running stack does not take.
-func printIgnored(w io.Writer, command *kong.Context) error {
+// printIgnoredFlags names the flags of the command line that a running stack does not take.
+func printIgnoredFlags(w io.Writer, command *kong.Context) error {
 	var ignored []string
 	for _, element := range command.Path {
 		if flag := element.Flag; flag != nil && flag.Name != "data-dir" && flag.Name != "detach" {
@@ -98,9 +98,9 @@ func printIgnored(w io.Writer, command *kong.Context) error {
 	return err
 }
 
-// printRunning tells of a stack that another process runs.
-func printRunning(ctx context.Context, w io.Writer, data *folder, pid int) error {
-	content, err := os.ReadFile(data.path(trialFile))
+// printRunning prints the description of a stack that another process runs.
+func printRunning(ctx context.Context, w io.Writer, data *dataDir, pid int) error {
+	content, err := os.ReadFile(data.path(descriptionFile))
 	if errors.Is(err, os.ErrNotExist) {
 		_, err := fmt.Fprintf(w, "A stack is starting in %s (process %d).\n", data.dir, pid)
 		return err
@@ -108,9 +108,9 @@ func printRunning(ctx context.Context, w io.Writer, data *folder, pid int) error
 	if err != nil {
 		return err
 	}
-	var running trial
+	var running description
 	if err := json.Unmarshal(content, &running); err != nil {
-		return fmt.Errorf("read %s: %w", data.path(trialFile), err)
+		return fmt.Errorf("read %s: %w", data.path(descriptionFile), err)
 	}
 	if err := running.refresh(ctx, data); err != nil {
 		if _, err := fmt.Fprintf(w, "The API key below may be an old one: %v.\n", err); err != nil {
@@ -120,7 +120,7 @@ func printRunning(ctx context.Context, w io.Writer, data *folder, pid int) error
 	if _, err := fmt.Fprintf(w, "A stack runs in %s (process %d); `make stop` ends it.\n", data.dir, pid); err != nil {
 		return err
 	}
-	if settings := callersEnv(); len(settings) > 0 {
+	if settings := inheritedEnv(); len(settings) > 0 {
 		if _, err := fmt.Fprintf(w, "The settings in the environment reach a stack when it starts; this one runs already.\n"); err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func printRunning(ctx context.Context, w io.Writer, data *folder, pid int) error
 	return running.print(w)
 }
 
-// progress prints what is done, with the time since the start.
+// progress prints the steps, with the time since the start.
 type progress struct {
 	started time.Time
 
@@ -136,7 +136,7 @@ type progress struct {
 	out io.Writer
 }
 
-func (p *progress) say(format string, args ...any) {
+func (p *progress) printf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.out, "%6.1f s  %s\n", time.Since(p.started).Seconds(), fmt.Sprintf(format, args...))

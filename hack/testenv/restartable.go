@@ -8,10 +8,10 @@ import (
 	"mediastack.dev/hack/servers"
 )
 
-// Server is a part of the test's own, which it may stop, kill and start again at the same address.
-type Server[T any] struct {
-	// Part is the running part; it changes with every Start.
-	Part T
+// Restartable is a server of one test, which may stop it, kill it and start it again at the same address.
+type Restartable[T any] struct {
+	// Server is the running server; it changes with every Start.
+	Server T
 
 	t     testing.TB
 	stop  func(T)
@@ -19,30 +19,30 @@ type Server[T any] struct {
 	start func(ctx context.Context) (T, error)
 }
 
-// Start starts the part again, with the data and at the address that it had.
-func (s *Server[T]) Start() {
+// Start starts the server again, with the data and at the address that it had.
+func (s *Restartable[T]) Start() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	part, err := s.start(ctx)
+	server, err := s.start(ctx)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.Part = part
+	s.Server = server
 }
 
-// Stop ends the part in order.
-func (s *Server[T]) Stop() { s.stop(s.Part) }
+// Stop ends the server in order.
+func (s *Restartable[T]) Stop() { s.stop(s.Server) }
 
-// Kill ends the part as a crash would.
-func (s *Server[T]) Kill() { s.kill(s.Part) }
+// Kill ends the server as a crash would.
+func (s *Restartable[T]) Kill() { s.kill(s.Server) }
 
 // PostgresServer starts a PostgreSQL cluster that only this test uses.
-func PostgresServer(t testing.TB) *Server[*servers.Postgres] {
+func PostgresServer(t testing.TB) *Restartable[*servers.Postgres] {
 	t.Helper()
-	dir, group := Folder(t), Group(t)
+	dir, group := TempDir(t), Group(t)
 	config := servers.PostgresConfig{Dir: filepath.Join(dir, "pg"), LogFile: filepath.Join(dir, "postgres.log"), Volatile: true}
-	server := &Server[*servers.Postgres]{
+	server := &Restartable[*servers.Postgres]{
 		t:     t,
 		stop:  func(p *servers.Postgres) { p.Stop() },
 		kill:  func(p *servers.Postgres) { p.Kill() },
@@ -52,18 +52,18 @@ func PostgresServer(t testing.TB) *Server[*servers.Postgres] {
 	return server
 }
 
-// Database makes an empty database on a cluster of the test's own and gives its URL, which stays the
+// Database makes an empty database on a cluster of the test's own and returns its URL, which stays the
 // same when the cluster is started again.
-func Database(t testing.TB, server *Server[*servers.Postgres]) string {
+func Database(t testing.TB, server *Restartable[*servers.Postgres]) string {
 	t.Helper()
-	return freshDatabase(t, server.Part)
+	return freshDatabase(t, server.Server)
 }
 
 // S3Server starts an S3 store of the kind that StoreEnv names and that only this test uses. Of Ceph it
 // is a gateway: the cluster behind it is shared.
-func S3Server(t testing.TB) *Server[*servers.S3] {
+func S3Server(t testing.TB) *Restartable[*servers.S3] {
 	t.Helper()
-	dir, group := Folder(t), Group(t)
+	dir, group := TempDir(t), Group(t)
 	config := servers.S3Config{Dir: filepath.Join(dir, "s3"), LogFile: filepath.Join(dir, "s3.log")}
 	start := group.StartS3
 	switch storeName() {
@@ -78,7 +78,7 @@ func S3Server(t testing.TB) *Server[*servers.S3] {
 			return cluster.StartGateway(ctx, config.Port, config.LogFile)
 		}
 	}
-	server := &Server[*servers.S3]{
+	server := &Restartable[*servers.S3]{
 		t:    t,
 		stop: func(s *servers.S3) { s.Stop() },
 		kill: func(s *servers.S3) { s.Kill() },
@@ -91,6 +91,6 @@ func S3Server(t testing.TB) *Server[*servers.S3] {
 		},
 	}
 	server.Start()
-	t.Cleanup(func() { server.Part.Stop() })
+	t.Cleanup(func() { server.Server.Stop() })
 	return server
 }

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// steady is a load of requests that come at an even pace, whether or not the ones
+// backgroundLoad is a load of requests that come at an even pace, whether or not the ones
 // before them are answered: a service that stalls can't make them come later.
-type steady struct {
+type backgroundLoad struct {
 	e    *endpoint
 	form form
 	ids  []string // of items to get
 	pace int
 }
 
-func (b *bench) newSteady(ctx context.Context, e *endpoint) (*steady, error) {
+func (b *bench) newBackgroundLoad(ctx context.Context, e *endpoint) (*backgroundLoad, error) {
 	data := make([]byte, 10_000)
 	if _, err := rand.Read(data); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func (b *bench) newSteady(ctx context.Context, e *endpoint) (*steady, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &steady{e: e, form: f, pace: b.Pace}
+	s := &backgroundLoad{e: e, form: f, pace: b.Pace}
 	for range 100 {
 		draft, err := e.store(ctx, f)
 		if err != nil {
@@ -41,39 +41,39 @@ func (b *bench) newSteady(ctx context.Context, e *endpoint) (*steady, error) {
 	return s, nil
 }
 
-// felt are the times of requests while something went on, sorted.
-type felt struct {
+// latencies are the times of background requests during an activity.
+type latencies struct {
 	gets, uploads round
 	took          time.Duration
 	cpu           usage
 }
 
-// watch keeps the load going while something else runs.
-func (b *bench) watch(ctx context.Context, s *steady, what string, meanwhile func(context.Context) error) (felt, error) {
+// measureLatency measures the background requests during an activity.
+func (b *bench) measureLatency(ctx context.Context, s *backgroundLoad, what string, activity func(context.Context) error) (latencies, error) {
 	b.say("%s: %d requests a second, %s", b.name, s.pace, what)
-	before, err := b.rig.cpu()
+	before, err := b.env.cpu()
 	if err != nil {
-		return felt{}, err
+		return latencies{}, err
 	}
 	started := time.Now()
 	running, stop := context.WithCancel(ctx)
-	var found felt
+	var found latencies
 	loaded := make(chan error, 1)
 	go func() { loaded <- s.run(running, &found) }()
-	err = meanwhile(ctx)
+	err = activity(ctx)
 	stop()
 	err = errors.Join(err, <-loaded)
 	found.took = time.Since(started)
 	if err != nil {
-		return felt{}, err
+		return latencies{}, err
 	}
-	after, err := b.rig.cpu()
+	after, err := b.env.cpu()
 	found.cpu = after.since(before)
 	return found, err
 }
 
 // run sends requests until ctx ends, and waits for the answers to all of them.
-func (s *steady) run(ctx context.Context, found *felt) error {
+func (s *backgroundLoad) run(ctx context.Context, found *latencies) error {
 	const most = 1000 // in flight, before the load is taken to be too much
 	answers := context.WithoutCancel(ctx)
 	var mu sync.Mutex
@@ -112,8 +112,8 @@ func (s *steady) run(ctx context.Context, found *felt) error {
 	}
 }
 
-// afterwards passes time.
-func afterwards(d time.Duration) func(context.Context) error {
+// wait returns an activity that does nothing for a while.
+func wait(d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		select {
 		case <-time.After(d):
@@ -124,41 +124,60 @@ func afterwards(d time.Duration) func(context.Context) error {
 	}
 }
 
-// compareLatency sets what requests took while something went on against what they took
-// before and after it. by is the name under which the CPU time of what went on is
-// counted; empty = the service's own.
-func (b *bench) compareLatency(what, by string, before, during, after felt) {
-	times := table{{"request", "idle p50, ms", what + " p50", "idle p99", "idle p99 again", what + " p99", "ratio", "min", "max", "aim", ""}}
+// compareLatency compares the latency of background requests during an activity with that before and
+// after it, when the service is idle but for them. by is the name under which the CPU time of the
+// activity is counted; empty = the service's own.
+func (b *bench) compareLatency(ctx context.Context, e *endpoint, what, by string, warmUp, activity func(context.Context) error) error {
+	background, err := b.newBackgroundLoad(ctx, e)
+	if err != nil {
+		return err
+	}
+	var measured [4]latencies
+	for i, phase := range []struct {
+		name string
+		act  func(context.Context) error
+	}{{"warming up", warmUp}, {"idle", wait(b.Idle)}, {what, activity}, {"idle again", wait(b.Idle)}} {
+		if measured[i], err = b.measureLatency(ctx, background, phase.name, phase.act); err != nil {
+			return err
+		}
+	}
+	b.printLatency(what, by, measured[1], measured[2], measured[3])
+	return nil
+}
+
+// printLatency adds the results, and prints their tables.
+func (b *bench) printLatency(what, by string, before, during, after latencies) {
+	times := table{{"request", "idle p50, ms", what + " p50", "idle p99", "idle p99 again", what + " p99", "ratio", "min", "max", "target", ""}}
 	for _, kind := range []struct {
 		what string
-		of   func(felt) round
-	}{{"get", func(f felt) round { return f.gets }}, {"upload, 10 KB", func(f felt) round { return f.uploads }}} {
+		of   func(latencies) round
+	}{{"get", func(f latencies) round { return f.gets }}, {"upload, 10 KB", func(f latencies) round { return f.uploads }}} {
 		first, middle, last := sorted(kind.of(before)), sorted(kind.of(during)), sorted(kind.of(after))
 		idle := sorted(round{times: slices.Concat(first.times, last.times)})
 		ratio := func(idle round) float64 {
 			return float64(middle.percentile(0.99)) / float64(max(1, idle.percentile(0.99)))
 		}
-		found := b.add(result{Benchmark: b.name, Case: "p99 of " + kind.what, Figure: "ratio to idle", Aim: below(1.5),
-			Behind: map[string]float64{"idleMilliseconds": idle.percentile(0.99).Seconds() * 1000, what + "Milliseconds": middle.percentile(0.99).Seconds() * 1000}},
+		found := b.add(result{Benchmark: b.name, Case: "p99 of " + kind.what, Figure: "ratio to idle", Target: maximum(1.5),
+			Inputs: map[string]float64{"idleMilliseconds": idle.percentile(0.99).Seconds() * 1000, what + "Milliseconds": middle.percentile(0.99).Seconds() * 1000}},
 			ratio(idle), ratio(first), ratio(last))
 		times.row(append([]string{kind.what, milliseconds(idle.percentile(0.5)), milliseconds(middle.percentile(0.5)), milliseconds(first.percentile(0.99)),
 			milliseconds(last.percentile(0.99)), milliseconds(middle.percentile(0.99))}, found.cells()...)...)
 	}
 	times.print(b.out, 1)
 	b.note("")
-	names := b.rig.columns(client, service, postgres, store)
+	names := b.env.columns(client, service, postgres, store)
 	shares := table{append([]string{"cores busy"}, names...)}
 	if by != "" {
 		names = append(names, by)
 		shares[0] = append(shares[0], what)
 	}
 	for _, one := range []struct {
-		what string
-		felt felt
+		what      string
+		latencies latencies
 	}{{"idle", before}, {what, during}, {"idle again", after}} {
 		cells := []string{one.what}
 		for _, name := range names {
-			cells = append(cells, fmt.Sprintf("%.2f", one.felt.cpu[name]/one.felt.took.Seconds()))
+			cells = append(cells, fmt.Sprintf("%.2f", one.latencies.cpu[name]/one.latencies.took.Seconds()))
 		}
 		shares.row(cells...)
 	}

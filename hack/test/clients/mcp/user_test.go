@@ -1,4 +1,4 @@
-package mcpclients_test
+package mcp_test
 
 import (
 	"context"
@@ -18,39 +18,39 @@ import (
 	"time"
 )
 
-// person has a browser without JavaScript, and reads the mail of one address.
-type person struct {
+// user has a browser without JavaScript, and reads the mail of one address.
+type user struct {
 	t       *testing.T
 	service *loginService
 	address string
 	http    *http.Client
-	read    int      // letters that were read before
+	read    int      // emails that were read before
 	steps   []string // which replica served each
 }
 
-func (s *loginService) person(t *testing.T, address string) *person {
+func (s *loginService) user(t *testing.T, address string) *user {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	must(t, err)
-	// A letter from before is none for this login.
-	return &person{t: t, service: s, address: address, read: len(s.letters(t, address)),
+	// Earlier e-mails do not belong to this login.
+	return &user{t: t, service: s, address: address, read: len(s.emails(t, address)),
 		http: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
-// logIn goes the whole way, from the address that an application opens to the page that
-// the application answers with. application is the name that the consent must show.
-func (p *person) logIn(authorization, application string) {
+// logIn logs in, from the authorization URL that an application opens to the page that the
+// application answers with. application is the name that the consent must show.
+func (p *user) logIn(authorization, application string) {
 	p.t.Helper()
 	at := p.open(authorization)
-	at = p.send(at, "/oauth/login/email", url.Values{"address": {p.address}})
-	p.service.came = append(p.service.came, p.address)
+	at = p.send(at, "/oauth/login/email", url.Values{"email": {p.address}})
+	p.service.loggedIn = append(p.service.loggedIn, p.address)
 	at = p.send(at, "/oauth/login/code", url.Values{"code": {p.code()}})
 	if !strings.Contains(at.text, application) {
 		p.t.Fatalf("the consent does not name %s: %s", application, at.text)
 	}
 	at = p.send(at, "/oauth/consent", url.Values{"decision": {"allow"}})
 	if strings.HasPrefix(at.url.String(), p.service.balancer.server.URL) || at.status != http.StatusOK {
-		p.t.Fatalf("the person ends at %s (%d): %s", at.url.Path, at.status, at.text)
+		p.t.Fatalf("the browser ends at %s (%d): %s", at.url.Path, at.status, at.text)
 	}
 }
 
@@ -67,7 +67,7 @@ type form struct {
 	fields url.Values
 }
 
-func (p *person) open(address string) page {
+func (p *user) open(address string) page {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, address, nil)
 	must(p.t, err)
@@ -75,7 +75,7 @@ func (p *person) open(address string) page {
 }
 
 // send fills in the form that leads to a path and sends it.
-func (p *person) send(from page, path string, typed url.Values) page {
+func (p *user) send(from page, path string, typed url.Values) page {
 	p.t.Helper()
 	for _, form := range from.forms {
 		target, err := from.url.Parse(form.action)
@@ -98,7 +98,7 @@ func (p *person) send(from page, path string, typed url.Values) page {
 }
 
 // show follows redirects to a page, be it of the service or of the application.
-func (p *person) show(r *http.Request) page {
+func (p *user) show(r *http.Request) page {
 	p.t.Helper()
 	for {
 		response, err := p.http.Do(r)
@@ -119,14 +119,14 @@ func (p *person) show(r *http.Request) page {
 	}
 }
 
-// forms reads the forms of a page with what they would send as they are.
-func (p *person) forms(text string) (found []form) {
+// forms returns the forms of a page with the values that they would send.
+func (p *user) forms(text string) (found []form) {
 	html := xml.NewDecoder(strings.NewReader(text))
 	html.Strict, html.AutoClose, html.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
 	for {
 		token, err := html.Token()
 		if err != nil {
-			return found // its end, or something that is no page
+			return found // its end, or no HTML
 		}
 		tag, ok := token.(xml.StartElement)
 		if !ok {
@@ -149,32 +149,32 @@ func (p *person) forms(text string) (found []form) {
 // inMail is the code, on a line of its own.
 var inMail = regexp.MustCompile(`(?m)^\s*(\d{8})\s*$`)
 
-// code waits for the next letter and gives the code in it.
-func (p *person) code() string {
+// code waits for the next e-mail and returns its code.
+func (p *user) code() string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), clientTimeout)
 	defer cancel()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for {
-		if letters := p.service.letters(p.t, p.address); len(letters) > p.read {
-			p.read = len(letters)
-			match := inMail.FindStringSubmatch(letters[p.read-1])
+		if emails := p.service.emails(p.t, p.address); len(emails) > p.read {
+			p.read = len(emails)
+			match := inMail.FindStringSubmatch(emails[p.read-1])
 			if match == nil {
-				p.t.Fatalf("the letter has no code: %s", letters[p.read-1])
+				p.t.Fatalf("the email has no code: %s", emails[p.read-1])
 			}
 			return match[1]
 		}
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			p.t.Fatalf("no letter came for %s", p.address)
+			p.t.Fatalf("no email loggedIn for %s", p.address)
 		}
 	}
 }
 
-// letters returns the plain texts of the letters that the mail server took for an address.
-func (s *loginService) letters(t *testing.T, address string) (texts []string) {
+// emails returns the plain texts of the emails that the mail server took for an address.
+func (s *loginService) emails(t *testing.T, address string) (texts []string) {
 	t.Helper()
 	printed, err := os.ReadFile(s.mailLog)
 	must(t, err)
@@ -184,22 +184,22 @@ func (s *loginService) letters(t *testing.T, address string) (texts []string) {
 		if !whole || !strings.Contains(head, " to "+address+" at ") {
 			continue
 		}
-		letter, err := mail.ReadMessage(strings.NewReader(message))
+		email, err := mail.ReadMessage(strings.NewReader(message))
 		must(t, err)
-		texts = append(texts, plain(t, letter))
+		texts = append(texts, plain(t, email))
 	}
 	return texts
 }
 
-// plain returns the text part of a letter, decoded.
-func plain(t *testing.T, letter *mail.Message) string {
+// plain returns the text part of an e-mail, decoded.
+func plain(t *testing.T, email *mail.Message) string {
 	t.Helper()
-	kind, parameters, err := mime.ParseMediaType(letter.Header.Get("Content-Type"))
+	kind, parameters, err := mime.ParseMediaType(email.Header.Get("Content-Type"))
 	must(t, err)
 	if kind != "multipart/alternative" {
-		t.Fatalf("the letter is %s", kind)
+		t.Fatalf("the email is %s", kind)
 	}
-	for parts := multipart.NewReader(letter.Body, parameters["boundary"]); ; {
+	for parts := multipart.NewReader(email.Body, parameters["boundary"]); ; {
 		part, err := parts.NextPart() // which decodes quoted-printable
 		must(t, err)
 		if kind, _, _ := mime.ParseMediaType(part.Header.Get("Content-Type")); kind == "text/plain" {

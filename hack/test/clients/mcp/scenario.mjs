@@ -1,7 +1,7 @@
-// What every client does: store, seal, find and delete a file. It prints what it was told.
+// What every client does: store, seal, find and delete a file. It prints what it was answered.
 import { readFileSync } from 'node:fs'
 
-export async function story(client, options) {
+export async function scenario(client, options) {
   const { tools } = await client.listTools()
   const call = async (name, args) => {
     const result = await client.callTool({ name, arguments: args })
@@ -18,7 +18,7 @@ export async function story(client, options) {
   const sealed = await call('seal_media', { mediaId })
   const list = await call('list_media', { group: options.group })
   const file = await (await fetch(list.mediaItems[0].file)).arrayBuffer()
-  const refused = await client.callTool({ name: 'get_media', arguments: { mediaId: 'nonsense' } })
+  const rejected = await client.callTool({ name: 'get_media', arguments: { mediaId: 'nonsense' } })
   const deleted = await call('delete_media', { mediaId })
   const left = await call('list_media', { group: options.group })
   console.log(
@@ -28,7 +28,7 @@ export async function story(client, options) {
       sealed,
       listed: list.mediaItems.map((item) => item.mediaId),
       bytes: file.byteLength,
-      refused: refused.isError === true && refused.content[0].text,
+      rejected: rejected.isError === true && rejected.content[0].text,
       deleted,
       left: left.total,
       version: options.version?.(),

@@ -56,8 +56,8 @@ func mountBare(ctx context.Context, mux *http.ServeMux) error {
 }
 
 // serveBare starts the bare handler for a tenant; its documents name files below base.
-func (r *rig) serveBare(ctx context.Context, t tenant, base string) (*endpoint, error) {
-	return r.start(ctx, bare, map[string]string{bareDatabase: r.server.URL(database), bareApp: t.appID.String(), bareBase: base})
+func (env *environment) serveBare(ctx context.Context, t tenant, base string) (*endpoint, error) {
+	return env.serveBaseline(ctx, bare, bareDatabase+"="+env.server.URL(database), bareApp+"="+t.AppID.String(), bareBase+"="+base)
 }
 
 const (

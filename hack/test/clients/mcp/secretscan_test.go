@@ -1,4 +1,4 @@
-package mcpclients_test
+package mcp_test
 
 import (
 	"bufio"
@@ -16,17 +16,19 @@ import (
 	"testing"
 )
 
-// witness notes every secret that passes the balancer, whoever sends it, to look for it
-// in logs.
-type witness struct {
+// secretScanner records every secret that passes the balancer in either direction, to search logs for
+// it.
+type secretScanner struct {
 	mu      sync.Mutex
 	secrets map[string]string // value -> what it is
 	grants  map[string]int    // answers with tokens, by grant_type
 }
 
-func newWitness() *witness { return &witness{secrets: map[string]string{}, grants: map[string]int{}} }
+func newSecretScanner() *secretScanner {
+	return &secretScanner{secrets: map[string]string{}, grants: map[string]int{}}
+}
 
-func (w *witness) note(what string, values ...string) {
+func (w *secretScanner) note(what string, values ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, value := range values {
@@ -36,14 +38,14 @@ func (w *witness) note(what string, values ...string) {
 	}
 }
 
-// granted tells how often tokens were given for a grant_type.
-func (w *witness) granted(grant string) int {
+// granted returns how often tokens were issued for a grant_type.
+func (w *secretScanner) granted(grant string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.grants[grant]
 }
 
-func (w *witness) request(r *http.Request, body []byte) {
+func (w *secretScanner) request(r *http.Request, body []byte) {
 	if w == nil {
 		return
 	}
@@ -68,11 +70,11 @@ func (w *witness) request(r *http.Request, body []byte) {
 	r.Header.Set(grantType, form.Get("grant_type")) // for the answer
 }
 
-// grantType carries the grant_type of a request to the answer's note. It reaches the
-// replica, too, which takes no notice.
+// grantType carries the grant_type of a request to its response. It reaches the replica, too, which
+// ignores it.
 const grantType = "X-Grant-Type"
 
-func (w *witness) response(r *http.Response) error {
+func (w *secretScanner) response(r *http.Response) error {
 	if w == nil {
 		return nil
 	}
@@ -106,11 +108,11 @@ func (w *witness) response(r *http.Response) error {
 	return nil
 }
 
-// digits are a code that was mailed; as part of a longer number or id they are none.
+// digits matches a mailed code; as part of a longer number or id it is none.
 var digits = regexp.MustCompile(`^\d{8}$`)
 
-// leaks returns what a log tells of the secrets, line by line.
-func (w *witness) leaks(t *testing.T, path string) (found []string) {
+// leaks returns the lines of a log that have a secret.
+func (w *secretScanner) leaks(t *testing.T, path string) (found []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	must(t, err)
@@ -120,7 +122,7 @@ func (w *witness) leaks(t *testing.T, path string) (found []string) {
 		line := lines.Text()
 		words, fields := lines.Bytes(), map[string]any{}
 		if json.Unmarshal(words, &fields) == nil {
-			// When something was and how long it took are digits of chance.
+			// Times and durations are random digits.
 			delete(fields, "time")
 			delete(fields, "duration")
 			words, err = json.Marshal(fields)

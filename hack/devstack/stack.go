@@ -44,11 +44,11 @@ var (
 	secrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 )
 
-// session is one run of the stack.
-type session struct {
+// stack is one run of the dev stack.
+type stack struct {
 	*runCommand
 
-	data     *folder
+	data     *dataDir
 	group    *servers.Group
 	progress *progress
 
@@ -66,12 +66,12 @@ type session struct {
 	// stopFinalizer ends the finalizer of namespaces; nil before it runs.
 	stopFinalizer func()
 
-	trial trial
+	description description
 }
 
-// start brings everything up, in the order in which the parts need each other.
-func (s *session) start(ctx context.Context) error {
-	// What an earlier run left behind would describe a stack that does not run.
+// start brings everything up, in the order of their dependencies.
+func (s *stack) start(ctx context.Context) error {
+	// What an earlier run left behind would writeDescription a stack that does not run.
 	if err := s.data.removeDescription(); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (s *session) start(ctx context.Context) error {
 	if err := s.data.writeJSON(stateFile, s.state); err != nil {
 		return err
 	}
-	if err := s.startParts(ctx, fresh); err != nil {
+	if err := s.startServers(ctx, fresh); err != nil {
 		return err
 	}
 	if err := s.startProduct(ctx); err != nil {
@@ -102,16 +102,16 @@ func (s *session) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.describe(ctx, account)
+	return s.writeDescription(ctx, account)
 }
 
 // choosePorts settles every port: a flag's, else the last run's where it is free, else any.
-func (s *session) choosePorts() error {
+func (s *stack) choosePorts() error {
 	saved := &s.state.Ports
 	for _, choice := range []struct {
-		flag  string
-		wish  int
-		saved *int
+		flag    string
+		flagged int
+		saved   *int
 	}{
 		{"port", s.Ports.API, &saved.API},
 		{"admin-port", s.Ports.Admin, &saved.Admin},
@@ -122,8 +122,8 @@ func (s *session) choosePorts() error {
 		{"operator-health-port", s.Ports.OperatorHealth, &saved.OperatorHealth},
 		{"operator-metrics-port", s.Ports.OperatorMetrics, &saved.OperatorMetrics},
 	} {
-		if choice.wish != 0 {
-			port, err := servers.ChoosePort(choice.wish)
+		if choice.flagged != 0 {
+			port, err := servers.ChoosePort(choice.flagged)
 			if err != nil {
 				return fmt.Errorf("%w; choose another with --%s, or let it be chosen", err, choice.flag)
 			}
@@ -141,20 +141,20 @@ func (s *session) choosePorts() error {
 	return nil
 }
 
-func (s *session) log(name string) string { return s.data.path(filepath.Join("logs", name)) }
+func (s *stack) log(name string) string { return s.data.path(filepath.Join("logs", name)) }
 
-// startParts starts what the product runs on.
-func (s *session) startParts(ctx context.Context, fresh bool) error {
+// startServers starts what the product depends on.
+func (s *stack) startServers(ctx context.Context, fresh bool) error {
 	postgresDir, outside, err := s.data.postgresDir(fresh)
 	if err != nil {
 		return err
 	}
 	if outside {
-		s.progress.say("PostgreSQL can't reach %s, so its data goes to %s", s.data.dir, postgresDir)
+		s.progress.printf("PostgreSQL can't reach %s, so its data goes to %s", s.data.dir, postgresDir)
 	}
-	s.progress.say("starting PostgreSQL, the S3 store, the mail sink and the Kubernetes API server")
-	parts, ctx := errgroup.WithContext(ctx)
-	parts.Go(func() (err error) {
+	s.progress.printf("starting PostgreSQL, the S3 store, the mail sink and the Kubernetes API server")
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
 		s.postgres, err = s.group.StartPostgres(ctx, servers.PostgresConfig{
 			Dir: postgresDir, LogFile: s.log("postgres.log"), TCP: true, Port: s.state.Ports.Postgres, Password: s.state.PostgresPassword,
 		})
@@ -164,41 +164,41 @@ func (s *session) startParts(ctx context.Context, fresh bool) error {
 		if err := s.postgres.CreateDatabase(ctx, database); err != nil {
 			return err
 		}
-		s.progress.say("PostgreSQL is ready on port %d", s.postgres.Port)
+		s.progress.printf("PostgreSQL is ready on port %d", s.postgres.Port)
 		return nil
 	})
-	parts.Go(func() (err error) {
+	group.Go(func() (err error) {
 		s.s3, err = s.group.StartS3(ctx, servers.S3Config{
 			Dir: s.data.path("s3"), LogFile: s.log("s3.log"), Port: s.state.Ports.S3,
 			AccessKey: s.state.S3AccessKey, SecretKey: s.state.S3SecretKey,
 		})
 		if err == nil {
-			s.progress.say("the S3 store is ready on port %d", s.s3.Port)
+			s.progress.printf("the S3 store is ready on port %d", s.s3.Port)
 		}
 		return err
 	})
-	parts.Go(func() (err error) {
+	group.Go(func() (err error) {
 		var address string
 		s.mail, address, err = s.group.StartMailSink(ctx, s.state.Ports.SMTP, s.log("mailsink.log"))
 		if err == nil {
-			s.progress.say("the mail sink is ready on %s", address)
+			s.progress.printf("the mail sink is ready on %s", address)
 		}
 		return err
 	})
-	parts.Go(func() (err error) {
+	group.Go(func() (err error) {
 		s.kube, err = s.group.StartKubernetes(ctx, servers.KubernetesConfig{
 			Dir: s.data.path("kubernetes"), LogDir: s.data.path("logs"), Port: s.state.Ports.Kube,
 		})
 		if err == nil {
-			s.progress.say("the Kubernetes API server is ready on port %d", s.kube.Port)
+			s.progress.printf("the Kubernetes API server is ready on port %d", s.kube.Port)
 		}
 		return err
 	})
-	return parts.Wait()
+	return group.Wait()
 }
 
 // startProduct applies the manifests and starts the operator and the runtime.
-func (s *session) startProduct(ctx context.Context) error {
+func (s *stack) startProduct(ctx context.Context) error {
 	s.config = rest.CopyConfig(s.kube.Config)
 	s.config.QPS = -1 // the limit is meant for many clients
 	product, both := errgroup.WithContext(ctx)
@@ -206,11 +206,11 @@ func (s *session) startProduct(ctx context.Context) error {
 		if err := s.group.Run(both, s.runtimeSpec("the database migration", "migrate.log", "migrate")); err != nil {
 			return err
 		}
-		s.progress.say("the database is migrated")
+		s.progress.printf("the database is migrated")
 		var err error
 		s.runtimeProc, err = s.group.Start(both, s.serveSpec())
 		if err == nil {
-			s.progress.say("the runtime is ready at %s", s.baseURL())
+			s.progress.printf("the runtime is ready at %s", s.baseURL())
 		}
 		return err
 	})
@@ -228,7 +228,7 @@ func (s *session) startProduct(ctx context.Context) error {
 	if s.operatorProc, err = s.group.Start(ctx, s.operatorSpec(kubeconfig)); err != nil {
 		return err
 	}
-	s.progress.say("the operator is ready")
+	s.progress.printf("the operator is ready")
 	if err := s.startFinalizer(ctx); err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (s *session) startProduct(ctx context.Context) error {
 
 // startFinalizer starts the finalizer of namespaces. It returns when the samples can be
 // applied: their namespace may have been deleted shortly before the last run ended.
-func (s *session) startFinalizer(ctx context.Context) error {
+func (s *stack) startFinalizer(ctx context.Context) error {
 	finalizer, err := newNamespaceFinalizer(s.config)
 	if err != nil {
 		return err
@@ -246,7 +246,7 @@ func (s *session) startFinalizer(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		finalizer.run(running, s.progress.say)
+		finalizer.run(running, s.progress.printf)
 	}()
 	s.stopFinalizer = func() {
 		cancel()
@@ -260,8 +260,8 @@ func (s *session) startFinalizer(ctx context.Context) error {
 	return nil
 }
 
-// apply applies the manifests of files and folders of config/.
-func (s *session) apply(ctx context.Context, what string, paths ...string) error {
+// apply applies the manifests of files and directories of config/.
+func (s *stack) apply(ctx context.Context, what string, paths ...string) error {
 	root, err := setup.RepoRoot()
 	if err != nil {
 		return err
@@ -276,16 +276,16 @@ func (s *session) apply(ctx context.Context, what string, paths ...string) error
 	if err := kubeapply.Apply(ctx, s.config, fieldManager, objects...); err != nil {
 		return err
 	}
-	s.progress.say("%s are applied (%d objects)", what, len(objects))
+	s.progress.printf("%s are applied (%d objects)", what, len(objects))
 	return nil
 }
 
-func (s *session) baseURL() string { return "http://" + address(s.state.Ports.API) }
+func (s *stack) baseURL() string { return "http://" + address(s.state.Ports.API) }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // storeEnv is what the operator and the runtime have in common.
-func (s *session) storeEnv() []string {
+func (s *stack) storeEnv() []string {
 	access := s.s3.Access
 	return []string{
 		"SERVICE_DATABASE_URL=" + s.postgres.URL(database),
@@ -297,8 +297,8 @@ func (s *session) storeEnv() []string {
 	}
 }
 
-// callersEnv is what the caller set of the runtime's settings, for trying them out.
-func callersEnv() []string {
+// inheritedEnv is what the caller set of the runtime's settings, for trying them out.
+func inheritedEnv() []string {
 	var env []string
 	for _, setting := range os.Environ() {
 		if strings.HasPrefix(setting, "SERVICE_") {
@@ -309,9 +309,8 @@ func callersEnv() []string {
 }
 
 // defaultEnv is what the caller may change: mail goes to the sink, pages of any port of
-// this machine may call the service, and whoever tries things out logs in more often than
-// people do.
-func (s *session) defaultEnv() []string {
+// this machine may call the service, and developers log in more often than users.
+func (s *stack) defaultEnv() []string {
 	return []string{
 		"SERVICE_LOG_FORMAT=text",
 		"SERVICE_CORS_ORIGINS=http://localhost:*",
@@ -327,15 +326,15 @@ func (s *session) defaultEnv() []string {
 
 // runtimeEnv is the environment of the runtime's processes. What the stack itself
 // decides stands last, and wins.
-func (s *session) runtimeEnv() []string {
-	return slices.Concat(s.defaultEnv(), callersEnv(), s.storeEnv(), []string{
+func (s *stack) runtimeEnv() []string {
+	return slices.Concat(s.defaultEnv(), inheritedEnv(), s.storeEnv(), []string{
 		"SERVICE_SECRET=" + s.state.ServerSecret,
 		"SERVICE_LISTEN=" + address(s.state.Ports.API),
 		"SERVICE_ADMIN_LISTEN=" + address(s.state.Ports.Admin),
 	})
 }
 
-func (s *session) runtimeSpec(name, logFile string, args ...string) servers.Spec {
+func (s *stack) runtimeSpec(name, logFile string, args ...string) servers.Spec {
 	return servers.Spec{
 		Name: name, Path: s.runtime, Args: args, LogFile: s.log(logFile),
 		Env:          s.runtimeEnv(),
@@ -343,13 +342,13 @@ func (s *session) runtimeSpec(name, logFile string, args ...string) servers.Spec
 	}
 }
 
-func (s *session) serveSpec() servers.Spec {
+func (s *stack) serveSpec() servers.Spec {
 	spec := s.runtimeSpec("the runtime", "runtime.log", "serve")
 	spec.Ready = servers.Answers("http://" + address(s.state.Ports.Admin) + "/readyz")
 	return spec
 }
 
-func (s *session) operatorSpec(kubeconfig string) servers.Spec {
+func (s *stack) operatorSpec(kubeconfig string) servers.Spec {
 	return servers.Spec{
 		Name: "the operator", Path: s.operator, LogFile: s.log("operator.log"),
 		Args: []string{
@@ -358,15 +357,15 @@ func (s *session) operatorSpec(kubeconfig string) servers.Spec {
 			"--metrics-listen", address(s.state.Ports.OperatorMetrics),
 			"--leader-elect", "--leader-election-namespace", operatorNamespace,
 		},
-		// Whoever tries it wants to see an upload in the account's status soon.
+		// An upload shows in the account's status soon.
 		Env:          append(s.storeEnv(), "SERVICE_LOG_FORMAT=text", "SERVICE_USAGE_INTERVAL=10s"),
 		OrphanSignal: syscall.SIGTERM,
 		Ready:        servers.Answers("http://" + address(s.state.Ports.OperatorHealth) + "/readyz"),
 	}
 }
 
-// waitReady waits until the sample account's condition Ready is True, and tells what it waits for.
-func (s *session) waitReady(ctx context.Context) (*unstructured.Unstructured, error) {
+// waitReady waits until the sample account's condition Ready is True, and prints what it waits for.
+func (s *stack) waitReady(ctx context.Context) (*unstructured.Unstructured, error) {
 	client, err := dynamic.NewForConfig(s.config)
 	if err != nil {
 		return nil, err
@@ -375,7 +374,7 @@ func (s *session) waitReady(ctx context.Context) (*unstructured.Unstructured, er
 	defer cancel()
 	dead := make(chan error, 1)
 	go func() { dead <- s.group.Dead(ctx) }()
-	told := ""
+	printed := ""
 	for {
 		account, err := client.Resource(accounts).Namespace(sampleNamespace).Get(ctx, sampleName, metav1.GetOptions{})
 		if err != nil && ctx.Err() == nil {
@@ -387,16 +386,16 @@ func (s *session) waitReady(ctx context.Context) (*unstructured.Unstructured, er
 			// What an earlier run left may name another port.
 			rest, _, _ := unstructured.NestedString(account.Object, "status", "endpoints", "rest")
 			if status == "True" && rest == s.baseURL() {
-				s.progress.say("the MediaAccount %s/%s is Ready", sampleNamespace, sampleName)
+				s.progress.printf("the MediaAccount %s/%s is Ready", sampleNamespace, sampleName)
 				return account, nil
 			}
 			if reason != "" && status != "True" {
 				now = reason + ": " + message
 			}
 		}
-		if now != told {
-			s.progress.say("waiting for the MediaAccount %s/%s (%s)", sampleNamespace, sampleName, now)
-			told = now
+		if now != printed {
+			s.progress.printf("waiting for the MediaAccount %s/%s (%s)", sampleNamespace, sampleName, now)
+			printed = now
 		}
 		select {
 		case err := <-dead:
@@ -412,9 +411,9 @@ func (s *session) waitReady(ctx context.Context) (*unstructured.Unstructured, er
 	}
 }
 
-// describe collects what a user needs and writes it into trial.json, and for shells
-// into trial.env.
-func (s *session) describe(ctx context.Context, account *unstructured.Unstructured) error {
+// writeDescription collects what a user needs and writes it into stack.json, and for shells
+// into stack.env.
+func (s *stack) writeDescription(ctx context.Context, account *unstructured.Unstructured) error {
 	tenant, err := readTenant(ctx, s.config, account)
 	if err != nil {
 		return err
@@ -424,7 +423,7 @@ func (s *session) describe(ctx context.Context, account *unstructured.Unstructur
 		return err
 	}
 	access := s.s3.Access
-	s.trial = trial{
+	s.description = description{
 		BaseURL:     s.baseURL(),
 		MCPURL:      tenant.mcpURL,
 		AdminURL:    "http://" + address(s.state.Ports.Admin),
@@ -434,7 +433,7 @@ func (s *session) describe(ctx context.Context, account *unstructured.Unstructur
 		Kubeconfig:  s.kube.Kubeconfig,
 		Kubectl:     kubectl(),
 		DatabaseURL: s.postgres.URL(database),
-		S3: trialS3{
+		S3: s3Description{
 			Endpoint: access.Endpoint, Region: access.Region,
 			AccessKey: access.AccessKey, SecretKey: access.SecretKey, Bucket: tenant.bucket,
 		},
@@ -448,7 +447,7 @@ func (s *session) describe(ctx context.Context, account *unstructured.Unstructur
 	if err := s.data.write(envFile, shellLines(s.runtimeEnv())); err != nil {
 		return err
 	}
-	return s.data.writeJSON(trialFile, s.trial)
+	return s.data.writeJSON(descriptionFile, s.description)
 }
 
 // shellLines sets variables in any shell.
@@ -469,10 +468,10 @@ func kubectl() string {
 	return "kubectl"
 }
 
-// stop ends the parts, those first that use others, and makes sure that nothing is left.
-func (s *session) stop() {
+// stop ends the group, those first that use others, and makes sure that nothing is left.
+func (s *stack) stop() {
 	if err := s.data.removeDescription(); err != nil {
-		s.progress.say("%v", err)
+		s.progress.printf("%v", err)
 	}
 	if s.stopFinalizer != nil {
 		s.stopFinalizer()

@@ -1,6 +1,6 @@
-// Package runtimetest is what the tests of the edges (REST, TUS, MCP) have in common: a
-// database and an S3 store of their own, tenants as the operator provisions them, a
-// clock that can be turned, and a log that can be read. All parts are real.
+// Package runtimetest is the test environment of the APIs (REST, TUS, MCP, OAuth): a database and an
+// S3 store, tenants as the operator provisions them, replicas, a clock that can be advanced, and a log
+// that can be read. All parts are real.
 package runtimetest
 
 import (
@@ -31,11 +31,11 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// BaseURL leads nowhere: every client dials the replica that it belongs to.
+// BaseURL is the URL of every replica; clients dial the address of theirs instead of resolving it.
 const BaseURL = "http://media.test"
 
-// World is a database and an S3 store, and what the operator does with them.
-type World struct {
+// Env is a database and an S3 store, with what the operator uses to provision accounts.
+type Env struct {
 	Database postgres.Config
 	Store    *postgres.Store
 	Objects  *objectstore.Store
@@ -43,28 +43,28 @@ type World struct {
 	Settings *settings.Service
 }
 
-// New makes a world of its own for a test.
-func New(t *testing.T) *World {
+// New makes an environment for a test.
+func New(t *testing.T) *Env {
 	t.Helper()
-	return At(t, testenv.Postgres(t), testenv.S3(t))
+	return NewWith(t, testenv.Postgres(t), testenv.S3(t))
 }
 
-// At is a world with this database and this S3 store.
-func At(t *testing.T, database string, access testenv.S3Access) *World {
+// NewWith makes an environment with this database and this S3 store.
+func NewWith(t *testing.T, database string, access testenv.S3Access) *Env {
 	t.Helper()
-	objects, err := objectstore.New(ObjectsAt(access))
+	objects, err := objectstore.New(ObjectStoreConfig(access))
 	must(t, err)
 	cfg := postgres.Config{DatabaseURL: database, DatabaseConns: 8}
 	must(t, postgres.Migrate(t.Context(), cfg, slog.New(slog.DiscardHandler)))
 	store, err := postgres.Open(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(store.Close)
-	return &World{Database: cfg, Store: store, Objects: objects,
+	return &Env{Database: cfg, Store: store, Objects: objects,
 		Registry: account.NewRegistry(store, "t", time.Now), Settings: settings.NewService(store)}
 }
 
-// ObjectsAt is the configuration that reaches an S3 store.
-func ObjectsAt(a testenv.S3Access) objectstore.Config {
+// ObjectStoreConfig is the configuration that reaches an S3 store.
+func ObjectStoreConfig(a testenv.S3Access) objectstore.Config {
 	return objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey}
 }
 
@@ -77,40 +77,40 @@ type Tenant struct {
 	KeyID   uuid.UUID
 }
 
-// Tenant does what the operator does for a MediaAccount.
-func (w *World) Tenant(t *testing.T, spec account.Spec) Tenant {
+// Tenant provisions an account, as the operator does for a MediaAccount.
+func (e *Env) Tenant(t *testing.T, spec account.Spec) Tenant {
 	t.Helper()
 	spec.Namespace = "team"
-	made, err := w.Registry.Ensure(t.Context(), spec)
+	made, err := e.Registry.Ensure(t.Context(), spec)
 	must(t, err)
-	_, err = w.Objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: spec.Name}, false)
+	_, err = e.Objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: spec.Name}, false)
 	must(t, err)
-	must(t, w.Registry.SetBucketOwned(t.Context(), made.ID, true))
-	return w.AppOf(t, Tenant{Account: made, Spec: spec}, "")
+	must(t, e.Registry.SetBucketOwned(t.Context(), made.ID, true))
+	return e.AddApp(t, Tenant{Account: made, Spec: spec}, "")
 }
 
-// Change does what the operator does when a MediaAccount was changed.
-func (w *World) Change(t *testing.T, of Tenant, change func(*account.Spec)) {
+// Change updates an account, as the operator does for a changed MediaAccount.
+func (e *Env) Change(t *testing.T, of Tenant, change func(*account.Spec)) {
 	t.Helper()
 	of.Spec.Namespace = "team"
 	change(&of.Spec)
-	_, err := w.Registry.Ensure(t.Context(), of.Spec)
+	_, err := e.Registry.Ensure(t.Context(), of.Spec)
 	must(t, err)
 }
 
-// AppOf is the Default App of a tenant's account, or another one by its name, with a
+// AddApp returns the Default App of a tenant's account, or another one by its name, with a
 // key of its own.
-func (w *World) AppOf(t *testing.T, of Tenant, name string) Tenant {
+func (e *Env) AddApp(t *testing.T, of Tenant, name string) Tenant {
 	t.Helper()
 	var more []string
 	if name != "" {
 		more = []string{name}
 	}
-	apps, err := w.Registry.SetApps(t.Context(), of.Account.ID, more)
+	apps, err := e.Registry.SetApps(t.Context(), of.Account.ID, more)
 	must(t, err)
 	for _, app := range apps {
 		if name == "" || app.Name == name {
-			token, key, err := w.Registry.IssueKey(t.Context(), app.ID, 1, 0)
+			token, key, err := e.Registry.IssueKey(t.Context(), app.ID, 1, 0)
 			must(t, err)
 			of.App, of.Key, of.KeyID = app, token.Reveal(), key.ID
 			return of
@@ -120,12 +120,11 @@ func (w *World) AppOf(t *testing.T, of Tenant, name string) Tenant {
 	return Tenant{}
 }
 
-// Owner is who logs in for Session.
+// Owner is the e-mail of the user of Session.
 const Owner = "owner@example.org"
 
-// Session is an access token for a tenant's key, as a login with these scopes gives it.
-// It is for BaseURL and Credentials("a"), and lasts an hour.
-func (w *World) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token string) {
+// Session returns an access token for a tenant's key, as a login with these scopes issues it. It is for BaseURL and Credentials("a"), and lasts an hour.
+func (e *Env) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token string) {
 	t.Helper()
 	secret, err := Credentials("a").ServerSecret()
 	must(t, err)
@@ -133,7 +132,7 @@ func (w *World) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token s
 	must(t, err)
 	token, hash, err := oauth.NewAccessToken(signer)
 	must(t, err)
-	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
+	conn, err := pgx.Connect(t.Context(), e.Database.DatabaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	_, err = conn.Exec(t.Context(), `WITH owned AS (UPDATE account SET owners = ARRAY[$1] WHERE id = $2),
@@ -145,31 +144,31 @@ func (w *World) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token s
 	return token
 }
 
-// Principal is who a tenant's key stands for.
-func (w *World) Principal(t *testing.T, of Tenant) account.Principal {
+// Principal returns the principal of a tenant's key.
+func (e *Env) Principal(t *testing.T, of Tenant) account.Principal {
 	t.Helper()
 	token, ok := account.ParseToken(of.Key)
 	if !ok {
 		t.Fatal("no key")
 	}
-	found, err := w.Store.FindPrincipal(t.Context(), token.Hash())
+	found, err := e.Store.FindPrincipal(t.Context(), token.Hash())
 	must(t, err)
 	return found
 }
 
-// Number asks the database for one number.
-func (w *World) Number(t *testing.T, query string, args ...any) (n int64) {
+// QueryInt returns the number that a query selects.
+func (e *Env) QueryInt(t *testing.T, query string, args ...any) (n int64) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
+	conn, err := pgx.Connect(t.Context(), e.Database.DatabaseURL)
 	must(t, err)
 	defer conn.Close(t.Context())
 	must(t, conn.QueryRow(t.Context(), query, args...).Scan(&n))
 	return n
 }
 
-// Credentials is a configuration with a server secret made of a letter.
-func Credentials(letter string) auth.Config {
-	return auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
+// Credentials is a configuration with a server secret of one repeated character.
+func Credentials(char string) auth.Config {
+	return auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat(char, 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
 }
 
 // Images is a pool of one real worker.
@@ -192,7 +191,7 @@ func Dialer(address string) *http.Transport {
 	}
 }
 
-// Clock is a clock that a test can turn; it starts at the real time.
+// Clock is a clock that a test can advance; it starts at the real time.
 type Clock struct {
 	mu    sync.Mutex
 	ahead time.Duration
@@ -205,7 +204,7 @@ func (c *Clock) Now() time.Time {
 	return time.Now().Add(c.ahead)
 }
 
-// Advance turns the clock.
+// Advance advances the clock.
 func (c *Clock) Advance(by time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,19 +16,19 @@ import (
 // notifyEnv names the file descriptor on which a detached stack reports to the process that started
 // it. The report ends with readyMark when all is well.
 const (
-	notifyEnv = "MEDIASTACK_TRIAL_NOTIFY_FD"
+	notifyEnv = "MEDIASTACK_NOTIFY_FD"
 	readyMark = "\x04"
 	notifyFD  = 3
 )
 
-// detach starts the stack in a session of its own and repeats what it reports until it is ready.
-func detach(ctx context.Context, data *folder) error {
+// daemonize starts the stack in a session of its own and repeats what it reports until it is ready.
+func daemonize(ctx context.Context, data *dataDir) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(data.path("logs"), 0o700); err != nil {
-		return fmt.Errorf("make the data folder: %w", err)
+		return fmt.Errorf("make the data directory: %w", err)
 	}
 	log, err := os.OpenFile(data.path("logs/stack.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -53,7 +53,7 @@ func detach(ctx context.Context, data *folder) error {
 	if err := notify.Close(); err != nil {
 		return err
 	}
-	// Giving up the wait gives up the stack.
+	// A canceled wait ends the stack.
 	stop := context.AfterFunc(ctx, func() { _ = child.Process.Signal(syscall.SIGTERM) })
 	defer stop()
 

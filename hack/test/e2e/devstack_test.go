@@ -12,14 +12,13 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
-	"mediastack.dev/hack/setup"
 	"mediastack.dev/hack/testenv"
 )
 
 // What the README and `make run` tell a new user to do works on a fresh stack.
-func TestTrial_FirstUseAsDocumented(t *testing.T) {
+func TestDevStack_FirstUseAsDocumented(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(testenv.Folder(t), "data")
+	dir := filepath.Join(testenv.TempDir(t), "data")
 	s := start(t, dir)
 	t.Run("lines of the README", func(t *testing.T) { s.in(t).pasteReadme() })
 	t.Run("lines that make run prints", func(t *testing.T) { s.in(t).pastePrinted() })
@@ -39,29 +38,26 @@ func TestTrial_FirstUseAsDocumented(t *testing.T) {
 }
 
 // in returns the stack for use in a subtest.
-func (s *trial) in(t *testing.T) *trial {
+func (s *stack) in(t *testing.T) *stack {
 	sub := *s
 	sub.t = t
 	return &sub
 }
 
 // pasteReadme runs the README's first upload in a folder that looks like the clone.
-func (s *trial) pasteReadme() {
-	root, err := setup.RepoRoot()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+func (s *stack) pasteReadme() {
+	root := testenv.RepoRoot(s.t)
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	_, section, _ := strings.Cut(string(readme), "## A first upload")
+	_, section, _ := strings.Cut(string(readme), "## First upload")
 	_, section, _ = strings.Cut(section, "```sh\n")
 	block, _, found := strings.Cut(section, "```")
 	if !found {
 		s.t.Fatal("the README has no lines for a first upload")
 	}
-	clone := testenv.Folder(s.t)
+	clone := testenv.TempDir(s.t)
 	for name, target := range map[string]string{"docs": filepath.Join(root, "docs"), ".mediastack": s.dir} {
 		if err := os.Symlink(target, filepath.Join(clone, name)); err != nil {
 			s.t.Fatal(err)
@@ -78,7 +74,7 @@ func (s *trial) pasteReadme() {
 }
 
 // pastePrinted runs the first upload that `make status` prints, in any folder.
-func (s *trial) pastePrinted() {
+func (s *stack) pastePrinted() {
 	printed := run(s.t, "", testenv.Binary(s.t, "mediastack-dev"), "status", "--data-dir", s.dir)
 	_, section, _ := strings.Cut(printed, "Upload a picture")
 	section, _, found := strings.Cut(section, "Connect an assistant")
@@ -86,7 +82,7 @@ func (s *trial) pastePrinted() {
 	if !found {
 		s.t.Fatalf("no lines for a first upload in %q", printed)
 	}
-	answers := strings.Split(strings.TrimSpace(paste(s.t, testenv.Folder(s.t), block)), "\n")
+	answers := strings.Split(strings.TrimSpace(paste(s.t, testenv.TempDir(s.t), block)), "\n")
 	if last := answers[len(answers)-1]; !strings.HasPrefix(last, "200 image/webp, ") {
 		s.t.Errorf("the lines answer %q", answers)
 	}
@@ -94,7 +90,7 @@ func (s *trial) pastePrinted() {
 
 // namesIgnoredFlags starts another stack in the same folder. Its flags were ignored
 // without a word.
-func (s *trial) namesIgnoredFlags() {
+func (s *stack) namesIgnoredFlags() {
 	for flags, says := range map[string]bool{"--port=8080 --purge-every=2h": true, "--port=8080 --detach": true, "--detach": false} {
 		printed := run(s.t, "", testenv.Binary(s.t, "mediastack-dev"), append([]string{"run", "--data-dir", s.dir}, strings.Fields(flags)...)...)
 		if strings.Contains(printed, "Ignored: --port") != says || !strings.Contains(printed, s.BaseURL) {
@@ -116,9 +112,9 @@ func unmarshal(t *testing.T, text string, into any) {
 	}
 }
 
-// allowsOnly sends preflights from two origins, of which the second must be refused.
-func (s *trial) allowsOnly(allowed, refused string) {
-	for origin, want := range map[string]string{allowed: allowed, refused: ""} {
+// allowsOnly sends preflights from two origins, of which the second must be denied.
+func (s *stack) allowsOnly(allowed, denied string) {
+	for origin, want := range map[string]string{allowed: allowed, denied: ""} {
 		request, err := http.NewRequestWithContext(s.t.Context(), http.MethodOptions, s.BaseURL+"/media/create", nil)
 		if err != nil {
 			s.t.Fatal(err)
@@ -159,7 +155,7 @@ spec: {accountRef: {name: shop}, useWebP: true}
 
 // A deleted namespace once stayed in Terminating for ever: the stack has no controller
 // manager.
-func (s *trial) deleteNamespace() {
+func (s *stack) deleteNamespace() {
 	s.kubectl(deletable, "apply", "-f", "-")
 	s.kubectl("", "-n", "team-b", "wait", "--for=condition=Ready", "--timeout=60s", "mediaaccount/shop", "mediasettings/shop")
 	key := s.kubectl("", "-n", "team-b", "get", "secret", "shop.default.media", "-o", "go-template={{.data.apiKey | base64decode}}")
@@ -170,7 +166,7 @@ func (s *trial) deleteNamespace() {
 	if left := s.kubectl("", "get", "namespace", "team-b", "--ignore-not-found"); left != "" {
 		s.t.Errorf("the namespace is still there: %s", left)
 	}
-	within(s.t, time.Minute, "the deleted account's key is refused", func() bool {
+	within(s.t, time.Minute, "the deleted account's key is rejected", func() bool {
 		return s.call(key, "GET", "/media/get", "", nil, nil) == http.StatusUnauthorized
 	})
 	store, err := minio.New(strings.TrimPrefix(s.S3.Endpoint, "http://"), &minio.Options{Creds: credentials.NewStaticV4(s.S3.AccessKey, s.S3.SecretKey, "")})
