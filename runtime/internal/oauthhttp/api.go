@@ -47,7 +47,7 @@ type API struct {
 const (
 	resourcePath         = "/mcp"
 	authorizePath        = "/oauth/authorize"
-	tokenPath            = "/oauth/token"
+	tokenPath            = "/oauth/token" //nolint:gosec // a path, no credential
 	registerPath         = "/oauth/register"
 	revokePath           = "/oauth/revoke"
 	loginPath            = "/oauth/login"

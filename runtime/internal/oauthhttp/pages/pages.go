@@ -225,7 +225,7 @@ func (p *Pages) Consent(w io.Writer, page ConsentPage) error {
 	return p.render(w, p.consentPage, view{Title: "Authorize application", HasError: page.Error != "", Page: page})
 }
 
-// Apps writes the list of connected applications.
+// AuthorizedApps writes the list of authorized applications.
 func (p *Pages) AuthorizedApps(w io.Writer, page AuthorizedAppsPage) error {
 	return p.render(w, p.authorizedAppsPage, view{Title: "Authorized applications", HasError: page.Error != "", Wide: true, Page: page})
 }
