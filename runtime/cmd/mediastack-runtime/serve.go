@@ -152,23 +152,21 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err := files.Register(registry); err != nil {
 		return served{}, err
 	}
-	api, err := rest.New(rest.Parts{
-		Media: items, Settings: preferences, Auth: authenticator, Documents: files.Links(),
-		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
-	})
+	api, err := rest.New(rest.Config{BaseURL: c.Server.BaseURL, Brand: c.Server.Brand},
+		rest.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs()})
 	if err != nil {
 		return served{}, err
 	}
 	locks := store.Locks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
-		Media: items, Auth: authenticator, Documents: files.Links(), Locks: locks,
+		Media: items, Auth: authenticator, URLs: files.URLs(), Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
 	})
 	if err != nil {
 		return served{}, err
 	}
 	tools, err := mcp.New(c.Tools, mcp.Parts{
-		Media: items, Settings: preferences, Auth: authenticator, Documents: files.Links(), Limits: limits,
+		Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Limits: limits,
 		BaseURL: c.Server.BaseURL, Origins: c.Server.CORSOrigins, Version: versionText(),
 	})
 	if err != nil {

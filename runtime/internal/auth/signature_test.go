@@ -93,7 +93,7 @@ func TestOneListSaysWhichRoutesTakeSignatures(t *testing.T) {
 		"/media/create": true, "/media/create/resumable": true, "/media/create/resumable/": true, "/media/create/resumable/{id}": true, "/media/create/resumable/*": true,
 		"/media/create/": false, "/media/created": false, "/media/create/resumables": false, "/media/create/*": false, "/media/get": false, "/media/signature/create": false, "": false,
 	} {
-		if TakesSignature(route) != want {
+		if AcceptsSignature(route) != want {
 			t.Errorf("%q takes a signature: %t", route, !want)
 		}
 	}

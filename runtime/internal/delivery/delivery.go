@@ -16,6 +16,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/keys"
@@ -88,7 +89,7 @@ type Presigner interface {
 type Delivery struct {
 	items   Items
 	objects Objects
-	links   *Links
+	urls    *URLs
 	places  *places
 	presign Presigner // nil unless clients are redirected
 	ttl     time.Duration
@@ -108,15 +109,15 @@ func New(cfg Config, baseURL string, secret keys.Secret, items Items, objects Ob
 		return nil, err
 	}
 	d := &Delivery{items: items, objects: objects, places: newPlaces(cfg), maxAge: cfg.PublicMaxAge, now: now, log: log,
-		links: &Links{base: strings.TrimRight(baseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: now}}
+		urls: &URLs{base: strings.TrimRight(baseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: now}}
 	if cfg.Mode == Redirect {
 		d.presign, d.ttl = presigner, cfg.RedirectTTL
 	}
 	return d, nil
 }
 
-// Links makes the addresses that Delivery serves.
-func (d *Delivery) Links() *Links { return d.links }
+// URLs returns the URLs that Delivery serves.
+func (d *Delivery) URLs() *URLs { return d.urls }
 
 // Mount adds the routes.
 func (d *Delivery) Mount(r chi.Router) {
@@ -124,7 +125,7 @@ func (d *Delivery) Mount(r chi.Router) {
 	r.Head(route, d.serve)
 }
 
-const route = prefix + "{mediaId}/{variant}/{name}"
+const route = api.FilePath + "{mediaId}/{variant}/{name}"
 
 // serve answers GET and HEAD.
 func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
@@ -166,14 +167,14 @@ func (d *Delivery) find(r *http.Request) (found, error) {
 	}
 	object, exists := item.Objects.Find(variant)
 	exists = exists && err == nil
-	if exists && openToAll(item, variant) {
+	if exists && isPublic(item, variant) {
 		return found{item: item, object: object, bucket: bucket, maxAge: d.maxAge, public: true}, nil
 	}
 	query := r.URL.Query()
 	if !query.Has("signature") && !query.Has("expires") {
 		return found{}, missing
 	}
-	left, err := d.links.verify(id, variant, query.Get("expires"), query.Get("signature"))
+	left, err := d.urls.verify(id, variant, query.Get("expires"), query.Get("signature"))
 	if err != nil {
 		return found{}, err
 	}

@@ -113,7 +113,7 @@ func disposition(file found) string {
 	if inline[file.object.MimeType] {
 		kind = "inline"
 	}
-	name := nameOf(file.item, file.object)
+	name := downloadName(file.item, file.object)
 	var plain, whole strings.Builder
 	for _, r := range name {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' || r == '%' {

@@ -46,7 +46,7 @@ func TestWriteError_EveryKindHasItsStatusCodeAndText(t *testing.T) {
 		if w.Code != want.status || body.Error != want.text || body.Code != want.code || !body.Code.Valid() {
 			t.Errorf("%s: %d %q %q", kind, w.Code, body.Error, body.Code)
 		}
-		few := NewRequestInfo(httptest.NewRequest(http.MethodPost, UploadRoute, nil), "", netip.Addr{})
+		few := NewRequestInfo(httptest.NewRequest(http.MethodPost, api.UploadRoute, nil), "", netip.Addr{})
 		if w, body := fail(few, fault.New(kind, "public")); w.Code != want.status || body.Error != want.fewer {
 			t.Errorf("%s on the upload: %d %q", kind, w.Code, body.Error)
 		}
@@ -73,7 +73,7 @@ func TestWriteError_OnTheToolsRouteIsJSONRPC(t *testing.T) {
 		{errors.New("secret"), 500, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"` + internalDetail + `","data":{"code":"internal_error"}}}`},
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut} {
-			w, _ := fail(NewRequestInfo(httptest.NewRequest(method, ToolsRoute+"?x=y", nil), "", netip.Addr{}), tt.err)
+			w, _ := fail(NewRequestInfo(httptest.NewRequest(method, api.ToolsRoute+"?x=y", nil), "", netip.Addr{}), tt.err)
 			if got := strings.TrimSpace(w.Body.String()); w.Code != tt.status || got != tt.body {
 				t.Errorf("%v: %d %s", tt.err, w.Code, got)
 			}
@@ -104,16 +104,40 @@ func TestWriteError_RetryAfterIsInWholeSeconds(t *testing.T) {
 	}
 }
 
-func TestCodeOf_EveryCodeOfTheDocumentHasItsStatus(t *testing.T) {
+// The document's list of codes is the only one: each is given, and no other.
+func TestDescribe_GivesEveryCodeOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
-	given := map[api.ErrorCode]bool{codeOf(http.StatusForbidden, fault.BadSignature): true, codeOf(http.StatusRequestEntityTooLarge, fault.OverCap): true, codeOf(http.StatusInternalServerError, fault.Internal): true}
+	given := map[api.ErrorCode]bool{}
+	for _, kind := range []fault.Kind{fault.Internal, fault.BadSignature, fault.OverCap} {
+		given[Describe(fault.New(kind, "")).Body.Code] = true
+	}
 	for status, code := range errorCodes {
+		if got := DescribeStatus(status, fault.New(fault.Invalid, "")).Body.Code; got != code {
+			t.Errorf("%d: %q, want %q", status, got, code)
+		}
 		given[code] = true
-		if got := codeOf(status, fault.Invalid); got != code || !code.Valid() {
-			t.Errorf("%d: %q", status, got)
+	}
+	text, err := api.RenderSpec("http://media.test", "service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Components struct {
+			Schemas struct {
+				ErrorCode struct{ Enum []api.ErrorCode }
+			}
 		}
 	}
-	if len(given) != 18 { // those of openapi.yaml
-		t.Errorf("%d codes are given: %v", len(given), given)
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	want := document.Components.Schemas.ErrorCode.Enum
+	for _, code := range want {
+		if !given[code] {
+			t.Errorf("%s is never given", code)
+		}
+	}
+	if len(given) != len(want) {
+		t.Errorf("given are %v, the document has %v", given, want)
 	}
 }

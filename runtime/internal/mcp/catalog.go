@@ -3,7 +3,7 @@ package mcp
 import (
 	"fmt"
 
-	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
@@ -24,7 +24,7 @@ func (a *API) instructions() string {
 // largerFiles says how a file gets in that is too large for upload_media.
 func (a *API) largerFiles() string {
 	return fmt.Sprintf("for larger ones call %s and have the file sent from where it is: POST %s as multipart/form-data with the part file, or TUS 1.0.0 at %s, with the signature in the header %s.",
-		signatureName, a.base+auth.UploadRoute, a.base+auth.ResumableRoute, a.parts.Auth.SignatureHeader)
+		signatureName, a.base+api.UploadRoute, a.base+api.ResumableRoute, a.parts.Auth.SignatureHeader)
 }
 
 // allTools are the ten tools of the specification.
@@ -96,7 +96,7 @@ func (a *API) allTools() []tool {
 	}, {
 		name: signatureName, title: "Create an upload signature",
 		description: "Makes a permission to upload that expires, for files too large for upload_media or for a browser that must not have the API key. Whoever has it may upload in this account's name: hand it to nobody else. Send the file with it by " +
-			fmt.Sprintf("POST %s (multipart/form-data, part file) or by TUS 1.0.0 at %s, with the signature in the header %s. The upload makes a draft; seal it with seal_media and the mediaId of the upload's answer.", a.base+auth.UploadRoute, a.base+auth.ResumableRoute, a.parts.Auth.SignatureHeader),
+			fmt.Sprintf("POST %s (multipart/form-data, part file) or by TUS 1.0.0 at %s, with the signature in the header %s. The upload makes a draft; seal it with seal_media and the mediaId of the upload's answer.", a.base+api.UploadRoute, a.base+api.ResumableRoute, a.parts.Auth.SignatureHeader),
 		input: takes(nil,
 			field("group", upTo(media.MaxGroup), "Uploads with this signature get this group, whatever they say. Leave out to leave it to them.")),
 		output: gives(field("signature", words(), "The signature; it is a secret.")),
@@ -109,14 +109,9 @@ func (a *API) allTools() []tool {
 	}, {
 		name: "update_media_settings", title: "Update media settings", destructive: true, idempotent: true,
 		description: "Changes how images are processed that are uploaded from now on. Only what is sent changes; either all of it or, when one setting is refused, nothing. A pinned setting is refused by name.",
-		input: takes(nil,
-			field("useWebP", yesNo(), "Convert JPEG and PNG images to WebP when they are uploaded."),
-			field("webpOutputQuality", number(settings.MinQuality, settings.MaxQuality), "Quality of the conversion; higher is better and larger."),
-			field("thumbnailWidth", number(settings.MinThumbnail, settings.MaxThumbnail), "Width in pixels that thumbnails fit into; they are never enlarged."),
-			field("thumbnailHeight", number(settings.MinThumbnail, settings.MaxThumbnail), "Height in pixels that thumbnails fit into."),
-		),
-		output: gives(field("updated", always(true), "The settings are in force.")),
-		run:    a.updateMediaSettings,
+		input:       takes(nil, settingFields(func(s settings.Field) string { return s.Descriptions.Argument })...),
+		output:      gives(field("updated", always(true), "The settings are in force.")),
+		run:         a.updateMediaSettings,
 	}}
 }
 
@@ -137,18 +132,28 @@ func mediaItem() schema {
 	return item
 }
 
+// settingsDocument is the settings document, the same as on REST.
 func settingsDocument() schema {
 	source := oneOf(string(settings.FromDefault), string(settings.FromTenant), string(settings.FromPin))
-	document := gives(
-		field("useWebP", yesNo(), "JPEG and PNG images are converted to WebP."),
-		field("webpOutputQuality", number(settings.MinQuality, settings.MaxQuality), "Quality of the conversion."),
-		field("thumbnailWidth", number(settings.MinThumbnail, settings.MaxThumbnail), "Width in pixels that thumbnails fit into."),
-		field("thumbnailHeight", number(settings.MinThumbnail, settings.MaxThumbnail), "Height in pixels that thumbnails fit into."),
-		field("sources", gives(
-			field("useWebP", source, ""), field("webpOutputQuality", source, ""),
-			field("thumbnailWidth", source, ""), field("thumbnailHeight", source, ""),
-		), "Where the value of each setting comes from."),
-	)
+	var sources []property
+	for _, one := range settings.Fields() {
+		sources = append(sources, field(one.Name, source, ""))
+	}
+	fields := settingFields(func(s settings.Field) string { return s.Descriptions.Result })
+	document := gives(append(fields, field("sources", gives(sources...), "Where the value of each setting comes from."))...)
 	document.Properties = append(document.Properties, field("pinnedBy", words(), "The MediaSettings object that pins settings, as namespace/name; absent when none does."))
 	return document
+}
+
+// settingFields returns the schemas of all settings.
+func settingFields(describe func(settings.Field) string) []property {
+	var fields []property
+	for _, one := range settings.Fields() {
+		s := yesNo()
+		if one.Kind == settings.Integer {
+			s = number(one.Min, one.Max)
+		}
+		fields = append(fields, field(one.Name, s, describe(one)))
+	}
+	return fields
 }

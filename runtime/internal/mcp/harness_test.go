@@ -113,9 +113,9 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, o.server.BaseURL, secret, rt.media, w.Objects, nil, time.Now, log)
 	must(t, err)
-	plain, err := rest.New(rest.Parts{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: o.server.BaseURL, Brand: o.brand})
+	plain, err := rest.New(rest.Config{BaseURL: o.server.BaseURL, Brand: o.brand}, rest.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs()})
 	must(t, err)
-	rt.api, err = mcp.New(o.mcp, mcp.Parts{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), Limits: limits,
+	rt.api, err = mcp.New(o.mcp, mcp.Parts{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs(), Limits: limits,
 		BaseURL: o.server.BaseURL, Origins: o.server.CORSOrigins, Version: "test"})
 	must(t, err)
 	must(t, rt.api.Register(registry))

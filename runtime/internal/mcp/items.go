@@ -34,7 +34,7 @@ func (a *API) listMedia(ctx context.Context, grant auth.Identity, args *argument
 		Page       int             `json:"page"`
 	}{MediaItems: make([]api.MediaItem, 0, len(page.Items)), Total: page.Total, Page: page.Number}
 	for _, item := range page.Items {
-		list.MediaItems = append(list.MediaItems, a.parts.Documents.Document(item))
+		list.MediaItems = append(list.MediaItems, api.NewMediaItem(item, a.parts.URLs))
 	}
 	return list, nil
 }
@@ -51,7 +51,7 @@ func (a *API) one(ctx context.Context, grant auth.Identity, args *arguments,
 	if err != nil {
 		return nil, missing(err)
 	}
-	return a.parts.Documents.Document(item), nil
+	return api.NewMediaItem(item, a.parts.URLs), nil
 }
 
 // missing describes every item that can\'t be had in the same words.

@@ -40,17 +40,12 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Documents shows items to clients. delivery.Links implements it.
-type Documents interface {
-	Document(item media.Item) api.MediaItem
-}
-
 // Parts are what the interface stands on.
 type Parts struct {
-	Media     *media.Service
-	Settings  *settings.Service
-	Auth      *auth.Authenticator
-	Documents Documents
+	Media    *media.Service
+	Settings *settings.Service
+	Auth     *auth.Authenticator
+	URLs     api.URLs
 	// Limits count the messages of a batch; nil = none.
 	Limits *limit.Limiter
 	// BaseURL is how clients reach the service.
@@ -97,7 +92,7 @@ func (a *API) Mount(r chi.Router) {
 	r.Group(func(r chi.Router) {
 		r.Use(a.visitor.check, a.parts.Auth.Middleware(auth.ChallengeLogin))
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
-			r.Method(method, httpapi.ToolsRoute, a.handler)
+			r.Method(method, api.ToolsRoute, a.handler)
 		}
 	})
 }

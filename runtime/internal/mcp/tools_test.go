@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -192,7 +193,7 @@ func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
 	if got := gives[api.MediaItem](t, rt.call(t, other.Key, "get_media", object{"mediaId": strangers})); !got.Temp {
 		t.Errorf("the other tenant's draft is %+v", got)
 	}
-	if got := gives[api.Settings](t, rt.call(t, other.Key, "get_media_settings", nil)); got.UseWebP || got.Sources.UseWebP != api.Default {
+	if got := gives[api.Settings](t, rt.call(t, other.Key, "get_media_settings", nil)); got.UseWebP || got.Sources["useWebP"] != settings.FromDefault {
 		t.Errorf("the other tenant's settings are %+v", got)
 	}
 	if got := gives[api.Count](t, rt.call(t, other.Key, "get_media_count", nil)); got.Count != 0 {
@@ -321,9 +322,11 @@ func TestAPinnedSettingIsRefusedByName(t *testing.T) {
 	if !strings.Contains(says, "webpOutputQuality: pinned by MediaSettings team-a/site") || !strings.Contains(says, "nothing was changed") {
 		t.Errorf("it says %q", says)
 	}
-	want := api.Settings{WebpOutputQuality: 40, ThumbnailWidth: 320, ThumbnailHeight: 50, PinnedBy: "team-a/site"}
-	want.Sources.UseWebP, want.Sources.WebpOutputQuality, want.Sources.ThumbnailWidth, want.Sources.ThumbnailHeight = api.Default, api.Pinned, api.Default, api.Tenant
-	if got := gives[api.Settings](t, rt.call(t, one.Key, "get_media_settings", nil)); got != want {
+	want := api.Settings{
+		Effective: settings.Effective{WebPOutputQuality: 40, ThumbnailWidth: 320, ThumbnailHeight: 50}, PinnedBy: "team-a/site",
+		Sources: api.Sources{"useWebP": settings.FromDefault, "webpOutputQuality": settings.FromPin, "thumbnailWidth": settings.FromDefault, "thumbnailHeight": settings.FromTenant},
+	}
+	if got := gives[api.Settings](t, rt.call(t, one.Key, "get_media_settings", nil)); !reflect.DeepEqual(got, want) {
 		t.Errorf("the settings are %+v, want %+v", got, want)
 	}
 }

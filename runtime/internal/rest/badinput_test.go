@@ -262,7 +262,7 @@ func TestSettingsAreChangedAllOrNothing(t *testing.T) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	changed := change(`{"useWebP": true, "webpOutputQuality": 55.0}`)
-	if got := decode[api.Settings](t, changed); !got.UseWebP || got.WebpOutputQuality != 55 || got.Sources.UseWebP != api.Tenant {
+	if got := decode[api.Settings](t, changed); !got.UseWebP || got.WebPOutputQuality != 55 || got.Sources["useWebP"] != settings.FromTenant {
 		t.Errorf("after the change: %s", changed.body)
 	}
 	wide := 100

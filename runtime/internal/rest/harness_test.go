@@ -124,7 +124,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	rt.files, err = delivery.New(o.delivery, baseURL, secret, items, w.Objects, o.presigned, rt.clock.Now, log)
 	must(t, err)
 	must(t, rt.files.Register(registry))
-	rt.api, err = rest.New(rest.Parts{Media: items, Settings: w.Settings, Auth: authenticator, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
+	rt.api, err = rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: items, Settings: w.Settings, Auth: authenticator, URLs: rt.files.URLs()})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
 	rt.server, err = server.New(o.server, log, registry, limits, checks, rt.api.Mount, rt.files.Mount)

@@ -167,14 +167,14 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 						t.Errorf("with a key and a file's address: %d %s", got.status, got.body)
 					}
 				}
-				if !auth.TakesSignature(route.path) {
+				if !auth.AcceptsSignature(route.path) {
 					// A signature opens uploads and nothing else.
 					for _, s := range []string{granted, theirGrant} {
 						send(path, signature(s)).refused(t, http.StatusUnauthorized, "Unauthorized")
 					}
 				}
 			}
-			if auth.TakesSignature(route.path) {
+			if auth.AcceptsSignature(route.path) {
 				// Another tenant's signature uploads to that tenant.
 				item := send(route.path, signature(theirGrant)).item(t)
 				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).refused(t, http.StatusNotFound, "Not Found")
@@ -248,7 +248,7 @@ func TestWhatHasEndedOpensNoRoute(t *testing.T) {
 					default:
 						rt.do(t, route.method, path, append([]option{key(of.Key)}, c.send...)...).refused(t, http.StatusUnauthorized, "Unauthorized")
 						status, text := http.StatusUnauthorized, "Unauthorized"
-						if auth.TakesSignature(route.path) {
+						if auth.AcceptsSignature(route.path) {
 							status, text = http.StatusForbidden, "Invalid signature"
 						}
 						rt.do(t, route.method, path, append([]option{signature(granted)}, c.send...)...).refused(t, status, text)

@@ -45,7 +45,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) 
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	page, err := a.Media.List(r.Context(), principal(r), filter, number, limit)
+	page, err := a.deps.Media.List(r.Context(), principal(r), filter, number, limit)
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return
@@ -54,7 +54,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) 
 	w.Header().Set("Link", a.links(page, filter))
 	documents := make([]api.MediaItem, 0, len(page.Items))
 	for _, item := range page.Items {
-		documents = append(documents, a.Documents.Document(item))
+		documents = append(documents, api.NewMediaItem(item, a.deps.URLs))
 	}
 	httpapi.WriteJSON(w, r, http.StatusOK, documents)
 }
@@ -80,7 +80,7 @@ func (a *API) count(w http.ResponseWriter, r *http.Request, query api.CountQuery
 		if err != nil {
 			return api.Count{}, err
 		}
-		count, err := a.Media.Count(r.Context(), principal(r), filter)
+		count, err := a.deps.Media.Count(r.Context(), principal(r), filter)
 		return api.Count{Count: count}, err
 	})
 }
@@ -108,7 +108,7 @@ func (a *API) links(page media.Page, filter media.Filter) string {
 		if filter.Group != "" {
 			query.Set("group", filter.Group)
 		}
-		links = append(links, "<"+strings.TrimRight(a.BaseURL, "/")+"/media/get?"+query.Encode()+`>; rel="`+relation+`"`)
+		links = append(links, "<"+a.base+api.ListRoute+"?"+query.Encode()+`>; rel="`+relation+`"`)
 	}
 	add("first", 1)
 	if current > 1 {

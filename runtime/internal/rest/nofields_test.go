@@ -32,7 +32,7 @@ func TestPost_RefusesFieldsThatTheRouteDoesNotHave(t *testing.T) {
 		path := strings.ReplaceAll(o.path, "{mediaId}", id)
 		for body, want := range bodies {
 			if o.path == "/settings/media/create" && strings.HasPrefix(want, "there") {
-				want = `there is no setting "mediaId"`
+				want = `unknown setting "mediaId"`
 			}
 			got := rt.do(t, http.MethodPost, path, key(one.Key), text(body))
 			if detail := got.refused(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, want) {

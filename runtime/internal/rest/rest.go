@@ -25,45 +25,45 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// Documents shows items to clients. delivery.Links implements it.
-type Documents interface {
-	Document(item media.Item) api.MediaItem
-}
-
-// Parts are what the interface stands on.
-type Parts struct {
-	Media     *media.Service
-	Settings  *settings.Service
-	Auth      *auth.Authenticator
-	Documents Documents
-	// BaseURL is how clients reach the service, without a slash at its end.
+// Config is the configuration of the interface. The program sets it; it has no flags.
+type Config struct {
+	// BaseURL is the URL by which clients reach the service, without a slash at its end.
 	BaseURL string
 	// Brand is the word in header names.
 	Brand string
 }
 
+// Deps are the dependencies of an API.
+type Deps struct {
+	Media    *media.Service
+	Settings *settings.Service
+	Auth     *auth.Authenticator
+	URLs     api.URLs
+}
+
 // API serves the REST routes. It is safe for concurrent use.
 type API struct {
-	Parts
-	description []byte
+	deps Deps
+	base string
+	spec []byte
 }
 
 var _ api.ServerInterface = (*API)(nil)
 
-// New joins the interface to its parts.
-func New(parts Parts) (*API, error) {
-	description, err := api.RenderSpec(parts.BaseURL, parts.Brand)
+// New returns an API that uses deps.
+func New(cfg Config, deps Deps) (*API, error) {
+	spec, err := api.RenderSpec(cfg.BaseURL, cfg.Brand)
 	if err != nil {
 		return nil, err
 	}
-	return &API{Parts: parts, description: description}, nil
+	return &API{deps: deps, base: strings.TrimRight(cfg.BaseURL, "/"), spec: spec}, nil
 }
 
 // Mount adds the routes.
 func (a *API) Mount(r chi.Router) {
-	r.Get("/openapi.json", a.describeService)
+	r.Get(api.SpecRoute, a.serveSpec)
 	r.Group(func(r chi.Router) {
-		r.Use(a.Auth.Middleware(auth.ChallengeAll), a.Auth.RequireOperation(operationOf), readableQuery)
+		r.Use(a.deps.Auth.Middleware(auth.ChallengeAll), a.deps.Auth.RequireOperation(operationOf), readableQuery)
 		api.HandlerWithOptions(a, api.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: badParameter})
 	})
 }
@@ -71,33 +71,27 @@ func (a *API) Mount(r chi.Router) {
 // operations are the operations of the routes, whatever the method. The zero operation of
 // any other route requires the permission to write.
 var operations = map[string]account.Operation{
-	"/media/create":           account.UploadMedia,
-	"/media/seal/{mediaId}":   account.SealMedia,
-	listRoute:                 account.ListMedia,
-	countRoute:                account.GetMediaCount,
-	"/media/get/size":         account.GetTotalStorage,
-	"/media/get/{mediaId}":    account.GetMedia,
-	"/media/delete/{mediaId}": account.DeleteMedia,
-	"/media/signature/create": account.CreateUploadSignature,
-	"/settings/media/get":     account.GetMediaSettings,
-	"/settings/media/create":  account.UpdateMediaSettings,
+	api.UploadRoute:          account.UploadMedia,
+	api.SealRoute:            account.SealMedia,
+	api.ListRoute:            account.ListMedia,
+	api.CountRoute:           account.GetMediaCount,
+	api.TotalStorageRoute:    account.GetTotalStorage,
+	api.GetRoute:             account.GetMedia,
+	api.DeleteRoute:          account.DeleteMedia,
+	api.CreateSignatureRoute: account.CreateUploadSignature,
+	api.GetSettingsRoute:     account.GetMediaSettings,
+	api.UpdateSettingsRoute:  account.UpdateMediaSettings,
 }
 
 func operationOf(r *http.Request) account.Operation {
 	return operations[chi.RouteContext(r.Context()).RoutePattern()]
 }
 
-// Routes with query parameters.
-const (
-	listRoute  = "/media/get"
-	countRoute = "/media/get/count"
-)
-
 // queryParameters are the query parameters of a route, by GET and by POST. No other
 // route has any.
 var queryParameters = map[string][]string{
-	listRoute:  {"page", "limit", "access", "group"},
-	countRoute: {"access", "group"},
+	api.ListRoute:  {"page", "limit", "access", "group"},
+	api.CountRoute: {"access", "group"},
 }
 
 // readableQuery refuses a query that would be read only in part: a filter or a page
@@ -172,7 +166,7 @@ func (a *API) item(w http.ResponseWriter, r *http.Request, id uuid.UUID,
 		if err != nil {
 			return api.MediaItem{}, missing(err)
 		}
-		return a.Documents.Document(item), nil
+		return api.NewMediaItem(item, a.deps.URLs), nil
 	})
 }
 
@@ -186,7 +180,7 @@ func missing(err error) error {
 
 // GetMedia answers GET /media/get/{mediaId}.
 func (a *API) GetMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) {
-	a.item(w, r, id, a.Media.Get)
+	a.item(w, r, id, a.deps.Media.Get)
 }
 
 // GetMediaByPost answers POST /media/get/{mediaId}.
@@ -196,20 +190,20 @@ func (a *API) GetMediaByPost(w http.ResponseWriter, r *http.Request, id api.Medi
 
 // SealMedia answers POST /media/seal/{mediaId}.
 func (a *API) SealMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) {
-	a.withoutFields(w, r, func() { a.item(w, r, id, a.Media.Seal) })
+	a.withoutFields(w, r, func() { a.item(w, r, id, a.deps.Media.Seal) })
 }
 
 // DeleteMedia answers DELETE /media/delete/{mediaId}.
 func (a *API) DeleteMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) {
 	reply(w, r, func() (api.Deleted, error) {
-		return api.Deleted{Deleted: true, MediaId: id}, missing(a.Media.Delete(r.Context(), principal(r), id))
+		return api.Deleted{Deleted: true, MediaId: id}, missing(a.deps.Media.Delete(r.Context(), principal(r), id))
 	})
 }
 
 // TotalStorage answers GET /media/get/size.
 func (a *API) TotalStorage(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, func() (api.Totals, error) {
-		totals, err := a.Media.Totals(r.Context(), principal(r))
+		totals, err := a.deps.Media.Totals(r.Context(), principal(r))
 		return api.Totals{Storage: totals.Storage, MaxStorage: totals.MaxStorage}, err
 	})
 }
@@ -230,7 +224,7 @@ func (a *API) CreateSignature(w http.ResponseWriter, r *http.Request) {
 		if err := media.CheckGroup(group); err != nil {
 			return api.Signature{}, err
 		}
-		return api.Signature{Signature: a.Auth.Sign(auth.FromContext(r.Context()), group)}, nil
+		return api.Signature{Signature: a.deps.Auth.Sign(auth.FromContext(r.Context()), group)}, nil
 	})
 }
 
@@ -245,5 +239,5 @@ func value[T any](field *T) T {
 
 // location is where an item can be read.
 func (a *API) location(id uuid.UUID) string {
-	return strings.TrimRight(a.BaseURL, "/") + "/media/get/" + id.String()
+	return a.base + api.ListRoute + "/" + id.String()
 }

@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"bytes"
 	"encoding/json"
-	"math"
 	"net/http"
 	"slices"
 
@@ -15,8 +13,8 @@ import (
 // GetSettings answers GET /settings/media/get.
 func (a *API) GetSettings(w http.ResponseWriter, r *http.Request) {
 	reply(w, r, func() (api.Settings, error) {
-		layers, err := a.Settings.Get(r.Context(), principal(r).Account.ID)
-		return settingsDocument(layers), err
+		layers, err := a.deps.Settings.Get(r.Context(), principal(r).Account.ID)
+		return api.NewSettings(layers), err
 	})
 }
 
@@ -36,30 +34,11 @@ func (a *API) UpdateSettings(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return api.Settings{}, err
 		}
-		outcome, err := a.Settings.Update(r.Context(), principal(r).Account.ID, change)
-		document := settingsDocument(outcome.Layers)
+		outcome, err := a.deps.Settings.Update(r.Context(), principal(r).Account.ID, change)
+		document := api.NewSettings(outcome.Layers)
 		document.Changed = &outcome.Changed
 		return document, err
 	})
-}
-
-// settingsDocument shows what is in force and where it comes from.
-func settingsDocument(layers settings.Layers) api.Settings {
-	effective, sources := layers.Effective(), layers.Sources()
-	document := api.Settings{
-		UseWebP:           effective.UseWebP,
-		WebpOutputQuality: effective.WebPOutputQuality,
-		ThumbnailWidth:    effective.ThumbnailWidth,
-		ThumbnailHeight:   effective.ThumbnailHeight,
-	}
-	document.Sources.UseWebP = api.Source(sources["useWebP"])
-	document.Sources.WebpOutputQuality = api.Source(sources["webpOutputQuality"])
-	document.Sources.ThumbnailWidth = api.Source(sources["thumbnailWidth"])
-	document.Sources.ThumbnailHeight = api.Source(sources["thumbnailHeight"])
-	if len(layers.Pinned.Fields()) > 0 {
-		document.PinnedBy = layers.PinnedBy
-	}
-	return document
 }
 
 // readChange reads the fields to change. A field that does not exist, or has the
@@ -76,21 +55,11 @@ func readChange(text []byte) (settings.Layer, error) {
 	}
 	var change settings.Layer
 	for _, name := range sorted(fields) {
-		var err error
 		switch name {
-		case "useWebP":
-			change.UseWebP, err = boolean(name, fields[name])
-		case "webpOutputQuality":
-			change.WebPOutputQuality, err = integer(name, fields[name])
-		case "thumbnailWidth":
-			change.ThumbnailWidth, err = integer(name, fields[name])
-		case "thumbnailHeight":
-			change.ThumbnailHeight, err = integer(name, fields[name])
 		case "sources", "pinnedBy", "changed":
-		default:
-			err = fault.New(fault.Invalid, "there is no setting %q", name)
+			continue
 		}
-		if err != nil {
+		if err := change.Set(name, fields[name]); err != nil {
 			return settings.Layer{}, err
 		}
 	}
@@ -107,22 +76,3 @@ func sorted(fields map[string]json.RawMessage) []string {
 }
 
 var null = []byte("null")
-
-func boolean(name string, text json.RawMessage) (*bool, error) {
-	var field bool
-	if err := json.Unmarshal(text, &field); err != nil || bytes.Equal(text, null) {
-		return nil, fault.New(fault.Invalid, "%s must be true or false", name)
-	}
-	return &field, nil
-}
-
-// integer takes 80.0 too: a client's language may know one kind of number only.
-func integer(name string, text json.RawMessage) (*int, error) {
-	var number float64
-	if err := json.Unmarshal(text, &number); err != nil || bytes.Equal(text, null) ||
-		number != math.Trunc(number) || math.Abs(number) > math.MaxInt32 {
-		return nil, fault.New(fault.Invalid, "%s must be an integer", name)
-	}
-	field := int(number)
-	return &field, nil
-}

@@ -44,11 +44,11 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 				t.Errorf("one field was changed: %s", after.body)
 			}
 			// Fields that were only written back keep their source.
-			want := api.Default
+			want := settings.FromDefault
 			if len(pins.Fields()) > 0 {
-				want = api.Pinned
+				want = settings.FromPin
 			}
-			if s := got.Sources; s.ThumbnailWidth != api.Tenant || s.UseWebP != api.Default || s.WebpOutputQuality != want || s.ThumbnailHeight != api.Default {
+			if s := got.Sources; s["thumbnailWidth"] != settings.FromTenant || s["useWebP"] != settings.FromDefault || s["webpOutputQuality"] != want || s["thumbnailHeight"] != settings.FromDefault {
 				t.Errorf("sources after one change: %+v", s)
 			}
 			// The answer of a change can be written back too.
@@ -96,7 +96,7 @@ func TestSettings_AnUpdateThatChangesNothingSaysSo(t *testing.T) {
 	rt := w.runtime(t)
 	for _, body := range []string{`{}`, `{"useWebP": false, "thumbnailWidth": 320}`, `{"sources": null}`} {
 		got := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
-		if !strings.Contains(string(got.body), `"changed":[]`) || decode[api.Settings](t, got).Sources.UseWebP != api.Default {
+		if !strings.Contains(string(got.body), `"changed":[]`) || decode[api.Settings](t, got).Sources["useWebP"] != settings.FromDefault {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
 	}

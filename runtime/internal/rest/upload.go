@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -20,7 +21,7 @@ func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", a.location(item.ID))
-	httpapi.WriteJSON(w, r, http.StatusCreated, a.Documents.Document(item))
+	httpapi.WriteJSON(w, r, http.StatusCreated, api.NewMediaItem(item, a.deps.URLs))
 }
 
 func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {
@@ -30,7 +31,7 @@ func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error
 	}
 	defer form.close()
 	grant := auth.FromContext(r.Context())
-	upload, err := a.Media.Begin(r.Context(), grant.Principal, form.fileAtLeast(r.ContentLength))
+	upload, err := a.deps.Media.Begin(r.Context(), grant.Principal, form.fileAtLeast(r.ContentLength))
 	if err != nil {
 		return media.Item{}, unstored(err)
 	}

@@ -12,13 +12,14 @@ import (
 	"github.com/jub0bs/cors/cfgerrors"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 )
 
 // openPaths begin what scripts of every origin may call: files, since whoever has the
 // address of one may fetch it, and what an application needs that wants to be connected.
 // There is no cookie there that a foreign page could ride on.
-var openPaths = []string{"/media/file/", "/.well-known/", "/oauth/register", "/oauth/token", "/oauth/revoke"}
+var openPaths = []string{api.FilePath, api.WellKnownPath, api.RegisterRoute, api.TokenRoute, api.RevokeRoute}
 
 // preflightAge is how long a browser remembers what it may send, in seconds.
 const preflightAge = 600

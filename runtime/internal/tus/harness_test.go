@@ -171,14 +171,14 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, baseURL, secret, items, w.Objects, nil, rt.clock.Now, log)
 	must(t, err)
-	plain, err := rest.New(rest.Parts{Media: items, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
+	plain, err := rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: items, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs()})
 	must(t, err)
 	locks := store.Locks(log)
 	var locking tus.Locks = locks
 	if o.beforeLock != nil {
 		locking = hookedLocks{Locks: locks, before: o.beforeLock}
 	}
-	rt.api, err = tus.New(o.tus, tus.Deps{Media: items, Auth: rt.auth, Documents: files.Links(), Locks: locking, BaseURL: baseURL, Brand: o.brand})
+	rt.api, err = tus.New(o.tus, tus.Deps{Media: items, Auth: rt.auth, URLs: files.URLs(), Locks: locking, BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	rt.server, err = server.New(o.server, log, registry, limits, nil, plain.Mount, rt.api.Mount, files.Mount)
 	must(t, err)

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf16"
 
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
@@ -213,7 +214,7 @@ func (a *answer) document(item media.Item) (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(a.api.deps.Documents.Document(item)); err != nil {
+	if err := encoder.Encode(api.NewMediaItem(item, a.api.deps.URLs)); err != nil {
 		return "", fmt.Errorf("encode the document: %w", err)
 	}
 	return ascii(strings.TrimSuffix(text.String(), "\n")), nil

@@ -48,17 +48,12 @@ type Locks interface {
 	Lock(ctx context.Context, id uuid.UUID, letGo func()) (unlock func(), err error)
 }
 
-// Documents shows items to clients. delivery.Links implements it.
-type Documents interface {
-	Document(item media.Item) api.MediaItem
-}
-
 // Deps are what the interface stands on.
 type Deps struct {
-	Media     *media.Service
-	Auth      *auth.Authenticator
-	Documents Documents
-	Locks     Locks
+	Media *media.Service
+	Auth  *auth.Authenticator
+	URLs  api.URLs
+	Locks Locks
 	// BaseURL is how clients reach the service.
 	BaseURL string
 	// Brand is the word in header names.
@@ -77,8 +72,8 @@ type API struct {
 }
 
 const (
-	collectionRoute = auth.ResumableRoute
-	uploadRoute     = auth.ResumableRoute + "/{uploadId}"
+	collectionRoute = api.ResumableRoute
+	uploadRoute     = api.ResumableUploadRoute
 )
 
 // version is the one version of the protocol that is spoken.
