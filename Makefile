@@ -94,7 +94,7 @@ crash: running build dev-services ## Kill the service hundreds of times under lo
 	go run ./hack/test/chaos $(ARGS)
 
 screenshots: packages build dev-services ## Take pictures of the login pages: docs/login.png, and every page in every state into PICTURES (screenshots/)
-	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run TestThePagesAreForEverybody ./hack/test/browser
+	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run TestPages_AreAccessible ./hack/test/browser
 
 vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on the network)
 	@$(SETUP) govulncheck

@@ -1,5 +1,5 @@
-// Package config_test renders the kustomize form and asks a real API server whether
-// it would take every object of it.
+// Package config_test renders the kustomizations and checks that a real API server accepts
+// every object.
 package config_test
 
 import (
@@ -24,7 +24,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"mediastack.dev/hack/setup"
 	"mediastack.dev/hack/testenv"
 )
 
@@ -35,15 +34,7 @@ const namespace = "mediastack-system"
 // render runs `kubectl kustomize` on a folder of config/.
 func render(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
-	tools, err := setup.FindKube()
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := setup.RepoRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), tools.Kubectl, "kustomize", filepath.Join(root, "config", folder)).Output()
+	out, err := exec.CommandContext(t.Context(), testenv.Kubectl(t), "kustomize", filepath.Join(testenv.RepoRoot(t), "config", folder)).Output()
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
@@ -99,8 +90,8 @@ func pods(t *testing.T, objects []*unstructured.Unstructured) map[string]corev1.
 	return templates
 }
 
-// prepare makes what pods and roles need to be judged: the namespace as it is
-// rendered, which enforces the restricted standard, and the priority class.
+// prepare creates what pods and roles refer to: the namespace as rendered, which enforces the
+// restricted standard, the priority class and the service accounts.
 func prepare(t *testing.T, c client.Client, objects []*unstructured.Unstructured) {
 	t.Helper()
 	for _, object := range objects {
@@ -112,7 +103,7 @@ func prepare(t *testing.T, c client.Client, objects []*unstructured.Unstructured
 	}
 }
 
-func TestAnAPIServerTakesEveryObject(t *testing.T) {
+func TestManifests_AreAcceptedByAnAPIServer(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
 	for _, folder := range []string{"default", "samples"} {
@@ -127,7 +118,7 @@ func TestAnAPIServerTakesEveryObject(t *testing.T) {
 	}
 }
 
-func TestEveryPodFitsTheRestrictedStandard(t *testing.T) {
+func TestPods_MeetTheRestrictedStandard(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
 	objects := render(t, "default")
@@ -141,7 +132,7 @@ func TestEveryPodFitsTheRestrictedStandard(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The namespace does enforce it: a pod that asks for more is refused.
+	// The namespace does enforce it: a pod that requests more is rejected.
 	lax := templates["mediastack-runtime"]
 	yes := true
 	lax.Spec.Containers[0].SecurityContext.AllowPrivilegeEscalation = &yes
@@ -159,7 +150,7 @@ func dryRun(ctx context.Context, c client.Client, name string, template corev1.P
 	return c.Create(ctx, pod, client.DryRunAll)
 }
 
-func TestOnlyTheOperatorHoldsAKubernetesCredential(t *testing.T) {
+func TestPods_OnlyTheOperatorHasAKubernetesCredential(t *testing.T) {
 	t.Parallel()
 	objects := render(t, "default")
 	for name, template := range pods(t, objects) {
@@ -190,7 +181,7 @@ func TestOnlyTheOperatorHoldsAKubernetesCredential(t *testing.T) {
 	}
 }
 
-func TestTheOperatorSeesNothingThatTheRuntimeSignsWith(t *testing.T) {
+func TestPods_OperatorHasNoRuntimeSecrets(t *testing.T) {
 	t.Parallel()
 	operator := pods(t, render(t, "default"))["mediastack-operator"].Spec.Containers[0]
 	if len(operator.EnvFrom) > 0 {

@@ -8,7 +8,7 @@ import (
 
 // Whoever imports the API types gets apimachinery and what that needs, and not the
 // operator or a Kubernetes client with it.
-func TestTheTypesImportApimachineryAndNothingHeavier(t *testing.T) {
+func TestPackage_ImportsApimachineryOnly(t *testing.T) {
 	t.Parallel()
 	needs := deps(t, "k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/api/resource")
 	for path := range deps(t, "mediastack.dev/api/...") {

@@ -1,7 +1,6 @@
-// Package v1alpha1 holds the resources that a cluster admin or a GitOps pipeline
-// writes: MediaAccount (a tenant) and MediaSettings (settings fixed for a tenant).
-// The operator, and whoever builds such objects in Go, imports it; it needs
-// apimachinery and nothing heavier.
+// Package v1alpha1 contains the custom resources: MediaAccount (a tenant) and MediaSettings
+// (settings pinned for a tenant). The operator and Go clients import it; its only dependency
+// is apimachinery.
 //
 // +kubebuilder:object:generate=true
 // +groupName=mediastack.dev
@@ -16,10 +15,10 @@ import (
 // GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: "mediastack.dev", Version: "v1alpha1"}
 
-// SchemeBuilder collects what AddToScheme registers.
+// SchemeBuilder registers the types of this package.
 var SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 
-// AddToScheme registers the types of this package, so that a client knows them.
+// AddToScheme registers the types of this package with a scheme.
 var AddToScheme = SchemeBuilder.AddToScheme
 
 func addKnownTypes(scheme *runtime.Scheme) error {

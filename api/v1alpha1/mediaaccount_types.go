@@ -10,49 +10,49 @@ import (
 //
 // +kubebuilder:validation:MinLength=3
 // +kubebuilder:validation:MaxLength=254
-// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+([.][A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$')",message="must be an e-mail address such as ana@example.org; e-mail addresses are ASCII: write an international domain as xn--..., and no other characters before the @"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+([.][A-Za-z0-9!#$%&\\'*+/=?^_`{|}~-]+)*@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?([.][A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$')",message="must be an e-mail address such as ana@example.org; e-mail addresses are ASCII: write an international domain as xn--..., with ASCII characters before the @"
 type EmailAddress string
 
-// DeletionPolicy says what becomes of an account's media when its MediaAccount is deleted.
+// DeletionPolicy determines what happens to the media when a MediaAccount is deleted.
 //
 // +kubebuilder:validation:Enum=Retain;Delete
 type DeletionPolicy string
 
 const (
-	// DeletionRetain closes the account and revokes its keys; bucket and media stay.
+	// DeletionRetain closes the account and revokes its keys. The bucket and the media stay.
 	DeletionRetain DeletionPolicy = "Retain"
-	// DeletionDelete removes every item, every object and the bucket, for good.
+	// DeletionDelete permanently deletes every item, every object and the bucket.
 	DeletionDelete DeletionPolicy = "Delete"
 )
 
-// BucketSpec chooses the account's bucket.
+// BucketSpec selects the account's bucket.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.adopt) || !self.adopt || has(self.name)",message="adopt needs the name of the bucket to take over",fieldPath=".adopt"
+// +kubebuilder:validation:XValidation:rule="!has(self.adopt) || !self.adopt || has(self.name)",message="adopt requires the name of an existing bucket",fieldPath=".adopt"
 type BucketSpec struct {
-	// Name of the bucket. Without it the operator derives one that is unique. It
-	// can't be set, changed or removed once the account exists.
+	// Name of the bucket. If it is omitted, the operator generates a unique name. It cannot be
+	// set, changed or removed after the account was created.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')",message="must be an S3 bucket name: 3 to 63 of a-z, 0-9, '-' and single dots, with a letter or digit at both ends"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9]+([.][0-9]+){3}$') && !self.startsWith('xn--') && !self.startsWith('sthree-') && !self.startsWith('amzn-s3-demo-') && !self.endsWith('-s3alias') && !self.endsWith('--ol-s3') && !self.endsWith('.mrap') && !self.endsWith('--x-s3')",message="must not look like an IP address or use a prefix or suffix that S3 keeps for itself"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[0-9]+([.][0-9]+){3}$') && !self.startsWith('xn--') && !self.startsWith('sthree-') && !self.startsWith('amzn-s3-demo-') && !self.endsWith('-s3alias') && !self.endsWith('--ol-s3') && !self.endsWith('.mrap') && !self.endsWith('--x-s3')",message="must not look like an IP address or use a prefix or suffix that S3 reserves"
 	Name string `json:"name,omitempty"`
 
-	// Adopt takes over a bucket that exists already, holds objects and belongs to no
-	// account. A bucket that another account has marked as its own is never taken.
+	// Adopt allows the use of an existing bucket that contains objects and has no owner. A
+	// bucket with the marker of another account is never adopted.
 	//
 	// +optional
 	Adopt bool `json:"adopt,omitempty"`
 }
 
-// StorageSpec is where an account's media is kept and how much of it.
+// StorageSpec configures the storage of an account and its limits.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.bucket) && has(self.bucket.name)) == (has(oldSelf.bucket) && has(oldSelf.bucket.name)) && (!has(self.bucket) || !has(self.bucket.name) || self.bucket.name == oldSelf.bucket.name)",message="the bucket's name is fixed when the account is created: it can't be set, changed or removed later",fieldPath=".bucket"
+// +kubebuilder:validation:XValidation:rule="(has(self.bucket) && has(self.bucket.name)) == (has(oldSelf.bucket) && has(oldSelf.bucket.name)) && (!has(self.bucket) || !has(self.bucket.name) || self.bucket.name == oldSelf.bucket.name)",message="the bucket's name cannot be set, changed or removed after the account was created",fieldPath=".bucket"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxUploadSize) || !has(self.maxStorage) || !isQuantity(string(self.maxUploadSize)) || !isQuantity(string(self.maxStorage)) || quantity(string(self.maxUploadSize)).compareTo(quantity(string(self.maxStorage))) <= 0",message="must not be larger than maxStorage",fieldPath=".maxUploadSize"
 type StorageSpec struct {
-	// MaxStorage is the cap: media, drafts and what is derived from them never take
-	// more. Above 0 and at most 4Ei.
+	// MaxStorage is the storage quota: the maximum size of all items and drafts, including
+	// thumbnails and conversions. Above 0 and at most 4Ei.
 	//
 	// +optional
 	// +kubebuilder:default="10Gi"
@@ -60,22 +60,22 @@ type StorageSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('4Ei')) <= 0)",message="must be above 0 and at most 4Ei"
 	MaxStorage *resource.Quantity `json:"maxStorage,omitempty"`
 
-	// MaxUploadSize is the largest single file. Above 0, at most 80000Mi (half of what an
-	// S3 multipart upload of 10,000 parts of 16Mi holds) and at most maxStorage. Without
-	// it, 2Gi counts, or maxStorage where that is smaller.
+	// MaxUploadSize is the maximum size of a file. Above 0, at most maxStorage, and at most
+	// 80000Mi, half of an S3 multipart upload of 10,000 parts of 16Mi. The default is 2Gi, or
+	// maxStorage if that is smaller.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="isQuantity(string(self))",message="must be a quantity of bytes such as 2Gi"
 	// +kubebuilder:validation:XValidation:rule="!isQuantity(string(self)) || (quantity(string(self)).isGreaterThan(quantity('0')) && quantity(string(self)).compareTo(quantity('80000Mi')) <= 0)",message="must be above 0 and at most 80000Mi"
 	MaxUploadSize *resource.Quantity `json:"maxUploadSize,omitempty"`
 
-	// Bucket chooses the bucket; without it the operator derives a name.
+	// Bucket selects the bucket. If it is omitted, the operator creates one with a unique name.
 	//
 	// +optional
 	Bucket *BucketSpec `json:"bucket,omitempty"`
 }
 
-// AppSpec is a further app of an account, beside the Default App.
+// AppSpec is an app of an account in addition to the Default App.
 type AppSpec struct {
 	// Name of the app: a DNS label.
 	//
@@ -83,21 +83,21 @@ type AppSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="must be a DNS label: a-z, 0-9 and '-', with a letter or digit at both ends"
-	// +kubebuilder:validation:XValidation:rule="self != 'default'",message="the Default App always exists: leave it out of the list"
+	// +kubebuilder:validation:XValidation:rule="self != 'default'",message="the Default App always exists; remove it from the list"
 	Name string `json:"name"`
 }
 
-// APIKeysSpec steers the rotation of the account's API keys.
+// APIKeysSpec controls the rotation of the account's API keys.
 type APIKeysSpec struct {
-	// Generation of the keys. Raise it to give every app a new key.
+	// Generation of the keys. Increasing it issues a new key for every app.
 	//
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="can only be raised"
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="can only be increased"
 	Generation int64 `json:"generation,omitempty"`
 
-	// Overlap is how long the old keys stay valid after a rotation, from 0s to 720h.
+	// Overlap is how long the previous keys stay valid after a rotation, from 0s to 720h.
 	//
 	// +optional
 	// +kubebuilder:default="24h"
@@ -107,21 +107,20 @@ type APIKeysSpec struct {
 	Overlap *metav1.Duration `json:"overlap,omitempty"`
 }
 
-// MCPTool names a tool of the MCP endpoint.
+// MCPTool is the name of an MCP tool.
 //
 // +kubebuilder:validation:Enum=list_media;get_media;get_media_count;get_total_storage;seal_media;delete_media;upload_media;create_upload_signature;get_media_settings;update_media_settings
 type MCPTool string
 
-// MCPSpec limits what assistants may do.
+// MCPSpec is the tool policy of an account.
 type MCPSpec struct {
-	// ReadOnly leaves assistants the tools that change nothing and hand out no
-	// permission to.
+	// ReadOnly allows only tools that change nothing and create no upload signature.
 	//
 	// +optional
 	ReadOnly bool `json:"readOnly,omitempty"`
 
-	// Tools are the only ones that assistants see and may use; without the list, all
-	// are. Together with readOnly, both must permit a tool.
+	// Tools lists the allowed tools; other tools are neither listed nor callable. If it is
+	// omitted, all tools are allowed. A tool must be allowed by both tools and readOnly.
 	//
 	// +optional
 	// +listType=set
@@ -130,44 +129,46 @@ type MCPSpec struct {
 	Tools []MCPTool `json:"tools,omitempty"`
 }
 
-// MediaAccountSpec is what is wanted of an account.
+// MediaAccountSpec is the desired state of an account.
 type MediaAccountSpec struct {
-	// DisplayName is the account's name for people.
+	// DisplayName is the account's name as shown to users.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=200
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[[:cntrl:]]')",message="must not contain control characters"
 	DisplayName string `json:"displayName,omitempty"`
 
-	// Owners are the e-mail addresses that may log in. Case is ignored: two addresses
-	// that differ in case only are one owner, and are refused beside each other.
+	// Owners are the e-mail addresses of the users who may log in. Case is ignored: the list
+	// must not contain two addresses that differ in case only.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.lowerAscii() == b.lowerAscii()))",message="must not contain two addresses that differ in case only: they are one owner"
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, a.lowerAscii() == b.lowerAscii()))",message="must not contain two addresses that differ in case only; they are one owner"
 	Owners []EmailAddress `json:"owners,omitempty"`
 
-	// Storage is where the media is kept and how much of it.
+	// Storage configures the bucket and the storage limits.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Storage StorageSpec `json:"storage"`
 
-	// DeletionPolicy says what becomes of the media when this object is deleted:
-	// Retain keeps the bucket, Delete removes it.
+	// DeletionPolicy determines what happens to the media when this object is deleted: Retain
+	// keeps the bucket and the media, Delete deletes them.
 	//
 	// +optional
 	// +kubebuilder:default=Retain
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// Suspended keeps everything and serves nothing. Logins end for good.
+	// Suspended denies all requests and keeps all data. Logins are revoked and are not restored
+	// when the account is resumed.
 	//
 	// +optional
 	Suspended bool `json:"suspended,omitempty"`
 
-	// Apps are namespaces of items beside the Default App, each with its own key and
-	// Secret. An app that is taken out is closed: its key stops, its items stay.
+	// Apps are the apps in addition to the Default App. Each app is a separate namespace of
+	// items with its own key and Secret. Removing an app from the list revokes its key and keeps
+	// its items.
 	//
 	// +optional
 	// +listType=map
@@ -175,23 +176,22 @@ type MediaAccountSpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	Apps []AppSpec `json:"apps,omitempty"`
 
-	// APIKeys steers the rotation of the API keys.
+	// APIKeys controls the rotation of the API keys.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	APIKeys APIKeysSpec `json:"apiKeys"`
 
-	// MCP limits what assistants may do: every request to the MCP endpoint, and requests to
-	// REST and TUS whose credential comes from a login (an access token, or an upload
-	// signature made with one). REST and TUS requests with an API key are not limited.
-	// Without it assistants may do everything that their key, or the scopes of their login,
-	// permit.
+	// MCP restricts the tools. It applies to all requests to the MCP endpoint, and to REST and
+	// TUS requests with a credential from a login (an access token, or an upload signature
+	// created with one). It does not apply to REST and TUS requests with an API key. If it is
+	// omitted, the key or the scopes of the login alone decide.
 	//
 	// +optional
 	MCP *MCPSpec `json:"mcp,omitempty"`
 }
 
-// EndpointsStatus is where the account's media service answers.
+// EndpointsStatus contains the URLs of the media service.
 type EndpointsStatus struct {
 	// REST is the base URL of the REST endpoints.
 	//
@@ -199,7 +199,7 @@ type EndpointsStatus struct {
 	// +kubebuilder:validation:MaxLength=2048
 	REST string `json:"rest,omitempty"`
 
-	// Resumable is the URL that TUS uploads are created at.
+	// Resumable is the URL at which TUS uploads are created.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
@@ -214,53 +214,54 @@ type EndpointsStatus struct {
 
 // KeyStatus describes the API key of one app. The key itself is in the Secret only.
 type KeyStatus struct {
-	// App that the key opens.
+	// App that the key belongs to.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	App string `json:"app"`
 
-	// SecretName is the Secret of this namespace that carries the key.
+	// SecretName is the name of the Secret, in this namespace, with the key.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName"`
 
-	// Generation of spec.apiKeys that the key was made for.
+	// Generation of spec.apiKeys that the key was issued for.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Generation int64 `json:"generation,omitempty"`
 
-	// CreatedAt is when the key was made.
+	// CreatedAt is when the key was issued.
 	//
 	// +optional
 	CreatedAt *metav1.Time `json:"createdAt,omitempty"`
 
-	// PreviousExpiresAt is when the last of the rotated keys stops; absent when no
-	// older key is valid.
+	// PreviousExpiresAt is when the last of the previous keys expires. It is absent if no
+	// previous key is valid.
 	//
 	// +optional
 	PreviousExpiresAt *metav1.Time `json:"previousExpiresAt,omitempty"`
 
-	// LastUsedAt is when the key, or a login that stands for it, was last used. It is
-	// refreshed with the usage.
+	// LastUsedAt is when the key, or a login based on it, was last used. It is refreshed
+	// together with the usage.
 	//
 	// +optional
 	LastUsedAt *metav1.Time `json:"lastUsedAt,omitempty"`
 }
 
-// UsageStatus is what the account holds, refreshed at a slow pace.
+// UsageStatus is the storage used by the account. It is refreshed periodically, by default
+// every 5 minutes.
 type UsageStatus struct {
-	// Used is sealedBytes for people, rounded, such as 1.4Gi.
+	// Used is sealedBytes, rounded, with a binary unit, such as 1.4Gi.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Used string `json:"used,omitempty"`
 
-	// SealedBytes are the bytes of the sealed items' objects.
+	// SealedBytes is the size of all objects of sealed items.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
@@ -272,7 +273,7 @@ type UsageStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	SealedItems int64 `json:"sealedItems"`
 
-	// DraftBytes are the bytes of the drafts' objects.
+	// DraftBytes is the size of all objects of drafts.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
@@ -284,22 +285,22 @@ type UsageStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	DraftItems int64 `json:"draftItems"`
 
-	// ReservedBytes are promised to uploads that are running.
+	// ReservedBytes is the quota reserved for uploads in progress.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	ReservedBytes int64 `json:"reservedBytes"`
 
-	// MeasuredAt is when these figures were first seen; a later measurement with the
-	// same result leaves it as it is.
+	// MeasuredAt is when these figures were measured first; later measurements with the same
+	// result do not change it.
 	//
 	// +required
 	MeasuredAt metav1.Time `json:"measuredAt"`
 }
 
-// MediaAccountStatus is what the operator found.
+// MediaAccountStatus is the observed state of an account.
 type MediaAccountStatus struct {
-	// ObservedGeneration is the last generation of the spec that was handled; -1
+	// ObservedGeneration is the last generation of the spec that the operator handled, -1
 	// before the first.
 	//
 	// +optional
@@ -314,7 +315,7 @@ type MediaAccountStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// AccountID is the account's id, given once.
+	// AccountID is the account's id. It never changes.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=36
@@ -326,12 +327,12 @@ type MediaAccountStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Bucket string `json:"bucket,omitempty"`
 
-	// Endpoints is where the account's media service answers.
+	// Endpoints are the URLs of the media service.
 	//
 	// +optional
 	Endpoints *EndpointsStatus `json:"endpoints,omitempty"`
 
-	// Keys describe the API key of every app.
+	// Keys describes the API key of every app.
 	//
 	// +optional
 	// +listType=map
@@ -339,14 +340,14 @@ type MediaAccountStatus struct {
 	// +kubebuilder:validation:MaxItems=51
 	Keys []KeyStatus `json:"keys,omitempty"`
 
-	// Usage is what the account holds.
+	// Usage is the storage used by the account.
 	//
 	// +optional
 	Usage *UsageStatus `json:"usage,omitempty"`
 }
 
-// MediaAccount gives a tenant a media service: a bucket, a Default App, an API key
-// in a Secret, and endpoints to store, seal, list, serve and delete media with.
+// MediaAccount provisions a media service for a tenant: a bucket, a Default App, an API key in
+// a Secret, and endpoints to upload, seal, list, serve and delete media.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=ma,categories=mediastack
@@ -369,25 +370,25 @@ type MediaAccount struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec is the desired state.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Spec MediaAccountSpec `json:"spec"`
 
-	// Status is what the operator found.
+	// Status is the observed state.
 	//
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status MediaAccountStatus `json:"status,omitempty"`
 }
 
-// MediaAccountList is a list of accounts.
+// MediaAccountList is a list of MediaAccounts.
 //
 // +kubebuilder:object:root=true
 type MediaAccountList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	// Items are the accounts.
+	// Items are the MediaAccounts.
 	Items []MediaAccount `json:"items"`
 }

@@ -4,48 +4,48 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // AccountReference names a MediaAccount of the same namespace.
 type AccountReference struct {
-	// Name of the MediaAccount. It can't be changed.
+	// Name of the MediaAccount. It cannot be changed.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="can't be changed: make another MediaSettings for the other account"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed; create another MediaSettings for the other account"
 	Name string `json:"name"`
 }
 
-// MediaSettingsSpec pins settings of an account. A field that is present is pinned:
-// it has this value and the tenant can't change it. A field that is absent is the
-// tenant's to choose, and has its default until then.
+// MediaSettingsSpec pins settings of an account. A field that is present is pinned: the tenant
+// cannot change its value. A field that is absent can be set by the tenant, and has its default
+// until then.
 type MediaSettingsSpec struct {
-	// AccountRef names the MediaAccount of this namespace that the settings are for.
+	// AccountRef names the MediaAccount, in the same namespace, whose settings are pinned.
 	//
 	// +required
 	AccountRef AccountReference `json:"accountRef"`
 
-	// UseWebP gives JPEG and PNG uploads a WebP conversion. Present = pinned; the
-	// default of an unpinned account is false.
+	// UseWebP converts JPEG and PNG uploads to WebP. The field is pinned if present; the
+	// default without a pin is false.
 	//
 	// +optional
 	UseWebP *bool `json:"useWebP,omitempty"`
 
-	// WebPOutputQuality is the quality of WebP conversions, 0 to 100. Present =
-	// pinned; the default of an unpinned account is 80.
+	// WebPOutputQuality is the quality of WebP conversions, from 0 to 100. The field is pinned
+	// if present; the default without a pin is 80.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	WebPOutputQuality *int32 `json:"webpOutputQuality,omitempty"`
 
-	// ThumbnailWidth is the width in pixels that thumbnails fit inside, 1 to 4096.
-	// Present = pinned; the default of an unpinned account is 320.
+	// ThumbnailWidth is the maximum width of thumbnails in pixels, from 1 to 4096. The field is
+	// pinned if present; the default without a pin is 320.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4096
 	ThumbnailWidth *int32 `json:"thumbnailWidth,omitempty"`
 
-	// ThumbnailHeight is the height in pixels that thumbnails fit inside, 1 to 4096.
-	// Present = pinned; the default of an unpinned account is 320.
+	// ThumbnailHeight is the maximum height of thumbnails in pixels, from 1 to 4096. The field
+	// is pinned if present; the default without a pin is 320.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -53,10 +53,10 @@ type MediaSettingsSpec struct {
 	ThumbnailHeight *int32 `json:"thumbnailHeight,omitempty"`
 }
 
-// EffectiveSettings are the settings that uploads are processed with: the pin, else
-// the tenant's choice, else the default, field by field.
+// EffectiveSettings are the settings that uploads are processed with. The value of each field
+// is the pin, else the tenant's value, else the default.
 type EffectiveSettings struct {
-	// UseWebP says whether JPEG and PNG uploads get a WebP conversion.
+	// UseWebP is true if JPEG and PNG uploads are converted to WebP.
 	//
 	// +required
 	UseWebP bool `json:"useWebP"`
@@ -66,21 +66,21 @@ type EffectiveSettings struct {
 	// +required
 	WebPOutputQuality int32 `json:"webpOutputQuality"`
 
-	// ThumbnailWidth is the width in pixels that thumbnails fit inside.
+	// ThumbnailWidth is the maximum width of thumbnails in pixels.
 	//
 	// +required
 	ThumbnailWidth int32 `json:"thumbnailWidth"`
 
-	// ThumbnailHeight is the height in pixels that thumbnails fit inside.
+	// ThumbnailHeight is the maximum height of thumbnails in pixels.
 	//
 	// +required
 	ThumbnailHeight int32 `json:"thumbnailHeight"`
 }
 
-// MediaSettingsStatus is what the operator found. An object that does not rule its
-// account (reason Conflict) has no effective, pinned and tenant.
+// MediaSettingsStatus is the observed state. An object that is not the active MediaSettings of
+// its account (reason Conflict) has no effective, pinned and tenant.
 type MediaSettingsStatus struct {
-	// ObservedGeneration is the last generation of the spec that was handled; -1
+	// ObservedGeneration is the last generation of the spec that the operator handled, -1
 	// before the first.
 	//
 	// +optional
@@ -95,13 +95,13 @@ type MediaSettingsStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Effective are the settings that the account's uploads are processed with,
-	// refreshed at a slow pace where a tenant changes them.
+	// Effective are the settings that the account's uploads are processed with. Changes by the
+	// tenant show at the next refresh, by default within 5 minutes.
 	//
 	// +optional
 	Effective *EffectiveSettings `json:"effective,omitempty"`
 
-	// Pinned names the fields that this object fixes.
+	// Pinned lists the fields that this object pins.
 	//
 	// +optional
 	// +listType=set
@@ -109,7 +109,7 @@ type MediaSettingsStatus struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	Pinned []string `json:"pinned,omitempty"`
 
-	// Tenant names the fields whose value is the tenant's choice.
+	// Tenant lists the fields whose value was set by the tenant.
 	//
 	// +optional
 	// +listType=set
@@ -118,8 +118,8 @@ type MediaSettingsStatus struct {
 	Tenant []string `json:"tenant,omitempty"`
 }
 
-// MediaSettings fixes image settings of a MediaAccount in its namespace. One rules an
-// account, the oldest; any other is Stalled with reason Conflict until it is the oldest.
+// MediaSettings pins image settings of a MediaAccount in its namespace. The oldest MediaSettings
+// of an account is active; all others are Stalled with reason Conflict.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=mediasettings,singular=mediasettings,shortName=ms,categories=mediastack
@@ -137,24 +137,24 @@ type MediaSettings struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is pinned.
+	// Spec is the desired state.
 	//
 	// +required
 	Spec MediaSettingsSpec `json:"spec"`
 
-	// Status is what the operator found.
+	// Status is the observed state.
 	//
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status MediaSettingsStatus `json:"status,omitempty"`
 }
 
-// MediaSettingsList is a list of settings.
+// MediaSettingsList is a list of MediaSettings.
 //
 // +kubebuilder:object:root=true
 type MediaSettingsList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
-	// Items are the settings.
+	// Items are the MediaSettings.
 	Items []MediaSettings `json:"items"`
 }

@@ -3,7 +3,6 @@ package v1alpha1_test
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
-	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
@@ -60,36 +58,36 @@ func object(t *testing.T, kind, name, spec string) *unstructured.Unstructured {
 	}}
 }
 
-func TestAMediaAccountThatCanNotBeIsRefusedWithASentence(t *testing.T) {
+func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
 	const (
 		quantity   = "must be a quantity of bytes such as 10Gi"
 		capBounds  = "must be above 0 and at most 4Ei"
 		uploadSize = "must be above 0 and at most 80000Mi"
-		email      = "must be an e-mail address such as ana@example.org; e-mail addresses are ASCII: write an international domain as xn--..., and no other characters before the @"
+		email      = "must be an e-mail address such as ana@example.org; e-mail addresses are ASCII: write an international domain as xn--..., with ASCII characters before the @"
 		bucket     = "must be an S3 bucket name"
-		reserved   = "must not look like an IP address or use a prefix or suffix that S3 keeps for itself"
+		reserved   = "must not look like an IP address or use a prefix or suffix that S3 reserves"
 		label      = "must be a DNS label"
 		overlap    = "must be a duration from 0s to 720h, such as 24h or 1h30m"
 	)
 	cases := map[string]struct{ name, spec, says string }{
-		"text as a cap":                                {spec: `{storage: {maxStorage: plenty}}`, says: quantity},
-		"a unit that is none":                          {spec: `{storage: {maxStorage: 10Gib}}`, says: quantity},
-		"a cap of nothing":                             {spec: `{storage: {maxStorage: 0}}`, says: capBounds},
-		"a negative cap":                               {spec: `{storage: {maxStorage: -1Gi}}`, says: capBounds},
-		"a cap beyond counting":                        {spec: `{storage: {maxStorage: 5Ei}}`, says: capBounds},
-		"a cap far beyond counting":                    {spec: `{storage: {maxStorage: "1e400"}}`, says: capBounds},
-		"an upload size of nothing":                    {spec: `{storage: {maxUploadSize: "0"}}`, says: uploadSize},
-		"an upload size S3 can't take":                 {spec: `{storage: {maxStorage: 1Ti, maxUploadSize: 80001Mi}}`, says: uploadSize},
-		"an upload size over the cap":                  {spec: `{storage: {maxStorage: 1Gi, maxUploadSize: 2Gi}}`, says: "maxUploadSize: Invalid value: must not be larger than maxStorage"},
-		"over the default cap":                         {spec: `{storage: {maxUploadSize: 11Gi}}`, says: "must not be larger than maxStorage"},
+		"a quota that is no quantity":                  {spec: `{storage: {maxStorage: plenty}}`, says: quantity},
+		"an unknown unit":                              {spec: `{storage: {maxStorage: 10Gib}}`, says: quantity},
+		"a quota of zero":                              {spec: `{storage: {maxStorage: 0}}`, says: capBounds},
+		"a negative quota":                             {spec: `{storage: {maxStorage: -1Gi}}`, says: capBounds},
+		"a quota above the maximum":                    {spec: `{storage: {maxStorage: 5Ei}}`, says: capBounds},
+		"a quota above int64":                          {spec: `{storage: {maxStorage: "1e400"}}`, says: capBounds},
+		"an upload size of zero":                       {spec: `{storage: {maxUploadSize: "0"}}`, says: uploadSize},
+		"an upload size above the maximum":             {spec: `{storage: {maxStorage: 1Ti, maxUploadSize: 80001Mi}}`, says: uploadSize},
+		"an upload size above the quota":               {spec: `{storage: {maxStorage: 1Gi, maxUploadSize: 2Gi}}`, says: "maxUploadSize: Invalid value: must not be larger than maxStorage"},
+		"an upload size above the default quota":       {spec: `{storage: {maxUploadSize: 11Gi}}`, says: "must not be larger than maxStorage"},
 		"an owner without an address":                  {spec: `{owners: [ana]}`, says: email},
 		"an owner without a domain":                    {spec: `{owners: [ana@]}`, says: email},
 		"an owner with a display name":                 {spec: `{owners: ["Ana <ana@example.org>"]}`, says: email},
 		"an owner with two dots":                       {spec: `{owners: [ana..b@example.org]}`, says: email},
 		"an owner with a line break":                   {spec: `{owners: ["ana@example.org\n"]}`, says: email},
-		"an owner in two cases":                        {spec: `{owners: [bo@example.org, Ana@example.org, ana@Example.ORG]}`, says: "must not contain two addresses that differ in case only: they are one owner"},
+		"an owner in two cases":                        {spec: `{owners: [bo@example.org, Ana@example.org, ana@Example.ORG]}`, says: "must not contain two addresses that differ in case only; they are one owner"},
 		"an owner in Unicode":                          {spec: `{owners: [ana@bücher.example]}`, says: email},
 		"an owner with a local part that is not ASCII": {spec: `{owners: [añá@example.org]}`, says: email},
 		"the same owner twice":                         {spec: `{owners: [ana@example.org, ana@example.org]}`, says: "Duplicate value"},
@@ -99,25 +97,25 @@ func TestAMediaAccountThatCanNotBeIsRefusedWithASentence(t *testing.T) {
 		"a bucket like an IP address":                  {spec: `{storage: {bucket: {name: 192.168.0.1}}}`, says: reserved},
 		"a bucket with S3's own prefix":                {spec: `{storage: {bucket: {name: xn--photos}}}`, says: reserved},
 		"a bucket too short":                           {spec: `{storage: {bucket: {name: ab}}}`, says: "should be at least 3 chars long"},
-		"adoption of no bucket":                        {spec: `{storage: {bucket: {adopt: true}}}`, says: "adopt needs the name of the bucket to take over"},
-		"the Default App as another":                   {spec: `{apps: [{name: default}]}`, says: "the Default App always exists"},
-		"an app that is no label":                      {spec: `{apps: [{name: Web}]}`, says: label},
-		"an app with a dot":                            {spec: `{apps: [{name: a.b}]}`, says: label},
+		"adoption of no bucket":                        {spec: `{storage: {bucket: {adopt: true}}}`, says: "adopt requires the name of an existing bucket"},
+		"the Default App in the list":                  {spec: `{apps: [{name: default}]}`, says: "the Default App always exists"},
+		"an app name that is no DNS label":             {spec: `{apps: [{name: Web}]}`, says: label},
+		"an app name with a dot":                       {spec: `{apps: [{name: a.b}]}`, says: label},
 		"the same app twice":                           {spec: `{apps: [{name: web}, {name: web}]}`, says: "Duplicate value"},
-		"a key generation of nothing":                  {spec: `{apiKeys: {generation: 0}}`, says: "should be greater than or equal to 1"},
-		"an overlap over a month":                      {spec: `{apiKeys: {overlap: 721h}}`, says: overlap},
+		"a key generation of zero":                     {spec: `{apiKeys: {generation: 0}}`, says: "should be greater than or equal to 1"},
+		"an overlap above the maximum":                 {spec: `{apiKeys: {overlap: 721h}}`, says: overlap},
 		"a negative overlap":                           {spec: `{apiKeys: {overlap: -1s}}`, says: overlap},
 		"an overlap without a unit":                    {spec: `{apiKeys: {overlap: "24"}}`, says: overlap},
 		"an overlap that overflows":                    {spec: `{apiKeys: {overlap: 999999h999999h}}`, says: overlap},
-		"a policy that is none":                        {spec: `{deletionPolicy: Keep}`, says: `supported values: "Retain", "Delete"`},
-		"a field that is none":                         {spec: `{storge: {}}`, says: `unknown field "spec.storge"`},
+		"an unknown policy":                            {spec: `{deletionPolicy: Keep}`, says: `supported values: "Retain", "Delete"`},
+		"an unknown field":                             {spec: `{storge: {}}`, says: `unknown field "spec.storge"`},
 		"a name with a dot":                            {name: "a.b", spec: `{}`, says: "metadata.name must be a DNS label"},
-		"a name longer than a label":                   {name: strings.Repeat("a", 64), spec: `{}`, says: "metadata.name must be a DNS label"},
-		"a display name without measure":               {spec: `{displayName: ` + strings.Repeat("a", 201) + `}`, says: "may not be more than 200"},
-		"a leash with no tool":                         {spec: `{mcp: {tools: []}}`, says: "should have at least 1 items"},
-		"a leash with an unknown tool":                 {spec: `{mcp: {tools: [list_medium]}}`, says: `Unsupported value: "list_medium"`},
-		"a leash with a tool twice":                    {spec: `{mcp: {tools: [get_media, get_media]}}`, says: "Duplicate value"},
-		// PostgreSQL has no such text: the account was taken here and failed for good there.
+		"a name longer than a DNS label":               {name: strings.Repeat("a", 64), spec: `{}`, says: "metadata.name must be a DNS label"},
+		"a display name that is too long":              {spec: `{displayName: ` + strings.Repeat("a", 201) + `}`, says: "may not be more than 200"},
+		"a tool policy without tools":                  {spec: `{mcp: {tools: []}}`, says: "should have at least 1 items"},
+		"a tool policy with an unknown tool":           {spec: `{mcp: {tools: [list_medium]}}`, says: `Unsupported value: "list_medium"`},
+		"a tool policy with a tool twice":              {spec: `{mcp: {tools: [get_media, get_media]}}`, says: "Duplicate value"},
+		// PostgreSQL cannot store a NUL: the object would be accepted here and fail in every reconcile.
 		"a display name with a NUL": {spec: `{displayName: "a\u0000b"}`, says: "must not contain control characters"},
 	}
 	for name, c := range cases {
@@ -126,13 +124,13 @@ func TestAMediaAccountThatCanNotBeIsRefusedWithASentence(t *testing.T) {
 			if c.name == "" {
 				c.name = "demo"
 			}
-			refused(t, accounts, object(t, "MediaAccount", c.name, c.spec), c.says)
+			rejected(t, accounts, object(t, "MediaAccount", c.name, c.spec), c.says)
 		})
 	}
 }
 
 // refused tries to create an object, without doing it.
-func refused(t *testing.T, resource dynamic.ResourceInterface, o *unstructured.Unstructured, says string) {
+func rejected(t *testing.T, resource dynamic.ResourceInterface, o *unstructured.Unstructured, says string) {
 	t.Helper()
 	_, err := resource.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: "Strict"})
 	if err == nil {
@@ -143,7 +141,7 @@ func refused(t *testing.T, resource dynamic.ResourceInterface, o *unstructured.U
 	}
 }
 
-func TestAMediaAccountThatCanBeIsAccepted(t *testing.T) {
+func TestMediaAccount_ValidIsAccepted(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
 	for i, spec := range []string{
@@ -196,7 +194,7 @@ func TestOwners_MaximumNumberAndLengthIsAccepted(t *testing.T) {
 
 // An owner that the API server accepts must be able to log in, and the other way round.
 // International domains are converted where a person logs in, and only there.
-func TestOwners_FollowTheRuleOfTheLogin(t *testing.T) {
+func TestOwners_FollowTheRuleOfLogins(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
 	for i, owner := range []string{
@@ -217,19 +215,12 @@ func TestOwners_FollowTheRuleOfTheLogin(t *testing.T) {
 // other change, its finalizer's removal included.
 func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 	t.Parallel()
-	config := testenv.Kubernetes(t)
-	applier, err := kubeapply.New(config, "api-test")
-	if err != nil {
-		t.Fatal(err)
-	}
 	current := definition(t)
 	before := current.DeepCopy()
 	version := before.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)
 	unstructured.RemoveNestedField(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "owners", "x-kubernetes-validations")
-	if err := applier.Apply(t.Context(), before); err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfig(config)
+	testenv.Apply(t, before)
+	client, err := dynamic.NewForConfig(testenv.Kubernetes(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,9 +235,7 @@ func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 	if existing, err = accounts.Create(t.Context(), existing, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := applier.Apply(t.Context(), current); err != nil {
-		t.Fatal(err)
-	}
+	testenv.Apply(t, current)
 	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, err := accounts.Create(ctx, build("new", `{owners: [ana@example.org, Ana@example.org]}`), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil && strings.Contains(err.Error(), "differ in case only"), nil
@@ -278,18 +267,14 @@ func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 // a test may change it beside others.
 func definition(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
-	objects, err := kubeapply.Read(filepath.Join("..", "..", "config", "crd", "bases", "mediastack.dev_mediaaccounts.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	const group = "before.example.org"
-	crd := objects[0]
+	crd := testenv.Manifests(t, "crd/bases/mediastack.dev_mediaaccounts.yaml")[0]
 	crd.SetName("mediaaccounts." + group)
 	crd.Object["spec"].(map[string]any)["group"] = group
 	return crd
 }
 
-func TestDefaultsShowInTheObject(t *testing.T) {
+func TestMediaAccount_DefaultsAreStored(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
 	made, err := accounts.Create(t.Context(), object(t, "MediaAccount", "demo", `{}`), metav1.CreateOptions{})
@@ -310,20 +295,20 @@ func TestDefaultsShowInTheObject(t *testing.T) {
 	}
 }
 
-func TestWhatIsFixedCanNotBeChanged(t *testing.T) {
+func TestUpdate_ImmutableFieldsAreRejected(t *testing.T) {
 	t.Parallel()
-	const fixed = "the bucket's name is fixed when the account is created"
+	const fixed = "the bucket's name cannot be set, changed or removed"
 	cases := map[string]struct{ kind, resource, before, after, says string }{
-		"a bucket's name":            {before: `{storage: {bucket: {name: first}}}`, after: `{storage: {bucket: {name: second}}}`, says: fixed},
-		"a bucket that is taken out": {before: `{storage: {bucket: {name: first}}}`, after: `{storage: {}}`, says: fixed},
-		"storage that is taken out":  {before: `{storage: {bucket: {name: first}}}`, after: `{}`, says: fixed},
-		"a bucket that is put in":    {before: `{}`, after: `{storage: {bucket: {name: first}}}`, says: fixed},
-		"a name put in beside adopt": {before: `{storage: {bucket: {adopt: false}}}`, after: `{storage: {bucket: {name: first}}}`, says: fixed},
-		"a lowered generation":       {before: `{apiKeys: {generation: 3}}`, after: `{apiKeys: {generation: 2}}`, says: "can only be raised"},
-		"generations taken out":      {before: `{apiKeys: {generation: 3}}`, after: `{}`, says: "can only be raised"},
+		"a bucket's name":           {before: `{storage: {bucket: {name: first}}}`, after: `{storage: {bucket: {name: second}}}`, says: fixed},
+		"a removed bucket":          {before: `{storage: {bucket: {name: first}}}`, after: `{storage: {}}`, says: fixed},
+		"removed storage":           {before: `{storage: {bucket: {name: first}}}`, after: `{}`, says: fixed},
+		"an added bucket":           {before: `{}`, after: `{storage: {bucket: {name: first}}}`, says: fixed},
+		"a name added beside adopt": {before: `{storage: {bucket: {adopt: false}}}`, after: `{storage: {bucket: {name: first}}}`, says: fixed},
+		"a lowered generation":      {before: `{apiKeys: {generation: 3}}`, after: `{apiKeys: {generation: 2}}`, says: "can only be increased"},
+		"a removed generation":      {before: `{apiKeys: {generation: 3}}`, after: `{}`, says: "can only be increased"},
 		"an account reference": {
 			kind: "MediaSettings", resource: "mediasettings", before: `{accountRef: {name: a}}`, after: `{accountRef: {name: b}}`,
-			says: "can't be changed: make another MediaSettings for the other account",
+			says: "cannot be changed; create another MediaSettings for the other account",
 		},
 	}
 	accounts, settings := setup(t, "mediaaccounts"), setup(t, "mediasettings")
@@ -349,7 +334,7 @@ func TestWhatIsFixedCanNotBeChanged(t *testing.T) {
 	}
 }
 
-func TestWhatMayChangeCanBeChanged(t *testing.T) {
+func TestUpdate_MutableFieldsAreAccepted(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
 	made, err := accounts.Create(t.Context(), object(t, "MediaAccount", "demo", `{storage: {bucket: {name: photos}}}`), metav1.CreateOptions{})
@@ -378,24 +363,24 @@ func TestWhatMayChangeCanBeChanged(t *testing.T) {
 	}
 }
 
-func TestMediaSettingsThatCanNotBeAreRefused(t *testing.T) {
+func TestMediaSettings_InvalidIsRejected(t *testing.T) {
 	t.Parallel()
 	settings := setup(t, "mediasettings")
 	cases := map[string]struct{ spec, says string }{
-		"no account":               {`{}`, "spec.accountRef: Required value"},
-		"an account without name":  {`{accountRef: {}}`, "spec.accountRef.name: Required value"},
-		"a quality over 100":       {`{accountRef: {name: demo}, webpOutputQuality: 101}`, "should be less than or equal to 100"},
-		"a negative quality":       {`{accountRef: {name: demo}, webpOutputQuality: -1}`, "should be greater than or equal to 0"},
-		"a thumbnail of no width":  {`{accountRef: {name: demo}, thumbnailWidth: 0}`, "should be greater than or equal to 1"},
-		"a thumbnail over bounds":  {`{accountRef: {name: demo}, thumbnailHeight: 4097}`, "should be less than or equal to 4096"},
-		"a text for a switch":      {`{accountRef: {name: demo}, useWebP: "yes"}`, "must be of type boolean"},
-		"a quality in a fraction":  {`{accountRef: {name: demo}, webpOutputQuality: 80.5}`, "must be of type integer"},
-		"a field that is not ours": {`{accountRef: {name: demo}, useAVIF: true}`, `unknown field "spec.useAVIF"`},
+		"no account":                    {`{}`, "spec.accountRef: Required value"},
+		"an account without name":       {`{accountRef: {}}`, "spec.accountRef.name: Required value"},
+		"a quality over 100":            {`{accountRef: {name: demo}, webpOutputQuality: 101}`, "should be less than or equal to 100"},
+		"a negative quality":            {`{accountRef: {name: demo}, webpOutputQuality: -1}`, "should be greater than or equal to 0"},
+		"a thumbnail of width zero":     {`{accountRef: {name: demo}, thumbnailWidth: 0}`, "should be greater than or equal to 1"},
+		"a thumbnail above the maximum": {`{accountRef: {name: demo}, thumbnailHeight: 4097}`, "should be less than or equal to 4096"},
+		"a string for a boolean":        {`{accountRef: {name: demo}, useWebP: "yes"}`, "must be of type boolean"},
+		"a fractional quality":          {`{accountRef: {name: demo}, webpOutputQuality: 80.5}`, "must be of type integer"},
+		"an unknown field":              {`{accountRef: {name: demo}, useAVIF: true}`, `unknown field "spec.useAVIF"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			refused(t, settings, object(t, "MediaSettings", "site", c.spec), c.says)
+			rejected(t, settings, object(t, "MediaSettings", "site", c.spec), c.says)
 		})
 	}
 	if _, err := settings.Create(t.Context(), object(t, "MediaSettings", "site",

@@ -7,42 +7,42 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/endpoint"
 	"mediastack.dev/runtime/fault"
 )
 
 const (
-	defaultMaxStorage    = 10 << 30 // bytes; the schema's default says the same
-	defaultMaxUploadSize = 2 << 30  // bytes, or the cap where that is smaller
+	defaultMaxStorage    = 10 << 30 // bytes; equal to the default in the CRD's schema
+	defaultMaxUploadSize = 2 << 30  // bytes; maxStorage if that is smaller
 )
 
-// ensureAccount hands the spec over to PostgreSQL and learns the account's id and bucket.
-func (r *Reconciler) ensureAccount(ctx context.Context, run *run) bool {
+// ensureAccount writes the spec to PostgreSQL and reads the account's id and bucket.
+func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	found, err := r.accounts.Ensure(ctx, specOf(run.object))
+	found, err := r.deps.Accounts.Ensure(ctx, toAccountSpec(s.Object))
 	if err != nil {
-		run.seen.account.failure = status.Fail(status.Database, err)
+		s.observed.account.failure = reconcile.NewError(reconcile.Database, err)
 		return false
 	}
-	// Another id than before means another database, or one restored from before the
-	// account: going on would rotate every key and serve from an empty bucket.
-	if known := run.object.Status.AccountID; known != "" && known != found.ID.String() {
-		run.seen.account.failure = status.Fail(status.Database, fault.New(fault.Conflict,
-			"the database knows this account as %s, but it has been %s: restore the database, or clear status.accountID to begin anew", found.ID, known))
+	// Another id than before means another database, or one restored to a time before the
+	// account: continuing would replace every key and serve from an empty bucket.
+	if known := s.Object.Status.AccountID; known != "" && known != found.ID.String() {
+		s.observed.account.failure = reconcile.NewError(reconcile.Database, fault.New(fault.Conflict,
+			"the database has account id %s, but status.accountID is %s; restore the database, or clear status.accountID to start with an empty account", found.ID, known))
 		return false
 	}
-	run.account = found
-	run.seen.account.done = true
-	run.object.Status.AccountID = found.ID.String()
-	run.object.Status.Bucket = found.Bucket
-	run.object.Status.Endpoints = r.endpoints()
+	s.account = found
+	s.observed.account.ready = true
+	s.Object.Status.AccountID = found.ID.String()
+	s.Object.Status.Bucket = found.Bucket
+	s.Object.Status.Endpoints = r.endpoints()
 	return true
 }
 
-// endpoints is where the runtime serves accounts.
+// endpoints returns the URLs at which the runtime serves accounts.
 func (r *Reconciler) endpoints() *v1alpha1.EndpointsStatus {
 	return &v1alpha1.EndpointsStatus{
 		REST:      r.config.BaseURL,
@@ -53,8 +53,8 @@ func (r *Reconciler) endpoints() *v1alpha1.EndpointsStatus {
 
 func (r *Reconciler) mcpURL() string { return r.config.BaseURL + endpoint.Tools }
 
-// specOf is the spec in the words of the account package.
-func specOf(object *v1alpha1.MediaAccount) account.Spec {
+// toAccountSpec converts the spec to that of the account package.
+func toAccountSpec(object *v1alpha1.MediaAccount) account.Spec {
 	owners := make([]string, 0, len(object.Spec.Owners))
 	for _, owner := range object.Spec.Owners {
 		owners = append(owners, string(owner))
@@ -64,38 +64,37 @@ func specOf(object *v1alpha1.MediaAccount) account.Spec {
 		Name:        object.Name,
 		DisplayName: object.Spec.DisplayName,
 		Owners:      owners,
-		MaxStorage:  bytesOr(object.Spec.Storage.MaxStorage, defaultMaxStorage),
+		MaxStorage:  bytesOrDefault(object.Spec.Storage.MaxStorage, defaultMaxStorage),
 		Suspended:   object.Spec.Suspended,
 	}
-	spec.MaxUploadSize = bytesOr(object.Spec.Storage.MaxUploadSize, min(defaultMaxUploadSize, spec.MaxStorage))
+	spec.MaxUploadSize = bytesOrDefault(object.Spec.Storage.MaxUploadSize, min(defaultMaxUploadSize, spec.MaxStorage))
 	if bucket := object.Spec.Storage.Bucket; bucket != nil {
 		spec.Bucket = bucket.Name
 	}
-	spec.ToolPolicy = toolPolicyOf(object.Spec.MCP)
+	spec.ToolPolicy = toToolPolicy(object.Spec.MCP)
 	return spec
 }
 
-// toolPolicyOf returns the tool policy of a spec. An empty list differs from an absent one: it
-// allows no tool.
-func toolPolicyOf(mcp *v1alpha1.MCPSpec) account.ToolPolicy {
+// toToolPolicy converts the tool policy. An empty list allows no tool, a missing list all.
+func toToolPolicy(mcp *v1alpha1.MCPSpec) account.ToolPolicy {
 	if mcp == nil {
 		return account.ToolPolicy{}
 	}
-	agents := account.ToolPolicy{ReadOnly: mcp.ReadOnly}
+	policy := account.ToolPolicy{ReadOnly: mcp.ReadOnly}
 	if mcp.Tools != nil {
-		agents.Tools = make([]string, 0, len(mcp.Tools))
+		policy.Tools = make([]string, 0, len(mcp.Tools))
 		for _, tool := range mcp.Tools {
-			agents.Tools = append(agents.Tools, string(tool))
+			policy.Tools = append(policy.Tools, string(tool))
 		}
-		slices.Sort(agents.Tools)
+		slices.Sort(policy.Tools)
 	}
-	return agents
+	return policy
 }
 
-// bytesOr is a quantity in bytes, rounded up, or fallback when there is none.
-func bytesOr(quantity *resource.Quantity, fallback int64) int64 {
+// bytesOrDefault returns a quantity in bytes, rounded up, or defaultBytes when there is none.
+func bytesOrDefault(quantity *resource.Quantity, defaultBytes int64) int64 {
 	if quantity == nil {
-		return fallback
+		return defaultBytes
 	}
 	return quantity.Value()
 }

@@ -4,28 +4,28 @@ import (
 	"context"
 	"fmt"
 
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 )
 
-// ensureApps opens the Default App and the apps of the spec, and closes all others.
-func (r *Reconciler) ensureApps(ctx context.Context, run *run) bool {
-	names := make([]string, 0, len(run.object.Spec.Apps))
-	for _, app := range run.object.Spec.Apps {
+// ensureApps opens the Default App and the apps of the spec, and closes all other apps.
+func (r *Reconciler) ensureApps(ctx context.Context, s *scope) bool {
+	names := make([]string, 0, len(s.Object.Spec.Apps))
+	for _, app := range s.Object.Spec.Apps {
 		names = append(names, app.Name)
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	apps, err := r.accounts.SetApps(ctx, run.account.ID, names)
+	apps, err := r.deps.Accounts.SetApps(ctx, s.account.ID, names)
 	if err != nil {
-		run.seen.apps.failure = status.Fail(status.Database, err)
+		s.observed.apps.failure = reconcile.NewError(reconcile.Database, err)
 		return false
 	}
 	sortApps(apps)
-	run.apps = apps
+	s.apps = apps
 	message := "The Default App is open"
 	if more := len(apps) - 1; more > 0 {
 		message = fmt.Sprintf("The Default App and %d more are open", more)
 	}
-	run.seen.apps = part{done: true, message: message}
+	s.observed.apps = stepResult{ready: true, message: message}
 	return true
 }

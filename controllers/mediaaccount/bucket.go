@@ -8,72 +8,72 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/objectstore"
 )
 
-// ensureBucket makes the bucket exist and carry the account's marker. A bucket that
-// was fine a moment ago is not asked for again before its time.
-func (r *Reconciler) ensureBucket(ctx context.Context, run *run) bool {
-	name := run.account.Bucket
-	done := part{done: true, message: fmt.Sprintf("Bucket %s belongs to this account", name)}
-	if due := r.memory.bucketDue(run.object.UID, name); r.now().Before(due) && run.account.BucketOwned {
-		run.seen.bucket = done
-		run.lookAgain(due)
+// ensureBucket makes the bucket exist with a marker that names this account. A bucket that
+// was checked is not checked again before its interval has passed.
+func (r *Reconciler) ensureBucket(ctx context.Context, s *scope) bool {
+	name := s.account.Bucket
+	ready := stepResult{ready: true, message: fmt.Sprintf("Bucket %s belongs to this account", name)}
+	if due := r.schedule.NextBucketCheck(s.Object.UID, name); r.deps.Now().Before(due) && s.account.BucketOwned {
+		s.observed.bucket = ready
+		s.RequeueBy(due)
 		return true
 	}
-	changed, err := r.claimBucket(ctx, run)
-	due := r.now().Add(status.Jitter(r.config.BucketCheckInterval))
-	run.lookAgain(due)
-	if failure := r.noteOwner(ctx, run, err); failure != nil {
-		r.memory.doubtBucket(run.object.UID)
-		run.seen.bucket.failure = failure
-		return true // apps and keys do not wait for the bucket
+	changed, err := r.claimBucket(ctx, s)
+	due := r.deps.Now().Add(reconcile.Jitter(r.config.BucketCheckInterval))
+	s.RequeueBy(due)
+	if failure := r.recordOwnership(ctx, s, err); failure != nil {
+		r.schedule.InvalidateBucket(s.Object.UID)
+		s.observed.bucket.failure = failure
+		return true // apps and keys do not depend on the bucket
 	}
 	if changed {
-		r.announceBucket(run)
+		r.emitBucketEvent(s)
 	}
-	r.memory.sawBucket(run.object.UID, name, due)
-	run.seen.bucket = done
+	r.schedule.BucketChecked(s.Object.UID, name, due)
+	s.observed.bucket = ready
 	return true
 }
 
-func (r *Reconciler) claimBucket(ctx context.Context, run *run) (changed bool, err error) {
-	adopt := run.object.Spec.Storage.Bucket != nil && run.object.Spec.Storage.Bucket.Adopt
+func (r *Reconciler) claimBucket(ctx context.Context, s *scope) (changed bool, err error) {
+	adopt := s.Object.Spec.Storage.Bucket != nil && s.Object.Spec.Storage.Bucket.Adopt
 	ctx, cancel := context.WithTimeout(ctx, bucketTimeout)
 	defer cancel()
-	return r.buckets.Claim(ctx, run.account.Bucket, r.owner(run), adopt)
+	return r.deps.Buckets.Claim(ctx, s.account.Bucket, r.owner(s), adopt)
 }
 
-// noteOwner records for the runtime whose the bucket is: it takes no upload into a bucket
-// that is not the account's. A store that can't be reached leaves that as it was.
-func (r *Reconciler) noteOwner(ctx context.Context, run *run, claim error) *status.Failure {
-	failure := status.Fail(status.ObjectStore, claim)
+// recordOwnership records in PostgreSQL whether the bucket belongs to the account: the runtime
+// accepts uploads into such a bucket only. While the store cannot be reached, nothing changes.
+func (r *Reconciler) recordOwnership(ctx context.Context, s *scope, claim error) *reconcile.StepError {
+	failure := reconcile.NewError(reconcile.ObjectStore, claim)
 	owned := claim == nil
-	if claim != nil && !failure.Stalls() || run.account.BucketOwned == owned {
+	if claim != nil && !failure.Stalls() || s.account.BucketOwned == owned {
 		return failure
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	if err := r.accounts.SetBucketOwned(ctx, run.account.ID, owned); err != nil {
-		return status.Fail(status.Database, err)
+	if err := r.deps.Accounts.SetBucketOwned(ctx, s.account.ID, owned); err != nil {
+		return reconcile.NewError(reconcile.Database, err)
 	}
-	run.account.BucketOwned = owned
+	s.account.BucketOwned = owned
 	return failure
 }
 
-// owner is what the bucket's marker says.
-func (r *Reconciler) owner(run *run) objectstore.Owner {
-	return objectstore.Owner{AccountID: run.account.ID.String(), Namespace: run.object.Namespace, Name: run.object.Name}
+// owner returns the content of the bucket's marker.
+func (r *Reconciler) owner(s *scope) objectstore.Owner {
+	return objectstore.Owner{AccountID: s.account.ID.String(), Namespace: s.Object.Namespace, Name: s.Object.Name}
 }
 
-// announceBucket distinguishes a first bucket from one that was there and went missing.
-func (r *Reconciler) announceBucket(run *run) {
-	if meta.IsStatusConditionTrue(run.before.Status.Conditions, v1alpha1.ConditionBucketReady) {
-		r.events.Eventf(run.object, nil, corev1.EventTypeWarning, "BucketRestored", "ClaimBucket",
-			"bucket %s, or its marker, was missing and has been made again", run.account.Bucket)
+// emitBucketEvent records an event that distinguishes a first claim from a repair.
+func (r *Reconciler) emitBucketEvent(s *scope) {
+	if meta.IsStatusConditionTrue(s.Original.Status.Conditions, v1alpha1.ConditionBucketReady) {
+		r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeWarning, "BucketRestored", "ClaimBucket",
+			"bucket %s or its marker was missing and was created again", s.account.Bucket)
 		return
 	}
-	r.events.Eventf(run.object, nil, corev1.EventTypeNormal, "BucketClaimed", "ClaimBucket",
-		"bucket %s belongs to this account now", run.account.Bucket)
+	r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeNormal, "BucketClaimed", "ClaimBucket",
+		"bucket %s now belongs to this account", s.account.Bucket)
 }

@@ -7,28 +7,28 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/fault"
 )
 
 var (
-	databaseDown = status.Fail(status.Database, fault.New(fault.Unavailable, "the database can't be reached"))
-	storeDown    = status.Fail(status.ObjectStore, fault.New(fault.Unavailable, "the object store can't be reached"))
-	taken        = status.Fail(status.ObjectStore, fault.New(fault.Conflict, "bucket b is owned by another account"))
-	broken       = status.Fail(status.Database, errors.New("column does not exist"))
-	forbidden    = status.FailKubernetes(errors.New("secrets is forbidden"), "write Secret x")
-	done         = part{done: true, message: "fine"}
+	databaseDown = reconcile.NewError(reconcile.Database, fault.New(fault.Unavailable, "the database can't be reached"))
+	storeDown    = reconcile.NewError(reconcile.ObjectStore, fault.New(fault.Unavailable, "the object store can't be reached"))
+	taken        = reconcile.NewError(reconcile.ObjectStore, fault.New(fault.Conflict, "bucket b is owned by another account"))
+	broken       = reconcile.NewError(reconcile.Database, errors.New("column does not exist"))
+	forbidden    = reconcile.NewAPIError(errors.New("secrets is forbidden"), "write Secret x")
+	ready        = stepResult{ready: true, message: "fine"}
 )
 
-func allDone(change ...func(*observed)) observed {
-	seen := observed{account: done, bucket: done, apps: done, keys: done}
+func allReady(change ...func(*observed)) observed {
+	seen := observed{account: ready, bucket: ready, apps: ready, keys: ready}
 	for _, change := range change {
 		change(&seen)
 	}
 	return seen
 }
 
-func TestConditionsTellWhatWasSeen(t *testing.T) {
+func TestConditions_FollowFromObserved(t *testing.T) {
 	t.Parallel()
 	type table map[string]string // condition -> "status reason"
 	cases := map[string]struct {
@@ -36,63 +36,63 @@ func TestConditionsTellWhatWasSeen(t *testing.T) {
 		want    table
 		handled bool
 	}{
-		"an account that is done is Ready": {
-			seen: allDone(), handled: true,
+		"a provisioned account is Ready": {
+			seen: allReady(), handled: true,
 			want: table{"Ready": "True Succeeded", "Reconciling": "False Succeeded", "Stalled": "False Succeeded",
 				"BucketReady": "True Succeeded", "AppsReady": "True Succeeded", "KeysReady": "True Succeeded"},
 		},
-		"a suspended account is Ready, as its spec wants it": {
-			seen: allDone(func(o *observed) { o.suspended = true }), handled: true,
+		"a suspended account is Ready, since its spec says so": {
+			seen: allReady(func(o *observed) { o.suspended = true }), handled: true,
 			want: table{"Ready": "True Suspended", "Reconciling": "False Succeeded", "Stalled": "False Succeeded",
 				"BucketReady": "True Succeeded", "AppsReady": "True Succeeded", "KeysReady": "True Succeeded"},
 		},
-		"nothing seen yet is Progressing": {
+		"an object not reconciled yet is Progressing": {
 			seen: observed{},
 			want: table{"Ready": "False Progressing", "Reconciling": "True Progressing", "Stalled": "False Progressing",
 				"BucketReady": "Unknown Progressing", "AppsReady": "Unknown Progressing", "KeysReady": "Unknown Progressing"},
 		},
 		"an unreachable database leaves every part unknown": {
-			seen: observed{account: part{failure: databaseDown}},
+			seen: observed{account: stepResult{failure: databaseDown}},
 			want: table{"Ready": "False DatabaseUnavailable", "Reconciling": "True DatabaseUnavailable", "Stalled": "False DatabaseUnavailable",
 				"BucketReady": "Unknown DatabaseUnavailable", "AppsReady": "Unknown DatabaseUnavailable", "KeysReady": "Unknown DatabaseUnavailable"},
 		},
 		"an unreachable object store leaves the bucket unknown and the rest as it is": {
-			seen: allDone(func(o *observed) { o.bucket = part{failure: storeDown} }),
+			seen: allReady(func(o *observed) { o.bucket = stepResult{failure: storeDown} }),
 			want: table{"Ready": "False ObjectStoreUnavailable", "Reconciling": "True ObjectStoreUnavailable", "Stalled": "False ObjectStoreUnavailable",
 				"BucketReady": "Unknown ObjectStoreUnavailable", "AppsReady": "True Succeeded", "KeysReady": "True Succeeded"},
 		},
 		"a bucket of another account stalls": {
-			seen: allDone(func(o *observed) { o.bucket = part{failure: taken} }), handled: true,
+			seen: allReady(func(o *observed) { o.bucket = stepResult{failure: taken} }), handled: true,
 			want: table{"Ready": "False Conflict", "Reconciling": "False Conflict", "Stalled": "True Conflict",
 				"BucketReady": "False Conflict", "AppsReady": "True Succeeded", "KeysReady": "True Succeeded"},
 		},
-		"a stall outranks a failure that passes, and both show": {
-			seen: allDone(func(o *observed) { o.bucket, o.keys = part{failure: taken}, part{failure: forbidden} }),
+		"Stalled determines the reason, and a failure that is retried shows in Reconciling": {
+			seen: allReady(func(o *observed) { o.bucket, o.keys = stepResult{failure: taken}, stepResult{failure: forbidden} }),
 			want: table{"Ready": "False Conflict", "Reconciling": "True Conflict", "Stalled": "True Conflict",
 				"BucketReady": "False Conflict", "AppsReady": "True Succeeded", "KeysReady": "Unknown KubernetesUnavailable"},
 		},
-		"an account that stalls has been handled": {
-			seen: observed{account: part{failure: taken}}, handled: true,
+		"a generation that stalls is observed": {
+			seen: observed{account: stepResult{failure: taken}}, handled: true,
 			want: table{"Ready": "False Conflict", "Reconciling": "False Conflict", "Stalled": "True Conflict",
 				"BucketReady": "Unknown Conflict", "AppsReady": "Unknown Conflict", "KeysReady": "Unknown Conflict"},
 		},
-		"an unforeseen error shows nothing of itself": {
-			seen: allDone(func(o *observed) { o.apps = part{failure: broken} }),
+		"an internal error does not show its cause": {
+			seen: allReady(func(o *observed) { o.apps = stepResult{failure: broken} }),
 			want: table{"Ready": "False InternalError", "Reconciling": "True InternalError", "Stalled": "False InternalError",
 				"BucketReady": "True Succeeded", "AppsReady": "Unknown InternalError", "KeysReady": "True Succeeded"},
 		},
-		"a usage that can't be measured keeps nobody from being Ready": {
-			seen: allDone(func(o *observed) { o.usage = databaseDown }),
+		"an account whose usage cannot be measured is Ready": {
+			seen: allReady(func(o *observed) { o.usage = databaseDown }),
 			want: table{"Ready": "True Succeeded", "Reconciling": "True Succeeded", "Stalled": "False Succeeded",
 				"BucketReady": "True Succeeded", "AppsReady": "True Succeeded", "KeysReady": "True Succeeded"},
 		},
 		"a deletion shows its progress": {
-			seen: observed{removal: &removal{progress: "Deleting the media: 4,500 items left"}},
+			seen: observed{deletion: &deletionProgress{message: "Deleting the media: 4,500 items left"}},
 			want: table{"Ready": "False Deleting", "Reconciling": "True Deleting", "Stalled": "False Deleting",
 				"BucketReady": "False Deleting", "AppsReady": "False Deleting", "KeysReady": "False Deleting"},
 		},
-		"a deletion that waits for a store says so": {
-			seen: observed{removal: &removal{failure: storeDown}},
+		"a deletion shows that a store is unavailable": {
+			seen: observed{deletion: &deletionProgress{failure: storeDown}},
 			want: table{"Ready": "False ObjectStoreUnavailable", "Reconciling": "True ObjectStoreUnavailable", "Stalled": "False ObjectStoreUnavailable",
 				"BucketReady": "False Deleting", "AppsReady": "False Deleting", "KeysReady": "False Deleting"},
 		},
@@ -110,22 +110,22 @@ func TestConditionsTellWhatWasSeen(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if c.seen.handled() != c.handled {
+			if c.seen.generationObserved() != c.handled {
 				t.Errorf("handled is %t, want %t", !c.handled, c.handled)
 			}
 		})
 	}
 }
 
-func TestNoConditionShowsACause(t *testing.T) {
+func TestConditions_ShowNoCause(t *testing.T) {
 	t.Parallel()
 	secret := "password=hunter2"
-	for _, failure := range []*status.Failure{
-		status.Fail(status.Database, errors.New(secret)),
-		status.Fail(status.Database, fault.Wrap(errors.New(secret), fault.Unavailable, "the database can't be reached")),
-		status.FailKubernetes(errors.New(secret), "write Secret %s", "x"),
+	for _, failure := range []*reconcile.StepError{
+		reconcile.NewError(reconcile.Database, errors.New(secret)),
+		reconcile.NewError(reconcile.Database, fault.Wrap(errors.New(secret), fault.Unavailable, "the database can't be reached")),
+		reconcile.NewAPIError(errors.New(secret), "write Secret %s", "x"),
 	} {
-		for _, condition := range conditions(observed{account: part{failure: failure}}) {
+		for _, condition := range conditions(observed{account: stepResult{failure: failure}}) {
 			if strings.Contains(condition.Message, secret) {
 				t.Errorf("%s shows %q", condition.Type, condition.Message)
 			}
@@ -133,11 +133,11 @@ func TestNoConditionShowsACause(t *testing.T) {
 	}
 }
 
-func TestProgressIsWrittenForPeople(t *testing.T) {
+func TestFormat_NumbersAndBytes(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 4500: "4,500", 1234567: "1,234,567"} {
-		if got := thousands(n); got != want {
-			t.Errorf("thousands(%d) is %q, want %q", n, got, want)
+		if got := formatThousands(n); got != want {
+			t.Errorf("formatThousands(%d) is %q, want %q", n, got, want)
 		}
 	}
 	for n, want := range map[int64]string{0: "0", 1023: "1023", 1024: "1Ki", 1536: "1.5Ki", 1<<20 - 1: "1Mi", 10 << 30: "10Gi", 1<<62 + 1: "4Ei"} {
@@ -147,13 +147,13 @@ func TestProgressIsWrittenForPeople(t *testing.T) {
 	}
 }
 
-func TestAnUnchangedUsageKeepsItsTime(t *testing.T) {
+func TestUsageStatus_KeepsTheTimeOfEqualFigures(t *testing.T) {
 	t.Parallel()
 	first := usageStatus(nil, accountUsage(5), at(1))
 	if again := usageStatus(first, accountUsage(5), at(2)); *again != *first {
-		t.Errorf("the same figures gave %+v after %+v", again, first)
+		t.Errorf("equal figures gave %+v after %+v", again, first)
 	}
 	if more := usageStatus(first, accountUsage(6), at(2)); more.MeasuredAt != at(2) {
-		t.Errorf("other figures kept the time of the first: %+v", more)
+		t.Errorf("other figures kept the earlier time: %+v", more)
 	}
 }

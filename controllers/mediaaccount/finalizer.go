@@ -10,72 +10,53 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 )
 
-// ensureFinalizer holds the object before anything outside the cluster is made for it.
-func (r *Reconciler) ensureFinalizer(ctx context.Context, run *run) bool {
-	if controllerutil.ContainsFinalizer(run.object, v1alpha1.Finalizer) {
-		return true
-	}
-	if ending, failure := r.namespaceEnds(ctx, run); ending || failure != nil {
-		run.seen.account.failure, run.over = failure, ending
-		return false
-	}
-	return r.patchFinalizers(ctx, run, func() { controllerutil.AddFinalizer(run.object, v1alpha1.Finalizer) }, &run.seen.account.failure)
-}
-
-// release lets the object go: nothing outside is left that the policy does not keep.
-func (r *Reconciler) release(ctx context.Context, run *run) bool {
-	if controllerutil.ContainsFinalizer(run.object, v1alpha1.Finalizer) {
-		drop := func() { controllerutil.RemoveFinalizer(run.object, v1alpha1.Finalizer) }
-		if !r.patchFinalizers(ctx, run, drop, &run.seen.removal.failure) {
+// ensureFinalizer adds the finalizer before anything outside the cluster is created.
+func (r *Reconciler) ensureFinalizer(ctx context.Context, s *scope) bool {
+	if !controllerutil.ContainsFinalizer(s.Object, v1alpha1.Finalizer) {
+		terminating, failure := r.namespaceTerminating(ctx, s)
+		if terminating {
+			s.SkipStatus()
+		}
+		if terminating || failure != nil {
+			s.observed.account.failure = failure
 			return false
 		}
 	}
-	r.memory.forget(run.object.UID)
-	run.over = true
-	return true
+	added, failure := s.AddFinalizer(ctx)
+	s.observed.account.failure = failure
+	return added
 }
 
-// patchFinalizers changes the finalizers, unless somebody else changed the object
-// since it was read: then the reconcile ends and the next one looks again.
-func (r *Reconciler) patchFinalizers(ctx context.Context, run *run, change func(), failure **status.Failure) bool {
-	base := run.object.DeepCopy()
-	change()
-	err := r.client.Patch(ctx, run.object, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
-	switch {
-	case apierrors.IsConflict(err):
-		run.over = true
-		run.lookAgain(r.now().Add(status.Jitter(again)))
-		return false
-	case apierrors.IsNotFound(err):
-		run.over = true
-		return false
-	case err != nil:
-		run.object = base
-		*failure = status.FailKubernetes(err, "change the finalizers")
+// removeFinalizer lets Kubernetes delete the object: everything outside the cluster that the
+// deletion policy does not retain is removed.
+func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
+	removed, failure := s.RemoveFinalizer(ctx)
+	if !removed {
+		s.observed.deletion.failure = failure
 		return false
 	}
-	run.before = run.object.DeepCopy()
+	r.schedule.Delete(s.Object.UID)
 	return true
 }
 
-// namespaceEnds reports whether the namespace is being deleted: nothing is made in it
-// any more, and the deletion of the account follows by itself.
-func (r *Reconciler) namespaceEnds(ctx context.Context, run *run) (bool, *status.Failure) {
-	if run.namespaceStays {
+// namespaceTerminating reports whether the namespace is being deleted. Nothing can be created
+// in it then, and the namespace controller deletes the account next.
+func (r *Reconciler) namespaceTerminating(ctx context.Context, s *scope) (bool, *reconcile.StepError) {
+	if s.namespaceActive {
 		return false, nil
 	}
-	name := run.object.Namespace
+	name := s.Object.Namespace
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	if err := r.live.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+	if err := r.deps.APIReader.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
 		if apierrors.IsNotFound(err) {
 			return true, nil
 		}
-		return false, status.FailKubernetes(err, "read namespace %s", name)
+		return false, reconcile.NewAPIError(err, "read namespace %s", name)
 	}
-	run.namespaceStays = namespace.DeletionTimestamp.IsZero()
-	return !run.namespaceStays, nil
+	s.namespaceActive = namespace.DeletionTimestamp.IsZero()
+	return !s.namespaceActive, nil
 }

@@ -14,171 +14,174 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 )
 
-// ensureKeys provides every app with a valid key in a Secret, and removes the Secrets of
-// apps that are no longer. PostgreSQL knows the hashes, a Secret alone the key: what
-// no Secret carries can't be given again, so a new key takes its place.
-func (r *Reconciler) ensureKeys(ctx context.Context, run *run) bool {
+// ensureKeys provides every app with a Secret that holds a valid key, and deletes the
+// Secrets of apps that were removed. PostgreSQL stores hashes only: a key that no Secret
+// holds cannot be read again, so a new key replaces it.
+func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 	dbctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	all, err := r.accounts.Keys(dbctx, run.account.ID)
+	all, err := r.deps.Accounts.Keys(dbctx, s.account.ID)
 	if err != nil {
-		run.seen.keys.failure = status.Fail(status.Database, err)
+		s.observed.keys.failure = reconcile.NewError(reconcile.Database, err)
 		return false
 	}
 	byApp := map[uuid.UUID][]account.Key{}
 	for _, key := range all {
 		byApp[key.AppID] = append(byApp[key.AppID], key)
 	}
-	secrets, failure := r.cachedSecrets(ctx, run.object)
+	secrets, failure := r.cachedSecrets(ctx, s.Object)
 	if failure != nil {
-		run.seen.keys.failure = failure
+		s.observed.keys.failure = failure
 		return true
 	}
 	var keys []v1alpha1.KeyStatus
-	for _, app := range run.apps {
-		want := r.wanted(run, app)
-		valid, failure := r.ensureKey(ctx, run, want, secrets[want.name], byApp[app.ID])
-		if run.over {
+	for _, app := range s.apps {
+		want := r.desiredSecret(s, app)
+		valid, failure := r.ensureKey(ctx, s, want, secrets[want.name], byApp[app.ID])
+		if s.StatusSkipped() {
 			return false
 		}
-		if failure != nil && !run.seen.keys.failure.Stalls() {
-			run.seen.keys.failure = failure
+		if failure != nil && !s.observed.keys.failure.Stalls() {
+			s.observed.keys.failure = failure
 		}
 		if failure == nil {
-			keys = append(keys, r.keyStatus(run, want, valid))
+			keys = append(keys, r.keyStatus(s, want, valid))
 		}
 		delete(secrets, want.name)
 	}
 	for _, secret := range secrets {
-		if failure := r.removeSecret(ctx, run.object, secret); failure != nil && run.seen.keys.failure == nil {
-			run.seen.keys.failure = failure
+		if failure := r.removeSecret(ctx, s.Object, secret); failure != nil && s.observed.keys.failure == nil {
+			s.observed.keys.failure = failure
 		}
 	}
-	run.object.Status.Keys = keys
-	if run.seen.keys.failure == nil {
-		run.seen.keys = part{done: true, message: fmt.Sprintf("%d of %d Secrets carry a valid key", len(keys), len(run.apps))}
+	s.Object.Status.Keys = keys
+	if s.observed.keys.failure == nil {
+		s.observed.keys = stepResult{ready: true, message: fmt.Sprintf("%d of %d Secrets hold a valid key", len(keys), len(s.apps))}
 	}
 	return true
 }
 
-// ensureKey brings one app's Secret and key to what is wanted and gives the keys
-// that are valid then, the current one first. The cache may lag behind, so it is
-// believed only when it shows nothing to do.
-func (r *Reconciler) ensureKey(ctx context.Context, run *run, want wanted, cached *corev1.Secret, keys []account.Key) ([]account.Key, *status.Failure) {
-	if decide(want, cached, keys).action == keep {
+// ensureKey makes one app's Secret and key match want and returns the keys that are valid
+// then, the current one first. The cache may be behind the API server, so that every action
+// is planned again from the Secret as the API server has it.
+func (r *Reconciler) ensureKey(ctx context.Context, s *scope, want desiredSecret, cached *corev1.Secret, keys []account.Key) ([]account.Key, *reconcile.StepError) {
+	if planSecret(want, cached, keys).action == actionNone {
 		return keys, nil
 	}
-	have, failure := r.readSecret(ctx, want)
+	existing, failure := r.readSecret(ctx, want)
 	if failure != nil {
 		return nil, failure
 	}
-	choice := decide(want, have, keys)
-	switch choice.action {
-	case keep:
+	plan := planSecret(want, existing, keys)
+	switch plan.action {
+	case actionNone:
 		return keys, nil
-	case refuse:
-		return nil, status.Fail(status.Kubernetes, fault.New(fault.Conflict,
-			"Secret %s is not this account's: remove or rename it, so that the key of app %s has its place", want.name, want.app.Name))
-	case mend:
-		return keys, r.writeSecret(ctx, run, want, have, string(have.Data[v1alpha1.SecretAPIKey]))
+	case actionReject:
+		return nil, reconcile.NewError(reconcile.Kubernetes, fault.New(fault.Conflict,
+			"Secret %s does not belong to this account; delete or rename it, so that the operator can create the Secret of app %s", want.name, want.app.Name))
+	case actionUpdate:
+		return keys, r.writeSecret(ctx, s, want, existing, string(existing.Data[v1alpha1.SecretAPIKey]))
 	}
-	if have == nil {
-		ending, failure := r.namespaceEnds(ctx, run)
-		if ending || failure != nil {
-			run.over = ending
+	if existing == nil {
+		terminating, failure := r.namespaceTerminating(ctx, s)
+		if terminating {
+			s.SkipStatus()
+		}
+		if terminating || failure != nil {
 			return nil, failure
 		}
 	}
-	return r.issue(ctx, run, want, have, keys, choice)
+	return r.issueKey(ctx, s, want, existing, keys, plan)
 }
 
-// issue makes a key and writes it into the Secret. The row comes first: after a
-// crash in between the Secret does not hold the current key, and the next reconcile
-// makes another.
-func (r *Reconciler) issue(ctx context.Context, run *run, want wanted, have *corev1.Secret, keys []account.Key, choice decision) ([]account.Key, *status.Failure) {
+// issueKey issues a key and writes it into the Secret. The key's row is written first: after a
+// crash in between, the Secret does not hold the current key, and the next reconcile issues
+// another.
+func (r *Reconciler) issueKey(ctx context.Context, s *scope, want desiredSecret, existing *corev1.Secret, keys []account.Key, plan secretPlan) ([]account.Key, *reconcile.StepError) {
 	dbctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	token, key, err := r.accounts.IssueKey(dbctx, want.app.ID, want.generation, choice.overlap)
+	token, key, err := r.deps.Accounts.IssueKey(dbctx, want.app.ID, want.generation, plan.overlap)
 	if err != nil {
-		return nil, status.Fail(status.Database, err)
+		return nil, reconcile.NewError(reconcile.Database, err)
 	}
-	if failure := r.writeSecret(ctx, run, want, have, token.Reveal()); failure != nil || run.over {
+	if failure := r.writeSecret(ctx, s, want, existing, token.Reveal()); failure != nil || s.StatusSkipped() {
 		return nil, failure
 	}
-	note := fmt.Sprintf("Secret %s carries a new key for app %s (%s)", want.name, want.app.Name, choice.why)
-	if choice.overlap > 0 {
-		note += fmt.Sprintf("; the old one is valid for %s more", choice.overlap)
+	message := fmt.Sprintf("Secret %s holds a new key for app %s (%s)", want.name, want.app.Name, plan.reason)
+	if plan.overlap > 0 {
+		message += fmt.Sprintf("; the previous key stays valid for %s", plan.overlap)
 	}
-	r.events.Eventf(run.object, nil, corev1.EventTypeNormal, choice.event, "IssueKey", "%s", note)
-	return append([]account.Key{key}, shorten(keys, key.CreatedAt, choice.overlap)...), nil
+	r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeNormal, plan.event, "IssueKey", "%s", message)
+	return append([]account.Key{key}, limitToOverlap(keys, key.CreatedAt, plan.overlap)...), nil
 }
 
-// shorten returns the keys that are still valid after another was issued at now.
-func shorten(keys []account.Key, now time.Time, overlap time.Duration) []account.Key {
-	var left []account.Key
+// limitToOverlap returns the keys that are still valid after another was issued at now: they
+// expire after overlap at the latest.
+func limitToOverlap(keys []account.Key, now time.Time, overlap time.Duration) []account.Key {
+	var valid []account.Key
 	for _, key := range keys {
 		end := now.Add(overlap)
 		if key.ExpiresAt == nil || key.ExpiresAt.After(end) {
 			key.ExpiresAt = &end
 		}
 		if key.ExpiresAt.After(now) {
-			left = append(left, key)
+			valid = append(valid, key)
 		}
 	}
-	return left
+	return valid
 }
 
-// keyStatus describes the keys of an app, and sees that the end of an older one is
-// noticed when it comes.
-func (r *Reconciler) keyStatus(run *run, want wanted, keys []account.Key) v1alpha1.KeyStatus {
+// keyStatus returns the status of an app's keys, and requests a reconcile for the time at
+// which an older key expires.
+func (r *Reconciler) keyStatus(s *scope, want desiredSecret, keys []account.Key) v1alpha1.KeyStatus {
 	current := keys[0]
 	created := metav1.NewTime(current.CreatedAt)
-	shown := v1alpha1.KeyStatus{
+	status := v1alpha1.KeyStatus{
 		App: want.app.Name, SecretName: want.name, Generation: current.Generation, CreatedAt: &created,
 	}
 	for _, older := range keys[1:] {
 		if older.ExpiresAt == nil {
 			continue
 		}
-		run.lookAgain(older.ExpiresAt.Add(time.Second))
-		if shown.PreviousExpiresAt == nil || older.ExpiresAt.After(shown.PreviousExpiresAt.Time) {
-			ends := metav1.NewTime(*older.ExpiresAt)
-			shown.PreviousExpiresAt = &ends
+		s.RequeueBy(older.ExpiresAt.Add(time.Second))
+		if status.PreviousExpiresAt == nil || older.ExpiresAt.After(status.PreviousExpiresAt.Time) {
+			expires := metav1.NewTime(*older.ExpiresAt)
+			status.PreviousExpiresAt = &expires
 		}
 	}
-	shown.LastUsedAt = r.lastUsed(run, shown, current)
-	return shown
+	status.LastUsedAt = r.lastUsed(s, status, current)
+	return status
 }
 
-// lastUsed is when the key was last used, as of the last refresh of the usage: a busy
-// tenant must not cause a write at every look.
-func (r *Reconciler) lastUsed(run *run, shown v1alpha1.KeyStatus, current account.Key) *metav1.Time {
-	if r.usageIsDue(run) {
+// lastUsed returns when the key was last used, as of the last usage measurement, so that an
+// active tenant does not cause a status write in every reconcile.
+func (r *Reconciler) lastUsed(s *scope, status v1alpha1.KeyStatus, current account.Key) *metav1.Time {
+	if r.usageIsDue(s) {
 		if current.LastUsedAt == nil {
 			return nil
 		}
 		used := metav1.NewTime(*current.LastUsedAt)
 		return &used
 	}
-	for _, before := range run.before.Status.Keys {
-		if before.App == shown.App && before.CreatedAt != nil && before.CreatedAt.Unix() == shown.CreatedAt.Unix() {
+	for _, before := range s.Original.Status.Keys {
+		if before.App == status.App && before.CreatedAt != nil && before.CreatedAt.Unix() == status.CreatedAt.Unix() {
 			return before.LastUsedAt
 		}
 	}
 	return nil
 }
 
-// cachedSecrets returns the account's Secrets that the cache knows, by name.
-func (r *Reconciler) cachedSecrets(ctx context.Context, object *v1alpha1.MediaAccount) (map[string]*corev1.Secret, *status.Failure) {
+// cachedSecrets returns the account's Secrets that the cache holds, by name.
+func (r *Reconciler) cachedSecrets(ctx context.Context, object *v1alpha1.MediaAccount) (map[string]*corev1.Secret, *reconcile.StepError) {
 	list := &corev1.SecretList{}
-	err := r.client.List(ctx, list, client.InNamespace(object.Namespace), client.MatchingLabels{v1alpha1.LabelAccount: object.Name})
+	err := r.deps.Client.List(ctx, list, client.InNamespace(object.Namespace), client.MatchingLabels{v1alpha1.LabelAccount: object.Name})
 	if err != nil {
-		return nil, status.FailKubernetes(err, "list the account's Secrets")
+		return nil, reconcile.NewAPIError(err, "list the account's Secrets")
 	}
 	byName := make(map[string]*corev1.Secret, len(list.Items))
 	for i := range list.Items {
@@ -187,56 +190,55 @@ func (r *Reconciler) cachedSecrets(ctx context.Context, object *v1alpha1.MediaAc
 	return byName, nil
 }
 
-// readSecret reads past the cache; nil when there is none.
-func (r *Reconciler) readSecret(ctx context.Context, want wanted) (*corev1.Secret, *status.Failure) {
+// readSecret reads the Secret from the API server; nil when there is none.
+func (r *Reconciler) readSecret(ctx context.Context, want desiredSecret) (*corev1.Secret, *reconcile.StepError) {
 	secret := &corev1.Secret{}
-	err := r.live.Get(ctx, client.ObjectKey{Namespace: want.object.Namespace, Name: want.name}, secret)
+	err := r.deps.APIReader.Get(ctx, client.ObjectKey{Namespace: want.object.Namespace, Name: want.name}, secret)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
-	return secret, status.FailKubernetes(err, "read Secret %s", want.name)
+	return secret, reconcile.NewAPIError(err, "read Secret %s", want.name)
 }
 
-// writeSecret makes the Secret, or changes the one that was read. It ends the run
-// when the Secret changed meanwhile, or when nothing can be made here any more.
-func (r *Reconciler) writeSecret(ctx context.Context, run *run, want wanted, have *corev1.Secret, key string) *status.Failure {
+// writeSecret creates the Secret, or updates the one that was read. It ends the run when the
+// Secret changed meanwhile, or when the namespace is being deleted.
+func (r *Reconciler) writeSecret(ctx context.Context, s *scope, want desiredSecret, existing *corev1.Secret, key string) *reconcile.StepError {
 	var err error
-	next := want.secret(have, key)
+	next := want.secret(existing, key)
 	switch {
-	case have == nil:
-		err = r.client.Create(ctx, next)
-	case have.Immutable != nil && *have.Immutable:
-		if err = r.client.Delete(ctx, have, client.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion}); err == nil {
-			err = r.client.Create(ctx, want.secret(nil, key))
+	case existing == nil:
+		err = r.deps.Client.Create(ctx, next)
+	case existing.Immutable != nil && *existing.Immutable:
+		if err = r.deps.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion}); err == nil {
+			err = r.deps.Client.Create(ctx, want.secret(nil, key))
 		}
 	default:
-		err = r.client.Update(ctx, next)
+		err = r.deps.Client.Update(ctx, next)
 	}
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		run.over = true
+		s.SkipStatus()
 		return nil
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		run.over = true
-		run.lookAgain(r.now().Add(status.Jitter(again)))
+		s.Conflicted()
 		return nil
 	}
-	return status.FailKubernetes(err, "write Secret %s", want.name)
+	return reconcile.NewAPIError(err, "write Secret %s", want.name)
 }
 
-// removeSecret removes a Secret that this very object controls, and no other.
-func (r *Reconciler) removeSecret(ctx context.Context, object *v1alpha1.MediaAccount, secret *corev1.Secret) *status.Failure {
+// removeSecret deletes a Secret if this object controls it.
+func (r *Reconciler) removeSecret(ctx context.Context, object *v1alpha1.MediaAccount, secret *corev1.Secret) *reconcile.StepError {
 	if owner := metav1.GetControllerOf(secret); owner == nil || owner.UID != object.UID {
 		return nil
 	}
-	err := r.client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+	err := r.deps.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
 	if apierrors.IsConflict(err) {
-		return nil // another one of that name by now: the next look tells whose
+		return nil // replaced by another Secret of that name; the next reconcile checks its owner
 	}
-	return status.FailKubernetes(client.IgnoreNotFound(err), "remove Secret %s", secret.Name)
+	return reconcile.NewAPIError(client.IgnoreNotFound(err), "delete Secret %s", secret.Name)
 }
 
-// sortApps puts the apps in the order of their names, so that the status has one form.
+// sortApps sorts the apps by name, so that the status does not depend on the order of rows.
 func sortApps(apps []account.App) {
 	slices.SortFunc(apps, func(a, b account.App) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -3,59 +3,60 @@ package mediaaccount
 import (
 	"errors"
 
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 )
 
-// part is what a step saw of its part of the account.
-type part struct {
-	done    bool
-	message string // what is there, when done
-	failure *status.Failure
+// stepResult is what a step saw of its part of the account.
+type stepResult struct {
+	ready   bool
+	message string // the condition's message, when ready
+	failure *reconcile.StepError
 }
 
-// observed is what the steps saw, and all that the conditions are made of.
+// observed is what the steps saw; the conditions are computed from nothing else.
 type observed struct {
 	suspended bool
-	account   part
-	bucket    part
-	apps      part
-	keys      part
-	usage     *status.Failure
-	removal   *removal // nil unless the object is being deleted
+	account   stepResult
+	bucket    stepResult
+	apps      stepResult
+	keys      stepResult
+	usage     *reconcile.StepError
+	deletion  *deletionProgress // nil unless the object is being deleted
 }
 
-// removal is how far a deletion is.
-type removal struct {
-	progress string
-	failure  *status.Failure
+// deletionProgress is how far a deletion is.
+type deletionProgress struct {
+	message string
+	failure *reconcile.StepError
 }
 
-// failures returns what went wrong, the part that others stand on first.
-func (o observed) failures() []*status.Failure {
-	if o.removal != nil {
-		return []*status.Failure{o.removal.failure}
+// failures returns the errors of all steps, that of the account first, since the other
+// steps depend on it.
+func (o observed) failures() []*reconcile.StepError {
+	if o.deletion != nil {
+		return []*reconcile.StepError{o.deletion.failure}
 	}
-	return []*status.Failure{o.account.failure, o.bucket.failure, o.apps.failure, o.keys.failure, o.usage}
+	return []*reconcile.StepError{o.account.failure, o.bucket.failure, o.apps.failure, o.keys.failure, o.usage}
 }
 
-// handled reports whether this generation has been dealt with: all of it is done, or
-// what is not done waits for somebody else's change.
-func (o observed) handled() bool {
-	if o.removal != nil || o.retry() != nil {
+// generationObserved reports whether this generation was handled: every part is ready, or
+// waits until a user changes something.
+func (o observed) generationObserved() bool {
+	if o.deletion != nil || o.retry() != nil {
 		return false
 	}
 	if o.account.failure.Stalls() {
 		return true
 	}
-	for _, part := range []part{o.account, o.bucket, o.apps, o.keys} {
-		if !part.done && !part.failure.Stalls() {
+	for _, result := range []stepResult{o.account, o.bucket, o.apps, o.keys} {
+		if !result.ready && !result.failure.Stalls() {
 			return false
 		}
 	}
 	return true
 }
 
-// retry joins the errors that may pass by themselves; nil when there is none.
+// retry joins the errors that a retry may resolve; nil when there is none.
 func (o observed) retry() error {
 	var errs []error
 	for _, failure := range o.failures() {

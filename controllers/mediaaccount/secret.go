@@ -16,81 +16,81 @@ import (
 	"mediastack.dev/runtime/account"
 )
 
-// Actions that decide chooses from.
-const (
-	keep   action = iota // the Secret carries the current key and looks as it should
-	mend                 // it carries the current key, but something else differs
-	issue                // a new key is needed
-	refuse               // a Secret of that name is somebody else's
-)
-
 type action int
 
-// decision is what to do about the key of one app.
-type decision struct {
+// Actions that planSecret chooses from.
+const (
+	actionNone     action = iota // the Secret holds the current key and matches what is desired
+	actionUpdate                 // it holds the current key, but something else differs
+	actionIssueKey               // a new key is needed
+	actionReject                 // a Secret of that name belongs to something else
+)
+
+// secretPlan is what to do about the Secret and the key of one app.
+type secretPlan struct {
 	action  action
-	overlap time.Duration // of issue: how long older keys stay valid
-	event   string        // of issue: the event's reason
-	why     string        // of issue: for the event
+	overlap time.Duration // actionIssueKey: how long older keys stay valid
+	event   string        // actionIssueKey: the event's reason
+	reason  string        // actionIssueKey: for the event's message
 }
 
-// wanted is the Secret that an app should have.
-type wanted struct {
+// desiredSecret is the Secret that an app should have.
+type desiredSecret struct {
 	object     *v1alpha1.MediaAccount
 	app        account.App
 	name       string
 	generation int64
 	overlap    time.Duration
-	data       map[string]string // all but the key
+	data       map[string]string // without the key
 }
 
-// wanted says what the Secret of app should be.
-func (r *Reconciler) wanted(run *run, app account.App) wanted {
-	want := wanted{
-		object: run.object, app: app, name: v1alpha1.SecretName(run.object.Name, app.Name),
-		generation: max(run.object.Spec.APIKeys.Generation, 1),
+// desiredSecret returns the Secret that app should have.
+func (r *Reconciler) desiredSecret(s *scope, app account.App) desiredSecret {
+	want := desiredSecret{
+		object: s.Object, app: app, name: v1alpha1.SecretName(s.Object.Name, app.Name),
+		generation: max(s.Object.Spec.APIKeys.Generation, 1),
 		overlap:    24 * time.Hour,
 		data: map[string]string{
 			v1alpha1.SecretBaseURL:   r.config.BaseURL,
 			v1alpha1.SecretMCPURL:    r.mcpURL(),
-			v1alpha1.SecretAccountID: run.account.ID.String(),
+			v1alpha1.SecretAccountID: s.account.ID.String(),
 			v1alpha1.SecretApp:       app.Name,
 		},
 	}
-	if overlap := run.object.Spec.APIKeys.Overlap; overlap != nil {
+	if overlap := s.Object.Spec.APIKeys.Overlap; overlap != nil {
 		want.overlap = overlap.Duration
 	}
 	return want
 }
 
-// decide chooses what to do about the key of one app. keys are its valid keys, the
-// current one first; have is the Secret of that name, nil when there is none.
-func decide(want wanted, have *corev1.Secret, keys []account.Key) decision {
+// planSecret decides what to do about the Secret and the key of one app. keys are its valid
+// keys, the current one first; existing is the Secret of that name, nil when there is none.
+func planSecret(want desiredSecret, existing *corev1.Secret, keys []account.Key) secretPlan {
 	switch {
-	case have != nil && !want.owns(have):
-		return decision{action: refuse}
+	case existing != nil && !want.owns(existing):
+		return secretPlan{action: actionReject}
 	case len(keys) == 0:
-		return decision{action: issue, event: "KeyIssued", why: "it had none"}
-	case have == nil:
-		return decision{action: issue, event: "KeyReplaced", why: "its Secret was missing; the old key stopped"}
+		return secretPlan{action: actionIssueKey, event: "KeyIssued", reason: "no key existed"}
+	case existing == nil:
+		return secretPlan{action: actionIssueKey, event: "KeyReplaced", reason: "Secret was missing; previous key revoked"}
 	}
-	switch held := holds(have, keys); {
-	case held < 0:
-		return decision{action: issue, event: "KeyReplaced", why: "its Secret carried no valid key; the old key stopped"}
-	case held > 0:
-		// A rotation ended between the key's row and the Secret: clients still use the
-		// older key, and nobody has the newer one.
-		return decision{action: issue, overlap: want.overlap, event: "KeyRotated", why: "an interrupted rotation"}
+	switch index := keyIndex(existing, keys); {
+	case index < 0:
+		return secretPlan{action: actionIssueKey, event: "KeyReplaced", reason: "Secret held no valid key; previous key revoked"}
+	case index > 0:
+		// A rotation was interrupted after the key's row was written: clients still use the
+		// older key, and the newer one is lost.
+		return secretPlan{action: actionIssueKey, overlap: want.overlap, event: "KeyRotated", reason: "interrupted rotation"}
 	case keys[0].Generation < want.generation:
-		return decision{action: issue, overlap: want.overlap, event: "KeyRotated", why: "spec.apiKeys.generation was raised"}
-	case want.differs(have):
-		return decision{action: mend}
+		return secretPlan{action: actionIssueKey, overlap: want.overlap, event: "KeyRotated", reason: "spec.apiKeys.generation was raised"}
+	case want.differs(existing):
+		return secretPlan{action: actionUpdate}
 	}
-	return decision{action: keep}
+	return secretPlan{action: actionNone}
 }
 
-// holds returns the index of the key that the Secret carries, -1 when it is none of them.
-func holds(secret *corev1.Secret, keys []account.Key) int {
+// keyIndex returns the index of the key that the Secret holds, or -1 when it is none of keys.
+func keyIndex(secret *corev1.Secret, keys []account.Key) int {
 	token, ok := account.ParseToken(string(secret.Data[v1alpha1.SecretAPIKey]))
 	if !ok {
 		return -1
@@ -99,32 +99,32 @@ func holds(secret *corev1.Secret, keys []account.Key) int {
 	return slices.IndexFunc(keys, func(key account.Key) bool { return key.Hash.Equal(hash) })
 }
 
-// owns reports whether a Secret of the wanted name is this account's to write: this
-// object controls it, or one of this name did (it was restored from a backup), or
-// nobody does and the label names this account.
-func (w wanted) owns(secret *corev1.Secret) bool {
+// owns reports whether the operator may write a Secret of the desired name: this object
+// controls it, or an object of this name did (it was restored from a backup), or it has no
+// controller and the label names this account.
+func (d desiredSecret) owns(secret *corev1.Secret) bool {
 	owner := metav1.GetControllerOf(secret)
 	if owner == nil {
-		return secret.Labels[v1alpha1.LabelAccount] == w.object.Name
+		return secret.Labels[v1alpha1.LabelAccount] == d.object.Name
 	}
 	group, err := schema.ParseGroupVersion(owner.APIVersion)
-	return owner.UID == w.object.UID ||
-		err == nil && group.Group == v1alpha1.GroupVersion.Group && owner.Kind == "MediaAccount" && owner.Name == w.object.Name
+	return owner.UID == d.object.UID ||
+		err == nil && group.Group == v1alpha1.GroupVersion.Group && owner.Kind == "MediaAccount" && owner.Name == d.object.Name
 }
 
-// differs reports whether anything but the key is not as it should be. Labels,
-// annotations and data that others added are theirs to keep.
-func (w wanted) differs(secret *corev1.Secret) bool {
+// differs reports whether anything but the key differs from what is desired. Labels,
+// annotations and data added by others are ignored.
+func (d desiredSecret) differs(secret *corev1.Secret) bool {
 	owner := metav1.GetControllerOf(secret)
-	if owner == nil || owner.UID != w.object.UID {
+	if owner == nil || owner.UID != d.object.UID {
 		return true
 	}
-	for name, value := range w.labels() {
+	for name, value := range d.labels() {
 		if secret.Labels[name] != value {
 			return true
 		}
 	}
-	for name, value := range w.data {
+	for name, value := range d.data {
 		if string(secret.Data[name]) != value {
 			return true
 		}
@@ -132,46 +132,46 @@ func (w wanted) differs(secret *corev1.Secret) bool {
 	return false
 }
 
-func (w wanted) labels() map[string]string {
+func (d desiredSecret) labels() map[string]string {
 	return map[string]string{
-		v1alpha1.LabelAccount:          w.object.Name,
-		v1alpha1.LabelApp:              w.app.Name,
+		v1alpha1.LabelAccount:          d.object.Name,
+		v1alpha1.LabelApp:              d.app.Name,
 		"app.kubernetes.io/managed-by": "mediastack-operator",
 	}
 }
 
-// secret returns the Secret to write, on the base of the one that is there, if any.
-func (w wanted) secret(have *corev1.Secret, key string) *corev1.Secret {
+// secret returns the Secret to write, based on the existing one, if any.
+func (d desiredSecret) secret(existing *corev1.Secret, key string) *corev1.Secret {
 	next := &corev1.Secret{Type: corev1.SecretTypeOpaque}
-	if have != nil {
-		next = have.DeepCopy()
+	if existing != nil {
+		next = existing.DeepCopy()
 	}
-	next.Namespace, next.Name = w.object.Namespace, w.name
+	next.Namespace, next.Name = d.object.Namespace, d.name
 	if next.Labels == nil {
 		next.Labels = map[string]string{}
 	}
-	maps.Copy(next.Labels, w.labels())
+	maps.Copy(next.Labels, d.labels())
 	next.OwnerReferences = slices.DeleteFunc(next.OwnerReferences, func(owner metav1.OwnerReference) bool {
-		return owner.Controller != nil && *owner.Controller || owner.UID == w.object.UID
+		return owner.Controller != nil && *owner.Controller || owner.UID == d.object.UID
 	})
 	yes := true
 	next.OwnerReferences = append(next.OwnerReferences, metav1.OwnerReference{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: "MediaAccount",
-		Name: w.object.Name, UID: w.object.UID, Controller: &yes,
+		Name: d.object.Name, UID: d.object.UID, Controller: &yes,
 	})
 	if next.Data == nil {
 		next.Data = map[string][]byte{}
 	}
-	for name, value := range w.data {
+	for name, value := range d.data {
 		next.Data[name] = []byte(value)
 	}
 	next.Data[v1alpha1.SecretAPIKey] = []byte(key)
 	return next
 }
 
-// secretDrift lets through what may need mending: a Secret that went, that lost its
-// label (which the watch shows as a deletion), or that changed. One that appears is
-// this controller's own work, or is found on the next look.
+// secretDrift selects the events of Secrets that may have to be repaired: a Secret that was
+// deleted, that lost its label (the watch reports a deletion), or that changed. Creations are
+// ignored: this controller made them, or the next reconcile finds them.
 func secretDrift() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

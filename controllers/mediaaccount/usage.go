@@ -8,37 +8,37 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
 )
 
-// measureUsage reads what the account holds, at a slow pace.
-func (r *Reconciler) measureUsage(ctx context.Context, run *run) bool {
-	if !r.usageIsDue(run) {
-		run.lookAgain(r.memory.usageDue(run.object.UID))
+// measureUsage reads the usage of the account, once per Config.UsageInterval.
+func (r *Reconciler) measureUsage(ctx context.Context, s *scope) bool {
+	if !r.usageIsDue(s) {
+		s.RequeueBy(r.schedule.NextUsageMeasurement(s.Object.UID))
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	usage, err := r.accounts.Usage(ctx, run.account.ID)
+	usage, err := r.deps.Accounts.Usage(ctx, s.account.ID)
 	if err != nil {
-		run.seen.usage = status.Fail(status.Database, err)
+		s.observed.usage = reconcile.NewError(reconcile.Database, err)
 		return true
 	}
-	run.object.Status.Usage = usageStatus(run.before.Status.Usage, usage, metav1.NewTime(r.now()))
-	due := r.now().Add(status.Jitter(r.config.UsageInterval))
-	r.memory.measuredUsage(run.object.UID, due)
-	run.lookAgain(due)
+	s.Object.Status.Usage = usageStatus(s.Original.Status.Usage, usage, metav1.NewTime(r.deps.Now()))
+	due := r.deps.Now().Add(reconcile.Jitter(r.config.UsageInterval))
+	r.schedule.UsageMeasured(s.Object.UID, due)
+	s.RequeueBy(due)
 	return true
 }
 
-// usageIsDue reports whether this reconcile refreshes what may lag: usage and the keys' last use.
-func (r *Reconciler) usageIsDue(run *run) bool {
-	return run.before.Status.Usage == nil || !r.now().Before(r.memory.usageDue(run.object.UID))
+// usageIsDue reports whether this reconcile refreshes the usage and the keys' last use.
+func (r *Reconciler) usageIsDue(s *scope) bool {
+	return s.Original.Status.Usage == nil || !r.deps.Now().Before(r.schedule.NextUsageMeasurement(s.Object.UID))
 }
 
-// usageStatus is what was measured; the same figures as before keep their time, so
-// that an idle account causes no write.
+// usageStatus returns the measured usage. Equal figures keep the time of the previous
+// measurement, so that an idle account causes no status write.
 func usageStatus(before *v1alpha1.UsageStatus, usage account.Usage, now metav1.Time) *v1alpha1.UsageStatus {
 	next := &v1alpha1.UsageStatus{
 		Used:          humanBytes(usage.SealedBytes),
@@ -59,7 +59,7 @@ func usageStatus(before *v1alpha1.UsageStatus, usage account.Usage, now metav1.T
 	return next
 }
 
-// humanBytes writes bytes with one decimal and a binary unit, as quantities do.
+// humanBytes formats bytes with one decimal and a binary unit, as Kubernetes quantities.
 func humanBytes(n int64) string {
 	const units = "KMGTPE"
 	if n < 1024 {

@@ -6,48 +6,48 @@ import (
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 )
 
-// findAccount looks for the account that the settings are for. Without a usable one
-// the steps go on, to find out who rules; its watch brings the object back.
-func (r *Reconciler) findAccount(ctx context.Context, run *run) bool {
-	name := run.object.Spec.AccountRef.Name
-	run.seen.account = name
-	run.seen.deleting = !run.object.DeletionTimestamp.IsZero()
+// findAccount looks up the account of the settings. Without a usable one the next steps still
+// resolve the active object; the watch of accounts triggers the next reconcile.
+func (r *Reconciler) findAccount(ctx context.Context, s *scope) bool {
+	name := s.Object.Spec.AccountRef.Name
+	s.observed.account = name
+	s.observed.deleting = s.Deleting()
 	account := &v1alpha1.MediaAccount{}
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: run.object.Namespace, Name: name}, account)
+	err := r.deps.Client.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, account)
 	switch {
 	case apierrors.IsNotFound(err):
-		run.seen.waiting = fmt.Sprintf("There is no MediaAccount %s in this namespace", name)
+		s.observed.pendingReason = fmt.Sprintf("MediaAccount %s not found in this namespace", name)
 		return true
 	case err != nil:
-		run.seen.failure = status.FailKubernetes(err, "read MediaAccount %s", name)
+		s.observed.failure = reconcile.NewAPIError(err, "read MediaAccount %s", name)
 		return false
 	case !account.DeletionTimestamp.IsZero():
-		run.seen.waiting = fmt.Sprintf("MediaAccount %s is being deleted", name)
+		s.observed.pendingReason = fmt.Sprintf("MediaAccount %s is being deleted", name)
 	}
 	id, err := uuid.Parse(account.Status.AccountID)
-	if err != nil && run.seen.waiting == "" {
-		run.seen.waiting = fmt.Sprintf("MediaAccount %s is not provisioned yet", name)
+	if err != nil && s.observed.pendingReason == "" {
+		s.observed.pendingReason = fmt.Sprintf("MediaAccount %s is not provisioned yet", name)
 	}
-	run.accountID = id
+	s.accountID = id
 	return true
 }
 
-// ofAccount maps an account to the settings that are for it.
-func (r *Reconciler) ofAccount(ctx context.Context, object client.Object) []reconcile.Request {
+// ofAccount maps an account to its MediaSettings.
+func (r *Reconciler) ofAccount(ctx context.Context, object client.Object) []ctrl.Request {
 	return r.requests(ctx, object.GetNamespace(), object.GetName(), "")
 }
 
-// accountChanges lets through what changes whether an account can be used: that it
-// came, was provisioned, is being deleted, or went.
+// accountChanges selects the events that change whether an account can be used: it was
+// created, provisioned, marked for deletion, or deleted.
 func accountChanges() predicate.Predicate {
 	return predicate.Funcs{
 		GenericFunc: func(event.GenericEvent) bool { return false },

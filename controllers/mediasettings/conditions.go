@@ -6,82 +6,59 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/settings"
 )
 
-// observed is what the steps saw, and all that the status is made of.
+// observed is what the steps saw; the status is computed from nothing else.
 type observed struct {
-	deleting bool
-	account  string           // the name that accountRef gives
-	waiting  string           // why the account can't be used; empty when it can
-	ruler    string           // the MediaSettings that rules instead; empty when this one does
-	layers   *settings.Layers // nil until they were read
-	failure  *status.Failure
+	deleting      bool
+	account       string           // the name in accountRef
+	pendingReason string           // why the account cannot be used; empty when it can
+	active        string           // the active MediaSettings of the account; empty when it is this one
+	layers        *settings.Layers // nil until they were read
+	failure       *reconcile.StepError
 }
 
-// handled reports whether this generation has been dealt with: pinned, or for another
-// object's sake not.
-func (o observed) handled() bool {
-	return !o.deleting && !o.failure.Retries() && o.waiting == "" && (o.layers != nil || o.ruler != "" || o.failure.Stalls())
+// generationObserved reports whether this generation was handled: it is pinned, or it is not
+// because another object is active.
+func (o observed) generationObserved() bool {
+	return !o.deleting && !o.failure.Retries() && o.pendingReason == "" && (o.layers != nil || o.active != "" || o.failure.Stalls())
 }
 
-// conditions turns what the steps saw into Ready, Reconciling and Stalled.
-func conditions(seen observed) []metav1.Condition { return verdict(seen).Conditions() }
+// conditions computes Ready, Reconciling and Stalled from what the steps saw.
+func conditions(seen observed) []metav1.Condition { return summarize(seen).Conditions() }
 
-func verdict(seen observed) status.Verdict {
-	if failed, ok := status.Failed(seen.failure); ok {
+func summarize(seen observed) reconcile.Summary {
+	if failed, ok := reconcile.FromErrors(seen.failure); ok {
 		return failed
 	}
 	switch {
 	case seen.deleting:
-		return status.Working(v1alpha1.ReasonDeleting, "The pins are being taken back")
-	case seen.ruler != "":
-		return status.Verdict{
+		return reconcile.Reconciling(v1alpha1.ReasonDeleting, "Removing the pins")
+	case seen.active != "":
+		return reconcile.Summary{
 			Stalled: true, Reason: v1alpha1.ReasonConflict,
-			Message: fmt.Sprintf("MediaSettings %s is older and rules MediaAccount %s: delete one of the two", seen.ruler, seen.account),
+			Message: fmt.Sprintf("MediaSettings %s is older and is the active one of MediaAccount %s; delete one of the two", seen.active, seen.account),
 		}
-	case seen.waiting != "":
-		return status.Working(v1alpha1.ReasonAccountNotReady, seen.waiting)
+	case seen.pendingReason != "":
+		return reconcile.Reconciling(v1alpha1.ReasonAccountNotReady, seen.pendingReason)
 	case seen.layers == nil:
-		return status.Working(v1alpha1.ReasonProgressing, "The settings are being pinned")
+		return reconcile.Reconciling(v1alpha1.ReasonProgressing, "Pinning the settings")
 	}
-	return status.Done(v1alpha1.ReasonSucceeded, fmt.Sprintf("The settings hold for MediaAccount %s", seen.account))
+	return reconcile.Ready(v1alpha1.ReasonSucceeded, fmt.Sprintf("Settings applied to MediaAccount %s", seen.account))
 }
 
-// showLayers writes what holds into the status. An object that does not rule, or
-// whose account is not there, shows nothing: it would not be true. While PostgreSQL
-// is out of reach, what was read last stays.
-func showLayers(next *v1alpha1.MediaSettingsStatus, seen observed) {
+// setLayerStatus sets effective, pinned and tenant. They are empty for an object that is not
+// active or has no account. While PostgreSQL cannot be reached, the last values stay.
+func setLayerStatus(status *v1alpha1.MediaSettingsStatus, seen observed) {
 	if seen.layers == nil {
 		if !seen.failure.Retries() {
-			next.Effective, next.Pinned, next.Tenant = nil, nil, nil
+			status.Effective, status.Pinned, status.Tenant = nil, nil, nil
 		}
 		return
 	}
-	effective := seen.layers.Effective()
-	next.Effective = &v1alpha1.EffectiveSettings{
-		UseWebP:           effective.UseWebP,
-		WebPOutputQuality: int32(effective.WebPOutputQuality), //nolint:gosec // bounded by settings.Layer.Validate
-		ThumbnailWidth:    int32(effective.ThumbnailWidth),    //nolint:gosec // bounded by settings.Layer.Validate
-		ThumbnailHeight:   int32(effective.ThumbnailHeight),   //nolint:gosec // bounded by settings.Layer.Validate
-	}
-	next.Pinned = fieldsFrom(*seen.layers, settings.FromPin)
-	next.Tenant = fieldsFrom(*seen.layers, settings.FromTenant)
-}
-
-// fieldsFrom names the fields whose value comes from source, in the order of the specification.
-func fieldsFrom(layers settings.Layers, source settings.Source) []string {
-	set := layers.Pinned
-	if source == settings.FromTenant {
-		set = layers.Tenant
-	}
-	sources := layers.Sources()
-	var names []string
-	for _, name := range set.Fields() {
-		if sources[name] == source {
-			names = append(names, name)
-		}
-	}
-	return names
+	status.Effective = effectiveStatus(seen.layers.Effective())
+	status.Pinned = seen.layers.FieldsFrom(settings.FromPin)
+	status.Tenant = seen.layers.FieldsFrom(settings.FromTenant)
 }

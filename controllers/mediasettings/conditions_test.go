@@ -10,45 +10,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/settings"
 )
 
-func TestConditionsTellWhatWasSeen(t *testing.T) {
+func TestConditions_FollowFromObserved(t *testing.T) {
 	t.Parallel()
 	type table map[string]string
-	down := status.Fail(status.Database, fault.New(fault.Unavailable, "the database can't be reached"))
+	down := reconcile.NewError(reconcile.Database, fault.New(fault.Unavailable, "the database can't be reached"))
 	cases := map[string]struct {
 		seen    observed
 		want    table
 		handled bool
 	}{
-		"settings that hold are Ready": {
+		"applied settings are Ready": {
 			seen: observed{layers: &settings.Layers{}}, handled: true,
 			want: table{"Ready": "True Succeeded", "Reconciling": "False Succeeded", "Stalled": "False Succeeded"},
 		},
-		"settings beside older ones are stalled": {
-			seen: observed{ruler: "older"}, handled: true,
+		"settings that are not active are Stalled": {
+			seen: observed{active: "older"}, handled: true,
 			want: table{"Ready": "False Conflict", "Reconciling": "False Conflict", "Stalled": "True Conflict"},
 		},
-		"settings without an account wait": {
-			seen: observed{waiting: "There is no MediaAccount demo in this namespace"},
+		"settings without an account are Reconciling": {
+			seen: observed{pendingReason: "MediaAccount demo not found in this namespace"},
 			want: table{"Ready": "False AccountNotReady", "Reconciling": "True AccountNotReady", "Stalled": "False AccountNotReady"},
 		},
-		"an unreachable database is tried again": {
+		"an unreachable database is retried": {
 			seen: observed{failure: down},
 			want: table{"Ready": "False DatabaseUnavailable", "Reconciling": "True DatabaseUnavailable", "Stalled": "False DatabaseUnavailable"},
 		},
-		"an unforeseen error shows nothing of itself": {
-			seen: observed{failure: status.Fail(status.Database, errors.New("secret"))},
+		"an internal error does not show its cause": {
+			seen: observed{failure: reconcile.NewError(reconcile.Database, errors.New("secret"))},
 			want: table{"Ready": "False InternalError", "Reconciling": "True InternalError", "Stalled": "False InternalError"},
 		},
-		"a deletion shows": {
-			seen: observed{deleting: true, waiting: "MediaAccount demo is being deleted"},
+		"a deletion is Reconciling": {
+			seen: observed{deleting: true, pendingReason: "MediaAccount demo is being deleted"},
 			want: table{"Ready": "False Deleting", "Reconciling": "True Deleting", "Stalled": "False Deleting"},
 		},
-		"nothing seen yet is Progressing": {
+		"an object not reconciled yet is Progressing": {
 			seen: observed{},
 			want: table{"Ready": "False Progressing", "Reconciling": "True Progressing", "Stalled": "False Progressing"},
 		},
@@ -63,14 +63,14 @@ func TestConditionsTellWhatWasSeen(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)
 			}
-			if c.seen.handled() != c.handled {
+			if c.seen.generationObserved() != c.handled {
 				t.Errorf("handled is %t, want %t", !c.handled, c.handled)
 			}
 		})
 	}
 }
 
-func TestShowLayersNamesTheSourceOfEveryField(t *testing.T) {
+func TestSetLayerStatus_ListsFieldsBySource(t *testing.T) {
 	t.Parallel()
 	quality, width, yes := 60, 200, true
 	layers := settings.Layers{
@@ -78,20 +78,20 @@ func TestShowLayersNamesTheSourceOfEveryField(t *testing.T) {
 		Tenant: settings.Layer{WebPOutputQuality: &width, ThumbnailWidth: &width, UseWebP: &yes},
 	}
 	var shown v1alpha1.MediaSettingsStatus
-	showLayers(&shown, observed{layers: &layers})
+	setLayerStatus(&shown, observed{layers: &layers})
 	if !slices.Equal(shown.Pinned, []string{"webpOutputQuality"}) || !slices.Equal(shown.Tenant, []string{"useWebP", "thumbnailWidth"}) {
-		t.Errorf("pinned %v, tenant %v: a field that is pinned is not the tenant's", shown.Pinned, shown.Tenant)
+		t.Errorf("pinned %v, tenant %v: a pinned field must not be listed as the tenant's", shown.Pinned, shown.Tenant)
 	}
-	down := observed{failure: status.Fail(status.Database, fault.New(fault.Unavailable, "down"))}
-	if showLayers(&shown, down); shown.Effective == nil {
-		t.Error("an outage must not wipe what was read last")
+	down := observed{failure: reconcile.NewError(reconcile.Database, fault.New(fault.Unavailable, "down"))}
+	if setLayerStatus(&shown, down); shown.Effective == nil {
+		t.Error("an outage must not clear the last values")
 	}
-	if showLayers(&shown, observed{ruler: "older"}); shown.Effective != nil || shown.Pinned != nil || shown.Tenant != nil {
-		t.Errorf("settings that do not rule show %+v", shown)
+	if setLayerStatus(&shown, observed{active: "older"}); shown.Effective != nil || shown.Pinned != nil || shown.Tenant != nil {
+		t.Errorf("settings that are not active have %+v", shown)
 	}
 }
 
-func TestTheOldestRules(t *testing.T) {
+func TestActiveOf_ReturnsTheOldest(t *testing.T) {
 	t.Parallel()
 	made := func(name string, second int64, change ...func(*v1alpha1.MediaSettings)) v1alpha1.MediaSettings {
 		s := v1alpha1.MediaSettings{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(second, 0)}}
@@ -100,19 +100,19 @@ func TestTheOldestRules(t *testing.T) {
 		}
 		return s
 	}
-	ending := func(s *v1alpha1.MediaSettings) { now := metav1.NewTime(time.Unix(9, 0)); s.DeletionTimestamp = &now }
+	deleting := func(s *v1alpha1.MediaSettings) { now := metav1.NewTime(time.Unix(9, 0)); s.DeletionTimestamp = &now }
 	cases := map[string]struct {
 		all  []v1alpha1.MediaSettings
 		want string
 	}{
-		"alone":                      {all: []v1alpha1.MediaSettings{made("a", 1)}, want: "a"},
-		"by creation":                {all: []v1alpha1.MediaSettings{made("a", 2), made("b", 1)}, want: "b"},
-		"by name in the same time":   {all: []v1alpha1.MediaSettings{made("b", 1), made("a", 1)}, want: "a"},
-		"not one that is on its way": {all: []v1alpha1.MediaSettings{made("a", 1, ending), made("b", 2)}, want: "b"},
+		"alone":                         {all: []v1alpha1.MediaSettings{made("a", 1)}, want: "a"},
+		"by creation":                   {all: []v1alpha1.MediaSettings{made("a", 2), made("b", 1)}, want: "b"},
+		"by name in the same time":      {all: []v1alpha1.MediaSettings{made("b", 1), made("a", 1)}, want: "a"},
+		"not one that is being deleted": {all: []v1alpha1.MediaSettings{made("a", 1, deleting), made("b", 2)}, want: "b"},
 	}
 	for name, c := range cases {
-		if got := oldest(c.all); got.Name != c.want {
-			t.Errorf("%s: %s rules, want %s", name, got.Name, c.want)
+		if got := activeOf(c.all); got.Name != c.want {
+			t.Errorf("%s: %s is active, want %s", name, got.Name, c.want)
 		}
 	}
 }

@@ -2,71 +2,77 @@ package mediasettings
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/google/uuid"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/settings"
 )
 
-// pin fixes the fields of the spec for the account.
-func (r *Reconciler) pin(ctx context.Context, run *run) bool {
+// pin stores the fields of the spec as the account's pins.
+func (r *Reconciler) pin(ctx context.Context, s *scope) bool {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	err := r.settings.Pin(ctx, run.accountID, layerOf(run.object.Spec), run.by())
+	err := r.deps.Settings.Pin(ctx, s.accountID, pinsOf(s.Object.Spec), s.pinOwner())
 	if fault.Is(err, fault.NotFound) {
-		run.seen.waiting = "The account is not in the database"
+		s.observed.pendingReason = "The account is not in the database"
 		return false
 	}
-	run.seen.failure = status.Fail(status.Database, err)
+	s.observed.failure = reconcile.NewError(reconcile.Database, err)
 	return err == nil
 }
 
-// unpin takes back what this object pinned, if it did. Nothing is pinned for an
-// account that is not there.
-func (r *Reconciler) unpin(ctx context.Context, run *run) bool {
-	if run.accountID == uuid.Nil {
+// unpin removes the pins of this object, if it has any. Without an account there are none.
+func (r *Reconciler) unpin(ctx context.Context, s *scope) bool {
+	if s.accountID == uuid.Nil {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	err := r.settings.Unpin(ctx, run.accountID, run.by())
+	err := r.deps.Settings.Unpin(ctx, s.accountID, s.pinOwner())
 	if err == nil || fault.Is(err, fault.NotFound) {
 		return true
 	}
-	run.seen.failure = status.Fail(status.Database, err)
+	s.observed.failure = reconcile.NewError(reconcile.Database, err)
 	return false
 }
 
-// readLayers reads what holds now, the tenant's choices included.
-func (r *Reconciler) readLayers(ctx context.Context, run *run) bool {
+// readLayers reads the settings of the account, including the tenant's.
+func (r *Reconciler) readLayers(ctx context.Context, s *scope) bool {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	layers, err := r.settings.Get(ctx, run.accountID)
+	layers, err := r.deps.Settings.Get(ctx, s.accountID)
 	if err != nil {
-		run.seen.failure = status.Fail(status.Database, err)
+		s.observed.failure = reconcile.NewError(reconcile.Database, err)
 		return false
 	}
-	run.seen.layers = &layers
+	s.observed.layers = &layers
 	return true
 }
 
-// layerOf is the spec in the words of the settings package.
-func layerOf(spec v1alpha1.MediaSettingsSpec) settings.Layer {
-	return settings.Layer{
-		UseWebP:           spec.UseWebP,
-		WebPOutputQuality: number(spec.WebPOutputQuality),
-		ThumbnailWidth:    number(spec.ThumbnailWidth),
-		ThumbnailHeight:   number(spec.ThumbnailHeight),
-	}
+// pinsOf converts the spec to a layer. Both have the same JSON fields, accountRef aside.
+func pinsOf(spec v1alpha1.MediaSettingsSpec) settings.Layer {
+	return convert[settings.Layer](spec)
 }
 
-func number(n *int32) *int {
-	if n == nil {
-		return nil
+// effectiveStatus converts effective settings to their form in the status.
+func effectiveStatus(effective settings.Effective) *v1alpha1.EffectiveSettings {
+	status := convert[v1alpha1.EffectiveSettings](effective)
+	return &status
+}
+
+// convert converts between types with the same JSON fields. Booleans and integers always
+// convert, so that an error is a programming error.
+func convert[To, From any](from From) (to To) {
+	text, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(text, &to)
 	}
-	wide := int(*n)
-	return &wide
+	if err != nil {
+		panic(err)
+	}
+	return to
 }

@@ -1,16 +1,16 @@
-// Package mediasettings pins the settings of an account as the oldest MediaSettings
-// of its namespace says, and shows in every such object's status what holds. The
-// operator's manager runs its Reconciler.
+// Package mediasettings reconciles MediaSettings objects. The oldest MediaSettings of an
+// account in its namespace is active: its spec is pinned in PostgreSQL, and its status shows
+// the effective settings. The operator's manager runs the Reconciler.
 //
-// It has the shape of package mediaaccount: steps look and mend, observed keeps what
-// they saw, conditions.go turns that into conditions.
+// It has the shape of package mediaaccount: steps record what they saw in observed, and
+// conditions.go computes the conditions from observed alone.
 package mediasettings
 
 import (
 	"context"
 	"time"
 
-	"k8s.io/client-go/tools/events"
+	"github.com/google/uuid"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,10 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/google/uuid"
-
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/controllers/status"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -31,38 +29,35 @@ const Name = "mediasettings"
 // accountIndex finds the MediaSettings of an account.
 const accountIndex = ".spec.accountRef.name"
 
-const (
-	databaseTimeout = 10 * time.Second
-	// again is how long a reconcile waits that lost a race for its own object.
-	again = 500 * time.Millisecond
-)
+const databaseTimeout = 10 * time.Second
 
-// Config is what an admin can set about this controller.
+// Config configures this controller.
 type Config struct {
-	// RefreshInterval is how often the tenant's choices are read for the status: they
-	// change in PostgreSQL, without an event.
+	// RefreshInterval is the interval between two reads of the tenant's settings for the
+	// status: they change in PostgreSQL, without an event in the cluster.
 	RefreshInterval time.Duration
 	// Options of the controller: concurrency and rate limiter.
 	Options controller.Options
 }
 
-// Reconciler pins settings.
+// Deps are the parts that a Reconciler uses.
+type Deps struct {
+	reconcile.Deps
+	Settings *settings.Service
+}
+
+// Reconciler reconciles MediaSettings objects.
 type Reconciler struct {
-	client   client.Client
-	events   events.EventRecorder
-	settings *settings.Service
-	config   Config
-	now      func() time.Time
+	deps   Deps
+	config Config
 }
 
-// New joins a Reconciler to what it needs.
-func New(c client.Client, recorder events.EventRecorder, service *settings.Service, config Config, now func() time.Time) *Reconciler {
-	return &Reconciler{client: c, events: recorder, settings: service, config: config, now: now}
-}
+// New returns a Reconciler that uses deps.
+func New(config Config, deps Deps) *Reconciler { return &Reconciler{deps: deps, config: config} }
 
-// SetupWithManager registers the controller: it reconciles a MediaSettings when its
-// spec changes, when another of the same account comes or goes (the oldest rules),
-// when the account becomes usable or ends, and on its timer.
+// SetupWithManager registers the controller. It reconciles a MediaSettings when its spec
+// changes, when another of the same account is created or deleted (the oldest is active),
+// when the account becomes usable or is deleted, and on its timer.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.MediaSettings{}, accountIndex, func(object client.Object) []string {
 		return []string{object.(*v1alpha1.MediaSettings).Spec.AccountRef.Name}
@@ -73,7 +68,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&v1alpha1.MediaSettings{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.MediaSettings{}, handler.EnqueueRequestsFromMapFunc(r.siblings), builder.WithPredicates(succession())).
+		Watches(&v1alpha1.MediaSettings{}, handler.EnqueueRequestsFromMapFunc(r.peers), builder.WithPredicates(activeMayChange())).
 		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(r.ofAccount), builder.WithPredicates(accountChanges())).
 		WithOptions(r.config.Options).
 		Complete(r)
@@ -84,68 +79,64 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// step does one thing and records what it saw. It says whether the steps after it
-// have something to stand on.
-type step func(ctx context.Context, run *run) bool
+// scope is one reconcile of one object.
+type scope struct {
+	*reconcile.Run[*v1alpha1.MediaSettings]
 
-// run is one reconcile of one object.
-type run struct {
-	before    *v1alpha1.MediaSettings // as read
-	object    *v1alpha1.MediaSettings // as it will be
-	accountID uuid.UUID               // Nil when the account can't be used
-	seen      observed
-	lost      bool // a race for the object was lost: look again soon
-	over      bool // the object is gone
+	accountID uuid.UUID // Nil when the account cannot be used
+	observed  observed
 }
 
-// by names the object as the one who pins.
-func (run *run) by() string { return run.object.Namespace + "/" + run.object.Name }
+// pinOwner returns the name under which the object's pins are stored.
+func (s *scope) pinOwner() string { return s.Object.Namespace + "/" + s.Object.Name }
 
-// Reconcile brings the account's pins to what the ruling MediaSettings says.
+// Reconcile makes the pins of the account match its active MediaSettings, and the status
+// match what was seen.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
-	object := &v1alpha1.MediaSettings{}
-	if err := r.client.Get(ctx, request.NamespacedName, object); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	run, err := reconcile.Begin(ctx, r.deps.Deps, request, &v1alpha1.MediaSettings{})
+	if run == nil {
+		return ctrl.Result{}, err
 	}
-	run := &run{before: object.DeepCopy(), object: object}
-	defer func() { result, err = r.report(ctx, run) }()
+	s := &scope{Run: run}
+	defer func() { result, err = r.report(ctx, s) }()
 
-	steps := []step{r.ensureFinalizer, r.findAccount, r.findRuler, r.pin, r.readLayers}
-	if !object.DeletionTimestamp.IsZero() {
-		steps = []step{r.findAccount, r.unpin, r.release}
-	}
-	for _, step := range steps {
-		if !step(ctx, run) {
-			break
-		}
+	if s.Deleting() {
+		reconcile.RunSteps(ctx, s, r.findAccount, r.unpin, r.removeFinalizer)
+	} else {
+		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.findAccount, r.resolveActive, r.pin, r.readLayers)
 	}
 	return ctrl.Result{}, nil
 }
 
-// report turns what was seen into the status, writes it if it differs, and says when
-// to look again.
-func (r *Reconciler) report(ctx context.Context, run *run) (ctrl.Result, error) {
-	switch {
-	case run.over:
-		return ctrl.Result{}, nil
-	case run.lost:
-		return ctrl.Result{RequeueAfter: status.Jitter(again)}, nil
+// ensureFinalizer adds the finalizer before anything is pinned.
+func (r *Reconciler) ensureFinalizer(ctx context.Context, s *scope) bool {
+	added, failure := s.AddFinalizer(ctx)
+	s.observed.failure = failure
+	return added
+}
+
+// removeFinalizer lets Kubernetes delete the object: it pins nothing any more.
+func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
+	removed, failure := s.RemoveFinalizer(ctx)
+	s.observed.failure = failure
+	return removed
+}
+
+// report writes the status from what the steps saw.
+func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) {
+	setLayerStatus(&s.Object.Status, s.observed)
+	var retry error
+	if s.observed.failure.Retries() {
+		retry = s.observed.failure.Err
 	}
-	next := &run.object.Status
-	status.Set(&next.Conditions, run.object.Generation, conditions(run.seen))
-	if run.seen.handled() {
-		next.ObservedGeneration = run.object.Generation
-	}
-	showLayers(next, run.seen)
-	wrote, err := status.Write(ctx, r.client, run.before, run.object)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if wrote {
-		status.Announce(r.events, run.object, run.before.Status.Conditions, next.Conditions)
-	}
-	if run.seen.failure.Retries() {
-		return ctrl.Result{}, run.seen.failure.Err
-	}
-	return ctrl.Result{RequeueAfter: status.Jitter(r.config.RefreshInterval)}, nil
+	return s.Report(ctx, statusOf, reconcile.Observation{
+		Conditions:         conditions(s.observed),
+		GenerationObserved: s.observed.generationObserved(),
+		Retry:              retry,
+		Interval:           r.config.RefreshInterval,
+	})
+}
+
+func statusOf(object *v1alpha1.MediaSettings) reconcile.Status {
+	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration}
 }

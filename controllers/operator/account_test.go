@@ -22,9 +22,9 @@ import (
 	"mediastack.dev/runtime/objectstore"
 )
 
-func TestAnAppliedAccountBecomesReadyWithEverythingATenantNeeds(t *testing.T) {
+func TestAccount_IsProvisioned(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
 		a.Spec.DisplayName = "Demo"
 		a.Spec.Owners = []v1alpha1.EmailAddress{"O'Brien@example.org", "Ana@Example.org"}
@@ -79,7 +79,7 @@ func TestAnAppliedAccountBecomesReadyWithEverythingATenantNeeds(t *testing.T) {
 }
 
 // eventsHoldNoSecret waits for events with the reasons and reads all of them for the key.
-func (b *bundle) eventsHoldNoSecret(key string, reasons ...string) {
+func (b *harness) eventsHoldNoSecret(key string, reasons ...string) {
 	b.t.Helper()
 	clients, err := kubernetes.NewForConfig(testenv.Kubernetes(b.t))
 	must(b.t, err)
@@ -105,9 +105,9 @@ func (b *bundle) eventsHoldNoSecret(key string, reasons ...string) {
 	}
 }
 
-func TestADeletedBucketIsMadeAgain(t *testing.T) {
+func TestBucket_DeletedIsRestored(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	object := b.account("demo")
 	b.ready(object)
 	for empty := false; !empty; {
@@ -126,17 +126,17 @@ func TestADeletedBucketIsMadeAgain(t *testing.T) {
 	b.eventsHoldNoSecret("msk_", "BucketRestored")
 }
 
-func TestAConvergedAccountIsQuiet(t *testing.T) {
+func TestAccount_ConvergedCausesNoRequests(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
 	object, pins := b.account("demo"), b.settings("site", "demo")
 	b.ready(object)
 	b.ready(pins)
 	b.settle()
 	before, version, claims := b.requests.snapshot(), object.ResourceVersion, b.buckets.of(object.Status.Bucket)
 
-	// Reconciles that find nothing to do: a Secret changes in what is its holder's own
-	// to change, and changes back.
+	// Reconciles that find nothing to do: a field of a Secret that the operator ignores is added
+	// and removed.
 	secret := b.secret("demo", "default")
 	change(b, secret, func(s *corev1.Secret) { s.Data["more"] = []byte("mine") })
 	change(b, secret, func(s *corev1.Secret) { delete(s.Data, "more") })
@@ -150,12 +150,12 @@ func TestAConvergedAccountIsQuiet(t *testing.T) {
 		t.Errorf("requests went from\n%v to\n%v", before, after)
 	}
 	if now := b.buckets.of(object.Status.Bucket); now != claims {
-		t.Errorf("the bucket was asked for %d times more", now-claims)
+		t.Errorf("the bucket was checked %d more times", now-claims)
 	}
 }
 
 // settle waits until the operator has sent nothing for two seconds.
-func (b *bundle) settle() {
+func (b *harness) settle() {
 	b.t.Helper()
 	calm, last := 0, b.requests.snapshot()
 	b.eventually(func() string {
@@ -164,15 +164,15 @@ func (b *bundle) settle() {
 			calm, last = 0, now
 		}
 		if calm*int(tick) < int(2*time.Second) {
-			return "the operator does not come to rest"
+			return "the operator keeps sending requests"
 		}
 		return ""
 	})
 }
 
-func TestAChangedSpecReachesTheDatabase(t *testing.T) {
+func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
 	b.ready(object)
 	webKey := b.secret("demo", "web").Data["apiKey"]
@@ -186,13 +186,13 @@ func TestAChangedSpecReachesTheDatabase(t *testing.T) {
 	b.eventually(func() string {
 		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
 		must(t, err)
-		leash := account.ToolPolicy{ReadOnly: true, Tools: []string{"get_media", "list_media"}}
-		if found.MaxStorage != 20<<30 || !found.Suspended || !found.ToolPolicy.Equal(leash) {
+		policy := account.ToolPolicy{ReadOnly: true, Tools: []string{"get_media", "list_media"}}
+		if found.MaxStorage != 20<<30 || !found.Suspended || !found.ToolPolicy.Equal(policy) {
 			return fmt.Sprintf("the database has %+v", found)
 		}
 		secret := &corev1.Secret{}
 		if err := b.Get(b.ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.SecretName("demo", "web")}, secret); err == nil {
-			return "the Secret of the closed app is still there"
+			return "the Secret of the closed app still exists"
 		}
 		return ""
 	})
@@ -201,9 +201,9 @@ func TestAChangedSpecReachesTheDatabase(t *testing.T) {
 	}
 }
 
-func TestAForeignBucketIsRefusedUntilItIsAdopted(t *testing.T) {
+func TestBucket_ForeignIsRejectedUntilAdopted(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	name := "foreign-" + b.namespace
 	_, err := b.store.Claim(b.ctx, name, objectstore.Owner{AccountID: "x"}, false)
 	must(t, err)
@@ -212,9 +212,9 @@ func TestAForeignBucketIsRefusedUntilItIsAdopted(t *testing.T) {
 		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: name}
 	})
 	b.shows(object, v1alpha1.ConditionBucketReady, metav1.ConditionFalse, v1alpha1.ReasonConflict)
-	// The account has keys by then: only this keeps its uploads out of that bucket.
+	// The account has keys by then: only this field prevents uploads into that bucket.
 	if found, err := b.registry.Find(b.ctx, b.namespace, "demo"); err != nil || found.BucketOwned {
-		t.Errorf("the runtime takes a foreign bucket for the account's own: %v", err)
+		t.Errorf("the account is recorded as the owner of a foreign bucket: %v", err)
 	}
 	// Another account's marker is respected even with adopt; without a marker adopt takes it.
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Storage.Bucket.Adopt = true })
@@ -228,16 +228,16 @@ func TestAForeignBucketIsRefusedUntilItIsAdopted(t *testing.T) {
 	must(t, b.store.Remove(b.ctx, name, []string{objectstore.MarkerKey}))
 	b.ready(object)
 	if found, err := b.registry.Find(b.ctx, b.namespace, "demo"); err != nil || !found.BucketOwned {
-		t.Errorf("the runtime does not know that the bucket is the account's now: %v", err)
+		t.Errorf("the account is not recorded as the owner of its bucket: %v", err)
 	}
 	if _, err := b.store.Stat(b.ctx, name, "photo"); err != nil {
 		t.Errorf("the adopted bucket lost an object: %v", err)
 	}
 }
 
-func TestTwoAccountsCanNotHaveOneBucket(t *testing.T) {
+func TestBucket_BelongsToOneAccount(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	named := func(a *v1alpha1.MediaAccount) {
 		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: "shared-" + b.namespace}
 	}
@@ -247,13 +247,13 @@ func TestTwoAccountsCanNotHaveOneBucket(t *testing.T) {
 	b.shows(second, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
 	must(t, b.Get(b.ctx, client.ObjectKeyFromObject(first), first))
 	if !meta.IsStatusConditionTrue(first.Status.Conditions, v1alpha1.ConditionReady) {
-		t.Error("the first account suffers from the second")
+		t.Error("the second account made the first one not Ready")
 	}
 }
 
-func TestAnAccountThatTheDatabaseLostIsNotBegunAnew(t *testing.T) {
+func TestAccount_LostByTheDatabaseStalls(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	object := b.account("demo")
 	b.ready(object)
 	key := b.secret("demo", "default").Data["apiKey"]

@@ -8,7 +8,7 @@ import (
 	"mediastack.dev/controllers/operator"
 )
 
-func TestConfigRefusesWhatCanNotWork(t *testing.T) {
+func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 	t.Parallel()
 	valid := operator.Config{
 		BaseURL: "https://media.example.org/", BucketPrefix: "media",

@@ -19,19 +19,19 @@ import (
 	"mediastack.dev/runtime/objectstore"
 )
 
-// deleting chooses the policy that takes the media along.
+// deleting selects the policy Delete.
 func deleting(a *v1alpha1.MediaAccount) { a.Spec.DeletionPolicy = v1alpha1.DeletionDelete }
 
-func (b *bundle) hasNoBucket(bucket string) {
+func (b *harness) hasNoBucket(bucket string) {
 	b.t.Helper()
 	if changed, err := b.store.Claim(b.ctx, bucket, objectstore.Owner{AccountID: "probe"}, false); err != nil || !changed {
-		b.t.Errorf("the bucket is still there (%v)", err)
+		b.t.Errorf("the bucket still exists (%v)", err)
 	}
 }
 
-func TestRetainKeepsTheBucketAndStopsTheKeys(t *testing.T) {
+func TestDeletion_RetainKeepsTheBucketAndRevokesTheKeys(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	object := b.account("demo")
 	b.ready(object)
 	bucket, id, key := object.Status.Bucket, b.accountID(object), b.secret("demo", "default")
@@ -45,7 +45,7 @@ func TestRetainKeepsTheBucketAndStopsTheKeys(t *testing.T) {
 		t.Errorf("the bucket was not kept: %v", err)
 	}
 	if err := b.Get(b.ctx, client.ObjectKeyFromObject(key), key); !apierrors.IsNotFound(err) {
-		t.Errorf("the Secret is still there: %v", err)
+		t.Errorf("the Secret still exists: %v", err)
 	}
 	// One of the same name is another account.
 	again := b.account("demo")
@@ -55,10 +55,10 @@ func TestRetainKeepsTheBucketAndStopsTheKeys(t *testing.T) {
 	}
 }
 
-func TestDeleteTakesItemsObjectsAndBucketAlong(t *testing.T) {
+func TestDeletion_DeleteRemovesItemsObjectsAndBucket(t *testing.T) {
 	t.Parallel()
 	var databaseURL string
-	b := setupBundle(t, func(o *options) {
+	b := newHarness(t, func(o *options) {
 		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
 	})
 	object := b.account("demo", deleting)
@@ -85,7 +85,7 @@ func TestDeleteTakesItemsObjectsAndBucketAlong(t *testing.T) {
 }
 
 // seedItems puts drafts into the account's Default App.
-func (b *bundle) seedItems(databaseURL string, object *v1alpha1.MediaAccount, n int) {
+func (b *harness) seedItems(databaseURL string, object *v1alpha1.MediaAccount, n int) {
 	b.t.Helper()
 	conn, err := pgx.Connect(b.ctx, databaseURL)
 	must(b.t, err)
@@ -96,9 +96,9 @@ func (b *bundle) seedItems(databaseURL string, object *v1alpha1.MediaAccount, n 
 	must(b.t, err)
 }
 
-func TestDeleteLeavesABucketThatIsAnotherAccounts(t *testing.T) {
+func TestDeletion_DeleteRetainsTheBucketOfAnotherAccount(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	name := "other-" + b.namespace
 	_, err := b.store.Claim(b.ctx, name, objectstore.Owner{AccountID: "another"}, false)
 	must(t, err)
@@ -115,10 +115,10 @@ func TestDeleteLeavesABucketThatIsAnotherAccounts(t *testing.T) {
 
 // The deletion once went by the account id and bucket in the status alone: whoever
 // could write the status of one account could erase another tenant's media.
-func TestDeleteDoesNotBelieveAStatusThatNamesAnotherAccount(t *testing.T) {
+func TestDeletion_IgnoresAForgedStatus(t *testing.T) {
 	t.Parallel()
 	var databaseURL string
-	b := setupBundle(t, func(o *options) {
+	b := newHarness(t, func(o *options) {
 		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
 	})
 	victim, forger := b.account("victim"), b.account("forger", deleting)
@@ -141,9 +141,9 @@ func TestDeleteDoesNotBelieveAStatusThatNamesAnotherAccount(t *testing.T) {
 	b.hasNoBucket(own)
 }
 
-func TestDeleteSucceedsWhenTheBucketIsGoneAlready(t *testing.T) {
+func TestDeletion_SucceedsWithoutABucket(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval = time.Hour })
+	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval = time.Hour })
 	object := b.account("demo", deleting)
 	b.ready(object)
 	must(t, b.store.Remove(b.ctx, object.Status.Bucket, []string{objectstore.MarkerKey}))
@@ -152,9 +152,9 @@ func TestDeleteSucceedsWhenTheBucketIsGoneAlready(t *testing.T) {
 	b.gone(object)
 }
 
-func TestNothingIsMadeInANamespaceThatIsBeingDeleted(t *testing.T) {
+func TestDeletion_NothingIsCreatedInATerminatingNamespace(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
 	object := b.account("demo", deleting)
 	b.ready(object)
 	must(t, b.Delete(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}))

@@ -11,10 +11,10 @@ import (
 	"mediastack.dev/api/v1alpha1"
 )
 
-func TestADeletedSecretComesBackWithANewKeyAndTheOldOneStops(t *testing.T) {
+func TestSecret_DeletedIsReplacedAndTheOldKeyRevoked(t *testing.T) {
 	t.Parallel()
 	// The watch mends it: no timer is due before the test has given up.
-	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
 	object := b.account("demo")
 	b.ready(object)
 	old := b.secret("demo", "default")
@@ -35,9 +35,9 @@ func TestADeletedSecretComesBackWithANewKeyAndTheOldOneStops(t *testing.T) {
 	b.ready(object)
 }
 
-func TestADriftedSecretIsMendedWithoutANewKey(t *testing.T) {
+func TestSecret_DriftIsCorrectedWithoutANewKey(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
 	b.ready(b.account("demo"))
 	before := b.secret("demo", "default")
 	drifts := map[string]func(*corev1.Secret){
@@ -63,9 +63,9 @@ func TestADriftedSecretIsMendedWithoutANewKey(t *testing.T) {
 	}
 }
 
-func TestASpoiledKeyIsReplaced(t *testing.T) {
+func TestSecret_InvalidKeyIsReplaced(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	b.ready(b.account("demo"))
 	old := b.secret("demo", "default").Data["apiKey"]
 	change(b, b.secret("demo", "default"), func(s *corev1.Secret) { s.Data["apiKey"] = []byte("msk_spoiled") })
@@ -81,9 +81,9 @@ func TestASpoiledKeyIsReplaced(t *testing.T) {
 	}
 }
 
-func TestRaisingTheGenerationRotatesWithOverlap(t *testing.T) {
+func TestKeys_NewGenerationRotatesWithOverlap(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
 	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
 		a.Spec.APIKeys.Overlap = &metav1.Duration{Duration: 5 * time.Second}
 	})
@@ -115,9 +115,9 @@ func TestRaisingTheGenerationRotatesWithOverlap(t *testing.T) {
 
 // A crash between the new key's row and the Secret leaves a current key that nobody
 // holds, while clients use the older one: it keeps its overlap.
-func TestAnInterruptedRotationKeepsTheOverlap(t *testing.T) {
+func TestKeys_InterruptedRotationKeepsTheOverlap(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	object := b.account("demo")
 	b.ready(object)
 	old := b.secret("demo", "default").Data["apiKey"]
@@ -127,7 +127,7 @@ func TestAnInterruptedRotationKeepsTheOverlap(t *testing.T) {
 	must(t, err)
 	b.eventually(func() string {
 		if key := b.secret("demo", "default").Data["apiKey"]; string(key) == string(old) || !b.opens(key) {
-			return "the Secret carries no new key"
+			return "the Secret holds no new key"
 		}
 		return ""
 	})
@@ -136,9 +136,9 @@ func TestAnInterruptedRotationKeepsTheOverlap(t *testing.T) {
 	}
 }
 
-func TestAnImmutableSecretIsReplacedWhenItHasToChange(t *testing.T) {
+func TestSecret_ImmutableIsReplaced(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	object := b.account("demo")
 	b.ready(object)
 	old := b.secret("demo", "default")
@@ -150,9 +150,9 @@ func TestAnImmutableSecretIsReplacedWhenItHasToChange(t *testing.T) {
 	}
 }
 
-func TestAForeignSecretIsNeverOverwritten(t *testing.T) {
+func TestSecret_ForeignIsNotOverwritten(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	foreign := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: v1alpha1.SecretName("demo", "default")},
 		StringData: map[string]string{"precious": "yes"},

@@ -1,6 +1,6 @@
-// Package operator joins the reconcilers to a controller-runtime manager: scheme,
-// cache, rate limits, health, metrics and leader election. The operator's main and
-// the integration tests build the same manager with it.
+// Package operator builds the controller-runtime manager that runs the reconcilers: scheme,
+// cache, rate limits, health, metrics and leader election. The operator's main and the
+// integration tests build the same manager with it.
 package operator
 
 import (
@@ -25,11 +25,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/mediaaccount"
 	"mediastack.dev/controllers/mediasettings"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/settings"
 )
@@ -40,26 +40,24 @@ const (
 	// recorderName is the reporting controller of events.
 	recorderName = "mediastack-operator"
 
-	// Backoff after a failure: long enough to leave a store that comes back in peace,
-	// short enough to be back within a minute of it.
-	firstRetry = 200 * time.Millisecond
-	lastRetry  = 30 * time.Second
+	// Backoff after a failure: long enough not to overload a store that recovers, short
+	// enough to reconcile within a minute after it has.
+	baseRetryDelay = 200 * time.Millisecond
+	maxRetryDelay  = 30 * time.Second
 )
 
-// Parts is what the reconcilers reach outside Kubernetes.
-type Parts struct {
+// Deps are the parts that the reconcilers use outside Kubernetes.
+type Deps struct {
 	Accounts account.Store
 	Settings settings.Store
 	Buckets  mediaaccount.Buckets
-	// Now is the clock.
-	Now func() time.Time
-	// Log takes what the manager and the reconcilers say.
-	Log *slog.Logger
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
-// New builds the manager; its Start runs the operator until the context ends, and
-// then waits for running reconciles.
-func New(ctx context.Context, kube *rest.Config, cfg Config, parts Parts) (manager.Manager, error) {
+// New returns the manager. Its Start runs the operator until the context ends, and then
+// waits for running reconciles.
+func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager.Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -68,37 +66,37 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, parts Parts) (manag
 		return nil, err
 	}
 	kube = rest.CopyConfig(kube)
-	// No limit on this side: the number of workers bounds what is in flight, and the
-	// API server's priority and fairness shares its time. client-go's default of 20
-	// requests a second would hold 200 new accounts up for a minute.
+	// No client-side rate limit: the number of workers bounds the requests in flight, and
+	// the API server applies its priority and fairness. client-go's default of 20 requests
+	// per second would delay 200 new accounts by a minute.
 	kube.QPS, kube.Burst = -1, -1
-	caching, err := cacheOptions(cfg.Namespaces)
+	cacheOpts, err := cacheOptions(cfg.Namespaces)
 	if err != nil {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(kube, manager.Options{
 		Scheme:                  scheme,
-		Logger:                  logr.FromSlogHandler(parts.Log.Handler()),
-		Cache:                   caching,
+		Logger:                  logr.FromSlogHandler(deps.Log.Handler()),
+		Cache:                   cacheOpts,
 		Metrics:                 metricsserver.Options{BindAddress: cfg.MetricsListen},
 		HealthProbeBindAddress:  cfg.HealthListen,
 		LeaderElection:          cfg.LeaderElect,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: cfg.LeaderElectionNamespace,
-		// main ends as soon as the manager has stopped, so the next leader need not wait.
+		// main exits as soon as the manager has stopped, so the next leader can start at once.
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the manager: %w", err)
+		return nil, fmt.Errorf("create the manager: %w", err)
 	}
 	if err := addChecks(mgr); err != nil {
 		return nil, err
 	}
-	return mgr, addControllers(ctx, mgr, cfg, parts)
+	return mgr, addControllers(ctx, mgr, cfg, deps)
 }
 
-// cacheOptions keeps in memory what is watched: the custom resources, and of the
-// cluster's Secrets those that carry this project's label.
+// cacheOptions restricts the cache to what is watched: the custom resources, and the Secrets
+// with this project's label.
 func cacheOptions(namespaces []string) (cache.Options, error) {
 	ours, err := labels.NewRequirement(v1alpha1.LabelAccount, selection.Exists, nil)
 	if err != nil {
@@ -107,7 +105,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	options := cache.Options{
 		ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labels.NewSelector().Add(*ours)}},
 		DefaultTransform:            cache.TransformStripManagedFields(),
-		ReaderFailOnMissingInformer: true, // a read must not start to watch a whole kind by accident
+		ReaderFailOnMissingInformer: true, // a read must not start a watch of a whole kind
 	}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {
@@ -118,20 +116,24 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	return options, nil
 }
 
-func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, parts Parts) error {
-	accounts := mediaaccount.New(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(recorderName),
-		account.NewRegistry(parts.Accounts, cfg.BucketPrefix, parts.Now), parts.Buckets,
-		mediaaccount.Config{
-			BaseURL:             cfg.BaseURL,
-			BucketCheckInterval: cfg.BucketCheckInterval,
-			UsageInterval:       cfg.UsageInterval,
-			Options:             controllerOptions(cfg),
-		}, parts.Now)
+func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps Deps) error {
+	shared := reconcile.Deps{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now}
+	accounts := mediaaccount.New(mediaaccount.Config{
+		BaseURL:             cfg.BaseURL,
+		BucketCheckInterval: cfg.BucketCheckInterval,
+		UsageInterval:       cfg.UsageInterval,
+		Options:             controllerOptions(cfg),
+	}, mediaaccount.Deps{
+		Deps:      shared,
+		APIReader: mgr.GetAPIReader(),
+		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
+		Buckets:   deps.Buckets,
+	})
 	if err := accounts.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
-	pins := mediasettings.New(mgr.GetClient(), mgr.GetEventRecorder(recorderName), settings.NewService(parts.Settings),
-		mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)}, parts.Now)
+	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)},
+		mediasettings.Deps{Deps: shared, Settings: settings.NewService(deps.Settings)})
 	if err := pins.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediasettings.Name, err)
 	}
@@ -139,26 +141,24 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, parts 
 }
 
 func controllerOptions(cfg Config) controller.Options {
-	yes := true
 	return controller.Options{
 		MaxConcurrentReconciles: cfg.Concurrency,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-		EnableWarmup:            &yes, // a replica that takes the lease over has its cache already
-		SkipNameValidation:      &yes, // a test process runs many operators
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](baseRetryDelay, maxRetryDelay),
+		EnableWarmup:            new(true), // a replica that acquires the lease has its cache synced already
+		SkipNameValidation:      new(true), // a test process runs many managers
 	}
 }
 
-// addChecks answers /healthz at once and /readyz when the caches are filled. Neither
-// depends on the lease, nor on a store: restarting or withholding the operator mends
-// no database.
+// addChecks serves /healthz at once and /readyz when the caches are synced. Neither depends
+// on the lease or on a store: restarting the operator does not repair a database.
 func addChecks(mgr manager.Manager) error {
-	filled := func(request *http.Request) error {
+	cachesSynced := func(request *http.Request) error {
 		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 		defer cancel()
 		if !mgr.GetCache().WaitForCacheSync(ctx) {
-			return errors.New("the caches are not filled yet")
+			return errors.New("the caches are not synced yet")
 		}
 		return nil
 	}
-	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", filled))
+	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced))
 }

@@ -7,14 +7,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 )
 
-func TestAnUnreachableObjectStoreShowsAndPasses(t *testing.T) {
+func TestOutage_OfTheObjectStoreShowsAndRecovers(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
-	b := setupBundle(t, func(o *options) { o.s3 = func(testing.TB) servers.S3Access { return server.Part.Access } })
+	b := newHarness(t, func(o *options) { o.s3 = func(testing.TB) testenv.S3Access { return server.Part.Access } })
 	old := b.account("old")
 	b.ready(old)
 	server.Stop()
@@ -32,10 +31,10 @@ func TestAnUnreachableObjectStoreShowsAndPasses(t *testing.T) {
 	b.ready(fresh)
 }
 
-func TestAnUnreachableDatabaseShowsAndPasses(t *testing.T) {
+func TestOutage_OfTheDatabaseShowsAndRecovers(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
-	b := setupBundle(t, func(o *options) {
+	b := newHarness(t, func(o *options) {
 		o.databaseURL = func(t testing.TB) string { return testenv.Database(t, server) }
 	})
 	object, pins := b.account("demo"), b.settings("site", "demo")
@@ -54,12 +53,12 @@ func TestAnUnreachableDatabaseShowsAndPasses(t *testing.T) {
 	}
 }
 
-func TestADeletionWaitsForTheStoresAndGoesOn(t *testing.T) {
+func TestOutage_DeletionWaitsForTheStores(t *testing.T) {
 	t.Parallel()
 	s3, postgres := testenv.S3Server(t), testenv.PostgresServer(t)
-	b := setupBundle(t, func(o *options) {
+	b := newHarness(t, func(o *options) {
 		o.databaseURL = func(t testing.TB) string { return testenv.Database(t, postgres) }
-		o.s3 = func(testing.TB) servers.S3Access { return s3.Part.Access }
+		o.s3 = func(testing.TB) testenv.S3Access { return s3.Part.Access }
 		o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour
 	})
 	object := b.account("demo", deleting)

@@ -12,15 +12,14 @@ import (
 	"mediastack.dev/api/v1alpha1"
 )
 
-// Two hundred accounts at once come to be Ready, with a bounded number of requests
-// for each. The log line is the measurement.
-func TestTwoHundredAccountsAtOnceBecomeReady(t *testing.T) {
+// The log line is the measurement.
+func TestScale_TwoHundredAccountsBecomeReady(t *testing.T) {
 	const (
 		accounts = 200
 		// namespace, finalizer, Secret read and made, status, three events
-		requestsAtMost = 8
+		maxRequests = 8
 	)
-	b := setupBundle(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
 	began := time.Now()
 	var group errgroup.Group
 	group.SetLimit(8)
@@ -55,8 +54,8 @@ func TestTwoHundredAccountsAtOnceBecomeReady(t *testing.T) {
 	}
 	t.Logf("%d accounts: applied in %s, ready after %s; %.1f requests and %.1f bucket checks per account: %v",
 		accounts, applied.Round(time.Millisecond), took.Round(time.Millisecond), float64(total)/accounts, float64(claims)/accounts, counts)
-	if total > requestsAtMost*accounts+50 {
-		t.Errorf("%d requests for %d accounts are more than %d each", total, accounts, requestsAtMost)
+	if total > maxRequests*accounts+50 {
+		t.Errorf("%d requests for %d accounts are more than %d each", total, accounts, maxRequests)
 	}
 	if claims > accounts {
 		t.Errorf("%d bucket checks for %d accounts", claims, accounts)

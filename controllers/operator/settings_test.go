@@ -20,9 +20,9 @@ func pinQuality(n int32) func(*v1alpha1.MediaSettings) {
 	return func(s *v1alpha1.MediaSettings) { s.Spec.WebPOutputQuality = &n }
 }
 
-func TestSettingsPinAndShowWhatHolds(t *testing.T) {
+func TestSettings_ArePinnedAndReported(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t)
+	b := newHarness(t)
 	account := b.account("demo")
 	pins := b.settings("site", "demo", pinQuality(60))
 	b.ready(account)
@@ -33,14 +33,14 @@ func TestSettingsPinAndShowWhatHolds(t *testing.T) {
 	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "pinned by MediaSettings "+b.namespace+"/site") {
 		t.Errorf("a change of a pinned field gives %v", err)
 	}
-	// The tenant's choice makes no event; the timer shows it.
+	// A change by the tenant causes no event; the timer picks it up.
 	_, err = service.Update(b.ctx, b.accountID(account), settings.Layer{ThumbnailWidth: &width})
 	must(t, err)
 	b.eventually(func() string {
 		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(pins), pins))
 		want := v1alpha1.EffectiveSettings{WebPOutputQuality: 60, ThumbnailWidth: 200, ThumbnailHeight: 320}
 		if got := pins.Status.Effective; got == nil || *got != want {
-			return "the tenant's choice does not show"
+			return "the tenant's value does not show"
 		}
 		return ""
 	})
@@ -51,15 +51,15 @@ func TestSettingsPinAndShowWhatHolds(t *testing.T) {
 	change(b, pins, func(s *v1alpha1.MediaSettings) { s.Spec.WebPOutputQuality = nil })
 	b.ready(pins)
 	if len(pins.Status.Pinned) != 0 || pins.Status.Effective.WebPOutputQuality != 80 {
-		t.Errorf("the pin was not taken back: %+v", pins.Status)
+		t.Errorf("the pin was not removed: %+v", pins.Status)
 	}
 	must(t, b.Delete(b.ctx, pins))
 	b.gone(pins)
 }
 
-func TestSettingsWaitForTheirAccount(t *testing.T) {
+func TestSettings_WaitForTheAccount(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t, func(o *options) { o.config.UsageInterval = time.Hour })
+	b := newHarness(t, func(o *options) { o.config.UsageInterval = time.Hour })
 	pins := b.settings("site", "demo", pinQuality(60))
 	b.shows(pins, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
 	b.shows(pins, v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonAccountNotReady)
@@ -73,9 +73,9 @@ func TestSettingsWaitForTheirAccount(t *testing.T) {
 	b.gone(pins)
 }
 
-func TestTheOldestSettingsRuleAndTheNextTakesOver(t *testing.T) {
+func TestSettings_OldestIsActiveAndTheNextFollows(t *testing.T) {
 	t.Parallel()
-	b := setupBundle(t, func(o *options) { o.config.UsageInterval = time.Hour })
+	b := newHarness(t, func(o *options) { o.config.UsageInterval = time.Hour })
 	account := b.account("demo")
 	b.ready(account)
 	// Times of creation have seconds; within one the name decides.
@@ -87,10 +87,10 @@ func TestTheOldestSettingsRuleAndTheNextTakesOver(t *testing.T) {
 	for _, loser := range []*v1alpha1.MediaSettings{second, third} {
 		b.shows(loser, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
 		if message := meta.FindStatusCondition(loser.Status.Conditions, v1alpha1.ConditionStalled).Message; !strings.Contains(message, "a-first") {
-			t.Errorf("the message names nobody: %s", message)
+			t.Errorf("the message does not name the active object: %s", message)
 		}
 		if loser.Status.Effective != nil {
-			t.Error("settings that do not rule show effective values")
+			t.Error("settings that are not active have effective values")
 		}
 	}
 	b.holds(account, 50, "a-first")
@@ -113,8 +113,8 @@ func TestTheOldestSettingsRuleAndTheNextTakesOver(t *testing.T) {
 	b.shows(other, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
 }
 
-// holds waits until the account's quality is n, pinned by the settings of that name.
-func (b *bundle) holds(account *v1alpha1.MediaAccount, n int, by string) {
+// holds waits until the account's quality is n, pinned by the named settings.
+func (b *harness) holds(account *v1alpha1.MediaAccount, n int, by string) {
 	b.t.Helper()
 	if by != "" {
 		by = b.namespace + "/" + by

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
@@ -200,12 +199,8 @@ func (s *session) startParts(ctx context.Context, fresh bool) error {
 
 // startProduct applies the manifests and starts the operator and the runtime.
 func (s *session) startProduct(ctx context.Context) error {
-	config, err := clientcmd.BuildConfigFromFlags("", s.kube.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	config.QPS = -1 // the limit on clients is there for crowds of them
-	s.config = config
+	s.config = rest.CopyConfig(s.kube.Config)
+	s.config.QPS = -1 // the limit is meant for many clients
 	product, both := errgroup.WithContext(ctx)
 	product.Go(func() error {
 		if err := s.group.Run(both, s.runtimeSpec("the database migration", "migrate.log", "migrate")); err != nil {
@@ -226,7 +221,7 @@ func (s *session) startProduct(ctx context.Context) error {
 		return err
 	}
 
-	kubeconfig, err := s.kube.ServiceAccountKubeconfig(operatorNamespace, operatorAccount)
+	kubeconfig, err := s.kube.ServiceAccountKubeconfig(ctx, operatorNamespace, operatorAccount)
 	if err != nil {
 		return err
 	}
@@ -278,11 +273,7 @@ func (s *session) apply(ctx context.Context, what string, paths ...string) error
 	if err != nil {
 		return fmt.Errorf("read the manifests: %w", err)
 	}
-	applier, err := kubeapply.New(s.config, fieldManager)
-	if err != nil {
-		return err
-	}
-	if err := applier.Apply(ctx, objects...); err != nil {
+	if err := kubeapply.Apply(ctx, s.config, fieldManager, objects...); err != nil {
 		return err
 	}
 	s.progress.say("%s are applied (%d objects)", what, len(objects))

@@ -2,22 +2,34 @@ package servers
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
 
 	"mediastack.dev/hack/setup"
 )
 
+const (
+	// etcd listens on this socket in the control plane's folder, which only its owner can enter.
+	etcdSocket = "etcd.sock"
+	// tokenLife is longer than any stack runs; each start issues new tokens.
+	tokenLife = 365 * 24 * time.Hour
+)
+
 // KubernetesConfig says how to run a control plane.
 type KubernetesConfig struct {
-	// Dir holds etcd's data and the certificates; it is made when absent.
+	// Dir holds etcd's data, the keys and the kubeconfigs; it is made when absent.
 	Dir string
 	// LogDir is the folder that takes the two logs.
 	LogDir string
@@ -27,7 +39,9 @@ type KubernetesConfig struct {
 	Volatile bool
 }
 
-// Kubernetes is a running etcd with a kube-apiserver.
+// Kubernetes is a running etcd with a kube-apiserver. It is no envtest.Environment of
+// controller-runtime: that one's processes outlive a supervisor that is killed and end without
+// anybody being told, and its etcd answers every user of the machine.
 type Kubernetes struct {
 	// Etcd and APIServer are the two processes.
 	Etcd, APIServer *Process
@@ -35,13 +49,13 @@ type Kubernetes struct {
 	Port int
 	// Kubeconfig is the path of the administrator's kubeconfig.
 	Kubeconfig string
+	// Config is the administrator's access.
+	Config *rest.Config
 
-	dir       string
-	authority *authority
+	dir string
 }
 
-// StartKubernetes starts etcd and a kube-apiserver with RBAC on. Both speak TLS on loopback only, and
-// want a client certificate.
+// StartKubernetes starts etcd and a kube-apiserver with RBAC on, which speaks TLS on loopback only.
 func (g *Group) StartKubernetes(ctx context.Context, config KubernetesConfig) (*Kubernetes, error) {
 	tools, err := setup.FindKube()
 	if err != nil {
@@ -51,170 +65,150 @@ func (g *Group) StartKubernetes(ctx context.Context, config KubernetesConfig) (*
 	if k.Port, err = ChoosePort(config.Port); err != nil {
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
 	}
-	admin, err := k.prepare()
-	if err != nil {
-		return nil, fmt.Errorf("make the control plane's certificates: %w", err)
+	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the control plane's folder: %w", err)
 	}
-	etcdURL, err := g.startEtcd(ctx, k, tools.Etcd, config)
-	if err != nil {
+	if err := g.startEtcd(ctx, k, tools.Etcd, config); err != nil {
 		return nil, err
 	}
-	if err := g.startAPIServer(ctx, k, tools.APIServer, etcdURL, config, admin); err != nil {
+	if err := g.startAPIServer(ctx, k, tools.APIServer, config); err != nil {
 		k.Etcd.Stop()
 		return nil, err
 	}
 	return k, nil
 }
 
-// prepare makes the authorities, the keys and the administrator's kubeconfig. The leaf certificates
-// are made anew at every start; only the authorities and the signing key of tokens have to last.
-func (k *Kubernetes) prepare() (admin keyPair, err error) {
-	if err := os.MkdirAll(k.dir, 0o700); err != nil {
-		return keyPair{}, err
-	}
-	if k.authority, err = loadAuthority(k.dir, "ca"); err != nil {
-		return keyPair{}, err
-	}
-	// etcd trusts an authority of its own: a client of the API server must not read the store.
-	etcdAuthority, err := loadAuthority(k.dir, "etcd-ca")
-	if err != nil {
-		return keyPair{}, err
-	}
-	for _, leaf := range []struct {
-		file      string
-		authority *authority
-		subject   pkix.Name
-		server    bool
-	}{
-		{"apiserver", k.authority, pkix.Name{CommonName: "kube-apiserver"}, true},
-		{"etcd", etcdAuthority, pkix.Name{CommonName: "etcd"}, true},
-		{"etcd-client", etcdAuthority, pkix.Name{CommonName: "kube-apiserver"}, false},
-	} {
-		pair, err := leaf.authority.issue(leaf.subject, leaf.server)
-		if err != nil {
-			return keyPair{}, err
-		}
-		if err := pair.write(k.dir, leaf.file); err != nil {
-			return keyPair{}, err
-		}
-	}
-	tokens := filepath.Join(k.dir, "service-account.key")
-	if _, err := os.Stat(tokens); errors.Is(err, os.ErrNotExist) {
-		_, key, err := makeKey()
-		if err != nil {
-			return keyPair{}, err
-		}
-		if err := writePrivate(tokens, key); err != nil {
-			return keyPair{}, err
-		}
-	}
-	if admin, err = k.authority.issue(pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}, false); err != nil {
-		return keyPair{}, err
-	}
-	k.Kubeconfig = filepath.Join(k.dir, "kubeconfig")
-	return admin, writePrivate(k.Kubeconfig, kubeconfig(k.URL(), k.authority.pem, admin))
-}
+func (k *Kubernetes) path(name string) string { return filepath.Join(k.dir, name) }
 
-// URL is the API server's address.
-func (k *Kubernetes) URL() string { return "https://" + loopback(k.Port) }
-
-// ServiceAccountKubeconfig writes a kubeconfig that acts as a service account, so that RBAC decides
-// what its bearer may do. It shows a certificate where a pod would show a token: it never runs out.
-func (k *Kubernetes) ServiceAccountKubeconfig(namespace, name string) (path string, err error) {
-	user := "system:serviceaccount:" + namespace + ":" + name
-	groups := []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
-	pair, err := k.authority.issue(pkix.Name{CommonName: user, Organization: groups}, false)
-	if err != nil {
-		return "", fmt.Errorf("make a certificate for %s: %w", user, err)
-	}
-	path = filepath.Join(k.dir, fmt.Sprintf("kubeconfig-%s-%s", namespace, name))
-	return path, writePrivate(path, kubeconfig(k.URL(), k.authority.pem, pair))
-}
-
-func (g *Group) startEtcd(ctx context.Context, k *Kubernetes, binary string, config KubernetesConfig) (endpoint string, err error) {
-	port, err := FreePort()
-	if err != nil {
-		return "", err
-	}
-	endpoint = "https://" + loopback(port)
-	client, err := k.httpClient("etcd-ca.crt", "etcd-client")
-	if err != nil {
-		return "", err
+func (g *Group) startEtcd(ctx context.Context, k *Kubernetes, binary string, config KubernetesConfig) (err error) {
+	if err := os.Remove(k.path(etcdSocket)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	args := []string{
-		"--data-dir", filepath.Join(k.dir, "etcd"),
-		"--listen-client-urls", endpoint, "--advertise-client-urls", endpoint,
+		"--data-dir", "etcd", "--log-level", "warn",
+		"--listen-client-urls", "unix://" + etcdSocket, "--advertise-client-urls", "unix://" + etcdSocket,
 		"--listen-peer-urls", "http://127.0.0.1:0",
-		"--cert-file", filepath.Join(k.dir, "etcd.crt"), "--key-file", filepath.Join(k.dir, "etcd.key"),
-		"--client-cert-auth", "--trusted-ca-file", filepath.Join(k.dir, "etcd-ca.crt"),
-		"--log-level", "warn",
 	}
 	if config.Volatile {
 		args = append(args, "--unsafe-no-fsync")
 	}
 	k.Etcd, err = g.Start(ctx, Spec{
-		Name:    "etcd",
-		Path:    binary,
-		Args:    args,
-		LogFile: filepath.Join(config.LogDir, "etcd.log"),
-		Ready:   answers(client, endpoint+"/readyz"),
-	})
-	return endpoint, err
-}
-
-func (g *Group) startAPIServer(ctx context.Context, k *Kubernetes, binary, etcdURL string, config KubernetesConfig, admin keyPair) error {
-	if err := admin.write(k.dir, "admin"); err != nil {
-		return err
-	}
-	client, err := k.httpClient("ca.crt", "admin")
-	if err != nil {
-		return err
-	}
-	file := func(name string) string { return filepath.Join(k.dir, name) }
-	k.APIServer, err = g.Start(ctx, Spec{
-		Name: "kube-apiserver",
-		Path: binary,
-		Args: []string{
-			"--etcd-servers", etcdURL, "--etcd-cafile", file("etcd-ca.crt"),
-			"--etcd-certfile", file("etcd-client.crt"), "--etcd-keyfile", file("etcd-client.key"),
-			"--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(k.Port),
-			"--advertise-address", "127.0.0.1", "--endpoint-reconciler-type", "none",
-			"--tls-cert-file", file("apiserver.crt"), "--tls-private-key-file", file("apiserver.key"),
-			"--client-ca-file", file("ca.crt"), "--anonymous-auth=false",
-			"--authorization-mode", "RBAC", "--allow-privileged", "--profiling=false",
-			"--service-cluster-ip-range", "10.96.0.0/16",
-			"--service-account-issuer", "https://kubernetes.default.svc",
-			"--service-account-key-file", file("service-account.key"),
-			"--service-account-signing-key-file", file("service-account.key"),
-			// It waits for default service accounts, which a controller manager would make.
-			"--disable-admission-plugins", "ServiceAccount",
-		},
-		LogFile: filepath.Join(config.LogDir, "kube-apiserver.log"),
-		Ready:   answers(client, k.URL()+"/readyz"),
+		Name: "etcd", Path: binary, Args: args, Dir: k.dir, LogFile: filepath.Join(config.LogDir, "etcd.log"),
+		Ready: func(context.Context) error { _, err := os.Stat(k.path(etcdSocket)); return err },
 	})
 	return err
 }
 
-// httpClient trusts an authority and shows a client certificate.
-func (k *Kubernetes) httpClient(authorityFile, pairName string) (*http.Client, error) {
-	authorityPEM, err := os.ReadFile(filepath.Join(k.dir, authorityFile))
-	if err != nil {
-		return nil, err
+func (g *Group) startAPIServer(ctx context.Context, k *Kubernetes, binary string, config KubernetesConfig) error {
+	// The certificate is made anew at every start: it lasts a year, and a dev stack's data longer.
+	if err := os.RemoveAll(k.path("certs")); err != nil {
+		return err
 	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(authorityPEM)
-	pair, err := tls.LoadX509KeyPair(filepath.Join(k.dir, pairName+".crt"), filepath.Join(k.dir, pairName+".key"))
-	if err != nil {
-		return nil, err
+	if err := k.makeSigningKey(); err != nil {
+		return fmt.Errorf("make the key that signs tokens: %w", err)
 	}
-	return &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-	}}, nil
+	admin := RandomSecret(32)
+	if err := writePrivate(k.path("tokens.csv"), []byte(admin+",admin,admin,system:masters\n")); err != nil {
+		return err
+	}
+	var err error
+	k.APIServer, err = g.Start(ctx, Spec{
+		Name: "kube-apiserver", Path: binary, Dir: k.dir, LogFile: filepath.Join(config.LogDir, "kube-apiserver.log"),
+		Args: []string{
+			"--etcd-servers", "unix://" + etcdSocket,
+			"--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(k.Port), "--cert-dir", "certs",
+			"--advertise-address", "127.0.0.1", "--endpoint-reconciler-type", "none",
+			"--token-auth-file", "tokens.csv", "--anonymous-auth=false",
+			"--authorization-mode", "RBAC", "--allow-privileged", "--profiling=false",
+			"--service-cluster-ip-range", "10.96.0.0/16",
+			"--service-account-issuer", "https://kubernetes.default.svc",
+			"--service-account-key-file", "service-account.key",
+			"--service-account-signing-key-file", "service-account.key",
+			// It waits for default service accounts, which a controller manager would make.
+			"--disable-admission-plugins", "ServiceAccount",
+		},
+		Ready: func(ctx context.Context) error { return k.ready(ctx, admin) },
+	})
+	if err != nil {
+		return err
+	}
+	k.Kubeconfig = k.path("kubeconfig")
+	return k.writeKubeconfig(k.Kubeconfig, k.Config)
+}
+
+// makeSigningKey makes the key of service accounts' tokens, which lasts as long as the data.
+func (k *Kubernetes) makeSigningKey() error {
+	path := k.path("service-account.key")
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	key, err := keyutil.MakeEllipticPrivateKeyPEM()
+	if err != nil {
+		return err
+	}
+	return writePrivate(path, key)
+}
+
+// ready reports whether the API server can be used, and keeps the access to it.
+func (k *Kubernetes) ready(ctx context.Context, token string) error {
+	authority, err := os.ReadFile(k.path("certs/apiserver.crt"))
+	if err != nil {
+		return err
+	}
+	config := &rest.Config{Host: "https://" + loopback(k.Port), BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: authority}}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	defer client.CloseIdleConnections()
+	k.Config = config
+	return answers(client, config.Host+"/readyz")(ctx)
+}
+
+// ServiceAccountKubeconfig writes a kubeconfig with a token of a service account, so that RBAC decides
+// what its bearer may do.
+func (k *Kubernetes) ServiceAccountKubeconfig(ctx context.Context, namespace, name string) (path string, err error) {
+	client, err := kubernetes.NewForConfig(k.Config)
+	if err != nil {
+		return "", err
+	}
+	seconds := int64(tokenLife.Seconds())
+	token, err := client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("issue a token for the service account %s/%s: %w", namespace, name, err)
+	}
+	config := rest.AnonymousClientConfig(k.Config)
+	config.BearerToken = token.Status.Token
+	path = k.path("kubeconfig-" + namespace + "-" + name)
+	return path, k.writeKubeconfig(path, config)
+}
+
+func (k *Kubernetes) writeKubeconfig(path string, config *rest.Config) error {
+	const name = "mediastack"
+	content, err := clientcmd.Write(api.Config{
+		Clusters:       map[string]*api.Cluster{name: {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*api.AuthInfo{name: {Token: config.BearerToken}},
+		Contexts:       map[string]*api.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	})
+	if err != nil {
+		return err
+	}
+	return writePrivate(path, content)
 }
 
 // Stop ends the API server, then etcd.
 func (k *Kubernetes) Stop() {
 	k.APIServer.Stop()
 	k.Etcd.Stop()
+}
+
+// writePrivate replaces a file at once, readable by its owner only.
+func writePrivate(path string, content []byte) error {
+	temporary := path + ".new"
+	if err := os.WriteFile(temporary, content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temporary, path)
 }

@@ -17,12 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-
-	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
-	"mediastack.dev/hack/setup"
 )
 
 const (
@@ -233,88 +228,6 @@ func Stores() map[string]func(testing.TB) servers.S3Access {
 		access[name] = func(t testing.TB) servers.S3Access { t.Helper(); return storeAccess(t, name) }
 	}
 	return access
-}
-
-// Kubernetes returns an administrator's access to an API server that has the project's custom
-// resource definitions. Each test makes a namespace of its own, and must not wait for one to be
-// deleted: there is no controller manager.
-func Kubernetes(t testing.TB) *rest.Config {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", Kubeconfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1 // tests of many objects measure the product, not the client's default limit
-	return config
-}
-
-// Kubeconfig returns the path of the kubeconfig that Kubernetes gives access with.
-func Kubeconfig(t testing.TB) string {
-	t.Helper()
-	plane, err := kubernetes()
-	if err != nil {
-		t.Fatalf("the test needs an API server: %v", err)
-	}
-	return plane.Kubeconfig
-}
-
-// ServiceAccountKubeconfig returns the path of a kubeconfig that acts as a service account, with what
-// RBAC grants it and nothing else.
-func ServiceAccountKubeconfig(t testing.TB, namespace, name string) string {
-	t.Helper()
-	Kubeconfig(t)
-	plane, err := kubernetes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path, err := plane.ServiceAccountKubeconfig(namespace, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func startKubernetes(ctx context.Context, e *environment) (*servers.Kubernetes, error) {
-	plane, err := e.group.StartKubernetes(ctx, servers.KubernetesConfig{Dir: e.path("kube"), LogDir: e.dir, Volatile: true})
-	if err != nil {
-		return nil, err
-	}
-	root, err := setup.RepoRoot()
-	if err != nil {
-		return nil, err
-	}
-	definitions, err := kubeapply.Read(filepath.Join(root, "config", "crd", "bases"))
-	if err != nil {
-		return nil, fmt.Errorf("read the custom resource definitions: %w; run `make generate`", err)
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	applier, err := kubeapply.New(config, "testenv")
-	if err != nil {
-		return nil, err
-	}
-	return plane, applier.Apply(ctx, definitions...)
-}
-
-// Binary returns the path of a shipped binary, which make has built into bin/ (or into the folder that
-// MEDIASTACK_BIN names).
-func Binary(t testing.TB, name string) string {
-	t.Helper()
-	path, err := setup.FindBinary(name)
-	if err != nil {
-		t.Fatalf("the test needs %s: %v", name, err)
-	}
-	return path
-}
-
-// Group returns a supervisor for a test's own processes. They are stopped when the test ends.
-func Group(t testing.TB) *servers.Group {
-	t.Helper()
-	group := servers.NewGroup()
-	t.Cleanup(group.Close)
-	return group
 }
 
 // Folder returns a folder of the test's own, removed when it ends, that other users can pass, as

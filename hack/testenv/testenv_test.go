@@ -136,6 +136,9 @@ func TestAPIServerEnforcesRBAC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := admin.CoreV1().ServiceAccounts(namespace.Name).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "nobody"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", testenv.ServiceAccountKubeconfig(t, namespace.Name, "nobody"))
 	if err != nil {
 		t.Fatal(err)

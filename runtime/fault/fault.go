@@ -1,6 +1,6 @@
-// Package fault gives every error of the service a kind, a public sentence and a
-// private cause. Use cases make faults; the edges (REST, TUS, MCP, reconcilers)
-// turn kinds into status codes, tool errors or conditions, each in one place.
+// Package fault classifies errors: a fault has a kind, a public message and a private
+// cause. Use cases return faults; the edges (REST, TUS, MCP, reconcilers) map kinds to
+// status codes, tool errors or conditions, each in one place.
 package fault
 
 import (
@@ -11,43 +11,43 @@ import (
 	"mediastack.dev/runtime/redact"
 )
 
-// Kind says what a caller can do about an error.
+// Kind is the class of an error: what the caller can do about it.
 type Kind int
 
-// The kinds of fault. Internal is the zero value on purpose: an error that
-// nobody classified shows nothing of itself.
+// The kinds of fault. Internal is the zero value on purpose: the text of an error that
+// was not classified is never shown.
 const (
 	// Internal is a failure of the service itself; its text stays in the log.
 	Internal Kind = iota
 	// Invalid is a malformed or out-of-range request; the caller must change it.
 	Invalid
-	// Unauthenticated means no credential, or one that is not accepted.
+	// Unauthenticated is a missing or invalid credential.
 	Unauthenticated
-	// BadSignature means an upload signature or a signed URL that is not accepted.
-	BadSignature
-	// Forbidden means a good credential that does not permit this.
+	// InvalidSignature is an invalid or expired upload signature or signed URL.
+	InvalidSignature
+	// Forbidden is a valid credential that does not permit the operation.
 	Forbidden
-	// NotFound is a thing that does not exist or belongs to somebody else; the
-	// two are never told apart (docs/architecture.md, invariant 7).
+	// NotFound is an object that does not exist or belongs to another tenant; callers
+	// can't distinguish the two (docs/architecture.md, invariant 7).
 	NotFound
-	// Conflict is a state, a pin or another owner that stands in the way.
+	// Conflict is a state, a pin or another owner that prevents the operation.
 	Conflict
-	// TooLarge means over maxUploadSize.
+	// TooLarge is a file over maxUploadSize.
 	TooLarge
-	// OverCap means the account's storage cap does not hold these bytes.
-	OverCap
-	// Unsupported is a media type or an encoding that the service does not take.
-	Unsupported
-	// Busy means too many requests or a full queue; RetryAfter says when to come back.
+	// QuotaExceeded is a file that does not fit into the account's storage cap.
+	QuotaExceeded
+	// UnsupportedType is a media type or a content encoding that is not supported.
+	UnsupportedType
+	// Busy is a rate or concurrency limit that is reached; RetryAfter says when to retry.
 	Busy
-	// Unavailable means that PostgreSQL or S3 can't be reached just now.
+	// Unavailable is a temporary failure of PostgreSQL or S3.
 	Unavailable
 )
 
-var names = [...]string{"internal", "invalid", "unauthenticated", "bad signature", "forbidden", "not found", "conflict",
-	"too large", "over cap", "unsupported", "busy", "unavailable"}
+var names = [...]string{"internal", "invalid", "unauthenticated", "invalid signature", "forbidden", "not found", "conflict",
+	"too large", "quota exceeded", "unsupported type", "busy", "unavailable"}
 
-// String names the kind for logs and metrics.
+// String returns the name of the kind, for logs and metrics.
 func (k Kind) String() string {
 	if k < 0 || int(k) >= len(names) {
 		return "internal"
@@ -55,16 +55,15 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Error is a classified error. Public is written for the caller and may be
-// empty; Cause is for the log only.
+// Error is a classified error.
 type Error struct {
 	Kind       Kind
-	Public     string
-	Cause      error
-	RetryAfter time.Duration // Busy and Unavailable only; 0 = say nothing
+	Public     string        // message for the caller; may be empty
+	Cause      error         // for the log only
+	RetryAfter time.Duration // of Busy and Unavailable; 0 = not known
 }
 
-// Error joins everything for the log; never send it to a caller.
+// Error returns the kind, the message and the cause, for the log; never send it to a caller.
 func (e *Error) Error() string {
 	switch {
 	case e.Cause == nil && e.Public == "":
@@ -80,13 +79,14 @@ func (e *Error) Error() string {
 // Unwrap returns the private cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// New makes a fault whose public sentence is formatted like fmt.Sprintf. Credentials in
-// it are masked: a sentence may quote what a caller sent.
+// New returns a fault whose public message is formatted as by fmt.Sprintf. Credentials in
+// the message are masked, since it may quote input.
 func New(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Public: redact.Text(fmt.Sprintf(format, args...))}
 }
 
-// Wrap returns cause a kind and a public sentence, masked as by New. A nil cause stays nil.
+// Wrap returns a fault with this cause, and a public message as of New. It returns nil if
+// cause is nil.
 func Wrap(cause error, kind Kind, format string, args ...any) error {
 	if cause == nil {
 		return nil
@@ -94,9 +94,9 @@ func Wrap(cause error, kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Public: redact.Text(fmt.Sprintf(format, args...)), Cause: cause}
 }
 
-// Of finds the fault in err's chain. An unclassified error, and nil, give Internal
-// with no public sentence.
-func Of(err error) *Error {
+// From returns the fault in err's chain. For an error without one, and for nil, it returns
+// an Internal fault without a public message.
+func From(err error) *Error {
 	var f *Error
 	if errors.As(err, &f) {
 		return f

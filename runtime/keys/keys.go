@@ -1,6 +1,6 @@
-// Package keys derives what the runtime signs and encrypts with from the one server
-// secret: a key for each purpose, so that a signature for one is worthless for another.
-// Packages auth, delivery and login use it; it authenticates nobody.
+// Package keys derives signing and encryption keys from the server secret (HKDF), one for
+// each purpose, so that a signature for one purpose is invalid for every other. Packages
+// auth, delivery, oauth and mail use it; it authenticates nobody.
 package keys
 
 import (
@@ -16,23 +16,22 @@ import (
 	"strings"
 )
 
-// secretLength is the least length of the server secret, in bytes.
-const secretLength = 32
+// minSecretLength is the minimum length of the server secret, in bytes.
+const minSecretLength = 32
 
-// Purpose binds a signing key to one use: what is signed for one purpose is
-// worthless for any other.
+// Purpose is what a derived key is for.
 type Purpose string
 
-// The purposes of signing keys.
+// The purposes of keys.
 const (
-	ForUploads  Purpose = "signature"
-	ForDelivery Purpose = "delivery"
-	ForLogins   Purpose = "login"
-	ForLetters  Purpose = "letter"
+	PurposeUploadSignature Purpose = "upload-signature"
+	PurposeDeliveryURL     Purpose = "delivery-url"
+	PurposeOAuth           Purpose = "oauth" // access tokens, login codes and login forms
+	PurposeEmailOutbox     Purpose = "email-outbox"
 )
 
-// Secret is the server secret that everything is signed with, and the previous one
-// while it is being replaced. It prints and logs as nothing.
+// Secret is the server secret, and the previous one during a rotation. Printing and
+// logging hide its value.
 type Secret struct{ current, previous []byte }
 
 // String hides the secret.
@@ -42,8 +41,8 @@ func (Secret) String() string { return "(hidden)" }
 func (Secret) GoString() string { return "(hidden)" }
 
 // ParseSecret reads the server secret, and the previous one unless it is empty.
-// Text of hexadecimal digits alone is hexadecimal, other text base64 (standard or
-// URL-safe, padded or not).
+// Text of hexadecimal digits only is decoded as hexadecimal, other text as base64
+// (standard or URL-safe, padded or not).
 func ParseSecret(current, previous string) (Secret, error) {
 	var secret Secret
 	var err error
@@ -67,22 +66,22 @@ func decodeSecret(text string) ([]byte, error) {
 			return nil, errors.New("must be hexadecimal or base64")
 		}
 	}
-	if len(decoded) < secretLength {
-		return nil, fmt.Errorf("must hold at least %d bytes, not %d", secretLength, len(decoded))
+	if len(decoded) < minSecretLength {
+		return nil, fmt.Errorf("must hold at least %d bytes, not %d", minSecretLength, len(decoded))
 	}
 	return decoded, nil
 }
 
-// Signer signs and verifies for one purpose.
+// Signer signs and verifies messages for one purpose (HMAC-SHA-256).
 type Signer struct{ keys [][]byte }
 
-// Signer derives the keys of a purpose.
+// Signer returns the Signer of a purpose.
 func (s Secret) Signer(purpose Purpose) (*Signer, error) {
 	keys, err := s.keys(purpose)
 	return &Signer{keys: keys}, err
 }
 
-// keys derives the keys of a purpose, that of the current secret first.
+// keys derives the keys of a purpose, the key of the current secret first.
 func (s Secret) keys(purpose Purpose) ([][]byte, error) {
 	var keys [][]byte
 	for _, secret := range [][]byte{s.current, s.previous} {
@@ -98,29 +97,29 @@ func (s Secret) keys(purpose Purpose) ([][]byte, error) {
 	return keys, nil
 }
 
-// Sign returns the MAC of a message (HMAC-SHA-256) under the current secret.
-func (s *Signer) Sign(message []byte) []byte { return mac(s.keys[0], message) }
+// Sign returns the MAC of a message, by the key of the current secret.
+func (s *Signer) Sign(message []byte) []byte { return computeMAC(s.keys[0], message) }
 
-// Verify reports in constant time whether the MAC is that of the message under the current
-// or the previous secret.
-func (s *Signer) Verify(message, sent []byte) bool {
+// Verify reports whether mac is the MAC of the message, by the key of the current or the
+// previous secret. It takes constant time.
+func (s *Signer) Verify(message, mac []byte) bool {
 	ok := false
 	for _, key := range s.keys {
-		ok = hmac.Equal(mac(key, message), sent) || ok
+		ok = hmac.Equal(computeMAC(key, message), mac) || ok
 	}
 	return ok
 }
 
-func mac(key, message []byte) []byte {
+func computeMAC(key, message []byte) []byte {
 	hash := hmac.New(sha256.New, key)
-	_, _ = hash.Write(message) // never fails, by its contract
+	_, _ = hash.Write(message) // hash.Hash: it never returns an error
 	return hash.Sum(nil)
 }
 
-// Encrypter encrypts for one purpose what the service must read again itself (AES-256-GCM).
+// Encrypter encrypts and decrypts data for one purpose (AES-256-GCM).
 type Encrypter struct{ ciphers []cipher.AEAD }
 
-// Encrypter derives the keys of a purpose.
+// Encrypter returns the Encrypter of a purpose.
 func (s Secret) Encrypter(purpose Purpose) (*Encrypter, error) {
 	keys, err := s.keys(purpose)
 	if err != nil {
@@ -130,37 +129,39 @@ func (s Secret) Encrypter(purpose Purpose) (*Encrypter, error) {
 	for _, key := range keys {
 		block, err := aes.NewCipher(key)
 		if err != nil {
-			return nil, fmt.Errorf("make the cipher for %s: %w", purpose, err)
+			return nil, fmt.Errorf("create the cipher for %s: %w", purpose, err)
 		}
 		aead, err := cipher.NewGCMWithRandomNonce(block)
 		if err != nil {
-			return nil, fmt.Errorf("make the cipher for %s: %w", purpose, err)
+			return nil, fmt.Errorf("create the cipher for %s: %w", purpose, err)
 		}
 		encrypter.ciphers = append(encrypter.ciphers, aead)
 	}
 	return encrypter, nil
 }
 
-// Encrypt encrypts with the current secret.
+// Encrypt returns plain encrypted with the key of the current secret.
 func (e *Encrypter) Encrypt(plain []byte) []byte {
-	return e.ciphers[0].Seal(nil, nil, plain, nil) //nolint:gosec // the cipher draws its nonces itself
+	return e.ciphers[0].Seal(nil, nil, plain, nil) //nolint:gosec // NewGCMWithRandomNonce generates the nonce
 }
 
-// Decrypt returns what was encrypted with the current or the previous secret.
+// Decrypt returns the plaintext of data that was encrypted with the key of the current or
+// the previous secret.
 func (e *Encrypter) Decrypt(encrypted []byte) ([]byte, error) {
 	for _, c := range e.ciphers {
 		if plain, err := c.Open(nil, nil, encrypted, nil); err == nil {
 			return plain, nil
 		}
 	}
-	return nil, errors.New("neither secret decrypts this")
+	return nil, errors.New("the data was not encrypted with the current or the previous server secret")
 }
 
 // Encode returns the URL-safe base64 of b, without padding.
 func Encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// Decode reads what Encode writes, in that one form. The decoder alone would pass over
-// line breaks, so that a signature could be written in many ways.
+// Decode decodes the output of Encode, and rejects every other encoding of the same bytes.
+// The decoder of encoding/base64 ignores line breaks, so that a signature would have many
+// valid forms.
 func Decode(text string) ([]byte, bool) {
 	if strings.ContainsAny(text, "\r\n") {
 		return nil, false

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestSecretsAreReadInEveryUsualForm(t *testing.T) {
+func TestParseSecret_AcceptsHexadecimalAndBase64(t *testing.T) {
 	t.Parallel()
 	raw := []byte("\xfb\xff\xfe0123456789012345678901234567890")
 	for _, text := range []string{
@@ -47,17 +47,45 @@ func signerOf(t testing.TB, secret string, purpose Purpose) *Signer {
 	return signer
 }
 
-func TestACodeIsWorthlessForAnotherPurpose(t *testing.T) {
+func TestSigner_RejectsAMACOfAnotherPurpose(t *testing.T) {
 	t.Parallel()
 	secret := strings.Repeat("s", 32)
-	uploads, files := signerOf(t, secret, ForUploads), signerOf(t, secret, ForDelivery)
+	uploads, files := signerOf(t, secret, PurposeUploadSignature), signerOf(t, secret, PurposeDeliveryURL)
 	message := []byte("message")
 	if !uploads.Verify(message, uploads.Sign(message)) || files.Verify(message, uploads.Sign(message)) || uploads.Verify(message, nil) {
-		t.Error("purposes are not kept apart")
+		t.Error("a MAC of one purpose is valid for another, or not for its own")
 	}
 }
 
-func TestDecode_AcceptsOneFormOnly(t *testing.T) {
+func TestEncrypter_DecryptsWithTheCurrentAndThePreviousSecret(t *testing.T) {
+	t.Parallel()
+	old, current := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
+	encrypter := func(secret, previous string, purpose Purpose) *Encrypter {
+		t.Helper()
+		parsed, err := ParseSecret(secret, previous)
+		if err != nil {
+			t.Fatal(err)
+		}
+		encrypter, err := parsed.Encrypter(purpose)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return encrypter
+	}
+	encrypted := encrypter(old, "", PurposeEmailOutbox).Encrypt([]byte("code 1234"))
+	if got, err := encrypter(current, old, PurposeEmailOutbox).Decrypt(encrypted); err != nil || string(got) != "code 1234" {
+		t.Errorf("during a rotation: %q, %v", got, err)
+	}
+	for name, other := range map[string]*Encrypter{
+		"another secret": encrypter(current, "", PurposeEmailOutbox), "another purpose": encrypter(old, "", PurposeOAuth),
+	} {
+		if got, err := other.Decrypt(encrypted); err == nil {
+			t.Errorf("%s decrypts it: %q", name, got)
+		}
+	}
+}
+
+func TestDecode_RejectsOtherEncodingsOfTheSameBytes(t *testing.T) {
 	t.Parallel()
 	raw := []byte("\xfb\xff\xfe01234")
 	encoded := Encode(raw)

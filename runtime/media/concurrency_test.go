@@ -64,7 +64,7 @@ func TestCap_IsExactUnderConcurrency(t *testing.T) {
 				switch {
 				case err == nil:
 					stored.Add(int64(size))
-				case fault.Is(err, fault.OverCap):
+				case fault.Is(err, fault.QuotaExceeded):
 					for low := smallestRefused.Load(); int64(size) < low && !smallestRefused.CompareAndSwap(low, int64(size)); low = smallestRefused.Load() {
 					}
 				default:
@@ -82,7 +82,7 @@ func TestCap_IsExactUnderConcurrency(t *testing.T) {
 		t.Errorf("%d bytes are held, %d were stored, the cap is %d", held, stored.Load(), room)
 	}
 	// Never short at the end: with nothing running, exactly the rest still fits, and not a byte more.
-	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(make([]byte, room-held+1)), media.Fields{}); !fault.Is(err, fault.OverCap) {
+	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(make([]byte, room-held+1)), media.Fields{}); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("one byte over the cap: %v", err)
 	}
 	b.upload(p, make([]byte, room-held), media.Fields{})
@@ -96,7 +96,7 @@ func TestLoweredCap_RejectsUploadsAndKeepsItems(t *testing.T) {
 	item := b.sealed(p, data, media.Fields{})
 	_, err := b.registry.Ensure(t.Context(), account.Spec{Namespace: p.Account.Namespace, Name: p.Account.Name, MaxStorage: 1000, MaxUploadSize: 1000})
 	must(t, err)
-	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(random(1)), media.Fields{}); !fault.Is(err, fault.OverCap) {
+	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(random(1)), media.Fields{}); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("an upload under a lowered cap: %v", err)
 	}
 	if got := b.bytesOf(p, item.File()); !bytes.Equal(got, data) {
@@ -362,7 +362,7 @@ func TestCommit_ReservesMissingBytesUnderTheCap(t *testing.T) {
 		id := uuid.Must(uuid.NewV7())
 		must(t, b.store.OpenUpload(t.Context(), id, scope, 0, b.clock.Now().Add(time.Hour)))
 		item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: "k", Bytes: c.bytes}}, CreatedAt: b.clock.Now()}
-		if err := b.store.CommitUpload(t.Context(), item); (err == nil) != c.want || err != nil && !fault.Is(err, fault.OverCap) {
+		if err := b.store.CommitUpload(t.Context(), item); (err == nil) != c.want || err != nil && !fault.Is(err, fault.QuotaExceeded) {
 			t.Errorf("commit of %d unreserved bytes: %v", c.bytes, err)
 		}
 	}

@@ -235,7 +235,7 @@ func TestCommit_RejectedWhenTheCapCannotHoldTheDerivatives(t *testing.T) {
 	b := setup(t)
 	file := jpegOf(t, picture(640, 480))
 	service, p := b.withImages(b.objects), b.tenant(int64(len(file))+10)
-	if _, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{}); !fault.Is(err, fault.OverCap) {
+	if _, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{}); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("an upload whose thumbnail has no room: %v", err)
 	}
 	if left := b.stored(p); len(left) != 0 {
@@ -311,7 +311,7 @@ func TestImageQueue_RejectsOnlyTheAccountThatFloodsIt(t *testing.T) {
 	}
 	release := flood(t, pool, one, 2)
 	// Whatever it sends, nothing of it is read.
-	if u, err := service.Begin(t.Context(), one, 0); !fault.Is(err, fault.Busy) || fault.Of(err).RetryAfter <= 0 {
+	if u, err := service.Begin(t.Context(), one, 0); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
 		t.Errorf("who floods the queue: %v, %v", u, err)
 	}
 	flooded := func(who string) {

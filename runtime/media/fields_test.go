@@ -58,7 +58,7 @@ func TestFieldsValidate_NamesTheFieldOutOfBounds(t *testing.T) {
 		"caption": {Caption: strings.Repeat("a", MaxCaption+1)},
 		"group":   {Group: strings.Repeat("a", MaxGroup+1)},
 	} {
-		if err := bad.Validate(); !fault.Is(err, fault.Invalid) || !strings.Contains(fault.Of(err).Public, name) {
+		if err := bad.Validate(); !fault.Is(err, fault.Invalid) || !strings.Contains(fault.From(err).Public, name) {
 			t.Errorf("a bad %s must be refused by its name, not %v", name, err)
 		}
 	}

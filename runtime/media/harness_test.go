@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
@@ -72,7 +71,7 @@ func setup(t *testing.T) *bundle {
 }
 
 // setupOwnS3 is setup with an S3 store that the test can stop and start.
-func setupOwnS3(t *testing.T) (*bundle, *testenv.Server[*servers.S3]) {
+func setupOwnS3(t *testing.T) (*bundle, *testenv.Server[*testenv.S3Store]) {
 	t.Helper()
 	server := testenv.S3Server(t)
 	a := server.Part.Access
@@ -179,7 +178,7 @@ func (b *bundle) bytesOf(p account.Principal, object media.Object) []byte {
 func (b *bundle) stored(p account.Principal) map[string]int64 {
 	b.t.Helper()
 	found := map[string]int64{}
-	must(b.t, b.objects.List(b.t.Context(), p.Account.Bucket, "media/", func(s objectstore.Stored) error {
+	must(b.t, b.objects.List(b.t.Context(), p.Account.Bucket, "media/", func(s media.ObjectInfo) error {
 		found[s.Key] = s.Bytes
 		return nil
 	}))

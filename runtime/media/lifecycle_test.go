@@ -86,7 +86,7 @@ func TestItem_OfAnotherTenantIsNotFound(t *testing.T) {
 		"delete": func(id uuid.UUID) error { return b.service.Delete(t.Context(), yours, id) },
 	} {
 		foreign, missing := call(item.ID), call(uuid.New())
-		if !fault.Is(foreign, fault.NotFound) || fault.Of(foreign).Public != fault.Of(missing).Public {
+		if !fault.Is(foreign, fault.NotFound) || fault.From(foreign).Public != fault.From(missing).Public {
 			t.Errorf("%s: another tenant's item says %v, a missing one %v", name, foreign, missing)
 		}
 	}
@@ -140,11 +140,11 @@ func TestUpload_LeavesNothingWhenItFails(t *testing.T) {
 		"over the cap in the second part": {func() error {
 			_, err := upload(t.Context(), b.service, small, bytes.NewReader(make([]byte, media.PartSize+101)), media.Fields{})
 			return err
-		}, func(err error) bool { return fault.Is(err, fault.OverCap) }},
+		}, func(err error) bool { return fault.Is(err, fault.QuotaExceeded) }},
 		"announced to be over the cap": {func() error {
 			_, err := b.service.Begin(t.Context(), small, media.PartSize+101)
 			return err
-		}, func(err error) bool { return fault.Is(err, fault.OverCap) }},
+		}, func(err error) bool { return fault.Is(err, fault.QuotaExceeded) }},
 		"announced to be larger than maxUploadSize": {func() error {
 			_, err := b.service.Begin(t.Context(), p, 100<<20+1)
 			return err
@@ -202,7 +202,7 @@ func TestUpload_WaitsForASlotAndIsRejectedWhenTheQueueIsFull(t *testing.T) {
 			queued <- err
 		}()
 	}
-	if err := <-queued; !fault.Is(err, fault.Busy) || fault.Of(err).RetryAfter == 0 {
+	if err := <-queued; !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter == 0 {
 		t.Errorf("with the queue full: %v", err)
 	}
 	first.Close(t.Context())
@@ -316,7 +316,7 @@ func TestUpload_BelowTheMinimumRateReleasesItsMemoryToOthers(t *testing.T) {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
 	creeps, stands := newCreeper(before, ticker.C), newCreeper(before, nil)
-	r.Interruptible(func(error) { stands.stop() })
+	r.OnSlow(func(error) { stands.stop() })
 	for _, c := range []struct {
 		name string
 		file *creeper

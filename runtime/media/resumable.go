@@ -113,12 +113,12 @@ type Resumable struct {
 	service   *Service
 	principal account.Principal
 	state     ResumableState
-	interrupt func(why error)
+	abort     func(why error) // nil = a read can't be aborted
 }
 
-// Interruptible says how to end a read of the file from another goroutine, as for an
+// OnSlow registers how to abort a read of the file from another goroutine, as for an
 // Upload: what has arrived is kept.
-func (r *Resumable) Interruptible(interrupt func(why error)) { r.interrupt = interrupt }
+func (r *Resumable) OnSlow(abort func(why error)) { r.abort = abort }
 
 // CreateResumable notes an upload of length bytes, or of UnknownLength, and reserves
 // them. It keeps metadata, the text that the fields were read from, unchanged. Faults are
@@ -225,7 +225,7 @@ func (r *Resumable) Write(ctx context.Context, offset int64, file io.Reader, pro
 	if r.state.Item != nil || offset != before {
 		return 0, fault.New(fault.Conflict, "the upload has received %d bytes", before)
 	}
-	if err := r.service.places.enter(ctx, r.state.Scope.AccountID); err != nil {
+	if err := r.service.limits.acquire(ctx, r.service.limits.uploads, r.state.Scope.AccountID); err != nil {
 		return 0, err
 	}
 	u := r.resume()
@@ -307,8 +307,8 @@ func (r *Resumable) startOver(ctx context.Context, u *Upload, why error) error {
 
 // receive takes bytes to the end of the request.
 func (r *Resumable) receive(ctx context.Context, u *Upload, file io.Reader, proof func() error) error {
-	u.haste.interrupt = r.interrupt
-	defer u.watch()()
+	u.rate.abort = r.abort
+	defer u.startRateMonitor()()
 	limit := r.principal.Account.MaxUploadSize
 	if r.state.Length != UnknownLength {
 		limit = r.state.Length
@@ -512,7 +512,7 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 		return Item{}, err
 	}
 	defer u.leaveQueue()
-	if err := r.service.places.enter(ctx, r.state.Scope.AccountID); err != nil {
+	if err := r.service.limits.acquire(ctx, r.service.limits.uploads, r.state.Scope.AccountID); err != nil {
 		return Item{}, err
 	}
 	defer u.release()

@@ -56,7 +56,7 @@ func (b *bundle) settled(p account.Principal, r *media.Resumable, file []byte) {
 
 func (b *bundle) nothingUnfinished(p account.Principal) {
 	b.t.Helper()
-	must(b.t, b.objects.ListUnfinished(b.t.Context(), p.Account.Bucket, "", func(u media.Unfinished) error {
+	must(b.t, b.objects.ListIncomplete(b.t.Context(), p.Account.Bucket, "", func(u media.IncompleteUpload) error {
 		b.t.Errorf("an unfinished upload of %s is left", u.Key)
 		return nil
 	}))
@@ -323,7 +323,7 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(30 << 20)
-	if _, err := b.service.CreateResumable(t.Context(), p, 31<<20, media.Fields{}, ""); !fault.Is(err, fault.OverCap) {
+	if _, err := b.service.CreateResumable(t.Context(), p, 31<<20, media.Fields{}, ""); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("over the cap: %v", err)
 	}
 	if _, err := b.service.CreateResumable(t.Context(), p, p.Account.MaxUploadSize+1, media.Fields{}, ""); !fault.Is(err, fault.TooLarge) {
@@ -343,7 +343,7 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	if _, err := r.Finish(t.Context()); !fault.Is(err, fault.Conflict) {
 		t.Errorf("finished without its length: %v", err)
 	}
-	if err := r.DeclareLength(t.Context(), 31<<20); !fault.Is(err, fault.OverCap) {
+	if err := r.DeclareLength(t.Context(), 31<<20); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("a length over the cap: %v", err)
 	}
 	if err := r.DeclareLength(t.Context(), 1); !fault.Is(err, fault.Invalid) {

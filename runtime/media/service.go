@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -74,6 +75,8 @@ type Deps struct {
 	Settings Settings
 	Now      func() time.Time
 	Log      *slog.Logger
+	// Registry takes the gauges of upload slots and memory; nil = they are not exported.
+	Registry prometheus.Registerer
 }
 
 // Service is what can be done with media. It is safe for concurrent use.
@@ -85,9 +88,7 @@ type Service struct {
 	cfg      Config
 	now      func() time.Time
 	log      *slog.Logger
-
-	places *gate // for running uploads
-	memory *gate // for parts of those over smallUpload
+	limits   limits
 }
 
 // New returns a Service that uses deps.
@@ -95,13 +96,13 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	share := func(of int) int { return max(1, of*cfg.UploadPerAccountPercent/100) }
-	large := int(cfg.UploadMemory / (PartSize + chunkSize))
+	limits, err := newLimits(cfg, deps.Registry)
+	if err != nil {
+		return nil, err
+	}
 	return &Service{
 		store: deps.Store, objects: deps.Objects, images: deps.Images, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log,
-		places: newGate(gateLimits{places: cfg.MaxUploads, share: share(cfg.MaxUploads), queue: cfg.UploadQueue, wait: cfg.UploadQueueTimeout}),
-		// Whoever waits for memory has a place, so the queue is bounded by those.
-		memory: newGate(gateLimits{places: large, share: share(large), queue: 2 * cfg.MaxUploads, wait: cfg.UploadQueueTimeout}),
+		limits: limits,
 	}, nil
 }
 

@@ -114,6 +114,19 @@ type ObjectRemover interface {
 	AbortIncomplete(ctx context.Context, bucket, key string) error
 }
 
+// ObjectInfo describes an object in the object store.
+type ObjectInfo struct {
+	Key      string
+	Bytes    int64
+	Modified time.Time
+}
+
+// IncompleteUpload is a multipart upload that was neither completed nor aborted.
+type IncompleteUpload struct {
+	Key       string
+	Initiated time.Time
+}
+
 // ErrPartsLost is in the errors of a Multipart whose parts are not in the store any
 // more, or not those that were put, so that no repeating helps.
 var ErrPartsLost = errors.New("the parts are lost")

@@ -43,7 +43,7 @@ type Upload struct {
 	large  bool   // holds a place in memory for a part
 	// place is held in the queue of images; nil for other files.
 	place    ImagePlace
-	haste    haste
+	rate     rateGuard
 	digest   hash.Hash
 	size     int64
 	mimeType string
@@ -89,7 +89,7 @@ func (s *Service) Begin(ctx context.Context, p account.Principal, atLeast int64)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.places.enter(ctx, scope.AccountID); err != nil {
+	if err := s.limits.acquire(ctx, s.limits.uploads, scope.AccountID); err != nil {
 		return nil, err
 	}
 	return &Upload{service: s, principal: p, scope: scope, id: id, atLeast: atLeast, lease: s.cfg.UploadLease, digest: sha256.New()}, nil
@@ -101,13 +101,13 @@ func tooLarge(p account.Principal) error {
 
 // CapExceeded returns the fault of an account whose cap has no room for the bytes offered.
 func CapExceeded(maxStorage int64) error {
-	return fault.New(fault.OverCap, "the account's storage cap, %d bytes, has no room for this file", maxStorage)
+	return fault.New(fault.QuotaExceeded, "the account's storage cap, %d bytes, has no room for this file", maxStorage)
 }
 
 // Receive reads the file to its end. claim is the client's word for the type. After
 // an error the upload can only be closed.
 func (u *Upload) Receive(ctx context.Context, file io.Reader, claim string) error {
-	defer u.watch()()
+	defer u.startRateMonitor()()
 	for {
 		ended, err := u.fill(ctx, file, func() error { return u.look(claim, false) })
 		if err == nil {
@@ -150,9 +150,9 @@ func (u *Upload) fill(ctx context.Context, file io.Reader, look func() error) (e
 		if err := u.makeRoom(ctx); err != nil {
 			return false, err
 		}
-		u.haste.begin()
+		u.rate.beginRead()
 		fresh, err := u.buffer.read(file)
-		slow := u.haste.end(len(fresh))
+		slow := u.rate.endRead(len(fresh))
 		if u.size += int64(len(fresh)); u.size > u.principal.Account.MaxUploadSize {
 			return false, tooLarge(u.principal)
 		}
@@ -190,7 +190,7 @@ func (u *Upload) makeRoom(ctx context.Context) error {
 
 // enlarge waits for a place in memory for a part.
 func (u *Upload) enlarge(ctx context.Context) error {
-	if err := u.service.memory.enter(ctx, u.scope.AccountID); err != nil {
+	if err := u.service.limits.acquire(ctx, u.service.limits.partMemory, u.scope.AccountID); err != nil {
 		return err
 	}
 	u.large = true
@@ -360,9 +360,9 @@ func (u *Upload) release() {
 	u.leaveQueue()
 	u.buffer.release()
 	if u.large {
-		u.service.memory.leave(u.scope.AccountID)
+		u.service.limits.partMemory.Release(u.scope.AccountID)
 	}
-	u.service.places.leave(u.scope.AccountID)
+	u.service.limits.uploads.Release(u.scope.AccountID)
 }
 
 func (u *Upload) abandon(ctx context.Context) {

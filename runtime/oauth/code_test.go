@@ -90,7 +90,7 @@ func TestFiveTriesAtOnceAreFiveTries(t *testing.T) {
 			_, err := w.TryCode(context.WithoutCancel(t.Context()), request, wrong(code))
 			mu.Lock()
 			defer mu.Unlock()
-			kinds[fault.Of(err).Kind]++
+			kinds[fault.From(err).Kind]++
 		})
 	}
 	trying.Wait()
@@ -115,7 +115,7 @@ func TestLimitsOfAnAddressHoldOverAllItsLogins(t *testing.T) {
 	late := w.begin(t, ask())
 	err := late.send(t, owner)
 	is(t, "a sixth code in an hour", err, fault.Busy)
-	if wait := fault.Of(err).RetryAfter; wait < 59*time.Minute || wait > time.Hour {
+	if wait := fault.From(err).RetryAfter; wait < 59*time.Minute || wait > time.Hour {
 		t.Errorf("come back in %s", wait)
 	}
 	if late.request(t).Address != "" {
@@ -207,7 +207,7 @@ func TestResendPause_HoldsForAnAddressOverLoginsAndReplicas(t *testing.T) {
 			sending.Wait()
 			for _, err := range refused {
 				is(t, "a code at the same time", err, fault.Busy)
-				if f := fault.Of(err); f.Public != "A code was sent just now." || f.RetryAfter <= 0 || f.RetryAfter > cfg.ResendAfter {
+				if f := fault.From(err); f.Public != "A code was sent just now." || f.RetryAfter <= 0 || f.RetryAfter > cfg.ResendAfter {
 					t.Errorf("the refusal says %q, %s", f.Public, f.RetryAfter)
 				}
 			}

@@ -57,10 +57,10 @@ func (w *world) service(t *testing.T, cfg oauth.Config, secretLetter string) *oa
 	t.Helper()
 	secret, err := runtimetest.Credentials(secretLetter).ServerSecret()
 	must(t, err)
-	signer, err := secret.Signer(keys.ForLogins)
+	signer, err := secret.Signer(keys.PurposeOAuth)
 	must(t, err)
 	w.signer = signer
-	encrypter, err := secret.Encrypter(keys.ForLetters)
+	encrypter, err := secret.Encrypter(keys.PurposeEmailOutbox)
 	must(t, err)
 	service, err := oauth.NewService(cfg, oauth.Parts{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: w.clock.Now, Log: w.logs.Logger()})
 	must(t, err)

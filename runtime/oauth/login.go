@@ -106,7 +106,7 @@ type Parts struct {
 // Service holds the rules. It is safe for concurrent use.
 type Service struct {
 	Parts
-	cfg     Config
+	cfg         Config
 	emailQueued chan struct{}
 }
 

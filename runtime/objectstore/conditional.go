@@ -104,7 +104,7 @@ func (r *Readiness) Check(ctx context.Context) error {
 	switch {
 	case errors.Is(err, errNoConditionalPut):
 		r.known, r.verdict = true, err
-		r.log.ErrorContext(ctx, fault.Of(err).Public, "error", err)
+		r.log.ErrorContext(ctx, fault.From(err).Public, "error", err)
 	case err == nil:
 		r.known = proven
 	}

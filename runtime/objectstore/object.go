@@ -151,9 +151,6 @@ func (m *multipart) Abort(ctx context.Context) error {
 	return ignoreMissing(m.store.core.AbortMultipartUpload(ctx, m.bucket, m.key, m.uploadID), "abort "+m.key)
 }
 
-// Stored is an object as the store describes it.
-type Stored = media.Stored
-
 // Open reads length bytes of an object from offset on; length below 0 reads to the
 // end. The caller closes the reader.
 func (s *Store) Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error) {
@@ -194,24 +191,24 @@ func (r *objectReader) Read(p []byte) (int, error) {
 }
 
 // Stat describes an object; NotFound when it is missing.
-func (s *Store) Stat(ctx context.Context, bucket, key string) (Stored, error) {
+func (s *Store) Stat(ctx context.Context, bucket, key string) (media.ObjectInfo, error) {
 	info, err := s.client.StatObject(ctx, bucket, key, minio.StatObjectOptions{})
 	if err != nil {
-		return Stored{}, classify(err, "stat "+key)
+		return media.ObjectInfo{}, classify(err, "stat "+key)
 	}
-	return Stored{Key: info.Key, Bytes: info.Size, Modified: info.LastModified}, nil
+	return media.ObjectInfo{Key: info.Key, Bytes: info.Size, Modified: info.LastModified}, nil
 }
 
 // List calls visit for every object whose key begins with prefix, in key order,
 // until visit returns an error, which List then returns.
-func (s *Store) List(ctx context.Context, bucket, prefix string, visit func(Stored) error) error {
+func (s *Store) List(ctx context.Context, bucket, prefix string, visit func(media.ObjectInfo) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for info := range s.client.ListObjects(ctx, bucket, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 		if info.Err != nil {
 			return classify(info.Err, "list "+bucket)
 		}
-		if err := visit(Stored{Key: info.Key, Bytes: info.Size, Modified: info.LastModified}); err != nil {
+		if err := visit(media.ObjectInfo{Key: info.Key, Bytes: info.Size, Modified: info.LastModified}); err != nil {
 			return err
 		}
 	}

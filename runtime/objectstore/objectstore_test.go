@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -33,7 +32,7 @@ func onBoth(t *testing.T, test func(t *testing.T, store *objectstore.Store)) {
 	}
 }
 
-func open(t *testing.T, a servers.S3Access) *objectstore.Store {
+func open(t *testing.T, a testenv.S3Access) *objectstore.Store {
 	t.Helper()
 	store, err := objectstore.New(objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey})
 	if err != nil {
@@ -242,7 +241,7 @@ func TestList_VisitsEveryObjectUnderAPrefix(t *testing.T) {
 			put(t, store, bucket, key, "text/plain", []byte("abc"))
 		}
 		var keys []string
-		must(t, store.List(t.Context(), bucket, "media/", func(s objectstore.Stored) error {
+		must(t, store.List(t.Context(), bucket, "media/", func(s media.ObjectInfo) error {
 			keys = append(keys, fmt.Sprintf("%s=%d", s.Key, s.Bytes))
 			return nil
 		}))
@@ -250,7 +249,7 @@ func TestList_VisitsEveryObjectUnderAPrefix(t *testing.T) {
 			t.Errorf("listed %s", got)
 		}
 		stop := errors.New("enough")
-		if err := store.List(t.Context(), bucket, "", func(objectstore.Stored) error { return stop }); !errors.Is(err, stop) {
+		if err := store.List(t.Context(), bucket, "", func(media.ObjectInfo) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("List must return what visit returned, not %v", err)
 		}
 	})

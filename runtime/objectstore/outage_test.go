@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -21,7 +20,7 @@ import (
 
 // between opens the store at access through a proxy that answers a request itself where
 // answer returns true.
-func between(t *testing.T, access servers.S3Access, answer func(w http.ResponseWriter, r *http.Request) bool) *objectstore.Store {
+func between(t *testing.T, access testenv.S3Access, answer func(w http.ResponseWriter, r *http.Request) bool) *objectstore.Store {
 	t.Helper()
 	access = testenv.S3Proxy(t, access, answer)
 	return open(t, access)
@@ -85,13 +84,13 @@ func TestStore_UnavailableOnErrorResponses(t *testing.T) {
 				},
 				"Stat": func(ctx context.Context) error { _, err := store.Stat(ctx, bucket, "media/x"); return err },
 				"List": func(ctx context.Context) error {
-					return store.List(ctx, bucket, "", func(media.Stored) error { return nil })
+					return store.List(ctx, bucket, "", func(media.ObjectInfo) error { return nil })
 				},
 				"Remove":          func(ctx context.Context) error { return store.Remove(ctx, bucket, []string{"media/y"}) },
 				"Remove of two":   func(ctx context.Context) error { return store.Remove(ctx, bucket, []string{"media/y", "media/z"}) },
 				"AbortIncomplete": func(ctx context.Context) error { return store.AbortIncomplete(ctx, bucket, "media/y") },
-				"ListUnfinished": func(ctx context.Context) error {
-					return store.ListUnfinished(ctx, bucket, "", func(media.Unfinished) error { return nil })
+				"ListIncomplete": func(ctx context.Context) error {
+					return store.ListIncomplete(ctx, bucket, "", func(media.IncompleteUpload) error { return nil })
 				},
 				"Owner":        func(ctx context.Context) error { _, err := store.Owner(ctx, bucket); return err },
 				"OwnerID":      func(ctx context.Context) error { _, err := store.OwnerID(ctx, bucket); return err },

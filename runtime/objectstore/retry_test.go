@@ -64,7 +64,7 @@ func TestAbortIncomplete_AbortsEveryUploadOfTheKeyAndNoOther(t *testing.T) {
 			must(t, err)
 		}
 		must(t, store.AbortIncomplete(t.Context(), bucket, "media/x/original"))
-		must(t, store.ListUnfinished(t.Context(), bucket, "media/x/original", func(u media.Unfinished) error {
+		must(t, store.ListIncomplete(t.Context(), bucket, "media/x/original", func(u media.IncompleteUpload) error {
 			if strings.HasSuffix(u.Key, "/original") {
 				t.Error("an upload is left")
 			}
@@ -76,7 +76,7 @@ func TestAbortIncomplete_AbortsEveryUploadOfTheKeyAndNoOther(t *testing.T) {
 
 func unfinished(t *testing.T, store *objectstore.Store, bucket string) (n int) {
 	t.Helper()
-	must(t, store.ListUnfinished(t.Context(), bucket, "", func(media.Unfinished) error { n++; return nil }))
+	must(t, store.ListIncomplete(t.Context(), bucket, "", func(media.IncompleteUpload) error { n++; return nil }))
 	return n
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -177,7 +176,7 @@ func TestUnfinishedUploads_EntriesWithoutUploadIDSkipped(t *testing.T) {
 	})
 	bucket, _ := claimed(t, store)
 	must(t, store.AbortIncomplete(t.Context(), bucket, "media/x/original"))
-	must(t, store.ListUnfinished(t.Context(), bucket, "", func(u media.Unfinished) error {
+	must(t, store.ListIncomplete(t.Context(), bucket, "", func(u media.IncompleteUpload) error {
 		t.Errorf("listed %+v", u)
 		return nil
 	}))
@@ -188,7 +187,7 @@ func TestUnfinishedUploads_EntriesWithoutUploadIDSkipped(t *testing.T) {
 }
 
 // withoutConditionalPut are stores that the service can't be used with.
-func withoutConditionalPut(t *testing.T, access servers.S3Access) map[string]func(w http.ResponseWriter, r *http.Request) bool {
+func withoutConditionalPut(t *testing.T, access testenv.S3Access) map[string]func(w http.ResponseWriter, r *http.Request) bool {
 	t.Helper()
 	direct := open(t, access)
 	conditional := func(r *http.Request) bool { return r.Method == http.MethodPut && r.Header.Get("If-None-Match") == "*" }
@@ -228,7 +227,7 @@ func TestClaim_RejectedByAStoreWithoutConditionalPut(t *testing.T) {
 		store, bucket := between(t, access, answer), "b-"+uuid.NewString()
 		for range 2 { // again and again
 			changed, err := store.Claim(t.Context(), bucket, objectstore.Owner{AccountID: uuid.NewString()}, false)
-			if changed || !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.Of(err).Public, notSupported) {
+			if changed || !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.From(err).Public, notSupported) {
 				t.Errorf("%s: %v, %v", name, changed, err)
 			}
 		}
@@ -239,9 +238,9 @@ func TestClaim_RejectedByAStoreWithoutConditionalPut(t *testing.T) {
 }
 
 // objectsOf are the objects of a bucket with the time of their last change.
-func objectsOf(t *testing.T, store *objectstore.Store, bucket string) (all []media.Stored) {
+func objectsOf(t *testing.T, store *objectstore.Store, bucket string) (all []media.ObjectInfo) {
 	t.Helper()
-	must(t, store.List(t.Context(), bucket, "", func(o media.Stored) error { all = append(all, o); return nil }))
+	must(t, store.List(t.Context(), bucket, "", func(o media.ObjectInfo) error { all = append(all, o); return nil }))
 	return all
 }
 

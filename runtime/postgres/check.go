@@ -8,16 +8,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-var _ media.CheckStore = (*Store)(nil)
+var _ consistency.Store = (*Store)(nil)
 
-// mendLock is the class of the advisory locks that menders of one account hold; the
+// repairLock is the class of the advisory locks that serialize repairs of one account. The
 // number is arbitrary and must never change.
-const mendLock = 526_871
+const repairLock = 526_871
 
 // AccountByID returns an open or closed account.
 func (s *Store) AccountByID(ctx context.Context, id uuid.UUID) (account.Account, error) {
@@ -41,20 +42,20 @@ func (s *Store) OpenAccountsAfter(ctx context.Context, after uuid.UUID, limit in
 	return accounts, nil
 }
 
-// ItemsAfter implements media.CheckStore.
-func (s *Store) ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]media.ItemObjects, error) {
+// ItemsAfter implements consistency.Store.
+func (s *Store) ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]consistency.ItemObjects, error) {
 	rows, err := s.queries.ItemsAfter(ctx, sqlgen.ItemsAfterParams{AccountID: accountID, After: after, Limit: limit})
 	if err != nil {
 		return nil, classify(err, "read items in order")
 	}
-	items := make([]media.ItemObjects, len(rows))
+	items := make([]consistency.ItemObjects, len(rows))
 	for i, row := range rows {
-		items[i] = media.ItemObjects(row)
+		items[i] = consistency.ItemObjects(row)
 	}
 	return items, nil
 }
 
-// ItemsByID implements media.CheckStore.
+// ItemsByID implements consistency.Store.
 func (s *Store) ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]media.Objects, error) {
 	rows, err := s.queries.ItemsByID(ctx, sqlgen.ItemsByIDParams{AccountID: accountID, Ids: ids})
 	if err != nil {
@@ -67,28 +68,28 @@ func (s *Store) ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.U
 	return items, nil
 }
 
-// ItemsOffAfter implements media.CheckStore.
-func (s *Store) ItemsOffAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]media.ItemOff, error) {
-	rows, err := s.queries.ItemsOffAfter(ctx, sqlgen.ItemsOffAfterParams{AccountID: accountID, After: after, Limit: limit})
+// SizeMismatchesAfter implements consistency.Store.
+func (s *Store) SizeMismatchesAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]consistency.SizeMismatch, error) {
+	rows, err := s.queries.SizeMismatchesAfter(ctx, sqlgen.SizeMismatchesAfterParams{AccountID: accountID, After: after, Limit: limit})
 	if err != nil {
-		return nil, classify(err, "look for items whose bytes are off")
+		return nil, classify(err, "find size mismatches")
 	}
-	items := make([]media.ItemOff, len(rows))
+	items := make([]consistency.SizeMismatch, len(rows))
 	for i, row := range rows {
-		items[i] = media.ItemOff{ID: row.ID, Noted: row.Bytes, Real: row.RealBytes}
+		items[i] = consistency.SizeMismatch{ItemID: row.ID, Recorded: row.Bytes, Actual: row.ActualBytes}
 	}
 	return items, nil
 }
 
-// Explain implements media.CheckStore.
-func (s *Store) Explain(ctx context.Context, accountID uuid.UUID, bucket string, ids []uuid.UUID, keys []string) (media.Explanations, error) {
-	rows, err := s.queries.Explanations(ctx, sqlgen.ExplanationsParams{AccountID: accountID, Ids: ids, Bucket: bucket, Keys: keys})
+// FindReferences implements consistency.Store.
+func (s *Store) FindReferences(ctx context.Context, accountID uuid.UUID, bucket string, ids []uuid.UUID, keys []string) (consistency.References, error) {
+	rows, err := s.queries.FindReferences(ctx, sqlgen.FindReferencesParams{AccountID: accountID, Ids: ids, Bucket: bucket, Keys: keys})
 	if err != nil {
-		return media.Explanations{}, classify(err, "explain objects")
+		return consistency.References{}, classify(err, "find references")
 	}
-	found := media.Explanations{Items: map[string]bool{}, Uploads: map[string]bool{}, Removals: map[string]bool{}, Aborts: map[string]bool{}}
+	found := consistency.References{Items: map[string]bool{}, Uploads: map[string]bool{}, Removals: map[string]bool{}, Aborts: map[string]bool{}}
 	for _, row := range rows {
-		switch row.By {
+		switch row.Referrer {
 		case "item":
 			found.Items[row.Key] = true
 		case "upload":
@@ -103,68 +104,68 @@ func (s *Store) Explain(ctx context.Context, accountID uuid.UUID, bucket string,
 	return found, nil
 }
 
-// CountPending implements media.CheckStore.
+// CountPending implements consistency.Store.
 func (s *Store) CountPending(ctx context.Context, accountID uuid.UUID) (uploads, removals int64, err error) {
 	row, err := s.queries.CountPending(ctx, accountID)
-	return row.Uploads, row.Removals, classify(err, "count what is pending")
+	return row.Uploads, row.Removals, classify(err, "count uploads and removals")
 }
 
-// Drifts implements media.CheckStore.
-func (s *Store) Drifts(ctx context.Context, accountID uuid.UUID) ([]media.Drift, error) {
-	return drifts(ctx, s.queries, accountID)
+// FindDrift implements consistency.Store.
+func (s *Store) FindDrift(ctx context.Context, accountID uuid.UUID) ([]consistency.Drift, error) {
+	return findDrift(ctx, s.queries, accountID)
 }
 
-func drifts(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) ([]media.Drift, error) {
-	rows, err := q.Drifts(ctx, accountID)
+func findDrift(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) ([]consistency.Drift, error) {
+	rows, err := q.CounterDrift(ctx, accountID)
 	if err != nil {
 		return nil, classify(err, "recount")
 	}
-	found := make([]media.Drift, len(rows))
+	found := make([]consistency.Drift, len(rows))
 	for i, row := range rows {
-		found[i] = media.Drift{
+		found[i] = consistency.Drift{
 			Counter: row.Counter, AppID: row.AppID, Group: row.GroupLabel,
-			Noted: media.Counted{Public: row.NotedPublic, Private: row.NotedPrivate, Bytes: row.NotedBytes},
-			Real:  media.Counted{Public: row.RealPublic, Private: row.RealPrivate, Bytes: row.RealBytes},
+			Recorded: consistency.CounterValue{Public: row.RecordedPublic, Private: row.RecordedPrivate, Bytes: row.RecordedBytes},
+			Actual:   consistency.CounterValue{Public: row.ActualPublic, Private: row.ActualPrivate, Bytes: row.ActualBytes},
 		}
 	}
-	blocks, err := q.BlockDrifts(ctx, accountID)
+	blocks, err := q.PageIndexDrift(ctx, accountID)
 	if err != nil {
-		return nil, classify(err, "recount the index of pages")
+		return nil, classify(err, "recount the pagination index")
 	}
 	for _, row := range blocks {
-		found = append(found, media.Drift{
-			Counter: media.PageIndex, AppID: row.AppID, FirstID: row.FirstID,
-			Noted: media.Counted{Public: row.PublicItems, Private: row.Items - row.PublicItems},
-			Real:  media.Counted{Public: row.RealPublic, Private: row.RealItems - row.RealPublic},
+		found = append(found, consistency.Drift{
+			Counter: consistency.PageIndex, AppID: row.AppID, FirstID: row.FirstID,
+			Recorded: consistency.CounterValue{Public: row.PublicItems, Private: row.Items - row.PublicItems},
+			Actual:   consistency.CounterValue{Public: row.ActualPublic, Private: row.ActualItems - row.ActualPublic},
 		})
 	}
 	return found, nil
 }
 
-// mend runs do in a transaction that no other mender of the account is in.
-func (s *Store) mend(ctx context.Context, what string, accountID uuid.UUID, do func(q *sqlgen.Queries) error) error {
-	return s.inTx(ctx, what, func(q *sqlgen.Queries) error {
-		if err := q.LockMending(ctx, sqlgen.LockMendingParams{Class: mendLock, Account: accountID.String()}); err != nil {
+// withRepairLock runs do in a transaction that excludes other repairs of the account.
+func (s *Store) withRepairLock(ctx context.Context, op string, accountID uuid.UUID, do func(q *sqlgen.Queries) error) error {
+	return s.inTx(ctx, op, func(q *sqlgen.Queries) error {
+		if err := q.LockRepair(ctx, sqlgen.LockRepairParams{Class: repairLock, Account: accountID.String()}); err != nil {
 			return err
 		}
 		return do(q)
 	})
 }
 
-// MendCounters implements media.CheckStore. It locks out other menders but not the
-// service, which need not wait: what is added is the difference between a counter and
-// its recount in one snapshot, and that difference stays the same whatever uploads,
-// seals, deletes and purges do meanwhile, because each of them changes rows and
-// counters together. Setting a counter to its recount would need all of them to stop.
-func (s *Store) MendCounters(ctx context.Context, accountID uuid.UUID) ([]media.Drift, error) {
-	var mended []media.Drift
-	err := s.mend(ctx, "mend counters", accountID, func(q *sqlgen.Queries) error {
+// RepairCounters implements consistency.Store. It excludes other repairs, but not the
+// service: it adds the difference between a counter and its recount in one snapshot. That
+// difference is not changed by concurrent uploads, seals, deletes and purges, because each of
+// them changes rows and counters together. Setting a counter to its recount would have to
+// stop all of them.
+func (s *Store) RepairCounters(ctx context.Context, accountID uuid.UUID) ([]consistency.Drift, error) {
+	var repaired []consistency.Drift
+	err := s.withRepairLock(ctx, "repair counters", accountID, func(q *sqlgen.Queries) error {
 		var err error
-		if mended, err = drifts(ctx, q, accountID); err != nil {
+		if repaired, err = findDrift(ctx, q, accountID); err != nil {
 			return err
 		}
-		for _, d := range mended {
-			if err := mendCounter(ctx, q, accountID, d); err != nil {
+		for _, d := range repaired {
+			if err := repairCounter(ctx, q, accountID, d); err != nil {
 				return err
 			}
 		}
@@ -174,50 +175,49 @@ func (s *Store) MendCounters(ctx context.Context, accountID uuid.UUID) ([]media.
 		return nil, err
 	}
 	apps := map[uuid.UUID]bool{}
-	for _, d := range mended {
-		if d.Counter == media.PageIndex && !apps[d.AppID] {
+	for _, d := range repaired {
+		if d.Counter == consistency.PageIndex && !apps[d.AppID] {
 			apps[d.AppID] = true
 			if err := s.foldPages(ctx, d.AppID); err != nil {
-				return mended, err
+				return repaired, err
 			}
 		}
 	}
-	return mended, nil
+	return repaired, nil
 }
 
-// mendCounter adds to a counter what it lacks. The recount gives counters in the order
-// in which a delete happens to lock them, which saves both from deadlocks: the hold,
-// groups, apps.
-func mendCounter(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID, d media.Drift) error {
-	public, private, bytes := d.Real.Public-d.Noted.Public, d.Real.Private-d.Noted.Private, d.Real.Bytes-d.Noted.Bytes
+// repairCounter adds the difference to a counter. FindDrift returns counters in the order in
+// which a delete locks them (usage, groups, apps), so that the two do not deadlock.
+func repairCounter(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID, d consistency.Drift) error {
+	public, private, bytes := d.Actual.Public-d.Recorded.Public, d.Actual.Private-d.Recorded.Private, d.Actual.Bytes-d.Recorded.Bytes
 	switch d.Counter {
-	case media.AppTotal:
-		return q.MendAppTotal(ctx, sqlgen.MendAppTotalParams{AppID: d.AppID, AccountID: accountID, PublicItems: public, PrivateItems: private, Bytes: bytes})
-	case media.PageIndex:
-		// Counted anew when changes are folded in, which is next.
+	case consistency.AppTotal:
+		return q.RepairAppTotal(ctx, sqlgen.RepairAppTotalParams{AppID: d.AppID, AccountID: accountID, PublicItems: public, PrivateItems: private, Bytes: bytes})
+	case consistency.PageIndex:
+		// The compaction of the index, which is next, counts the block again.
 		return q.RecountBlock(ctx, sqlgen.RecountBlockParams{AppID: d.AppID, FirstID: d.FirstID})
-	case media.GroupTotal:
-		return q.MendGroupTotal(ctx, sqlgen.MendGroupTotalParams{AppID: d.AppID, GroupLabel: d.Group, PublicItems: public, PrivateItems: private})
+	case consistency.GroupTotal:
+		return q.RepairGroupTotal(ctx, sqlgen.RepairGroupTotalParams{AppID: d.AppID, GroupLabel: d.Group, PublicItems: public, PrivateItems: private})
 	default:
-		if err := q.EnsureHold(ctx, accountID); err != nil {
+		if err := q.EnsureUsage(ctx, accountID); err != nil {
 			return err
 		}
-		return q.MendHold(ctx, sqlgen.MendHoldParams{AccountID: accountID, Delta: bytes})
+		return q.AddUsage(ctx, sqlgen.AddUsageParams{AccountID: accountID, Delta: bytes})
 	}
 }
 
-// MendItemBytes implements media.CheckStore. The lock keeps it apart from
-// MendCounters, whose differences it changes.
-func (s *Store) MendItemBytes(ctx context.Context, accountID, itemID uuid.UUID) error {
-	return s.mend(ctx, "mend an item's bytes", accountID, func(q *sqlgen.Queries) error {
-		return q.MendItemBytes(ctx, sqlgen.MendItemBytesParams{AccountID: accountID, ID: itemID})
+// RepairItemBytes implements consistency.Store. The lock excludes
+// RepairCounters, whose differences it would change.
+func (s *Store) RepairItemBytes(ctx context.Context, accountID, itemID uuid.UUID) error {
+	return s.withRepairLock(ctx, "repair an item's bytes", accountID, func(q *sqlgen.Queries) error {
+		return q.RepairItemBytes(ctx, sqlgen.RepairItemBytesParams{AccountID: accountID, ID: itemID})
 	})
 }
 
-// DropObject implements media.CheckStore.
+// DropObject implements consistency.Store.
 func (s *Store) DropObject(ctx context.Context, accountID uuid.UUID, bucket string, itemID uuid.UUID, object media.Object) (*media.Removal, error) {
 	var removal *media.Removal
-	err := s.mend(ctx, "drop an object", accountID, func(q *sqlgen.Queries) error {
+	err := s.withRepairLock(ctx, "drop an object", accountID, func(q *sqlgen.Queries) error {
 		removal = nil
 		item, err := q.LockItem(ctx, sqlgen.LockItemParams{AccountID: accountID, ID: itemID})
 		if errors.Is(err, pgx.ErrNoRows) {
@@ -236,21 +236,21 @@ func (s *Store) DropObject(ctx context.Context, accountID uuid.UUID, bucket stri
 			return nil
 		}
 		if object.Variant == media.Original {
-			return fault.New(fault.Conflict, "an item can't be without its original")
+			return fault.New(fault.Conflict, "an original can't be dropped from its item")
 		}
 		bytes := kept.Bytes()
 		if err := q.SetItemObjects(ctx, sqlgen.SetItemObjectsParams{ID: itemID, Objects: kept, Bytes: bytes}); err != nil {
 			return err
 		}
-		if err := q.MendHold(ctx, sqlgen.MendHoldParams{AccountID: accountID, Delta: bytes - item.Bytes}); err != nil {
+		if err := q.AddUsage(ctx, sqlgen.AddUsageParams{AccountID: accountID, Delta: bytes - item.Bytes}); err != nil {
 			return err
 		}
 		if item.SealedAt != nil {
-			if err := q.LessenAppTotal(ctx, sqlgen.LessenAppTotalParams{AppID: item.AppID, Bytes: item.Bytes - bytes}); err != nil {
+			if err := q.DecrementAppTotal(ctx, sqlgen.DecrementAppTotalParams{AppID: item.AppID, Bytes: item.Bytes - bytes}); err != nil {
 				return err
 			}
 		}
-		// Whatever is stored there, damaged or late, has no row now.
+		// An object under this key, damaged or written late, has no row any more.
 		keys := []string{object.Key}
 		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: accountID, Bucket: bucket, Keys: keys, AbortMultipart: true, NotBefore: item.CreatedAt})
 		removal = &media.Removal{ID: id, Bucket: bucket, Keys: keys, AbortMultipart: true}

@@ -74,13 +74,13 @@ func TestClassify_KindOfEveryError(t *testing.T) {
 		"a bad connection of database/sql":    {driver.ErrBadConn, fault.Unavailable},
 		"a lost connection of database/sql":   {sql.ErrConnDone, fault.Unavailable},
 		"a value that can't be read":          {errors.New("can't scan into dest[0]"), fault.Internal},
-		"a fault":                             {fault.New(fault.OverCap, "full"), fault.OverCap},
+		"a fault":                             {fault.New(fault.QuotaExceeded, "full"), fault.QuotaExceeded},
 	} {
 		for form, err := range map[string]error{"": c.err, ", wrapped": fmt.Errorf("query: %w", c.err)} {
 			if name == "a connection that could not be made" && form != "" {
 				continue // its text can't be formatted without the error inside
 			}
-			if got := fault.Of(classify(err, "test")).Kind; got != c.want {
+			if got := fault.From(classify(err, "test")).Kind; got != c.want {
 				t.Errorf("%s%s: %s, want %s", name, form, got, c.want)
 			}
 		}

@@ -133,7 +133,7 @@ func classify(err error, what string) error {
 		switch {
 		case server.Code == "23505": // unique_violation
 			return fault.Wrap(cause, fault.Conflict, "something else holds that place")
-		case server.Code == "42P01" || server.Code == "42703": // undefined_table, undefined_column
+		case server.Code == "42P01": // undefined_table
 			return fault.Wrap(cause, fault.Unavailable, "the database schema is behind this program: run mediastack-runtime migrate")
 		case unavailable(server.Code):
 			return fault.Wrap(cause, fault.Unavailable, "the database can't be reached")

@@ -2,10 +2,10 @@ package postgres
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
+	"fmt"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 	"mediastack.dev/runtime/settings"
@@ -18,19 +18,19 @@ func (s *Store) Layers(ctx context.Context, accountID uuid.UUID) (settings.Layer
 }
 
 func readLayers(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) (settings.Layers, error) {
+	row, err := q.SettingsLayers(ctx, accountID)
+	if err != nil {
+		return settings.Layers{}, err
+	}
 	var layers settings.Layers
-	pins, err := q.Pins(ctx, accountID)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return layers, err
+	if row.PinnedBy != nil {
+		layers.PinnedBy = *row.PinnedBy
 	}
-	layers.PinnedBy = pins.PinnedBy
-	layers.Pinned = layerOf(pins.UseWebp, pins.WebpOutputQuality, pins.ThumbnailWidth, pins.ThumbnailHeight)
-	choice, err := q.Choices(ctx, accountID)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return layers, err
+	if layers.Pinned, err = decodeLayer(row.Pinned); err != nil {
+		return settings.Layers{}, err
 	}
-	layers.Tenant = layerOf(choice.UseWebp, choice.WebpOutputQuality, choice.ThumbnailWidth, choice.ThumbnailHeight)
-	return layers, nil
+	layers.Tenant, err = decodeLayer(row.Tenant)
+	return layers, err
 }
 
 // UpdateTenant implements settings.Store.
@@ -48,25 +48,30 @@ func (s *Store) UpdateTenant(ctx context.Context, accountID uuid.UUID, decide fu
 		if err != nil || change == (settings.Layer{}) {
 			return err
 		}
-		choice, err := q.SetChoices(ctx, sqlgen.SetChoicesParams{AccountID: accountID, UseWebp: change.UseWebP,
-			WebpOutputQuality: narrow(change.WebPOutputQuality), ThumbnailWidth: narrow(change.ThumbnailWidth), ThumbnailHeight: narrow(change.ThumbnailHeight)})
+		fields, err := json.Marshal(change)
 		if err != nil {
 			return err
 		}
-		layers.Tenant = layerOf(choice.UseWebp, choice.WebpOutputQuality, choice.ThumbnailWidth, choice.ThumbnailHeight)
-		return nil
+		if fields, err = q.SetTenantSettings(ctx, sqlgen.SetTenantSettingsParams{AccountID: accountID, Fields: fields}); err != nil {
+			return err
+		}
+		layers.Tenant, err = decodeLayer(fields)
+		return err
 	})
 	return layers, err
 }
 
 // Pin implements settings.Store.
 func (s *Store) Pin(ctx context.Context, accountID uuid.UUID, pins settings.Layer, by string) error {
+	fields, err := json.Marshal(pins)
+	if err != nil {
+		return err
+	}
 	return s.inTx(ctx, "pin settings", func(q *sqlgen.Queries) error {
 		if _, err := q.LockAccountForSettings(ctx, accountID); err != nil {
 			return err
 		}
-		return q.SetPins(ctx, sqlgen.SetPinsParams{AccountID: accountID, PinnedBy: by, UseWebp: pins.UseWebP,
-			WebpOutputQuality: narrow(pins.WebPOutputQuality), ThumbnailWidth: narrow(pins.ThumbnailWidth), ThumbnailHeight: narrow(pins.ThumbnailHeight)})
+		return q.SetPins(ctx, sqlgen.SetPinsParams{AccountID: accountID, PinnedBy: by, Fields: fields})
 	})
 }
 
@@ -75,23 +80,18 @@ func (s *Store) Unpin(ctx context.Context, accountID uuid.UUID, by string) error
 	return classify(s.queries.RemovePins(ctx, sqlgen.RemovePinsParams{AccountID: accountID, PinnedBy: by}), "unpin settings")
 }
 
-func layerOf(useWebP *bool, quality, width, height *int32) settings.Layer {
-	return settings.Layer{UseWebP: useWebP, WebPOutputQuality: widen(quality), ThumbnailWidth: widen(width), ThumbnailHeight: widen(height)}
-}
-
-func widen(n *int32) *int {
-	if n == nil {
-		return nil
+// decodeLayer decodes the JSON form of a layer, nil when the layer is not set. Fields of a
+// later version are ignored; values that this version would not have stored are an error.
+func decodeLayer(fields []byte) (settings.Layer, error) {
+	var layer settings.Layer
+	if fields == nil {
+		return layer, nil
 	}
-	wide := int(*n)
-	return &wide
-}
-
-// narrow is for values that settings.Layer.Validate has bounded.
-func narrow(n *int) *int32 {
-	if n == nil {
-		return nil
+	if err := json.Unmarshal(fields, &layer); err != nil {
+		return settings.Layer{}, fmt.Errorf("decode stored settings: %w", err)
 	}
-	small := int32(*n) //nolint:gosec // bounded by settings.Layer.Validate
-	return &small
+	if err := layer.Validate(); err != nil {
+		return settings.Layer{}, fmt.Errorf("stored settings: %v", err) //nolint:errorlint // the caller sent nothing invalid
+	}
+	return layer, nil
 }

@@ -145,7 +145,7 @@ func settle(ctx context.Context, q *sqlgen.Queries, item media.Item) error {
 		return err
 	}
 	if settled == 0 {
-		return fault.New(fault.OverCap, "the account's storage cap has no room for this file")
+		return fault.New(fault.QuotaExceeded, "the account's storage cap has no room for this file")
 	}
 	return q.InsertItem(ctx, sqlgen.InsertItemParams{
 		ID: item.ID, AccountID: upload.AccountID, AppID: upload.AppID, FileName: item.FileName, Access: string(item.Access),

@@ -1,7 +1,7 @@
-// Package redact masks credentials in texts that are logged or answered. A client that
-// sends its API key in the wrong place, such as a path or the name of a field, gets an
-// error that quotes it; the key must not end in a log for that. Package fault masks what
-// it shows to callers, and the loggers of both programs mask every attribute (Attr).
+// Package redact masks credentials in log lines and error messages. An error may quote
+// input, and a client may send its API key in the wrong place, such as a path or a field
+// name. Package fault masks public messages, and the loggers of both programs mask every
+// attribute (Attr).
 package redact
 
 import (
@@ -10,60 +10,62 @@ import (
 	"strings"
 )
 
-// hidden stands in the place of a credential.
+// hidden replaces a credential.
 const hidden = "(hidden)"
 
 var (
-	// prefixed are API keys, access and refresh tokens and authorization codes, whole or cut
-	// off, with the MAC that follows an access token.
-	prefixed = regexp.MustCompile(`(?i)(m(?:sk|at|rt|ac)_)[0-9a-z]{8,}(?:\.[0-9a-z_-]+)?`)
-	// long are runs of the letters of base64url that are as long as a key without its prefix,
-	// which escapes (%5F, \u005f) can hide, and as a MAC. Upload signatures are two of them.
-	// Digests in hexadecimal have as many letters, but of one case: see random.
-	long = regexp.MustCompile(`[0-9A-Za-z_-]{40,}(?:\.[0-9A-Za-z_-]*)?`)
-	// quoted are one-time codes in what a caller sent: in quotes, or in a URL. Other numbers
-	// of as many digits are sizes.
-	quoted = regexp.MustCompile("(['\"`/=])[0-9]{4}[ -]?[0-9]{4}($|[^0-9A-Za-z_-])")
-	code   = regexp.MustCompile(`^[0-9]{4}[ -]?[0-9]{4}$`)
+	// prefixedPattern matches API keys, access and refresh tokens and authorization codes,
+	// complete or truncated, with the MAC that follows an access token.
+	prefixedPattern = regexp.MustCompile(`(?i)(m(?:sk|at|rt|ac)_)[0-9a-z]{8,}(?:\.[0-9a-z_-]+)?`)
+	// longPattern matches base64url as long as a key without its prefix, which an escape
+	// (%5F, \u005f) can hide, or as a MAC. An upload signature is two of them. Hexadecimal
+	// digests match too: see isRandom.
+	longPattern = regexp.MustCompile(`[0-9A-Za-z_-]{40,}(?:\.[0-9A-Za-z_-]*)?`)
+	// quotedPattern matches login codes in input: in quotes, or in a URL. Other numbers with
+	// as many digits are sizes.
+	quotedPattern = regexp.MustCompile("(['\"`/=])[0-9]{4}[ -]?[0-9]{4}($|[^0-9A-Za-z_-])")
+	codePattern   = regexp.MustCompile(`^[0-9]{4}[ -]?[0-9]{4}$`)
 )
 
 // Text returns the text with every credential masked.
 func Text(text string) string {
-	if len(text) < 10 { // shorter than any of them
+	if len(text) < 10 { // shorter than any credential
 		return text
 	}
 	if strings.IndexByte(text, '_') >= 0 {
-		text = prefixed.ReplaceAllString(text, "$1"+hidden)
+		text = prefixedPattern.ReplaceAllString(text, "$1"+hidden)
 	}
 	if len(text) >= 40 {
-		text = long.ReplaceAllStringFunc(text, func(run string) string {
-			if random(run) {
+		text = longPattern.ReplaceAllStringFunc(text, func(run string) string {
+			if isRandom(run) {
 				return hidden
 			}
 			return run
 		})
 	}
 	if strings.ContainsAny(text, "'\"`/=") {
-		text = quoted.ReplaceAllString(text, "$1"+hidden+"$2")
-		text = quoted.ReplaceAllString(text, "$1"+hidden+"$2") // of two neighbours, the first match takes the character between them
+		text = quotedPattern.ReplaceAllString(text, "$1"+hidden+"$2")
+		text = quotedPattern.ReplaceAllString(text, "$1"+hidden+"$2") // matches can't overlap: the first of two codes takes the character between them
 	}
 	return text
 }
 
-// publicPrefix begins the ids of OAuth clients, which are no secrets.
+// publicPrefix is the prefix of OAuth client ids, which are public.
 const publicPrefix = "mcl_"
 
-// random reports whether a run looks drawn: it has digits and letters of both cases.
-func random(run string) bool {
+// isRandom reports whether a run looks like random base64url: it has digits and letters of
+// both cases.
+func isRandom(run string) bool {
 	return !strings.HasPrefix(run, publicPrefix) && strings.ContainsAny(run, "0123456789") && run != strings.ToLower(run) && run != strings.ToUpper(run)
 }
 
-// Secret reports whether the text holds a credential, or is a one-time code.
-func Secret(text string) bool { return code.MatchString(text) || Text(text) != text }
+// Secret reports whether the text contains a credential, or is a login code.
+func Secret(text string) bool { return codePattern.MatchString(text) || Text(text) != text }
 
-// Attr masks credentials in an attribute; it is for slog.HandlerOptions.ReplaceAttr.
+// Attr returns the attribute with its credentials masked. It is a
+// slog.HandlerOptions.ReplaceAttr.
 func Attr(_ []string, attribute slog.Attr) slog.Attr {
-	switch attribute.Value.Kind() { //nolint:exhaustive // all others are no text
+	switch attribute.Value.Kind() { //nolint:exhaustive // the other kinds hold no text
 	case slog.KindString:
 		attribute.Value = slog.StringValue(Text(attribute.Value.String()))
 	case slog.KindAny:

@@ -145,7 +145,9 @@ func (a typedAccessor[T]) apply(layer Layer, effective *Effective) {
 	}
 }
 
-func (a typedAccessor[T]) applyDefault(effective *Effective) { *a.inEffective(effective) = a.defaultValue }
+func (a typedAccessor[T]) applyDefault(effective *Effective) {
+	*a.inEffective(effective) = a.defaultValue
+}
 
 func booleanField(name string, defaultValue bool, inLayer func(*Layer) **bool, inEffective func(*Effective) *bool, texts Descriptions) Field {
 	return Field{Name: name, Kind: Boolean, Descriptions: texts, access: typedAccessor[bool]{

@@ -43,7 +43,7 @@ func TestLayers_ResolveToPinElseTenantElseDefault(t *testing.T) {
 func TestLayerValidate_RejectsValuesOutOfBounds(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []Layer{{WebPOutputQuality: p(-1)}, {WebPOutputQuality: p(101)}, {ThumbnailWidth: p(0)}, {ThumbnailHeight: p(4097)}} {
-		if err := bad.Validate(); !fault.Is(err, fault.Invalid) || fault.Of(err).Public == "" {
+		if err := bad.Validate(); !fault.Is(err, fault.Invalid) || fault.From(err).Public == "" {
 			t.Errorf("%v must be rejected with a public text, not %v", bad.Fields(), err)
 		}
 	}
@@ -103,7 +103,7 @@ func TestLayerSet_RejectsUnknownNamesAndOtherTypes(t *testing.T) {
 		{"thumbnailWidth", "null", "thumbnailWidth must be an integer"},
 	} {
 		var layer Layer
-		if err := layer.Set(c.name, json.RawMessage(c.text)); !fault.Is(err, fault.Invalid) || fault.Of(err).Public != c.want || layer != (Layer{}) {
+		if err := layer.Set(c.name, json.RawMessage(c.text)); !fault.Is(err, fault.Invalid) || fault.From(err).Public != c.want || layer != (Layer{}) {
 			t.Errorf("%s %s: %v, %v", c.name, c.text, err, layer.Fields())
 		}
 	}

@@ -84,7 +84,7 @@ func run(ctx context.Context, options flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	manager, err := operator.New(ctx, kube, options.Operator, operator.Parts{
+	manager, err := operator.New(ctx, kube, options.Operator, operator.Deps{
 		Accounts: database, Settings: database, Buckets: buckets, Now: time.Now, Log: log,
 	})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,9 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"mediastack.dev/hack/kubeapply"
-	"mediastack.dev/hack/servers"
-	"mediastack.dev/hack/setup"
 	"mediastack.dev/hack/testenv"
 )
 
@@ -56,9 +52,8 @@ func (b *syncBuffer) String() string {
 	return b.buffer.String()
 }
 
-// libvips belongs to the imaging program, HTTP to the runtime, and test helpers to
-// tests: none of them may come into the operator through an import.
-func TestTheOperatorLinksNoImagingNoTenantHTTPAndNoTestHelper(t *testing.T) {
+// libvips belongs to the image worker, tenant HTTP to the runtime, and test helpers to tests.
+func TestOperator_LinksNoImagingNoTenantHTTPAndNoTestHelper(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {
@@ -84,7 +79,7 @@ func parse(t *testing.T, args ...string) (flags, error) {
 	return options, err
 }
 
-func TestFlagsHaveTheirEnvironmentAndDefaults(t *testing.T) {
+func TestFlags_HaveEnvironmentNamesAndDefaults(t *testing.T) {
 	for name, value := range map[string]string{
 		"SERVICE_BASE_URL": "https://media.example.org", "SERVICE_DATABASE_URL": "postgres://localhost/db", "SERVICE_S3_ENDPOINT": "https://s3.example.org",
 		"SERVICE_S3_ACCESS_KEY": "key", "SERVICE_S3_SECRET_KEY": "secret", "SERVICE_HEALTH_LISTEN": ":9999",
@@ -108,7 +103,7 @@ func TestFlagsHaveTheirEnvironmentAndDefaults(t *testing.T) {
 	}
 }
 
-func TestAMissingFlagIsNamed(t *testing.T) {
+func TestFlags_MissingIsNamed(t *testing.T) {
 	t.Parallel()
 	if _, err := parse(t); err == nil || !strings.Contains(err.Error(), "--base-url") {
 		t.Errorf("got %v", err)
@@ -117,19 +112,10 @@ func TestAMissingFlagIsNamed(t *testing.T) {
 
 // The operator comes up with its service account's rights alone, answers its probes,
 // takes the lease, and lets it go when it is asked to end.
-func TestTheOperatorRunsAndEndsInOrder(t *testing.T) {
+func TestOperator_RunsAndShutsDown(t *testing.T) {
 	t.Parallel()
-	root, err := setup.RepoRoot()
-	must(t, err)
-	objects, err := kubeapply.Read(filepath.Join(root, "config", "default", "namespace.yaml"), filepath.Join(root, "config", "rbac"))
-	must(t, err)
-	applier, err := kubeapply.New(testenv.Kubernetes(t), "operator-test")
-	must(t, err)
-	must(t, applier.Apply(t.Context(), objects...))
-	health, err := servers.FreePort()
-	must(t, err)
-	metrics, err := servers.FreePort()
-	must(t, err)
+	testenv.Apply(t, testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
+	health, metrics := testenv.FreePort(t), testenv.FreePort(t)
 	access := testenv.S3(t)
 	options, err := parse(t,
 		"--kubeconfig", testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator"),
@@ -157,7 +143,7 @@ func TestTheOperatorRunsAndEndsInOrder(t *testing.T) {
 		return answers(t, health, "/healthz") && answers(t, health, "/readyz") && answers(t, metrics, "/metrics")
 	})
 	eventually(t, "the operator holds the lease", func() bool { return holder() != "" })
-	eventually(t, "an event tells who leads", func() bool {
+	eventually(t, "an event names the leader", func() bool {
 		events, err := clients.CoreV1().Events("mediastack-system").List(context.Background(), metav1.ListOptions{})
 		must(t, err)
 		for _, event := range events.Items {
@@ -172,7 +158,7 @@ func TestTheOperatorRunsAndEndsInOrder(t *testing.T) {
 	case err := <-ended:
 		must(t, err)
 	case <-time.After(time.Minute):
-		t.Fatal("the operator does not end")
+		t.Fatal("the operator does not shut down")
 	}
 	if who := holder(); who != "" {
 		t.Errorf("the lease is still held by %q", who)
@@ -187,7 +173,7 @@ func TestTheOperatorRunsAndEndsInOrder(t *testing.T) {
 	}
 }
 
-func TestWithoutAClusterTheOperatorSaysSo(t *testing.T) {
+func TestOperator_WithoutAClusterReportsIt(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	err := run(t.Context(), flags{}, log)
 	if err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
@@ -209,7 +195,7 @@ func eventually(t *testing.T, what string, check func() bool) {
 	for !check() {
 		select {
 		case <-timeout:
-			t.Fatalf("it never came to be that %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		case <-ticker.C:
 		}
 	}

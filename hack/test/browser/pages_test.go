@@ -1,5 +1,5 @@
-// Package browser_test has people log in to the shipped runtime with a real browser
-// and real mail, as the pages promise: without JavaScript, by keyboard, on a phone.
+// Package browser_test tests the login pages of the shipped runtime in Chromium, with real mail:
+// without JavaScript, by keyboard, and on a phone.
 package browser_test
 
 import (
@@ -13,9 +13,9 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func TestPeopleLogIn(t *testing.T) {
+func TestLogin_WorksInTheBrowser(t *testing.T) {
 	t.Parallel()
-	newService(t).tell(t, "stories.mjs", nil)
+	newService(t).runScript(t, "scenarios.mjs", nil)
 }
 
 // Where `make screenshots` wants all pictures, and the sheet of those of a login.
@@ -24,14 +24,13 @@ const (
 	sheetEnv    = "BROWSER_SHEET"
 )
 
-func TestThePagesAreForEverybody(t *testing.T) {
+func TestPages_AreAccessible(t *testing.T) {
 	t.Parallel()
 	scratch := t.TempDir()
-	newService(t).tell(t, "look.mjs", map[string]any{"scratch": scratch, "pictures": os.Getenv(picturesEnv)})
+	newService(t).runScript(t, "screenshots.mjs", map[string]any{"scratch": scratch, "pictures": os.Getenv(picturesEnv)})
 	sheet := cmp.Or(os.Getenv(sheetEnv), filepath.Join(scratch, "small.png"))
 	// With a palette it is a third of the size, and looks the same.
-	_, err := run(t, scratch, scriptTimeout, find(t, "vips"), "pngsave", filepath.Join(scratch, "login.png"), sheet, "--palette", "--Q", "90", "--compression", "9", "--strip")
-	must(t, err)
+	testenv.Run(t, scriptTimeout, scratch, testenv.Program(t, "vips"), "pngsave", filepath.Join(scratch, "login.png"), sheet, "--palette", "--Q", "90", "--compression", "9", "--strip")
 	if info, err := os.Stat(sheet); err != nil || info.Size() > 400<<10 {
 		t.Errorf("the sheet has %d bytes: %v", info.Size(), err)
 	}

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// event is one way of breaking things. It draws all it needs from the scheduler's
-// source before it waits for anything, so that the seed fixes the schedule.
-type event struct {
+// fault is a kind of fault. It draws all it needs from the scheduler's random source before it
+// waits for anything, so that the seed fixes the schedule.
+type fault struct {
 	name   string
 	weight int
 	// kills is how many runtimes and purges it kills.
@@ -24,77 +24,77 @@ type event struct {
 	run   func(ctx context.Context, draw *rand.Rand) (done bool, err error)
 }
 
-// chaos is the scheduler: it breaks one thing after the other.
+// chaos is the scheduler: it injects one fault after the other.
 type chaos struct {
-	rig    *rig
+	env    *environment
 	model  *model
 	draw   *rand.Rand
-	events []event
+	faults []fault
 
 	mu     sync.Mutex
 	counts map[string]int
 	killed int // runtimes and purges
 }
 
-func newChaos(r *rig, m *model, seed uint64) *chaos {
-	c := &chaos{rig: r, model: m, draw: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
-	outage := func(p *proxy, w way, longest time.Duration) func(context.Context, *rand.Rand) (bool, error) {
+func newChaos(e *environment, m *model, seed uint64) *chaos {
+	c := &chaos{env: e, model: m, draw: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
+	outage := func(p *proxy, to mode, longest time.Duration) func(context.Context, *rand.Rand) (bool, error) {
 		return func(ctx context.Context, draw *rand.Rand) (bool, error) {
-			length := between(draw, 50*time.Millisecond, longest)
-			p.set(w)
-			pause(ctx, length)
+			length := randomDuration(draw, 50*time.Millisecond, longest)
+			p.set(to)
+			sleep(ctx, length)
 			p.set(open)
 			return true, nil
 		}
 	}
-	c.events = []event{
-		{"kill runtime A", 26, 1, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, r.replicas[0]) }},
-		{"kill runtime B", 26, 1, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, r.replicas[1]) }},
-		{"kill both runtimes", 8, 2, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, r.replicas...) }},
+	c.faults = []fault{
+		{"kill runtime A", 26, 1, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, e.replicas[0]) }},
+		{"kill runtime B", 26, 1, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, e.replicas[1]) }},
+		{"kill both runtimes", 8, 2, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, e.replicas...) }},
 		{"kill the purge", 26, 1, func(ctx context.Context, draw *rand.Rand) (bool, error) {
-			return c.killPurge(ctx, between(draw, 10*time.Millisecond, 150*time.Millisecond))
+			return c.killPurge(ctx, randomDuration(draw, 10*time.Millisecond, 150*time.Millisecond))
 		}},
 		{"kill an image worker", 6, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
 			return c.killWorker(ctx, draw.IntN(1<<20)), nil
 		}},
 		{"kill PostgreSQL", 3, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
-			return true, r.killPostgres(ctx, between(draw, 0, time.Second))
+			return true, e.killPostgres(ctx, randomDuration(draw, 0, time.Second))
 		}},
 		{"kill S3", 3, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
-			return true, r.killS3(ctx, between(draw, 0, time.Second))
+			return true, e.killS3(ctx, randomDuration(draw, 0, time.Second))
 		}},
 		{"stop S3", 2, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
-			return true, c.stopS3(ctx, between(draw, 100*time.Millisecond, 1500*time.Millisecond))
+			return true, c.stopS3(ctx, randomDuration(draw, 100*time.Millisecond, 1500*time.Millisecond))
 		}},
-		{"cut PostgreSQL off", 3, 0, outage(r.dbProxy, cut, 1200*time.Millisecond)},
-		{"stall PostgreSQL", 2, 0, outage(r.dbProxy, stall, 1500*time.Millisecond)},
-		{"mute PostgreSQL", 5, 0, outage(r.dbProxy, mute, 600*time.Millisecond)},
-		{"cut S3 off", 3, 0, outage(r.s3Proxy, cut, 1200*time.Millisecond)},
-		{"stall S3", 2, 0, outage(r.s3Proxy, stall, 1500*time.Millisecond)},
-		{"mute S3", 5, 0, outage(r.s3Proxy, mute, 600*time.Millisecond)},
+		{"disconnect PostgreSQL", 3, 0, outage(e.dbProxy, cut, 1200*time.Millisecond)},
+		{"stall PostgreSQL", 2, 0, outage(e.dbProxy, stall, 1500*time.Millisecond)},
+		{"mute PostgreSQL", 5, 0, outage(e.dbProxy, mute, 600*time.Millisecond)},
+		{"disconnect S3", 3, 0, outage(e.s3Proxy, cut, 1200*time.Millisecond)},
+		{"stall S3", 2, 0, outage(e.s3Proxy, stall, 1500*time.Millisecond)},
+		{"mute S3", 5, 0, outage(e.s3Proxy, mute, 600*time.Millisecond)},
 	}
 	return c
 }
 
-func between(draw *rand.Rand, least, most time.Duration) time.Duration {
+func randomDuration(draw *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(draw.Int64N(int64(most-least)))
 }
 
-// run breaks everything once, in an order that the seed gives, and then whatever comes,
-// until enough runtimes and purges were killed.
+// run injects each fault once, in an order that the seed fixes, and then random ones until enough
+// runtimes and purges were killed.
 func (c *chaos) run(ctx context.Context, kills int) error {
-	once := slices.Clone(c.events)
+	once := slices.Clone(c.faults)
 	c.draw.Shuffle(len(once), func(i, j int) { once[i], once[j] = once[j], once[i] })
-	for i := 0; (i < len(once) || c.service() < kills) && ctx.Err() == nil; i++ {
+	for i := 0; (i < len(once) || c.kills() < kills) && ctx.Err() == nil; i++ {
 		next := c.pick()
 		if i < len(once) {
 			next = once[i]
 		}
-		pause(ctx, between(c.draw, 50*time.Millisecond, 700*time.Millisecond))
+		sleep(ctx, randomDuration(c.draw, 50*time.Millisecond, 700*time.Millisecond))
 		if ctx.Err() != nil {
 			return nil
 		}
-		c.model.broke(next.name)
+		c.model.recordFault(next.name)
 		done, err := next.run(ctx, c.draw)
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("%s: %w", next.name, err)
@@ -109,22 +109,22 @@ func (c *chaos) run(ctx context.Context, kills int) error {
 	return nil
 }
 
-func (c *chaos) pick() event {
+func (c *chaos) pick() fault {
 	sum := 0
-	for _, e := range c.events {
+	for _, e := range c.faults {
 		sum += e.weight
 	}
 	n := c.draw.IntN(sum)
-	for _, e := range c.events {
+	for _, e := range c.faults {
 		if n -= e.weight; n < 0 {
 			return e
 		}
 	}
-	return c.events[0]
+	return c.faults[0]
 }
 
-// service counts the runtimes and purges that were killed.
-func (c *chaos) service() int {
+// kills returns how many runtimes and purges were killed.
+func (c *chaos) kills() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.killed
@@ -134,15 +134,15 @@ func (c *chaos) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var parts []string
-	for _, e := range c.events {
+	for _, e := range c.faults {
 		parts = append(parts, fmt.Sprintf("%s %d", e.name, c.counts[e.name]))
 	}
 	return fmt.Sprintf("%d kills of runtimes and purges; %s", c.killed, strings.Join(parts, ", "))
 }
 
 func (c *chaos) killRuntimes(ctx context.Context, replicas ...*replica) error {
-	for _, one := range replicas {
-		died, err := c.rig.kill(ctx, one)
+	for _, replica := range replicas {
+		died, err := c.env.kill(ctx, replica)
 		if died != nil {
 			c.model.wrong(nil, "%v", died)
 		}
@@ -157,7 +157,7 @@ func (c *chaos) killRuntimes(ctx context.Context, replicas ...*replica) error {
 // followed by another.
 func (c *chaos) killPurge(ctx context.Context, after time.Duration) (bool, error) {
 	for ctx.Err() == nil {
-		p, err := c.rig.startPurge(ctx)
+		p, err := c.env.startPurge(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -181,9 +181,9 @@ func (c *chaos) killWorker(ctx context.Context, n int) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var workers []int
-	for _, one := range c.rig.replicas {
-		if one.ready(ctx) == nil {
-			workers = append(workers, children(one.pid())...)
+	for _, replica := range c.env.replicas {
+		if replica.ready(ctx) == nil {
+			workers = append(workers, children(replica.pid())...)
 		}
 	}
 	if len(workers) == 0 {
@@ -209,22 +209,22 @@ func children(pid int) []int {
 }
 
 func (c *chaos) stopS3(ctx context.Context, length time.Duration) error {
-	if err := c.rig.s3.Signal(syscall.SIGSTOP); err != nil {
+	if err := c.env.s3.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	pause(ctx, length)
-	return c.rig.s3.Signal(syscall.SIGCONT)
+	sleep(ctx, length)
+	return c.env.s3.Signal(syscall.SIGCONT)
 }
 
-// watch runs what goes on all the time beside the clients: purges, checks, and looks
-// at the cap.
-type watch struct{ all sync.WaitGroup }
+// background runs beside the clients all the time: purges, consistency checks, and samples of the
+// storage quota.
+type background struct{ all sync.WaitGroup }
 
-func startWatch(ctx context.Context, r *rig, m *model) *watch {
-	w := &watch{}
-	w.all.Go(func() {
+func startBackground(ctx context.Context, e *environment, m *model) *background {
+	b := &background{}
+	b.all.Go(func() {
 		for ctx.Err() == nil {
-			if p, err := r.startPurge(ctx); err == nil {
+			if p, err := e.startPurge(ctx); err == nil {
 				select {
 				case <-p.Done():
 				case <-ctx.Done():
@@ -232,17 +232,17 @@ func startWatch(ctx context.Context, r *rig, m *model) *watch {
 				}
 			}
 			m.count("purge passes")
-			pause(ctx, 300*time.Millisecond)
+			sleep(ctx, 300*time.Millisecond)
 		}
 	})
-	w.all.Go(func() {
+	b.all.Go(func() {
 		for ctx.Err() == nil {
-			pause(ctx, 5*time.Second)
+			sleep(ctx, 5*time.Second)
 			if ctx.Err() != nil {
 				return
 			}
 			// A check may fail in an outage, but must find nothing that is not so.
-			code, out, _ := r.call(context.WithoutCancel(ctx), nil, "check", "--all", "--grace=1h")
+			code, out, _ := e.call(context.WithoutCancel(ctx), nil, "check", "--all", "--grace=1h")
 			switch code {
 			case 0:
 				m.count("clean checks under load")
@@ -253,8 +253,8 @@ func startWatch(ctx context.Context, r *rig, m *model) *watch {
 			}
 		}
 	})
-	w.all.Go(func() { r.sampleCap(ctx, m) })
-	return w
+	b.all.Go(func() { e.sampleQuota(ctx, m) })
+	return b
 }
 
-func (w *watch) wait() { w.all.Wait() }
+func (b *background) wait() { b.all.Wait() }

@@ -57,11 +57,11 @@ var operations = []operation{
 // load is all clients.
 type load struct{ all sync.WaitGroup }
 
-func startLoad(ctx context.Context, r *rig, m *model, o options) *load {
+func startLoad(ctx context.Context, e *environment, m *model, o options) *load {
 	pictures := makePictures()
 	l := &load{}
 	for n := range o.Clients {
-		c := &client{rig: r, model: m, tenant: r.tenants[n%len(r.tenants)], number: n, pictures: pictures,
+		c := &client{env: e, model: m, tenant: e.tenants[n%len(e.tenants)], number: n, pictures: pictures,
 			draw: rand.New(rand.NewPCG(o.Seed, uint64(100+n))), http: newHTTP()}
 		l.all.Go(func() { c.work(ctx) })
 	}
@@ -79,7 +79,7 @@ func newHTTP() *http.Client {
 
 // client is one user of one tenant's key.
 type client struct {
-	rig      *rig
+	env      *environment
 	model    *model
 	tenant   *tenant
 	number   int
@@ -106,8 +106,8 @@ func (c *client) work(ctx context.Context) {
 	}
 }
 
-// base picks one of the runtimes.
-func (c *client) base() *replica { return c.rig.replicas[c.draw.IntN(len(c.rig.replicas))] }
+// pickReplica returns one of the runtimes.
+func (c *client) pickReplica() *replica { return c.env.replicas[c.draw.IntN(len(c.env.replicas))] }
 
 // each does something to one of the client's items.
 func (c *client) each(ctx context.Context, do func(context.Context, *item)) {
@@ -148,7 +148,7 @@ func (c *client) exchange(ctx context.Context, method, address string, header ht
 		request.ContentLength = length
 		request.Header.Set("Content-Type", contentType)
 	}
-	request.Header.Set("x-service-apikey", c.tenant.apiKey)
+	request.Header.Set("x-service-apikey", c.tenant.APIKey)
 	response, err := c.http.Do(request)
 	if err != nil {
 		return answer{err: err}
@@ -163,20 +163,20 @@ func (c *client) exchange(ctx context.Context, method, address string, header ht
 
 // ask sends a request and looks at what no answer may ever be.
 func (c *client) ask(ctx context.Context, i *item, method, path string) answer {
-	one := c.base()
-	got := c.send(context.WithoutCancel(ctx), method, one.baseURL+path, "", nil, 0)
+	replica := c.pickReplica()
+	got := c.send(context.WithoutCancel(ctx), method, replica.BaseURL+path, "", nil, 0)
 	what, _, _ := strings.Cut(path, "?")
 	if i != nil {
 		what = strings.TrimSuffix(what, "/"+i.id)
 	}
-	c.tally(method+" "+what, i, got)
+	c.recordAnswer(method+" "+what, i, got)
 	if i != nil {
-		i.note(c.model.begun, "%s %s at %s: %s", method, path, one.name, got)
+		i.note(c.model.begun, "%s %s at %s: %s", method, path, replica.name, got)
 	}
 	return got
 }
 
-func (c *client) tally(what string, i *item, got answer) {
+func (c *client) recordAnswer(what string, i *item, got answer) {
 	if got.status == 0 {
 		c.model.count(what + ": none")
 	} else {
@@ -188,7 +188,7 @@ func (c *client) tally(what string, i *item, got answer) {
 }
 
 // wrong returns what no answer may be, whatever is broken; empty when the answer may be.
-// A store that is away is 503, and tells when to try again. offsets reports whether the
+// A store that is away is 503, with a Retry-After. offsets reports whether the
 // request names an offset: a client that was cut off may name a wrong one.
 func (a answer) wrong(offsets bool) string {
 	switch {
@@ -221,8 +221,8 @@ func (c *client) image(ctx context.Context) {
 
 var errAborted = errors.New("the client gave up")
 
-// create uploads a file, and does with the draft what comes next. cutAt is after how
-// many bytes of the file the client goes away; -1 = it does not.
+// create uploads a file, and continues with the draft. The client disconnects after cutAt bytes of the
+// file; -1 = it does not.
 func (c *client) create(ctx context.Context, kind, name string, size int64, content func() io.Reader, cutAt int64) {
 	c.made++
 	i := &item{tenant: c.tenant, kind: kind, bytes: size, public: c.draw.IntN(2) == 0, caption: fmt.Sprintf("client %d upload %d", c.number, c.made)}
@@ -243,19 +243,19 @@ func (c *client) create(ctx context.Context, kind, name string, size int64, cont
 	tail := "\r\n--" + form.Boundary() + "--\r\n"
 	file := content()
 	if cutAt >= 0 {
-		file = io.MultiReader(io.LimitReader(file, cutAt), broken{})
+		file = io.MultiReader(io.LimitReader(file, cutAt), abortedReader{})
 	}
-	one := c.base()
+	replica := c.pickReplica()
 	i.begun = time.Now()
-	got := c.send(context.WithoutCancel(ctx), http.MethodPost, one.baseURL+"/media/create", form.FormDataContentType(),
+	got := c.send(context.WithoutCancel(ctx), http.MethodPost, replica.BaseURL+"/media/create", form.FormDataContentType(),
 		io.MultiReader(&head, file, strings.NewReader(tail)), int64(head.Len())+size+int64(len(tail)))
-	c.tally("POST /media/create", nil, got)
+	c.recordAnswer("POST /media/create", nil, got)
 	if got.status == http.StatusRequestEntityTooLarge {
 		c.makeRoom(ctx)
 		return
 	}
 	if got.status != http.StatusCreated {
-		return // nobody was told of an item; what there may be of it is a draft that nobody can seal
+		return // no id was answered: what may exist is a draft that no client can seal
 	}
 	var document struct {
 		MediaID string `json:"mediaId"`
@@ -267,21 +267,21 @@ func (c *client) create(ctx context.Context, kind, name string, size int64, cont
 		return
 	}
 	i.id = document.MediaID
-	i.note(c.model.begun, "POST /media/create at %s: %s", one.name, got)
+	i.note(c.model.begun, "POST /media/create at %s: %s", replica.name, got)
 	if cutAt >= 0 {
 		c.model.wrong(i, "an upload of which %d of %d bytes were sent was acknowledged", cutAt, size)
 	}
 	c.items = append(c.items, i)
 	c.model.add(i)
-	c.goOn(ctx, i)
+	c.continueDraft(ctx, i)
 }
 
-type broken struct{}
+type abortedReader struct{}
 
-func (broken) Read([]byte) (int, error) { return 0, errAborted }
+func (abortedReader) Read([]byte) (int, error) { return 0, errAborted }
 
-// goOn decides what becomes of a draft. Most are sealed, some are left to the purge.
-func (c *client) goOn(ctx context.Context, i *item) {
+// continueDraft decides what becomes of a draft. Most are sealed, some are left to the purge.
+func (c *client) continueDraft(ctx context.Context, i *item) {
 	switch n := c.draw.IntN(100); {
 	case n < 60:
 		c.seal(ctx, i)
@@ -294,21 +294,21 @@ func (c *client) goOn(ctx context.Context, i *item) {
 		c.race(ctx, i)
 	case n < 80:
 		// About as old as drafts get: a race against the purge.
-		pause(ctx, between(c.draw, 3500*time.Millisecond, 4500*time.Millisecond))
+		sleep(ctx, randomDuration(c.draw, 3500*time.Millisecond, 4500*time.Millisecond))
 		c.seal(ctx, i)
 	}
 }
 
 func (c *client) seal(ctx context.Context, i *item) {
 	got := c.ask(ctx, i, http.MethodPost, "/media/seal/"+i.id)
-	c.young(i, got.status)
+	c.checkNotPurged(i, got.status)
 	if wrong := i.sealAnswered(got.status); wrong != "" {
 		c.model.wrong(i, "seal: %s", wrong)
 	}
 }
 
-// young holds against a 404 that a draft can't have been purged yet.
-func (c *client) young(i *item, status int) {
+// checkNotPurged holds against a 404 that a draft can't have been purged yet.
+func (c *client) checkNotPurged(i *item, status int) {
 	if status == http.StatusNotFound && !i.deleteTried && time.Since(i.begun) < draftTTL {
 		c.model.wrong(i, "it was acknowledged, and is gone before drafts are purged")
 	}
@@ -325,16 +325,16 @@ func (c *client) delete(ctx context.Context, i *item) {
 func (c *client) race(ctx context.Context, i *item) {
 	var seal, del answer
 	var both sync.WaitGroup
-	a, b := c.base(), c.base()
+	a, b := c.pickReplica(), c.pickReplica()
 	both.Go(func() {
-		seal = c.send(context.WithoutCancel(ctx), http.MethodPost, a.baseURL+"/media/seal/"+i.id, "", nil, 0)
+		seal = c.send(context.WithoutCancel(ctx), http.MethodPost, a.BaseURL+"/media/seal/"+i.id, "", nil, 0)
 	})
 	both.Go(func() {
-		del = c.send(context.WithoutCancel(ctx), http.MethodDelete, b.baseURL+"/media/delete/"+i.id, "", nil, 0)
+		del = c.send(context.WithoutCancel(ctx), http.MethodDelete, b.BaseURL+"/media/delete/"+i.id, "", nil, 0)
 	})
 	both.Wait()
-	c.tally("raced seal", i, seal)
-	c.tally("raced delete", i, del)
+	c.recordAnswer("raced seal", i, seal)
+	c.recordAnswer("raced delete", i, del)
 	i.note(c.model.begun, "raced: seal at %s: %s, delete at %s: %s", a.name, seal, b.name, del)
 	if wrong := i.raced(seal.status, del.status); wrong != "" {
 		c.model.wrong(i, "seal and delete at once: %s", wrong)
@@ -350,7 +350,7 @@ func (c *client) makeRoom(ctx context.Context) {
 		c.items[n] = c.items[len(c.items)-1]
 		c.items = c.items[:len(c.items)-1]
 	}
-	pause(ctx, 50*time.Millisecond)
+	sleep(ctx, 50*time.Millisecond)
 }
 
 func (c *client) look(ctx context.Context, path string) {
@@ -372,9 +372,9 @@ type document struct {
 
 // read reads an item and its file; status 0 when it could not be read to the end.
 func (c *client) read(ctx context.Context, i *item) (status int, found document) {
-	must := i.must()
+	want := i.expected()
 	got := c.ask(ctx, i, http.MethodGet, "/media/get/"+i.id)
-	if wrong := must.against(got.status); wrong != "" {
+	if wrong := want.check(got.status); wrong != "" {
 		c.model.wrong(i, "read: %s", wrong)
 	}
 	if got.status != 200 {
@@ -416,9 +416,9 @@ func converted(i *item, d document) bool { return i.kind == "image" && d.MimeTyp
 // download gets a file and judges it; false when it did not come whole.
 func (c *client) download(ctx context.Context, i *item, address string, judge func([]byte) string) bool {
 	got := c.send(context.WithoutCancel(ctx), http.MethodGet, address, "", nil, 0)
-	c.tally("GET /media/file", i, got)
+	c.recordAnswer("GET /media/file", i, got)
 	i.note(c.model.begun, "GET %s: %s", strings.SplitN(address, "?", 2)[0], got.describe())
-	if wrong := i.must().against(got.status); wrong != "" {
+	if wrong := i.expected().check(got.status); wrong != "" {
 		c.model.wrong(i, "download: %s", wrong)
 	}
 	if got.status != 200 {

@@ -1,12 +1,12 @@
-// Command crash proves that the service loses nothing that it acknowledged and keeps
-// nothing that it deleted, by breaking it: two runtimes and the purge, as they are
-// shipped, work for clients that upload, seal, delete and read, while they are killed
-// again and again, and PostgreSQL and the object store are killed, stopped and cut off.
-// Afterwards every acknowledgement is held against what is there. `make crash` runs it.
+// Command chaos tests that the service loses nothing that it acknowledged and keeps nothing
+// that it deleted. Two shipped runtimes and the purge job serve clients that upload, seal,
+// delete and read, while faults are injected: processes are killed, and PostgreSQL and the S3
+// store are killed, stopped and disconnected. Afterwards every acknowledgement is compared
+// with what the service, the database and the bucket hold. `make crash` runs it.
 //
-// A seed fixes what is broken, in which order and after which pauses, and what every
-// client sends. It does not fix how the machine schedules the processes: the same seed
-// breaks the same things again, but not at the same instruction.
+// A seed fixes the faults, their order and their pauses, and what every client sends. It does
+// not fix how the machine schedules the processes: the same seed injects the same faults again,
+// but not at the same instruction.
 package main
 
 import (
@@ -24,25 +24,25 @@ import (
 )
 
 type options struct {
-	Seed    uint64 `help:"What is broken and what is sent; 0 = choose one, and print it."`
-	Kills   int    `help:"How often runtimes and purges are killed." default:"300"`
-	Clients int    `help:"Clients that work at once." default:"8"`
-	Dir     string `help:"Folder for the data; a temporary one by default. It is kept when something is wrong." type:"path"`
-	Wait    bool   `help:"Wait minutes for leases and claims to run out at the end, instead of moving them in the database."`
+	Seed    uint64 `help:"Seed of the faults and of what clients send; 0 = choose one, and print it."`
+	Kills   int    `help:"Number of kills of runtimes and purge jobs." default:"300"`
+	Clients int    `help:"Concurrent clients." default:"8"`
+	Dir     string `help:"Data directory; a temporary one by default. It is kept after a failure." type:"path"`
+	Wait    bool   `help:"Wait minutes for leases and claims to expire at the end, instead of expiring them in the database."`
 }
 
 func main() {
 	var o options
-	kong.Parse(&o, kong.Name("crash"), kong.Description("Kill the service many times under load, and hold what is left against what was acknowledged."))
+	kong.Parse(&o, kong.Name("chaos"), kong.Description("Kill the service many times under load, and compare what is left with what was acknowledged."))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, o, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "crash:", err)
+		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
 }
 
-// run is a whole crash run. It fails when anything was wrong.
+// run is a whole run. It fails when an invariant was violated.
 func run(ctx context.Context, o options, out io.Writer) error {
 	if o.Kills < 1 || o.Clients < 1 {
 		return fmt.Errorf("kills and clients must be positive")
@@ -51,14 +51,14 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		o.Seed = uint64(time.Now().UnixNano())
 	}
 	begun := time.Now()
-	r, err := startRig(ctx, o.Dir)
+	e, err := startEnvironment(ctx, o.Dir)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "seed %d, %d kills, %d clients, data in %s\n", o.Seed, o.Kills, o.Clients, r.dir)
+	fmt.Fprintf(out, "seed %d, %d kills, %d clients, data in %s\n", o.Seed, o.Kills, o.Clients, e.dir)
 	m := newModel(begun)
-	keep, err := r.crash(ctx, o, m, out)
-	r.close(keep)
+	keep, err := e.inject(ctx, o, m, out)
+	e.close(keep)
 	if err != nil {
 		return fmt.Errorf("seed %d: %w", o.Seed, err)
 	}
@@ -66,44 +66,44 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	return nil
 }
 
-// crash breaks and proves. keep says whether the data is worth a look.
-func (r *rig) crash(ctx context.Context, o options, m *model, out io.Writer) (keep bool, err error) {
-	working, rest := context.WithCancel(ctx)
-	defer rest()
-	l := startLoad(working, r, m, o)
-	w := startWatch(working, r, m)
-	c := newChaos(r, m, o.Seed)
+// inject injects faults under load, and verifies. keep reports whether the data helps to explain a failure.
+func (e *environment) inject(ctx context.Context, o options, m *model, out io.Writer) (keep bool, err error) {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	l := startLoad(working, e, m, o)
+	b := startBackground(working, e, m)
+	c := newChaos(e, m, o.Seed)
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
-	broken := make(chan error, 1)
-	go func() { broken <- c.run(working, o.Kills) }()
+	injected := make(chan error, 1)
+	go func() { injected <- c.run(working, o.Kills) }()
 	for running := true; running; {
 		select {
-		case err = <-broken:
+		case err = <-injected:
 			running = false
 		case <-progress.C:
-			fmt.Fprintf(out, "%4.0f s  %d of %d kills; %s\n", time.Since(m.begun).Seconds(), c.service(), o.Kills, m.progress())
+			fmt.Fprintf(out, "%4.0f s  %d of %d kills; %s\n", time.Since(m.begun).Seconds(), c.kills(), o.Kills, m.progress())
 		}
 		if m.failed() {
 			break
 		}
 	}
-	rest()
+	stop()
 	l.wait()
-	w.wait()
+	b.wait()
 	if err == nil && !m.failed() && ctx.Err() == nil {
-		err = r.prove(ctx, m, o.Wait)
+		err = e.verify(ctx, m, o.Wait)
 	}
-	fmt.Fprintf(out, "broken: %s\n", c)
+	fmt.Fprintf(out, "faults: %s\n", c)
 	fmt.Fprintf(out, "answers: %s\n", m.answers())
 	fmt.Fprintf(out, "items: %s\n", m.progress())
 	switch {
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case m.failed():
-		m.print(out, r.logLines)
-		_ = os.WriteFile(filepath.Join(r.dir, "schedule.log"), []byte(m.schedule()), 0o600)
-		return true, errors.Join(err, fmt.Errorf("%d things are wrong; the data is in %s", m.wrongs(), r.dir))
+		m.print(out, e.logLines)
+		_ = os.WriteFile(filepath.Join(e.dir, "schedule.log"), []byte(m.schedule()), 0o600)
+		return true, errors.Join(err, fmt.Errorf("%d things are wrong; the data is in %s", m.wrongs(), e.dir))
 	}
 	return err != nil, err
 }

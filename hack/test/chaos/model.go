@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// item is what its client knows of one item. Only that client acts on it, so that
-// the order of what was answered is the order of what was done; a race of two requests
-// is noted as one step.
+// item is what its client knows about one item. Only that client acts on it, so answers come in the
+// order of the operations; two concurrent requests count as one step.
 type item struct {
 	id      string
 	tenant  *tenant
@@ -38,9 +37,9 @@ func (i *item) note(begun time.Time, format string, args ...any) {
 	i.history = append(i.history, fmt.Sprintf("%8.3f s  ", time.Since(begun).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// must says which answers to a read are right by what is known: that the item is
-// there, that it is not, or either.
-func (i *item) must() verdict {
+// expected returns which answers to a read are correct: that the item exists, that it does not, or
+// either.
+func (i *item) expected() expectation {
 	switch {
 	case i.deleted, i.missing:
 		return gone
@@ -50,16 +49,16 @@ func (i *item) must() verdict {
 	return either
 }
 
-type verdict int
+type expectation int
 
 const (
-	either verdict = iota
+	either expectation = iota
 	there
 	gone
 )
 
-// against says what is wrong with an answer, or nothing.
-func (v verdict) against(status int) string {
+// check returns what is wrong with an answer; empty when nothing is.
+func (v expectation) check(status int) string {
 	switch {
 	case v == there && status == 404:
 		return "it was acknowledged as sealed and never deleted, but is gone"
@@ -69,11 +68,11 @@ func (v verdict) against(status int) string {
 	return ""
 }
 
-// sealAnswered takes the answer to a seal and says what is wrong with it.
+// sealAnswered records the answer to a seal, and returns what is wrong with it.
 func (i *item) sealAnswered(status int) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	v := i.must()
+	v := i.expected()
 	i.sealTried = true
 	switch status {
 	case 200:
@@ -83,14 +82,14 @@ func (i *item) sealAnswered(status int) string {
 			i.missing = true
 		}
 	}
-	return v.against(status)
+	return v.check(status)
 }
 
-// deleteAnswered takes the answer to a delete and says what is wrong with it.
+// deleteAnswered records the answer to a delete, and returns what is wrong with it.
 func (i *item) deleteAnswered(status int) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	v := i.must()
+	v := i.expected()
 	i.deleteTried = true
 	switch status {
 	case 200:
@@ -100,15 +99,14 @@ func (i *item) deleteAnswered(status int) string {
 			i.missing = true
 		}
 	}
-	return v.against(status)
+	return v.check(status)
 }
 
-// raced takes the answers to a seal and a delete that were sent at the same time:
-// either may have come first.
+// raced records the answers to a concurrent seal and delete, in any order.
 func (i *item) raced(seal, del int) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	v := i.must()
+	v := i.expected()
 	i.sealTried, i.deleteTried = true, true
 	i.sealed = i.sealed || seal == 200
 	i.deleted = i.deleted || del == 200
@@ -119,14 +117,14 @@ func (i *item) raced(seal, del int) string {
 		return "a delete did not find what a seal at the same time found"
 	}
 	if v == gone && (seal == 200 || del == 200) {
-		return v.against(200)
+		return v.check(200)
 	}
 	return ""
 }
 
-// final says what is wrong with an item at the very end, when every draft was purged.
+// final returns what is wrong with an item at the end, when every draft was purged.
 func (i *item) final(status int, temp, listed bool) string {
-	if wrong := i.must().against(status); wrong != "" {
+	if wrong := i.expected().check(status); wrong != "" {
 		return wrong
 	}
 	switch {
@@ -184,13 +182,13 @@ func (m *model) count(what string) {
 	m.counts[what]++
 }
 
-func (m *model) broke(what string) {
+func (m *model) recordFault(what string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.breaks = append(m.breaks, fmt.Sprintf("%8.3f s  %s", time.Since(m.begun).Seconds(), what))
 }
 
-// find returns the item with this id; nil when nobody was told of it.
+// find returns the item with this id; nil when no client was answered its id.
 func (m *model) find(id string) *item {
 	m.mu.Lock()
 	defer m.mu.Unlock()

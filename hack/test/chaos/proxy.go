@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// A way is how a proxy treats what passes through it.
-type way int
+// A mode is how a proxy treats what passes through it.
+type mode int
 
 const (
 	// open passes everything.
-	open way = iota
+	open mode = iota
 	// cut ends every connection and takes none.
 	cut
 	// stall keeps connections, and holds back what is sent both ways.
@@ -28,8 +28,8 @@ type proxy struct {
 	target   string
 
 	mu      sync.Mutex
-	way     way
-	changed chan struct{} // closed when way changes
+	mode    mode
+	changed chan struct{} // closed when mode changes
 	conns   map[net.Conn]bool
 }
 
@@ -45,17 +45,17 @@ func startProxy(target string) (*proxy, error) {
 
 func (p *proxy) port() int { return p.listener.Addr().(*net.TCPAddr).Port }
 
-// set changes the way. Connections that were muted are ended when that is over: what
+// set changes the mode. Connections that were muted are ended when that is over: what
 // they lost can't be made up.
-func (p *proxy) set(w way) {
+func (p *proxy) set(m mode) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w == cut || p.way == mute {
+	if m == cut || p.mode == mute {
 		for conn := range p.conns {
 			_ = conn.Close()
 		}
 	}
-	p.way = w
+	p.mode = m
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
@@ -65,10 +65,10 @@ func (p *proxy) close() {
 	p.set(cut)
 }
 
-func (p *proxy) current() (way, chan struct{}) {
+func (p *proxy) current() (mode, chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.way, p.changed
+	return p.mode, p.changed
 }
 
 func (p *proxy) serve() {
@@ -88,7 +88,7 @@ func (p *proxy) keep(conns ...net.Conn) bool {
 	for _, conn := range conns {
 		p.conns[conn] = true
 	}
-	return p.way != cut
+	return p.mode != cut
 }
 
 func (p *proxy) drop(conns ...net.Conn) {

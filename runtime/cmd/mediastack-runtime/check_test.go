@@ -14,12 +14,12 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
 
-func TestWhatToCheckMustBeSaid(t *testing.T) {
+func TestCheck_RejectsBadFlags(t *testing.T) {
 	t.Parallel()
 	stores := []string{"--database-url=postgres://u:hunter2@127.0.0.1:1/x", "--s3-endpoint=http://127.0.0.1:1", "--s3-access-key=a", "--s3-secret-key=hunter2"}
 	for args, want := range map[string]string{
@@ -43,7 +43,7 @@ func TestWhatToCheckMustBeSaid(t *testing.T) {
 	}
 }
 
-func TestTheCheckCommandOnRealParts(t *testing.T) {
+func TestCheck_FindsAndRepairsOrphans(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)
@@ -66,23 +66,23 @@ func TestTheCheckCommandOnRealParts(t *testing.T) {
 		must(t, err)
 		tenants = append(tenants, tenant)
 	}
-	check := func(args ...string) (int, []media.Finding, checkReport, string) {
+	check := func(args ...string) (int, []consistency.Finding, consistency.Report, string) {
 		t.Helper()
 		code, out, stderr := call(ctx, append([]string{"check", "--database-url=" + database, "--s3-endpoint=" + s3.Endpoint, "--s3-region=" + s3.Region,
 			"--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey, "--grace=0s"}, args...)...)
 		lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
-		var report checkReport
+		var report consistency.Report
 		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil {
-			t.Fatalf("%v: the last line is no summary: %v: %s", args, err, out)
+			t.Fatalf("%v: the last line is no report: %v: %s", args, err, out)
 		}
-		findings := make([]media.Finding, len(lines)-1)
+		findings := make([]consistency.Finding, len(lines)-1)
 		for i := range findings {
 			must(t, json.Unmarshal([]byte(lines[i]), &findings[i]))
 		}
 		return code, findings, report, stderr
 	}
-	for _, unknown := range []string{"team/nobody", uuid.NewString()} {
-		if code, _, report, stderr := check("--account=" + unknown); code != exitFailed || report.Complete || !strings.Contains(stderr, "there is no account "+unknown) {
+	for _, unknown := range []string{"team/nobody", uuid.NewString(), uuid.Nil.String()} {
+		if code, _, report, stderr := check("--account=" + unknown); code != exitFailed || report.Complete || !strings.Contains(stderr, "account "+unknown+" not found") {
 			t.Errorf("an unknown account: %d %+v %s", code, report, stderr)
 		}
 	}
@@ -95,13 +95,13 @@ func TestTheCheckCommandOnRealParts(t *testing.T) {
 		must(t, err)
 	}
 	if code, _, report, _ := check(first); code != 0 || report.Objects != 0 {
-		t.Errorf("the neighbour of a spoilt account: %d %+v", code, report)
+		t.Errorf("the neighbour of a damaged account: %d %+v", code, report)
 	}
-	if code, findings, report, _ := check(second, "--limit=3"); code != exitActionRequired || len(findings) != 3 || report.Omitted != 2 || report.Found[media.StrayObject] != 5 || report.NeedsAttention != 5 {
-		t.Errorf("strays: %d %+v %+v", code, report, findings)
+	if code, findings, report, _ := check(second, "--limit=3"); code != exitActionRequired || len(findings) != 3 || report.Omitted != 2 || report.Found[consistency.OrphanObject] != 5 || report.NeedsAttention != 5 {
+		t.Errorf("orphans: %d %+v %+v", code, report, findings)
 	}
 	if code, _, report, _ := check(second, "--grace=1h"); code != 0 || report.Recent != 5 {
-		t.Errorf("young strays: %d %+v", code, report)
+		t.Errorf("recent orphans: %d %+v", code, report)
 	}
 	if code, findings, report, _ := check("--all", "--repair"); code != 0 || len(findings) != 5 || report.Repaired != 5 || findings[0].Account != tenants[1].ID {
 		t.Errorf("a repair: %d %+v %+v", code, report, findings)

@@ -133,7 +133,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		return served{}, err
 	}
 	preferences := settings.NewService(store)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log})
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return served{}, err
 	}
@@ -196,11 +196,11 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 
 // joinLogins makes the part that people log in to.
 func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, limits *limit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Outbox, error) {
-	signer, err := secret.Signer(keys.ForLogins)
+	signer, err := secret.Signer(keys.PurposeOAuth)
 	if err != nil {
 		return nil, nil, err
 	}
-	encrypter, err := secret.Encrypter(keys.ForLetters)
+	encrypter, err := secret.Encrypter(keys.PurposeEmailOutbox)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -34,7 +33,7 @@ type service struct {
 }
 
 // storesOf are the flags of a database and an S3 store.
-func storesOf(database string, s3 servers.S3Access) []string {
+func storesOf(database string, s3 testenv.S3Access) []string {
 	return []string{"--database-url=" + database, "--s3-endpoint=" + s3.Endpoint, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey}
 }
 
@@ -188,17 +187,14 @@ func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
 	t.Parallel()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)
 	runtimetest.At(t, database, s3)
-	port, err := servers.FreePort()
-	must(t, err)
-	admin, err := servers.FreePort()
-	must(t, err)
+	port, admin := testenv.FreePort(t), testenv.FreePort(t)
 	ready := fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)
-	_, err = testenv.Group(t).Start(t.Context(), servers.Spec{
+	_, err := testenv.Group(t).Start(t.Context(), testenv.Spec{
 		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.Folder(t), "runtime.log"),
 		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, testenv.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
 			"--discard-timeout=1m", // longer than the test's patience
 			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin)}, storesOf(database, s3)...),
-		Grace: patience, Ready: servers.Answers(ready),
+		Grace: patience, Ready: testenv.Answers(ready),
 	})
 	must(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)

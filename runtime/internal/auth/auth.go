@@ -102,11 +102,11 @@ func New(cfg Config, deps Deps) (*Authenticator, error) {
 	if err != nil {
 		return nil, err
 	}
-	signer, err := secret.Signer(keys.ForUploads)
+	signer, err := secret.Signer(keys.PurposeUploadSignature)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := secret.Signer(keys.ForLogins)
+	tokens, err := secret.Signer(keys.PurposeOAuth)
 	if err != nil {
 		return nil, err
 	}

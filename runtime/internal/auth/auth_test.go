@@ -71,7 +71,7 @@ func (s *storm) shows(key string) fault.Kind {
 	if err == nil {
 		return none
 	}
-	return fault.Of(err).Kind
+	return fault.From(err).Kind
 }
 
 // none is the kind of no fault.
@@ -202,7 +202,7 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		identity, err := s.Authenticate(r)
 		if err != nil {
-			return fault.Of(err).Kind
+			return fault.From(err).Kind
 		}
 		if !identity.HasScope(ScopeRead) || identity.HasScope(ScopeWrite) || identity.GrantID == uuid.Nil {
 			t.Errorf("the identity is %+v", identity)

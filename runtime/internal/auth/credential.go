@@ -30,7 +30,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 	info := httpapi.FromContext(r.Context())
 	identity, err := a.authenticate(r)
 	wrong := fault.Is(err, fault.Unauthenticated) && a.hasCredential(r.Header) && !errors.Is(err, errNotCounted)
-	if wrong || fault.Is(err, fault.BadSignature) {
+	if wrong || fault.Is(err, fault.InvalidSignature) {
 		a.limits.Failed(info.ClientIP)
 	}
 	if err != nil {
@@ -136,13 +136,13 @@ func (a *Authenticator) authenticateBearer(ctx context.Context, received string)
 // authenticateSignature accepts an upload signature while it is valid and the credential
 // that created it is: the key, or the login with its permission to upload.
 func (a *Authenticator) authenticateSignature(ctx context.Context, signature string) (Identity, error) {
-	rejected := fault.New(fault.BadSignature, "invalid upload signature")
+	rejected := fault.New(fault.InvalidSignature, "invalid upload signature")
 	claims, ok := decodeSignature(a.signer, signature)
 	if !ok {
 		return Identity{}, rejected
 	}
 	if !a.authenticatedAt(ctx).Before(claims.expires) {
-		return Identity{}, fault.New(fault.BadSignature, "the upload signature has expired")
+		return Identity{}, fault.New(fault.InvalidSignature, "the upload signature has expired")
 	}
 	key := cacheKey{id: claims.keyID}
 	if claims.grantID != uuid.Nil {
@@ -212,5 +212,5 @@ func isRevoked(s oauth.Session, now time.Time) bool {
 var errNotCounted = errors.New("not counted")
 
 func notCounted(rejected error) error {
-	return fault.Wrap(errNotCounted, fault.Of(rejected).Kind, "%s", fault.Of(rejected).Public)
+	return fault.Wrap(errNotCounted, fault.From(rejected).Kind, "%s", fault.From(rejected).Public)
 }

@@ -33,7 +33,7 @@ func (s *storm) send(header, value string, meanwhile func()) (identity Identity,
 			s.t.Errorf("read %q", text)
 		}
 		if challenge, kind = w.Header().Get("WWW-Authenticate"), none; err != nil {
-			kind = fault.Of(err).Kind
+			kind = fault.From(err).Kind
 			if _, again := r.Body.Read(make([]byte, 1)); !errors.Is(again, err) {
 				s.t.Errorf("the next read returns %v", again)
 			}
@@ -88,7 +88,7 @@ func TestMiddleware_RejectsACredentialThatEndsBeforeItsBody(t *testing.T) {
 		s = newStorm(t)
 		made := holder(account.Hash{})
 		s.answers[account.Hash{}] = made // which is how this directory finds a key by its id
-		if _, kind, challenge := s.send(s.SignatureHeader, s.Sign(Identity{Principal: made}, "g"), func() { end(s) }); kind != fault.BadSignature || challenge != "" {
+		if _, kind, challenge := s.send(s.SignatureHeader, s.Sign(Identity{Principal: made}, "g"), func() { end(s) }); kind != fault.InvalidSignature || challenge != "" {
 			t.Errorf("%s: the signature is answered %v, %q", name, kind, challenge)
 		}
 	}
@@ -103,7 +103,7 @@ func TestMiddleware_SeesAChangeBeforeItsNotification(t *testing.T) {
 		"signature": func(s *storm) (string, string, fault.Kind) {
 			made := holder(account.Hash{})
 			s.answers[account.Hash{}] = made
-			return s.SignatureHeader, s.Sign(Identity{Principal: made}, ""), fault.BadSignature
+			return s.SignatureHeader, s.Sign(Identity{Principal: made}, ""), fault.InvalidSignature
 		},
 	} {
 		s := newStorm(t)
@@ -141,7 +141,7 @@ func TestMiddleware_AcceptsASignatureThatExpiresBeforeTheBodyEnds(t *testing.T) 
 	}
 	r := httptest.NewRequest(http.MethodPost, api.UploadRoute, nil)
 	r.Header.Set(s.SignatureHeader, signature)
-	if _, err := s.authenticateUpload(r.Context(), r.Header); !fault.Is(err, fault.BadSignature) {
+	if _, err := s.authenticateUpload(r.Context(), r.Header); !fault.Is(err, fault.InvalidSignature) {
 		t.Errorf("a new request is answered %v", err)
 	}
 }

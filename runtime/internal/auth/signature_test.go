@@ -21,7 +21,7 @@ func signer(t testing.TB, letter string) *keys.Signer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := secret.Signer(keys.ForUploads)
+	made, err := secret.Signer(keys.PurposeUploadSignature)
 	if err != nil {
 		t.Fatal(err)
 	}

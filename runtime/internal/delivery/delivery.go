@@ -87,15 +87,15 @@ type Presigner interface {
 
 // Delivery serves files. It is safe for concurrent use.
 type Delivery struct {
-	items   Items
-	objects Objects
-	urls    *URLs
-	places  *places
-	presign Presigner // nil unless clients are redirected
-	ttl     time.Duration
-	maxAge  time.Duration
-	now     func() time.Time
-	log     *slog.Logger
+	items     Items
+	objects   Objects
+	urls      *URLs
+	downloads *downloadLimiter
+	presign   Presigner // nil unless clients are redirected
+	ttl       time.Duration
+	maxAge    time.Duration
+	now       func() time.Time
+	log       *slog.Logger
 }
 
 // New joins delivery to its stores. Addresses begin with baseURL. presigner is used,
@@ -104,11 +104,11 @@ func New(cfg Config, baseURL string, secret keys.Secret, items Items, objects Ob
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	signer, err := secret.Signer(keys.ForDelivery)
+	signer, err := secret.Signer(keys.PurposeDeliveryURL)
 	if err != nil {
 		return nil, err
 	}
-	d := &Delivery{items: items, objects: objects, places: newPlaces(cfg), maxAge: cfg.PublicMaxAge, now: now, log: log,
+	d := &Delivery{items: items, objects: objects, downloads: newDownloadLimiter(cfg), maxAge: cfg.PublicMaxAge, now: now, log: log,
 		urls: &URLs{base: strings.TrimRight(baseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: now}}
 	if cfg.Mode == Redirect {
 		d.presign, d.ttl = presigner, cfg.RedirectTTL

@@ -198,7 +198,7 @@ func FuzzOnlyTheSignedAddressOpens(f *testing.F) {
 		if same != (err == nil) {
 			t.Fatalf("verify gave %v", err)
 		}
-		if err != nil && !fault.Is(err, fault.BadSignature) {
+		if err != nil && !fault.Is(err, fault.InvalidSignature) {
 			t.Fatalf("%v is not a bad signature", err)
 		}
 	})

@@ -54,7 +54,7 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file found) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	content := &content{ctx: ctx, objects: d.objects, bucket: file.bucket, object: file.object}
-	sender := &sender{ResponseWriter: w, content: content, places: d.places, from: limit.Network(httpapi.FromContext(ctx).ClientIP), wanted: r.Method == http.MethodGet}
+	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, from: limit.Network(httpapi.FromContext(ctx).ClientIP), wanted: r.Method == http.MethodGet}
 	defer sender.leave() // once the object store's connection is closed
 	defer content.close()
 	http.ServeContent(sender, r, "", file.item.CreatedAt, content)
@@ -140,15 +140,15 @@ func isAttrChar(b byte) bool {
 // keeps plain-text errors in. Only who gets bytes takes a place.
 type sender struct {
 	http.ResponseWriter
-	content *content
-	places  *places
-	from    netip.Prefix
-	inside  bool  // there is a place, to be given back
-	wanted  bool  // the body is
-	began   bool  // the headers are out
-	outside bool  // the range is: nothing went out
-	unmet   bool  // the precondition is: nothing went out
-	refused error // why nothing went out
+	content   *content
+	downloads *downloadLimiter
+	from      netip.Prefix
+	inside    bool  // there is a place, to be given back
+	wanted    bool  // the body is
+	began     bool  // the headers are out
+	outside   bool  // the range is: nothing went out
+	unmet     bool  // the precondition is: nothing went out
+	refused   error // why nothing went out
 }
 
 // WriteHeader opens the object where the body begins, and lets the header through
@@ -188,7 +188,7 @@ func (s *sender) open(length int64) error {
 	if length == 0 {
 		return nil
 	}
-	if err := s.places.enter(s.from); err != nil {
+	if err := s.downloads.Acquire(s.from); err != nil {
 		s.content.refuse(err)
 		return err
 	}
@@ -199,7 +199,7 @@ func (s *sender) open(length int64) error {
 // leave releases the place, if there is one.
 func (s *sender) leave() {
 	if s.inside {
-		s.places.leave(s.from)
+		s.downloads.Release(s.from)
 	}
 }
 

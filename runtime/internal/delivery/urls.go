@@ -61,7 +61,7 @@ func (u *URLs) expiry() time.Time {
 
 // verify checks a signed URL and returns how much longer it is valid.
 func (u *URLs) verify(id uuid.UUID, variant media.Variant, expires, signature string) (time.Duration, error) {
-	rejected := fault.New(fault.BadSignature, "invalid URL signature")
+	rejected := fault.New(fault.InvalidSignature, "invalid URL signature")
 	until, err := strconv.ParseInt(expires, 10, 64)
 	if err != nil || strconv.FormatInt(until, 10) != expires {
 		return 0, rejected
@@ -72,7 +72,7 @@ func (u *URLs) verify(id uuid.UUID, variant media.Variant, expires, signature st
 	}
 	left := time.Unix(until, 0).Sub(u.now())
 	if left <= 0 {
-		return 0, fault.New(fault.BadSignature, "the URL has expired")
+		return 0, fault.New(fault.InvalidSignature, "the URL has expired")
 	}
 	return left, nil
 }

@@ -20,15 +20,15 @@ func StatusOf(kind fault.Kind) int {
 		return http.StatusBadRequest
 	case fault.Unauthenticated:
 		return http.StatusUnauthorized
-	case fault.BadSignature, fault.Forbidden:
+	case fault.InvalidSignature, fault.Forbidden:
 		return http.StatusForbidden
 	case fault.NotFound:
 		return http.StatusNotFound
 	case fault.Conflict:
 		return http.StatusConflict
-	case fault.TooLarge, fault.OverCap:
+	case fault.TooLarge, fault.QuotaExceeded:
 		return http.StatusRequestEntityTooLarge
-	case fault.Unsupported:
+	case fault.UnsupportedType:
 		return http.StatusUnsupportedMediaType
 	case fault.Busy:
 		return http.StatusTooManyRequests
@@ -68,12 +68,12 @@ type ErrorResponse struct {
 // Describe returns the response for an error: the only mapping of faults to status codes,
 // error codes and texts.
 func Describe(err error) ErrorResponse {
-	return DescribeStatus(StatusOf(fault.Of(err).Kind), err)
+	return DescribeStatus(StatusOf(fault.From(err).Kind), err)
 }
 
 // DescribeStatus is Describe with a status that no kind of fault has, such as 405.
 func DescribeStatus(status int, err error) ErrorResponse {
-	f := fault.Of(err)
+	f := fault.From(err)
 	response := ErrorResponse{Status: status, Body: api.Error{Error: errorText(status, f.Kind), Code: codeOf(status, f.Kind), Detail: f.Public}}
 	if status == http.StatusInternalServerError {
 		response.Body.Detail = internalDetail
@@ -102,7 +102,7 @@ func Seconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
 
 // WriteError answers with the response for an error, and records it for the log.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
-	WriteErrorStatus(w, r, StatusOf(fault.Of(err).Kind), err)
+	WriteErrorStatus(w, r, StatusOf(fault.From(err).Kind), err)
 }
 
 // WriteErrorStatus is WriteError with a status that no kind of fault has, such as 405.
@@ -149,9 +149,9 @@ var errorCodes = map[int]api.ErrorCode{
 // codeOf returns the stable code of an error, for programs.
 func codeOf(status int, kind fault.Kind) api.ErrorCode {
 	switch {
-	case kind == fault.BadSignature && status == http.StatusForbidden:
+	case kind == fault.InvalidSignature && status == http.StatusForbidden:
 		return api.ErrorCodeInvalidSignature
-	case kind == fault.OverCap && status == http.StatusRequestEntityTooLarge:
+	case kind == fault.QuotaExceeded && status == http.StatusRequestEntityTooLarge:
 		return api.ErrorCodeStorageCapExceeded
 	}
 	if code, ok := errorCodes[status]; ok {
@@ -163,7 +163,7 @@ func codeOf(status int, kind fault.Kind) api.ErrorCode {
 // errorText returns the short text of an error, for people.
 func errorText(status int, kind fault.Kind) string {
 	switch {
-	case kind == fault.BadSignature:
+	case kind == fault.InvalidSignature:
 		return invalidSignatureText
 	case status == StatusChecksumMismatch:
 		return "Checksum Mismatch"
@@ -189,7 +189,7 @@ func legacyErrorText(status int, text string) string {
 func WriteOAuthError(w http.ResponseWriter, r *http.Request, status int, code string, err error) {
 	SetError(r.Context(), err)
 	response := Describe(err)
-	switch fault.Of(err).Kind { //nolint:exhaustive // all others are errors of the client
+	switch fault.From(err).Kind { //nolint:exhaustive // all others are errors of the client
 	case fault.Busy, fault.Unavailable:
 		status, code = response.Status, "temporarily_unavailable"
 		w.Header().Set("Retry-After", strconv.Itoa(Seconds(response.RetryAfter)))

@@ -30,17 +30,17 @@ func TestWriteError_EveryKindHasItsStatusCodeAndText(t *testing.T) {
 		text, fewer string
 		code        api.ErrorCode
 	}{
-		fault.Internal:        {500, "Internal Server Error", "Internal Server Error", "internal_error"},
-		fault.Invalid:         {400, "Bad Request", "Bad Request", "invalid_request"},
-		fault.Unauthenticated: {401, "Unauthorized", "Unauthorized", "unauthorized"},
-		fault.BadSignature:    {403, "Invalid signature", "Invalid signature", "invalid_signature"},
-		fault.NotFound:        {404, "Not Found", "Bad Request", "not_found"},
-		fault.Conflict:        {409, "Conflict", "Bad Request", "conflict"},
-		fault.TooLarge:        {413, "Request Entity Too Large", "Bad Request", "payload_too_large"},
-		fault.OverCap:         {413, "Request Entity Too Large", "Bad Request", "storage_cap_exceeded"},
-		fault.Unsupported:     {415, "Unsupported Media Type", "Bad Request", "unsupported_media_type"},
-		fault.Busy:            {429, "Too Many Requests", "Bad Request", "too_many_requests"},
-		fault.Unavailable:     {503, "Service Unavailable", "Internal Server Error", "unavailable"},
+		fault.Internal:         {500, "Internal Server Error", "Internal Server Error", "internal_error"},
+		fault.Invalid:          {400, "Bad Request", "Bad Request", "invalid_request"},
+		fault.Unauthenticated:  {401, "Unauthorized", "Unauthorized", "unauthorized"},
+		fault.InvalidSignature: {403, "Invalid signature", "Invalid signature", "invalid_signature"},
+		fault.NotFound:         {404, "Not Found", "Bad Request", "not_found"},
+		fault.Conflict:         {409, "Conflict", "Bad Request", "conflict"},
+		fault.TooLarge:         {413, "Request Entity Too Large", "Bad Request", "payload_too_large"},
+		fault.QuotaExceeded:    {413, "Request Entity Too Large", "Bad Request", "storage_cap_exceeded"},
+		fault.UnsupportedType:  {415, "Unsupported Media Type", "Bad Request", "unsupported_media_type"},
+		fault.Busy:             {429, "Too Many Requests", "Bad Request", "too_many_requests"},
+		fault.Unavailable:      {503, "Service Unavailable", "Internal Server Error", "unavailable"},
 	} {
 		w, body := fail(&RequestInfo{}, fault.New(kind, "public"))
 		if w.Code != want.status || body.Error != want.text || body.Code != want.code || !body.Code.Valid() {
@@ -108,7 +108,7 @@ func TestWriteError_RetryAfterIsInWholeSeconds(t *testing.T) {
 func TestDescribe_GivesEveryCodeOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	given := map[api.ErrorCode]bool{}
-	for _, kind := range []fault.Kind{fault.Internal, fault.BadSignature, fault.OverCap} {
+	for _, kind := range []fault.Kind{fault.Internal, fault.InvalidSignature, fault.QuotaExceeded} {
 		given[Describe(fault.New(kind, "")).Body.Code] = true
 	}
 	for status, code := range errorCodes {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
@@ -52,15 +52,8 @@ func config(program string) imaging.Config {
 	}
 }
 
-// realWorker finds the program that make has built.
-func realWorker(t testing.TB) string {
-	t.Helper()
-	path, err := setup.FindBinary(imaging.ProgramName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+// realWorker returns the path of the program that make has built.
+func realWorker(t testing.TB) string { t.Helper(); return testenv.Binary(t, imaging.ProgramName) }
 
 // open makes a pool that the test closes at its end.
 func open(t testing.TB, cfg imaging.Config) *bundle {

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/media"
@@ -55,10 +56,16 @@ type Pool struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	queue   *queue
-	places  *places
+	// workers has a slot for each worker, which a job holds until its worker is ready for
+	// another one. Accounts take turns.
+	workers *fairlimit.Limiter[uuid.UUID]
+	jobs    chan *job // to a worker that is free, from a caller that holds its slot
+	// queue has a slot for each job that may wait for a worker, or be on its way.
+	queue   *fairlimit.Limiter[uuid.UUID]
 	numbers atomic.Uint32
 	slots   sync.WaitGroup
+	closing context.Context // ends when no job is taken any more
+	close   context.CancelFunc
 	ctx     context.Context // ends when running jobs must
 	cancel  context.CancelFunc
 	average atomic.Int64 // nanoseconds that a job takes, lately
@@ -88,8 +95,14 @@ func New(ctx context.Context, cfg Config, registry prometheus.Registerer, log *s
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Pool{cfg: cfg, log: log, queue: newQueue(), places: newPlaces(cfg.Queue)}
+	p := &Pool{cfg: cfg, log: log, jobs: make(chan *job),
+		workers: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: cfg.workers(), PerKey: cfg.workers(), MaxWaiting: fairlimit.Unlimited}),
+		// An account may hold half of the queue, and has always a slot: one that floods the
+		// queue keeps the others to one image at a time each, and from none.
+		queue: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: cfg.Queue, PerKey: max(1, cfg.Queue/2), MaxWaiting: fairlimit.Unlimited, FirstBeyondLimit: true}),
+	}
 	p.ctx, p.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	p.closing, p.close = context.WithCancel(p.ctx)
 	if !cfg.Enabled {
 		return p, nil
 	}
@@ -97,7 +110,10 @@ func New(ctx context.Context, cfg Config, registry prometheus.Registerer, log *s
 	if p.path, err = cfg.find(); err != nil {
 		return nil, err
 	}
-	if p.metrics, err = newMetrics(registry, p.queue.len); err != nil {
+	if p.metrics, err = newMetrics(registry, p.workers.Waiting); err != nil {
+		return nil, err
+	}
+	if err := p.queue.Register(registry, "mediastack_image_queue_slots", "Images on their way to a worker"); err != nil {
 		return nil, err
 	}
 	started := make(chan error)
@@ -115,7 +131,7 @@ func New(ctx context.Context, cfg Config, registry prometheus.Registerer, log *s
 // Admit refuses with a Busy fault while an account has all the places of the queue that
 // it may have.
 func (p *Pool) Admit(account uuid.UUID) error {
-	if !p.cfg.Enabled || !p.places.shareUsed(account) {
+	if !p.cfg.Enabled || !p.queue.KeyFull(account) {
 		return nil
 	}
 	return p.busy()
@@ -123,10 +139,10 @@ func (p *Pool) Admit(account uuid.UUID) error {
 
 // Reserve takes a place in the queue for an image of an account. Busy when there is none.
 func (p *Pool) Reserve(account uuid.UUID) (media.ImagePlace, error) {
-	if taken := p.places.take(account); taken != nil {
-		return taken, nil
+	if p.queue.TryAcquire(account) != nil {
+		return nil, p.busy()
 	}
-	return nil, p.busy()
+	return &queueSlot{queue: p.queue, account: account}, nil
 }
 
 // Await is Reserve for who can wait. Busy when ctx ends before a place is free.
@@ -134,14 +150,14 @@ func (p *Pool) Await(ctx context.Context, account uuid.UUID) (media.ImagePlace, 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	if taken := p.places.wait(ctx, account); taken != nil {
-		return taken, nil
+	if p.queue.Acquire(ctx, account) != nil {
+		return nil, p.busy()
 	}
-	return nil, p.busy()
+	return &queueSlot{queue: p.queue, account: account}, nil
 }
 
 func (p *Pool) busy() error {
-	after := time.Duration(p.average.Load()) * time.Duration(p.queue.len()) / time.Duration(p.cfg.workers())
+	after := time.Duration(p.average.Load()) * time.Duration(p.workers.Waiting()) / time.Duration(p.cfg.workers())
 	return &fault.Error{Kind: fault.Busy, Public: "too many images at once", RetryAfter: min(max(after, time.Second), time.Minute)}
 }
 
@@ -157,27 +173,38 @@ func (p *Pool) Derive(ctx context.Context, request media.ImageJob) ([]media.Deri
 		return nil, &Refusal{Reason: protocol.ReasonFormat.String(), Text: "a type or a size that is not handled"}
 	}
 	j := &job{ImageJob: request, ctx: ctx, queued: time.Now(), done: make(chan struct{})}
-	if !p.queue.put(j) {
-		return nil, ErrClosed
+	if err := p.handOver(j); err != nil {
+		return nil, err
 	}
-	select {
-	case <-j.done:
-	case <-ctx.Done():
-		if p.queue.remove(j) {
-			p.metrics.jobs.WithLabelValues(result(ctx.Err(), true)).Inc()
-			return nil, fmt.Errorf("wait for an image worker: %w", ctx.Err())
-		}
-		<-j.done // a worker has it, and is being killed
-	}
+	<-j.done // a worker has the job; it is killed if ctx ends
 	return j.made, j.err
+}
+
+// handOver waits for the job's turn and gives it to a worker.
+func (p *Pool) handOver(j *job) error {
+	ctx, cancel := context.WithCancel(j.ctx)
+	defer cancel()
+	defer context.AfterFunc(p.closing, cancel)()
+	if p.workers.Acquire(ctx, j.AccountID) == nil {
+		if ctx.Err() == nil {
+			select {
+			case p.jobs <- j:
+				return nil
+			case <-ctx.Done():
+			}
+		}
+		p.workers.Release(j.AccountID)
+	}
+	if j.ctx.Err() == nil {
+		return ErrClosed
+	}
+	p.metrics.jobs.WithLabelValues(result(j.ctx.Err(), true)).Inc()
+	return fmt.Errorf("wait for an image worker: %w", j.ctx.Err())
 }
 
 // Close ends the workers: jobs that wait fail, jobs that run may end within a few seconds.
 func (p *Pool) Close() {
-	for _, j := range p.queue.close() {
-		j.err = ErrClosed
-		close(j.done)
-	}
+	p.close()
 	alarm := time.AfterFunc(closeGrace, p.cancel)
 	defer alarm.Stop()
 	p.slots.Wait()
@@ -212,12 +239,14 @@ func (s *slot) run(ctx context.Context, first bool, started chan<- error) {
 		}
 	}()
 	for {
-		j, ok := s.pool.queue.take()
-		if !ok {
+		select {
+		case j := <-s.pool.jobs:
+			s.serve(j)
+			s.refresh()
+			s.pool.workers.Release(j.AccountID)
+		case <-s.pool.closing.Done():
 			return
 		}
-		s.serve(j)
-		s.refresh()
 	}
 }
 

@@ -361,7 +361,7 @@ func TestAPlaceIsFreeWhenAWorkerTakesTheJob(t *testing.T) {
 	}
 	_, refused := pool.Reserve(busy)
 	for _, err := range []error{refused, pool.Admit(busy)} {
-		if f := fault.Of(err); f.Kind != fault.Busy || f.RetryAfter < time.Second || f.Public == "" {
+		if f := fault.From(err); f.Kind != fault.Busy || f.RetryAfter < time.Second || f.Public == "" {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -42,7 +42,7 @@ func TestABucketEmptiesAndFillsAndSaysSo(t *testing.T) {
 	}
 	*now = now.Add(500 * time.Millisecond)
 	refused := l.TakeKey(key)
-	f := fault.Of(refused.Err())
+	f := fault.From(refused.Err())
 	if !refused.Refused || f.Kind != fault.Busy || f.RetryAfter != 1500*time.Millisecond {
 		t.Errorf("the fourth: %+v, %+v", refused, f)
 	}

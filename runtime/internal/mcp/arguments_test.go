@@ -24,7 +24,7 @@ func FuzzArguments(f *testing.F) {
 			args.id("mediaId")
 		}
 		if args.err != nil {
-			if !fault.Is(args.err, fault.Invalid) || fault.Of(args.err).Public == "" {
+			if !fault.Is(args.err, fault.Invalid) || fault.From(args.err).Public == "" {
 				t.Errorf("%q: %v", text, args.err)
 			}
 			return

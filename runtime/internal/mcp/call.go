@@ -94,7 +94,7 @@ func (c *call) receive(ctx context.Context, from io.Reader) (*media.Upload, erro
 	if err != nil {
 		return nil, err
 	}
-	upload.Interruptible(c.interrupt)
+	upload.OnSlow(c.interrupt)
 	if err := upload.Receive(ctx, from, ""); err != nil {
 		upload.Close(ctx)
 		return nil, err

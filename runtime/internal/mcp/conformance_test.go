@@ -17,10 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/hack/servers"
-	"mediastack.dev/hack/setup"
-	mcpclients "mediastack.dev/hack/test/clients/mcp"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/node"
 	"mediastack.dev/runtime/internal/mcp"
 )
 
@@ -28,7 +26,7 @@ import (
 // behind everything that stands in front of our tools.
 func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
 	t.Parallel()
-	node := mcpclients.NewNode(t)
+	packages := node.New(t, "hack/test/clients/mcp")
 	target := newFixture(t)
 	fixture := &httputil.ReverseProxy{FlushInterval: -1, Transport: patient(), Rewrite: func(r *httputil.ProxyRequest) {
 		takeIn(r)
@@ -37,12 +35,10 @@ func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
 		r.Out.Header.Del("Origin")
 	}}
 	address := serveWithKey(t, func(api *mcp.API) { api.Serve(fixture) })
-	root, err := setup.RepoRoot()
-	must(t, err)
 	for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
-			expected := filepath.Join(root, "hack", "test", "clients", "mcp", "conformance", revision+".yml")
-			conform(t, node, address, "--requirements", revision, "--expected-failures", expected)
+			expected := filepath.Join(testenv.RepoRoot(t), "hack", "test", "clients", "mcp", "conformance", revision+".yml")
+			conform(t, packages, address, "--requirements", revision, "--expected-failures", expected)
 		})
 	}
 }
@@ -50,7 +46,7 @@ func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
 // What of the suite needs no tools of its own is held against ours.
 func TestTheEndpointConforms(t *testing.T) {
 	t.Parallel()
-	node := mcpclients.NewNode(t)
+	packages := node.New(t, "hack/test/clients/mcp")
 	address := serveWithKey(t, nil)
 	for revision, scenarios := range map[string][]string{
 		"2026-07-28": {"server-stateless", "tools-list", "dns-rebinding-protection", "http-header-validation"},
@@ -59,7 +55,7 @@ func TestTheEndpointConforms(t *testing.T) {
 		for _, scenario := range scenarios {
 			t.Run(revision+" "+scenario, func(t *testing.T) {
 				out := t.TempDir()
-				suite(t, node, address, out, "--scenario", scenario, "--spec-version", revision)
+				suite(t, packages, address, out, "--scenario", scenario, "--spec-version", revision)
 				found, err := filepath.Glob(filepath.Join(out, "*", "checks.json"))
 				must(t, err)
 				if len(found) != 1 {
@@ -86,18 +82,18 @@ func TestTheEndpointConforms(t *testing.T) {
 	}
 }
 
-func conform(t *testing.T, node *mcpclients.Node, address string, args ...string) {
+func conform(t *testing.T, packages *node.Packages, address string, args ...string) {
 	t.Helper()
-	if ended := suite(t, node, address, t.TempDir(), args...); ended.Code != 0 || !strings.Contains(ended.Stdout, "=== SUMMARY ===") {
+	if ended := suite(t, packages, address, t.TempDir(), args...); ended.Code != 0 || !strings.Contains(ended.Stdout, "=== SUMMARY ===") {
 		_, summary, _ := strings.Cut(ended.Stdout, "=== SUMMARY ===")
 		t.Errorf("the suite exits with %d:\n%s\n%s", ended.Code, summary, ended.Stderr)
 	}
 }
 
-func suite(t *testing.T, node *mcpclients.Node, address, out string, args ...string) mcpclients.Ended {
+func suite(t *testing.T, packages *node.Packages, address, out string, args ...string) node.Result {
 	t.Helper()
 	args = append([]string{"server", "--url", address + "/mcp", "-o", out}, args...)
-	return node.Run(t, 5*time.Minute, nil, node.Module("@modelcontextprotocol/conformance/dist/index.js"), args...)
+	return packages.Run(t, 5*time.Minute, packages.Module("@modelcontextprotocol/conformance/dist/index.js"), args...)
 }
 
 // newFixture runs the SDK's own server for the suite, of the version that go.mod pins.
@@ -108,10 +104,8 @@ func newFixture(t *testing.T) *url.URL {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	port, err := servers.FreePort()
-	must(t, err)
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	_, err = testenv.Group(t).Start(t.Context(), servers.Spec{Name: "fixture", Path: program, Args: []string{"-http", address},
+	address := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	_, err := testenv.Group(t).Start(t.Context(), testenv.Spec{Name: "fixture", Path: program, Args: []string{"-http", address},
 		LogFile: filepath.Join(testenv.Folder(t), "fixture.log"), Grace: 5 * time.Second, Ready: accepts(address)})
 	must(t, err)
 	return &url.URL{Scheme: "http", Host: address}

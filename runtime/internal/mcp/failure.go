@@ -29,7 +29,7 @@ func (a *API) failed(ctx context.Context, tool string, err error) *sdk.CallToolR
 const pause = 5 * time.Second
 
 func sentence(ctx context.Context, err error) string {
-	f := fault.Of(err)
+	f := fault.From(err)
 	public := f.Public
 	switch f.Kind {
 	case fault.Internal:
@@ -44,7 +44,7 @@ func sentence(ctx context.Context, err error) string {
 			public = "the service is busy"
 		}
 		public += ": try again " + in(f.RetryAfter)
-	case fault.OverCap:
+	case fault.QuotaExceeded:
 		public += ": delete items that are not needed any more with delete_media, or have the user ask for more storage"
 	}
 	if public == "" {
@@ -81,7 +81,7 @@ type response struct {
 func errorResponse(err error) response {
 	told := invalid{error: err, code: jsonrpc.CodeInvalidRequest}
 	_ = errors.As(err, &told)
-	status, public := http.StatusBadRequest, fault.Of(err).Public
+	status, public := http.StatusBadRequest, fault.From(err).Public
 	switch {
 	case told.status != 0:
 		status = told.status

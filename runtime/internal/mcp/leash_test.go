@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 	"sigs.k8s.io/yaml"
 
-	"mediastack.dev/hack/setup"
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 )
 
@@ -118,9 +118,7 @@ func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 // The names that spec.mcp.tools takes are those of the tools.
 func TestTheCustomResourceKnowsEveryTool(t *testing.T) {
 	t.Parallel()
-	root, err := setup.RepoRoot()
-	must(t, err)
-	text, err := os.ReadFile(filepath.Join(root, "config", "crd", "bases", "mediastack.dev_mediaaccounts.yaml"))
+	text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "config", "crd", "bases", "mediastack.dev_mediaaccounts.yaml"))
 	must(t, err)
 	var definition any
 	must(t, yaml.Unmarshal(text, &definition))

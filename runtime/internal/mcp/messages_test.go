@@ -77,7 +77,7 @@ func rejected(t *testing.T, body []byte, err error) {
 	if !errors.As(err, &told) || !fault.Is(err, fault.Invalid) || told.code == 0 {
 		t.Fatalf("%q: %v", body, err)
 	}
-	if public := fault.Of(err).Public; public == "" || strings.Contains(public, "mcp.") || strings.Contains(public, "json:") {
+	if public := fault.From(err).Public; public == "" || strings.Contains(public, "mcp.") || strings.Contains(public, "json:") {
 		t.Fatalf("%q: it says %q", body, public)
 	}
 }

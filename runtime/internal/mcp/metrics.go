@@ -46,7 +46,7 @@ func outcome(ctx context.Context, err error) string {
 	if err == nil {
 		return callOK
 	}
-	switch kind := fault.Of(err).Kind; {
+	switch kind := fault.From(err).Kind; {
 	case kind != fault.Internal && kind != fault.Unavailable:
 		return callRefused
 	case errors.Is(ctx.Err(), context.Canceled):

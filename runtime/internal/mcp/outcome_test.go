@@ -20,7 +20,7 @@ func TestWhatAFaultCountsAs(t *testing.T) {
 		{nil, callOK, callOK},
 		{fault.New(fault.Invalid, "x"), callRefused, callRefused},
 		{fault.New(fault.Busy, "x"), callRefused, callRefused},
-		{fault.New(fault.OverCap, "x"), callRefused, callRefused},
+		{fault.New(fault.QuotaExceeded, "x"), callRefused, callRefused},
 		{fault.New(fault.Unavailable, "x"), callFailed, callLeft},
 		{broken, callFailed, callLeft},
 	} {

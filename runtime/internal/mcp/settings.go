@@ -33,7 +33,7 @@ func (a *API) updateMediaSettings(ctx context.Context, grant auth.Identity, args
 	}
 	if _, err := a.parts.Settings.Update(ctx, grant.Account.ID, change); err != nil {
 		if fault.Is(err, fault.Conflict) {
-			return nil, fault.Wrap(err, fault.Conflict, "%s: nothing was changed; leave these out, or have the user ask the administrator who pinned them", fault.Of(err).Public)
+			return nil, fault.Wrap(err, fault.Conflict, "%s: nothing was changed; leave these out, or have the user ask the administrator who pinned them", fault.From(err).Public)
 		}
 		return nil, err
 	}

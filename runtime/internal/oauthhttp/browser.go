@@ -200,7 +200,7 @@ func (a *API) page(w http.ResponseWriter, r *http.Request, status int, formsTo s
 
 // problem answers with a page that says what went wrong.
 func (a *API) problem(w http.ResponseWriter, r *http.Request, err error) {
-	f := fault.Of(err)
+	f := fault.From(err)
 	httpapi.SetError(r.Context(), err)
 	shown := pages.ProblemPage{Title: "That did not work", Text: sentence(err), Hint: "Begin again where you came from: in your application, or at " + connectionsPath + "."}
 	status := statusOf(f, w)

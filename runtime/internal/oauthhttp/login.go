@@ -72,7 +72,7 @@ func (a *API) emailPage(w http.ResponseWriter, r *http.Request, request oauth.Re
 	page.Form, page.Application = a.formOf(request), applicationOf(request.Ask)
 	status := http.StatusOK
 	if err != nil {
-		status, page.Problem = statusOf(fault.Of(err), w), sentence(err)
+		status, page.Problem = statusOf(fault.From(err), w), sentence(err)
 		httpapi.SetError(r.Context(), err)
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Email(to, page) })
@@ -86,7 +86,7 @@ func (a *API) codePage(w http.ResponseWriter, r *http.Request, request oauth.Req
 	}
 	status := http.StatusOK
 	if err != nil {
-		status = statusOf(fault.Of(err), w)
+		status = statusOf(fault.From(err), w)
 		httpapi.SetError(r.Context(), err)
 	}
 	a.page(w, r, status, "", func(to io.Writer) error { return a.Pages.Code(to, page) })
@@ -94,7 +94,7 @@ func (a *API) codePage(w http.ResponseWriter, r *http.Request, request oauth.Req
 
 // sentence is what a person reads of a fault, with the time after which to come back.
 func sentence(err error) string {
-	f := fault.Of(err)
+	f := fault.From(err)
 	if f.RetryAfter <= 0 {
 		return f.Public
 	}
@@ -169,7 +169,7 @@ func (a *API) consentPage(w http.ResponseWriter, r *http.Request, request oauth.
 	}
 	status := http.StatusOK
 	if err != nil {
-		status, page.Problem = statusOf(fault.Of(err), w), sentence(err)
+		status, page.Problem = statusOf(fault.From(err), w), sentence(err)
 		httpapi.SetError(r.Context(), err)
 	}
 	a.page(w, r, status, request.Ask.RedirectURI, func(to io.Writer) error { return a.Pages.Consent(to, page) })

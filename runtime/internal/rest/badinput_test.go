@@ -14,7 +14,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
-	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -106,7 +106,7 @@ func TestBadUploadsAreRefusedAndLeaveNothing(t *testing.T) {
 		if err != nil || usage != (account.Usage{}) {
 			t.Errorf("something is kept: %+v, %v", usage, err)
 		}
-		err = w.Objects.List(context.Background(), one.Account.Bucket, "media/", func(s objectstore.Stored) error {
+		err = w.Objects.List(context.Background(), one.Account.Bucket, "media/", func(s media.ObjectInfo) error {
 			return fmt.Errorf("%s is still stored", s.Key)
 		})
 		if err != nil {

@@ -52,7 +52,7 @@ var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readAh
 func newForm(r *http.Request) (*form, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" {
-		return nil, fault.New(fault.Unsupported, "the body must be multipart/form-data")
+		return nil, fault.New(fault.UnsupportedType, "the body must be multipart/form-data")
 	}
 	boundary := params["boundary"]
 	if boundary == "" || len(boundary) > 70 { // RFC 2046

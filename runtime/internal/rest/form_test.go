@@ -213,7 +213,7 @@ func TestErrorsOfTheStoreAreNotTheClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("the store is broken")
-	if err := form.read(t.Context(), failing{broken}); !errors.Is(err, broken) || fault.Of(err).Kind != fault.Internal {
+	if err := form.read(t.Context(), failing{broken}); !errors.Is(err, broken) || fault.From(err).Kind != fault.Internal {
 		t.Errorf("got %v", err)
 	}
 }

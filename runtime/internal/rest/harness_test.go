@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
@@ -38,7 +37,7 @@ type world struct{ *runtimetest.World }
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
 // worldAt is a world with this database and this S3 store.
-func worldAt(t *testing.T, database string, access servers.S3Access) *world {
+func worldAt(t *testing.T, database string, access testenv.S3Access) *world {
 	t.Helper()
 	return &world{runtimetest.At(t, database, access)}
 }

@@ -10,7 +10,6 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/objectstore"
 )
 
 // endings are the ways in which a credential ends.
@@ -69,7 +68,7 @@ func TestAnUploadIsNoDraftWhenItsCredentialEndsBeforeItDoes(t *testing.T) {
 				if got.status != status || (got.header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
 					t.Errorf("%s, %s, %d bytes: %d %v %s", how, credential, size, got.status, got.header, got.body)
 				}
-				must(t, w.Objects.List(t.Context(), one.Account.Bucket, "media/", func(o objectstore.Stored) error {
+				must(t, w.Objects.List(t.Context(), one.Account.Bucket, "media/", func(o media.ObjectInfo) error {
 					t.Errorf("%s, %s, %d bytes: left in the bucket: %s", how, credential, size, o.Key)
 					return nil
 				}))

@@ -37,7 +37,7 @@ func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error
 	}
 	defer upload.Close(r.Context())
 	control := http.NewResponseController(w)
-	upload.Interruptible(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
+	upload.OnSlow(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
 	if err := form.read(r.Context(), upload); err != nil {
 		return media.Item{}, unstored(err)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/auth"
@@ -51,7 +50,7 @@ func New(t *testing.T) *World {
 }
 
 // At is a world with this database and this S3 store.
-func At(t *testing.T, database string, access servers.S3Access) *World {
+func At(t *testing.T, database string, access testenv.S3Access) *World {
 	t.Helper()
 	objects, err := objectstore.New(ObjectsAt(access))
 	must(t, err)
@@ -65,7 +64,7 @@ func At(t *testing.T, database string, access servers.S3Access) *World {
 }
 
 // ObjectsAt is the configuration that reaches an S3 store.
-func ObjectsAt(a servers.S3Access) objectstore.Config {
+func ObjectsAt(a testenv.S3Access) objectstore.Config {
 	return objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey}
 }
 
@@ -130,7 +129,7 @@ func (w *World) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token s
 	t.Helper()
 	secret, err := Credentials("a").ServerSecret()
 	must(t, err)
-	signer, err := secret.Signer(keys.ForLogins)
+	signer, err := secret.Signer(keys.PurposeOAuth)
 	must(t, err)
 	token, hash, err := oauth.NewAccessToken(signer)
 	must(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/minrate"
 )
 
 // contextWithRoute provides chi with a route context that outlives it, so that the pattern
@@ -24,7 +25,7 @@ func contextWithRoute(ctx context.Context, route *chi.Context) context.Context {
 // body is nil when the request has none.
 func guard(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *responseWriter) {
 	control := http.NewResponseController(w)
-	writer := &responseWriter{ResponseWriter: w, control: control, stall: cfg.StallTimeout, pace: newPace(cfg.StallTimeout, cfg.MinRate)}
+	writer := &responseWriter{ResponseWriter: w, control: control, stall: cfg.StallTimeout, budget: minrate.New(cfg.MinRate, cfg.StallTimeout)}
 	// The connection may still have the deadline of the answer before this one, which
 	// "100 Continue" would run into.
 	writer.extend()
@@ -32,33 +33,10 @@ func guard(cfg Config, w http.ResponseWriter, r *http.Request) (*requestBody, *r
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, writer
 	}
-	body := &requestBody{ReadCloser: r.Body, control: control, pace: newPace(cfg.StallTimeout, cfg.MinRate), length: r.ContentLength,
+	body := &requestBody{ReadCloser: r.Body, control: control, budget: minrate.New(cfg.MinRate, cfg.StallTimeout), length: r.ContentLength,
 		expects: r.Header.Get("Expect") != "", anonymous: anonymousLimit{timeout: cfg.AnonymousTimeout, info: httpapi.FromContext(r.Context())}, connection: connectionOf(r.Context()), discardLimit: cfg.DiscardLimit, discardTimeout: cfg.DiscardTimeout}
 	writer.body = body
 	return body, writer
-}
-
-// pace is how long a client may still keep us waiting. Waiting uses it up and bytes
-// bring it back, rate bytes a second, up to stall: so nobody stands still for longer
-// than stall, and nobody stays slower than rate for long. Time that is spent
-// elsewhere, in the object store, is not the client's.
-type pace struct {
-	stall time.Duration
-	rate  int64 // bytes a second; 0 = any byte is enough
-	left  time.Duration
-}
-
-func newPace(stall time.Duration, rate int64) pace {
-	return pace{stall: stall, rate: rate, left: stall}
-}
-
-// moved notes that n bytes took so long.
-func (p *pace) moved(n int, took time.Duration) {
-	if p.rate == 0 {
-		return
-	}
-	gained := time.Duration(float64(n) / float64(p.rate) * float64(time.Second))
-	p.left = max(0, min(p.stall, p.left-took+gained))
 }
 
 // anonymousLimit bounds how long the whole body of a request without a credential may
@@ -85,7 +63,7 @@ func (l *anonymousLimit) end(now time.Time) (time.Time, bool) {
 type requestBody struct {
 	io.ReadCloser
 	control *http.ResponseController
-	pace    pace
+	budget  minrate.Budget
 	length  int64 // -1 = unknown
 	expects bool  // the client waits for 100 Continue
 	read    int64
@@ -101,7 +79,7 @@ type requestBody struct {
 // last one: a handler that is busy elsewhere is not the client's fault.
 func (b *requestBody) Read(p []byte) (int, error) {
 	begun := time.Now()
-	deadline := begun.Add(b.pace.left)
+	deadline := begun.Add(b.budget.Remaining())
 	if end, limited := b.anonymous.end(begun); limited {
 		if end.Before(deadline) {
 			deadline = end
@@ -112,7 +90,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	}
 	_ = b.control.SetReadDeadline(deadline) // a transport without deadlines has none
 	n, err := b.ReadCloser.Read(p)
-	b.pace.moved(n, time.Since(begun))
+	b.budget.Record(int64(n), time.Since(begun))
 	b.read += int64(n)
 	if errors.Is(err, io.EOF) {
 		b.ended = true
@@ -139,7 +117,7 @@ type responseWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	stall   time.Duration
-	pace    pace
+	budget  minrate.Budget
 	body    *requestBody // nil = the request has none
 	status  int
 	written int64
@@ -162,9 +140,9 @@ func (w *responseWriter) Write(p []byte) (int, error) {
 		w.WriteHeader(http.StatusOK)
 	}
 	begun := time.Now()
-	_ = w.control.SetWriteDeadline(begun.Add(w.pace.left)) // a transport without deadlines has none
+	_ = w.control.SetWriteDeadline(begun.Add(w.budget.Remaining())) // a transport without deadlines has none
 	n, err := w.ResponseWriter.Write(p)
-	w.pace.moved(n, time.Since(begun))
+	w.budget.Record(int64(n), time.Since(begun))
 	w.written += int64(n)
 	return n, err
 }

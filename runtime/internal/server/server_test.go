@@ -157,32 +157,3 @@ func TestDeadlinesMoveOnWithEveryStep(t *testing.T) {
 		t.Errorf("write deadlines %v, %d bytes", d.write, writer.written)
 	}
 }
-
-func TestWaitingIsUsedUpAndEarnedBack(t *testing.T) {
-	t.Parallel()
-	p := newPace(time.Minute, 1000)
-	for range 3 { // one byte every 19 seconds
-		p.moved(1, 19*time.Second)
-	}
-	if p.left < 3*time.Second || p.left > 4*time.Second {
-		t.Errorf("after 57 seconds of creeping %s is left", p.left)
-	}
-	if p.moved(1, 4*time.Second); p.left != 0 {
-		t.Errorf("who creeps goes on: %s is left", p.left)
-	}
-	if p.moved(10_000, 0); p.left != 10*time.Second {
-		t.Errorf("10,000 bytes earn %s", p.left)
-	}
-	if p.moved(1<<30, 0); p.left != time.Minute {
-		t.Errorf("who sent much may stand still for %s", p.left)
-	}
-	for range 1000 { // twice the rate, in large and slow steps
-		if p.moved(100_000, 50*time.Second); p.left <= 0 {
-			t.Fatal("who is fast enough was given up")
-		}
-	}
-	without := newPace(time.Minute, 0)
-	if without.moved(0, time.Hour); without.left != time.Minute {
-		t.Errorf("without a rate %s is left", without.left)
-	}
-}

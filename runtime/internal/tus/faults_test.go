@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -12,7 +11,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +21,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
@@ -224,28 +221,13 @@ func TestFinish_CompletesOnceS3IsBack(t *testing.T) {
 }
 
 // binary starts the shipped runtime.
-func (w *world) binary(t *testing.T, access servers.S3Access) (*replica, *servers.Process) {
+func (w *world) binary(t *testing.T, access testenv.S3Access) (*replica, *testenv.Process) {
 	t.Helper()
-	port, err := servers.FreePort()
-	must(t, err)
-	admin, err := servers.FreePort()
-	must(t, err)
-	name := fmt.Sprintf("runtime-%d", port)
-	process, err := testenv.Group(t).Start(t.Context(), servers.Spec{
-		Name: name, Path: testenv.Binary(t, "mediastack-runtime"), Args: []string{"serve"}, LogFile: filepath.Join(testenv.Folder(t), name+".log"),
-		Env: []string{
-			"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + baseURL, "SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0",
-			fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
-			"SERVICE_DATABASE_URL=" + w.Database.DatabaseURL, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
-			"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
-		},
-		Grace: 30 * time.Second,
-		Ready: servers.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
-	})
-	must(t, err)
-	transport := runtimetest.Dialer(fmt.Sprintf("127.0.0.1:%d", port))
+	runtime := testenv.Runtime(t, testenv.RuntimeConfig{BaseURL: baseURL, Secret: strings.Repeat("ab", 32),
+		Stores: testenv.StoreSettings(w.Database.DatabaseURL, access), Env: []string{"SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0"}})
+	transport := runtimetest.Dialer(runtime.Addr)
 	t.Cleanup(transport.CloseIdleConnections)
-	return &replica{client: &http.Client{Transport: transport, Timeout: 2 * time.Minute}}, process
+	return &replica{client: &http.Client{Transport: transport, Timeout: 2 * time.Minute}}, runtime.Process
 }
 
 // The last byte has come and is durable, and the runtime is killed while it commits.

@@ -19,7 +19,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
@@ -31,7 +30,6 @@ import (
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
 
@@ -47,7 +45,7 @@ type world struct{ *runtimetest.World }
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
 // worldAt is a world with this database and this S3 store.
-func worldAt(t *testing.T, database string, access servers.S3Access) *world {
+func worldAt(t *testing.T, database string, access testenv.S3Access) *world {
 	t.Helper()
 	return &world{runtimetest.At(t, database, access)}
 }
@@ -81,11 +79,11 @@ func (w *world) purged(t *testing.T, of tenant) {
 		_, err = purger.Run(t.Context())
 		must(t, err)
 	}
-	must(t, w.Objects.List(t.Context(), of.Account.Bucket, "media/", func(o objectstore.Stored) error {
+	must(t, w.Objects.List(t.Context(), of.Account.Bucket, "media/", func(o media.ObjectInfo) error {
 		t.Errorf("left in the bucket: %s", o.Key)
 		return nil
 	}))
-	must(t, w.Objects.ListUnfinished(t.Context(), of.Account.Bucket, "", func(u media.Unfinished) error {
+	must(t, w.Objects.ListIncomplete(t.Context(), of.Account.Bucket, "", func(u media.IncompleteUpload) error {
 		t.Errorf("left unfinished: %s", u.Key)
 		return nil
 	}))

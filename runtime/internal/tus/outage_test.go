@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/media"
@@ -23,7 +22,7 @@ import (
 
 // between opens the store at access through a proxy that answers a request itself where
 // answer returns true.
-func between(t *testing.T, access servers.S3Access, answer func(w http.ResponseWriter, r *http.Request) bool) *objectstore.Store {
+func between(t *testing.T, access testenv.S3Access, answer func(w http.ResponseWriter, r *http.Request) bool) *objectstore.Store {
 	t.Helper()
 	access = testenv.S3Proxy(t, access, answer)
 	objects, err := objectstore.New(runtimetest.ObjectsAt(access))

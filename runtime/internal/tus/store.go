@@ -111,14 +111,14 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 	if sum := u.call.checksum; sum != nil {
 		src, proof = io.TeeReader(src, sum.digest), sum.check
 	}
-	u.Interruptible(u.call.interrupt)
+	u.OnSlow(u.call.interrupt)
 	n, err := u.Write(u.call.ctx, offset, src, proof)
 	if err == nil {
 		return n, u.call.denied()
 	}
 	state := u.State()
 	if body := u.call.body; body != nil && fault.Is(err, fault.Invalid) && state.Length != media.UnknownLength && offset+body.read > state.Length {
-		err = fault.Wrap(err, fault.TooLarge, "%s", fault.Of(err).Public)
+		err = fault.Wrap(err, fault.TooLarge, "%s", fault.From(err).Public)
 	}
 	return n, u.store.failed(u.call, state.ItemID, err)
 }
@@ -179,7 +179,7 @@ func (l *lock) Lock(ctx context.Context, _ func()) error {
 	unlock, err := l.locks.Lock(ctx, id, func() { c.interrupt(errTakenOver) })
 	switch {
 	case fault.Is(err, fault.Busy):
-		_ = c.fail(fault.Wrap(err, fault.Busy, "%s", fault.Of(err).Public))
+		_ = c.fail(fault.Wrap(err, fault.Busy, "%s", fault.From(err).Public))
 		c.locked = true
 		return handler.ErrLockTimeout
 	case err != nil:

@@ -72,21 +72,19 @@ CREATE TABLE api_key_use (
     last_used_at timestamptz NOT NULL
 );
 
--- The layers of the image settings. A null column is not set in its layer.
+-- The layers of the image settings. fields is a JSON object with the fields that the layer
+-- sets, by their names in the API. Names and bounds are those of package settings, so that a
+-- new setting needs no migration; a program ignores fields of a later version.
 CREATE TABLE settings_pin (
-    account_id          uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
-    pinned_by           text NOT NULL,
-    use_webp            boolean,
-    webp_output_quality integer CHECK (webp_output_quality BETWEEN 0 AND 100),
-    thumbnail_width     integer CHECK (thumbnail_width BETWEEN 1 AND 4096),
-    thumbnail_height    integer CHECK (thumbnail_height BETWEEN 1 AND 4096)
+    account_id uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
+    pinned_by  text NOT NULL,
+    fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
+        AND NOT jsonb_path_exists(fields, 'strict $.* ? (@.type() != "boolean" && @.type() != "number")'))
 );
 CREATE TABLE settings_tenant (
-    account_id          uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
-    use_webp            boolean,
-    webp_output_quality integer CHECK (webp_output_quality BETWEEN 0 AND 100),
-    thumbnail_width     integer CHECK (thumbnail_width BETWEEN 1 AND 4096),
-    thumbnail_height    integer CHECK (thumbnail_height BETWEEN 1 AND 4096)
+    account_id uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
+    fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
+        AND NOT jsonb_path_exists(fields, 'strict $.* ? (@.type() != "boolean" && @.type() != "number")'))
 );
 
 -- The intent of an upload: its row is committed before its first byte reaches S3, and is
@@ -336,6 +334,8 @@ $$;
 -- +goose StatementEnd
 CREATE TRIGGER account_notify AFTER INSERT OR UPDATE OR DELETE ON account FOR EACH ROW EXECUTE FUNCTION notify_account();
 CREATE TRIGGER app_notify AFTER INSERT OR UPDATE OR DELETE ON app FOR EACH ROW EXECUTE FUNCTION notify_account();
+CREATE TRIGGER settings_pin_notify AFTER INSERT OR UPDATE OR DELETE ON settings_pin FOR EACH ROW EXECUTE FUNCTION notify_account();
+CREATE TRIGGER settings_tenant_notify AFTER INSERT OR UPDATE OR DELETE ON settings_tenant FOR EACH ROW EXECUTE FUNCTION notify_account();
 CREATE TRIGGER api_key_notify AFTER INSERT OR UPDATE OR DELETE ON api_key FOR EACH ROW EXECUTE FUNCTION notify_account();
 CREATE TRIGGER oauth_grant_notify AFTER UPDATE OF revoked_at, key_id OR DELETE ON oauth_grant
     FOR EACH ROW EXECUTE FUNCTION notify_account();

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,12 +15,11 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
-	mcpclients "mediastack.dev/hack/test/clients/mcp"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/node"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/objectstore"
-	"mediastack.dev/runtime/postgres"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -58,11 +55,11 @@ type told struct {
 // before. One of them is killed in the middle.
 func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
 	t.Parallel()
-	node, s := mcpclients.NewNode(t), newService(t, nil)
+	packages, s := node.New(t, "hack/test/clients/mcp"), newService(t, nil)
 	file := noise(3 << 20)
 	path := filepath.Join(t.TempDir(), "file.bin")
 	must(t, os.WriteFile(path, file, 0o600))
-	bridge := []string{node.Module("mcp-remote/dist/proxy.js"), s.url(), "--transport", "http-only", "--header", "x-service-apikey:" + s.key}
+	bridge := []string{packages.Module("mcp-remote/dist/proxy.js"), s.url(), "--transport", "http-only", "--header", "x-service-apikey:" + s.key}
 	for _, client := range []struct {
 		name, script, version string
 		options               map[string]any
@@ -81,7 +78,7 @@ func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
 			text, err := json.Marshal(options)
 			must(t, err)
 			s.story(t, func() told {
-				ended := node.Run(t, clientTimeout, nil, node.Script(t, client.script), string(text))
+				ended := packages.Run(t, clientTimeout, packages.Script(t, client.script), string(text))
 				var got told
 				if err := json.Unmarshal([]byte(ended.Stdout), &got); err != nil || ended.Code != 0 {
 					t.Fatalf("the client ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
@@ -107,22 +104,20 @@ func (s *service) story(t *testing.T, tell func() told, size int) {
 		if number != 4 {
 			return
 		}
-		if s.balancer.took[victim.address] == 0 || s.balancer.took[other.address] == 0 {
+		if s.balancer.took[victim.Addr] == 0 || s.balancer.took[other.Addr] == 0 {
 			t.Errorf("the requests went to %v", s.balancer.took)
 		}
-		s.balancer.quiet(victim.address)
-		victim.process.Kill()
+		s.balancer.quiet(victim.Addr)
+		victim.Kill()
 	})
 	got := tell()
 	if s.balancer.requests() < 7 {
 		t.Errorf("there were %d requests", s.balancer.requests())
 	}
-	if n := s.balancer.served(victim.address); n == 0 || n > 3 {
+	if n := s.balancer.served(victim.Addr); n == 0 || n > 3 {
 		t.Errorf("the replica that was killed served %d requests", n)
 	}
-	var err error
-	victim.process, err = s.group.Start(context.WithoutCancel(t.Context()), victim.spec)
-	must(t, err)
+	must(t, victim.Restart(context.WithoutCancel(t.Context())))
 	s.check(t, got, size)
 }
 
@@ -208,13 +203,13 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 // not every client can read.
 func TestInspector(t *testing.T) {
 	t.Parallel()
-	node, s := mcpclients.NewNode(t), newService(t, nil)
+	packages, s := node.New(t, "hack/test/clients/mcp"), newService(t, nil)
 	for _, era := range []string{"legacy", "modern"} {
 		t.Run(era, func(t *testing.T) {
 			inspect := func(args ...string) string {
 				t.Helper()
 				args = append([]string{"--cli", "--server-url", s.url(), "--transport", "http", "--header", "x-service-apikey: " + s.key, "--protocol-era", era, "--format", "json"}, args...)
-				ended := node.Run(t, clientTimeout, nil, node.Module(".bin/mcp-inspector"), args...)
+				ended := packages.Run(t, clientTimeout, packages.Module(".bin/mcp-inspector"), args...)
 				if ended.Code != 0 {
 					t.Fatalf("%v ends with %d: %s\n%s", args, ended.Code, ended.Stdout, ended.Stderr)
 				}
@@ -256,14 +251,7 @@ type service struct {
 	balancer *balancer
 	database string
 	key      string
-	group    *servers.Group
-	replicas []*replica
-}
-
-type replica struct {
-	address string
-	spec    servers.Spec
-	process *servers.Process
+	replicas []*servers.Runtime
 }
 
 func (s *service) url() string { return s.balancer.server.URL + "/mcp" }
@@ -274,52 +262,17 @@ func (s *service) headers() map[string]string { return map[string]string{"x-serv
 func newService(t *testing.T, w *witness, env ...string) *service {
 	t.Helper()
 	database, access := testenv.Postgres(t), testenv.S3(t)
-	s := &service{balancer: newBalancer(t, w), group: testenv.Group(t), database: database, key: provision(t, database, access)}
-	for n := range 2 {
-		port, err := servers.FreePort()
-		must(t, err)
-		admin, err := servers.FreePort()
-		must(t, err)
-		one := &replica{address: fmt.Sprintf("127.0.0.1:%d", port), spec: servers.Spec{
-			Name: fmt.Sprintf("runtime %d", n), Path: testenv.Binary(t, "mediastack-runtime"), Args: []string{"serve"},
-			LogFile: filepath.Join(testenv.Folder(t), "runtime.log"),
-			Env: append([]string{
-				"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + s.balancer.server.URL,
-				fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
-				"SERVICE_DATABASE_URL=" + database, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
-				"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
-			}, env...),
-			Grace: 30 * time.Second, Ready: servers.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
-		}}
-		one.process, err = s.group.Start(t.Context(), one.spec)
-		must(t, err)
+	tenants, err := provision.Accounts(t.Context(), database, access,
+		account.Spec{Namespace: "clients", Name: "one", Owners: people, MaxStorage: 4 << 30, MaxUploadSize: 1 << 30})
+	must(t, err)
+	s := &service{balancer: newBalancer(t, w), database: database, key: tenants[0].APIKey}
+	for range 2 {
+		one := testenv.Runtime(t, servers.RuntimeConfig{BaseURL: s.balancer.server.URL, Secret: strings.Repeat("ab", 32),
+			Stores: servers.StoreSettings(database, access), Env: env})
 		s.replicas = append(s.replicas, one)
-		s.balancer.add(one.address)
+		s.balancer.add(one.Addr)
 	}
 	return s
-}
-
-// provision does what the operator does for an account, and gives its key.
-func provision(t *testing.T, database string, access servers.S3Access) string {
-	t.Helper()
-	cfg, log := postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)
-	must(t, postgres.Migrate(t.Context(), cfg, log))
-	store, err := postgres.Open(t.Context(), cfg)
-	must(t, err)
-	defer store.Close()
-	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
-	must(t, err)
-	registry := account.NewRegistry(store, "clients", time.Now)
-	made, err := registry.Ensure(t.Context(), account.Spec{Namespace: "clients", Name: "one", Owners: people, MaxStorage: 4 << 30, MaxUploadSize: 1 << 30})
-	must(t, err)
-	_, err = objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String()}, false)
-	must(t, err)
-	must(t, registry.SetBucketOwned(t.Context(), made.ID, true))
-	apps, err := registry.SetApps(t.Context(), made.ID, nil)
-	must(t, err)
-	token, _, err := registry.IssueKey(t.Context(), apps[0].ID, 1, 0)
-	must(t, err)
-	return token.Reveal()
 }
 
 func noise(n int) []byte {

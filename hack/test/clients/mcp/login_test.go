@@ -20,9 +20,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
-	"mediastack.dev/hack/servers"
-	mcpclients "mediastack.dev/hack/test/clients/mcp"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/node"
 	"mediastack.dev/runtime/oauth"
 )
 
@@ -71,7 +70,7 @@ var opened = regexp.MustCompile(`(http://127\.0\.0\.1:\d+/oauth/authorize\?\S+)\
 // tells its story, and in the middle of it its access token expires.
 func TestRealClientsLogIn(t *testing.T) {
 	t.Parallel()
-	node, s := mcpclients.NewNode(t), newLoginService(t)
+	packages, s := node.New(t, "hack/test/clients/mcp"), newLoginService(t)
 	file := noise(64 << 10)
 	path := filepath.Join(t.TempDir(), "file.bin")
 	must(t, os.WriteFile(path, file, 0o600))
@@ -86,7 +85,7 @@ func TestRealClientsLogIn(t *testing.T) {
 		{"@modelcontextprotocol/client 2.x, older era", "sdk2.mjs", before, "Second SDK", map[string]any{"login": "Second SDK", "mode": "legacy"}},
 		{"@modelcontextprotocol/client 2.x, newest era", "sdk2.mjs", newest, "Second SDK", map[string]any{"login": "Second SDK", "mode": map[string]any{"pin": newest}}},
 		{"mcp-remote", "sdk1.mjs", "", "MCP CLI Proxy", map[string]any{
-			"bridge": []string{node.Module("mcp-remote/dist/proxy.js"), s.url(), "--transport", "http-only", "--auth-timeout", "300"},
+			"bridge": []string{packages.Module("mcp-remote/dist/proxy.js"), s.url(), "--transport", "http-only", "--auth-timeout", "300"},
 		}},
 	} {
 		t.Run(client.name, func(t *testing.T) {
@@ -95,8 +94,8 @@ func TestRealClientsLogIn(t *testing.T) {
 			must(t, err)
 			person := s.person(t, people[n+1])
 			got := s.tell(t, person, true, func() told {
-				program := node.Start(t, clientTimeout, t.TempDir(), nil, node.Script(t, client.script), string(text))
-				person.logIn(program.Says(opened), client.known)
+				program := packages.Start(t, clientTimeout, t.TempDir(), nil, packages.Script(t, client.script), string(text))
+				person.logIn(program.WaitForOutput(opened), client.known)
 				ended := program.Wait()
 				var got told
 				if err := json.Unmarshal([]byte(ended.Stdout), &got); err != nil || ended.Code != 0 {
@@ -110,8 +109,8 @@ func TestRealClientsLogIn(t *testing.T) {
 			}
 		})
 	}
-	t.Run("Inspector", func(t *testing.T) { s.inspectorLogsIn(t, node, people[5]) })
-	t.Run("the conformance suite", func(t *testing.T) { s.conforms(t, node, people[6]) })
+	t.Run("Inspector", func(t *testing.T) { s.inspectorLogsIn(t, packages, people[5]) })
+	t.Run("the conformance suite", func(t *testing.T) { s.conforms(t, packages, people[6]) })
 	s.silent(t)
 }
 
@@ -126,8 +125,8 @@ func (s *loginService) tell(t *testing.T, person *person, expire bool, tell func
 		}
 		switch calls++; calls {
 		case 1:
-			s.balancer.quiet(victim.address)
-			victim.process.Kill()
+			s.balancer.quiet(victim.Addr)
+			victim.Kill()
 		case 5:
 			if !expire {
 				return
@@ -139,10 +138,8 @@ func (s *loginService) tell(t *testing.T, person *person, expire bool, tell func
 	})
 	defer func() {
 		s.balancer.begin(nil)
-		victim.process.Kill() // should the client not have come that far
-		var err error
-		victim.process, err = s.group.Start(context.WithoutCancel(t.Context()), victim.spec)
-		must(t, err)
+		victim.Kill() // should the client not have come that far
+		must(t, victim.Restart(context.WithoutCancel(t.Context())))
 	}()
 	got := tell()
 	if calls < 8 {
@@ -206,18 +203,17 @@ func (s *loginService) goLogsIn(t *testing.T, address string, file []byte) {
 
 // inspectorLogsIn has one process of Inspector's command line log in, and others use and
 // refresh what it kept.
-func (s *loginService) inspectorLogsIn(t *testing.T, node *mcpclients.Node, address string) {
+func (s *loginService) inspectorLogsIn(t *testing.T, packages *node.Packages, address string) {
 	person, home := s.person(t, address), t.TempDir()
-	port, err := servers.FreePort()
-	must(t, err)
+	port := testenv.FreePort(t)
 	env := []string{"MCP_INSPECTOR_SECRET_STORE=file", "MCP_AUTO_OPEN_ENABLED=true"} // without it, it logs nobody in who has no terminal
-	start := func(args ...string) *mcpclients.Program {
+	start := func(args ...string) *node.Program {
 		t.Helper()
-		return node.Start(t, clientTimeout, home, env, node.Module(".bin/mcp-inspector"), append([]string{"--cli", "--server-url", s.url(), "--transport", "http", "--format", "json",
+		return packages.Start(t, clientTimeout, home, env, packages.Module(".bin/mcp-inspector"), append([]string{"--cli", "--server-url", s.url(), "--transport", "http", "--format", "json",
 			"--callback-url", fmt.Sprintf("http://127.0.0.1:%d/oauth/callback", port)}, args...)...)
 	}
 	program := start("--method", "tools/list")
-	person.logIn(program.Says(opened), "Inspector")
+	person.logIn(program.WaitForOutput(opened), "Inspector")
 	if ended := program.Wait(); ended.Code != 0 || strings.Count(ended.Stdout, `"inputSchema"`) != 10 {
 		t.Fatalf("it ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
 	}
@@ -237,17 +233,16 @@ func (s *loginService) inspectorLogsIn(t *testing.T, node *mcpclients.Node, addr
 }
 
 // conforms runs the official suite for authorization servers.
-func (s *loginService) conforms(t *testing.T, node *mcpclients.Node, address string) {
+func (s *loginService) conforms(t *testing.T, packages *node.Packages, address string) {
 	person := s.person(t, address)
-	port, err := servers.FreePort()
-	must(t, err)
+	port := testenv.FreePort(t)
 	client, err := oauthex.RegisterClient(t.Context(), s.balancer.server.URL+"/oauth/register", &oauthex.ClientRegistrationMetadata{
 		ClientName: "Conformance", RedirectURIs: []string{fmt.Sprintf("http://127.0.0.1:%d/callback", port)}, TokenEndpointAuthMethod: "none",
 	}, http.DefaultClient)
 	must(t, err)
-	program := node.Start(t, clientTimeout, t.TempDir(), nil, node.Module("@modelcontextprotocol/conformance/dist/index.js"), "authorization", "--url", s.balancer.server.URL,
+	program := packages.Start(t, clientTimeout, t.TempDir(), nil, packages.Module("@modelcontextprotocol/conformance/dist/index.js"), "authorization", "--url", s.balancer.server.URL,
 		"--client-id", client.ClientID, "--port", fmt.Sprint(port), "--resource", s.url())
-	person.logIn(program.Says(opened), "Conformance")
+	person.logIn(program.WaitForOutput(opened), "Conformance")
 	if ended := program.Wait(); ended.Code != 0 {
 		t.Errorf("the suite exits with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
 	}
@@ -280,10 +275,10 @@ func (s *loginService) silent(t *testing.T) {
 	}
 	masked := map[string]bool{}
 	for _, replica := range s.replicas {
-		for _, leak := range s.witness.leaks(t, replica.spec.LogFile) {
+		for _, leak := range s.witness.leaks(t, replica.Spec.LogFile) {
 			t.Errorf("a log has a secret: %s", leak)
 		}
-		text, err := os.ReadFile(replica.spec.LogFile)
+		text, err := os.ReadFile(replica.Spec.LogFile)
 		must(t, err)
 		for _, address := range s.came {
 			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskAddress(address))

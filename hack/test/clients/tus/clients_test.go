@@ -8,25 +8,20 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
-	"mediastack.dev/hack/setup"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/node"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/objectstore"
-	"mediastack.dev/runtime/postgres"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -41,15 +36,15 @@ func TestRealClientsAreCutOffAndGoOn(t *testing.T) {
 	t.Parallel()
 	file := make([]byte, 24<<20)
 	_, _ = rand.Read(file)
-	folder := clientsFolder(t)
-	path := filepath.Join(folder, "file.bin")
+	packages := node.New(t, "hack/test/clients/tus")
+	path := filepath.Join(t.TempDir(), "file.bin")
 	must(t, os.WriteFile(path, file, 0o600))
-	page := httptest.NewServer(pageOf(t, folder, file))
+	page := httptest.NewServer(newPage(t, packages, file))
 	t.Cleanup(page.Close)
 	s := newService(t, page.URL)
-	browser := find(t, "chromium")
+	browser := testenv.Program(t, "chromium")
 
-	for _, story := range []struct {
+	for _, client := range []struct {
 		name, script string
 		options      map[string]any
 	}{
@@ -59,18 +54,18 @@ func TestRealClientsAreCutOffAndGoOn(t *testing.T) {
 		{"Uppy on a page", "browser.mjs", map[string]any{"browser": browser, "page": page.URL, "how": "withUppy", "chunkSize": 7 << 20, "headers": s.signature(t)}},
 	} {
 		for name, broken := range map[string]func(){
-			"goes on at the other replica":                       s.other,
-			"goes on there while the first one holds the upload": s.holdUp,
+			"goes on at the other replica":                       s.switchReplica,
+			"goes on there while the first one holds the upload": s.switchAndKeep,
 			"goes on after both were killed":                     func() { s.killBoth(t) },
 		} {
-			t.Run(story.name+" "+name, func(t *testing.T) {
-				s.gate.lead(s.replicas[0].address)
-				s.gate.cut(10<<20+12345, broken)
-				got := s.upload(t, folder, story.script, story.options)
-				if !s.gate.wasCut() {
+			t.Run(client.name+" "+name, func(t *testing.T) {
+				s.proxy.setTarget(s.replicas[0].Addr)
+				s.proxy.cutAfter(10<<20+12345, broken)
+				got := s.upload(t, packages, client.script, client.options)
+				if !s.proxy.wasCut() {
 					t.Error("the upload was not cut off")
 				}
-				if took := s.gate.took(s.replicas[1].address); s.gate.target == s.replicas[1].address && took < 1<<20 {
+				if took := s.proxy.received(s.replicas[1].Addr); s.proxy.target == s.replicas[1].Addr && took < 1<<20 {
 					t.Errorf("the other replica was sent %d bytes", took)
 				}
 				s.check(t, got, file)
@@ -87,7 +82,7 @@ type told struct {
 }
 
 // upload runs a client to its end.
-func (s *service) upload(t *testing.T, folder, script string, options map[string]any) told {
+func (s *service) upload(t *testing.T, packages *node.Packages, script string, options map[string]any) told {
 	t.Helper()
 	all := map[string]any{"endpoint": s.base + "/media/create/resumable", "filename": fileName, "retryDelays": []int{0, 100, 300, 500, 1000, 2000, 3000, 5000}}
 	for name, value := range options {
@@ -96,8 +91,9 @@ func (s *service) upload(t *testing.T, folder, script string, options map[string
 	text, err := json.Marshal(all)
 	must(t, err)
 	var told told
-	if out := run(t, folder, clientTimeout, "node", script, string(text)); json.Unmarshal([]byte(out), &told) != nil {
-		t.Fatalf("the client printed %s", out)
+	result := packages.Run(t, clientTimeout, packages.Script(t, script), string(text))
+	if result.Code != 0 || json.Unmarshal([]byte(result.Stdout), &told) != nil {
+		t.Fatalf("the client ended with %d and printed %s\n%s", result.Code, result.Stdout, result.Stderr)
 	}
 	return told
 }
@@ -127,69 +123,26 @@ func (s *service) check(t *testing.T, got told, file []byte) {
 
 // service is two runtimes behind one address.
 type service struct {
-	gate     *gate
+	proxy    *flakyProxy
 	base     string
 	apiKey   string
-	group    *servers.Group
-	replicas []*replica
-}
-
-type replica struct {
-	address string
-	spec    servers.Spec
-	process *servers.Process
+	replicas []*servers.Runtime
 }
 
 func newService(t *testing.T, origin string) *service {
 	t.Helper()
 	database, access := testenv.Postgres(t), testenv.S3(t)
-	s := &service{gate: newGate(t), group: testenv.Group(t), apiKey: provision(t, database, access)}
-	s.base = "http://" + s.gate.listener.Addr().String()
-	for n := range 2 {
-		port, err := servers.FreePort()
-		must(t, err)
-		admin, err := servers.FreePort()
-		must(t, err)
-		one := &replica{address: fmt.Sprintf("127.0.0.1:%d", port), spec: servers.Spec{
-			Name: fmt.Sprintf("runtime %d", n), Path: testenv.Binary(t, "mediastack-runtime"), Args: []string{"serve"},
-			LogFile: filepath.Join(testenv.Folder(t), "runtime.log"),
-			Env: []string{
-				"SERVICE_SECRET=" + strings.Repeat("ab", 32), "SERVICE_BASE_URL=" + s.base, "SERVICE_CORS_ORIGINS=" + origin,
-				fmt.Sprintf("SERVICE_LISTEN=127.0.0.1:%d", port), fmt.Sprintf("SERVICE_ADMIN_LISTEN=127.0.0.1:%d", admin),
-				"SERVICE_DATABASE_URL=" + database, "SERVICE_S3_ENDPOINT=" + access.Endpoint, "SERVICE_S3_REGION=" + access.Region,
-				"SERVICE_S3_ACCESS_KEY=" + access.AccessKey, "SERVICE_S3_SECRET_KEY=" + access.SecretKey,
-			},
-			Grace: 30 * time.Second, Ready: servers.Answers(fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)),
-		}}
-		one.process, err = s.group.Start(t.Context(), one.spec)
-		must(t, err)
-		s.replicas = append(s.replicas, one)
+	tenants, err := provision.Accounts(t.Context(), database, access,
+		account.Spec{Namespace: "clients", Name: "one", MaxStorage: 4 << 30, MaxUploadSize: 1 << 30})
+	must(t, err)
+	s := &service{proxy: newFlakyProxy(t), apiKey: tenants[0].APIKey}
+	s.base = "http://" + s.proxy.listener.Addr().String()
+	for range 2 {
+		s.replicas = append(s.replicas, testenv.Runtime(t, servers.RuntimeConfig{BaseURL: s.base, Secret: strings.Repeat("ab", 32),
+			Stores: servers.StoreSettings(database, access), Env: []string{"SERVICE_CORS_ORIGINS=" + origin}}))
 	}
-	s.gate.lead(s.replicas[0].address)
+	s.proxy.setTarget(s.replicas[0].Addr)
 	return s
-}
-
-// provision does what the operator does for an account, and gives its key.
-func provision(t *testing.T, database string, access servers.S3Access) string {
-	t.Helper()
-	cfg, log := postgres.Config{DatabaseURL: database}, slog.New(slog.DiscardHandler)
-	must(t, postgres.Migrate(t.Context(), cfg, log))
-	store, err := postgres.Open(t.Context(), cfg)
-	must(t, err)
-	defer store.Close()
-	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
-	must(t, err)
-	registry := account.NewRegistry(store, "clients", time.Now)
-	made, err := registry.Ensure(t.Context(), account.Spec{Namespace: "clients", Name: "one", MaxStorage: 4 << 30, MaxUploadSize: 1 << 30})
-	must(t, err)
-	_, err = objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String()}, false)
-	must(t, err)
-	must(t, registry.SetBucketOwned(t.Context(), made.ID, true))
-	apps, err := registry.SetApps(t.Context(), made.ID, nil)
-	must(t, err)
-	token, _, err := registry.IssueKey(t.Context(), apps[0].ID, 1, 0)
-	must(t, err)
-	return token.Reveal()
 }
 
 func (s *service) key() map[string]string { return map[string]string{"x-service-apikey": s.apiKey} }
@@ -222,111 +175,39 @@ func (s *service) do(t *testing.T, method, address string, header map[string]str
 // killBoth kills both runtimes and starts them again.
 func (s *service) killBoth(t *testing.T) {
 	for _, one := range s.replicas {
-		one.process.Kill()
+		one.Kill()
 	}
 	for _, one := range s.replicas {
-		var err error
-		if one.process, err = s.group.Start(context.WithoutCancel(t.Context()), one.spec); err != nil {
+		if err := one.Restart(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// other leads to the second replica.
-func (s *service) other() { s.gate.target = s.replicas[1].address }
+// switchReplica directs clients to the second replica. The proxy's lock is held.
+func (s *service) switchReplica() { s.proxy.target = s.replicas[1].Addr }
 
-// holdUp does so while the first replica still waits for the rest of the request that was cut.
-func (s *service) holdUp() {
-	s.gate.keep = true
-	s.other()
+// switchAndKeep does so while the first replica still waits for the rest of the request that was cut.
+func (s *service) switchAndKeep() {
+	s.proxy.keep = true
+	s.switchReplica()
 }
 
-// pageOf serves the page, which is of another origin than the service.
-func pageOf(t *testing.T, folder string, file []byte) http.Handler {
+// newPage serves the page, which is of another origin than the service.
+func newPage(t *testing.T, packages *node.Packages, file []byte) http.Handler {
 	t.Helper()
-	run(t, folder, time.Minute, filepath.Join("node_modules", ".bin", "esbuild"), "page.mjs", "--bundle", "--format=iife", "--outfile=page.js", "--log-level=error")
-	script, err := os.ReadFile(filepath.Join(folder, "page.js"))
+	script := packages.Script(t, "page.mjs")
+	bundle := filepath.Join(filepath.Dir(script), "page.js")
+	testenv.Run(t, time.Minute, filepath.Dir(script), packages.Module(".bin/esbuild"), script, "--bundle", "--format=iife", "--outfile="+bundle, "--log-level=error")
+	content, err := os.ReadFile(bundle)
 	must(t, err)
 	pages := http.NewServeMux()
-	for path, content := range map[string][]byte{"/{$}": []byte(`<!doctype html><meta charset="utf-8"><title>upload</title><script src="/page.js"></script>`), "/page.js": script, "/file": file} {
+	for path, content := range map[string][]byte{"/{$}": []byte(`<!doctype html><meta charset="utf-8"><title>upload</title><script src="/page.js"></script>`), "/page.js": content, "/file": file} {
 		pages.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			http.ServeContent(w, r, strings.NewReplacer("/{$}", "index.html", "/", "").Replace(path), time.Time{}, bytes.NewReader(content))
 		})
 	}
 	return pages
-}
-
-// clientsFolder is a folder with the scripts and the packages that the lock file pins.
-// The packages are kept between runs, as the pinned programs are.
-func clientsFolder(t *testing.T) string {
-	t.Helper()
-	find(t, "node")
-	find(t, "npm")
-	lock, err := os.ReadFile("package-lock.json")
-	must(t, err)
-	cache, err := setup.CacheDir()
-	must(t, err)
-	installed := filepath.Join(cache, "tusclients", fmt.Sprintf("%x", sha256.Sum256(lock))[:16])
-	if _, err := os.Stat(installed); err != nil {
-		must(t, os.MkdirAll(filepath.Dir(installed), 0o755))
-		fresh, err := os.MkdirTemp(filepath.Dir(installed), "new-")
-		must(t, err)
-		for _, name := range []string{"package.json", "package-lock.json"} {
-			copyFile(t, name, filepath.Join(fresh, name))
-		}
-		run(t, fresh, 5*time.Minute, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
-		if err := os.Rename(fresh, installed); err != nil { // another run may have been first
-			must(t, os.RemoveAll(fresh))
-		}
-	}
-	folder := t.TempDir()
-	must(t, os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(folder, "node_modules")))
-	scripts, err := filepath.Glob("*.mjs")
-	must(t, err)
-	for _, name := range scripts {
-		copyFile(t, name, filepath.Join(folder, name))
-	}
-	return folder
-}
-
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	content, err := os.ReadFile(from)
-	must(t, err)
-	must(t, os.WriteFile(to, content, 0o600))
-}
-
-// find returns the path of a program.
-func find(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		t.Fatalf("the test needs %s: run `make packages`", name)
-	}
-	return path
-}
-
-// run runs a program to its end and gives what it printed.
-func run(t *testing.T, folder string, timeout time.Duration, name string, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	if strings.Contains(name, "/") {
-		name = filepath.Join(folder, name)
-	}
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = folder
-	// A browser's processes end with the program that started it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 10 * time.Second
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, args[0], err, stderr.String())
-	}
-	return string(out)
 }
 
 func must(t *testing.T, err error) {

@@ -9,14 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"mediastack.dev/hack/testenv"
 )
 
 // The walk-through of the reference is what people paste first.
 func TestTheWalkThroughOfTheReferenceWorks(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	must(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "reference", "resumable.md"))
+	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "reference", "resumable.md"))
 	must(t, err)
 	_, script, _ := strings.Cut(string(page), "```sh\n")
 	script, _, found := strings.Cut(script, "```")
@@ -29,7 +29,7 @@ func TestTheWalkThroughOfTheReferenceWorks(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "Ferien 🏖.bin")
 	must(t, os.WriteFile(path, file, 0o600))
-	out := run(t, folder, clientTimeout, "env", "URL="+s.base, "KEY=x-service-apikey: "+s.apiKey, "FILE="+path, "bash", "-euo", "pipefail", "-c", script)
+	out := testenv.Run(t, clientTimeout, folder, "env", "URL="+s.base, "KEY=x-service-apikey: "+s.apiKey, "FILE="+path, "bash", "-euo", "pipefail", "-c", script)
 	var document struct{ OriginalFileName, Caption, File string }
 	if err := json.Unmarshal([]byte(out), &document); err != nil || document.OriginalFileName != "Ferien 🏖.bin" || document.Caption != "Größe" {
 		t.Fatalf("it printed %s", out)

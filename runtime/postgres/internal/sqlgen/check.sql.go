@@ -38,70 +38,18 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 	return i, err
 }
 
-const blockDrifts = `-- name: BlockDrifts :many
-WITH blocks AS (
-    SELECT b.app_id, b.first_id, b.items, b.public_items, lead(b.first_id) OVER (PARTITION BY b.app_id ORDER BY b.first_id) AS next_id
-    FROM (
-        SELECT i.app_id, i.first_id, i.items, i.public_items FROM item_page_block i JOIN app ON app.id = i.app_id WHERE app.account_id = $1
-        UNION ALL
-        SELECT app.id, '00000000-0000-0000-0000-000000000000'::uuid, 0, 0 FROM app WHERE app.account_id = $1
-            AND NOT EXISTS (SELECT FROM item_page_block z WHERE z.app_id = app.id AND z.first_id = '00000000-0000-0000-0000-000000000000'::uuid)
-    ) AS b
-), changed AS (
-    SELECT c.app_id, c.first_id, sum(c.delta) AS items, coalesce(sum(c.delta) FILTER (WHERE c.public), 0) AS public_items
-    FROM (
-        SELECT c.app_id, c.delta, c.public, coalesce((SELECT max(b.first_id::text)::uuid FROM blocks b WHERE b.app_id = c.app_id AND b.first_id <= c.id),
-            '00000000-0000-0000-0000-000000000000'::uuid) AS first_id
-        FROM item_page_delta c JOIN app ON app.id = c.app_id WHERE app.account_id = $1
-    ) AS c GROUP BY 1, 2
-), compared AS (
-    SELECT b.app_id, b.first_id, b.items + coalesce(c.items, 0) AS items, b.public_items + coalesce(c.public_items, 0) AS public_items,
-        r.items AS real_items, r.public_items AS real_public
-    FROM blocks b LEFT JOIN changed c ON c.app_id = b.app_id AND c.first_id = b.first_id,
-    LATERAL (
-        SELECT count(*) AS items, count(*) FILTER (WHERE i.access = 'public') AS public_items FROM item i
-        WHERE i.app_id = b.app_id AND i.sealed_at IS NOT NULL AND i.id >= b.first_id AND (b.next_id IS NULL OR i.id < b.next_id)
-    ) AS r
-)
-SELECT app_id, first_id, items::bigint AS items, public_items::bigint AS public_items, real_items::bigint AS real_items, real_public::bigint AS real_public
-FROM compared WHERE (items, public_items) <> (real_items, real_public) ORDER BY app_id, first_id
+const addUsage = `-- name: AddUsage :exec
+UPDATE account_usage SET bytes = bytes + $2::bigint WHERE account_id = $1
 `
 
-type BlockDriftsRow struct {
-	AppID       uuid.UUID
-	FirstID     uuid.UUID
-	Items       int64
-	PublicItems int64
-	RealItems   int64
-	RealPublic  int64
+type AddUsageParams struct {
+	AccountID uuid.UUID
+	Delta     int64
 }
 
-// Blocks of the index of pages that, with what changed since, differ from a recount, in one snapshot.
-func (q *Queries) BlockDrifts(ctx context.Context, accountID uuid.UUID) ([]BlockDriftsRow, error) {
-	rows, err := q.db.Query(ctx, blockDrifts, accountID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []BlockDriftsRow
-	for rows.Next() {
-		var i BlockDriftsRow
-		if err := rows.Scan(
-			&i.AppID,
-			&i.FirstID,
-			&i.Items,
-			&i.PublicItems,
-			&i.RealItems,
-			&i.RealPublic,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) AddUsage(ctx context.Context, arg AddUsageParams) error {
+	_, err := q.db.Exec(ctx, addUsage, arg.AccountID, arg.Delta)
+	return err
 }
 
 const countPending = `-- name: CountPending :one
@@ -121,75 +69,75 @@ func (q *Queries) CountPending(ctx context.Context, accountID uuid.UUID) (CountP
 	return i, err
 }
 
-const drifts = `-- name: Drifts :many
+const counterDrift = `-- name: CounterDrift :many
 WITH sealed AS MATERIALIZED (
     SELECT app_id, group_label, count(*) FILTER (WHERE access = 'public') AS public_items,
         count(*) FILTER (WHERE access = 'private') AS private_items, sum(bytes) AS bytes
     FROM item WHERE item.account_id = $1 AND sealed_at IS NOT NULL GROUP BY app_id, group_label
 ), apps AS (
     SELECT app_id, sum(public_items) AS public_items, sum(private_items) AS private_items, sum(bytes) AS bytes FROM sealed GROUP BY app_id
-), app_noted AS (
+), app_recorded AS (
     SELECT app_id, sum(public_items) AS public_items, sum(private_items) AS private_items, sum(bytes) AS bytes
     FROM app_total WHERE app_total.account_id = $1 GROUP BY app_id
-), group_noted AS (
+), group_recorded AS (
     SELECT g.app_id, g.group_label, sum(public_items) AS public_items, sum(private_items) AS private_items
     FROM group_total g JOIN app ON app.id = g.app_id WHERE app.account_id = $1 GROUP BY g.app_id, g.group_label
 ), compared AS (
     SELECT 'account_usage'::text AS counter, NULL::uuid AS app_id, ''::text AS group_label,
-        0::numeric AS noted_public, 0::numeric AS noted_private, coalesce((SELECT bytes FROM account_usage WHERE account_usage.account_id = $1), 0)::numeric AS noted_bytes,
-        0::numeric AS real_public, 0::numeric AS real_private,
+        0::numeric AS recorded_public, 0::numeric AS recorded_private, coalesce((SELECT bytes FROM account_usage WHERE account_usage.account_id = $1), 0)::numeric AS recorded_bytes,
+        0::numeric AS actual_public, 0::numeric AS actual_private,
         coalesce((SELECT sum(bytes) FROM item WHERE item.account_id = $1), 0)
-            + coalesce((SELECT sum(reserved) FROM upload WHERE upload.account_id = $1), 0) AS real_bytes
+            + coalesce((SELECT sum(reserved) FROM upload WHERE upload.account_id = $1), 0) AS actual_bytes
     UNION ALL
     SELECT 'app_total', coalesce(n.app_id, a.app_id), '', coalesce(n.public_items, 0), coalesce(n.private_items, 0), coalesce(n.bytes, 0),
         coalesce(a.public_items, 0), coalesce(a.private_items, 0), coalesce(a.bytes, 0)
-    FROM app_noted n FULL JOIN apps a ON a.app_id = n.app_id
+    FROM app_recorded n FULL JOIN apps a ON a.app_id = n.app_id
     UNION ALL
     SELECT 'group_total', coalesce(n.app_id, s.app_id), coalesce(n.group_label, s.group_label), coalesce(n.public_items, 0), coalesce(n.private_items, 0), 0,
         coalesce(s.public_items, 0), coalesce(s.private_items, 0), 0
-    FROM group_noted n FULL JOIN (SELECT app_id, group_label, public_items, private_items, bytes FROM sealed WHERE group_label <> '') s ON s.app_id = n.app_id AND s.group_label = n.group_label
+    FROM group_recorded n FULL JOIN (SELECT app_id, group_label, public_items, private_items, bytes FROM sealed WHERE group_label <> '') s ON s.app_id = n.app_id AND s.group_label = n.group_label
 )
 SELECT counter::text AS counter, coalesce(app_id, '00000000-0000-0000-0000-000000000000')::uuid AS app_id, group_label::text AS group_label,
-    noted_public::bigint AS noted_public, noted_private::bigint AS noted_private, noted_bytes::bigint AS noted_bytes,
-    real_public::bigint AS real_public, real_private::bigint AS real_private, real_bytes::bigint AS real_bytes
+    recorded_public::bigint AS recorded_public, recorded_private::bigint AS recorded_private, recorded_bytes::bigint AS recorded_bytes,
+    actual_public::bigint AS actual_public, actual_private::bigint AS actual_private, actual_bytes::bigint AS actual_bytes
 FROM compared
-WHERE (noted_public, noted_private, noted_bytes) <> (real_public, real_private, real_bytes)
+WHERE (recorded_public, recorded_private, recorded_bytes) <> (actual_public, actual_private, actual_bytes)
 ORDER BY CASE counter WHEN 'account_usage' THEN 0 WHEN 'group_total' THEN 1 ELSE 2 END, app_id, group_label
 `
 
-type DriftsRow struct {
-	Counter      string
-	AppID        uuid.UUID
-	GroupLabel   string
-	NotedPublic  int64
-	NotedPrivate int64
-	NotedBytes   int64
-	RealPublic   int64
-	RealPrivate  int64
-	RealBytes    int64
+type CounterDriftRow struct {
+	Counter         string
+	AppID           uuid.UUID
+	GroupLabel      string
+	RecordedPublic  int64
+	RecordedPrivate int64
+	RecordedBytes   int64
+	ActualPublic    int64
+	ActualPrivate   int64
+	ActualBytes     int64
 }
 
 // Counters that differ from a recount, in one snapshot: every statement that changes
-// items or uploads changes their counters with them.
-func (q *Queries) Drifts(ctx context.Context, accountID uuid.UUID) ([]DriftsRow, error) {
-	rows, err := q.db.Query(ctx, drifts, accountID)
+// items or uploads also changes their counters.
+func (q *Queries) CounterDrift(ctx context.Context, accountID uuid.UUID) ([]CounterDriftRow, error) {
+	rows, err := q.db.Query(ctx, counterDrift, accountID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DriftsRow
+	var items []CounterDriftRow
 	for rows.Next() {
-		var i DriftsRow
+		var i CounterDriftRow
 		if err := rows.Scan(
 			&i.Counter,
 			&i.AppID,
 			&i.GroupLabel,
-			&i.NotedPublic,
-			&i.NotedPrivate,
-			&i.NotedBytes,
-			&i.RealPublic,
-			&i.RealPrivate,
-			&i.RealBytes,
+			&i.RecordedPublic,
+			&i.RecordedPrivate,
+			&i.RecordedBytes,
+			&i.ActualPublic,
+			&i.ActualPrivate,
+			&i.ActualBytes,
 		); err != nil {
 			return nil, err
 		}
@@ -201,12 +149,17 @@ func (q *Queries) Drifts(ctx context.Context, accountID uuid.UUID) ([]DriftsRow,
 	return items, nil
 }
 
-const ensureHold = `-- name: EnsureHold :exec
-INSERT INTO account_usage (account_id) VALUES ($1) ON CONFLICT DO NOTHING
+const decrementAppTotal = `-- name: DecrementAppTotal :exec
+UPDATE app_total SET bytes = bytes - $2::bigint WHERE app_id = $1 AND slot = 0
 `
 
-func (q *Queries) EnsureHold(ctx context.Context, accountID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, ensureHold, accountID)
+type DecrementAppTotalParams struct {
+	AppID uuid.UUID
+	Bytes int64
+}
+
+func (q *Queries) DecrementAppTotal(ctx context.Context, arg DecrementAppTotalParams) error {
+	_, err := q.db.Exec(ctx, decrementAppTotal, arg.AppID, arg.Bytes)
 	return err
 }
 
@@ -221,14 +174,23 @@ type EnsureTotalsParams struct {
 	Slots     int32
 }
 
-// A seal that meets a slot without a row would count nowhere.
+// A seal updates a slot, and would not be counted without its row.
 func (q *Queries) EnsureTotals(ctx context.Context, arg EnsureTotalsParams) error {
 	_, err := q.db.Exec(ctx, ensureTotals, arg.AccountID, arg.Slots)
 	return err
 }
 
-const explanations = `-- name: Explanations :many
-SELECT 'item'::text AS by, (o.object ->> 'key')::text AS key, false AS abort_multipart
+const ensureUsage = `-- name: EnsureUsage :exec
+INSERT INTO account_usage (account_id) VALUES ($1) ON CONFLICT DO NOTHING
+`
+
+func (q *Queries) EnsureUsage(ctx context.Context, accountID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, ensureUsage, accountID)
+	return err
+}
+
+const findReferences = `-- name: FindReferences :many
+SELECT 'item'::text AS referrer, (o.object ->> 'key')::text AS key, false AS abort_multipart
 FROM item, jsonb_array_elements(item.objects) AS o (object)
 WHERE item.account_id = $1 AND item.id = ANY ($2::uuid[])
 UNION ALL
@@ -240,24 +202,24 @@ FROM object_removal r, unnest(r.keys) AS k (key)
 WHERE r.bucket = $3 AND k.key = ANY ($4::text[])
 `
 
-type ExplanationsParams struct {
+type FindReferencesParams struct {
 	AccountID uuid.UUID
 	Ids       []uuid.UUID
 	Bucket    string
 	Keys      []string
 }
 
-type ExplanationsRow struct {
-	By             string
+type FindReferencesRow struct {
+	Referrer       string
 	Key            string
 	AbortMultipart bool
 }
 
-// What accounts for keys, in one statement and so in one snapshot: an object that
-// moves on from its upload to its item, or from there to the queue, is seen in one of
-// these places whenever it is looked for.
-func (q *Queries) Explanations(ctx context.Context, arg ExplanationsParams) ([]ExplanationsRow, error) {
-	rows, err := q.db.Query(ctx, explanations,
+// The references to keys, in one statement and so in one snapshot: an object whose reference
+// moves from its upload to its item, or from there to the removal queue, is always found in
+// one of them.
+func (q *Queries) FindReferences(ctx context.Context, arg FindReferencesParams) ([]FindReferencesRow, error) {
+	rows, err := q.db.Query(ctx, findReferences,
 		arg.AccountID,
 		arg.Ids,
 		arg.Bucket,
@@ -267,10 +229,10 @@ func (q *Queries) Explanations(ctx context.Context, arg ExplanationsParams) ([]E
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ExplanationsRow
+	var items []FindReferencesRow
 	for rows.Next() {
-		var i ExplanationsRow
-		if err := rows.Scan(&i.By, &i.Key, &i.AbortMultipart); err != nil {
+		var i FindReferencesRow
+		if err := rows.Scan(&i.Referrer, &i.Key, &i.AbortMultipart); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -296,7 +258,7 @@ type ItemsAfterRow struct {
 	Objects media.Objects
 }
 
-// Page by page, so that no transaction stays open for as long as a check takes.
+// Reads pages, so that no transaction stays open for the duration of a check.
 func (q *Queries) ItemsAfter(ctx context.Context, arg ItemsAfterParams) ([]ItemsAfterRow, error) {
 	rows, err := q.db.Query(ctx, itemsAfter, arg.AccountID, arg.Limit, arg.After)
 	if err != nil {
@@ -351,60 +313,6 @@ func (q *Queries) ItemsByID(ctx context.Context, arg ItemsByIDParams) ([]ItemsBy
 	return items, nil
 }
 
-const itemsOffAfter = `-- name: ItemsOffAfter :many
-SELECT item.id, item.bytes, real.bytes AS real_bytes
-FROM item, LATERAL (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0)::bigint AS bytes FROM jsonb_array_elements(item.objects) AS o (object)) AS real
-WHERE item.account_id = $1 AND item.id > $3::uuid AND item.bytes <> real.bytes
-ORDER BY item.id LIMIT $2
-`
-
-type ItemsOffAfterParams struct {
-	AccountID uuid.UUID
-	Limit     int32
-	After     uuid.UUID
-}
-
-type ItemsOffAfterRow struct {
-	ID        uuid.UUID
-	Bytes     int64
-	RealBytes int64
-}
-
-// Items whose bytes are not the sum of their objects'.
-func (q *Queries) ItemsOffAfter(ctx context.Context, arg ItemsOffAfterParams) ([]ItemsOffAfterRow, error) {
-	rows, err := q.db.Query(ctx, itemsOffAfter, arg.AccountID, arg.Limit, arg.After)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ItemsOffAfterRow
-	for rows.Next() {
-		var i ItemsOffAfterRow
-		if err := rows.Scan(&i.ID, &i.Bytes, &i.RealBytes); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const lessenAppTotal = `-- name: LessenAppTotal :exec
-UPDATE app_total SET bytes = bytes - $2::bigint WHERE app_id = $1 AND slot = 0
-`
-
-type LessenAppTotalParams struct {
-	AppID uuid.UUID
-	Bytes int64
-}
-
-func (q *Queries) LessenAppTotal(ctx context.Context, arg LessenAppTotalParams) error {
-	_, err := q.db.Exec(ctx, lessenAppTotal, arg.AppID, arg.Bytes)
-	return err
-}
-
 const lockItem = `-- name: LockItem :one
 SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE account_id = $1 AND id = $2 FOR UPDATE
 `
@@ -433,98 +341,18 @@ func (q *Queries) LockItem(ctx context.Context, arg LockItemParams) (Item, error
 	return i, err
 }
 
-const lockMending = `-- name: LockMending :exec
+const lockRepair = `-- name: LockRepair :exec
 SELECT pg_advisory_xact_lock($1::int, hashtext($2::text))
 `
 
-type LockMendingParams struct {
+type LockRepairParams struct {
 	Class   int32
 	Account string
 }
 
-// Two menders that both add what is missing would add it twice.
-func (q *Queries) LockMending(ctx context.Context, arg LockMendingParams) error {
-	_, err := q.db.Exec(ctx, lockMending, arg.Class, arg.Account)
-	return err
-}
-
-const mendAppTotal = `-- name: MendAppTotal :exec
-INSERT INTO app_total (app_id, account_id, slot, public_items, private_items, bytes)
-VALUES ($1, $2, 0, $3, $4, $5)
-ON CONFLICT (app_id, slot) DO UPDATE SET public_items = app_total.public_items + excluded.public_items,
-    private_items = app_total.private_items + excluded.private_items, bytes = app_total.bytes + excluded.bytes
-`
-
-type MendAppTotalParams struct {
-	AppID        uuid.UUID
-	AccountID    uuid.UUID
-	PublicItems  int64
-	PrivateItems int64
-	Bytes        int64
-}
-
-func (q *Queries) MendAppTotal(ctx context.Context, arg MendAppTotalParams) error {
-	_, err := q.db.Exec(ctx, mendAppTotal,
-		arg.AppID,
-		arg.AccountID,
-		arg.PublicItems,
-		arg.PrivateItems,
-		arg.Bytes,
-	)
-	return err
-}
-
-const mendGroupTotal = `-- name: MendGroupTotal :exec
-INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
-VALUES ($1, $2, 0, $3, $4)
-ON CONFLICT (app_id, group_label, slot) DO UPDATE SET public_items = group_total.public_items + excluded.public_items,
-    private_items = group_total.private_items + excluded.private_items
-`
-
-type MendGroupTotalParams struct {
-	AppID        uuid.UUID
-	GroupLabel   string
-	PublicItems  int64
-	PrivateItems int64
-}
-
-func (q *Queries) MendGroupTotal(ctx context.Context, arg MendGroupTotalParams) error {
-	_, err := q.db.Exec(ctx, mendGroupTotal,
-		arg.AppID,
-		arg.GroupLabel,
-		arg.PublicItems,
-		arg.PrivateItems,
-	)
-	return err
-}
-
-const mendHold = `-- name: MendHold :exec
-UPDATE account_usage SET bytes = bytes + $2::bigint WHERE account_id = $1
-`
-
-type MendHoldParams struct {
-	AccountID uuid.UUID
-	Delta     int64
-}
-
-func (q *Queries) MendHold(ctx context.Context, arg MendHoldParams) error {
-	_, err := q.db.Exec(ctx, mendHold, arg.AccountID, arg.Delta)
-	return err
-}
-
-const mendItemBytes = `-- name: MendItemBytes :exec
-UPDATE item SET bytes = (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0) FROM jsonb_array_elements(item.objects) AS o (object))::bigint
-WHERE item.account_id = $1 AND item.id = $2
-`
-
-type MendItemBytesParams struct {
-	AccountID uuid.UUID
-	ID        uuid.UUID
-}
-
-// Right for whatever the objects are by now.
-func (q *Queries) MendItemBytes(ctx context.Context, arg MendItemBytesParams) error {
-	_, err := q.db.Exec(ctx, mendItemBytes, arg.AccountID, arg.ID)
+// Serializes repairs: two that add the same difference would add it twice.
+func (q *Queries) LockRepair(ctx context.Context, arg LockRepairParams) error {
+	_, err := q.db.Exec(ctx, lockRepair, arg.Class, arg.Account)
 	return err
 }
 
@@ -572,6 +400,72 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 	return items, nil
 }
 
+const pageIndexDrift = `-- name: PageIndexDrift :many
+WITH blocks AS (
+    SELECT b.app_id, b.first_id, b.items, b.public_items, lead(b.first_id) OVER (PARTITION BY b.app_id ORDER BY b.first_id) AS next_id
+    FROM (
+        SELECT i.app_id, i.first_id, i.items, i.public_items FROM item_page_block i JOIN app ON app.id = i.app_id WHERE app.account_id = $1
+        UNION ALL
+        SELECT app.id, '00000000-0000-0000-0000-000000000000'::uuid, 0, 0 FROM app WHERE app.account_id = $1
+            AND NOT EXISTS (SELECT FROM item_page_block z WHERE z.app_id = app.id AND z.first_id = '00000000-0000-0000-0000-000000000000'::uuid)
+    ) AS b
+), deltas AS (
+    SELECT c.app_id, c.first_id, sum(c.delta) AS items, coalesce(sum(c.delta) FILTER (WHERE c.public), 0) AS public_items
+    FROM (
+        SELECT c.app_id, c.delta, c.public, coalesce((SELECT max(b.first_id::text)::uuid FROM blocks b WHERE b.app_id = c.app_id AND b.first_id <= c.id),
+            '00000000-0000-0000-0000-000000000000'::uuid) AS first_id
+        FROM item_page_delta c JOIN app ON app.id = c.app_id WHERE app.account_id = $1
+    ) AS c GROUP BY 1, 2
+), compared AS (
+    SELECT b.app_id, b.first_id, b.items + coalesce(c.items, 0) AS items, b.public_items + coalesce(c.public_items, 0) AS public_items,
+        r.items AS actual_items, r.public_items AS actual_public
+    FROM blocks b LEFT JOIN deltas c ON c.app_id = b.app_id AND c.first_id = b.first_id,
+    LATERAL (
+        SELECT count(*) AS items, count(*) FILTER (WHERE i.access = 'public') AS public_items FROM item i
+        WHERE i.app_id = b.app_id AND i.sealed_at IS NOT NULL AND i.id >= b.first_id AND (b.next_id IS NULL OR i.id < b.next_id)
+    ) AS r
+)
+SELECT app_id, first_id, items::bigint AS items, public_items::bigint AS public_items, actual_items::bigint AS actual_items, actual_public::bigint AS actual_public
+FROM compared WHERE (items, public_items) <> (actual_items, actual_public) ORDER BY app_id, first_id
+`
+
+type PageIndexDriftRow struct {
+	AppID        uuid.UUID
+	FirstID      uuid.UUID
+	Items        int64
+	PublicItems  int64
+	ActualItems  int64
+	ActualPublic int64
+}
+
+// Blocks of the pagination index that, with their deltas, differ from a recount, in one snapshot.
+func (q *Queries) PageIndexDrift(ctx context.Context, accountID uuid.UUID) ([]PageIndexDriftRow, error) {
+	rows, err := q.db.Query(ctx, pageIndexDrift, accountID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PageIndexDriftRow
+	for rows.Next() {
+		var i PageIndexDriftRow
+		if err := rows.Scan(
+			&i.AppID,
+			&i.FirstID,
+			&i.Items,
+			&i.PublicItems,
+			&i.ActualItems,
+			&i.ActualPublic,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const recountBlock = `-- name: RecountBlock :exec
 INSERT INTO item_page_delta (app_id, id, delta, public) VALUES ($1, $2, 0, false)
 `
@@ -581,9 +475,75 @@ type RecountBlockParams struct {
 	FirstID uuid.UUID
 }
 
-// Asks for a block to be counted again, whatever it says.
+// Makes the next compaction count a block again: a delta of zero.
 func (q *Queries) RecountBlock(ctx context.Context, arg RecountBlockParams) error {
 	_, err := q.db.Exec(ctx, recountBlock, arg.AppID, arg.FirstID)
+	return err
+}
+
+const repairAppTotal = `-- name: RepairAppTotal :exec
+INSERT INTO app_total (app_id, account_id, slot, public_items, private_items, bytes)
+VALUES ($1, $2, 0, $3, $4, $5)
+ON CONFLICT (app_id, slot) DO UPDATE SET public_items = app_total.public_items + excluded.public_items,
+    private_items = app_total.private_items + excluded.private_items, bytes = app_total.bytes + excluded.bytes
+`
+
+type RepairAppTotalParams struct {
+	AppID        uuid.UUID
+	AccountID    uuid.UUID
+	PublicItems  int64
+	PrivateItems int64
+	Bytes        int64
+}
+
+func (q *Queries) RepairAppTotal(ctx context.Context, arg RepairAppTotalParams) error {
+	_, err := q.db.Exec(ctx, repairAppTotal,
+		arg.AppID,
+		arg.AccountID,
+		arg.PublicItems,
+		arg.PrivateItems,
+		arg.Bytes,
+	)
+	return err
+}
+
+const repairGroupTotal = `-- name: RepairGroupTotal :exec
+INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
+VALUES ($1, $2, 0, $3, $4)
+ON CONFLICT (app_id, group_label, slot) DO UPDATE SET public_items = group_total.public_items + excluded.public_items,
+    private_items = group_total.private_items + excluded.private_items
+`
+
+type RepairGroupTotalParams struct {
+	AppID        uuid.UUID
+	GroupLabel   string
+	PublicItems  int64
+	PrivateItems int64
+}
+
+func (q *Queries) RepairGroupTotal(ctx context.Context, arg RepairGroupTotalParams) error {
+	_, err := q.db.Exec(ctx, repairGroupTotal,
+		arg.AppID,
+		arg.GroupLabel,
+		arg.PublicItems,
+		arg.PrivateItems,
+	)
+	return err
+}
+
+const repairItemBytes = `-- name: RepairItemBytes :exec
+UPDATE item SET bytes = (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0) FROM jsonb_array_elements(item.objects) AS o (object))::bigint
+WHERE item.account_id = $1 AND item.id = $2
+`
+
+type RepairItemBytesParams struct {
+	AccountID uuid.UUID
+	ID        uuid.UUID
+}
+
+// Computes the sum in the statement, so that it is right for the current objects.
+func (q *Queries) RepairItemBytes(ctx context.Context, arg RepairItemBytesParams) error {
+	_, err := q.db.Exec(ctx, repairItemBytes, arg.AccountID, arg.ID)
 	return err
 }
 
@@ -600,4 +560,44 @@ type SetItemObjectsParams struct {
 func (q *Queries) SetItemObjects(ctx context.Context, arg SetItemObjectsParams) error {
 	_, err := q.db.Exec(ctx, setItemObjects, arg.ID, arg.Objects, arg.Bytes)
 	return err
+}
+
+const sizeMismatchesAfter = `-- name: SizeMismatchesAfter :many
+SELECT item.id, item.bytes, actual.bytes AS actual_bytes
+FROM item, LATERAL (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0)::bigint AS bytes FROM jsonb_array_elements(item.objects) AS o (object)) AS actual
+WHERE item.account_id = $1 AND item.id > $3::uuid AND item.bytes <> actual.bytes
+ORDER BY item.id LIMIT $2
+`
+
+type SizeMismatchesAfterParams struct {
+	AccountID uuid.UUID
+	Limit     int32
+	After     uuid.UUID
+}
+
+type SizeMismatchesAfterRow struct {
+	ID          uuid.UUID
+	Bytes       int64
+	ActualBytes int64
+}
+
+// Items whose recorded bytes are not the sum of their objects'.
+func (q *Queries) SizeMismatchesAfter(ctx context.Context, arg SizeMismatchesAfterParams) ([]SizeMismatchesAfterRow, error) {
+	rows, err := q.db.Query(ctx, sizeMismatchesAfter, arg.AccountID, arg.Limit, arg.After)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SizeMismatchesAfterRow
+	for rows.Next() {
+		var i SizeMismatchesAfterRow
+		if err := rows.Scan(&i.ID, &i.Bytes, &i.ActualBytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

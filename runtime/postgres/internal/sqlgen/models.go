@@ -208,20 +208,14 @@ type ResumableUpload struct {
 }
 
 type SettingsPin struct {
-	AccountID         uuid.UUID
-	PinnedBy          string
-	UseWebp           *bool
-	WebpOutputQuality *int32
-	ThumbnailWidth    *int32
-	ThumbnailHeight   *int32
+	AccountID uuid.UUID
+	PinnedBy  string
+	Fields    []byte
 }
 
 type SettingsTenant struct {
-	AccountID         uuid.UUID
-	UseWebp           *bool
-	WebpOutputQuality *int32
-	ThumbnailWidth    *int32
-	ThumbnailHeight   *int32
+	AccountID uuid.UUID
+	Fields    []byte
 }
 
 type Upload struct {

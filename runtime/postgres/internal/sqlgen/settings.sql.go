@@ -11,51 +11,16 @@ import (
 	"github.com/google/uuid"
 )
 
-const choices = `-- name: Choices :one
-SELECT account_id, use_webp, webp_output_quality, thumbnail_width, thumbnail_height FROM settings_tenant WHERE account_id = $1
-`
-
-func (q *Queries) Choices(ctx context.Context, accountID uuid.UUID) (SettingsTenant, error) {
-	row := q.db.QueryRow(ctx, choices, accountID)
-	var i SettingsTenant
-	err := row.Scan(
-		&i.AccountID,
-		&i.UseWebp,
-		&i.WebpOutputQuality,
-		&i.ThumbnailWidth,
-		&i.ThumbnailHeight,
-	)
-	return i, err
-}
-
 const lockAccountForSettings = `-- name: LockAccountForSettings :one
 SELECT id FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
-// Pins and choices of one account change one after the other.
+// Changes of the pins and of the tenant's settings of one account are serialized.
 func (q *Queries) LockAccountForSettings(ctx context.Context, id uuid.UUID) (uuid.UUID, error) {
 	row := q.db.QueryRow(ctx, lockAccountForSettings, id)
 	var id_2 uuid.UUID
 	err := row.Scan(&id_2)
 	return id_2, err
-}
-
-const pins = `-- name: Pins :one
-SELECT account_id, pinned_by, use_webp, webp_output_quality, thumbnail_width, thumbnail_height FROM settings_pin WHERE account_id = $1
-`
-
-func (q *Queries) Pins(ctx context.Context, accountID uuid.UUID) (SettingsPin, error) {
-	row := q.db.QueryRow(ctx, pins, accountID)
-	var i SettingsPin
-	err := row.Scan(
-		&i.AccountID,
-		&i.PinnedBy,
-		&i.UseWebp,
-		&i.WebpOutputQuality,
-		&i.ThumbnailWidth,
-		&i.ThumbnailHeight,
-	)
-	return i, err
 }
 
 const removePins = `-- name: RemovePins :exec
@@ -72,69 +37,60 @@ func (q *Queries) RemovePins(ctx context.Context, arg RemovePinsParams) error {
 	return err
 }
 
-const setChoices = `-- name: SetChoices :one
-INSERT INTO settings_tenant (account_id, use_webp, webp_output_quality, thumbnail_width, thumbnail_height)
-VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (account_id) DO UPDATE SET use_webp = coalesce(excluded.use_webp, settings_tenant.use_webp),
-    webp_output_quality = coalesce(excluded.webp_output_quality, settings_tenant.webp_output_quality),
-    thumbnail_width = coalesce(excluded.thumbnail_width, settings_tenant.thumbnail_width),
-    thumbnail_height = coalesce(excluded.thumbnail_height, settings_tenant.thumbnail_height)
-RETURNING account_id, use_webp, webp_output_quality, thumbnail_width, thumbnail_height
-`
-
-type SetChoicesParams struct {
-	AccountID         uuid.UUID
-	UseWebp           *bool
-	WebpOutputQuality *int32
-	ThumbnailWidth    *int32
-	ThumbnailHeight   *int32
-}
-
-// A null leaves the tenant's earlier choice.
-func (q *Queries) SetChoices(ctx context.Context, arg SetChoicesParams) (SettingsTenant, error) {
-	row := q.db.QueryRow(ctx, setChoices,
-		arg.AccountID,
-		arg.UseWebp,
-		arg.WebpOutputQuality,
-		arg.ThumbnailWidth,
-		arg.ThumbnailHeight,
-	)
-	var i SettingsTenant
-	err := row.Scan(
-		&i.AccountID,
-		&i.UseWebp,
-		&i.WebpOutputQuality,
-		&i.ThumbnailWidth,
-		&i.ThumbnailHeight,
-	)
-	return i, err
-}
-
 const setPins = `-- name: SetPins :exec
-INSERT INTO settings_pin (account_id, pinned_by, use_webp, webp_output_quality, thumbnail_width, thumbnail_height)
-VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, use_webp = excluded.use_webp,
-    webp_output_quality = excluded.webp_output_quality, thumbnail_width = excluded.thumbnail_width, thumbnail_height = excluded.thumbnail_height
+INSERT INTO settings_pin (account_id, pinned_by, fields) VALUES ($1, $2, $3)
+ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, fields = excluded.fields
 WHERE settings_pin IS DISTINCT FROM excluded
 `
 
 type SetPinsParams struct {
-	AccountID         uuid.UUID
-	PinnedBy          string
-	UseWebp           *bool
-	WebpOutputQuality *int32
-	ThumbnailWidth    *int32
-	ThumbnailHeight   *int32
+	AccountID uuid.UUID
+	PinnedBy  string
+	Fields    []byte
 }
 
+// Replaces all pins. Equal pins are not written, so that they notify nobody.
 func (q *Queries) SetPins(ctx context.Context, arg SetPinsParams) error {
-	_, err := q.db.Exec(ctx, setPins,
-		arg.AccountID,
-		arg.PinnedBy,
-		arg.UseWebp,
-		arg.WebpOutputQuality,
-		arg.ThumbnailWidth,
-		arg.ThumbnailHeight,
-	)
+	_, err := q.db.Exec(ctx, setPins, arg.AccountID, arg.PinnedBy, arg.Fields)
 	return err
+}
+
+const setTenantSettings = `-- name: SetTenantSettings :one
+INSERT INTO settings_tenant (account_id, fields) VALUES ($1, $2)
+ON CONFLICT (account_id) DO UPDATE SET fields = settings_tenant.fields || excluded.fields
+RETURNING fields
+`
+
+type SetTenantSettingsParams struct {
+	AccountID uuid.UUID
+	Fields    []byte
+}
+
+// Sets the given fields and keeps the others.
+func (q *Queries) SetTenantSettings(ctx context.Context, arg SetTenantSettingsParams) ([]byte, error) {
+	row := q.db.QueryRow(ctx, setTenantSettings, arg.AccountID, arg.Fields)
+	var fields []byte
+	err := row.Scan(&fields)
+	return fields, err
+}
+
+const settingsLayers = `-- name: SettingsLayers :one
+SELECT pin.pinned_by, pin.fields AS pinned, tenant.fields AS tenant
+FROM (SELECT $1::uuid AS account_id) AS wanted
+LEFT JOIN settings_pin AS pin USING (account_id)
+LEFT JOIN settings_tenant AS tenant USING (account_id)
+`
+
+type SettingsLayersRow struct {
+	PinnedBy *string
+	Pinned   []byte
+	Tenant   []byte
+}
+
+// One row for every account id; the columns of a layer that is not set are null.
+func (q *Queries) SettingsLayers(ctx context.Context, accountID uuid.UUID) (SettingsLayersRow, error) {
+	row := q.db.QueryRow(ctx, settingsLayers, accountID)
+	var i SettingsLayersRow
+	err := row.Scan(&i.PinnedBy, &i.Pinned, &i.Tenant)
+	return i, err
 }

@@ -1,0 +1,20 @@
+package v1alpha1
+
+// Keys of the data of a Secret with an API key.
+const (
+	// SecretAPIKey is the key in plain text: "msk_" and 43 characters.
+	SecretAPIKey = "apiKey"
+	// SecretBaseURL is the base URL of the REST endpoints.
+	SecretBaseURL = "baseURL"
+	// SecretMCPURL is the URL of the MCP endpoint.
+	SecretMCPURL = "mcpURL"
+	// SecretAccountID is the account's id.
+	SecretAccountID = "accountID"
+	// SecretApp is the name of the app.
+	SecretApp = "app"
+)
+
+// SecretName returns the name of the Secret with the API key of an app: the account's name,
+// the app's name and "media", joined by dots ("demo.default.media"). Neither name contains a
+// dot, so that the names of two Secrets of a namespace always differ.
+func SecretName(account, app string) string { return account + "." + app + ".media" }

@@ -1,0 +1,78 @@
+package mediaaccount
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// schedule records when the periodic checks of each account are due. It is in memory and
+// saves calls only: after a restart or a change of leader every check runs once.
+type schedule struct {
+	mu      sync.Mutex
+	entries map[types.UID]scheduleEntry
+}
+
+type scheduleEntry struct {
+	bucket    string
+	bucketDue time.Time
+	usageDue  time.Time
+	drained   int64
+}
+
+func newSchedule() *schedule { return &schedule{entries: map[types.UID]scheduleEntry{}} }
+
+// NextBucketCheck returns when to check the bucket; zero when it was not checked yet or the
+// last check failed.
+func (s *schedule) NextBucketCheck(uid types.UID, bucket string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if entry := s.entries[uid]; entry.bucket == bucket {
+		return entry.bucketDue
+	}
+	return time.Time{}
+}
+
+// BucketChecked records that the bucket is as it should be, and when to check it next.
+func (s *schedule) BucketChecked(uid types.UID, bucket string, next time.Time) {
+	s.update(uid, func(e *scheduleEntry) { e.bucket, e.bucketDue = bucket, next })
+}
+
+// InvalidateBucket makes the next reconcile check the bucket.
+func (s *schedule) InvalidateBucket(uid types.UID) {
+	s.update(uid, func(e *scheduleEntry) { e.bucketDue = time.Time{} })
+}
+
+// NextUsageMeasurement returns when to measure the usage; zero when it was not measured yet.
+func (s *schedule) NextUsageMeasurement(uid types.UID) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[uid].usageDue
+}
+
+// UsageMeasured records when to measure the usage next.
+func (s *schedule) UsageMeasured(uid types.UID, next time.Time) {
+	s.update(uid, func(e *scheduleEntry) { e.usageDue = next })
+}
+
+// AddDrained adds to the number of objects removed from a bucket and returns the sum.
+func (s *schedule) AddDrained(uid types.UID, removed int64) (total int64) {
+	s.update(uid, func(e *scheduleEntry) { e.drained += removed; total = e.drained })
+	return total
+}
+
+// Delete removes the entry of an account that is gone.
+func (s *schedule) Delete(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.entries, uid)
+}
+
+func (s *schedule) update(uid types.UID, update func(*scheduleEntry)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry := s.entries[uid]
+	update(&entry)
+	s.entries[uid] = entry
+}

@@ -1,0 +1,320 @@
+package operator_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/operator"
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+const (
+	// eventuallyTimeout is long, since slow machines run several tests at once.
+	eventuallyTimeout = time.Minute
+	tick              = 50 * time.Millisecond
+	baseURL           = "https://media.example.org"
+)
+
+// harness is a namespace, a database and an operator of one test, on shared servers. The
+// operator uses its service account, with the permissions of config/rbac.
+type harness struct {
+	client.Client // of a cluster admin, uncached
+	t             *testing.T
+	ctx           context.Context
+	namespace     string
+	database      *postgres.Store
+	registry      *account.Registry
+	store         *objectstore.Store
+	buckets       *countingBuckets
+	requests      *requestCounter
+}
+
+// options are what a test can choose.
+type options struct {
+	config      operator.Config
+	databaseURL func(testing.TB) string
+	s3          func(testing.TB) testenv.S3Access
+	idle        bool // set up everything, but start no operator
+}
+
+func newHarness(t *testing.T, choose ...func(*options)) *harness {
+	t.Helper()
+	chosen := options{
+		config: operator.Config{
+			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
+			Concurrency: 8, HealthListen: "0", MetricsListen: "0",
+		},
+		databaseURL: testenv.Postgres, s3: testenv.S3,
+	}
+	for _, change := range choose {
+		change(&chosen)
+	}
+	ctx := t.Context()
+	b := &harness{t: t, ctx: ctx, Client: admin(t)}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	must(t, b.Create(ctx, namespace))
+	b.namespace = namespace.Name
+
+	database := postgres.Config{DatabaseURL: chosen.databaseURL(t), DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
+	must(t, postgres.Migrate(ctx, database, slog.New(slog.DiscardHandler)))
+	var err error
+	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)
+	must(t, err)
+	t.Cleanup(b.database.Close)
+	b.registry = account.NewRegistry(b.database, chosen.config.BucketPrefix, time.Now)
+	access := chosen.s3(t)
+	b.store, err = objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
+	must(t, err)
+	b.buckets = &countingBuckets{Buckets: b.store, calls: map[string]int{}}
+	b.requests = &requestCounter{calls: map[string]int{}}
+	chosen.config.Namespaces = []string{b.namespace}
+	if !chosen.idle {
+		b.run(chosen.config)
+	}
+	return b
+}
+
+// run starts an operator for the test's namespace; it is stopped when the test ends.
+func (b *harness) run(cfg operator.Config) {
+	b.t.Helper()
+	kube := operatorAccess(b.t)
+	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
+	ctx, cancel := context.WithCancel(context.Background())
+	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Now: time.Now, Log: testLog(b.t),
+	})
+	must(b.t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- manager.Start(ctx) }()
+	b.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			b.t.Errorf("the operator ended with %v", err)
+		}
+	})
+}
+
+// testLog shows the operator's log with -v only: many tests cause retries.
+func testLog(t *testing.T) *slog.Logger {
+	out := io.Discard
+	if testing.Verbose() {
+		out = t.Output()
+	}
+	return slog.New(slog.NewTextHandler(out, nil))
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// admin returns an uncached client with all permissions.
+func admin(t testing.TB) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must(t, v1alpha1.AddToScheme(scheme))
+	must(t, corev1.AddToScheme(scheme))
+	c, err := client.New(testenv.Kubernetes(t), client.Options{Scheme: scheme})
+	must(t, err)
+	return c
+}
+
+// asOperator returns the kubeconfig of the operator's service account, after granting it the
+// permissions of config/rbac.
+var asOperator = func() func(testing.TB) string {
+	var once sync.Once
+	var path string
+	return func(t testing.TB) string {
+		t.Helper()
+		once.Do(func() {
+			testenv.Apply(t, testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
+			path = testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator")
+		})
+		return path
+	}
+}()
+
+// operatorAccess returns a configuration that uses the operator's service account.
+func operatorAccess(t testing.TB) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", asOperator(t))
+	must(t, err)
+	return config
+}
+
+// eventually waits until check returns "", and fails with the last text it returned.
+func (b *harness) eventually(check func() string) {
+	b.t.Helper()
+	timeout, ticker := time.After(eventuallyTimeout), time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		missing := check()
+		if missing == "" {
+			return
+		}
+		select {
+		case <-timeout:
+			b.t.Fatalf("after %s: %s", eventuallyTimeout, missing)
+		case <-ticker.C:
+		}
+	}
+}
+
+// account creates a MediaAccount.
+func (b *harness) account(name string, change ...func(*v1alpha1.MediaAccount)) *v1alpha1.MediaAccount {
+	b.t.Helper()
+	object := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
+	for _, change := range change {
+		change(object)
+	}
+	must(b.t, b.Create(b.ctx, object))
+	return object
+}
+
+// settings creates a MediaSettings.
+func (b *harness) settings(name, account string, change ...func(*v1alpha1.MediaSettings)) *v1alpha1.MediaSettings {
+	b.t.Helper()
+	object := &v1alpha1.MediaSettings{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
+	object.Spec.AccountRef.Name = account
+	for _, change := range change {
+		change(object)
+	}
+	must(b.t, b.Create(b.ctx, object))
+	return object
+}
+
+// change updates an object, and retries on a conflict.
+func change[T client.Object](b *harness, object T, change func(T)) {
+	b.t.Helper()
+	b.eventually(func() string {
+		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+		change(object)
+		if err := b.Update(b.ctx, object); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+}
+
+// shows waits until an object's condition has a status and a reason.
+func (b *harness) shows(object client.Object, kind string, status metav1.ConditionStatus, reason string) {
+	b.t.Helper()
+	b.eventually(func() string {
+		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+		return lacks(conditionsOf(object), kind, status, reason)
+	})
+}
+
+// ready waits until the current generation of an object is Ready.
+func (b *harness) ready(object client.Object) {
+	b.t.Helper()
+	b.eventually(func() string {
+		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+		if observed := observedOf(object); observed != object.GetGeneration() {
+			return "the generation has not been observed: " + describe(conditionsOf(object))
+		}
+		return lacks(conditionsOf(object), v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+	})
+}
+
+// gone waits until an object is deleted.
+func (b *harness) gone(object client.Object) {
+	b.t.Helper()
+	b.eventually(func() string {
+		err := b.Get(b.ctx, client.ObjectKeyFromObject(object), object)
+		if err == nil {
+			return object.GetName() + " still exists: " + describe(conditionsOf(object))
+		}
+		must(b.t, client.IgnoreNotFound(err))
+		return ""
+	})
+}
+
+func lacks(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) string {
+	condition := meta.FindStatusCondition(conditions, kind)
+	if condition != nil && condition.Status == status && condition.Reason == reason {
+		return ""
+	}
+	return kind + " is not " + string(status) + ", " + reason + ": " + describe(conditions)
+}
+
+func describe(conditions []metav1.Condition) string {
+	var lines []string
+	for _, c := range conditions {
+		lines = append(lines, c.Type+"="+string(c.Status)+" "+c.Reason+": "+c.Message)
+	}
+	return strings.Join(lines, "\n\t")
+}
+
+func conditionsOf(object client.Object) []metav1.Condition {
+	switch object := object.(type) {
+	case *v1alpha1.MediaAccount:
+		return object.Status.Conditions
+	case *v1alpha1.MediaSettings:
+		return object.Status.Conditions
+	}
+	return nil
+}
+
+func observedOf(object client.Object) int64 {
+	switch object := object.(type) {
+	case *v1alpha1.MediaAccount:
+		return object.Status.ObservedGeneration
+	case *v1alpha1.MediaSettings:
+		return object.Status.ObservedGeneration
+	}
+	return 0
+}
+
+// secret reads the Secret of an app.
+func (b *harness) secret(account, app string) *corev1.Secret {
+	b.t.Helper()
+	secret := &corev1.Secret{}
+	must(b.t, b.Get(b.ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.SecretName(account, app)}, secret))
+	return secret
+}
+
+// opens reports whether the runtime accepts a Secret's key.
+func (b *harness) opens(key []byte) bool {
+	b.t.Helper()
+	token, ok := account.ParseToken(string(key))
+	if !ok {
+		b.t.Fatalf("the key has no valid form")
+	}
+	principal, err := b.database.FindPrincipal(b.ctx, token.Hash())
+	if err != nil {
+		return false
+	}
+	return principal.Account.ClosedAt == nil && (principal.Key.ExpiresAt == nil || principal.Key.ExpiresAt.After(time.Now()))
+}
+
+// accountID returns the id in the status.
+func (b *harness) accountID(object *v1alpha1.MediaAccount) uuid.UUID {
+	b.t.Helper()
+	id, err := uuid.Parse(object.Status.AccountID)
+	must(b.t, err)
+	return id
+}

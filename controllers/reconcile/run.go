@@ -1,0 +1,207 @@
+// Package reconcile is the skeleton that the reconcilers of MediaAccount and MediaSettings
+// share. A reconcile is a Run: named steps look at the world, change what differs and record
+// what they saw; one deferred Report turns that into the status, the events and the next
+// reconcile. Errors of steps become reasons and messages here, and a Summary becomes the
+// conditions Ready, Reconciling and Stalled.
+package reconcile
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"mediastack.dev/api/v1alpha1"
+)
+
+// conflictDelay is the pause before a reconcile that found its object changed meanwhile is
+// repeated.
+const conflictDelay = 500 * time.Millisecond
+
+// Deps are the parts that a Run uses.
+type Deps struct {
+	Client client.Client // reads from the cache
+	Events events.EventRecorder
+	Now    func() time.Time
+}
+
+// Run is one reconcile of one object. T is the pointer type of the object.
+type Run[T client.Object] struct {
+	// Original is the object as it was read, or as it was written last.
+	Original T
+	// Object is the object with the status that Report writes.
+	Object T
+
+	deps       Deps
+	requeueAt  time.Time // the latest time of the next reconcile; zero = on the next event
+	skipStatus bool
+}
+
+// Begin reads the object of a request into object and returns its Run. The Run is nil when
+// the object does not exist or cannot be read.
+func Begin[T client.Object](ctx context.Context, deps Deps, request ctrl.Request, object T) (*Run[T], error) {
+	if err := deps.Client.Get(ctx, request.NamespacedName, object); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return NewRun(deps, object), nil
+}
+
+// NewRun returns a Run of an object that was read.
+func NewRun[T client.Object](deps Deps, object T) *Run[T] {
+	return &Run[T]{Original: deepCopy(object), Object: object, deps: deps}
+}
+
+// Step does one thing for an object and records in scope what it saw. It reports whether
+// the next step can run.
+type Step[S any] func(ctx context.Context, scope S) bool
+
+// RunSteps runs steps in order, until one reports that the next cannot run.
+func RunSteps[S any](ctx context.Context, scope S, steps ...Step[S]) {
+	for _, step := range steps {
+		if !step(ctx, scope) {
+			return
+		}
+	}
+}
+
+// Deleting reports whether the object is being deleted.
+func (r *Run[T]) Deleting() bool { return !r.Object.GetDeletionTimestamp().IsZero() }
+
+// RequeueBy asks for the next reconcile at the given time at the latest.
+func (r *Run[T]) RequeueBy(at time.Time) {
+	if r.requeueAt.IsZero() || at.Before(r.requeueAt) {
+		r.requeueAt = at
+	}
+}
+
+// SkipStatus makes Report write nothing: the object is gone, or is about to be.
+func (r *Run[T]) SkipStatus() { r.skipStatus = true }
+
+// StatusSkipped reports whether Report will write nothing.
+func (r *Run[T]) StatusSkipped() bool { return r.skipStatus }
+
+// Conflicted ends the run without a status because something was changed by another client
+// since it was read, and repeats it soon.
+func (r *Run[T]) Conflicted() {
+	r.SkipStatus()
+	r.RequeueBy(r.deps.Now().Add(Jitter(conflictDelay)))
+}
+
+// AddFinalizer adds this project's finalizer. It reports whether the object has it.
+func (r *Run[T]) AddFinalizer(ctx context.Context) (bool, *StepError) {
+	if controllerutil.ContainsFinalizer(r.Object, v1alpha1.Finalizer) {
+		return true, nil
+	}
+	return r.patchFinalizers(ctx, func() { controllerutil.AddFinalizer(r.Object, v1alpha1.Finalizer) })
+}
+
+// RemoveFinalizer removes this project's finalizer and skips the status, since the object
+// is gone with it. It reports whether the object is without the finalizer.
+func (r *Run[T]) RemoveFinalizer(ctx context.Context) (bool, *StepError) {
+	if controllerutil.ContainsFinalizer(r.Object, v1alpha1.Finalizer) {
+		removed, err := r.patchFinalizers(ctx, func() { controllerutil.RemoveFinalizer(r.Object, v1alpha1.Finalizer) })
+		if !removed {
+			return false, err
+		}
+	}
+	r.SkipStatus()
+	return true, nil
+}
+
+// patchFinalizers changes the finalizers, unless another client changed the object since it
+// was read.
+func (r *Run[T]) patchFinalizers(ctx context.Context, change func()) (bool, *StepError) {
+	base := deepCopy(r.Object)
+	change()
+	err := r.deps.Client.Patch(ctx, r.Object, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case apierrors.IsConflict(err):
+		r.Conflicted()
+		return false, nil
+	case apierrors.IsNotFound(err):
+		r.SkipStatus()
+		return false, nil
+	case err != nil:
+		r.Object = base
+		return false, NewAPIError(err, "change the finalizers")
+	}
+	r.Original = deepCopy(r.Object)
+	return true, nil
+}
+
+// SaveStatus writes the status in the middle of a run, for what a later run could not find
+// out again.
+func (r *Run[T]) SaveStatus(ctx context.Context) *StepError {
+	if _, err := patchStatus(ctx, r.deps.Client, r.Original, r.Object); err != nil {
+		return NewAPIError(err, "write the status")
+	}
+	r.Original = deepCopy(r.Object)
+	return nil
+}
+
+// Status points to the parts of an object's status that Report sets.
+type Status struct {
+	Conditions         *[]metav1.Condition
+	ObservedGeneration *int64
+}
+
+// Observation is what the steps of a Run saw.
+type Observation struct {
+	// Conditions are all conditions of the object.
+	Conditions []metav1.Condition
+	// GenerationObserved is set when this generation of the spec was handled.
+	GenerationObserved bool
+	// Retry is the error to retry with backoff; nil when there is none.
+	Retry error
+	// Interval is the time until the next reconcile, if no step asked for one.
+	Interval time.Duration
+}
+
+// Report writes the status if it differs, records an event if Ready changed, and returns
+// when to reconcile next. statusOf returns the status of an object.
+func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observation) (ctrl.Result, error) {
+	if r.skipStatus {
+		return r.result(), nil
+	}
+	next := statusOf(r.Object)
+	setConditions(next.Conditions, r.Object.GetGeneration(), saw.Conditions)
+	if saw.GenerationObserved {
+		*next.ObservedGeneration = r.Object.GetGeneration()
+	}
+	patched, err := patchStatus(ctx, r.deps.Client, r.Original, r.Object)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if patched {
+		recordReadyEvent(r.deps.Events, r.Object, *statusOf(r.Original).Conditions, *statusOf(r.Object).Conditions)
+	}
+	if saw.Retry != nil {
+		return ctrl.Result{}, saw.Retry
+	}
+	if r.requeueAt.IsZero() {
+		r.RequeueBy(r.deps.Now().Add(Jitter(saw.Interval)))
+	}
+	return r.result(), nil
+}
+
+// result returns the Result that reconciles at requeueAt, or on the next event only.
+func (r *Run[T]) result() ctrl.Result {
+	if r.requeueAt.IsZero() {
+		return ctrl.Result{}
+	}
+	return ctrl.Result{RequeueAfter: max(r.requeueAt.Sub(r.deps.Now()), time.Millisecond)}
+}
+
+// Jitter varies an interval by up to 10 percent either way, so that objects that were
+// created together are not reconciled together.
+func Jitter(interval time.Duration) time.Duration {
+	return time.Duration(float64(interval) * (0.9 + 0.2*rand.Float64()))
+}
+
+func deepCopy[T client.Object](object T) T { return object.DeepCopyObject().(T) }

@@ -1,0 +1,55 @@
+package reconcile
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/api/v1alpha1"
+)
+
+// setConditions sets next in conditions, as observed at generation. The transition time of
+// a condition changes only when its status does.
+func setConditions(conditions *[]metav1.Condition, generation int64, next []metav1.Condition) {
+	for _, condition := range next {
+		condition.ObservedGeneration = generation
+		meta.SetStatusCondition(conditions, condition)
+	}
+}
+
+// patchStatus patches the status where it differs between original and object, and reports
+// whether it did. An object that was deleted meanwhile is no error.
+func patchStatus(ctx context.Context, c client.Client, original, object client.Object) (bool, error) {
+	patch := client.MergeFrom(original)
+	data, err := patch.Data(object)
+	if err != nil {
+		return false, fmt.Errorf("compare the status: %w", err)
+	}
+	if string(data) == "{}" {
+		return false, nil
+	}
+	if err := c.Status().Patch(ctx, object, client.RawPatch(patch.Type(), data)); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return true, nil
+}
+
+// recordReadyEvent records an event when Ready changed. An unchanged failure that is
+// retried records none, and neither does intermediate progress.
+func recordReadyEvent(recorder events.EventRecorder, object client.Object, before, after []metav1.Condition) {
+	was, is := meta.FindStatusCondition(before, v1alpha1.ConditionReady), meta.FindStatusCondition(after, v1alpha1.ConditionReady)
+	if is == nil || is.Reason == v1alpha1.ReasonProgressing || (was != nil && was.Status == is.Status && was.Reason == is.Reason) {
+		return
+	}
+	kind := corev1.EventTypeWarning
+	switch is.Reason {
+	case v1alpha1.ReasonSucceeded, v1alpha1.ReasonSuspended, v1alpha1.ReasonDeleting, v1alpha1.ReasonAccountNotReady:
+		kind = corev1.EventTypeNormal
+	}
+	recorder.Eventf(object, nil, kind, is.Reason, "Reconcile", "%s", is.Message)
+}

@@ -1,0 +1,55 @@
+// Accessibility checks for every page: keyboard order, visible focus, narrow screens.
+import { expect, same } from './fixture.mjs'
+
+// tabOrder presses Tab until every control had the focus, and returns their names in order. Each
+// control must show that it has the focus.
+export async function tabOrder(user) {
+  await user.waitForFocus()
+  const controls = await user.page.evaluateHandle(() => {
+    document.activeElement.blur()
+    const look = (element) => {
+      const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(element.closest('.choice') ?? element)
+      return outlineStyle === 'none' ? boxShadow : `${outlineStyle} ${outlineWidth} ${boxShadow}`
+    }
+    const all = [...document.querySelectorAll('a[href], button, summary, input:not([type="hidden"])')]
+      .filter((element) => element.checkVisibility() && (element.type !== 'radio' || element === element.form.querySelector(`[name="${element.name}"]`)))
+    return { all, look, before: all.map(look) }
+  })
+  const seen = new Set()
+  const count = await controls.evaluate(({ all }) => all.length)
+  for (let presses = 0; presses < count + 3; presses++) {
+    await user.page.keyboard.press('Tab')
+    const { index, shows } = await controls.evaluate(({ all, look, before }) => {
+      const index = all.findIndex((element) => element === document.activeElement || element.type === 'radio' && element.name === document.activeElement.name)
+      return { index, shows: index >= 0 && look(document.activeElement) !== before[index] && parseFloat(getComputedStyle(document.activeElement.closest('.choice') ?? document.activeElement).outlineWidth) >= 2 }
+    })
+    if (index < 0) continue // the browser's own
+    const name = await controls.evaluate(({ all }, index) => all[index].outerHTML, index)
+    expect(shows, `nobody expectText that the focus is at ${name}`)
+    seen.add(index)
+  }
+  const names = await controls.evaluate(({ all }) => all.map((element) => element.name && element.type !== 'submit' ? element.name : element.textContent.replace(/\s+/g, ' ').trim()))
+  same([...seen].sort((a, b) => a - b).length, count, `Tab leads to ${[...seen].map((n) => names[n])} of ${names}; how many`)
+  return names
+}
+
+// noOverflow checks that nothing has to be scrolled sideways or is cut off, also with the text
+// spacing of WCAG 1.4.12.
+export async function noOverflow(user) {
+  for (const spacing of ['', '* { line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important } p { margin-bottom: 2em !important }']) {
+    const { width, wide, outside } = await user.page.evaluate((spacing) => {
+      const sheet = new CSSStyleSheet()
+      sheet.replaceSync(spacing)
+      document.adoptedStyleSheets = [sheet]
+      const width = document.documentElement.clientWidth
+      const outside = [...document.querySelectorAll('body *:not(.unseen, svg *)')].filter((element) => {
+        const box = element.getBoundingClientRect()
+        return box.width > 0 && (box.left < 0 || box.right > width + 0.5 || element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).display !== 'inline' && element.tagName !== 'INPUT')
+      })
+      const result = { width, wide: document.documentElement.scrollWidth, outside: outside.map((element) => element.outerHTML.slice(0, 200)) }
+      document.adoptedStyleSheets = []
+      return result
+    }, spacing)
+    expect(width <= 320 && wide <= width && outside.length === 0, `${user.page.url()} is ${wide} wide on a screen of ${width} (${spacing}): ${outside}`)
+  }
+}

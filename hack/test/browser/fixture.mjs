@@ -1,0 +1,252 @@
+// What the scripts share: the service, a browser, and its users.
+import { createHash } from 'node:crypto'
+import { createServer } from 'node:http'
+import { once } from 'node:events'
+import puppeteer from 'puppeteer-core'
+
+export const stepTimeout = 30_000 // ms, for one step of a user
+
+const verifier = 'a-verifier-of-forty-three-characters-or-more-0'
+
+// Fixture is the service that the Go test started, and one browser.
+export class Fixture {
+  static async open(options, env = {}) {
+    const browser = await puppeteer.launch({
+      executablePath: options.browser,
+      headless: true,
+      acceptInsecureCerts: true,
+      env: { ...process.env, ...env },
+      args: [
+        // Tests run as root in containers; all pages are the test's own.
+        '--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--no-proxy-server',
+        // Every name leads to the test, so nothing is asked of the network.
+        `--host-resolver-rules=MAP * ${options.front},EXCLUDE 127.0.0.1,EXCLUDE localhost`,
+      ],
+    })
+    return new Fixture(options, browser)
+  }
+
+  constructor(options, browser) {
+    Object.assign(this, { options, browser, people: [...options.people], owners: [...options.owners] })
+  }
+
+  close() { return this.browser.close() }
+
+  // plain returns the same fixture with the runtime that has no TLS.
+  get plain() {
+    const other = new Fixture({ ...this.options, base: this.options.plain, api: this.options.plain }, this.browser)
+    return Object.assign(other, { people: this.people, owners: this.owners })
+  }
+
+  // register registers an application.
+  async register(name, ...redirects) {
+    const app = await this.post('/oauth/register', { client_name: name, redirect_uris: redirects })
+    return { id: app.client_id, name, redirect: redirects[0] }
+  }
+
+  // program registers an application on the user's computer, and records the requests to its callback.
+  async program(name, host = '127.0.0.1') {
+    const received = []
+    const server = createServer((request, response) => {
+      if (request.url !== '/favicon.ico') received.push({ method: request.method, url: new URL(request.url, 'http://program/') })
+      response.setHeader('Content-Type', 'text/html; charset=utf-8')
+      response.end('<!doctype html><html lang="en"><title>back</title><p>You are back.')
+    })
+    server.listen(0, '127.0.0.1')
+    server.unref()
+    await once(server, 'listening')
+    const app = await this.register(name, `http://${host}:${server.address().port}/callback`)
+    return { ...app, received }
+  }
+
+  // link returns the authorization URL of an application.
+  link(app, more = {}) {
+    const query = new URLSearchParams({
+      response_type: 'code', client_id: app.id, redirect_uri: app.redirect, state: 's t&te', scope: 'media:read media:write',
+      code_challenge: createHash('sha256').update(verifier).digest('base64url'), code_challenge_method: 'S256', resource: this.options.base + '/mcp', ...more,
+    })
+    return `${this.options.base}/oauth/authorize?${query}`
+  }
+
+  // redeem exchanges an authorization code for tokens.
+  async redeem(app, code) {
+    const body = new URLSearchParams({ grant_type: 'authorization_code', code, client_id: app.id, redirect_uri: app.redirect, code_verifier: verifier })
+    const response = await fetch(this.options.api + '/oauth/token', { method: 'POST', body })
+    expect(response.status === 200, `the code gives ${response.status} ${await response.clone().text()}`)
+    return response.json()
+  }
+
+  async post(path, document) {
+    const response = await fetch(this.options.api + path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(document) })
+    expect(response.ok, `${path} answers ${response.status}`)
+    return response.json()
+  }
+
+  async hooks(path, query, method = 'GET') {
+    const response = await fetch(`${this.options.hooks}${path}?${new URLSearchParams(query)}`, { method, signal: AbortSignal.timeout(stepTimeout) })
+    const text = await response.text()
+    expect(response.ok, `${path}: ${text}`)
+    return text
+  }
+
+  // newUser opens a browser context for a user.
+  async newUser(options = {}) {
+    const context = await this.browser.createBrowserContext()
+    const user = new User(this, context, options)
+    await user.tab()
+    return user
+  }
+}
+
+// User is one browser context, used one tab at a time, with the mail of one address.
+export class User {
+  constructor(fixture, context, { javascript = false, address = fixture.people.shift(), width = 1280, height = 900 }) {
+    Object.assign(this, { fixture, context, javascript, address, viewport: { width, height }, problems: [], opened: [], read: 0 })
+  }
+
+  // tab opens a new tab and goes on there.
+  async tab() {
+    this.page = await this.context.newPage()
+    await this.watch(this.page)
+    return this.page
+  }
+
+  async watch(page) {
+    page.setDefaultTimeout(stepTimeout)
+    await page.setViewport(this.viewport)
+    await page.setJavaScriptEnabled(this.javascript)
+    // Each tab behaves as the one that has the focus, whatever else is open.
+    await (await page.createCDPSession()).send('Emulation.setFocusEmulationEnabled', { enabled: true })
+    page.on('console', (message) => {
+      if (/Content Security Policy|[Rr]efused to|[Bb]locked|not secure|Mixed Content/.test(message.text())) this.problems.push(`${message.text()} (at ${page.url()})`)
+    })
+    page.on('pageerror', (error) => this.problems.push(`${error} (at ${page.url()})`))
+    page.on('requestfailed', (request) => {
+      // A browser that has no such program gives up only now.
+      if (!/^https?:/.test(request.url())) this.opened.push(request.url())
+    })
+    page.on('request', (request) => {
+      // What a page of the service loads comes from the service.
+      if (!request.isNavigationRequest() && page.url().startsWith(this.fixture.options.base + '/') && !request.url().startsWith(this.fixture.options.base + '/')) {
+        this.problems.push(`${page.url()} loads ${request.url()}`)
+      }
+    })
+  }
+
+  close() { return this.context.close() }
+
+  async go(url) {
+    return this.page.goto(url.startsWith('/') ? this.fixture.options.base + url : url)
+  }
+
+  // press clicks something that leads to another page.
+  async press(selector) {
+    try {
+      const [response] = await Promise.all([this.page.waitForNavigation(), this.page.click(selector)])
+      return response
+    } catch (error) {
+      throw new Error(`${selector} of ${this.page.url()} leads nowhere: ${await this.text()}`, { cause: error })
+    }
+  }
+
+  async fill(selector, text) {
+    await this.page.$eval(selector, (field) => { field.focus(); field.select() })
+    await this.page.keyboard.sendCharacter(text)
+  }
+
+  async sendAddress(address = this.address) {
+    this.read = Number(await this.fixture.hooks('/emails', { address }))
+    let response
+    await waitFor(async () => {
+      await this.fill('#address', address)
+      response = await this.press('form[action^="/oauth/login/email"] button.main')
+      return response.status() !== 429 // the user's login before this one asked within the pause
+    }, 'a code')
+    return response
+  }
+
+  async sendCode(code) {
+    await this.fill('#code', code)
+    return this.press('form[action^="/oauth/login/code"] button.main')
+  }
+
+  // code waits for the next e-mail and returns its code.
+  async code(address = this.address) {
+    const codes = (await this.fixture.hooks('/code', { address, before: this.read })).split(' ')
+    this.read += codes.length
+    return codes.at(-1)
+  }
+
+  // logIn goes from an address to the page after the code.
+  async logIn(start) {
+    await this.go(start)
+    await this.sendAddress()
+    return this.sendCode(await this.code())
+  }
+
+  // connect has the user allow an application, and the application fetch its tokens.
+  async connect(app) {
+    await this.logIn(this.fixture.link(app))
+    if (await this.has('#account-0')) await this.page.click('#account-0')
+    await this.press('button[value="allow"]')
+    const back = new URL(this.page.url())
+    return this.fixture.redeem(app, back.searchParams.get('code'))
+  }
+
+  // text is what can be read on the page.
+  text(selector = 'body') { return this.page.$eval(selector, (element) => element.innerText.replace(/\s+/g, ' ').trim()) }
+
+  has(selector) { return this.page.$(selector).then((found) => found !== null) }
+
+  async expectText(...words) {
+    const text = await this.text()
+    for (const word of words) expect(text.includes(word), `the page at ${this.page.url()} does not say ${JSON.stringify(word)}: ${text}`)
+  }
+
+  async expectNoText(...words) {
+    const text = await this.text()
+    for (const word of words) expect(!text.includes(word), `the page at ${this.page.url()} says ${JSON.stringify(word)}: ${text}`)
+  }
+
+  // waitForFocus waits until the autofocus field has the focus.
+  async waitForFocus() {
+    await waitFor(async () => !(await this.has('[autofocus]')) || this.has('[autofocus]:focus'), 'the field to have the focus')
+  }
+
+  // path returns the path of the current page.
+  path() { return new URL(this.page.url()).pathname }
+}
+
+// waitFor waits for a condition.
+export async function waitFor(condition, what) {
+  for (const end = Date.now() + stepTimeout; !(await condition());) {
+    expect(Date.now() < end, `timed out waiting for ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
+
+export function expect(fact, otherwise) {
+  if (!fact) throw new Error(otherwise)
+}
+
+export function same(got, want, what) {
+  expect(JSON.stringify(got) === JSON.stringify(want), `${what}: ${JSON.stringify(got)}, not ${JSON.stringify(want)}`)
+}
+
+// report runs scenarios, a few at a time, and prints the result of each as a line of JSON.
+export async function report(scenarios, most = 3) {
+  const waiting = Object.entries(scenarios)
+  await Promise.all(Array.from({ length: most }, async () => {
+    for (let next; (next = waiting.shift());) {
+      const [scenario, act] = next
+      const began = performance.now()
+      let problem = ''
+      try {
+        await act()
+      } catch (error) {
+        problem = error.stack
+      }
+      console.log(JSON.stringify({ scenario, problem, took: (performance.now() - began) / 1000 }))
+    }
+  }))
+}

@@ -1,0 +1,582 @@
+// Scenarios of logins and connections, most of them in a browser without JavaScript.
+import { Fixture, expect, same, report, waitFor } from './fixture.mjs'
+import { tabOrder, noOverflow } from './a11y.mjs'
+
+const fixture = await Fixture.open(JSON.parse(process.argv[2]))
+const { base } = fixture.options
+const cursorCallback = 'cursor://anysphere.cursor-mcp/oauth/callback'
+const allow = 'button[value="allow"]'
+const deny = 'button[value="deny"]'
+
+// as returns a scenario that runs with a new user. The browser must not have blocked anything.
+const as = (options, act) => async () => {
+  const user = await (options.plain ? fixture.plain : fixture).newUser(options)
+  try {
+    await act(user, user.fixture)
+    same(user.problems, [], 'the browser complains')
+  } finally {
+    await user.close()
+  }
+}
+const scenario = (act) => as({}, act)
+
+// answered returns the parameters that a program received at its callback, once.
+function answered(app, issuer) {
+  same(app.received.map(({ method, url }) => `${method} ${url.pathname}`), ['GET /callback'], 'the program received')
+  const { searchParams: response } = app.received[0].url
+  same([response.get('state'), response.get('iss')], ['s t&te', issuer], 'state and issuer')
+  return response
+}
+
+// request returns the id of the login that a page belongs to.
+const request = (user) => user.page.$eval('input[name="request"]', (field) => field.value)
+
+const scenarios = {}
+for (const [name, options, host] of [
+  ['a program on this computer', {}, '127.0.0.1'],
+  ['a program on this computer, by its name', {}, 'localhost'],
+  ['a program, at a service without TLS', { plain: true }, '127.0.0.1'],
+]) {
+  scenarios[`a user connects ${name}`] = as(options, async (user, fixture) => {
+    const app = await fixture.program('Workbench', host)
+    await user.go(fixture.link(app))
+    await user.expectText('Log in', 'Workbench', 'unverified', 'a program on this computer')
+    await user.sendAddress()
+    await user.expectText('Check your mail', user.address, 'It works for 10 minutes')
+    const code = await user.code()
+    await user.sendCode(` ${code.slice(0, 4)} ${code.slice(4)} `)
+    await user.expectText('Allow Workbench to use your files?', user.address, 'Studio López', 'See your files', 'Change your files')
+    same(await user.page.cookies().then((all) => all.map(({ name, httpOnly, secure, sameSite }) => [name.replace(/-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, ''), httpOnly, secure, sameSite])),
+      [[options.plain ? 'login' : '__Host-login', true, !options.plain, 'Lax']], 'the cookies')
+    await user.press(allow)
+    same(user.page.url().split('?')[0], app.redirect, 'the browser is at')
+    await user.expectText('You are back.')
+    const tokens = await fixture.redeem(app, answered(app, fixture.options.base).get('code'))
+    same(tokens.scope, 'media:read media:write', 'the scopes')
+  })
+}
+
+scenarios['a user connects a program with a URL scheme of its own'] = scenario(async (user) => {
+  const app = await fixture.register('Cursor', cursorCallback)
+  await user.logIn(fixture.link(app))
+  await user.expectNoText('nverified')
+  await user.expectText('the program on this device that opens cursor: links')
+  const response = await user.press(allow)
+  same(response.status(), 200, 'the answer')
+  await user.expectText('You can close this tab', 'You allowed Cursor')
+  await waitFor(() => user.opened.length === 1, 'the program to be opened')
+  const callback = new URL(user.opened[0])
+  same([callback.href.split('?')[0], callback.searchParams.get('state'), callback.searchParams.get('iss')], [cursorCallback, 's t&te', base], 'the program receives')
+  await fixture.redeem(app, callback.searchParams.get('code'))
+  // The browser's question, whether to open it, is in front of the page by now.
+  await user.page.$eval('a.main', (link) => link.click())
+  await waitFor(() => user.opened.length === 2, 'the program to be opened again')
+  same(user.opened[1], user.opened[0], 'the program receives the second time')
+  await user.expectText('You can close this tab')
+})
+
+scenarios['a user denies access to a program with a URL scheme of its own'] = scenario(async (user) => {
+  const app = await fixture.register('Cursor', cursorCallback)
+  await user.logIn(fixture.link(app))
+  await user.press(deny)
+  await user.expectText('You can close this tab', 'Cursor was not connected')
+  await waitFor(() => user.opened.length === 1, 'the program to be opened')
+  const response = new URL(user.opened[0]).searchParams
+  same([response.get('error'), response.get('code'), response.get('state')], ['access_denied', null, 's t&te'], 'the program receives')
+})
+
+scenarios['an application on a known host comes without a warning'] = scenario(async (user) => {
+  const app = await fixture.register('Claude', 'https://claude.ai/api/mcp/auth_callback?tenant=a')
+  await user.go(fixture.link(app))
+  await user.expectNoText('nverified')
+  await user.sendAddress()
+  await user.sendCode(await user.code())
+  await user.expectText('Allow Claude to use your files?', 'Sends you to claude.ai')
+  await user.expectNoText('nverified')
+  await user.press(allow)
+  const at = new URL(user.page.url())
+  same([at.origin + at.pathname, at.searchParams.get('tenant'), at.searchParams.get('state'), at.searchParams.get('iss')],
+    ['https://claude.ai/api/mcp/auth_callback', 'a', 's t&te', base], 'the browser is at')
+  await user.expectText('asked for GET /api/mcp/auth_callback?tenant=a&code=')
+  await fixture.redeem(app, at.searchParams.get('code'))
+})
+
+scenarios['an application on an unknown host comes with a warning'] = scenario(async (user) => {
+  const app = await fixture.register('Claude', 'https://claude.ai.unknown.example/callback')
+  await user.go(fixture.link(app))
+  await user.expectText('Claude unverified', 'claude.ai.unknown.example')
+  await user.sendAddress()
+  await user.sendCode(await user.code())
+  await user.expectText('Unverified application. Anybody can choose this name.', 'It sends you to claude.ai.unknown.example.')
+  await user.press(allow)
+  await user.expectText('asked for GET /callback?code=')
+})
+
+scenarios['a user denies access'] = scenario(async (user) => {
+  const app = await fixture.program('Workbench')
+  await user.logIn(fixture.link(app))
+  await user.press(deny)
+  await user.expectText('You are back.')
+  const response = answered(app, base)
+  same([response.get('error'), response.get('code')], ['access_denied', null], 'the program receives')
+  await over(user)
+  answered(app, base)
+})
+
+// over goes back to a page that was answered. The browser may have kept it, and then its
+// buttons lead nowhere.
+async function over(user) {
+  await user.page.goBack()
+  if (await user.has(allow)) await user.press(allow)
+  await user.expectText('This login is over')
+}
+
+scenarios['a mistyped address is reported beside the field'] = scenario(async (user) => {
+  const app = await fixture.program('Workbench')
+  await user.go(fixture.link(app))
+  await user.fill('#address', 'ana')
+  await user.page.click('button.main')
+  expect(await user.has('#address:invalid:focus'), 'the browser takes no address for one')
+  same((await user.sendAddress('ana..lopez@example.org')).status(), 400, 'the answer')
+  await tied(user, '#address', 'Enter an e-mail address, such as ana@example.org.')
+  same(await user.page.$eval('#address', (field) => field.value), 'ana..lopez@example.org', 'what was typed')
+  await user.sendAddress()
+  await user.expectText('Check your mail')
+})
+
+scenarios['five wrong codes end a login'] = scenario(async (user) => {
+  const app = await fixture.program('Workbench')
+  await user.go(fixture.link(app))
+  await user.sendAddress()
+  const right = await user.code()
+  for (let tries = 1; tries < 5; tries++) {
+    const response = await user.sendCode(wrong(right, tries))
+    same(response.status(), 400, 'the answer to a wrong code')
+    await tied(user, '#code', 'That is not the code. Look at the newest mail and try again.')
+  }
+  await user.sendCode(wrong(right, 5))
+  await user.expectText('This login is over', 'Begin again where you came from')
+  await user.go(`/oauth/login?request=${new URL(app.redirect).port}`)
+  await user.expectText('This login is over')
+  same(app.received, [], 'the program received')
+})
+
+const wrong = (right, n) => String((Number(right) + n) % 100_000_000).padStart(8, '0')
+
+// tied checks that a problem belongs to a field, for eyes and for screen readers.
+async function tied(user, selector, problem) {
+  await user.waitForFocus()
+  const field = await user.page.$eval(selector, (field) => ({
+    invalid: field.getAttribute('aria-invalid'), focused: field === document.activeElement,
+    described: field.getAttribute('aria-describedby').split(' ').map((id) => document.getElementById(id)).filter((one) => one.getAttribute('role') === 'alert').map((one) => one.innerText.trim()),
+    above: document.querySelector('[role="alert"]').getBoundingClientRect().bottom <= field.getBoundingClientRect().top, title: document.title,
+  }))
+  same({ ...field, title: field.title.split(':')[0] }, { invalid: 'true', focused: true, described: [problem], above: true, title: 'Problem' }, 'the field')
+}
+
+scenarios['a code that was mistyped can be typed again'] = scenario(async (user) => {
+  const app = await fixture.program('Workbench')
+  await user.go(fixture.link(app))
+  await user.sendAddress()
+  const right = await user.code()
+  await user.fill('#code', '1234567')
+  await user.page.click('form[action^="/oauth/login/code"] button.main') // the browser itself refuses
+  expect(await user.has('#code:invalid'), 'seven digits are taken')
+  await user.sendCode(wrong(right, 1))
+  await tied(user, '#code', 'That is not the code. Look at the newest mail and try again.')
+  same(await user.page.$eval('#code', (field) => field.value), '', 'the wrong code stays')
+  await user.sendCode(right)
+  await user.expectText('Allow Workbench to use your files?')
+})
+
+scenarios['another code comes, but not at once'] = as({ plain: true }, async (user, fixture) => {
+  const app = await fixture.program('Workbench')
+  await user.go(fixture.link(app))
+  await user.sendAddress()
+  const first = await user.code()
+  await user.expectText('You can ask for a new code in')
+  const response = await user.press('.aside button')
+  same(response.status(), 429, 'the answer')
+  await user.expectText('Try again in', 'second')
+  expect(!(await user.has('#code[aria-invalid]')), 'the code is called wrong')
+  await user.sendCode(first) // which is still good
+  await user.expectText('Allow Workbench to use your files?')
+})
+
+scenarios['a new code replaces the one before'] = scenario(async (user) => {
+  const app = await fixture.program('Workbench')
+  await user.go(fixture.link(app))
+  await user.sendAddress()
+  const first = await user.code()
+  await waitFor(async () => (await user.press('.aside button')).status() === 200, 'another code')
+  await user.expectText('A new code is on its way. The one before no longer works.')
+  const second = await user.code()
+  if (first !== second) { // one time in a hundred million
+    await user.sendCode(first)
+    await tied(user, '#code', 'That is not the code. Look at the newest mail and try again.')
+  }
+  await user.sendCode(second)
+  await user.expectText('Allow Workbench to use your files?')
+})
+
+scenarios['another address can be taken before the code and after it'] = as({ plain: true }, async (user, fixture) => {
+  const app = await fixture.program('Workbench')
+  await user.go(fixture.link(app, { login_hint: 'somebody.else@people.example' }))
+  same(await user.page.$eval('#address', (field) => field.value), 'somebody.else@people.example', 'the address that the application knows')
+  await user.sendAddress('somebody.else@people.example') // who owns nothing here
+  await user.expectText('Check your mail', 'somebody.else@people.example')
+  await user.press('.aside a')
+  await user.expectText('Log in', 'Workbench')
+  await waitFor(async () => (await user.sendAddress()).status() === 200, 'a code for the other address')
+  await user.sendCode(await user.code())
+  await user.expectText('Allow Workbench to use your files?', user.address)
+  await user.press('.facts a[href*="change"]')
+  await user.expectText('Log in', 'Workbench')
+  const other = fixture.people.shift()
+  await user.sendAddress(other)
+  await user.sendCode(await user.code(other))
+  await user.expectText('Allow Workbench to use your files?', other)
+  await user.press(allow)
+  await fixture.redeem(app, answered(app, fixture.options.base).get('code'))
+})
+
+scenarios['an owner of two accounts has to choose'] = as({ address: fixture.owners.shift() }, async (user) => {
+  const app = await fixture.program('Workbench')
+  await user.logIn(fixture.link(app))
+  await user.expectText('Which account?', 'Studio López team-a/studio', 'Family archive team-a/archive')
+  expect(!(await user.has('input[name="account"]:checked')), 'an account is chosen already')
+  await user.page.click(allow) // the browser itself refuses
+  expect(await user.has('input[name="account"]:invalid'), 'no account has to be chosen')
+  same([user.path(), app.received], ['/oauth/login', []], 'without a choice the browser is at')
+  await user.page.click('.choice:nth-of-type(1)') // anywhere on it
+  expect(await user.has('.choice:nth-of-type(1) input:checked'), 'a click beside the words chooses nothing')
+  const label = await user.page.$$eval('label', (labels) => labels.findIndex((label) => label.innerText.includes('Family archive')))
+  await user.page.click(`#account-${label}`)
+  await user.press(allow)
+  await fixture.redeem(app, answered(app, base).get('code'))
+  await user.logIn(base + '/account/connections')
+  await user.expectText('Workbench', 'Account Family archive')
+})
+
+scenarios['an owner of two accounts can deny without choosing one'] = as({ address: fixture.owners.shift() }, async (user) => {
+  const app = await fixture.program('Workbench')
+  await user.logIn(fixture.link(app))
+  await user.press(deny)
+  same(answered(app, base).get('error'), 'access_denied', 'the program receives')
+})
+
+scenarios['a login that is unknown, of another browser, or too old is over'] = scenario(async (user) => {
+  const app = await fixture.program('Workbench')
+  for (const path of ['/oauth/login', '/oauth/login?request=x', '/oauth/login?request=01a1ff60-8ea3-74ce-870f-19f43b3e004d']) {
+    same((await user.go(path)).status(), 404, path)
+    await user.expectText('This login is over', 'Begin again where you came from')
+  }
+  await user.go(fixture.link(app))
+  const other = await fixture.newUser()
+  await other.go(user.page.url())
+  await other.expectText('This login is over')
+  await other.close()
+  await user.sendAddress()
+  const code = await user.code()
+  same(await fixture.hooks('/expire', { request: await request(user) }, 'POST'), '1', 'logins that are too old now')
+  same((await user.sendCode(code)).status(), 404, 'the answer to a late code')
+  await user.expectText('This login is over')
+  same(app.received, [], 'the program received')
+})
+
+scenarios['an application that is not what it says stays where it is'] = scenario(async (user) => {
+  const app = await fixture.program('Workbench')
+  for (const [more, words] of [
+    [{ client_id: 'mcl_unknown' }, 'does not know the application'],
+    [{ redirect_uri: 'https://evil.example/' }, 'not one of its own'],
+    [{ redirect_uri: 'javascript:alert(1)' }, 'not one of its own'],
+  ]) {
+    same((await user.go(fixture.link(app, more))).status(), 400, words)
+    await user.expectText('That did not work', words)
+  }
+})
+
+scenarios['an invalid request reaches an unknown host by a link only'] = scenario(async (user) => {
+  const stranger = await fixture.register('Claude', 'https://claude.ai.unknown.example/callback')
+  same((await user.go(fixture.link(stranger, { prompt: 'none' }))).status(), 400, 'the answer')
+  same(user.path(), '/oauth/authorize', 'the browser is at')
+  await user.expectText('That did not work', 'claude.ai.unknown.example, which this service does not know')
+  await user.press('main a')
+  const at = new URL(user.page.url())
+  same([at.host, at.searchParams.get('error'), at.searchParams.get('state'), at.searchParams.get('iss')], ['claude.ai.unknown.example', 'login_required', 's t&te', base], 'the browser is at')
+  const known = await fixture.register('Claude', 'https://claude.ai/api/mcp/auth_callback')
+  await user.go(fixture.link(known, { prompt: 'none' }))
+  same(new URL(user.page.url()).host, 'claude.ai', 'the browser is at')
+})
+
+scenarios['a user ends connections'] = scenario(async (user) => {
+  const apps = [await fixture.program('Workbench'), await fixture.program('Notebook')]
+  const tokens = []
+  for (const app of apps) tokens.push(await user.connect(app))
+  // Whether a token works is remembered for a moment.
+  const work = (...wanted) => waitFor(async () => {
+    for (const [n, want] of wanted.entries()) {
+      const { status } = await fetch(fixture.options.api + '/media/get/count', { headers: { Authorization: `Bearer ${tokens[n].access_token}` } })
+      if ((status !== 401) !== want) return false
+    }
+    return true
+  }, `tokens that work: ${wanted}`)
+  await work(true, true)
+
+  await user.go('/account/connections')
+  await user.expectText('Log in', 'See which applications are connected')
+  await user.sendAddress()
+  await user.sendCode(await user.code())
+  same(user.path(), '/account/connections', 'the browser is at')
+  await user.expectText('Connected applications', user.address, 'Workbench', 'Notebook', 'Studio López', 'see files, change files', 'End all connections')
+  const names = await user.page.$$eval('.connection h2 bdi', (found) => found.map((one) => one.innerText))
+  same([...names].sort(), ['Notebook', 'Workbench'], 'the connections')
+  const form = await user.page.$$eval('.connections form', (forms) => forms.findIndex((form) => form.closest('li').innerText.includes('Workbench')))
+  await user.press(`.connections > li:nth-child(${form + 1}) button`)
+  await user.expectText('The connection has ended.', 'Notebook')
+  await user.expectNoText('Workbench', 'End all')
+  await work(false, true)
+
+  await user.page.goBack() // to the page that has both
+  await user.page.reload()
+  await user.expectNoText('Workbench')
+
+  tokens[0] = await user.connect(apps[0]) // a login of its own
+  await user.go('/account/connections') // where the login of before is still good
+  await user.page.click('summary')
+  await user.expectText('All 2 applications stop working')
+  await user.press('button.grave')
+  await user.expectText('2 connections have ended.', 'Nothing is connected yet', `${base}/mcp`)
+  await work(false, false)
+
+  await user.press('form[action="/account/connections/logout"] button')
+  await user.expectText('You are logged out.', 'Log in')
+  await user.page.goBack()
+  await user.expectText('Log in')
+  await user.expectNoText(user.address)
+})
+
+scenarios['two tabs do not disturb each other'] = scenario(async (user) => {
+  const [one, two] = [await fixture.program('Workbench'), await fixture.program('Notebook')]
+  await user.go(fixture.link(one))
+  await user.sendAddress()
+  const first = user.page
+  const code = await user.code()
+  await user.tab()
+  await user.go(fixture.link(two))
+  await user.sendAddress()
+  const second = user.page
+  const other = await user.code()
+  user.page = first
+  await user.sendCode(code)
+  await user.expectText('Allow Workbench to use your files?')
+  user.page = second
+  await user.sendCode(other)
+  await user.expectText('Allow Notebook to use your files?')
+  await user.press(allow)
+  user.page = first
+  await user.press(deny)
+  same([answered(one, base).get('error'), answered(two, base).has('code')], ['access_denied', true], 'the programs receive')
+})
+
+scenarios['the same login in two tabs is answered once'] = scenario(async (user) => {
+  const app = await fixture.program('Workbench')
+  await user.logIn(fixture.link(app))
+  const first = user.page
+  const address = first.url()
+  await user.tab()
+  await user.go(address)
+  await user.expectText('Allow Workbench to use your files?')
+  await user.press(allow)
+  user.page = first
+  await user.press(allow)
+  await user.expectText('This login is over')
+  answered(app, base)
+})
+
+scenarios['back and forward show where the login really is'] = scenario(async (user) => {
+  const app = await fixture.program('Workbench')
+  await user.go(fixture.link(app))
+  await user.sendAddress()
+  await user.page.goBack()
+  await user.expectText('Check your mail') // the address of the page is the same all the way
+  await user.sendCode(await user.code())
+  await user.expectText('Allow Workbench to use your files?')
+  await user.page.goBack()
+  await user.expectText('Allow Workbench to use your files?')
+  await user.press(allow)
+  await user.expectText('You are back.')
+  const response = answered(app, base)
+  await over(user)
+  await fixture.redeem(app, response.get('code'))
+})
+
+scenarios['every page can be reloaded'] = scenario(async (user) => {
+  const app = await fixture.program('Workbench')
+  const stays = async (...words) => {
+    await user.expectText(...words)
+    await user.page.reload()
+    await user.expectText(...words)
+  }
+  await user.go(fixture.link(app))
+  await stays('Log in', 'Workbench')
+  await user.sendAddress()
+  await stays('Check your mail', user.address)
+  const code = await user.code()
+  await user.sendCode(wrong(code, 1))
+  await stays('That is not the code.') // which is another try
+  await user.go(user.page.url()) // as one does in the field of the address
+  await user.expectText('Check your mail')
+  await user.expectNoText('That is not the code.')
+  await user.sendCode(code)
+  await stays('Allow Workbench to use your files?')
+  await user.press(allow)
+  await stays('You are back.')
+  await user.connect(app)
+  await user.logIn(base + '/account/connections')
+  await stays('Connected applications', 'Workbench')
+  await user.press('.connections button')
+  await stays('The connection has ended.', 'Nothing is connected yet')
+})
+
+scenarios['the whole login works by keyboard'] = as({ address: fixture.owners.shift() }, async (user) => {
+  const keyboard = (key) => user.page.keyboard.press(key)
+  const enter = async () => {
+    const at = await user.text()
+    await Promise.all([user.page.waitForNavigation(), keyboard('Enter')]).catch((error) => { throw new Error(`Enter leads nowhere from ${at}`, { cause: error }) })
+  }
+  const to = async (selector) => {
+    for (let presses = 0; !(await user.has(`${selector}:focus`)); presses++) {
+      expect(presses < 30, `Tab does not lead to ${selector}`)
+      await keyboard('Tab')
+    }
+  }
+  const app = await fixture.program('Workbench')
+  await user.go(fixture.link(app))
+  user.read = Number(await fixture.hooks('/emails', { address: user.address }))
+  same(await tabOrder(user), ['address', 'Send me a code'], 'Tab leads to')
+  await user.page.reload()
+  await user.waitForFocus()
+  await user.page.keyboard.type(user.address)
+  await enter()
+  same(await tabOrder(user), ['code', 'Continue', 'Send a new code', 'Use another address'], 'Tab leads to')
+  await user.page.reload()
+  await user.waitForFocus()
+  await user.page.keyboard.type(await user.code())
+  await enter()
+  same(await tabOrder(user), ['Use another address', 'account', 'Allow', 'Deny', '/account/connections (opens a new tab)'], 'Tab leads to')
+  await to('input[name="account"]')
+  await keyboard('Space')
+  expect(await user.has('#account-0:checked'), 'the space bar does not choose')
+  await keyboard('ArrowDown')
+  expect(await user.has('#account-1:checked'), 'the arrow does not choose')
+  await to(allow)
+  await enter()
+  await user.expectText('You are back.')
+  await fixture.redeem(app, answered(app, base).get('code'))
+
+  await user.connect(await fixture.program('Notebook'))
+  await user.logIn(base + '/account/connections')
+  same(await tabOrder(user), ['Log out', 'End the connection', 'End the connection', 'End all connections'], 'Tab leads to')
+  await to('.connections button')
+  await enter()
+  await user.expectText('The connection has ended.')
+  await user.connect(await fixture.program('Toolbox'))
+  await user.go('/account/connections')
+  await to('summary')
+  await keyboard('Enter')
+  await to('button.grave')
+  await enter()
+  await user.expectText('2 connections have ended.')
+  await to('form[action="/account/connections/logout"] button')
+  await enter()
+  await user.expectText('You are logged out.')
+})
+
+scenarios['every page noOverflow a narrow screen'] = async () => {
+  const narrow = as({ address: fixture.owners.shift(), width: 320, height: 568 }, async (user) => {
+    const name = 'Rhabarberbarbarabarbarbarenbartbarbierbierbarbärbel '.repeat(2)
+    const app = await fixture.register(name, `https://${'long-label-of-a-host.'.repeat(8)}example/callback`)
+    await user.go(fixture.link(app))
+    await noOverflow(user)
+    await user.sendAddress('a'.repeat(64) + '@' + 'long-label-of-a-host.'.repeat(8) + 'example')
+    await noOverflow(user)
+    await user.press('.aside button')
+    await noOverflow(user)
+    await user.sendCode('00000000')
+    await noOverflow(user)
+    await user.logIn(fixture.link(app))
+    await noOverflow(user)
+    await user.page.click('#account-0')
+    await user.press(allow)
+    await fixture.redeem(app, new URL(user.page.url()).searchParams.get('code'))
+    await user.connect(await fixture.program('Workbench'))
+    await user.logIn(base + '/account/connections')
+    await user.page.click('summary')
+    await noOverflow(user)
+    await user.press('button.grave')
+    await noOverflow(user)
+    await user.go('/oauth/login')
+    await noOverflow(user)
+    await user.logIn(fixture.link(await fixture.register(name, cursorCallback)))
+    await noOverflow(user)
+    await user.page.click('#account-0')
+    await user.press(allow)
+    await noOverflow(user)
+  })
+  await narrow()
+}
+
+// hostile returns the URL of a page of another site.
+const hostile = (origin, page) => `${origin}/?${new URLSearchParams({ show: '<title>hostile</title>' + page })}`
+
+// A site of another name, and one that counts as the same site, so that cookies go with
+// what it sends.
+for (const origin of ['https://evil.example', `https://evil.${new URL(base).host}`]) {
+  scenarios[`pages of ${origin} can't act for the user`] = as({ javascript: true }, async (user) => {
+    const app = await fixture.program('Workbench')
+    await user.logIn(fixture.link(app))
+    const consent = user.page.url()
+    const known = await user.page.$eval('form', (form) => Object.fromEntries(new FormData(form)))
+    const connections = await user.tab() && base + '/account/connections'
+
+    for (const address of [consent, connections, fixture.link(app)]) {
+      await user.go(hostile(origin, `<iframe src="${escape(address)}"></iframe>`))
+      const [frame] = user.page.mainFrame().childFrames()
+      const shown = await frame.evaluate(() => document.body.innerText)
+      expect(!frame.url().startsWith(base) && !/Log in|Allow|Connected/.test(shown), `${address} is shown within ${origin}: ${shown}`)
+    }
+    expect(user.problems.length >= 3 && user.problems.every((one) => /frame-ancestors|X-Frame-Options/.test(one)), `the browser complains: ${user.problems}`)
+    user.problems = []
+
+    // The worst case: it knows all that the right form holds.
+    for (const [path, fields] of [
+      ['/oauth/consent', { ...known, decision: 'allow' }],
+      ['/oauth/consent', { ...known, decision: 'deny' }],
+      ['/oauth/login/email', { ...known, address: 'eve@people.example' }],
+      ['/oauth/login/code', { ...known, code: '00000000' }],
+      ['/account/connections/end', { ...known, all: '1' }],
+      ['/account/connections/logout', known],
+    ]) {
+      const inputs = Object.entries(fields).map(([name, value]) => `<input name="${name}" value="${value}">`).join('')
+      await user.go(hostile(origin, `<form method="post" action="${base}${path}">${inputs}<button>Win a prize</button></form>`))
+      const response = await user.press('button')
+      same(response.status(), 403, `${path} answers`)
+      await user.expectText('The form came from another site.')
+    }
+
+    await user.go(hostile(origin, ''))
+    const read = await user.page.evaluate((address) => fetch(address, { credentials: 'include' }).then((response) => response.text(), String), consent)
+    expect(/Failed to fetch/.test(read), `a script reads ${read}`)
+    user.problems = user.problems.filter((one) => !/CORS policy/.test(one))
+
+    await user.go(consent)
+    await user.press(allow)
+    await fixture.redeem(app, answered(app, base).get('code'))
+  })
+}
+
+const escape = (text) => text.replaceAll('&', '&amp;').replaceAll('"', '&quot;')
+
+await report(scenarios)
+await fixture.close()

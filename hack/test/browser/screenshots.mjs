@@ -1,0 +1,73 @@
+// Checks every page in every state with axe-core (WCAG 2.2, A and AA) and takes screenshots.
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import { Fixture, expect } from './fixture.mjs'
+import { essential, look, visitStates } from './states.mjs'
+
+const options = JSON.parse(process.argv[2])
+const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+const fonts = new URL('./node_modules/@expo-google-fonts/inter/', import.meta.url).pathname
+const config = join(options.scratch, 'fonts.conf')
+// The same pictures on every machine: the font of the system is this one.
+await writeFile(config, `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>
+<include ignore_missing="yes">/etc/fonts/fonts.conf</include><dir>${fonts}</dir><cachedir>${options.scratch}</cachedir>
+<match target="pattern"><test name="family" compare="not_eq"><string>monospace</string></test><edit name="family" mode="prepend" binding="strong"><string>Inter</string></edit></match>
+</fontconfig>`)
+const fixture = await Fixture.open(options, { FONTCONFIG_FILE: config })
+const shots = {}
+const forSheet = {
+  light: { width: 540, height: 920, scheme: 'light', scale: 1 },
+  dark: { width: 540, height: 920, scheme: 'dark', scale: 1 },
+  phone: { width: 390, height: 844, scheme: 'light', scale: 1 },
+}
+
+if (options.pictures) await mkdir(options.pictures, { recursive: true })
+await scenario('all states', async () => {
+  await visitStates(fixture, async (state, user) => {
+    await scenario(state, async () => {
+      await user.page.evaluate(axe) // which the pages' own policy would not let in
+      const found = []
+      await look(user, async (way) => {
+        const { violations, incomplete, passes } = await user.page.evaluate(() => globalThis.axe.run(document, {
+          runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations', 'incomplete', 'passes'],
+        }))
+        // A page on which nothing was judged proves nothing.
+        expect(passes.length >= 5, `${way}: only ${passes.length} rules were looked at`)
+        for (const { id, help, nodes } of [...violations, ...incomplete]) found.push(`${way}: ${id}: ${help}: ${nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`)}`)
+        if (options.pictures) await user.page.screenshot({ fullPage: true, path: join(options.pictures, `${state}-${way}.png`) })
+      })
+      if (essential.includes(state)) await look(user, async (way) => { shots[`${state}-${way}`] = await user.page.screenshot() }, forSheet)
+      expect(found.length === 0, found.join('\n'))
+    })
+  })
+})
+await scenario('the sheet of pictures', async () => {
+  const png = await sheet()
+  expect(png.length > 50 << 10, `it has ${png.length} bytes`)
+  await writeFile(join(options.scratch, 'login.png'), png)
+})
+await fixture.close()
+
+// scenario prints the result of a check as a line of JSON.
+async function scenario(name, act) {
+  const began = performance.now()
+  const problem = await act().then(() => '', (error) => error.stack)
+  console.log(JSON.stringify({ scenario: name, problem, took: (performance.now() - began) / 1000 }))
+}
+
+// sheet shows the pages of a login side by side: light, dark, and on a phone.
+async function sheet() {
+  const page = await fixture.browser.newPage()
+  await page.setViewport({ width: 4 * 540, height: 800 })
+  await page.setContent(`<!doctype html><style>
+    body { margin: 0; display: grid; }
+    div { display: grid; grid-template-columns: repeat(4, 540px); justify-items: center; }
+    img { display: block; }
+    .phone { background: #dfe3e8; padding: 24px 0; }
+    .phone img { border-radius: 28px; }
+  </style>${Object.keys(forSheet).map((way) => `<div class="${way}">${essential.map((state) => `<img src="data:image/png;base64,${Buffer.from(shots[`${state}-${way}`]).toString('base64')}">`).join('')}</div>`).join('')}`)
+  const png = await page.screenshot({ fullPage: true })
+  await page.close()
+  return png
+}

@@ -1,0 +1,106 @@
+// Every page of a login in every state.
+import { expect, waitFor } from './fixture.mjs'
+
+// essential are the states that show a login from its beginning to its end.
+export const essential = ['address', 'code', 'consent', 'connections']
+
+// visitStates brings a user to every state and calls visit(name, user) in each.
+export async function visitStates(fixture, visit) {
+  const [one, both] = ['ana.lopez@example.org', 'bo.winter@example.org']
+  const ana = await fixture.newUser({ address: one, javascript: true })
+  const plain = fixture.plain
+  const known = await fixture.register('Claude', 'https://claude.ai/api/mcp/auth_callback')
+  const unknown = await fixture.register('Claude Desktop Helper', 'https://claude-desktop.example/callback')
+  const cursor = await fixture.register('Cursor', 'cursor://anysphere.cursor-mcp/oauth/callback')
+  const bench = await fixture.program('Workbench')
+  const wrong = async (user) => {
+    const right = Number(await user.code())
+    await user.sendCode(String((right + 1) % 100_000_000).padStart(8, '0'))
+    return String(right).padStart(8, '0')
+  }
+
+  await ana.go(fixture.link(known))
+  await visit('address', ana)
+  await ana.sendAddress('ana..lopez@example.org')
+  await visit('address-wrong', ana)
+  await ana.sendAddress()
+  await visit('code', ana)
+  await ana.press('.aside button')
+  await visit('code-too-early', ana)
+  const right = await wrong(ana)
+  await visit('code-wrong', ana)
+  await ana.sendCode(right)
+  await visit('consent', ana)
+  await ana.press('button[value="allow"]')
+  await fixture.redeem(known, new URL(ana.page.url()).searchParams.get('code'))
+
+  await ana.go(fixture.link(unknown, { prompt: 'none' }))
+  await visit('turned-back', ana)
+  await ana.go(fixture.link(unknown))
+  await visit('address-unverified', ana)
+  await ana.logIn(fixture.link(unknown))
+  await visit('consent-unverified', ana)
+  await ana.press('button[value="allow"]')
+  await fixture.redeem(unknown, new URL(ana.page.url()).searchParams.get('code'))
+
+  await ana.logIn(fixture.link(cursor))
+  await ana.press('button[value="allow"]')
+  await waitFor(() => ana.opened.length === 1, 'the program to be opened')
+  await visit('return', ana)
+  await ana.tab() // where the browser does not ask whether to open the program
+  await ana.logIn(fixture.link(cursor))
+  await ana.press('button[value="deny"]')
+  await waitFor(() => ana.opened.length === 2, 'the program to be opened')
+  await visit('return-denied', ana)
+  await ana.tab()
+
+  const bo = await fixture.newUser({ address: both, javascript: true })
+  await bo.logIn(fixture.link(bench))
+  await visit('consent-choice', bo)
+  await bo.page.$eval('form', (form) => { form.noValidate = true })
+  await bo.press('button[value="allow"]')
+  await bo.expectText('Choose an account.')
+  await visit('consent-choice-wrong', bo)
+  await bo.close()
+
+  await ana.go('/account/connections')
+  await visit('address-alone', ana)
+  await ana.logIn('/account/connections')
+  await visit('connections', ana)
+  await ana.page.click('summary')
+  await visit('connections-open', ana)
+  await ana.press('.connections button')
+  await visit('connections-ended', ana)
+  await ana.press('.connections button')
+  await visit('connections-none', ana)
+  await ana.press('form[action="/account/connections/logout"] button')
+  await visit('address-logged-out', ana)
+  await ana.go('/oauth/login')
+  await visit('over', ana)
+  await ana.close()
+
+  const again = await plain.newUser({ address: one, javascript: true })
+  await again.go(plain.link(await plain.program('Workbench')))
+  await again.sendAddress()
+  await waitFor(async () => (await again.press('.aside button')).status() === 200, 'another code')
+  await visit('code-resent', again)
+  await again.close()
+}
+
+// viewports are the screens that each page is checked on.
+export const viewports = {
+  light: { width: 1280, height: 900, scheme: 'light', scale: 1.5 },
+  dark: { width: 1280, height: 900, scheme: 'dark', scale: 1.5 },
+  phone: { width: 390, height: 844, scheme: 'light', scale: 1.5 },
+  'phone-dark': { width: 390, height: 844, scheme: 'dark', scale: 1.5 },
+}
+
+// look shows the page on each viewport, one after the other.
+export async function look(user, act, ways = viewports) {
+  for (const [name, { width, height, scheme, scale }] of Object.entries(ways)) {
+    await user.page.setViewport({ width, height, deviceScaleFactor: scale })
+    await user.page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }, { name: 'prefers-reduced-motion', value: 'reduce' }])
+    expect(await user.page.evaluate((width) => document.documentElement.scrollWidth <= width, width), `${user.page.url()} is wider than ${name}`)
+    await act(name)
+  }
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/hack/servers"
+)
+
+// A short run of what `make crash` does at length. The seed is another one each time;
+// the output names it.
+func TestRun_LosesNothingUnderFaults(t *testing.T) {
+	parent := os.TempDir()
+	if !servers.PostgresCanReach(parent) {
+		parent = "/tmp"
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), options{Kills: 12, Clients: 5, Dir: parent}, &out); err != nil {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	t.Log(out.String())
+}
+
+func TestItem_ChecksAnswersAgainstHistory(t *testing.T) {
+	t.Parallel()
+	sealed := func(i *item) { i.sealAnswered(200) }
+	sealLost := func(i *item) { i.sealAnswered(0) }
+	deleted := func(i *item) { i.deleteAnswered(200) }
+	deleteLost := func(i *item) { i.deleteAnswered(503) }
+	purged := func(i *item) { i.sealAnswered(404) }
+	for name, c := range map[string]struct {
+		did          []func(*item)
+		status       int
+		temp, listed bool
+		want         string
+	}{
+		"a sealed item":                      {did: []func(*item){sealed}, status: 200, listed: true},
+		"a sealed item that is lost":         {did: []func(*item){sealed}, status: 404, want: "is gone"},
+		"a sealed item that is not listed":   {did: []func(*item){sealed}, status: 200, want: "not listed"},
+		"a sealed item that is a draft":      {did: []func(*item){sealed}, status: 200, temp: true, want: "is a draft"},
+		"a sealed item that can't be read":   {did: []func(*item){sealed}, status: 503, listed: true, want: "answered 503"},
+		"a draft that was purged":            {status: 404},
+		"a draft that was not purged":        {status: 200, temp: true, want: "is a draft"},
+		"a draft that sealed itself":         {status: 200, listed: true, want: "nobody sealed it"},
+		"a seal that was lost, and done":     {did: []func(*item){sealLost}, status: 200, listed: true},
+		"a seal that was lost, and not done": {did: []func(*item){sealLost}, status: 404},
+		"a deleted item":                     {did: []func(*item){sealed, deleted}, status: 404},
+		"a deleted item that is there":       {did: []func(*item){sealed, deleted}, status: 200, listed: true, want: "but is there"},
+		"a deleted item that is listed":      {did: []func(*item){sealed, deleted}, status: 404, listed: true, want: "not there"},
+		"a delete that was lost, and done":   {did: []func(*item){sealed, deleteLost}, status: 404},
+		"a delete that was lost, not done":   {did: []func(*item){sealed, deleteLost}, status: 200, listed: true},
+		"a purged draft that comes back":     {did: []func(*item){purged}, status: 200, listed: true, want: "but is there"},
+	} {
+		i := &item{}
+		for _, do := range c.did {
+			do(i)
+		}
+		if got := i.final(c.status, c.temp, c.listed); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+	for name, wrong := range map[string]string{
+		"a seal after a delete":        func() string { i := &item{}; deleted(i); return i.sealAnswered(200) }(),
+		"a delete that finds nothing":  func() string { i := &item{}; sealed(i); return i.deleteAnswered(404) }(),
+		"a race that only seals":       func() string { i := &item{}; return i.raced(200, 404) }(),
+		"a race for a deleted item":    func() string { i := &item{}; deleted(i); return i.raced(404, 200) }(),
+		"a seal of what was sealed":    func() string { i := &item{}; sealed(i); return i.sealAnswered(404) }(),
+		"a delete of what was deleted": func() string { i := &item{}; deleted(i); return i.deleteAnswered(200) }(),
+	} {
+		if wrong == "" {
+			t.Errorf("%s must be wrong", name)
+		}
+	}
+	for name, wrong := range map[string]string{
+		"a race":                        func() string { i := &item{}; return i.raced(404, 200) }(),
+		"a race in the other order":     func() string { i := &item{}; return i.raced(200, 200) }(),
+		"a race of which nothing came":  func() string { i := &item{}; return i.raced(0, 0) }(),
+		"a race for a purged draft":     func() string { i := &item{}; return i.raced(404, 404) }(),
+		"a delete after a lost delete":  func() string { i := &item{}; sealed(i); deleteLost(i); return i.deleteAnswered(404) }(),
+		"a second delete, not found":    func() string { i := &item{}; deleted(i); return i.deleteAnswered(404) }(),
+		"a seal that the purge was for": func() string { i := &item{}; return i.sealAnswered(404) }(),
+	} {
+		if wrong != "" {
+			t.Errorf("%s: %s", name, wrong)
+		}
+	}
+}
+
+// A run in which two requests were answered 500 once passed.
+func TestAnswer_WrongWhenTheServiceFails(t *testing.T) {
+	t.Parallel()
+	retry := http.Header{"Retry-After": {"5"}}
+	for name, c := range map[string]struct {
+		got     answer
+		offsets bool
+		want    string
+	}{
+		"no answer":                          {got: answer{}},
+		"success":                            {got: answer{status: 201}},
+		"a store that is away":               {got: answer{status: 503, header: retry}},
+		"a store that is away, for how long": {got: answer{status: 503}, want: "lacks Retry-After"},
+		"a lock without Retry-After":         {got: answer{status: 423}, want: "lacks Retry-After"},
+		"a failure":                          {got: answer{status: 500}, want: "the service failed"},
+		"a gateway's failure":                {got: answer{status: 502, header: retry}, want: "the service failed"},
+		"a right request that is refused":    {got: answer{status: 400}, want: "was right"},
+		"a conflict":                         {got: answer{status: 409}, want: "was right"},
+		"a wrong offset":                     {got: answer{status: 409}, offsets: true},
+	} {
+		if wrong := c.got.wrong(c.offsets); (wrong == "") != (c.want == "") || !strings.Contains(wrong, c.want) {
+			t.Errorf("%s: %q, want %q", name, wrong, c.want)
+		}
+	}
+}
+
+func TestProblem_PrintedWithTheLogOfItsRequest(t *testing.T) {
+	t.Parallel()
+	m := newModel(time.Now())
+	c := &client{model: m}
+	c.recordAnswer("PATCH", nil, answer{status: 500, header: http.Header{"X-Request-Id": {"request-1"}}})
+	var out bytes.Buffer
+	m.print(&out, func(request string) []string { return []string{"the log line of " + request} })
+	if !m.failed() || !strings.Contains(out.String(), "the log line of request-1") {
+		t.Errorf("printed %q", out.String())
+	}
+}
+
+func TestSeed_FixesTheSchedule(t *testing.T) {
+	t.Parallel()
+	schedule := func(seed uint64) string {
+		c := newChaos(&environment{replicas: []*replica{{}, {}}, dbProxy: &proxy{}, s3Proxy: &proxy{}}, newModel(time.Now()), seed)
+		var names []string
+		for range 50 {
+			names = append(names, c.pick().name)
+		}
+		return strings.Join(names, ",")
+	}
+	first := schedule(1)
+	if again := schedule(1); first != again || first == schedule(2) {
+		t.Error("the schedule does not follow from the seed")
+	}
+}
+
+func TestProxy_CutsStallsAndMutes(t *testing.T) {
+	t.Parallel()
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	heard := make(chan string, 10)
+	go func() {
+		for {
+			conn, err := server.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				buffer := make([]byte, 100)
+				for {
+					n, err := conn.Read(buffer)
+					if err != nil {
+						return
+					}
+					heard <- string(buffer[:n])
+					_, _ = conn.Write(buffer[:n])
+				}
+			}()
+		}
+	}()
+	p, err := startProxy(server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", p.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	say := func(conn net.Conn, text string) {
+		if _, err := conn.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hear := func(conn net.Conn, n int) (string, error) {
+		buffer := make([]byte, n)
+		_, err := io.ReadFull(conn, buffer)
+		return string(buffer), err
+	}
+	conn := dial()
+	say(conn, "one")
+	if got, err := hear(conn, 3); got != "one" || <-heard != "one" {
+		t.Errorf("open: %q %v", got, err)
+	}
+	p.set(stall)
+	say(conn, "two")
+	select {
+	case text := <-heard:
+		t.Errorf("stalled, the server heard %q", text)
+	case <-time.After(100 * time.Millisecond):
+	}
+	p.set(open)
+	if got, err := hear(conn, 3); got != "two" || <-heard != "two" {
+		t.Errorf("after a stall: %q %v", got, err)
+	}
+	p.set(mute)
+	say(conn, "three")
+	if text := <-heard; text != "three" {
+		t.Errorf("muted, the server heard %q", text)
+	}
+	p.set(open)
+	if got, err := hear(conn, 1); err == nil {
+		t.Errorf("after a mute the client heard %q", got)
+	}
+	conn = dial()
+	say(conn, "four")
+	if text := <-heard; text != "four" {
+		t.Errorf("the server heard %q", text)
+	}
+	p.set(cut)
+	if got, err := hear(conn, 100); err == nil {
+		t.Errorf("cut, the client heard %q", got)
+	}
+	if _, err := hear(dial(), 1); err == nil {
+		t.Error("a cut proxy took a connection")
+	}
+}

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"mediastack.dev/hack/provision"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/runtime/account"
+)
+
+const database = "chaos"
+
+// draftTTL is after how long drafts are purged.
+const draftTTL = 4 * time.Second
+
+// tenant is an account with a key.
+type tenant struct {
+	provision.Tenant
+	name       string
+	maxStorage int64
+	useWebP    bool
+}
+
+// replica is one runtime, which is started again at the same port after every kill.
+type replica struct {
+	*servers.Runtime
+	name  string
+	ready func(context.Context) error
+	mu    sync.Mutex
+}
+
+// environment is what faults are injected into: PostgreSQL and S3, each behind a proxy, two
+// runtimes and their tenants.
+type environment struct {
+	group *servers.Group
+	dir   string
+
+	dbConfig servers.PostgresConfig
+	db       *servers.Postgres
+	adminURL string // past the proxy
+	dbProxy  *proxy
+	s3Config servers.S3Config
+	s3       *servers.S3
+	s3Proxy  *proxy
+
+	env      []string // settings of every command of the runtime
+	replicas []*replica
+	tenants  []*tenant
+	raw      *minio.Client
+}
+
+func startEnvironment(ctx context.Context, parent string) (*environment, error) {
+	if parent != "" {
+		if err := os.MkdirAll(parent, 0o755); err != nil {
+			return nil, err
+		}
+		if !servers.PostgresCanReach(parent) {
+			return nil, fmt.Errorf("the user postgres can't reach %s: choose another --dir", parent)
+		}
+	}
+	dir, err := os.MkdirTemp(parent, "mediastack-chaos-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // the user postgres must pass
+		return nil, err
+	}
+	e := &environment{group: servers.NewGroup(), dir: dir, tenants: []*tenant{
+		{name: "pictures", maxStorage: 500 << 20, useWebP: true},
+		{name: "files", maxStorage: 400 << 20},
+		{name: "small", maxStorage: 60 << 20}, // its cap is reached all the time
+	}}
+	if err := e.start(ctx); err != nil {
+		e.close(false)
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *environment) start(ctx context.Context) error {
+	var err error
+	// Volatile: processes are killed here, not the machine.
+	e.dbConfig = servers.PostgresConfig{Dir: filepath.Join(e.dir, "postgres"), LogFile: filepath.Join(e.dir, "postgres.log"),
+		TCP: true, Password: servers.RandomSecret(8), Volatile: true}
+	if e.db, err = e.group.StartPostgres(ctx, e.dbConfig); err != nil {
+		return err
+	}
+	e.dbConfig.Port, e.adminURL = e.db.Port, e.db.AdminURL(database)
+	if err := e.db.CreateDatabase(ctx, database); err != nil {
+		return err
+	}
+	e.s3Config = servers.S3Config{Dir: filepath.Join(e.dir, "s3"), LogFile: filepath.Join(e.dir, "s3.log")}
+	if e.s3, err = e.group.StartS3(ctx, e.s3Config); err != nil {
+		return err
+	}
+	access := e.s3.Access
+	e.s3Config.Port, e.s3Config.AccessKey, e.s3Config.SecretKey = e.s3.Port, access.AccessKey, access.SecretKey
+	if e.raw, err = minio.New(strings.TrimPrefix(access.Endpoint, "http://"), &minio.Options{Region: access.Region,
+		Creds: credentials.NewStaticV4(access.AccessKey, access.SecretKey, "")}); err != nil {
+		return err
+	}
+	if err := e.provision(ctx); err != nil {
+		return fmt.Errorf("provision tenants: %w", err)
+	}
+	if e.dbProxy, err = startProxy(fmt.Sprintf("127.0.0.1:%d", e.db.Port)); err != nil {
+		return err
+	}
+	if e.s3Proxy, err = startProxy(strings.TrimPrefix(access.Endpoint, "http://")); err != nil {
+		return err
+	}
+	through, err := url.Parse(e.db.URL(database))
+	if err != nil {
+		return err
+	}
+	through.Host = e.dbProxy.String()
+	access.Endpoint = "http://" + e.s3Proxy.String()
+	e.env = append(servers.StoreSettings(through.String(), access),
+		"SERVICE_LOG_LEVEL=warn",
+		// What takes minutes and hours in production comes within a run here.
+		"SERVICE_DRAFT_TTL="+draftTTL.String(), "SERVICE_UPLOAD_GRACE=0s", "SERVICE_PURGE_MAX_BACKOFF=1s", "SERVICE_PURGE_MAX_ATTEMPTS=100000", "SERVICE_PURGE_BATCH=20",
+	)
+	secret := servers.RandomSecret(32)
+	for _, name := range []string{"runtime A", "runtime B"} {
+		runtime, err := e.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, LogDir: e.dir, Secret: secret, Stores: e.env,
+			Env: append([]string{"SERVICE_UPLOAD_LEASE=1m", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s", "SERVICE_SHUTDOWN_TIMEOUT=20s"}, servers.Unlimited...)})
+		if err != nil {
+			return err
+		}
+		one := &replica{Runtime: runtime, name: name, ready: runtime.Spec.Ready}
+		runtime.Spec.Ready = nil // from now on, clients meet it as it comes up
+		e.replicas = append(e.replicas, one)
+	}
+	return nil
+}
+
+// provision makes the accounts of the tenants.
+func (e *environment) provision(ctx context.Context) error {
+	for _, t := range e.tenants {
+		made, err := provision.Accounts(ctx, e.db.URL(database), e.s3.Access,
+			account.Spec{Namespace: "chaos", Name: t.name, MaxStorage: t.maxStorage, MaxUploadSize: 64 << 20})
+		if err != nil {
+			return err
+		}
+		t.Tenant = made[0]
+	}
+	return nil
+}
+
+// kill ends a runtime as a crash would and starts it again at once. died is how it had ended by
+// itself, if it had.
+func (e *environment) kill(ctx context.Context, replica *replica) (died error, err error) {
+	replica.mu.Lock()
+	defer replica.mu.Unlock()
+	died = replica.Err()
+	replica.Kill()
+	return died, replica.Restart(ctx)
+}
+
+func (r *replica) pid() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.PID()
+}
+
+// killPostgres kills PostgreSQL with its connections, and brings it back after a while.
+func (e *environment) killPostgres(ctx context.Context, down time.Duration) (err error) {
+	e.db.Kill()
+	sleep(ctx, down)
+	// Its port must be given back by those that were connected.
+	e.db, err = e.group.StartPostgres(context.WithoutCancel(ctx), e.dbConfig)
+	return err
+}
+
+func (e *environment) killS3(ctx context.Context, down time.Duration) (err error) {
+	e.s3.Kill()
+	sleep(ctx, down)
+	e.s3, err = e.group.StartS3(context.WithoutCancel(ctx), e.s3Config)
+	return err
+}
+
+// logLines returns what the runtimes logged of a request.
+func (e *environment) logLines(requestID string) (lines []string) {
+	for _, replica := range e.replicas {
+		text, err := os.ReadFile(replica.Spec.LogFile)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, requestID) {
+				lines = append(lines, replica.name+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return lines
+}
+
+func (e *environment) binary() string { return e.replicas[0].Spec.Path }
+
+// startPurge starts one pass of the purge.
+func (e *environment) startPurge(ctx context.Context) (*servers.Process, error) {
+	return e.group.Start(ctx, servers.Spec{Name: "the purge", Path: e.binary(), Args: []string{"purge"}, LogFile: filepath.Join(e.dir, "purge.log"), Env: e.env})
+}
+
+// call runs a command of the runtime to its end.
+func (e *environment) call(ctx context.Context, env []string, args ...string) (code int, out string, err error) {
+	cmd := exec.CommandContext(ctx, e.binary(), args...)
+	cmd.Env = append(append([]string{"PATH=" + os.Getenv("PATH")}, e.env...), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	text, err := cmd.Output()
+	if cmd.ProcessState == nil {
+		return -1, "", err
+	}
+	if code = cmd.ProcessState.ExitCode(); code != 0 {
+		err = fmt.Errorf("%s %s ended with %d: %s", servers.RuntimeBinary, strings.Join(args, " "), code, strings.TrimSpace(stderr.String()))
+	} else {
+		err = nil
+	}
+	return code, string(text), err
+}
+
+func (e *environment) close(keep bool) {
+	for _, p := range []*proxy{e.dbProxy, e.s3Proxy} {
+		if p != nil {
+			p.close()
+		}
+	}
+	e.group.Close()
+	if !keep {
+		_ = os.RemoveAll(e.dir)
+	}
+}
+
+// sleep waits, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,516 @@
+package consistency_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/minio/minio-go/v7"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/consistency"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/objectstore"
+)
+
+func TestCheck_FindsNothingInConsistentAccount(t *testing.T) {
+	t.Parallel()
+	onEveryStore(t, func(t *testing.T, d *fixture) {
+		d.draft(random(10), media.Fields{})
+		d.draft(nil, media.Fields{})
+		d.sealed(random(media.PartSize+5), media.Fields{Group: "g", Access: media.Public})
+		d.withThumbnail(d.sealed(random(30), media.Fields{}), random(7))
+		// An upload that is sending its parts, as another replica may run it.
+		u, err := d.service.Begin(t.Context(), d.principal, 0)
+		must(t, err)
+		reader, writer := io.Pipe()
+		received := make(chan error, 1)
+		go func() { received <- u.Receive(t.Context(), reader, "") }()
+		_, err = writer.Write(make([]byte, 2*media.PartSize+10))
+		must(t, err)
+		// An upload that was abandoned after its bytes, and a removal that is still queued.
+		died, deleted := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
+		d.put(media.ObjectKey(died, media.WebP), random(3))
+		d.startMultipart(media.ObjectKey(died, media.Original))
+		d.sql(`INSERT INTO upload (item_id, account_id, app_id, lease_ends) VALUES ($1, $2, $3, now() - interval '1 year')`, died, d.principal.Account.ID, d.principal.App.ID)
+		d.put(media.ObjectKey(deleted, media.Original), random(3))
+		d.startMultipart(media.ObjectKey(deleted, media.Original))
+		d.sql(`INSERT INTO object_removal (account_id, bucket, keys, abort_multipart) VALUES ($1, $2, ARRAY[$3], true)`, d.principal.Account.ID, d.principal.Account.Bucket, media.ObjectKey(deleted, media.Original))
+		for _, repair := range []bool{false, true} {
+			summary, findings := d.check(consistency.Config{Repair: repair, Deep: true})
+			if len(findings) > 0 || summary.Items != 4 || summary.Objects != 7 || summary.Uploads != 2 || summary.Removals != 1 {
+				t.Errorf("repair %v: %+v, %+v", repair, summary, findings)
+			}
+		}
+		must(t, writer.Close())
+		must(t, <-received)
+		item, err := u.Commit(t.Context(), media.Fields{})
+		must(t, err)
+		u.Close(t.Context())
+		if summary, findings := d.check(consistency.Config{Deep: true}); len(findings) > 0 || summary.Items != 5 || item.Objects.Bytes() != 2*media.PartSize+10 {
+			t.Errorf("afterwards: %+v, %+v", summary, findings)
+		}
+	})
+}
+
+// Every kind of damage is found, and repaired or left to an operator; a second repair finds
+// nothing that can be repaired.
+func TestCheck_ReportsAndRepairsEveryKind(t *testing.T) {
+	t.Parallel()
+	onEveryStore(t, func(t *testing.T, d *fixture) {
+		free := uuid.Must(uuid.NewV7())
+		for _, c := range []struct {
+			name   string
+			damage func(t *testing.T, d *fixture, item media.Item, thumbnail media.Object)
+			want   []string
+			// attention is the number of findings that a repair leaves.
+			attention int64
+			deep      bool
+		}{
+			{name: "nothing", damage: func(*testing.T, *fixture, media.Item, media.Object) {}},
+			{name: "an object of no item", want: []string{"orphan-object"}, damage: func(_ *testing.T, d *fixture, _ media.Item, _ media.Object) {
+				d.put(media.ObjectKey(free, media.Original), random(9))
+			}},
+			{name: "an object that its item does not refer to", want: []string{"orphan-object"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.put(media.ObjectKey(item.ID, media.WebP), random(9))
+			}},
+			{name: "a multipart upload of no item", want: []string{"orphan-multipart-upload"}, damage: func(_ *testing.T, d *fixture, _ media.Item, _ media.Object) {
+				d.startMultipart(media.ObjectKey(free, media.Original))
+				d.startMultipart(media.ObjectKey(free, media.Original))
+			}},
+			{name: "a multipart upload of a complete item", want: []string{"orphan-multipart-upload"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.startMultipart(item.File().Key)
+			}},
+			{name: "a lost thumbnail", want: []string{"object-missing"}, damage: func(_ *testing.T, d *fixture, _ media.Item, thumbnail media.Object) {
+				d.remove(thumbnail.Key)
+			}},
+			{name: "a thumbnail of the wrong size", want: []string{"object-size"}, damage: func(_ *testing.T, d *fixture, _ media.Item, thumbnail media.Object) {
+				d.put(thumbnail.Key, random(99))
+			}},
+			{name: "a thumbnail of the wrong bytes", want: []string{"object-hash"}, deep: true, damage: func(_ *testing.T, d *fixture, _ media.Item, thumbnail media.Object) {
+				d.put(thumbnail.Key, make([]byte, thumbnail.Bytes))
+			}},
+			{name: "wrong bytes that only a deep check finds", damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.put(item.File().Key, make([]byte, item.File().Bytes))
+			}},
+			{name: "a lost original", want: []string{"object-missing"}, attention: 1, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.remove(item.File().Key)
+			}},
+			{name: "an original of the wrong size", want: []string{"object-size"}, attention: 1, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.put(item.File().Key, random(1))
+			}},
+			{name: "an original of the wrong bytes", want: []string{"object-hash"}, attention: 1, deep: true, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.put(item.File().Key, make([]byte, item.File().Bytes))
+			}},
+			{name: "a total that is too small", want: []string{"counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.sql(`UPDATE app_total SET private_items = private_items - 3, bytes = bytes - 100 WHERE app_id = $1 AND slot = 5`, item.AppID)
+			}},
+			{name: "missing totals", want: []string{"counter-drift", "counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.sql(`DELETE FROM app_total WHERE app_id = $1`, item.AppID)
+				d.sql(`DELETE FROM group_total WHERE app_id = $1`, item.AppID)
+			}},
+			{name: "an empty group", want: []string{"counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.sql(`INSERT INTO group_total (app_id, group_label, slot, public_items) VALUES ($1, 'ghosts', 2, 4)`, item.AppID)
+			}},
+			{name: "a wrong pagination index", want: []string{"counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.sql(`INSERT INTO item_page_delta (app_id, id, delta, public) VALUES ($1, $2, 5, true)`, item.AppID, item.ID)
+			}},
+			{name: "an empty block", want: []string{"counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.sql(`INSERT INTO item_page_block (app_id, first_id, items, public_items) VALUES ($1, 'ffffffff-ffff-ffff-ffff-000000000000', 3, 1)`, item.AppID)
+			}},
+			{name: "a usage that is too large", want: []string{"counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.sql(`UPDATE account_usage SET bytes = bytes + 1000 WHERE account_id = $1`, item.AccountID)
+			}},
+			{name: "a usage that is too small, and a lost thumbnail", want: []string{"counter-drift", "object-missing"}, damage: func(_ *testing.T, d *fixture, item media.Item, thumbnail media.Object) {
+				d.sql(`UPDATE account_usage SET bytes = 0 WHERE account_id = $1`, item.AccountID)
+				d.remove(thumbnail.Key)
+			}},
+			{name: "an item of the wrong bytes", want: []string{"counter-drift", "counter-drift", "item-bytes"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.sql(`UPDATE item SET bytes = bytes + 5000 WHERE id = $1`, item.ID)
+			}},
+		} {
+			d := d.withAccount(t)
+			d.clock.Advance(2 * time.Hour)
+			item := d.sealed(random(500), media.Fields{Group: "g"})
+			thumbnail := d.withThumbnail(item, random(70))
+			neighbour := d.draft(random(40), media.Fields{})
+			c.damage(t, d, item, thumbnail)
+			cfg := consistency.Config{Deep: c.deep, Grace: time.Hour}
+			summary, findings := d.check(cfg)
+			if got := kinds(findings); !slices.Equal(got, c.want) || summary.NeedsAttention != int64(len(c.want)) || summary.Repaired != 0 {
+				t.Errorf("%s: found %v, want %v; %+v", c.name, got, c.want, findings)
+			}
+			cfg.Repair = true
+			summary, findings = d.check(cfg)
+			// Repairing an item's bytes repairs a counter that differed only from them.
+			if got := kinds(findings); c.name != "an item of the wrong bytes" && !slices.Equal(got, c.want) || summary.NeedsAttention != c.attention {
+				t.Errorf("%s: a repair found %v and left %d, want %v and %d", c.name, got, summary.NeedsAttention, c.want, c.attention)
+			}
+			summary, findings = d.check(cfg)
+			if summary.Repaired != 0 || summary.NeedsAttention != c.attention {
+				t.Errorf("%s: a second repair found %+v", c.name, findings)
+			}
+			if c.attention == 0 {
+				d.balanced()
+			}
+			for _, id := range []uuid.UUID{item.ID, neighbour.ID} {
+				if _, err := d.service.Get(t.Context(), d.principal, id); err != nil {
+					t.Errorf("%s: an item is gone: %v", c.name, err)
+				}
+			}
+			must(t, d.service.Delete(t.Context(), d.principal, item.ID))
+			if c.attention == 0 {
+				d.balanced()
+			}
+		}
+	})
+}
+
+func TestCheck_KeepsRecentOrphans(t *testing.T) {
+	t.Parallel()
+	onEveryStore(t, func(t *testing.T, d *fixture) {
+		key := media.ObjectKey(uuid.Must(uuid.NewV7()), media.Original)
+		d.put(key, random(9))
+		d.startMultipart(key)
+		d.clock.Advance(30 * time.Minute)
+		summary, findings := d.check(consistency.Config{Repair: true, Grace: time.Hour})
+		if summary.Recent != 2 || summary.NeedsAttention != 0 || summary.Repaired != 0 || len(findings) != 2 || !findings[0].Recent {
+			t.Errorf("a young object: %+v %+v", summary, findings)
+		}
+		if _, ok := d.stored()[key]; !ok {
+			t.Error("a young object was removed")
+		}
+		d.clock.Advance(time.Hour)
+		if summary, _ := d.check(consistency.Config{Repair: true, Grace: time.Hour}); summary.Repaired != 2 || len(d.stored()) != 0 {
+			t.Errorf("later: %+v", summary)
+		}
+	})
+}
+
+// An adopted bucket can hold any objects; a check does not remove those of others.
+func TestCheck_KeepsUnmanagedObjects(t *testing.T) {
+	t.Parallel()
+	onEveryStore(t, func(t *testing.T, d *fixture) {
+		id := uuid.Must(uuid.NewV7())
+		keys := []string{"a", "zebra/x", "media/photo.jpg", "media/" + strings.ToUpper(id.String()) + "x/original", "media/" + id.String() + "/a/b", "media/2020/original"}
+		for _, key := range keys {
+			d.put(key, random(3))
+		}
+		d.sealed(random(10), media.Fields{})
+		d.clock.Advance(24 * time.Hour)
+		summary, findings := d.check(consistency.Config{Repair: true})
+		if len(findings) != 0 || summary.Unmanaged != int64(len(keys)) || summary.Objects != 1 {
+			t.Errorf("%+v %+v", summary, findings)
+		}
+		for _, key := range keys {
+			if _, err := d.objects.Stat(t.Context(), d.principal.Account.Bucket, key); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+	})
+}
+
+func TestCheck_RepairsNothingInForeignBucket(t *testing.T) {
+	t.Parallel()
+	onEveryStore(t, func(t *testing.T, d *fixture) {
+		item := d.sealed(random(10), media.Fields{})
+		thumbnail := d.withThumbnail(item, random(5))
+		orphan := media.ObjectKey(uuid.Must(uuid.NewV7()), media.Original)
+		d.put(orphan, random(3))
+		d.remove(thumbnail.Key)
+		d.clock.Advance(24 * time.Hour)
+		before := maps.Clone(d.stored())
+
+		d.remove(objectstore.MarkerKey)
+		_, findings := d.check(consistency.Config{Repair: true})
+		if got := kinds(findings); !slices.Equal(got, []string{"bucket-unmarked", "object-missing", "orphan-object"}) {
+			t.Errorf("without a marker: %v", got)
+		}
+		d.put(objectstore.MarkerKey, []byte(`{"accountID":"`+uuid.NewString()+`"}`))
+		summary, findings := d.check(consistency.Config{Repair: true})
+		if got := kinds(findings); !slices.Equal(got, []string{"bucket-foreign"}) || summary.Objects != 0 {
+			t.Errorf("with another's marker: %v, %+v", got, summary)
+		}
+		d.put(objectstore.MarkerKey, []byte(`broken`))
+		if _, findings := d.check(consistency.Config{Repair: true}); !slices.Equal(kinds(findings), []string{"bucket-foreign"}) {
+			t.Errorf("with a broken marker: %v", kinds(findings))
+		}
+		if after := d.stored(); !maps.Equal(before, after) {
+			t.Errorf("the bucket was changed: %v, %v", before, after)
+		}
+		if got, err := d.service.Get(t.Context(), d.principal, item.ID); err != nil || len(got.Objects) != 2 {
+			t.Errorf("the row was changed: %+v, %v", got, err)
+		}
+		for key := range before {
+			d.remove(key)
+		}
+		d.remove(objectstore.MarkerKey)
+		must(t, d.raw.RemoveBucket(t.Context(), d.principal.Account.Bucket))
+		if _, findings := d.check(consistency.Config{Repair: true}); !slices.Equal(kinds(findings), []string{"bucket-missing"}) {
+			t.Errorf("without a bucket: %v", kinds(findings))
+		}
+	})
+}
+
+// Many pages of rows and of objects, with gaps in both.
+func TestCheck_ComparesLargeAccountInPages(t *testing.T) {
+	t.Parallel()
+	onEveryStore(t, func(t *testing.T, d *fixture) {
+		const items = 2600
+		bucket := d.principal.Account.Bucket
+		d.sql(`WITH made AS (
+			INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at)
+			SELECT id, $1, $2, 'f', 'public', '', 'g' || n % 7,
+				jsonb_build_array(jsonb_build_object('variant', 'original', 'key', 'media/' || id || '/original', 'bytes', 1, 'mimeType', 'text/plain', 'sha256', '')), 1, now(), now()
+			FROM (SELECT n, gen_random_uuid() AS id FROM generate_series(1, $3::int) AS n) AS ids RETURNING 1)
+			UPDATE account_usage SET bytes = bytes + $3 WHERE account_id = $1`, d.principal.Account.ID, d.principal.App.ID, items)
+		if summary, _ := d.check(consistency.Config{Repair: true}); summary.Found["counter-drift"] != 9 || summary.Found["object-missing"] != items {
+			t.Errorf("an empty bucket: %+v", summary)
+		}
+		conn, err := pgx.Connect(t.Context(), d.Database.DatabaseURL)
+		must(t, err)
+		defer func() { _ = conn.Close(context.Background()) }()
+		rows, err := conn.Query(t.Context(), `SELECT id FROM item WHERE account_id = $1 ORDER BY id`, d.principal.Account.ID)
+		must(t, err)
+		ids, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+		must(t, err)
+		work := make(chan string)
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				for key := range work {
+					if _, err := d.raw.Client.PutObject(t.Context(), bucket, key, strings.NewReader("x"), 1, minio.PutObjectOptions{DisableContentSha256: true}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		lost, orphans := 0, 0
+		for i, id := range ids {
+			switch {
+			case i%100 == 50, i == len(ids)-1, i == 0:
+				lost++
+				continue
+			case i%130 == 7:
+				orphans++
+				work <- media.ObjectKey(uuid.New(), media.Original)
+			}
+			work <- media.ObjectKey(id, media.Original)
+		}
+		close(work)
+		all.Wait()
+		summary, _ := d.check(consistency.Config{})
+		if summary.Items != items || summary.Objects != int64(items-lost+orphans) || summary.Found["object-missing"] != int64(lost) || summary.Found["orphan-object"] != int64(orphans) {
+			t.Errorf("%d lost, %d orphans: %+v", lost, orphans, summary)
+		}
+		summary, _ = d.check(consistency.Config{Repair: true})
+		if summary.Repaired != int64(orphans) || summary.NeedsAttention != int64(lost) {
+			t.Errorf("repaired: %+v", summary)
+		}
+		if summary, _ = d.check(consistency.Config{Repair: true}); summary.Repaired != 0 || summary.NeedsAttention != int64(lost) {
+			t.Errorf("repaired again: %+v", summary)
+		}
+	})
+}
+
+// Uploads, seals, deletes and purges in flight cause no finding and no repair.
+func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
+	t.Parallel()
+	onEveryStore(t, func(t *testing.T, d *fixture) {
+		log := slog.New(slog.DiscardHandler)
+		service := d.newService(time.Now)
+		purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: 300 * time.Millisecond, BatchSize: 5, MaxAttempts: 1000, MaxBackoff: time.Second},
+			media.PurgeDeps{Store: d.store, Objects: d.objects, Now: time.Now, Log: log})
+		must(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		var mu sync.Mutex
+		sealed := map[uuid.UUID][]byte{}
+		var done, parts atomic.Int64
+		var all sync.WaitGroup
+		gone := errors.New("the client has disconnected")
+		act := func(client, n int) {
+			size := 100*client + n%50
+			if client == 0 {
+				size = media.PartSize + 100 + n
+				parts.Add(1)
+			}
+			data := random(size)
+			var file io.Reader = bytes.NewReader(data)
+			if n%5 == 4 {
+				file = io.MultiReader(bytes.NewReader(data), failing{gone})
+			}
+			item, err := upload(t.Context(), service, d.principal, file, media.Fields{Group: fmt.Sprint("g", n%3)})
+			if err != nil {
+				if !errors.Is(err, gone) {
+					t.Errorf("upload: %v", err)
+				}
+				return
+			}
+			done.Add(1)
+			switch n % 4 {
+			case 0: // stays a draft, for the purge
+			case 1:
+				if err := service.Delete(t.Context(), d.principal, item.ID); err != nil && !fault.Is(err, fault.NotFound) {
+					t.Errorf("delete: %v", err)
+				}
+			default:
+				if _, err := service.Seal(t.Context(), d.principal, item.ID); fault.Is(err, fault.NotFound) {
+					return // purged: the machine was slow
+				} else if err != nil {
+					t.Errorf("seal: %v", err)
+				}
+				if n%4 == 2 {
+					mu.Lock()
+					sealed[item.ID] = data
+					mu.Unlock()
+				} else if err := service.Delete(t.Context(), d.principal, item.ID); err != nil {
+					t.Errorf("delete: %v", err)
+				}
+			}
+		}
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := purger.Run(context.WithoutCancel(ctx)); err != nil {
+					t.Errorf("purge: %v", err)
+				}
+			}
+		})
+		// The work of a round is fixed, and a round ends with the slower of clients and check:
+		// the speed of the store changes neither the work nor the memory that it needs.
+		for round := range 24 {
+			var clients sync.WaitGroup
+			for client := range 6 {
+				clients.Go(func() {
+					for n := range min(1+2*client, 3) { // one file in parts, three of the others
+						act(client, 3*round+n)
+					}
+				})
+			}
+			cfg := consistency.Config{Repair: round%2 == 1, Deep: round%8 > 5}
+			summary, findings := d.check(cfg)
+			clients.Wait()
+			if len(findings) > 0 {
+				t.Errorf("round %d, %+v: %+v %+v", round, cfg, summary, findings)
+				break
+			}
+		}
+		stop()
+		all.Wait()
+		t.Logf("%d uploads, %d of them in parts, %d sealed", done.Load(), parts.Load(), len(sealed))
+		for id, data := range sealed {
+			item, err := service.Get(t.Context(), d.principal, id)
+			must(t, err)
+			if !bytes.Equal(d.bytesOf(item.File()), data) {
+				t.Errorf("item %s lost bytes", id)
+			}
+		}
+		if summary, findings := d.check(consistency.Config{Deep: true}); len(findings) > 0 {
+			t.Errorf("at the end: %+v %+v", summary, findings)
+		}
+	})
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// Counters are repaired beside the service: increments between the recount and the repair
+// are neither lost nor counted twice.
+func TestRepairCounters_ExactBesideSealsAndDeletes(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t, testenv.S3(t))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var all sync.WaitGroup
+	for client := range 4 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				item := d.sealed(random(10+client), media.Fields{Group: "g"})
+				if client%2 == 0 {
+					must(t, d.service.Delete(t.Context(), d.principal, item.ID))
+				}
+			}
+		})
+	}
+	for round := range 40 {
+		d.sql(`UPDATE app_total SET bytes = bytes + 7, public_items = public_items - 1 WHERE app_id = $1 AND slot = $2`, d.principal.App.ID, round%16)
+		d.sql(`UPDATE account_usage SET bytes = bytes + 1000 WHERE account_id = $1`, d.principal.Account.ID)
+		d.sql(`INSERT INTO group_total (app_id, group_label, slot, private_items) VALUES ($1, 'g', 9, 1) ON CONFLICT (app_id, group_label, slot) DO UPDATE SET private_items = group_total.private_items + 1`, d.principal.App.ID)
+		// Two concurrent repairs must not add twice.
+		var repairs sync.WaitGroup
+		var repaired atomic.Int64
+		for range 2 {
+			repairs.Go(func() {
+				drifts, err := d.store.RepairCounters(t.Context(), d.principal.Account.ID)
+				if err != nil {
+					t.Errorf("repair: %v", err)
+				}
+				repaired.Add(int64(len(drifts)))
+			})
+		}
+		repairs.Wait()
+		if repaired.Load() != 3 {
+			t.Errorf("round %d: %d counters were repaired", round, repaired.Load())
+		}
+		drifts, err := d.store.FindDrift(t.Context(), d.principal.Account.ID)
+		must(t, err)
+		if len(drifts) > 0 {
+			t.Fatalf("round %d: %+v", round, drifts)
+		}
+	}
+	stop()
+	all.Wait()
+	d.balanced()
+}
+
+// passing is a store whose listing contains what is gone a moment later: an object that a
+// delete removes, a multipart upload that is completed.
+type passing struct {
+	*objectstore.Store
+	key string
+}
+
+func (p passing) List(ctx context.Context, bucket, prefix string, visit func(media.ObjectInfo) error) error {
+	if err := p.Store.List(ctx, bucket, prefix, visit); err != nil {
+		return err
+	}
+	return visit(media.ObjectInfo{Key: p.key, Bytes: 1})
+}
+
+func (p passing) ListIncomplete(ctx context.Context, bucket, prefix string, visit func(media.IncompleteUpload) error) error {
+	if prefix == "" {
+		if err := visit(media.IncompleteUpload{Key: p.key}); err != nil {
+			return err
+		}
+	}
+	return p.Store.ListIncomplete(ctx, bucket, prefix, visit)
+}
+
+func TestCheck_DropsCandidatesGoneOnRecheck(t *testing.T) {
+	t.Parallel()
+	onEveryStore(t, func(t *testing.T, d *fixture) {
+		d.sealed(random(10), media.Fields{})
+		objects := passing{d.objects, media.ObjectKey(uuid.Must(uuid.NewV7()), media.Original)}
+		checker, err := consistency.NewChecker(d.store, objects, consistency.Config{}, d.clock.Now, slog.New(slog.DiscardHandler))
+		must(t, err)
+		var summary consistency.Summary
+		must(t, checker.Check(t.Context(), d.principal.Account, &summary, func(f consistency.Finding) error {
+			t.Errorf("found %+v", f)
+			return nil
+		}))
+	})
+}

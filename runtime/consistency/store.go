@@ -1,0 +1,105 @@
+package consistency
+
+import (
+	"context"
+	"io"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/media"
+)
+
+// AccountStore finds the accounts to check; postgres.Store implements it.
+type AccountStore interface {
+	// FindAccount returns the open account of a MediaAccount; NotFound without one.
+	FindAccount(ctx context.Context, namespace, name string) (account.Account, error)
+	// AccountByID returns an open or closed account; NotFound without one.
+	AccountByID(ctx context.Context, id uuid.UUID) (account.Account, error)
+	// OpenAccountsAfter returns up to limit open accounts with ids after the given one, in the order of ids.
+	OpenAccountsAfter(ctx context.Context, after uuid.UUID, limit int32) ([]account.Account, error)
+}
+
+// Store reads and repairs the rows of an account; postgres.Store implements it.
+type Store interface {
+	// ItemsAfter returns up to limit items, drafts included, with ids after the given one, in the order of ids.
+	ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]ItemObjects, error)
+	// ItemsByID returns the objects of those of the items that exist.
+	ItemsByID(ctx context.Context, accountID uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]media.Objects, error)
+	// SizeMismatchesAfter returns up to limit size mismatches of items with ids after the given one, in the order of ids.
+	SizeMismatchesAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]SizeMismatch, error)
+	// FindReferences returns what refers to keys, which belong to the items with these ids, in one snapshot.
+	FindReferences(ctx context.Context, accountID uuid.UUID, bucket string, ids []uuid.UUID, keys []string) (References, error)
+	// CountPending counts running uploads and queued removals of the account.
+	CountPending(ctx context.Context, accountID uuid.UUID) (uploads, removals int64, err error)
+	// FindDrift compares the counters with a recount, in one snapshot.
+	FindDrift(ctx context.Context, accountID uuid.UUID) ([]Drift, error)
+	// RepairCounters corrects the counters beside a running service, and returns the drift that it corrected.
+	RepairCounters(ctx context.Context, accountID uuid.UUID) ([]Drift, error)
+	// RepairItemBytes sets the bytes of an item to the sum of its objects'. It changes no counter.
+	RepairItemBytes(ctx context.Context, accountID, itemID uuid.UUID) error
+	// DropObject removes a derivative from an item: it changes row and counters and queues
+	// the removal in one transaction. It returns nil if the item does not refer to the object.
+	DropObject(ctx context.Context, accountID uuid.UUID, bucket string, itemID uuid.UUID, object media.Object) (*media.Removal, error)
+	// FinishRemovals deletes removals from the queue.
+	FinishRemovals(ctx context.Context, ids []int64) error
+}
+
+// ObjectStore reads and repairs the bucket of an account; objectstore.Store implements it.
+type ObjectStore interface {
+	// OwnerID returns the account in the bucket's ownership marker; NotFound without bucket or marker.
+	OwnerID(ctx context.Context, bucket string) (string, error)
+	BucketExists(ctx context.Context, bucket string) (bool, error)
+	// List calls visit for every object, in the order of keys.
+	List(ctx context.Context, bucket, prefix string, visit func(media.ObjectInfo) error) error
+	// ListIncomplete calls visit for every incomplete multipart upload; prefix is empty or a whole key.
+	ListIncomplete(ctx context.Context, bucket, prefix string, visit func(media.IncompleteUpload) error) error
+	// Stat returns NotFound for an object that does not exist.
+	Stat(ctx context.Context, bucket, key string) (media.ObjectInfo, error)
+	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
+	Remove(ctx context.Context, bucket string, keys []string) error
+	AbortIncomplete(ctx context.Context, bucket, key string) error
+}
+
+// ItemObjects are the objects that the row of an item refers to.
+type ItemObjects struct {
+	ID      uuid.UUID
+	Objects media.Objects
+}
+
+// SizeMismatch is an item whose recorded bytes are not the sum of its objects'.
+type SizeMismatch struct {
+	ItemID           uuid.UUID
+	Recorded, Actual int64
+}
+
+// The counters of an account: the names of their tables.
+const (
+	AccountUsage = "account_usage"
+	AppTotal     = "app_total"
+	GroupTotal   = "group_total"
+	PageIndex    = "item_page_block"
+)
+
+// CounterValue is the value of a counter: AccountUsage has bytes only, GroupTotal and
+// PageIndex have no bytes.
+type CounterValue struct {
+	Public, Private, Bytes int64
+}
+
+// Drift is a counter that differs from a recount.
+type Drift struct {
+	Counter          string
+	AppID            uuid.UUID // zero for AccountUsage
+	Group            string    // of GroupTotal
+	FirstID          uuid.UUID // of a block of PageIndex
+	Recorded, Actual CounterValue
+}
+
+// References are the rows that refer to object keys, all read in one snapshot.
+type References struct {
+	Items    map[string]bool // keys in items
+	Uploads  map[string]bool // ids of items with a running upload
+	Removals map[string]bool // keys in queued removals
+	Aborts   map[string]bool // those of Removals whose multipart uploads are aborted too
+}

@@ -1,0 +1,32 @@
+package imaging
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fairlimit"
+)
+
+func TestQueueSlot_IsReleasedOnce(t *testing.T) {
+	t.Parallel()
+	queue := fairlimit.New[uuid.UUID](fairlimit.Config{Limit: 2, PerKey: 2})
+	slots := make([]*queueSlot, 2)
+	for i := range slots {
+		slots[i] = &queueSlot{queue: queue, account: uuid.UUID{1}}
+		if slots[i].Wanted() {
+			t.Error("a slot is wanted while one is free")
+		}
+		if err := queue.TryAcquire(slots[i].account); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slots[0].Wanted() {
+		t.Error("a slot is not wanted when all are held")
+	}
+	slots[0].Release()
+	slots[0].Release()
+	if n := queue.InFlight(); n != 1 {
+		t.Errorf("%d slots are held after one was released twice, want 1", n)
+	}
+}

@@ -1,0 +1,50 @@
+package media
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/runtime/fairlimit"
+	"mediastack.dev/runtime/fault"
+)
+
+// limits bounds what uploads hold of this process, fairly between accounts.
+type limits struct {
+	uploads *fairlimit.Limiter[uuid.UUID]
+	// partMemory bounds uploads that hold more than smallUpload.
+	partMemory *fairlimit.Limiter[uuid.UUID]
+	timeout    time.Duration // of a wait
+}
+
+// newLimits returns the limits of cfg, and registers their gauges unless registry is nil.
+func newLimits(cfg Config, registry prometheus.Registerer) (limits, error) {
+	perAccount := func(slots int) int { return max(1, slots*cfg.UploadPerAccountPercent/100) }
+	parts := int(cfg.UploadMemory / (PartSize + chunkSize))
+	l := limits{
+		uploads: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: cfg.MaxUploads, PerKey: perAccount(cfg.MaxUploads), MaxWaiting: cfg.UploadQueue}),
+		// An upload that waits for memory holds an upload slot, so that those bound the queue.
+		partMemory: fairlimit.New[uuid.UUID](fairlimit.Config{Limit: parts, PerKey: perAccount(parts), MaxWaiting: 2 * cfg.MaxUploads}),
+		timeout:    cfg.UploadQueueTimeout,
+	}
+	if registry == nil {
+		return l, nil
+	}
+	if err := l.uploads.Register(registry, "mediastack_uploads", "Uploads"); err != nil {
+		return limits{}, err
+	}
+	return l, l.partMemory.Register(registry, "mediastack_upload_part_buffers", "Part buffers of uploads")
+}
+
+// acquire takes a slot of limiter. It returns a Busy fault when the queue is full, and
+// when no slot was free before the timeout or the end of ctx.
+func (l limits) acquire(ctx context.Context, limiter *fairlimit.Limiter[uuid.UUID], accountID uuid.UUID) error {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	if err := limiter.Acquire(ctx, accountID); err != nil {
+		return &fault.Error{Kind: fault.Busy, Public: "too many uploads at once", RetryAfter: 2 * time.Second}
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package media
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/runtime/fault"
+)
+
+func testLimits(t *testing.T, cfg Config) limits {
+	t.Helper()
+	l, err := newLimits(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLimits_ReturnBusyWithRetryAfter(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		queue   int
+		timeout time.Duration
+		leaves  bool
+	}{
+		"the queue is full":            {queue: 0, timeout: time.Minute},
+		"the timeout has passed":       {queue: 1, timeout: time.Nanosecond},
+		"the client is gone by itself": {queue: 1, timeout: time.Minute, leaves: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := testLimits(t, Config{MaxUploads: 1, UploadPerAccountPercent: 100, UploadQueue: c.queue, UploadQueueTimeout: c.timeout})
+			if err := l.acquire(t.Context(), l.uploads, uuid.New()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.leaves {
+				cancel()
+			}
+			if err := l.acquire(ctx, l.uploads, uuid.New()); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestLimits_ExportGaugesOfSlotsAndMemory(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	l, err := newLimits(Config{MaxUploads: 8, UploadMemory: 4 * (PartSize + chunkSize), UploadPerAccountPercent: 75, UploadQueue: 4, UploadQueueTimeout: time.Minute}, registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.acquire(t.Context(), l.uploads, uuid.New()); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		got[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()
+	}
+	for name, want := range map[string]float64{
+		"mediastack_uploads_in_flight": 1, "mediastack_uploads_waiting": 0, "mediastack_uploads_limit": 8,
+		"mediastack_upload_part_buffers_in_flight": 0, "mediastack_upload_part_buffers_waiting": 0, "mediastack_upload_part_buffers_limit": 4,
+	} {
+		if value, ok := got[name]; !ok || value != want {
+			t.Errorf("%s is %v (%t), want %v", name, value, ok, want)
+		}
+	}
+	if _, err := newLimits(Config{MaxUploads: 1}, registry); err == nil {
+		t.Error("the same gauges were registered twice")
+	}
+}

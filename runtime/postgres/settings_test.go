@@ -1,0 +1,132 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/settings"
+)
+
+func TestSettings_PinnedFieldRejectsTheWholeChange(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	a, err := registry(store).Ensure(t.Context(), spec)
+	must(t, err)
+	s := settings.NewService(store)
+	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, "team-a/site"))
+	before := version(t, url, "settings_pin")
+	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, "team-a/site"))
+	if version(t, url, "settings_pin") != before {
+		t.Error("pinning the same again must write nothing")
+	}
+	_, err = s.Update(t.Context(), a.ID, settings.Layer{UseWebP: value(false), ThumbnailWidth: value(64)})
+	if !fault.Is(err, fault.Conflict) || fault.From(err).Public != "useWebP: pinned by MediaSettings team-a/site" {
+		t.Errorf("a change of a pinned field: %v", err)
+	}
+	layers, err := s.Update(t.Context(), a.ID, settings.Layer{ThumbnailHeight: value(99)})
+	must(t, err)
+	if got := layers.Effective(); got != (settings.Effective{UseWebP: true, WebPOutputQuality: 80, ThumbnailWidth: 320, ThumbnailHeight: 99}) {
+		t.Errorf("effective settings are %+v", got)
+	}
+	must(t, s.Unpin(t.Context(), a.ID, "team-a/another"))
+	if layers, err := s.Get(t.Context(), a.ID); err != nil || layers.PinnedBy != "team-a/site" {
+		t.Errorf("another object took the pins away: %+v, %v", layers, err)
+	}
+	must(t, s.Unpin(t.Context(), a.ID, "team-a/site"))
+	layers, err = s.Update(t.Context(), a.ID, settings.Layer{WebPOutputQuality: value(0)})
+	must(t, err)
+	if got := layers.Effective(); got != (settings.Effective{UseWebP: false, WebPOutputQuality: 0, ThumbnailWidth: 320, ThumbnailHeight: 99}) {
+		t.Errorf("after unpinning: %+v", got)
+	}
+	if _, err := s.Update(t.Context(), a.ID, settings.Layer{WebPOutputQuality: value(101)}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("quality 101: %v", err)
+	}
+}
+
+// A replica of the version before must not drop the fields of the next one.
+func TestSettings_FieldsOfALaterVersionAreKept(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	a, err := registry(store).Ensure(t.Context(), spec)
+	must(t, err)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), `INSERT INTO settings_tenant VALUES ($1, '{"later": 7, "useWebP": true}')`, a.ID)
+	must(t, err)
+	outcome, err := settings.NewService(store).Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
+	must(t, err)
+	if want := (settings.Effective{UseWebP: true, WebPOutputQuality: 80, ThumbnailWidth: 64, ThumbnailHeight: 320}); outcome.Effective() != want {
+		t.Errorf("effective settings are %+v", outcome.Effective())
+	}
+	var stored string
+	must(t, conn.QueryRow(t.Context(), "SELECT fields::text FROM settings_tenant").Scan(&stored))
+	if stored != `{"later": 7, "useWebP": true, "thumbnailWidth": 64}` {
+		t.Errorf("stored: %s", stored)
+	}
+}
+
+func TestSettings_SchemaRejectsOtherForms(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	a, err := registry(store).Ensure(t.Context(), spec)
+	must(t, err)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, form := range []string{`[]`, `1`, `null`, `{"useWebP": "true"}`, `{"useWebP": null}`, `{"useWebP": true, "thumbnailWidth": {}}`, `{"x": [1]}`} {
+		for _, insert := range []string{"INSERT INTO settings_tenant VALUES ($1, $2)", "INSERT INTO settings_pin VALUES ($1, 'a/b', $2)"} {
+			if _, err := conn.Exec(t.Context(), insert, a.ID, form); err == nil {
+				t.Errorf("%s accepts %s", insert, form)
+			}
+		}
+	}
+	// A value that no version stores is the fault of the database, not of the caller.
+	_, err = conn.Exec(t.Context(), `INSERT INTO settings_tenant VALUES ($1, '{"thumbnailWidth": 99999}')`, a.ID)
+	must(t, err)
+	if _, err := store.Layers(t.Context(), a.ID); err == nil || fault.From(err).Kind != fault.Internal {
+		t.Errorf("a stored width of 99999: %v", err)
+	}
+}
+
+// Replicas cache settings until the database notifies them.
+func TestSettings_EveryChangeNotifies(t *testing.T) {
+	t.Parallel()
+	store, _ := setup(t)
+	a, err := registry(store).Ensure(t.Context(), spec)
+	must(t, err)
+	connected, changed := make(chan struct{}, 1), make(chan uuid.UUID, 100)
+	go func() {
+		_ = store.Listen(t.Context(), func() { connected <- struct{}{} }, func(id uuid.UUID) { changed <- id }, func(error) {})
+	}()
+	<-connected
+	s := settings.NewService(store)
+	for name, change := range map[string]func() error{
+		"update": func() error {
+			_, err := s.Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
+			return err
+		},
+		"pin": func() error { return s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, "a/b") },
+	} {
+		must(t, change())
+		if id := <-changed; id != a.ID {
+			t.Errorf("%s notified of %v", name, id)
+		}
+	}
+	// Changes that write nothing do not notify: the next notification is that of unpin.
+	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, "a/b"))
+	_, err = s.Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
+	must(t, err)
+	must(t, s.Unpin(t.Context(), a.ID, "a/c"))
+	must(t, s.Unpin(t.Context(), a.ID, "a/b"))
+	<-changed
+	_, err = registry(store).SetApps(t.Context(), a.ID, []string{"last"})
+	must(t, err)
+	<-changed
+	if len(changed) > 0 {
+		t.Error("a change that writes nothing notified")
+	}
+}
