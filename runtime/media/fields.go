@@ -30,6 +30,15 @@ type Fields struct {
 	Group    string
 }
 
+// BindGroup returns the fields with the group that an upload signature is bound to, which
+// overrides the client's. An empty group leaves the fields unchanged.
+func (f Fields) BindGroup(group string) Fields {
+	if group != "" {
+		f.Group = group
+	}
+	return f
+}
+
 // Validate refuses fields out of bounds with an Invalid fault that names the field.
 // Commit calls it too; an edge that learns the fields before the file calls it early.
 func (f Fields) Validate() error {

@@ -10,13 +10,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
 // noItem is the one answer for an item that is missing and for another tenant's.
-func noItem() error { return fault.New(fault.NotFound, "there is no such media item") }
+func noItem() error { return media.ErrItemNotFound }
 
 func itemError(err error, what string) error {
 	if errors.Is(err, pgx.ErrNoRows) {

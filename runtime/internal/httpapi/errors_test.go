@@ -59,7 +59,7 @@ func TestWriteError_EveryKindHasItsStatusCodeAndText(t *testing.T) {
 	}
 }
 
-// The MCP endpoint's clients parse JSON-RPC, whatever refuses them.
+// The MCP endpoint's clients parse JSON-RPC, whatever rejects them.
 func TestWriteError_OnTheToolsRouteIsJSONRPC(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -7,7 +7,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// FuzzArguments holds the reader to this: whatever comes, it is read or refused with a
+// FuzzArguments holds the reader to this: whatever comes, it is read or rejected with a
 // fault that is the caller's, and what is read is what package json reads.
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{`{"mediaId":"x","page":1}`, `{"page":1e9}`, `{"page":-0.0}`, `{"useWebP":null}`, `[]`, `null`, ``, `{"page":1,"page":"x"}`, `{"mediaId":"\ud800"}`} {

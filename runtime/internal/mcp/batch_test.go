@@ -32,7 +32,7 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 	for name, tt := range map[string]struct {
 		body string
 		code int
-		id   string // that the refusal has
+		id   string // that the rejection has
 		says string
 	}{
 		"an id twice":                      {"[" + remove("1") + "," + ping("1") + "]", request, "null", "two calls of the batch have the id 1"},
@@ -95,7 +95,7 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 	}
 }
 
-// What the SDK refuses by itself says nothing of the inside either.
+// What the SDK rejects by itself says nothing of the inside either.
 func TestRefusalsOfTheSDKAreInPlainWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -57,7 +57,7 @@ func TestAFileThatOthersWaitForIsGivenUp(t *testing.T) {
 			close(done)
 			<-dripping
 			must(t, err)
-			if !bytes.HasPrefix(told[:n], []byte("HTTP/1.1 429 ")) || !bytes.Contains(told[:n], []byte("Retry-After: ")) || !bytes.Contains(told[:n], []byte("too slowly")) {
+			if !bytes.HasPrefix(told[:n], []byte("HTTP/1.1 429 ")) || !bytes.Contains(told[:n], []byte("Retry-After: ")) || !bytes.Contains(told[:n], []byte("below the minimum transfer rate")) {
 				t.Errorf("the slow client is told %s", told[:n])
 			}
 			if n := w.Number(t, `SELECT count(*) FROM item WHERE account_id = $1`, slow.Account.ID); n != 0 {

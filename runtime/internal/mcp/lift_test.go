@@ -53,7 +53,7 @@ func TestFilesAreLiftedOutOfJSON(t *testing.T) {
 }
 
 // Before, raw control characters and unknown escapes were accepted in a file and in no
-// other string, and \b and \f were read as the letters.
+// other string, and \b and \f were read as the characters.
 func TestFileString_IsReadAsJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

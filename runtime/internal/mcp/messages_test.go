@@ -14,8 +14,8 @@ import (
 )
 
 // FuzzMessages holds the reader to this: what it lets through, the SDK reads, with ids
-// that come back as they were and are no other's in the batch; what it refuses, it
-// refuses in words of our own.
+// that come back as they were and are no other's in the batch; what it rejects, it
+// rejects in words of our own.
 func FuzzMessages(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, `{"jsonrpc":"2.0","id":1.0,"method":"ping"}`,
@@ -30,7 +30,7 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if bytes.Count(body, []byte{'['})+bytes.Count(body, []byte{'{'}) > depthLimit {
-			return // may be too deep, which lift refuses
+			return // may be too deep, which lift rejects
 		}
 		messages, batch, err := readMessages(body)
 		if err != nil {

@@ -54,12 +54,12 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 			token, _, err := w.Registry.IssueKey(t.Context(), of.App.ID, 2, 0)
 			must(t, err)
 			return token.Reveal()
-		}, refusedKey, false},
+		}, rejectedKey, false},
 		"suspended": {func(t *testing.T, w *world, of tenant) string {
 			t.Helper()
 			w.Change(t, of, func(s *account.Spec) { s.Suspended = true })
 			return of.Key
-		}, refusedKey, false},
+		}, rejectedKey, false},
 		"on a leash": {func(t *testing.T, w *world, of tenant) string {
 			t.Helper()
 			w.Change(t, of, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{Tools: []string{}} })
@@ -100,7 +100,7 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 	}
 }
 
-func refusedKey(t *testing.T, rt *replica, of tenant) bool {
+func rejectedKey(t *testing.T, rt *replica, of tenant) bool {
 	t.Helper()
 	return rt.post(t, listTools, apiKey(of.Key)).status == http.StatusUnauthorized
 }

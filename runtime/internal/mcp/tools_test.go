@@ -37,7 +37,7 @@ func (rt *replica) tools(t *testing.T, key string) []listed {
 	return message.Result.Tools
 }
 
-// wrong is an input that a tool refuses.
+// wrong is an input that a tool rejects.
 type wrong struct {
 	input object
 	says  string // a part of the sentence
@@ -290,7 +290,7 @@ func TestCredentialsThatEnd(t *testing.T) {
 	for name := range rows {
 		names = append(names, name)
 	}
-	refused := func(key string) bool {
+	rejected := func(key string) bool {
 		for _, name := range names {
 			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":{}}}`
 			if got := rt.post(t, body, apiKey(key)); got.status != http.StatusUnauthorized {
@@ -304,10 +304,10 @@ func TestCredentialsThatEnd(t *testing.T) {
 		gives[api.Count](t, rt.call(t, key, "get_media_count", nil))
 	}
 	w.Change(t, suspended, func(s *account.Spec) { s.Suspended = true })
-	eventually(t, "a suspended account is refused", func() bool { return refused(suspended.Key) })
+	eventually(t, "a suspended account is rejected", func() bool { return rejected(suspended.Key) })
 	_, _, err := w.Registry.IssueKey(t.Context(), revoked.App.ID, 2, 0)
 	must(t, err)
-	eventually(t, "a revoked key is refused", func() bool { return refused(revoked.Key) })
+	eventually(t, "a revoked key is rejected", func() bool { return rejected(revoked.Key) })
 }
 
 func TestAPinnedSettingIsRefusedByName(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-chi/chi/v5"
 
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/rest"
-	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/runtimetest"
 )
 
@@ -129,7 +129,7 @@ func routesOf(t *testing.T, mounts ...func(chi.Router)) []operation {
 	return served
 }
 
-func TestEveryRouteHasItsEntryAndEveryEntryItsRoute(t *testing.T) {
+func TestRoutes_MatchTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	served := routesOf(t, (&rest.API{}).Mount, (&delivery.Delivery{}).Mount)
 	described := loadContract(t).operations()

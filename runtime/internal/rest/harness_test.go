@@ -85,8 +85,8 @@ type options struct {
 	images           bool // uploads get derivatives, by the worker that make has built
 }
 
-func secretOf(letter string) string {
-	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
+func secretOf(char string) string {
+	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(char, 32)))
 }
 
 func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
@@ -258,8 +258,8 @@ func decode[T any](t *testing.T, a answer) T {
 	return value
 }
 
-// refused checks the status and the error text, and gives the detail.
-func (a answer) refused(t *testing.T, status int, text string) string {
+// rejected checks the status and the error text, and gives the detail.
+func (a answer) rejected(t *testing.T, status int, text string) string {
 	t.Helper()
 	var body api.Error
 	if err := json.Unmarshal(a.body, &body); err != nil || a.status != status || body.Error != text {

@@ -11,7 +11,7 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// The document of GET was refused for its "sources", so no client could read, change and
+// The document of GET was rejected for its "sources", so no client could read, change and
 // write back.
 func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 	}
 }
 
-func TestSettings_RefuseAnotherValueOfAPinnedField(t *testing.T) {
+func TestSettings_RejectAnotherValueOfAPinnedField(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -72,15 +72,15 @@ func TestSettings_RefuseAnotherValueOfAPinnedField(t *testing.T) {
 	change := func(body string) answer {
 		return rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
 	}
-	detail := change(`{"thumbnailWidth": 101, "webpOutputQuality": 70, "useWebP": true}`).refused(t, http.StatusConflict, "Conflict")
+	detail := change(`{"thumbnailWidth": 101, "webpOutputQuality": 70, "useWebP": true}`).rejected(t, http.StatusConflict, "Conflict")
 	if detail != "thumbnailWidth: pinned by MediaSettings team-a/site" {
 		t.Errorf("the detail names other fields: %s", detail)
 	}
 	if rows := w.Number(t, "SELECT count(*) FROM settings_tenant"); rows != 0 {
-		t.Errorf("a refused change left %d rows", rows)
+		t.Errorf("a rejected change left %d rows", rows)
 	}
 	if got := decode[api.Settings](t, change(`{"thumbnailWidth": 100, "useWebP": true}`)); !slices.Equal(*got.Changed, []string{"useWebP"}) {
-		t.Errorf("the pinned value was refused or stored: %v", *got.Changed)
+		t.Errorf("the pinned value was rejected or stored: %v", *got.Changed)
 	}
 	// A value that was only written back is no choice of the tenant's once the pin has gone.
 	must(t, w.Settings.Unpin(t.Context(), one.Account.ID, "team-a/site"))

@@ -13,8 +13,8 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
 )

@@ -107,11 +107,12 @@ func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 // drain reads what follows the last boundary. The end of the body must be read, since the
 // credential is checked again there.
 func (f *Form) drain() error {
-	n, err := io.Copy(io.Discard, io.LimitReader(f.buffer, maxOverhead+1))
+	left := maxOverhead - f.overhead.used()
+	n, err := io.Copy(io.Discard, io.LimitReader(f.buffer, left+1))
 	switch {
 	case err != nil:
 		return f.overhead.malformed(err)
-	case n > maxOverhead:
+	case n > left:
 		return errOverhead
 	}
 	return nil

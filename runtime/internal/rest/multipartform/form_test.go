@@ -219,7 +219,7 @@ func TestForm_ReturnsTheErrorAtTheEndOfTheBody(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	long := form + strings.Repeat("x", maxOverhead+1)
+	long := form + "\r\n" + strings.Repeat("x", maxOverhead+1)
 	if _, _, err := parse(strings.NewReader(long), "multipart/form-data; boundary=b"); !errors.Is(err, errOverhead) {
 		t.Errorf("a long epilogue: %v", err)
 	}

@@ -22,10 +22,13 @@ type overheadReader struct {
 	failed    error // of the first read that failed, except for the end of the body
 }
 
+// used returns how many bytes outside the file were read.
+func (o *overheadReader) used() int64 { return o.total + o.sanitizer.dropped - o.inFile }
+
 // Read reads the next bytes of the body.
 func (o *overheadReader) Read(p []byte) (int, error) {
 	n, err := o.from.Read(p)
-	if o.total += int64(n); o.total+o.sanitizer.dropped-o.inFile > maxOverhead {
+	if o.total += int64(n); o.used() > maxOverhead {
 		return 0, errOverhead
 	}
 	if err == io.EOF { //nolint:errorlint // readers end with the bare one

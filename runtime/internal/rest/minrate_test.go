@@ -10,7 +10,7 @@ import (
 )
 
 // A connection that stood still held the memory that others waited for.
-func TestAnUploadThatOthersWaitForIsGivenUp(t *testing.T) {
+func TestUpload_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
@@ -36,7 +36,7 @@ func TestAnUploadThatOthersWaitForIsGivenUp(t *testing.T) {
 	told := make([]byte, 2048)
 	n, err := conn.Read(told)
 	must(t, err)
-	if !bytes.HasPrefix(told[:n], []byte("HTTP/1.1 429 ")) || !bytes.Contains(told[:n], []byte("Retry-After: ")) || !bytes.Contains(told[:n], []byte("too slowly")) {
+	if !bytes.HasPrefix(told[:n], []byte("HTTP/1.1 429 ")) || !bytes.Contains(told[:n], []byte("Retry-After: ")) || !bytes.Contains(told[:n], []byte("below the minimum transfer rate")) {
 		t.Errorf("the slow client is told %s", told[:n])
 	}
 }
