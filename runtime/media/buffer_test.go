@@ -19,7 +19,7 @@ func TestBufferReader_ReadsNothingAfterClose(t *testing.T) {
 			break
 		}
 	}
-	body := b.body(b.size)
+	body := b.reader(b.size)
 	got := make([]byte, 1000)
 	if n, err := body.Read(got); n == 0 || err != nil {
 		t.Fatal(n, err)

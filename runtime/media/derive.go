@@ -11,100 +11,101 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// derive makes and stores the derivatives that the account's settings want of the
-// file, which is stored already. What can't be made is lacking, and the log says so; that
-// is no failure of the upload, but a cap that does not hold them is, and an object store
-// that is away.
-func (u *Upload) derive(ctx context.Context) (Objects, error) {
-	images := u.service.images
-	if images == nil || !images.Handles(u.mimeType, u.size) {
+// derive makes the derivatives that the account's settings ask for, and stores them. The
+// file itself is stored already. A derivative that can't be made is omitted and logged: it
+// does not fail the upload. A cap without room for the derivatives does, and so does an
+// object store that is unavailable.
+func (t *transfer) derive(ctx context.Context) (Objects, error) {
+	if !t.wantsDerivatives(t.size) {
 		return nil, nil
 	}
-	layers, err := u.service.settings.Get(ctx, u.scope.AccountID)
+	layers, err := t.service.settings.Get(ctx, t.scope.AccountID)
 	if err != nil {
 		return nil, err
 	}
-	made, err := images.Derive(ctx, ImageJob{
-		ItemID: u.id, AccountID: u.scope.AccountID, MimeType: u.mimeType, Bytes: u.size, Place: u.place,
-		Source: u.original, Settings: layers.Effective(),
+	made, err := t.service.images.Derive(ctx, ImageJob{
+		ItemID: t.id, AccountID: t.scope.AccountID, MimeType: t.mimeType, Bytes: t.size, Place: t.imageSlot,
+		Source: t.open, Settings: layers.Effective(),
 	})
 	if ctx.Err() != nil {
-		return nil, fault.Wrap(fmt.Errorf("derivatives of item %s: %w", u.id, ctx.Err()), fault.Unavailable, "the request ended before its thumbnail was made")
+		return nil, fault.Wrap(fmt.Errorf("derivatives of item %s: %w", t.id, ctx.Err()), fault.Unavailable, "the request ended before its thumbnail was made")
 	}
 	if fault.Is(err, fault.Unavailable) {
-		// The object store did not give the file back: a repeated request gets all derivatives.
-		return nil, fmt.Errorf("derivatives of item %s: %w", u.id, err)
+		// The object store did not return the file: a repeated request makes all derivatives.
+		return nil, fmt.Errorf("derivatives of item %s: %w", t.id, err)
 	}
 	if err != nil {
-		u.service.log.WarnContext(ctx, "an image lacks derivatives", "item", u.id, "account", u.scope.AccountID, "type", u.mimeType, "bytes", u.size,
-			"made", variantsOf(made), "error", err)
+		t.service.log.WarnContext(ctx, "derivatives are missing", "item", t.id, "account", t.scope.AccountID, "type", t.mimeType, "bytes", t.size,
+			"made", variantNames(made), "error", err)
 	}
 	objects := make(Objects, len(made))
-	for i, one := range made {
-		sum := sha256.Sum256(one.Data)
-		objects[i] = Object{Variant: one.Variant, Key: u.key(one.Variant), Bytes: int64(len(one.Data)), MimeType: one.MimeType, SHA256: sum[:]}
+	for i, derivative := range made {
+		sum := sha256.Sum256(derivative.Data)
+		objects[i] = Object{Variant: derivative.Variant, Key: t.key(derivative.Variant), Bytes: int64(len(derivative.Data)), MimeType: derivative.MimeType, SHA256: sum[:]}
 	}
-	if err := u.hold(ctx, u.size+objects.Bytes()); err != nil {
+	if err := t.reservation.reserve(ctx, t.size+objects.Bytes()); err != nil {
 		return nil, err
 	}
 	for i, object := range objects {
-		if err := u.put(ctx, object, bytes.NewReader(made[i].Data)); err != nil {
+		if err := t.put(ctx, object.Variant, object.MimeType, bytes.NewReader(made[i].Data), object.Bytes); err != nil {
 			return nil, err
 		}
 	}
 	return objects, nil
 }
 
-// variantsOf lists what was made, for the log.
-func variantsOf(made []Derivative) string {
+// variantNames returns the variants of derivatives, for the log.
+func variantNames(made []Derivative) string {
 	names := make([]string, len(made))
-	for i, one := range made {
-		names[i] = string(one.Variant)
+	for i, derivative := range made {
+		names[i] = string(derivative.Variant)
 	}
 	return strings.Join(names, " ")
 }
 
-// look tells the type of a file that is on its way, as soon as that is possible, and
-// takes a place in the queue of images for one of which derivatives are wanted. So an
-// image that can't be taken is refused before most of it has come, and nothing else is.
-func (u *Upload) look(claim string, whole bool) error {
-	u.detect(claim, whole)
-	images := u.service.images
-	switch wanted := images != nil && images.Handles(u.mimeType, max(u.size, u.atLeast)); {
-	case wanted && u.place == nil:
+// wantsDerivatives reports whether derivatives are made of a file of this size.
+func (t *transfer) wantsDerivatives(size int64) bool {
+	return t.service.images != nil && t.service.images.Handles(t.mimeType, size)
+}
+
+// classify detects the content type as soon as enough bytes have arrived, and reserves an
+// image slot if derivatives are needed: an image for which there is no slot is rejected
+// before most of it has arrived, and no other file is.
+func (t *transfer) classify(declaredType string, ended bool) error {
+	t.detectType(declaredType, ended)
+	switch wanted := t.wantsDerivatives(max(t.size, t.sizeHint)); {
+	case wanted && t.imageSlot == nil:
 		var err error
-		u.place, err = images.Reserve(u.scope.AccountID)
+		t.imageSlot, err = t.service.images.Reserve(t.scope.AccountID)
 		return err
 	case !wanted:
-		u.leaveQueue()
+		t.releaseImageSlot()
 	}
 	return nil
 }
 
-// await waits for a place in the queue of images, if the file, which has arrived, needs
-// one.
-func (u *Upload) await(ctx context.Context) error {
-	images := u.service.images
-	if images == nil || !images.Handles(u.mimeType, u.size) {
+// waitImageSlot waits for an image slot if derivatives of the file, which has arrived, are
+// needed.
+func (t *transfer) waitImageSlot(ctx context.Context) (err error) {
+	if !t.wantsDerivatives(t.size) {
 		return nil
 	}
-	var err error
-	u.place, err = images.Await(ctx, u.scope.AccountID)
+	t.imageSlot, err = t.service.images.Await(ctx, t.scope.AccountID)
 	return err
 }
 
-// leaveQueue releases the place in the queue of images, if there is one.
-func (u *Upload) leaveQueue() {
-	if u.place != nil {
-		u.place.Release()
-		u.place = nil
+// releaseImageSlot releases the image slot, if the transfer holds one.
+func (t *transfer) releaseImageSlot() {
+	if t.imageSlot != nil {
+		t.imageSlot.Release()
+		t.imageSlot = nil
 	}
 }
 
-// original opens the file: from memory while it is there, else from S3.
-func (u *Upload) original(ctx context.Context) (io.ReadCloser, error) {
-	if u.parts == nil && !u.elsewhere {
-		return u.buffer.body(u.buffer.size), nil
+// open opens the file: from memory if the whole of it is there, else from the object store.
+func (t *transfer) open(ctx context.Context) (io.ReadCloser, error) {
+	if t.inMemory() {
+		return t.buffer.reader(t.buffer.size), nil
 	}
-	return u.service.objects.Open(ctx, u.scope.Bucket, u.key(Original), 0, u.size)
+	return t.service.objects.Open(ctx, t.scope.Bucket, t.key(Original), 0, t.size)
 }

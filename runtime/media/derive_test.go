@@ -27,7 +27,7 @@ import (
 )
 
 // withImages is a replica whose uploads get derivatives by real workers.
-func (b *bundle) withImages(objects media.ObjectStore) *media.Service {
+func (b *harness) withImages(objects media.ObjectStore) *media.Service {
 	b.t.Helper()
 	service, _ := b.withQueue(objects, config, 16)
 	return service
@@ -45,7 +45,7 @@ func (w *watched) Await(ctx context.Context, account uuid.UUID) (media.ImagePlac
 }
 
 // withQueue is withImages with the pool, whose queue has so many places.
-func (b *bundle) withQueue(objects media.ObjectStore, cfg media.Config, places int) (*media.Service, *watched) {
+func (b *harness) withQueue(objects media.ObjectStore, cfg media.Config, places int) (*media.Service, *watched) {
 	b.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, Program: testenv.Binary(b.t, "mediastack-imaging"),
@@ -77,7 +77,7 @@ func flood(t *testing.T, pool *watched, p account.Principal, n int) (release fun
 }
 
 // choose sets what the tenant wants of images.
-func (b *bundle) choose(p account.Principal, change settings.Layer) {
+func (b *harness) choose(p account.Principal, change settings.Layer) {
 	b.t.Helper()
 	_, err := settings.NewService(b.store).Update(b.t.Context(), p.Account.ID, change)
 	must(b.t, err)
@@ -386,7 +386,7 @@ func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	image := jpegOf(t, picture(200, 200))
 	r, err := service.CreateResumable(t.Context(), p, int64(len(image)), media.Fields{}, "")
 	must(t, err)
-	_, err = r.Write(t.Context(), 0, bytes.NewReader(image), nil)
+	_, err = r.Append(t.Context(), 0, bytes.NewReader(image), nil)
 	must(t, err)
 	release := flood(t, pool, p, 1)
 

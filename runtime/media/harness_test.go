@@ -44,8 +44,8 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// bundle is a database, a bucket and the use cases over them.
-type bundle struct {
+// harness is a database, a bucket and the use cases over them.
+type harness struct {
 	t        *testing.T
 	url      string
 	store    *postgres.Store
@@ -62,7 +62,7 @@ var (
 	purgeConfig = media.PurgeConfig{DraftTTL: 24 * time.Hour, UploadGrace: 5 * time.Minute, BatchSize: 7, MaxAttempts: 3, MaxBackoff: time.Hour}
 )
 
-func setup(t *testing.T) *bundle {
+func setup(t *testing.T) *harness {
 	t.Helper()
 	access := testenv.S3(t)
 	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
@@ -71,7 +71,7 @@ func setup(t *testing.T) *bundle {
 }
 
 // setupOwnS3 is setup with an S3 store that the test can stop and start.
-func setupOwnS3(t *testing.T) (*bundle, *testenv.Server[*testenv.S3Store]) {
+func setupOwnS3(t *testing.T) (*harness, *testenv.Server[*testenv.S3Store]) {
 	t.Helper()
 	server := testenv.S3Server(t)
 	a := server.Part.Access
@@ -80,11 +80,11 @@ func setupOwnS3(t *testing.T) (*bundle, *testenv.Server[*testenv.S3Store]) {
 	return setupWith(t, testenv.Postgres(t), objects), server
 }
 
-func setupWith(t *testing.T, url string, objects *objectstore.Store) *bundle {
+func setupWith(t *testing.T, url string, objects *objectstore.Store) *harness {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, log))
-	b := &bundle{t: t, url: url, objects: objects, clock: &clock{now: time.Now().Truncate(time.Microsecond)}}
+	b := &harness{t: t, url: url, objects: objects, clock: &clock{now: time.Now().Truncate(time.Microsecond)}}
 	b.store = b.open()
 	b.registry = account.NewRegistry(b.store, "media", b.clock.Now)
 	b.service = b.replica(config)
@@ -94,8 +94,8 @@ func setupWith(t *testing.T, url string, objects *objectstore.Store) *bundle {
 	return b
 }
 
-// open connects to the bundle's database once more, as another process would.
-func (b *bundle) open() *postgres.Store {
+// open connects to the harness's database once more, as another process would.
+func (b *harness) open() *postgres.Store {
 	b.t.Helper()
 	store, err := postgres.Open(context.Background(), postgres.Config{DatabaseURL: b.url})
 	must(b.t, err)
@@ -103,13 +103,13 @@ func (b *bundle) open() *postgres.Store {
 	return store
 }
 
-func (b *bundle) replica(cfg media.Config) *media.Service {
+func (b *harness) replica(cfg media.Config) *media.Service {
 	b.t.Helper()
 	return b.replicaOver(b.objects, cfg)
 }
 
 // replicaOver is a replica with an object store of the test's own.
-func (b *bundle) replicaOver(objects media.ObjectStore, cfg media.Config) *media.Service {
+func (b *harness) replicaOver(objects media.ObjectStore, cfg media.Config) *media.Service {
 	b.t.Helper()
 	service, err := media.New(cfg, media.Deps{Store: b.store, Objects: objects, Settings: settings.NewService(b.store),
 		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
@@ -118,7 +118,7 @@ func (b *bundle) replicaOver(objects media.ObjectStore, cfg media.Config) *media
 }
 
 // tenant provisions an account as the operator does.
-func (b *bundle) tenant(maxStorage int64) account.Principal {
+func (b *harness) tenant(maxStorage int64) account.Principal {
 	b.t.Helper()
 	ctx := b.t.Context()
 	a, err := b.registry.Ensure(ctx, account.Spec{Namespace: "team", Name: "t-" + uuid.NewString(), MaxStorage: maxStorage, MaxUploadSize: 100 << 20})
@@ -148,7 +148,7 @@ func upload(ctx context.Context, service *media.Service, p account.Principal, da
 	return u.Commit(ctx, fields)
 }
 
-func (b *bundle) upload(p account.Principal, data []byte, fields media.Fields) media.Item {
+func (b *harness) upload(p account.Principal, data []byte, fields media.Fields) media.Item {
 	b.t.Helper()
 	item, err := upload(b.t.Context(), b.service, p, bytes.NewReader(data), fields)
 	must(b.t, err)
@@ -156,7 +156,7 @@ func (b *bundle) upload(p account.Principal, data []byte, fields media.Fields) m
 }
 
 // sealed uploads and seals.
-func (b *bundle) sealed(p account.Principal, data []byte, fields media.Fields) media.Item {
+func (b *harness) sealed(p account.Principal, data []byte, fields media.Fields) media.Item {
 	b.t.Helper()
 	item, err := b.service.Seal(b.t.Context(), p, b.upload(p, data, fields).ID)
 	must(b.t, err)
@@ -164,7 +164,7 @@ func (b *bundle) sealed(p account.Principal, data []byte, fields media.Fields) m
 }
 
 // bytesOf downloads an object of an item.
-func (b *bundle) bytesOf(p account.Principal, object media.Object) []byte {
+func (b *harness) bytesOf(p account.Principal, object media.Object) []byte {
 	b.t.Helper()
 	body, err := b.objects.Open(b.t.Context(), p.Account.Bucket, object.Key, 0, -1)
 	must(b.t, err)
@@ -175,7 +175,7 @@ func (b *bundle) bytesOf(p account.Principal, object media.Object) []byte {
 }
 
 // stored returns every media object of a tenant's bucket with its size.
-func (b *bundle) stored(p account.Principal) map[string]int64 {
+func (b *harness) stored(p account.Principal) map[string]int64 {
 	b.t.Helper()
 	found := map[string]int64{}
 	must(b.t, b.objects.List(b.t.Context(), p.Account.Bucket, "media/", func(s media.ObjectInfo) error {
@@ -186,7 +186,7 @@ func (b *bundle) stored(p account.Principal) map[string]int64 {
 }
 
 // number asks the database for one number.
-func (b *bundle) number(sql string, args ...any) int64 {
+func (b *harness) number(sql string, args ...any) int64 {
 	b.t.Helper()
 	conn, err := pgx.Connect(b.t.Context(), b.url)
 	must(b.t, err)
@@ -198,7 +198,7 @@ func (b *bundle) number(sql string, args ...any) int64 {
 
 // balanced checks that the counters of an account equal a recount of its rows and
 // that its bucket holds exactly the objects that the rows name.
-func (b *bundle) balanced(p account.Principal) {
+func (b *harness) balanced(p account.Principal) {
 	b.t.Helper()
 	id := p.Account.ID
 	held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, id)

@@ -327,7 +327,7 @@ func TestUpload_BelowTheMinimumRateReleasesItsMemoryToOthers(t *testing.T) {
 			return err
 		}},
 		{"a resumable upload that stands still", stands, func(file io.Reader) error {
-			n, err := r.Write(t.Context(), 0, file, nil)
+			n, err := r.Append(t.Context(), 0, file, nil)
 			if n != before || r.State().Progress.Received != before {
 				t.Errorf("%d of %d bytes are kept: %+v", n, before, r.State().Progress)
 			}
@@ -346,4 +346,28 @@ func TestUpload_BelowTheMinimumRateReleasesItsMemoryToOthers(t *testing.T) {
 	must(t, r.Cancel(t.Context()))
 	b.balanced(slow)
 	b.balanced(quick)
+}
+
+// A bucket that is missing while the operator creates it again is not the client's mistake:
+// the edges answered 404 for it, each on its own.
+func TestUpload_UnavailableWhileTheBucketIsMissing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	empty, err := b.objects.Drain(t.Context(), p.Account.Bucket, 10)
+	must(t, err)
+	if !empty {
+		t.Fatal("the bucket is not empty")
+	}
+	must(t, b.objects.RemoveBucket(t.Context(), p.Account.Bucket))
+	for _, size := range []int{1000, media.PartSize + 1} {
+		if _, err := upload(t.Context(), b.service, p, bytes.NewReader(random(size)), media.Fields{}); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("an upload of %d bytes: %v", size, err)
+		}
+		r := b.create(p, int64(size))
+		if n, err := r.Append(t.Context(), 0, bytes.NewReader(random(size)), nil); n != 0 || !fault.Is(err, fault.Unavailable) {
+			t.Errorf("a resumable upload of %d bytes: %d, %v", size, n, err)
+		}
+		must(t, r.Cancel(t.Context()))
+	}
 }

@@ -14,7 +14,7 @@ import (
 // limits bounds what uploads hold of this process, fairly between accounts.
 type limits struct {
 	uploads *fairlimit.Limiter[uuid.UUID]
-	// partMemory bounds uploads that hold more than smallUpload.
+	// partMemory bounds uploads that hold more than inlineLimit.
 	partMemory *fairlimit.Limiter[uuid.UUID]
 	timeout    time.Duration // of a wait
 }
@@ -38,13 +38,34 @@ func newLimits(cfg Config, registry prometheus.Registerer) (limits, error) {
 	return l, l.partMemory.Register(registry, "mediastack_upload_part_buffers", "Part buffers of uploads")
 }
 
-// acquire takes a slot of limiter. It returns a Busy fault when the queue is full, and
-// when no slot was free before the timeout or the end of ctx.
-func (l limits) acquire(ctx context.Context, limiter *fairlimit.Limiter[uuid.UUID], accountID uuid.UUID) error {
+// slot is a slot of a limiter that an upload holds. Its owner releases it once; the zero
+// slot is held by nobody.
+type slot struct {
+	limiter   *fairlimit.Limiter[uuid.UUID]
+	accountID uuid.UUID
+}
+
+// acquire takes a slot of limiter, which the caller owns. It returns a Busy fault when the
+// queue is full, and when no slot was free before the timeout or the end of ctx.
+func (l limits) acquire(ctx context.Context, limiter *fairlimit.Limiter[uuid.UUID], accountID uuid.UUID) (slot, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	if err := limiter.Acquire(ctx, accountID); err != nil {
-		return &fault.Error{Kind: fault.Busy, Public: "too many uploads at once", RetryAfter: 2 * time.Second}
+		return slot{}, &fault.Error{Kind: fault.Busy, Public: "too many uploads at once", RetryAfter: 2 * time.Second}
 	}
-	return nil
+	return slot{limiter: limiter, accountID: accountID}, nil
+}
+
+// held reports whether the slot has not been released.
+func (s *slot) held() bool { return s.limiter != nil }
+
+// contended reports whether others wait for the slot.
+func (s *slot) contended() bool { return s.held() && s.limiter.HasWaiters(s.accountID) }
+
+// release gives the slot back. A slot that is not held stays as it is.
+func (s *slot) release() {
+	if s.held() {
+		s.limiter.Release(s.accountID)
+		*s = slot{}
+	}
 }

@@ -34,7 +34,7 @@ func TestLimits_ReturnBusyWithRetryAfter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := testLimits(t, Config{MaxUploads: 1, UploadPerAccountPercent: 100, UploadQueue: c.queue, UploadQueueTimeout: c.timeout})
-			if err := l.acquire(t.Context(), l.uploads, uuid.New()); err != nil {
+			if _, err := l.acquire(t.Context(), l.uploads, uuid.New()); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -42,7 +42,7 @@ func TestLimits_ReturnBusyWithRetryAfter(t *testing.T) {
 			if c.leaves {
 				cancel()
 			}
-			if err := l.acquire(ctx, l.uploads, uuid.New()); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
+			if _, err := l.acquire(ctx, l.uploads, uuid.New()); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
 				t.Error(err)
 			}
 		})
@@ -56,7 +56,7 @@ func TestLimits_ExportGaugesOfSlotsAndMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.acquire(t.Context(), l.uploads, uuid.New()); err != nil {
+	if _, err := l.acquire(t.Context(), l.uploads, uuid.New()); err != nil {
 		t.Fatal(err)
 	}
 	families, err := registry.Gather()

@@ -116,8 +116,7 @@ func (p *Purger) purge(ctx context.Context, summary *PurgeSummary) error {
 
 // uploadKeys returns the keys of the objects that an upload may have stored.
 func uploadKeys(itemID uuid.UUID) []string {
-	return []string{ObjectKey(itemID, Original), ObjectKey(itemID, WebP), ObjectKey(itemID, Thumbnail),
-		ObjectKey(itemID, tailVariants[0]), ObjectKey(itemID, tailVariants[1])}
+	return append([]string{ObjectKey(itemID, Original), ObjectKey(itemID, WebP), ObjectKey(itemID, Thumbnail)}, incompletePartKeys(itemID)...)
 }
 
 // batches repeats step until it handles less than a full batch, and adds its counts to sum.

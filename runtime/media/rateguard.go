@@ -27,16 +27,12 @@ type rateGuard struct {
 	slow     bool // the upload was below the rate, which ends it
 }
 
-// OnSlow registers how to abort a read of the file from another goroutine. abort may be
-// called more than once, and is never called after Receive has returned.
-func (u *Upload) OnSlow(abort func(why error)) { u.rate.abort = abort }
-
 // startRateMonitor checks the rate of an upload until stop is called.
-func (u *Upload) startRateMonitor() (stop func()) {
-	if u.service.cfg.UploadMinTransferRate == 0 {
+func (t *transfer) startRateMonitor() (stop func()) {
+	if t.service.cfg.UploadMinTransferRate == 0 {
 		return func() {}
 	}
-	u.rate.budget = minrate.New(u.service.cfg.UploadMinTransferRate, idleBudget)
+	t.rate.budget = minrate.New(t.service.cfg.UploadMinTransferRate, idleBudget)
 	done := make(chan struct{})
 	go func() {
 		tick := time.NewTicker(checkInterval)
@@ -46,7 +42,7 @@ func (u *Upload) startRateMonitor() (stop func()) {
 			case <-done:
 				return
 			case <-tick.C:
-				u.checkRate(checkInterval)
+				t.checkRate(checkInterval)
 			}
 		}
 	}()
@@ -54,8 +50,8 @@ func (u *Upload) startRateMonitor() (stop func()) {
 }
 
 // checkRate accounts for the time since the last check, and aborts a read that is too slow.
-func (u *Upload) checkRate(elapsed time.Duration) {
-	g := &u.rate
+func (t *transfer) checkRate(elapsed time.Duration) {
+	g := &t.rate
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	received := g.received
@@ -64,7 +60,7 @@ func (u *Upload) checkRate(elapsed time.Duration) {
 	case !g.reading:
 		g.budget.Record(received, 0)
 		return
-	case !g.slow && !u.contended():
+	case !g.slow && !t.contended():
 		g.budget.Reset()
 		return
 	}
@@ -77,10 +73,8 @@ func (u *Upload) checkRate(elapsed time.Duration) {
 }
 
 // contended reports whether others wait for something that the upload holds.
-func (u *Upload) contended() bool {
-	limits := u.service.limits
-	return limits.uploads.HasWaiters(u.scope.AccountID) || u.large && limits.partMemory.HasWaiters(u.scope.AccountID) ||
-		u.place != nil && u.place.Wanted()
+func (t *transfer) contended() bool {
+	return t.uploadSlot.contended() || t.partSlot.contended() || t.imageSlot != nil && t.imageSlot.Wanted()
 }
 
 // beginRead is called before a read.

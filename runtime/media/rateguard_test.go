@@ -14,13 +14,13 @@ import (
 
 // contendedUpload returns an upload that holds the only slot while another account waits
 // for it, until stopWaiting is called. It is for synctest.
-func contendedUpload(t *testing.T) (u *Upload, stopWaiting func()) {
+func contendedUpload(t *testing.T) (u *transfer, stopWaiting func()) {
 	t.Helper()
 	cfg := Config{MaxUploads: 1, UploadPerAccountPercent: 100, UploadQueue: 9, UploadQueueTimeout: 24 * time.Hour, UploadMinTransferRate: 1000}
 	s := &Service{cfg: cfg, limits: testLimits(t, cfg)}
-	u = &Upload{service: s, scope: Scope{AccountID: uuid.New()}}
+	u = &transfer{service: s, scope: Scope{AccountID: uuid.New()}}
 	u.rate.budget = minrate.New(cfg.UploadMinTransferRate, idleBudget)
-	if err := s.limits.acquire(t.Context(), s.limits.uploads, u.scope.AccountID); err != nil {
+	if err := u.acquireUploadSlot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -35,7 +35,7 @@ func contendedUpload(t *testing.T) (u *Upload, stopWaiting func()) {
 
 // tooSlowAfter reads bytes a second for n seconds. It returns the second in which the
 // upload was too slow, 0 if it was in none.
-func (u *Upload) tooSlowAfter(n, bytes int) int {
+func (u *transfer) tooSlowAfter(n, bytes int) int {
 	for second := 1; second <= n; second++ {
 		u.rate.beginRead()
 		if u.rate.endRead(bytes) != nil {
@@ -53,23 +53,23 @@ func (u *Upload) tooSlowAfter(n, bytes int) int {
 func TestRateGuard_EnforcesTheRateWhileOthersWait(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		run  func(u *Upload, stopWaiting func()) int
+		run  func(u *transfer, stopWaiting func()) int
 		want int
 	}{
-		"it stands still":          {func(u *Upload, _ func()) int { return u.tooSlowAfter(20, 0) }, 5},
-		"it has half the rate":     {func(u *Upload, _ func()) int { return u.tooSlowAfter(20, 500) }, 10},
-		"it has the rate":          {func(u *Upload, _ func()) int { return u.tooSlowAfter(1000, 1000) }, 0},
-		"it stops after many fast": {func(u *Upload, _ func()) int { return max(u.tooSlowAfter(100, 1_000_000), u.tooSlowAfter(20, 0)) }, 5},
-		"it pauses and goes on": {func(u *Upload, _ func()) int {
+		"it stands still":          {func(u *transfer, _ func()) int { return u.tooSlowAfter(20, 0) }, 5},
+		"it has half the rate":     {func(u *transfer, _ func()) int { return u.tooSlowAfter(20, 500) }, 10},
+		"it has the rate":          {func(u *transfer, _ func()) int { return u.tooSlowAfter(1000, 1000) }, 0},
+		"it stops after many fast": {func(u *transfer, _ func()) int { return max(u.tooSlowAfter(100, 1_000_000), u.tooSlowAfter(20, 0)) }, 5},
+		"it pauses and goes on": {func(u *transfer, _ func()) int {
 			return max(u.tooSlowAfter(4, 0), u.tooSlowAfter(4, 10_000), u.tooSlowAfter(4, 0))
 		}, 0},
-		"nobody waits": {func(u *Upload, stopWaiting func()) int { stopWaiting(); return u.tooSlowAfter(1000, 0) }, 0},
-		"somebody has waited": {func(u *Upload, stopWaiting func()) int {
+		"nobody waits": {func(u *transfer, stopWaiting func()) int { stopWaiting(); return u.tooSlowAfter(1000, 0) }, 0},
+		"somebody has waited": {func(u *transfer, stopWaiting func()) int {
 			slow := u.tooSlowAfter(4, 0)
 			stopWaiting()
 			return max(slow, u.tooSlowAfter(20, 0))
 		}, 0},
-		"the store is slow": {func(u *Upload, _ func()) int {
+		"the store is slow": {func(u *transfer, _ func()) int {
 			for range 100 {
 				u.checkRate(time.Second)
 			}
@@ -94,11 +94,11 @@ func TestRateGuard_AbortsASlowReadUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, stopWaiting := contendedUpload(t)
 		aborted := 0
-		u.OnSlow(func(why error) {
+		u.rate.abort = func(why error) {
 			if aborted++; !fault.Is(why, fault.Busy) {
 				t.Error(why)
 			}
-		})
+		}
 		u.rate.beginRead()
 		for range 5 {
 			u.checkRate(time.Second)

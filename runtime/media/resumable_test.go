@@ -20,7 +20,7 @@ import (
 )
 
 // create begins a resumable upload.
-func (b *bundle) create(p account.Principal, length int64) *media.Resumable {
+func (b *harness) create(p account.Principal, length int64) *media.Resumable {
 	b.t.Helper()
 	r, err := b.service.CreateResumable(b.t.Context(), p, length, media.Fields{FileName: "a.bin"}, "")
 	must(b.t, err)
@@ -28,15 +28,16 @@ func (b *bundle) create(p account.Principal, length int64) *media.Resumable {
 }
 
 // resume finds the upload again, as the next request does, at any replica.
-func (b *bundle) resume(service *media.Service, p account.Principal, r *media.Resumable) *media.Resumable {
+func (b *harness) resume(service *media.Service, p account.Principal, r *media.Resumable) *media.Resumable {
 	b.t.Helper()
-	again, err := service.Resume(b.t.Context(), p, r.State().ItemID)
+	again, err := service.FindResumable(b.t.Context(), p, r.State().ItemID)
 	must(b.t, err)
+	must(b.t, again.FinishReceived(b.t.Context()))
 	return again
 }
 
 // settled checks that an upload became an item with these bytes, and left nothing else.
-func (b *bundle) settled(p account.Principal, r *media.Resumable, file []byte) {
+func (b *harness) settled(p account.Principal, r *media.Resumable, file []byte) {
 	b.t.Helper()
 	item := r.State().Item
 	if item == nil {
@@ -54,7 +55,7 @@ func (b *bundle) settled(p account.Principal, r *media.Resumable, file []byte) {
 	b.nothingUnfinished(p)
 }
 
-func (b *bundle) nothingUnfinished(p account.Principal) {
+func (b *harness) nothingUnfinished(p account.Principal) {
 	b.t.Helper()
 	must(b.t, b.objects.ListIncomplete(b.t.Context(), p.Account.Bucket, "", func(u media.IncompleteUpload) error {
 		b.t.Errorf("an unfinished upload of %s is left", u.Key)
@@ -92,7 +93,7 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 					t.Fatalf("received %d of %d", got, at)
 				}
 				to := min(c.size, at+c.piece())
-				wrote, err := r.Write(t.Context(), int64(at), bytes.NewReader(file[at:to]), nil)
+				wrote, err := r.Append(t.Context(), int64(at), bytes.NewReader(file[at:to]), nil)
 				must(t, err)
 				if wrote != int64(to-at) {
 					t.Fatalf("%d bytes of %d were taken", wrote, to-at)
@@ -118,12 +119,12 @@ func TestResumable_KeepsWhatArrivedBeforeTheConnectionBroke(t *testing.T) {
 	for _, cut := range []int{1, 4 << 20, 6 << 20, media.PartSize, media.PartSize + 1, 24 << 20} {
 		r := b.create(p, int64(len(file)))
 		broken := io.MultiReader(bytes.NewReader(file[:cut]), iotest.ErrReader(errGone))
-		wrote, err := r.Write(t.Context(), 0, broken, nil)
+		wrote, err := r.Append(t.Context(), 0, broken, nil)
 		if !errors.Is(err, errGone) || wrote != int64(cut) {
 			t.Fatalf("cut at %d: %d bytes, %v", cut, wrote, err)
 		}
 		r = b.resume(b.service, p, r)
-		_, err = r.Write(t.Context(), wrote, bytes.NewReader(file[wrote:]), nil)
+		_, err = r.Append(t.Context(), wrote, bytes.NewReader(file[wrote:]), nil)
 		must(t, err)
 		_, err = r.Finish(t.Context())
 		must(t, err)
@@ -138,21 +139,21 @@ func TestResumable_DiscardsBytesWithAWrongChecksum(t *testing.T) {
 	p := b.tenant(1 << 30)
 	file := random(40 << 20)
 	r := b.create(p, int64(len(file)))
-	_, err := r.Write(t.Context(), 0, bytes.NewReader(file[:1000]), func() error { return nil })
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1000]), func() error { return nil })
 	must(t, err)
 	for _, garbage := range []int{500, 6 << 20, 39 << 20} {
-		wrote, err := r.Write(t.Context(), 1000, bytes.NewReader(make([]byte, garbage)), func() error { return errGone })
+		wrote, err := r.Append(t.Context(), 1000, bytes.NewReader(make([]byte, garbage)), func() error { return errGone })
 		if wrote != 0 || !errors.Is(err, errGone) {
 			t.Errorf("unproven bytes: %d, %v", wrote, err)
 		}
 		// Cut off before the proof could be asked: the same.
 		cut := io.MultiReader(bytes.NewReader(make([]byte, garbage)), iotest.ErrReader(io.ErrUnexpectedEOF))
-		if wrote, err := r.Write(t.Context(), 1000, cut, func() error { return nil }); wrote != 0 || err == nil {
+		if wrote, err := r.Append(t.Context(), 1000, cut, func() error { return nil }); wrote != 0 || err == nil {
 			t.Errorf("bytes without their end: %d, %v", wrote, err)
 		}
 		r = b.resume(b.service, p, r)
 	}
-	_, err = r.Write(t.Context(), 1000, bytes.NewReader(file[1000:]), func() error { return nil })
+	_, err = r.Append(t.Context(), 1000, bytes.NewReader(file[1000:]), func() error { return nil })
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
@@ -193,13 +194,15 @@ func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 			file := random(22 << 20)
 			r, err := failing.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
 			must(t, err)
-			_, err = r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+			_, err = r.Append(t.Context(), 0, bytes.NewReader(file), nil)
 			must(t, err)
 			if _, err := r.Finish(t.Context()); !errors.Is(err, errStore) || r.State().Item != nil {
 				t.Fatalf("a failed commit: %v", err)
 			}
 			if store.before {
-				if _, err := failing.Resume(t.Context(), p, r.State().ItemID); !errors.Is(err, errStore) {
+				again, err := failing.FindResumable(t.Context(), p, r.State().ItemID)
+				must(t, err)
+				if err := again.FinishReceived(t.Context()); !errors.Is(err, errStore) {
 					t.Errorf("asking at the replica that still fails: %v", err)
 				}
 			}
@@ -223,7 +226,7 @@ func TestResumable_PartsSufficeForTheLargestFile(t *testing.T) {
 	} {
 		r := b.create(p, c.length)
 		for at, piece := int64(0), int64(5<<20); len(r.State().Progress.Parts) == 0; at += piece {
-			_, err := b.resume(b.service, p, r).Write(t.Context(), at, bytes.NewReader(random(int(piece))), nil)
+			_, err := b.resume(b.service, p, r).Append(t.Context(), at, bytes.NewReader(random(int(piece))), nil)
 			must(t, err)
 			if r = b.resume(b.service, p, r); at > 20<<20 {
 				t.Fatalf("%s: no part of %d bytes", name, at)
@@ -242,12 +245,12 @@ func TestResumable_ExpiresWithoutProgressAndLeavesNothing(t *testing.T) {
 	p := b.tenant(1 << 30)
 	for _, size := range []int{10, 3 << 20, 20 << 20} {
 		r := b.create(p, 1<<25)
-		_, err := r.Write(t.Context(), 0, bytes.NewReader(random(size)), nil)
+		_, err := r.Append(t.Context(), 0, bytes.NewReader(random(size)), nil)
 		must(t, err)
 	}
 	kept := b.create(p, 1<<25)
 	b.clock.advance(config.ResumableTTL - time.Minute)
-	_, err := b.resume(b.service, p, kept).Write(t.Context(), 0, bytes.NewReader(random(100)), nil)
+	_, err := b.resume(b.service, p, kept).Append(t.Context(), 0, bytes.NewReader(random(100)), nil)
 	must(t, err)
 	b.clock.advance(purgeConfig.UploadGrace + 2*time.Minute)
 	for range 2 {
@@ -292,7 +295,7 @@ func TestResumable_ExpiresAtTheSecondThatClientsAreTold(t *testing.T) {
 	b.resume(b.service, p, r)
 	b.clock.advance(time.Nanosecond)
 	for name, service := range map[string]*media.Service{"here": b.service, "another replica": b.replica(config)} {
-		if _, err := service.Resume(t.Context(), p, r.State().ItemID); !fault.Is(err, fault.NotFound) {
+		if _, err := service.FindResumable(t.Context(), p, r.State().ItemID); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -309,12 +312,12 @@ func TestResumable_OfAnotherAppIsNotFound(t *testing.T) {
 	b := setup(t)
 	p, stranger := b.tenant(1<<30), b.tenant(1<<30)
 	r := b.create(p, 10)
-	if _, err := b.service.Resume(t.Context(), stranger, r.State().ItemID); !fault.Is(err, fault.NotFound) {
+	if _, err := b.service.FindResumable(t.Context(), stranger, r.State().ItemID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another tenant: %v", err)
 	}
 	// An item that came another way is no resumable upload: its address is not given out here.
 	plain := b.upload(p, random(10), media.Fields{})
-	if _, err := b.service.Resume(t.Context(), p, plain.ID); !fault.Is(err, fault.NotFound) {
+	if _, err := b.service.FindResumable(t.Context(), p, plain.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an item: %v", err)
 	}
 }
@@ -335,7 +338,7 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	// A length that is not known reserves as it grows.
 	file := random(18 << 20)
 	r := b.create(p, media.UnknownLength)
-	_, err := r.Write(t.Context(), 0, bytes.NewReader(file[:17<<20]), nil)
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:17<<20]), nil)
 	must(t, err)
 	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 17<<20 {
 		t.Errorf("%d bytes are held for %d", held, 17<<20)
@@ -353,11 +356,11 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	if err := r.DeclareLength(t.Context(), int64(len(file))+1); !fault.Is(err, fault.Conflict) {
 		t.Errorf("another length: %v", err)
 	}
-	if wrote, err := r.Write(t.Context(), 17<<20, bytes.NewReader(random(2<<20)), nil); wrote != 0 || !fault.Is(err, fault.Invalid) {
+	if wrote, err := r.Append(t.Context(), 17<<20, bytes.NewReader(random(2<<20)), nil); wrote != 0 || !fault.Is(err, fault.TooLarge) {
 		t.Errorf("more than was declared: %d, %v", wrote, err)
 	}
 	r = b.resume(b.service, p, r)
-	_, err = r.Write(t.Context(), 17<<20, bytes.NewReader(file[17<<20:]), nil)
+	_, err = r.Append(t.Context(), 17<<20, bytes.NewReader(file[17<<20:]), nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
@@ -365,7 +368,7 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	if err := r.Cancel(t.Context()); !fault.Is(err, fault.Conflict) {
 		t.Errorf("ending a complete upload: %v", err)
 	}
-	if wrote, err := r.Write(t.Context(), int64(len(file)), bytes.NewReader([]byte("x")), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+	if wrote, err := r.Append(t.Context(), int64(len(file)), bytes.NewReader([]byte("x")), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("writing to a complete upload: %d, %v", wrote, err)
 	}
 }
@@ -378,24 +381,24 @@ func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 	p := b.tenant(1 << 30)
 	file := random(12 << 20)
 	r := b.create(p, int64(len(file)))
-	_, err := r.Write(t.Context(), 0, bytes.NewReader(file[:1<<20]), nil)
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:1<<20]), nil)
 	must(t, err)
 	mine, theirs := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
-	_, err = mine.Write(t.Context(), 1<<20, bytes.NewReader(file[1<<20:2<<20]), nil)
+	_, err = mine.Append(t.Context(), 1<<20, bytes.NewReader(file[1<<20:2<<20]), nil)
 	must(t, err)
-	if wrote, err := theirs.Write(t.Context(), 1<<20, bytes.NewReader(make([]byte, 3<<20)), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+	if wrote, err := theirs.Append(t.Context(), 1<<20, bytes.NewReader(make([]byte, 3<<20)), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("the late writer: %d, %v", wrote, err)
 	}
 	// The late one wrote over the tail: it is asked for again, and never taken for right.
 	mine = b.resume(b.service, p, r)
-	if wrote, err := mine.Write(t.Context(), 2<<20, bytes.NewReader(file[2<<20:]), nil); wrote > 0 || !fault.Is(err, fault.Conflict) {
+	if wrote, err := mine.Append(t.Context(), 2<<20, bytes.NewReader(file[2<<20:]), nil); wrote > 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("with a tail that is not ours: %d, %v", wrote, err)
 	}
 	mine = b.resume(b.service, p, r)
 	if got := mine.State().Progress.Received; got != 0 {
 		t.Fatalf("%d bytes are said to be received", got)
 	}
-	_, err = mine.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err = mine.Append(t.Context(), 0, bytes.NewReader(file), nil)
 	must(t, err)
 	_, err = mine.Finish(t.Context())
 	must(t, err)
@@ -407,27 +410,27 @@ func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 	t.Parallel()
 	file := random(20 << 20)
-	for name, lose := range map[string]func(b *bundle, p account.Principal, r *media.Resumable){
-		"taken away by a late writer": func(b *bundle, p account.Principal, r *media.Resumable) {
+	for name, lose := range map[string]func(b *harness, p account.Principal, r *media.Resumable){
+		"taken away by a late writer": func(b *harness, p account.Principal, r *media.Resumable) {
 			late := b.resume(b.replica(config), p, r)
-			_, err := b.resume(b.service, p, r).Write(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
+			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
 			must(b.t, err)
-			if wrote, err := late.Write(b.t.Context(), 0, bytes.NewReader(file[:7<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+			if wrote, err := late.Append(b.t.Context(), 0, bytes.NewReader(file[:7<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 				b.t.Errorf("the late writer: %d, %v", wrote, err)
 			}
 		},
-		"put over": func(b *bundle, p account.Principal, r *media.Resumable) {
-			_, err := b.resume(b.service, p, r).Write(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
+		"put over": func(b *harness, p account.Principal, r *media.Resumable) {
+			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
 			must(b.t, err)
 			mine, late := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
-			_, err = mine.Write(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:12<<20]), nil)
+			_, err = mine.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:12<<20]), nil)
 			must(b.t, err)
-			if wrote, err := late.Write(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:14<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+			if wrote, err := late.Append(b.t.Context(), 6<<20, bytes.NewReader(file[6<<20:14<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 				b.t.Errorf("the late writer: %d, %v", wrote, err)
 			}
 		},
-		"gone from the store": func(b *bundle, p account.Principal, r *media.Resumable) {
-			_, err := b.resume(b.service, p, r).Write(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
+		"gone from the store": func(b *harness, p account.Principal, r *media.Resumable) {
+			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
 			must(b.t, err)
 			must(b.t, b.objects.AbortIncomplete(b.t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
 		},
@@ -444,7 +447,7 @@ func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 				}
 				r = b.resume(b.service, p, r)
 				at := r.State().Progress.Received
-				if wrote, err := r.Write(t.Context(), at, bytes.NewReader(file[at:]), nil); err != nil {
+				if wrote, err := r.Append(t.Context(), at, bytes.NewReader(file[at:]), nil); err != nil {
 					if wrote != 0 || !fault.Is(err, fault.Conflict) || r.State().Progress.Received != 0 {
 						t.Fatalf("parts that are lost: %d, %v", wrote, err)
 					}
@@ -467,11 +470,11 @@ func TestResumable_LateWriterLeavesNothingAfterTheCommit(t *testing.T) {
 	file := random(12 << 20)
 	r := b.create(p, int64(len(file)))
 	late := b.resume(b.replica(config), p, r)
-	_, err := r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file), nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
-	if wrote, err := late.Write(t.Context(), 0, bytes.NewReader(file[:6<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
+	if wrote, err := late.Append(t.Context(), 0, bytes.NewReader(file[:6<<20]), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("the late writer: %d, %v", wrote, err)
 	}
 	b.settled(p, r, file)
@@ -485,14 +488,14 @@ func TestFinish_RestartsWhenCompletingLostTheParts(t *testing.T) {
 	p := b.tenant(1 << 30)
 	file := random(20 << 20)
 	r := b.create(p, int64(len(file)))
-	_, err := r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err := r.Append(t.Context(), 0, bytes.NewReader(file), nil)
 	must(t, err)
 	must(t, b.objects.AbortIncomplete(t.Context(), p.Account.Bucket, media.ObjectKey(r.State().ItemID, media.Original)))
 	r = b.resume(b.service, p, r)
 	if r.State().Item != nil || r.State().Progress.Received != 0 {
 		t.Fatalf("without its parts the upload is %+v", r.State())
 	}
-	_, err = r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
@@ -510,11 +513,11 @@ func TestResumable_UnrecordedMultipartUploadIsNotLeftInS3(t *testing.T) {
 	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store}, Objects: b.objects, Settings: settings.NewService(b.store),
 		Now: b.clock.Now, Log: discard})
 	must(t, err)
-	if _, err := b.resume(failing, p, r).Write(t.Context(), 0, bytes.NewReader(file[:11<<19]), nil); !errors.Is(err, errStore) {
+	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:11<<19]), nil); !errors.Is(err, errStore) {
 		t.Fatalf("progress that can't be noted: %v", err)
 	}
 	r = b.resume(b.service, p, r)
-	_, err = r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
@@ -532,14 +535,14 @@ func TestResumable_UnrecordedIncompletePartIsNotLeftInS3(t *testing.T) {
 	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store, tailsOnly: true}, Objects: b.objects, Settings: settings.NewService(b.store),
 		Now: b.clock.Now, Log: discard})
 	must(t, err)
-	if _, err := b.resume(failing, p, r).Write(t.Context(), 0, bytes.NewReader(file[:1000]), nil); !errors.Is(err, errStore) {
+	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:1000]), nil); !errors.Is(err, errStore) {
 		t.Fatalf("a tail that can't be noted: %v", err)
 	}
 	if left := b.stored(p); len(left) != 1 {
 		t.Fatalf("the tail was not put: %v", left)
 	}
 	r = b.resume(b.service, p, r)
-	_, err = r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), nil)
 	must(t, err)
 	_, err = r.Finish(t.Context())
 	must(t, err)
@@ -553,7 +556,7 @@ type forgetfulStore struct {
 }
 
 func (s *forgetfulStore) SaveProgress(ctx context.Context, id uuid.UUID, before int64, progress media.Progress, expires time.Time) error {
-	if s.tailsOnly && progress.TailBytes == 0 {
+	if s.tailsOnly && progress.IncompleteBytes == 0 {
 		return s.Store.SaveProgress(ctx, id, before, progress, expires)
 	}
 	return errStore
@@ -569,7 +572,7 @@ func TestResumable_IncompletePartIsPartOfTheFile(t *testing.T) {
 	for _, size := range []int{1000, 16<<20 + 10, 18 << 20} {
 		file := random(size)
 		r := b.create(p, media.UnknownLength)
-		_, err := r.Write(t.Context(), 0, bytes.NewReader(file), nil)
+		_, err := r.Append(t.Context(), 0, bytes.NewReader(file), nil)
 		must(t, err)
 		must(t, r.DeclareLength(t.Context(), int64(size)))
 		b.settled(p, b.resume(b.service, p, r), file)
@@ -587,7 +590,7 @@ func TestResumable_ContinuesAfterACrashBetweenParts(t *testing.T) {
 		r := b.create(p, int64(size))
 		ctx, die := context.WithCancel(t.Context())
 		body := io.MultiReader(bytes.NewReader(file), readerFunc(func([]byte) (int, error) { die(); return 0, io.EOF }))
-		if _, err := r.Write(ctx, 0, body, nil); err == nil {
+		if _, err := r.Append(ctx, 0, body, nil); err == nil {
 			t.Fatal("the request did not die")
 		}
 		r = b.resume(b.replica(config), p, r)
@@ -596,7 +599,7 @@ func TestResumable_ContinuesAfterACrashBetweenParts(t *testing.T) {
 			if at < media.PartSize {
 				t.Errorf("of a full part only %d bytes are there", at)
 			}
-			_, err := r.Write(t.Context(), at, bytes.NewReader(file[at:]), nil)
+			_, err := r.Append(t.Context(), at, bytes.NewReader(file[at:]), nil)
 			must(t, err)
 			_, err = r.Finish(t.Context())
 			must(t, err)

@@ -75,7 +75,7 @@ type Deps struct {
 	Settings Settings
 	Now      func() time.Time
 	Log      *slog.Logger
-	// Registry takes the gauges of upload slots and memory; nil = they are not exported.
+	// Registry takes the gauges of upload slots and part memory; nil = none are registered.
 	Registry prometheus.Registerer
 }
 
@@ -101,8 +101,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	return &Service{
-		store: deps.Store, objects: deps.Objects, images: deps.Images, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log,
-		limits: limits,
+		store: deps.Store, objects: deps.Objects, images: deps.Images, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits,
 	}, nil
 }
 

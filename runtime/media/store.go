@@ -23,9 +23,9 @@ type Store interface {
 	ResumableStore
 
 	// OpenUpload durably notes that objects of this item may reach S3 from now on, and
-	// holds bytes for them under the cap. OverCap when the account has no room.
+	// holds bytes for them under the cap. QuotaExceeded when the account has no room.
 	OpenUpload(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
-	// Reserve holds more bytes for the upload and extends its lease. OverCap when the
+	// Reserve holds more bytes for the upload and extends its lease. QuotaExceeded when the
 	// account has no room; NotFound when the upload's lease ran out and it was swept.
 	Reserve(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
 	// AvailableBytes returns how many bytes the account can still hold. It is negative when

@@ -217,14 +217,13 @@ func (l *Locks) lose(why error) {
 }
 
 // ask asks the holder of an upload, if it is one of this process, to let go.
-func (l *Locks) ask(id uuid.UUID) (held bool) {
+func (l *Locks) ask(id uuid.UUID) {
 	l.mu.Lock()
 	holder := l.held[id]
 	l.mu.Unlock()
 	if holder != nil {
 		holder.letGo()
 	}
-	return holder != nil
 }
 
 // do has the connection carry out a task, or says that there is none.
@@ -254,17 +253,18 @@ func (l *Locks) do(ctx context.Context, task *lockTask) error {
 	}
 }
 
-// Lock waits for an upload until ctx ends, and asks whoever has it to let go. letGo is
-// called when somebody asks for it in turn, or when the lock is lost; perhaps often,
-// from any goroutine, and also after unlock. It must return at once. Busy when the
-// upload was not given up in time, Unavailable when locks can't be had.
-func (l *Locks) Lock(ctx context.Context, id uuid.UUID, letGo func()) (unlock func(), err error) {
+// Lock takes the lock of a name. If another request holds it, Lock calls beforeWait; if that
+// returns nil, Lock asks the holder to release the lock, and waits for it until ctx ends.
+// letGo is called when another request asks for the lock in turn, and when the lock is lost;
+// perhaps often, from any goroutine, and also after unlock. It must return at once. Busy when
+// the lock was not released in time, Unavailable when the database can't be reached.
+func (l *Locks) Lock(ctx context.Context, id uuid.UUID, letGo func(), beforeWait func() error) (unlock func(), err error) {
 	holder := &heldLock{letGo: letGo}
-	for {
+	for waiting := false; ; {
 		taken := false
 		err := l.do(ctx, &lockTask{done: make(chan error, 1), run: func(ctx context.Context, session int, q *sqlgen.Queries) error {
 			var err error
-			taken, err = l.try(ctx, session, q, id, holder)
+			taken, err = l.try(ctx, session, q, id, holder, waiting)
 			return err
 		}})
 		if err != nil {
@@ -272,6 +272,13 @@ func (l *Locks) Lock(ctx context.Context, id uuid.UUID, letGo func()) (unlock fu
 		}
 		if taken {
 			return func() { l.unlock(id, holder) }, nil
+		}
+		if !waiting {
+			if err := beforeWait(); err != nil {
+				return nil, err
+			}
+			waiting = true
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -281,15 +288,25 @@ func (l *Locks) Lock(ctx context.Context, id uuid.UUID, letGo func()) (unlock fu
 	}
 }
 
-// try takes the lock, or asks its holder. Only the connection's goroutine calls it. A
-// session may take the same advisory lock again, so this process is looked at first.
-func (l *Locks) try(ctx context.Context, session int, q *sqlgen.Queries, id uuid.UUID, holder *heldLock) (bool, error) {
-	if l.ask(id) {
+// try takes the lock; if ask is set and another request holds it, that is asked to release
+// it. Only the connection's goroutine calls try. A session may take the same advisory lock
+// again, so the locks of this process are checked first.
+func (l *Locks) try(ctx context.Context, session int, q *sqlgen.Queries, id uuid.UUID, holder *heldLock, ask bool) (bool, error) {
+	l.mu.Lock()
+	_, held := l.held[id]
+	l.mu.Unlock()
+	if held {
+		if ask {
+			l.ask(id)
+		}
 		return false, nil
 	}
 	taken, err := q.TryUploadLock(ctx, lockKey(id))
 	if err != nil {
 		return false, err
+	}
+	if !taken && !ask {
+		return false, nil
 	}
 	if !taken {
 		return false, q.AskForUpload(ctx, sqlgen.AskForUploadParams{Channel: uploadChannel, Payload: id.String()})

@@ -28,7 +28,7 @@ func (s *Store) OpenResumable(ctx context.Context, upload media.ResumableState) 
 			if err != nil {
 				return err
 			}
-			return media.CapExceeded(room.MaxStorage)
+			return media.QuotaExceeded(room.MaxStorage)
 		}
 		params := sqlgen.InsertResumableParams{
 			ItemID: upload.ItemID, AccountID: upload.Scope.AccountID, AppID: upload.Scope.AppID, FileName: upload.Fields.FileName,
@@ -59,8 +59,8 @@ func (s *Store) FindResumable(ctx context.Context, scope media.Scope, itemID uui
 		ItemID: itemID, Scope: scope, Length: media.UnknownLength,
 		Fields:   media.Fields{FileName: r.FileName, MimeType: r.DeclaredType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel},
 		Metadata: r.Metadata,
-		Progress: media.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, Whole: r.Whole,
-			Tail: media.Variant(r.Tail), TailBytes: r.TailBytes, TailHash: r.TailHash, MimeType: r.MimeType},
+		Progress: media.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, SinglePut: r.Whole,
+			IncompletePart: media.Variant(r.Tail), IncompleteBytes: r.TailBytes, IncompleteHash: r.TailHash, MimeType: r.MimeType},
 		Expires: r.ExpiresAt,
 	}
 	if r.Length != nil {
@@ -95,12 +95,12 @@ func (s *Store) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64
 	if p.Digest == nil {
 		p.Digest = []byte{}
 	}
-	if p.TailHash == nil {
-		p.TailHash = media.SHA256{}
+	if p.IncompleteHash == nil {
+		p.IncompleteHash = media.SHA256{}
 	}
 	saved, err := s.queries.SaveProgress(ctx, sqlgen.SaveProgressParams{
-		ItemID: itemID, Before: before, Received: p.Received, Digest: p.Digest, MultipartID: p.MultipartID, Parts: p.Parts, Whole: p.Whole,
-		Tail: string(p.Tail), TailBytes: p.TailBytes, TailHash: p.TailHash, MimeType: p.MimeType, ExpiresAt: expires,
+		ItemID: itemID, Before: before, Received: p.Received, Digest: p.Digest, MultipartID: p.MultipartID, Parts: p.Parts, Whole: p.SinglePut,
+		Tail: string(p.IncompletePart), TailBytes: p.IncompleteBytes, TailHash: p.IncompleteHash, MimeType: p.MimeType, ExpiresAt: expires,
 	})
 	if err == nil && saved == 0 {
 		err = fault.New(fault.Conflict, "the upload was ended, or went on elsewhere")
@@ -109,18 +109,18 @@ func (s *Store) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64
 }
 
 // CommitResumable implements media.ResumableStore.
-func (s *Store) CommitResumable(ctx context.Context, item media.Item, tails []string, notBefore time.Time) (*media.Removal, error) {
+func (s *Store) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
 	var removal *media.Removal
 	err := s.inTx(ctx, "commit resumable upload", func(q *sqlgen.Queries) error {
-		if err := settle(ctx, q, item); err != nil || len(tails) == 0 {
+		if err := settle(ctx, q, item); err != nil || len(incompleteParts) == 0 {
 			return err
 		}
 		bucket, err := q.BucketOf(ctx, item.AccountID)
 		if err != nil {
 			return err
 		}
-		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: item.AccountID, Bucket: bucket, Keys: tails, NotBefore: notBefore})
-		removal = &media.Removal{ID: id, Bucket: bucket, Keys: tails}
+		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: item.AccountID, Bucket: bucket, Keys: incompleteParts, NotBefore: notBefore})
+		removal = &media.Removal{ID: id, Bucket: bucket, Keys: incompleteParts}
 		return err
 	})
 	if err != nil {

@@ -42,7 +42,7 @@ func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Sc
 		if err != nil {
 			return err
 		}
-		return media.CapExceeded(maxStorage)
+		return media.QuotaExceeded(maxStorage)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (s *Store) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope
 		return err
 	}
 	if bytes > room {
-		return media.CapExceeded(maxStorage)
+		return media.QuotaExceeded(maxStorage)
 	}
 	return swept()
 }

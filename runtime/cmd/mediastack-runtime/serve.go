@@ -165,10 +165,9 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
-	tools, err := mcp.New(c.Tools, mcp.Parts{
-		Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Limits: limits,
-		BaseURL: c.Server.BaseURL, Origins: c.Server.CORSOrigins, Version: versionText(),
-	})
+	toolsCfg := c.Tools
+	toolsCfg.BaseURL, toolsCfg.Origins, toolsCfg.Version = c.Server.BaseURL, c.Server.CORSOrigins, versionText()
+	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Limits: limits})
 	if err != nil {
 		return served{}, err
 	}

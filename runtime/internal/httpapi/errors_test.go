@@ -141,3 +141,33 @@ func TestDescribe_GivesEveryCodeOfTheOpenAPIDocument(t *testing.T) {
 		t.Errorf("given are %v, the document has %v", given, want)
 	}
 }
+
+// OAuth has an error object of its own; the status, the text and Retry-After of the service's own
+// faults are those of every interface.
+func TestWriteOAuthError_HasTheStatusAndTextOfEveryInterface(t *testing.T) {
+	t.Parallel()
+	for err, code := range map[error]string{
+		fault.New(fault.Busy, "busy"):                    "temporarily_unavailable",
+		fault.New(fault.Unavailable, "no database"):      "temporarily_unavailable",
+		errors.New("secret"):                             "server_error",
+		fault.New(fault.Invalid, "the code was used"):    "invalid_grant",
+		fault.New(fault.NotFound, "no such client here"): "invalid_grant",
+	} {
+		want, body := fail(&RequestInfo{}, err)
+		r := httptest.NewRequest(http.MethodPost, "/oauth/token", nil)
+		got := httptest.NewRecorder()
+		WriteOAuthError(got, r, http.StatusBadRequest, "invalid_grant", err)
+		var object struct {
+			Error       string `json:"error"`
+			Description string `json:"error_description"`
+		}
+		_ = json.Unmarshal(got.Body.Bytes(), &object)
+		status := want.Code
+		if code == "invalid_grant" {
+			status = http.StatusBadRequest
+		}
+		if got.Code != status || object.Error != code || object.Description != body.Detail || got.Header().Get("Retry-After") != want.Header().Get("Retry-After") {
+			t.Errorf("%v: %d %s, want %d %q", err, got.Code, got.Body, want.Code, body.Detail)
+		}
+	}
+}

@@ -115,8 +115,8 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	plain, err := rest.New(rest.Config{BaseURL: o.server.BaseURL, Brand: o.brand}, rest.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs()})
 	must(t, err)
-	rt.api, err = mcp.New(o.mcp, mcp.Parts{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs(), Limits: limits,
-		BaseURL: o.server.BaseURL, Origins: o.server.CORSOrigins, Version: "test"})
+	o.mcp.BaseURL, o.mcp.Origins, o.mcp.Version = o.server.BaseURL, o.server.CORSOrigins, "test"
+	rt.api, err = mcp.New(o.mcp, mcp.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs(), Limits: limits})
 	must(t, err)
 	must(t, rt.api.Register(registry))
 	if o.wrap != nil {

@@ -29,7 +29,7 @@ func FuzzMessages(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if bytes.Count(body, []byte{'['})+bytes.Count(body, []byte{'{'}) > depthLimit {
+		if bytes.Count(body, []byte{'['})+bytes.Count(body, []byte{'{'}) > maxDepth {
 			return // may be too deep, which lift rejects
 		}
 		messages, batch, err := readMessages(body)
@@ -45,7 +45,7 @@ func FuzzMessages(f *testing.F) {
 			if !m.isRequest() {
 				continue // the SDK does not see it
 			}
-			if err := m.check(); err != nil {
+			if err := m.validateParams(); err != nil {
 				rejected(t, body, err)
 				continue
 			}
@@ -73,7 +73,7 @@ func FuzzMessages(f *testing.F) {
 // of the implementation.
 func rejected(t *testing.T, body []byte, err error) {
 	t.Helper()
-	var told invalid
+	var told rpcError
 	if !errors.As(err, &told) || !fault.Is(err, fault.Invalid) || told.code == 0 {
 		t.Fatalf("%q: %v", body, err)
 	}

@@ -79,7 +79,7 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 				eventually(t, "the replica knows", func() bool { return tt.ended(t, rt, one) })
 				got := held.answer()
 				if tt.leash {
-					if got.status != http.StatusOK || !strings.Contains(string(got.body), "does not let assistants use "+name) {
+					if got.status != http.StatusOK || !strings.Contains(string(got.body), name+" is not allowed for assistants") {
 						t.Errorf("%s: %d %s", name, got.status, got.body)
 					}
 				} else if got.status != http.StatusUnauthorized || !strings.HasPrefix(got.header.Get("WWW-Authenticate"), "Bearer resource_metadata=") {

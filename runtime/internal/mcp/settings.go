@@ -9,15 +9,15 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-func (a *API) getMediaSettings(ctx context.Context, grant auth.Identity, _ *arguments) (any, error) {
-	layers, err := a.parts.Settings.Get(ctx, grant.Account.ID)
+func (a *API) getMediaSettings(ctx context.Context, identity auth.Identity, _ *arguments) (any, error) {
+	layers, err := a.deps.Settings.Get(ctx, identity.Account.ID)
 	if err != nil {
 		return nil, err
 	}
 	return api.NewSettings(layers), nil
 }
 
-func (a *API) updateMediaSettings(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
+func (a *API) updateMediaSettings(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
 	if args.err != nil {
 		return nil, args.err
 	}
@@ -31,7 +31,7 @@ func (a *API) updateMediaSettings(ctx context.Context, grant auth.Identity, args
 			return nil, err
 		}
 	}
-	if _, err := a.parts.Settings.Update(ctx, grant.Account.ID, change); err != nil {
+	if _, err := a.deps.Settings.Update(ctx, identity.Account.ID, change); err != nil {
 		if fault.Is(err, fault.Conflict) {
 			return nil, fault.Wrap(err, fault.Conflict, "%s: nothing was changed; leave these out, or have the user ask the administrator who pinned them", fault.From(err).Public)
 		}

@@ -76,7 +76,7 @@ var badIDs = []wrong{
 	{object{"mediaId": ""}, "mediaId must be an id"},
 	{object{"mediaId": "../x"}, "mediaId must be an id"},
 	{object{"mediaId": "{0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e}"}, "mediaId must be an id"},
-	{object{"mediaId": "0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e"}, "there is no such item"},
+	{object{"mediaId": "0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e"}, "media item not found"},
 }
 
 // rows must have every tool that is registered.
@@ -182,7 +182,7 @@ func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
 		}
 		if _, byID := tool.InputSchema.Properties["mediaId"]; byID {
 			theirs := fails(t, rt.call(t, one.Key, tool.Name, object{"mediaId": strangers}))
-			if none := fails(t, rt.call(t, one.Key, tool.Name, object{"mediaId": uuid.NewString()})); theirs != none || !strings.Contains(none, "there is no such item") {
+			if none := fails(t, rt.call(t, one.Key, tool.Name, object{"mediaId": uuid.NewString()})); theirs != none || !strings.Contains(none, "media item not found") {
 				t.Errorf("%s: another tenant's item: %q, none: %q", tool.Name, theirs, none)
 			}
 		}
@@ -227,7 +227,7 @@ func misfits(tool listed, right object) []wrong {
 		input[name] = value
 		return input
 	}
-	bad := []wrong{{with("surprise", 1), `there is no argument "surprise"`}, {with(strings.Repeat("x", 100), 1), "there is no argument"}}
+	bad := []wrong{{with("surprise", 1), `unknown argument "surprise"`}, {with(strings.Repeat("x", 100), 1), "unknown argument"}}
 	for name, field := range tool.InputSchema.Properties {
 		values := []any{nil, []any{}, object{}}
 		if field.Type != "string" {
@@ -242,7 +242,7 @@ func misfits(tool listed, right object) []wrong {
 		for _, value := range values {
 			bad = append(bad, wrong{with(name, value), name + " must be"})
 		}
-		bad = append(bad, wrong{with(strings.ToUpper(name), "x"), "there is no argument"})
+		bad = append(bad, wrong{with(strings.ToUpper(name), "x"), "unknown argument"})
 		if slices.Contains(tool.InputSchema.Required, name) {
 			less := with("x", 1)
 			delete(less, "x")

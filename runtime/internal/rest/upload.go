@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -33,24 +32,14 @@ func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error
 	defer form.Close()
 	upload, err := a.deps.Media.Begin(r.Context(), principal(r), multipartform.MinFileSize(r.ContentLength))
 	if err != nil {
-		return media.Item{}, unstored(err)
+		return media.Item{}, err
 	}
 	defer upload.Close(r.Context())
 	control := http.NewResponseController(w)
 	upload.OnSlow(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
 	fields, err := form.Read(r.Context(), upload)
 	if err != nil {
-		return media.Item{}, unstored(err)
+		return media.Item{}, err
 	}
-	item, err := upload.Commit(r.Context(), fields.BindGroup(auth.FromContext(r.Context()).Group))
-	return item, unstored(err)
-}
-
-// unstored maps an item, upload or bucket that is missing while a file is stored to
-// Unavailable: it is no error of the client.
-func unstored(err error) error {
-	if fault.Is(err, fault.NotFound) {
-		return fault.Wrap(err, fault.Unavailable, "storage temporarily unavailable, retry")
-	}
-	return err
+	return upload.Commit(r.Context(), fields.BindGroup(auth.FromContext(r.Context()).Group))
 }

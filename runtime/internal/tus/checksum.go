@@ -2,7 +2,7 @@ package tus
 
 import (
 	"bytes"
-	"crypto/sha1" //nolint:gosec // the algorithm that TUS asks every server for; it guards against accidents only
+	"crypto/sha1" //nolint:gosec // TUS requires this algorithm; it detects accidents only
 	"crypto/sha256"
 	"encoding/base64"
 	"hash"
@@ -11,17 +11,17 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// checksumAlgorithms is what Tus-Checksum-Algorithm says.
+// checksumAlgorithms is the value of Tus-Checksum-Algorithm.
 const checksumAlgorithms = "sha1,sha256"
 
-// checksum proves the bytes of one request.
+// checksum verifies the bytes of one request.
 type checksum struct {
 	digest hash.Hash
 	want   []byte
 }
 
-// readChecksum reads Upload-Checksum: an algorithm and a sum in base64. Without the
-// field there is none.
+// readChecksum parses Upload-Checksum: an algorithm and a sum in base64. It returns nil
+// without the header.
 func readChecksum(values []string) (*checksum, error) {
 	if len(values) == 0 {
 		return nil, nil
@@ -43,10 +43,10 @@ func readChecksum(values []string) (*checksum, error) {
 	return sum, nil
 }
 
-// check refuses bytes that are not those which were meant.
-func (s *checksum) check() error {
+// verify returns errChecksumMismatch if the bytes have another sum.
+func (s *checksum) verify() error {
 	if !bytes.Equal(s.digest.Sum(nil), s.want) {
-		return errMismatch
+		return errChecksumMismatch
 	}
 	return nil
 }

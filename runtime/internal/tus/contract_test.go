@@ -23,13 +23,24 @@ import (
 	"mediastack.dev/runtime/postgres"
 )
 
+// proceed lets every request wait for a lock.
+func proceed() error { return nil }
+
+// service returns the use cases of one process.
+func (w *world) service(t *testing.T) *media.Service {
+	t.Helper()
+	service, err := media.New(media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 4, UploadQueueTimeout: time.Second, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: time.Second},
+		media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	return service
+}
+
 // What tusd's interfaces ask of a store, sentence by sentence.
 func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.tenant(t, "one"), w.tenant(t, "two")
-	service, err := media.New(media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 4, UploadQueueTimeout: time.Second, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: time.Second}, media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
+	service := w.service(t)
 	store := tus.StoreFor(service)
 	fields := media.Fields{FileName: "a.bin", Caption: "c"}
 	ctx := tus.ActingFor(t.Context(), auth.Identity{Principal: w.Principal(t, one)}, fields)
@@ -123,26 +134,31 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 		id := uuid.New()
 		asked := make(chan struct{})
 		letGo := sync.OnceFunc(func() { close(asked) })
-		unlock, err := here.Lock(t.Context(), id, letGo)
+		unlock, err := here.Lock(t.Context(), id, letGo, proceed)
 		must(t, err)
 		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		if _, err := other.Lock(short, id, func() {}); !fault.Is(err, fault.Busy) {
+		if _, err := other.Lock(short, id, func() {}, proceed); !fault.Is(err, fault.Busy) {
 			t.Errorf("%s: a lock that is held: %v", name, err)
 		}
 		cancel()
 		<-asked
 		unlock()
-		unlockOther, err := other.Lock(t.Context(), id, func() {})
+		unlockOther, err := other.Lock(t.Context(), id, func() {}, proceed)
 		must(t, err)
 		unlockOther()
 	}
 	// As tusd sees it: ErrLockTimeout and nothing else when the time is over.
-	id := uuid.New()
-	unlock, err := there.Lock(t.Context(), id, func() {})
+	one := w.tenant(t, "one")
+	principal := w.Principal(t, one)
+	service := w.service(t)
+	upload, err := service.CreateResumable(t.Context(), principal, 1, media.Fields{}, "")
 	must(t, err)
-	lock, err := tus.LockerFor(here).NewLock(id.String())
+	id := tus.LockName(principal.App.ID, upload.State().ItemID)
+	unlock, err := there.Lock(t.Context(), id, func() {}, proceed)
 	must(t, err)
-	short, cancel := context.WithTimeout(tus.ActingFor(t.Context(), auth.Identity{}, media.Fields{}), 300*time.Millisecond)
+	lock, err := tus.LockerFor(service, here).NewLock(upload.State().ItemID.String())
+	must(t, err)
+	short, cancel := context.WithTimeout(tus.ActingFor(t.Context(), auth.Identity{Principal: principal}, media.Fields{}), 300*time.Millisecond)
 	defer cancel()
 	if err := lock.Lock(short, func() {}); !errors.Is(err, handler.ErrLockTimeout) {
 		t.Errorf("tusd gets %v", err)
@@ -154,7 +170,7 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 12 {
 		all.Go(func() {
-			unlock, err := []*postgres.Locks{here, there}[n%2].Lock(t.Context(), id, func() {})
+			unlock, err := []*postgres.Locks{here, there}[n%2].Lock(t.Context(), id, func() {}, proceed)
 			if err != nil {
 				t.Error(err)
 				return
@@ -180,7 +196,7 @@ func TestLocks_LostLockCanBeTakenByAnother(t *testing.T) {
 	w := newWorld(t)
 	here := w.process(t)
 	id, told := uuid.New(), make(chan struct{})
-	unlock, err := here.Lock(t.Context(), id, sync.OnceFunc(func() { close(told) }))
+	unlock, err := here.Lock(t.Context(), id, sync.OnceFunc(func() { close(told) }), proceed)
 	must(t, err)
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
@@ -189,11 +205,11 @@ func TestLocks_LostLockCanBeTakenByAnother(t *testing.T) {
 	must(t, err)
 	<-told
 	there := w.process(t)
-	unlockThere, err := there.Lock(t.Context(), id, func() {})
+	unlockThere, err := there.Lock(t.Context(), id, func() {}, proceed)
 	must(t, err)
 	unlock()
 	eventually(t, 30*time.Second, "the first process locks again", func() bool {
-		other, err := here.Lock(t.Context(), uuid.New(), func() {})
+		other, err := here.Lock(t.Context(), uuid.New(), func() {}, proceed)
 		if err != nil {
 			return false
 		}
@@ -202,11 +218,11 @@ func TestLocks_LostLockCanBeTakenByAnother(t *testing.T) {
 	})
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
-	if _, err := here.Lock(short, id, func() {}); !fault.Is(err, fault.Busy) {
+	if _, err := here.Lock(short, id, func() {}, proceed); !fault.Is(err, fault.Busy) {
 		t.Errorf("the lock of the other process was given away: %v", err)
 	}
 	unlockThere()
-	again, err := here.Lock(t.Context(), id, func() {})
+	again, err := here.Lock(t.Context(), id, func() {}, proceed)
 	must(t, err)
 	again()
 }

@@ -3,6 +3,7 @@ package tus
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/tus/tusd/v2/pkg/handler"
 
 	"mediastack.dev/runtime/internal/auth"
@@ -12,10 +13,15 @@ import (
 // StoreFor returns the store as tusd sees it.
 func StoreFor(m *media.Service) handler.DataStore { return store{media: m} }
 
-// LockerFor returns the locks as tusd sees them.
-func LockerFor(locks Locks) handler.Locker { return locker{locks: locks} }
+// LockerFor returns the locks as tusd sees them. The upload of a lock need not exist.
+func LockerFor(m *media.Service, locks Locks) handler.Locker {
+	return locker{store: store{media: m}, locks: locks}
+}
 
-// ActingFor returns a context in which the store and the locks act for a grant.
-func ActingFor(ctx context.Context, grant auth.Identity, fields media.Fields) context.Context {
-	return context.WithValue(ctx, callKey{}, &call{grant: grant, fields: fields, ctx: ctx, reauthenticate: func() error { return nil }})
+// LockName returns the name of the lock of an app's upload.
+func LockName(app, upload uuid.UUID) uuid.UUID { return lockName(app, upload) }
+
+// ActingFor returns a context in which the store and the locks act for a caller.
+func ActingFor(ctx context.Context, identity auth.Identity, fields media.Fields) context.Context {
+	return context.WithValue(ctx, requestStateKey{}, &requestState{identity: identity, creation: creation{fields: fields}, ctx: ctx, reauthenticate: func() error { return nil }})
 }

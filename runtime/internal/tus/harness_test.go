@@ -115,7 +115,7 @@ type options struct {
 	server  server.Config
 	limits  limit.Config
 	tus     tus.Config
-	// beforeLock runs when a request has read its upload, before it locks it.
+	// beforeLock runs before a request locks its upload.
 	beforeLock func()
 }
 
@@ -125,9 +125,9 @@ type hookedLocks struct {
 	before func()
 }
 
-func (l hookedLocks) Lock(ctx context.Context, id uuid.UUID, letGo func()) (func(), error) {
+func (l hookedLocks) Lock(ctx context.Context, name uuid.UUID, requestRelease func(), beforeWait func() error) (func(), error) {
 	l.before()
-	return l.Locks.Lock(ctx, id, letGo)
+	return l.Locks.Lock(ctx, name, requestRelease, beforeWait)
 }
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {

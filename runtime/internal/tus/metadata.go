@@ -9,18 +9,18 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// maxClaim bounds the claimed type, in bytes.
-const maxClaim = 255
+// maxDeclaredType bounds the declared type, in bytes.
+const maxDeclaredType = 255
 
-// Keys of metadata, by the field they fill. Of several names that a client sends for
-// one field the first counts.
+// Keys of metadata, by the field that they fill. If a client sends several names of one
+// field, the first one counts.
 var (
 	nameKeys = []string{"filename", "fileName", "name"}
 	typeKeys = []string{"filetype", "mimeType"}
 )
 
-// readMetadata reads Upload-Metadata. Keys of nobody are ignored; the bounds of the
-// fields are package media's.
+// readMetadata parses Upload-Metadata. Unknown keys are ignored; package media bounds the
+// fields.
 func readMetadata(values []string) (media.Fields, error) {
 	pairs, err := parseMetadata(values)
 	if err != nil {
@@ -36,14 +36,14 @@ func readMetadata(values []string) (media.Fields, error) {
 	}
 	fields := media.Fields{FileName: first(nameKeys), MimeType: first(typeKeys),
 		Access: media.Access(pairs["access"]), Caption: pairs["caption"], Group: pairs["group"]}
-	if len(fields.MimeType) > maxClaim || !utf8.ValidString(fields.MimeType) || strings.ContainsRune(fields.MimeType, 0) {
-		return media.Fields{}, fault.New(fault.Invalid, "filetype must be a media type of at most %d bytes", maxClaim)
+	if len(fields.MimeType) > maxDeclaredType || !utf8.ValidString(fields.MimeType) || strings.ContainsRune(fields.MimeType, 0) {
+		return media.Fields{}, fault.New(fault.Invalid, "filetype must be a media type of at most %d bytes", maxDeclaredType)
 	}
 	return fields, nil
 }
 
-// parseMetadata takes the field apart: pairs of a key and its value in base64, with
-// commas between; a value may be missing.
+// parseMetadata splits the header into pairs of a key and its value in base64, separated by
+// commas. A value may be missing.
 func parseMetadata(values []string) (map[string]string, error) {
 	switch {
 	case len(values) == 0 || len(values) == 1 && values[0] == "":

@@ -48,9 +48,9 @@ func (a answer) unavailable(t *testing.T, what string) {
 	}
 }
 
-// A PATCH was answered 500 when the object store died while the tail of the upload was
+// A PATCH was answered 500 when the object store died while the incomplete part was
 // read back. A crash run found it.
-func TestPatch_UnavailableWhenTheTailIsCutShort(t *testing.T) {
+func TestPatch_UnavailableWhenTheIncompletePartIsCutShort(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	w := worldAt(t, testenv.Postgres(t), access)
@@ -59,7 +59,7 @@ func TestPatch_UnavailableWhenTheTailIsCutShort(t *testing.T) {
 	var cuts atomic.Bool
 	rt := w.replica(t, func(o *options) {
 		o.objects = between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
-			if !cuts.Load() || r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/tail-") {
+			if !cuts.Load() || r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/incomplete-") {
 				return false
 			}
 			cutShort(w, 2000)
@@ -69,7 +69,7 @@ func TestPatch_UnavailableWhenTheTailIsCutShort(t *testing.T) {
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:2000])
 	cuts.Store(true)
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(2000), chunk(file[2000:])).unavailable(t, "the tail is cut short")
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(2000), chunk(file[2000:])).unavailable(t, "the incomplete part is cut short")
 	cuts.Store(false)
 	if n := rt.offset(t, one.Key, address); n != 2000 {
 		t.Errorf("the offset is %d", n)

@@ -2,13 +2,18 @@ package tus_test
 
 import (
 	"bytes"
+	"context"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"mediastack.dev/runtime/internal/auth"
+	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/media"
 )
 
 // Invariant 7: an upload of somebody else is the same as one that never was, for every
@@ -168,4 +173,77 @@ func TestCap_OfOneAccountDoesNotAffectAnother(t *testing.T) {
 	rt.created(t, full.Key, 10)
 	rt.do(t, http.MethodPost, collection, key(full.Key), length(1)).refused(t, http.StatusRequestEntityTooLarge)
 	rt.complete(t, free.Key, rt.created(t, free.Key, 3), []byte("abc"))
+}
+
+// countingStore counts how often an upload is read.
+type countingStore struct {
+	media.Store
+	reads atomic.Int64
+}
+
+func (s *countingStore) FindResumable(ctx context.Context, scope media.Scope, id uuid.UUID) (media.ResumableState, error) {
+	s.reads.Add(1)
+	return s.Store.FindResumable(ctx, scope, id)
+}
+
+// A request read its upload twice: to find out whose it is, and again under the lock.
+func TestRequest_ReadsItsUploadOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	counting := &countingStore{Store: w.Store}
+	rt := w.replica(t, func(o *options) { o.store = counting })
+	address := rt.created(t, one.Key, 6)
+	for name, request := range map[string]func(){
+		"PATCH":  func() { rt.sent(t, one.Key, address, 0, []byte("abc")) },
+		"HEAD":   func() { rt.offset(t, one.Key, address) },
+		"DELETE": func() { rt.do(t, http.MethodDelete, rt.created(t, one.Key, 1), key(one.Key)) },
+	} {
+		counting.reads.Store(0)
+		if request(); counting.reads.Load() != 1 {
+			t.Errorf("%s read the upload %d times", name, counting.reads.Load())
+		}
+	}
+	w.purged(t, one)
+}
+
+// A request that may not use an upload gets its answer while another one holds the lock, and
+// does not interrupt that one: neither its delay nor its status shows that the upload exists.
+func TestRequest_OfAnotherAppDoesNotInterruptAPatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one, two := w.tenant(t, "one"), w.tenant(t, "two")
+	here, there := w.replica(t), w.replica(t)
+	principal, file := w.Principal(t, one), noise(3000)
+	address := here.created(t, one.Key, len(file), metadata("group", "g"))
+	held := runtimetest.Hold(bytes.NewReader(file[:1000]), bytes.NewReader(file[1000:]))
+	patched := make(chan answer, 1)
+	go func() {
+		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(held), func(r *request) { runtimetest.Expect(r.header) })
+		if err != nil {
+			t.Error(err)
+		}
+		patched <- got
+	}()
+	held.Wait(t) // the PATCH has the lock
+	for who, credential := range map[string]option{
+		"another tenant":                key(two.Key),
+		"another app":                   key(w.AppOf(t, one, "other").Key),
+		"a signature for another group": signature(here.auth.Sign(auth.Identity{Principal: principal}, "h")),
+	} {
+		for _, rt := range []*replica{here, there} {
+			for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
+				if got := rt.do(t, method, address, credential, at(0), chunk([]byte("def"))); got.status != http.StatusNotFound {
+					t.Errorf("%s, %s: %d %s", who, method, got.status, got.body)
+				}
+			}
+		}
+	}
+	held.Go()
+	got := <-patched
+	if got.status != http.StatusNoContent {
+		t.Fatalf("the PATCH was answered %d %s", got.status, got.body)
+	}
+	here.holds(t, got.document(t), file)
+	w.purged(t, one)
 }

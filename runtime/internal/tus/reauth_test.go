@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/internal/tus"
 )
 
 // Only the headers were judged: a body that was begun in time and held back became a
@@ -141,7 +142,7 @@ func TestDelete_ReauthenticatesAfterWaitingForTheLock(t *testing.T) {
 	rt := w.replica(t)
 	address := rt.created(t, one.Key, 3)
 	waits := make(chan struct{})
-	unlock, err := w.process(t).Lock(t.Context(), uuid.MustParse(idOf(address)), sync.OnceFunc(func() { close(waits) }))
+	unlock, err := w.process(t).Lock(t.Context(), tus.LockName(one.App.ID, uuid.MustParse(idOf(address))), sync.OnceFunc(func() { close(waits) }), proceed)
 	must(t, err)
 	answered := make(chan answer, 1)
 	go func() {

@@ -6,186 +6,202 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"strconv"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
+	"github.com/tus/tusd/v2/pkg/handler"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
 )
 
-// grace is how long a request whose client has left may go on: to keep what has
-// arrived, or to finish an upload that is whole.
-const grace = 30 * time.Second
+// gracePeriod is how long a request may go on after its client has left: to store what has
+// arrived, or to finish an upload that has received everything.
+const gracePeriod = 30 * time.Second
 
-// pressAgain is after how long a read that is interrupted is interrupted once more.
-const pressAgain = 100 * time.Millisecond
+// interruptRetryInterval is the time after which a read that was interrupted is interrupted
+// once more.
+const interruptRetryInterval = 100 * time.Millisecond
 
-// call is one request on its way through tusd, which knows neither principals nor
-// faults. It is in the context that tusd hands to the store and the locks.
-type call struct {
-	grant    auth.Identity
-	header   http.Header  // of the request
-	fields   media.Fields // of an upload that is created
-	metadata string       // the text they were read from
-	checksum *checksum    // nil = none was sent
-	ending   bool         // the upload is to be given up, not gone on with
+// requestState is the state of one request on its way through tusd, which knows neither
+// principals nor faults. The context that tusd hands to the store and the locks holds it.
+type requestState struct {
+	identity auth.Identity
+	method   string
+	header   http.Header
+	length   int64 // Content-Length, -1 if it is unknown
+	id       uuid.UUID
+	creation creation // of POST
+	chunk    *chunk   // of PATCH
+	checksum *checksum
 	body     *body
-	upload   *media.Resumable // once it is found or made
-	err      error            // what the client is to be told
-	locked   bool             // somebody else did not let go
 	// reauthenticate checks the credential again; see auth.Reauthenticate.
 	reauthenticate func() error
 
-	// ctx outlives the client's departure by grace. tusd's own is not used.
+	upload       *media.Resumable // once it is found or created
+	waited       bool             // another request held the lock
+	lockTimedOut bool             // and did not release it in time
+	err          error            // of the response
+
+	// ctx outlives the client's departure by gracePeriod. tusd's own context is not used.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	control *http.ResponseController
 
-	mu          sync.Mutex
-	interrupted error // why, once it is
-	pressing    bool  // it will be interrupted again
-	over        bool
+	mu           sync.Mutex
+	interruptErr error // cause of the interruption, nil before it
+	retrying     bool  // the interruption will be repeated
+	closed       bool
 }
 
-type callKey struct{}
+type requestStateKey struct{}
 
-// callOf returns the call that tusd acts for.
-func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call)
-	return c
+// fromContext returns the request that tusd acts for.
+func fromContext(ctx context.Context) *requestState {
+	s, _ := ctx.Value(requestStateKey{}).(*requestState)
+	return s
 }
 
-func newCall(w http.ResponseWriter, r *http.Request) *call {
-	c := &call{grant: auth.FromContext(r.Context()), header: r.Header, control: http.NewResponseController(w)}
-	// What has no body has nothing to be interrupted: net/http reads already, to notice
-	// when the client leaves.
+func newRequestState(w http.ResponseWriter, r *http.Request) *requestState {
+	s := &requestState{identity: auth.FromContext(r.Context()), method: r.Method, header: r.Header, length: r.ContentLength, control: http.NewResponseController(w)}
+	// Without a body there is nothing to interrupt: net/http reads from the connection
+	// already, to notice when the client leaves.
 	none := r.ContentLength == 0 || r.Method == http.MethodHead || r.Method == http.MethodDelete
-	c.body = &body{from: r.Body, call: c, ended: none}
-	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(r.Context()))
-	context.AfterFunc(r.Context(), c.hurry) // net/http ends that context with the request
-	return c
+	s.body = &body{from: r.Body, state: s, ended: none}
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(r.Context()))
+	context.AfterFunc(r.Context(), s.startGracePeriod) // net/http ends that context with the request
+	return s
 }
 
-// forgetLength drops an Upload-Length that says what is known. A client whose last request
-// broke off may not know that its length was heard; nor did this request, if the other one
-// was still running when it read the upload. So the caller holds the lock.
-func (c *call) forgetLength(known int64) {
-	if known != media.UnknownLength && c.header.Get("Upload-Length") == strconv.FormatInt(known, 10) {
-		c.header.Del("Upload-Length")
+// tusdRequest returns the request as tusd gets it: with this state, the body that is
+// watched, and nothing but the upload's id in its path.
+func (s *requestState) tusdRequest(r *http.Request, path string) *http.Request {
+	r = r.WithContext(context.WithValue(r.Context(), requestStateKey{}, s))
+	r.Body = s.body
+	url := *r.URL
+	url.Path, url.RawPath = path, ""
+	r.URL = &url
+	return r
+}
+
+// startGracePeriod ends the request's context after gracePeriod.
+func (s *requestState) startGracePeriod() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		time.AfterFunc(gracePeriod, s.cancel)
 	}
 }
 
-// hurry leaves the call its grace and no more.
-func (c *call) hurry() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.over {
-		time.AfterFunc(grace, c.cancel)
-	}
-}
-
-// interrupt ends the reading of the body, if that is not over: what has arrived is
-// kept. A call that has all its bytes is left to finish, which whoever asks would have
-// to do in its place. It may be called often and late.
-func (c *call) interrupt(why error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over || c.body.ended {
+// interrupt ends the reading of the body: what has arrived is kept. A request that has all
+// its bytes is left to finish, since whoever interrupts it would have to do that instead.
+// interrupt may be called often, from any goroutine, and after close.
+func (s *requestState) interrupt(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.body.ended {
 		return
 	}
-	if c.interrupted == nil {
-		c.interrupted = why
-		time.AfterFunc(grace, c.cancel)
+	if s.interruptErr == nil {
+		s.interruptErr = cause
+		time.AfterFunc(gracePeriod, s.cancel)
 	}
-	_ = c.control.SetReadDeadline(time.Now())
-	if c.pressing {
+	_ = s.control.SetReadDeadline(time.Now())
+	if s.retrying {
 		return
 	}
-	// A read that is about to begin sets its own deadline over this one, and not everybody
-	// who interrupts asks twice.
-	c.pressing = true
-	time.AfterFunc(pressAgain, func() {
-		c.mu.Lock()
-		c.pressing = false
-		c.mu.Unlock()
-		c.interrupt(why)
+	// A read that is about to begin sets its own deadline over this one, and not every
+	// caller interrupts twice.
+	s.retrying = true
+	time.AfterFunc(interruptRetryInterval, func() {
+		s.mu.Lock()
+		s.retrying = false
+		s.mu.Unlock()
+		s.interrupt(cause)
 	})
 }
 
-// reason tells why the call was interrupted, nil when it was not.
-func (c *call) reason() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.interrupted
+// interruption returns why the request was interrupted, nil if it was not.
+func (s *requestState) interruption() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.interruptErr
 }
 
-// end releases everything. The connection may serve another request from now on.
-func (c *call) end() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.over = true
-	c.cancel()
+// close releases everything. The connection may serve another request from now on.
+func (s *requestState) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.cancel()
+}
+
+// fail records the first error of the request, which responseInterceptor sends. It returns
+// the error for tusd, whose own response to it is discarded.
+func (s *requestState) fail(err error) error {
+	if s.err == nil {
+		s.err = err
+	}
+	if errors.Is(err, errUploadNotFound) {
+		return handler.ErrNotFound
+	}
+	return err
 }
 
 // denied returns the fault of a credential that ended while the body came; nil if it is
 // valid. Bytes received until then are kept: they are not visible, count towards the cap and
 // expire with the upload. The app that created the upload continues it with a valid
 // credential, and an account that was suspended for an hour need not send them again.
-func (c *call) denied() error {
-	if c.body != nil && c.body.denied != nil {
-		return c.fail(c.body.denied)
+func (s *requestState) denied() error {
+	if s.body != nil && s.body.denied != nil {
+		return s.fail(s.body.denied)
 	}
 	return nil
 }
 
-// fail notes what the client is to be told, once; tusd passes errors on in a form of
-// its own.
-func (c *call) fail(err error) error {
-	if c.err == nil {
-		c.err = err
-	}
-	return err
+// canAccess reports whether the caller may use an upload of its app: a signature that is
+// bound to a group can use only the uploads of that group.
+func (s *requestState) canAccess(state media.ResumableState) bool {
+	return s.identity.Group == "" || s.identity.Group == state.Fields.Group
 }
 
-// body is what the client sends. tusd hides the errors of its own reader from the
-// store; this one does not. ended is guarded by the call's lock.
+// body is the body of the request. tusd hides the errors of its own reader from the store;
+// this one does not. ended is guarded by the state's lock.
 type body struct {
 	from   io.ReadCloser
-	call   *call
-	read   int64
+	state  *requestState
 	ended  bool
 	denied error // of the check at the end of the body, which auth's middleware makes
 }
 
-// Read returns the next bytes, until the call is interrupted.
+// Read implements io.Reader. It fails once the request is interrupted.
 func (b *body) Read(p []byte) (int, error) {
-	if why := b.call.reason(); why != nil {
-		return 0, why
+	if cause := b.state.interruption(); cause != nil {
+		return 0, cause
 	}
 	n, err := b.from.Read(p)
-	b.read += int64(n)
-	var known *fault.Error
-	if errors.As(err, &known) { // all bytes came, and the credential has ended
+	var denied *fault.Error
+	if errors.As(err, &denied) { // all bytes have arrived, and the credential has ended
 		b.denied, err = err, io.EOF
 	}
 	switch {
 	case err == nil:
 		return n, nil
 	case errors.Is(err, io.EOF):
-		b.call.mu.Lock()
+		b.state.mu.Lock()
 		b.ended = true
-		b.call.mu.Unlock()
+		b.state.mu.Unlock()
 		return n, io.EOF
 	}
-	if why := b.call.reason(); why != nil {
-		return n, why
+	if cause := b.state.interruption(); cause != nil {
+		return n, cause
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return n, fault.Wrap(err, fault.Unavailable, "the upload made no progress for too long: ask for its offset and go on")
+		return n, fault.Wrap(err, fault.Unavailable, "the upload made no progress for too long; fetch the offset and continue")
 	}
-	return n, fault.Wrap(err, fault.Unavailable, "the body was cut short: ask for the offset and go on")
+	return n, fault.Wrap(err, fault.Unavailable, "the body was cut short; fetch the offset and continue")
 }
 
 // Close leaves the body to net/http.

@@ -15,186 +15,153 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
 )
 
-// What clients are told in this package's own words.
+// Errors of the protocol that no other interface has.
 var (
-	errNoUpload  = fault.New(fault.NotFound, "there is no such upload")
-	errTakenOver = fault.New(fault.Busy, "another request went on with this upload: ask for its offset")
-	errDraining  = fault.New(fault.Unavailable, "the service is restarting: ask for the offset and go on")
-	errMismatch  = fault.New(fault.Invalid, "the bytes do not fit Upload-Checksum: nothing of this request is kept")
+	errUploadNotFound   = fault.New(fault.NotFound, "there is no such upload")
+	errLockPreempted    = fault.New(fault.Busy, "the upload is locked by another request; fetch the offset and retry")
+	errShuttingDown     = fault.New(fault.Unavailable, "the service is restarting; fetch the offset and continue")
+	errChecksumMismatch = fault.New(fault.Invalid, "checksum mismatch; the chunk was discarded")
 )
 
-// missing describes every upload that can\'t be had in the same words.
-func missing(err error) error {
-	if fault.Is(err, fault.NotFound) {
-		return errNoUpload
-	}
-	return err
-}
-
-// refusal is what an error of tusd's own becomes.
-type refusal struct {
-	status int
-	public string
-}
-
-// refusals are tusd's errors by their codes. TUS asks for 415 where tusd says 400. Any
-// other error of it is a failure of the service.
-var refusals = map[string]refusal{
-	"ERR_INVALID_CONTENT_TYPE":        {http.StatusUnsupportedMediaType, "the body must be application/offset+octet-stream"},
-	"ERR_INVALID_UPLOAD_LENGTH":       {http.StatusBadRequest, "Upload-Length is missing, is not a number, or is not the upload's"},
-	"ERR_INVALID_UPLOAD_LENGTH_DEFER": {http.StatusBadRequest, "Upload-Defer-Length must be 1"},
-	"ERR_AMBIGUOUS_UPLOAD_LENGTH":     {http.StatusBadRequest, "send Upload-Length or Upload-Defer-Length"},
-	"ERR_INVALID_OFFSET":              {http.StatusBadRequest, "Upload-Offset is missing or is not a number"},
-	"ERR_MISMATCHED_OFFSET":           {http.StatusConflict, "Upload-Offset is not where the upload is: ask for its offset"},
-	"ERR_UPLOAD_SIZE_EXCEEDED":        {http.StatusRequestEntityTooLarge, "the body is longer than what is left of the upload"},
-}
-
 // maxDocument is the longest media document that is sent in a header. Clients and
-// proxies bound the header of an answer at some 16 KiB.
+// proxies bound the header of a response at some 16 KiB.
 const maxDocument = 8 << 10
 
-// answer is what tusd writes to: refusals come out in the service's own form, and
-// successes with what tusd does not know.
-type answer struct {
+// responseInterceptor is what tusd writes to. It adds to successes what tusd does not know,
+// and sends the error that the request state has instead of tusd's.
+type responseInterceptor struct {
 	http.ResponseWriter
-	api     *API
-	call    *call
-	request *http.Request
-	refused int // the status of a refusal, which finish sends
-	words   []byte
+	api         *API
+	state       *requestState
+	request     *http.Request
+	errorStatus int    // of the error response that tusd wrote, 0 = none
+	errorBody   []byte // its text, for the log
 }
 
-// WriteHeader sends the header of a success. A refusal waits for finish.
-func (a *answer) WriteHeader(status int) {
+// WriteHeader sends the header of a success. An error waits for finish.
+func (i *responseInterceptor) WriteHeader(status int) {
 	if status >= http.StatusBadRequest {
-		a.refused = status
+		i.errorStatus = status
 		return
 	}
-	header := a.Header()
-	// tusd tells HEAD the length that a download would have; there is none.
+	header := i.Header()
+	// tusd responds to HEAD with the length of a download, which there is not.
 	header.Del("Content-Length")
-	if err := a.describe(header); err != nil {
-		a.call.err = err
-		a.refused = http.StatusInternalServerError
+	if err := i.describe(header); err != nil {
+		i.state.err, i.errorStatus = err, http.StatusInternalServerError
 		return
 	}
-	a.hangUp()
-	a.ResponseWriter.WriteHeader(status)
+	i.closeConnection()
+	i.ResponseWriter.WriteHeader(status)
 }
 
-// Write takes what tusd says of a refusal. Its successes have no body.
-func (a *answer) Write(p []byte) (int, error) {
-	if len(a.words)+len(p) <= 1<<10 {
-		a.words = append(a.words, p...)
+// Write takes the text of tusd's error response. Its successes have no body.
+func (i *responseInterceptor) Write(p []byte) (int, error) {
+	if len(i.errorBody)+len(p) <= 1<<10 {
+		i.errorBody = append(i.errorBody, p...)
 	}
 	return len(p), nil
 }
 
-// SetReadDeadline keeps tusd from the deadlines, which are package server's: tusd would
-// set one after the last byte, and net/http would take it for the client's departure.
-func (a *answer) SetReadDeadline(time.Time) error { return nil }
+// SetReadDeadline keeps tusd from setting deadlines, which belong to package server: tusd
+// would set one after the last byte, and net/http would take it for the client's departure.
+func (i *responseInterceptor) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline is as SetReadDeadline.
-func (a *answer) SetWriteDeadline(time.Time) error { return nil }
+// SetWriteDeadline does nothing, as SetReadDeadline.
+func (i *responseInterceptor) SetWriteDeadline(time.Time) error { return nil }
 
-// hangUp ends a connection whose body was not read to its end: a deadline that has
-// passed would break the next request on it.
-func (a *answer) hangUp() {
-	if a.call.reason() != nil {
-		a.Header().Set("Connection", "close")
+// closeConnection closes the connection after the response if the body was not read to its
+// end: a deadline that has passed would break the next request on it.
+func (i *responseInterceptor) closeConnection() {
+	if i.state.interruption() != nil {
+		i.Header().Set("Connection", "close")
 	}
 }
 
-// finish sends a refusal, if there is one to send.
-func (a *answer) finish() {
+// finish sends the error of the request, if there is one. An error of tusd's own is a failure
+// of the service: the headers were checked before.
+func (i *responseInterceptor) finish() {
 	switch {
-	case a.refused == 0:
-	case a.call.err != nil:
-		a.fail(a.call.err)
+	case i.errorStatus == 0:
+	case i.state.err != nil:
+		i.writeError(i.state.err)
 	default:
-		code, _, _ := strings.Cut(string(a.words), ":")
-		if known, ok := refusals[code]; ok {
-			a.failStatus(known.status, fault.New(fault.Invalid, "%s", known.public))
-			return
-		}
-		a.fail(fmt.Errorf("tusd: status %d: %s", a.refused, a.words))
+		i.writeError(fmt.Errorf("tusd: status %d: %s", i.errorStatus, i.errorBody))
 	}
 }
 
-// fail answers with a fault.
-func (a *answer) fail(err error) {
-	switch {
-	case errors.Is(err, errMismatch):
-		a.failStatus(httpapi.StatusChecksumMismatch, err)
-	case errors.Is(err, errTakenOver), a.call.locked:
-		// Not 429: clients try again after 423 by themselves.
-		a.Header().Set("Retry-After", "1")
-		a.failStatus(http.StatusLocked, err)
-	case fault.Is(err, fault.Busy):
-		// Clients try again after 503 by themselves, and take 429 for the end.
-		a.failStatus(http.StatusServiceUnavailable, err)
-	default:
-		a.prepare()
-		httpapi.WriteError(a.ResponseWriter, a.awaited(err), err)
-	}
-}
-
-func (a *answer) failStatus(status int, err error) {
-	a.prepare()
-	httpapi.WriteErrorStatus(a.ResponseWriter, a.awaited(err), status, err)
-}
-
-// awaited is the request as one whose client is there: net/http takes a deadline that
-// passed, be it ours or the client's, for the client's departure.
-func (a *answer) awaited(err error) *http.Request {
-	if a.call.reason() == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return a.request
-	}
-	return a.request.WithContext(context.WithoutCancel(a.request.Context()))
-}
-
-// prepare makes the header that of a refusal. An upload that was made before its first
-// bytes were refused can be gone on with.
-func (a *answer) prepare() {
-	header := a.Header()
+// writeError responds with a fault, by the mapping of package httpapi.
+func (i *responseInterceptor) writeError(err error) {
+	header := i.Header()
 	for _, name := range []string{"Upload-Offset", "Content-Length", "Upload-Metadata"} {
 		header.Del(name)
 	}
-	if a.call.upload != nil && a.request.Method == http.MethodPost {
-		header.Set("Location", a.api.base+a.call.upload.State().ItemID.String())
+	if i.state.upload != nil && i.request.Method == http.MethodPost {
+		// The upload was created before its first bytes were rejected: it can be continued.
+		header.Set("Location", i.api.baseURL+i.state.upload.State().ItemID.String())
 	}
-	a.hangUp()
+	i.closeConnection()
+	status := i.status(err)
+	if status == http.StatusLocked {
+		header.Set("Retry-After", "1")
+	}
+	httpapi.WriteErrorStatus(i.ResponseWriter, i.detachedRequest(err), status, err)
 }
 
-// describe says when the upload expires or, once it is complete, what it became. HEAD also
-// returns the metadata as the client sent it (TUS 1.0.0, Creation).
-func (a *answer) describe(header http.Header) error {
-	if a.call.upload == nil || a.call.ending {
+// status returns the status of an error, where TUS or its clients need another one than
+// other interfaces.
+func (i *responseInterceptor) status(err error) int {
+	switch {
+	case errors.Is(err, errChecksumMismatch):
+		return httpapi.StatusChecksumMismatch
+	case errors.Is(err, errLockPreempted), i.state.lockTimedOut:
+		return http.StatusLocked // clients retry after 423, and not after 429
+	case fault.Is(err, fault.Busy):
+		return http.StatusServiceUnavailable // clients retry after 503, and not after 429
+	}
+	return httpapi.StatusOf(fault.From(err).Kind)
+}
+
+// detachedRequest returns the request as one whose client is present, if a deadline has
+// passed: net/http takes that for the client's departure.
+func (i *responseInterceptor) detachedRequest(err error) *http.Request {
+	if i.state.interruption() == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return i.request
+	}
+	return i.request.WithContext(context.WithoutCancel(i.request.Context()))
+}
+
+// describe adds the headers that tusd does not know: when the upload expires or, once it is
+// complete, its item. HEAD also returns the metadata as the client sent it (TUS 1.0.0,
+// Creation).
+func (i *responseInterceptor) describe(header http.Header) error {
+	if i.state.upload == nil || i.request.Method == http.MethodDelete {
 		return nil
 	}
-	state := a.call.upload.State()
-	if a.request.Method == http.MethodHead && state.Metadata != "" {
+	state := i.state.upload.State()
+	if i.request.Method == http.MethodHead && state.Metadata != "" {
 		header.Set("Upload-Metadata", state.Metadata)
 	}
 	if state.Item == nil {
-		// The one promise of this interface, whatever tusd does: nobody is told an offset
-		// equal to the length before the draft is there.
+		// The main promise of this interface, whatever tusd does: no client is told an offset
+		// equal to the length before the draft exists.
 		if header.Get("Upload-Offset") == strconv.FormatInt(state.Length, 10) || state.Length == 0 {
-			return errors.New("an upload that is not committed would have been called complete")
+			return errors.New("an upload that is not committed would have been reported complete")
 		}
 		header.Set("Upload-Expires", state.Expires.UTC().Format(http.TimeFormat))
 		return nil
 	}
-	brand := "X-" + a.api.deps.Brand + "-Media"
+	brand := "X-" + i.api.deps.Brand + "-Media"
 	header.Set(brand+"-Id", state.ItemID.String())
-	if !mayRead(a.call, *state.Item) {
+	if !canRead(i.state.identity, *state.Item) {
 		return nil
 	}
-	document, err := a.document(*state.Item)
+	document, err := i.document(*state.Item)
 	if err != nil {
 		return err
 	}
@@ -204,23 +171,23 @@ func (a *answer) describe(header http.Header) error {
 	return nil
 }
 
-// mayRead reports whether the client may have the item's document, with its signed
-// addresses. A signature is a permission to upload: what it brought about it may see
-// until it is sealed, as in the answer of POST /media/create, and not for ever.
-func mayRead(c *call, item media.Item) bool { return !c.grant.Signed || item.Draft() }
+// canRead reports whether the caller may see the item's document, with its signed URLs. A
+// signature is a permission to upload: its holder sees what it uploaded until it is sealed,
+// as in the response of POST /media/create.
+func canRead(identity auth.Identity, item media.Item) bool { return !identity.Signed || item.Draft() }
 
-// document is the item in JSON, in ASCII as headers must be.
-func (a *answer) document(item media.Item) (string, error) {
+// document returns the media document as JSON, in ASCII as headers must be.
+func (i *responseInterceptor) document(item media.Item) (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(api.NewMediaItem(item, a.api.deps.URLs)); err != nil {
+	if err := encoder.Encode(api.NewMediaItem(item, i.api.deps.URLs)); err != nil {
 		return "", fmt.Errorf("encode the document: %w", err)
 	}
 	return ascii(strings.TrimSuffix(text.String(), "\n")), nil
 }
 
-// ascii escapes what is not ASCII in a JSON text.
+// ascii escapes the characters of a JSON text that are not ASCII.
 func ascii(text string) string {
 	var out strings.Builder
 	for _, r := range text {

@@ -3,6 +3,7 @@ package tus
 import (
 	"context"
 	"io"
+	"net/http"
 
 	"github.com/google/uuid"
 	"github.com/tus/tusd/v2/pkg/handler"
@@ -11,7 +12,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// store shows package media to tusd. It acts for the call in the context.
+// store implements tusd's store with package media. It acts for the request in the context.
 type store struct{ media *media.Service }
 
 var (
@@ -21,77 +22,94 @@ var (
 	_ handler.Upload                  = upload{}
 )
 
-// upload is one upload as tusd sees it.
+// upload implements tusd's upload with a media.Resumable.
 type upload struct {
-	store store
 	*media.Resumable
-	call *call
+	state *requestState
 }
 
 // NewUpload implements handler.DataStore.
 func (s store) NewUpload(ctx context.Context, info handler.FileInfo) (handler.Upload, error) {
-	c := callOf(ctx)
+	state := fromContext(ctx)
 	length := info.Size
 	if info.SizeIsDeferred {
 		length = media.UnknownLength
 	}
-	made, err := s.media.CreateResumable(c.ctx, c.grant.Principal, length, c.fields, c.metadata)
+	created, err := s.media.CreateResumable(state.ctx, state.identity.Principal, length, state.creation.fields, state.creation.metadata)
 	if err != nil {
-		return nil, c.fail(err)
+		return nil, state.fail(err)
 	}
-	c.upload = made
-	return upload{store: s, Resumable: made, call: c}, nil
+	state.upload = created
+	if state.creation.hasChunk {
+		if err := state.checkBodyLength(length, 0); err != nil {
+			return nil, state.fail(err)
+		}
+	}
+	return upload{Resumable: created, state: state}, nil
 }
 
-// GetUpload implements handler.DataStore. An upload that has received everything is
-// finished first, so no offset that is told equals the length before the draft is
-// there. One that is to be ended need not be finished for that.
+// GetUpload implements handler.DataStore. It reads the upload, which is locked. One that has
+// received everything is finished first, so that no client is told an offset equal to the
+// length before the draft exists; one that is to be deleted need not be finished.
 func (s store) GetUpload(ctx context.Context, text string) (handler.Upload, error) {
-	c := callOf(ctx)
+	state := fromContext(ctx)
 	id, err := uuid.Parse(text)
 	if err != nil {
-		return nil, c.fail(errNoUpload)
+		return nil, state.fail(errUploadNotFound)
 	}
-	if err := c.reauthenticate(); err != nil { // the request may have waited for the lock
-		return nil, c.fail(err)
+	if state.waited { // the credential may have ended meanwhile
+		if err := state.reauthenticate(); err != nil {
+			return nil, state.fail(err)
+		}
 	}
-	find := s.media.Resume
-	if c.ending {
-		find = s.media.FindResumable
-	}
-	found, err := find(c.ctx, c.grant.Principal, id)
+	found, err := s.find(state, id)
 	if err != nil {
-		return nil, s.failed(c, id, err)
+		return nil, state.fail(err)
 	}
-	c.upload = found
-	c.forgetLength(found.State().Length)
-	return upload{store: s, Resumable: found, call: c}, nil
+	if state.method != http.MethodDelete {
+		if err := found.FinishReceived(state.ctx); err != nil {
+			return nil, state.fail(mapError(err))
+		}
+	}
+	state.upload = found
+	if err := state.checkChunk(found.State()); err != nil {
+		return nil, state.fail(err)
+	}
+	return upload{Resumable: found, state: state}, nil
 }
 
-// failed notes an error. A thing that is missing is the upload, or what it is stored
-// in: a bucket that is being made again is not the client's mistake.
-func (s store) failed(c *call, id uuid.UUID, err error) error {
-	if fault.Is(err, fault.NotFound) {
-		if _, gone := s.media.FindResumable(c.ctx, c.grant.Principal, id); fault.Is(gone, fault.NotFound) {
-			_ = c.fail(errNoUpload)
-			return handler.ErrNotFound
-		}
-		err = fault.Wrap(err, fault.Unavailable, "the file could not be stored: try again")
+// find returns an upload that the caller may use. Any other is as one that does not exist.
+func (s store) find(state *requestState, id uuid.UUID) (*media.Resumable, error) {
+	found, err := s.media.FindResumable(state.ctx, state.identity.Principal, id)
+	if err != nil {
+		return nil, mapError(err)
 	}
-	return c.fail(err)
+	if !state.canAccess(found.State()) {
+		return nil, errUploadNotFound
+	}
+	return found, nil
+}
+
+// mapError maps NotFound, of an upload that was ended meanwhile for example, to the error of
+// every upload that does not exist.
+func mapError(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return errUploadNotFound
+	}
+	return err
 }
 
 // AsTerminatableUpload implements handler.TerminaterDataStore.
 func (s store) AsTerminatableUpload(u handler.Upload) handler.TerminatableUpload {
-	return u.(upload) //nolint:forcetypeassert // tusd hands back what this store gave it
+	return u.(upload) //nolint:forcetypeassert // tusd returns what this store gave it
 }
 
 // AsLengthDeclarableUpload implements handler.LengthDeferrerDataStore.
 func (s store) AsLengthDeclarableUpload(u handler.Upload) handler.LengthDeclarableUpload {
-	return u.(upload) //nolint:forcetypeassert // tusd hands back what this store gave it
+	return u.(upload) //nolint:forcetypeassert // tusd returns what this store gave it
 }
 
-// GetInfo implements handler.Upload. MetaData stays empty: see answer.describe.
+// GetInfo implements handler.Upload. MetaData stays empty: see responseInterceptor.describe.
 func (u upload) GetInfo(context.Context) (handler.FileInfo, error) {
 	state := u.State()
 	info := handler.FileInfo{ID: state.ItemID.String(), Size: state.Length, Offset: state.Progress.Received}
@@ -101,96 +119,53 @@ func (u upload) GetInfo(context.Context) (handler.FileInfo, error) {
 	return info, nil
 }
 
-// WriteChunk implements handler.Upload. What arrived before a failure counts, unless a
-// checksum had to prove it.
+// WriteChunk implements handler.Upload. What arrived before a failure counts, unless there is
+// a checksum to verify.
 func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int64, error) {
-	if u.call.body != nil {
-		src = u.call.body // its errors are worth knowing
+	if u.state.body != nil {
+		src = u.state.body // tusd's reader hides errors
 	}
-	var proof func() error
-	if sum := u.call.checksum; sum != nil {
-		src, proof = io.TeeReader(src, sum.digest), sum.check
+	var verify func() error
+	if sum := u.state.checksum; sum != nil {
+		src, verify = io.TeeReader(src, sum.digest), sum.verify
 	}
-	u.OnSlow(u.call.interrupt)
-	n, err := u.Write(u.call.ctx, offset, src, proof)
-	if err == nil {
-		return n, u.call.denied()
+	u.OnSlow(u.state.interrupt)
+	n, err := u.Append(u.state.ctx, offset, src, verify)
+	if err != nil {
+		return n, u.state.fail(mapError(err))
 	}
-	state := u.State()
-	if body := u.call.body; body != nil && fault.Is(err, fault.Invalid) && state.Length != media.UnknownLength && offset+body.read > state.Length {
-		err = fault.Wrap(err, fault.TooLarge, "%s", fault.From(err).Public)
-	}
-	return n, u.store.failed(u.call, state.ItemID, err)
+	return n, u.state.denied()
 }
 
 // FinishUpload implements handler.Upload: it makes the draft. tusd calls it also when
 // WriteChunk failed.
 func (u upload) FinishUpload(context.Context) error {
-	if err := u.call.denied(); err != nil {
+	if err := u.state.denied(); err != nil {
 		return err
 	}
-	if _, err := u.Finish(u.call.ctx); err != nil {
-		return u.store.failed(u.call, u.State().ItemID, err)
+	if _, err := u.Finish(u.state.ctx); err != nil {
+		return u.state.fail(mapError(err))
 	}
 	return nil
 }
 
 // DeclareLength implements handler.LengthDeclarableUpload.
 func (u upload) DeclareLength(_ context.Context, length int64) error {
-	if err := u.Resumable.DeclareLength(u.call.ctx, length); err != nil {
-		return u.store.failed(u.call, u.State().ItemID, err)
+	if err := u.Resumable.DeclareLength(u.state.ctx, length); err != nil {
+		return u.state.fail(mapError(err))
 	}
 	return nil
 }
 
 // Terminate implements handler.TerminatableUpload.
 func (u upload) Terminate(context.Context) error {
-	if err := u.Cancel(u.call.ctx); err != nil {
-		return u.store.failed(u.call, u.State().ItemID, err)
+	if err := u.Cancel(u.state.ctx); err != nil {
+		return u.state.fail(mapError(err))
 	}
 	return nil
 }
 
-// GetReader implements handler.Upload. Files are served elsewhere.
+// GetReader implements handler.Upload. Files have URLs of their own.
 func (u upload) GetReader(context.Context) (io.ReadCloser, error) {
 	return nil, handler.ErrNotImplemented
-}
-
-// locker shows the locks to tusd.
-type locker struct{ locks Locks }
-
-// NewLock implements handler.Locker.
-func (l locker) NewLock(id string) (handler.Lock, error) { return &lock{locks: l.locks, id: id}, nil }
-
-type lock struct {
-	locks  Locks
-	id     string
-	unlock func()
-}
-
-// Lock implements handler.Lock. The callback of tusd's is not used: it would also cut
-// off a request that only has to finish.
-func (l *lock) Lock(ctx context.Context, _ func()) error {
-	c := callOf(ctx)
-	id, err := uuid.Parse(l.id)
-	if err != nil {
-		return c.fail(errNoUpload)
-	}
-	unlock, err := l.locks.Lock(ctx, id, func() { c.interrupt(errTakenOver) })
-	switch {
-	case fault.Is(err, fault.Busy):
-		_ = c.fail(fault.Wrap(err, fault.Busy, "%s", fault.From(err).Public))
-		c.locked = true
-		return handler.ErrLockTimeout
-	case err != nil:
-		return c.fail(err)
-	}
-	l.unlock = unlock
-	return nil
-}
-
-// Unlock implements handler.Lock.
-func (l *lock) Unlock() error {
-	l.unlock()
-	return nil
 }

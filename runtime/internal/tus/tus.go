@@ -1,8 +1,8 @@
-// Package tus is the interface for resumable uploads: TUS 1.0.0 below
-// /media/create/resumable. tusd's handler speaks the protocol over a store that is
-// package media; what it lacks or does otherwise than the rest of the service
-// (ownership, checksums, expiry, errors) stands around it here. Package server mounts
-// it.
+// Package tus serves resumable uploads: TUS 1.0.0 below /media/create/resumable. tusd's
+// handler runs the sequence of each method over a store that is package media. This package
+// adds what tusd lacks or does differently from the rest of the service: routing, header
+// rules, ownership, checksums, expiry and errors (docs/decisions/0011). Package server
+// mounts it.
 package tus
 
 import (
@@ -30,7 +30,7 @@ import (
 
 // Config bounds the interface. The tags are flag and environment names.
 type Config struct {
-	LockTimeout time.Duration `env:"SERVICE_RESUMABLE_LOCK_TIMEOUT" default:"20s" help:"How long a request waits until another one has let go of its resumable upload."`
+	LockTimeout time.Duration `env:"SERVICE_RESUMABLE_LOCK_TIMEOUT" default:"20s" help:"How long a request waits until another one has released its resumable upload."`
 }
 
 // Validate checks the bounds.
@@ -41,20 +41,22 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Locks let one request at a time have an upload. postgres.Locks implements it.
+// Locks gives one request at a time the lock of a name. postgres.Locks implements it.
 type Locks interface {
-	// Lock waits until ctx ends, then the fault is Busy. letGo asks for the upload: it
-	// may be called often, from any goroutine and after unlock, and returns at once.
-	Lock(ctx context.Context, id uuid.UUID, letGo func()) (unlock func(), err error)
+	// Lock takes the lock. If another request holds it, Lock calls beforeWait; if that returns
+	// nil, Lock asks the holder to release the lock, and waits until ctx ends: then the fault
+	// is Busy. requestRelease is called when another request asks for the lock: perhaps
+	// often, from any goroutine and after unlock. It must return at once.
+	Lock(ctx context.Context, name uuid.UUID, requestRelease func(), beforeWait func() error) (unlock func(), err error)
 }
 
-// Deps are what the interface stands on.
+// Deps are the dependencies of an API.
 type Deps struct {
 	Media *media.Service
 	Auth  *auth.Authenticator
 	URLs  api.URLs
 	Locks Locks
-	// BaseURL is how clients reach the service.
+	// BaseURL is the URL under which clients reach the service.
 	BaseURL string
 	// Brand is the word in header names.
 	Brand string
@@ -63,11 +65,11 @@ type Deps struct {
 // API serves the routes. It is safe for concurrent use.
 type API struct {
 	deps    Deps
-	base    string // of uploads' addresses
+	baseURL string // prefix of the URLs of uploads
 	handler *handler.UnroutedHandler
 
 	mu       sync.Mutex
-	running  map[*call]struct{}
+	inFlight map[*requestState]struct{}
 	draining bool
 }
 
@@ -76,34 +78,34 @@ const (
 	uploadRoute     = api.ResumableUploadRoute
 )
 
-// version is the one version of the protocol that is spoken.
+// version is the supported version of the protocol.
 const version = "1.0.0"
 
-// extensions are those of TUS that are there. tusd brings the first four; checksum and
-// expiration are this package's own.
+// extensions are the supported extensions of TUS. tusd implements the first four, this
+// package checksum and expiration.
 const extensions = "creation,creation-with-upload,termination,creation-defer-length,checksum,expiration"
 
-// New joins the interface to its deps.
+// New returns an API that uses deps.
 func New(cfg Config, deps Deps) (*API, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	a := &API{deps: deps, base: strings.TrimRight(deps.BaseURL, "/") + collectionRoute + "/", running: map[*call]struct{}{}}
+	a := &API{deps: deps, baseURL: strings.TrimRight(deps.BaseURL, "/") + collectionRoute + "/", inFlight: map[*requestState]struct{}{}}
 	composer := handler.NewStoreComposer()
 	uploads := store{media: deps.Media}
 	composer.UseCore(uploads)
 	composer.UseTerminater(uploads)
 	composer.UseLengthDeferrer(uploads)
-	composer.UseLocker(locker{locks: deps.Locks})
+	composer.UseLocker(locker{store: uploads, locks: deps.Locks})
 	var err error
 	a.handler, err = handler.NewUnroutedHandler(handler.Config{
-		StoreComposer: composer, BasePath: a.base, DisableDownload: true, DisableConcatenation: true,
+		StoreComposer: composer, BasePath: a.baseURL, DisableDownload: true, DisableConcatenation: true,
 		Cors: &handler.CorsConfig{Disable: true}, // package server answers browsers
-		// Package server logs requests, and FailStatus notes what went wrong.
+		// Package server logs requests, and httpapi records what failed.
 		Logger:             slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1})),
 		AcquireLockTimeout: cfg.LockTimeout,
-		// The store has a context of its own (see call). tusd's would keep a goroutine for
-		// this long after every request.
+		// The store has a context of its own (see requestState). tusd's would keep a goroutine
+		// for this long after every request.
 		GracefulRequestCompletionTimeout: time.Millisecond,
 	})
 	return a, err
@@ -112,66 +114,67 @@ func New(cfg Config, deps Deps) (*API, error) {
 // Mount adds the routes.
 func (a *API) Mount(r chi.Router) {
 	for _, route := range []string{collectionRoute, collectionRoute + "/", uploadRoute} {
-		r.With(speaks).Options(route, a.options)
+		r.With(tusHeaders).Options(route, a.options)
 	}
 	r.Group(func(r chi.Router) {
 		uploads := a.deps.Auth.RequireOperation(func(*http.Request) account.Operation { return account.UploadMedia })
-		r.Use(speaks, a.deps.Auth.Middleware(auth.ChallengeAll), uploads, speaksVersion)
+		r.Use(tusHeaders, a.deps.Auth.Middleware(auth.ChallengeAll), uploads, requireTusResumable)
 		r.Post(collectionRoute, a.create)
-		r.Post(collectionRoute+"/", a.create) // many clients' habit
-		r.Head(uploadRoute, a.existing(http.MethodHead, a.handler.HeadFile))
-		r.Patch(uploadRoute, a.existing(http.MethodPatch, a.handler.PatchFile))
-		r.Delete(uploadRoute, a.existing(http.MethodDelete, a.handler.DelFile))
-		r.Post(uploadRoute, a.overridden)
+		r.Post(collectionRoute+"/", a.create) // many clients send it with a slash
+		r.Head(uploadRoute, a.withUpload(http.MethodHead, a.handler.HeadFile))
+		r.Patch(uploadRoute, a.withUpload(http.MethodPatch, a.handler.PatchFile))
+		r.Delete(uploadRoute, a.withUpload(http.MethodDelete, a.handler.DelFile))
+		r.Post(uploadRoute, a.methodOverride)
 	})
 }
 
-// Drain asks running uploads to keep what they have and end, now and from now on:
-// their clients go on at another replica. Call it when no new connections are taken.
+// Drain ends the bodies of all uploads, now and from now on. What has arrived is kept, and
+// clients continue at another replica. Call it when no new connections are accepted.
 func (a *API) Drain() {
 	a.mu.Lock()
 	a.draining = true
-	var running []*call
-	for one := range a.running {
-		running = append(running, one)
+	var inFlight []*requestState
+	for s := range a.inFlight {
+		inFlight = append(inFlight, s)
 	}
 	a.mu.Unlock()
-	for _, one := range running {
-		one.interrupt(errDraining)
+	for _, s := range inFlight {
+		s.interrupt(errShuttingDown)
 	}
 }
 
-// speaks tells the version in every answer, refusals included.
-func speaks(next http.Handler) http.Handler {
+// tusHeaders sets the headers that every response of the protocol has, errors included.
+func tusHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Tus-Resumable", version)
 		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if r.Method == http.MethodHead {
-			w = patient{w}
+			w = headLockedWriter{w}
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// patient answers 423 to a question for an offset that can't be answered just now. The
-// clients that most pages use ask again after that. Any other refusal they take for the
-// end of the upload: they begin another one, whose bytes count towards the cap as well.
-type patient struct{ http.ResponseWriter }
+// headLockedWriter replaces 429 and 503 by 423 in responses to HEAD: tus-js-client retries
+// after 423, and treats any other error as the end of the upload. It then creates another
+// upload, whose bytes count towards the cap as well.
+type headLockedWriter struct{ http.ResponseWriter }
 
-// WriteHeader sends the header.
-func (p patient) WriteHeader(status int) {
+// WriteHeader implements http.ResponseWriter.
+func (w headLockedWriter) WriteHeader(status int) {
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		status = http.StatusLocked
 	}
-	p.ResponseWriter.WriteHeader(status)
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // Unwrap is for http.ResponseController.
-func (p patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (w headLockedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// speaksVersion refuses clients of other versions before anything of a request is
-// looked at. HEAD is let through without, as it harms nothing.
-func speaksVersion(next http.Handler) http.Handler {
+// requireTusResumable rejects clients of other versions before anything else of a request is
+// looked at. HEAD may come without a version, as the protocol says.
+func requireTusResumable(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodHead && r.Header.Get("Tus-Resumable") != version {
 			w.Header().Set("Tus-Version", version)
@@ -182,148 +185,90 @@ func speaksVersion(next http.Handler) http.Handler {
 	})
 }
 
-// options tells what is spoken. Anybody may know that; how large a file may be is told
-// to whom it concerns.
+// options returns the protocol capabilities. Tus-Max-Size is included for authenticated
+// requests only.
 func (a *API) options(w http.ResponseWriter, r *http.Request) {
-	tell := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	respond := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Tus-Version", version)
 		header.Set("Tus-Extension", extensions)
 		header.Set("Tus-Checksum-Algorithm", checksumAlgorithms)
-		if grant := auth.FromContext(r.Context()); grant.Key.ID != uuid.Nil {
-			header.Set("Tus-Max-Size", strconv.FormatInt(grant.Account.MaxUploadSize, 10))
+		if identity := auth.FromContext(r.Context()); identity.Key.ID != uuid.Nil {
+			header.Set("Tus-Max-Size", strconv.FormatInt(identity.Account.MaxUploadSize, 10))
 		}
 		w.WriteHeader(http.StatusNoContent)
 	})
 	for _, credential := range []string{a.deps.Auth.KeyHeader, a.deps.Auth.SignatureHeader, "Authorization"} {
 		if r.Header.Get(credential) != "" {
-			a.deps.Auth.Middleware(auth.ChallengeAll)(tell).ServeHTTP(w, r)
+			a.deps.Auth.Middleware(auth.ChallengeAll)(respond).ServeHTTP(w, r)
 			return
 		}
 	}
-	tell(w, r)
+	respond(w, r)
 }
 
-// create answers POST on the collection: a new upload, perhaps with its first bytes.
+// create handles POST on the collection: a new upload, perhaps with its first bytes.
 func (a *API) create(w http.ResponseWriter, r *http.Request) {
-	r.Header.Del("X-HTTP-Method-Override")
-	a.serve(w, r, "", a.handler.PostFile, func(c *call) error {
-		if r.Header.Get("Upload-Concat") != "" {
-			return fault.New(fault.Invalid, "uploads can't be concatenated here")
-		}
-		if err := digits(r.Header, "Upload-Length"); err != nil {
-			return err
-		}
-		var err error
-		if c.fields, err = readMetadata(r.Header.Values("Upload-Metadata")); err != nil {
-			return err
-		}
-		c.metadata = r.Header.Get("Upload-Metadata")
-		if c.grant.Group != "" {
-			c.fields.Group = c.grant.Group
-		}
-		return nil
-	})
-}
-
-// existing answers a request for an upload that must be there. Whose it is is found
-// out before the lock is asked for, so that nobody can hold up a stranger's upload.
-func (a *API) existing(method string, next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		text := chi.URLParam(r, "uploadId")
-		r = r.Clone(r.Context())
-		r.Method = method
-		r.Header.Del("X-HTTP-Method-Override")
-		a.serve(w, r, text, next, func(c *call) error {
-			id, err := uuid.Parse(text)
-			if err != nil || id.String() != text {
-				return errNoUpload
-			}
-			found, err := a.deps.Media.FindResumable(c.ctx, c.grant.Principal, id)
-			if err != nil {
-				return missing(err)
-			}
-			state := found.State()
-			if !mayUse(c.grant, state) {
-				return errNoUpload
-			}
-			c.ending = method == http.MethodDelete
-			if method != http.MethodPatch {
-				return nil
-			}
-			if err := digits(r.Header, "Upload-Length"); err != nil {
-				return err
-			}
-			return digits(r.Header, "Upload-Offset")
-		})
-	}
-}
-
-// overridden answers clients that can't send every method.
-func (a *API) overridden(w http.ResponseWriter, r *http.Request) {
-	switch method := r.Header.Get("X-HTTP-Method-Override"); method {
-	case http.MethodHead:
-		a.existing(method, a.handler.HeadFile)(w, r)
-	case http.MethodPatch:
-		a.existing(method, a.handler.PatchFile)(w, r)
-	case http.MethodDelete:
-		a.existing(method, a.handler.DelFile)(w, r)
-	default:
-		w.Header().Set("Allow", "HEAD, PATCH, DELETE, OPTIONS")
-		httpapi.WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the route has other methods"))
-	}
-}
-
-// mayUse reports whether a grant reaches an upload of its app: a signature that is bound
-// to a group reaches that group's uploads and no others.
-func mayUse(grant auth.Identity, state media.ResumableState) bool {
-	return grant.Group == "" || grant.Group == state.Fields.Group
-}
-
-// digits refuses numbers that a looser reader would take.
-func digits(header http.Header, name string) error {
-	values := header.Values(name)
-	if len(values) > 1 || len(values) == 1 && strings.Trim(values[0], "0123456789") != "" {
-		return fault.New(fault.Invalid, "%s must be a number, sent once", name)
-	}
-	return nil
-}
-
-// serve carries out one request: prepare looks at it, next is tusd's.
-func (a *API) serve(w http.ResponseWriter, r *http.Request, path string, next http.HandlerFunc, prepare func(*call) error) {
-	c := newCall(w, r)
-	c.reauthenticate = func() error { return a.deps.Auth.Reauthenticate(w, r) }
-	if !a.enter(c) {
-		c.interrupt(errDraining)
-	}
-	defer func() { a.leave(c); c.end() }()
-	out := &answer{ResponseWriter: w, api: a, call: c, request: r}
-	err := prepare(c)
-	if err == nil {
-		c.checksum, err = readChecksum(r.Header.Values("Upload-Checksum"))
-	}
-	if err != nil {
-		out.fail(err)
+	s, out := a.track(w, r)
+	defer a.untrack(s)
+	if err := s.readCreation(); err != nil {
+		out.writeError(err)
 		return
 	}
-	below := r.WithContext(context.WithValue(r.Context(), callKey{}, c))
-	below.Body = c.body
-	url := *r.URL
-	url.Path, url.RawPath = path, ""
-	below.URL = &url
-	a.handler.Middleware(next).ServeHTTP(out, below)
+	a.handler.PostFile(out, s.tusdRequest(r, ""))
 	out.finish()
 }
 
-func (a *API) enter(c *call) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.running[c] = struct{}{}
-	return !a.draining
+// withUpload returns the handler of a method that acts on an existing upload; serve is
+// tusd's. The upload is read once, under its lock (see lock.Lock).
+func (a *API) withUpload(method string, serve http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		r = r.Clone(r.Context())
+		r.Method = method
+		s, out := a.track(w, r)
+		defer a.untrack(s)
+		if err := s.readExisting(chi.URLParam(r, "uploadId")); err != nil {
+			out.writeError(err)
+			return
+		}
+		serve(out, s.tusdRequest(r, s.id.String()))
+		out.finish()
+	}
 }
 
-func (a *API) leave(c *call) {
+// methodOverride serves clients that can't send every method.
+func (a *API) methodOverride(w http.ResponseWriter, r *http.Request) {
+	switch method := r.Header.Get("X-HTTP-Method-Override"); method {
+	case http.MethodHead:
+		a.withUpload(method, a.handler.HeadFile)(w, r)
+	case http.MethodPatch:
+		a.withUpload(method, a.handler.PatchFile)(w, r)
+	case http.MethodDelete:
+		a.withUpload(method, a.handler.DelFile)(w, r)
+	default:
+		w.Header().Set("Allow", "HEAD, PATCH, DELETE, OPTIONS")
+		httpapi.WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the method is not supported by this route"))
+	}
+}
+
+// track registers a request, so that Drain reaches it.
+func (a *API) track(w http.ResponseWriter, r *http.Request) (*requestState, *responseInterceptor) {
+	s := newRequestState(w, r)
+	// Without the request's context: the client may have left.
+	s.reauthenticate = func() error { return a.deps.Auth.Reauthenticate(w, r.WithContext(s.ctx)) }
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.running, c)
+	a.inFlight[s] = struct{}{}
+	draining := a.draining
+	a.mu.Unlock()
+	if draining {
+		s.interrupt(errShuttingDown)
+	}
+	return s, &responseInterceptor{ResponseWriter: w, api: a, state: s, request: r}
+}
+
+func (a *API) untrack(s *requestState) {
+	a.mu.Lock()
+	delete(a.inFlight, s)
+	a.mu.Unlock()
+	s.close()
 }

@@ -217,8 +217,8 @@ func TestProtocolErrorsStayThat(t *testing.T) {
 		"nothing":                       {``, nil, http.StatusBadRequest, ""},
 		"another type":                  {listTools, []option{header("Content-Type", "text/plain")}, http.StatusUnsupportedMediaType, ""},
 		"no UTF-8":                      {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"x\":\"\xff\"}", nil, http.StatusBadRequest, "UTF-8"},
-		"too much besides the file":     {`{"jsonrpc":"2.0","id":1,"method":"tools/list","x":"` + strings.Repeat("x", 256<<10) + `"}`, nil, http.StatusRequestEntityTooLarge, "at most 262144 bytes"},
-		"too deep":                      {strings.Repeat("[", 200<<10), nil, http.StatusBadRequest, "100 objects and lists deep"},
+		"too much besides the file":     {`{"jsonrpc":"2.0","id":1,"method":"tools/list","x":"` + strings.Repeat("x", 256<<10) + `"}`, nil, http.StatusRequestEntityTooLarge, "exceeds 262144 bytes"},
+		"too deep":                      {strings.Repeat("[", 200<<10), nil, http.StatusBadRequest, "nested at most 100 levels"},
 		"a batch where there is none":   {"[" + listTools + "]", nil, http.StatusBadRequest, "batch"},
 		"too many in a batch":           {"[" + strings.Repeat(listTools+",", 50) + listTools + "]", []option{header("Mcp-Protocol-Version", "2025-03-26")}, http.StatusRequestEntityTooLarge, "50 messages"},
 	} {
@@ -390,7 +390,7 @@ func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
 		t.Errorf("over the cap: %s", says)
 	}
 	// Where it is of no use, a file is dropped.
-	if says := fails(t, rt.call(t, one.Key, "get_media_count", object{"fileBase64": large})); !strings.Contains(says, `there is no argument "fileBase64"`) {
+	if says := fails(t, rt.call(t, one.Key, "get_media_count", object{"fileBase64": large})); !strings.Contains(says, `unknown argument "fileBase64"`) {
 		t.Errorf("for another tool: %s", says)
 	}
 	if n := w.traces(t); n != 0 {

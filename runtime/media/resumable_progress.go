@@ -1,0 +1,237 @@
+package media
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding"
+	"errors"
+	"fmt"
+	"io"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// minPart is the size of the smallest part that S3 accepts, except as the last one. Less
+// than that, or than minPartSize returns, is stored as an object of its own when a request
+// ends: the incomplete part. The next request loads it and continues it.
+const minPart = 5 << 20
+
+// restore acquires an upload slot, and loads what was in memory when the last request ended.
+func (r *Resumable) restore(ctx context.Context, t *transfer) error {
+	if err := t.acquireUploadSlot(ctx); err != nil {
+		return err
+	}
+	if err := r.restoreDigest(t); err != nil {
+		return err
+	}
+	r.restoreMultipart(t)
+	if r.state.Progress.IncompleteBytes > 0 {
+		return r.restoreIncompletePart(ctx, t)
+	}
+	return nil
+}
+
+func (r *Resumable) restoreDigest(t *transfer) error {
+	if len(r.state.Progress.Digest) == 0 {
+		return nil
+	}
+	if err := t.digest.(encoding.BinaryUnmarshaler).UnmarshalBinary(r.state.Progress.Digest); err != nil {
+		return fmt.Errorf("restore the hash of upload %s: %w", t.id, err)
+	}
+	return nil
+}
+
+func (r *Resumable) restoreMultipart(t *transfer) {
+	if p := r.state.Progress; p.MultipartID != "" {
+		t.multipart = r.service.objects.ResumeMultipart(t.scope.Bucket, t.key(Original), p.MultipartID, p.Parts)
+	}
+}
+
+// restoreIncompletePart loads the incomplete part into the buffer. A replica that had lost
+// the lock may have overwritten it: then it is discarded.
+func (r *Resumable) restoreIncompletePart(ctx context.Context, t *transfer) error {
+	p := r.state.Progress
+	if p.IncompleteBytes > inlineLimit {
+		if err := t.acquirePartSlot(ctx); err != nil {
+			return err
+		}
+	}
+	part, err := r.service.objects.Open(ctx, t.scope.Bucket, t.key(p.IncompletePart), 0, p.IncompleteBytes)
+	if fault.Is(err, fault.NotFound) {
+		return r.discardIncompletePart(ctx, t)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = part.Close() }()
+	hash := sha256.New()
+	for err == nil {
+		var data []byte
+		data, err = t.buffer.read(part)
+		_, _ = hash.Write(data)
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !bytes.Equal(hash.Sum(nil), p.IncompleteHash) {
+		return r.discardIncompletePart(ctx, t)
+	}
+	return nil
+}
+
+// discardIncompletePart takes the incomplete part out of the progress, and returns the
+// Conflict that makes the client send it again.
+func (r *Resumable) discardIncompletePart(ctx context.Context, t *transfer) error {
+	r.service.log.WarnContext(ctx, "the incomplete part of a resumable upload is lost", "item", t.id, "bytes", r.state.Progress.IncompleteBytes)
+	next := r.state.Progress
+	next.Received, next.IncompleteBytes, next.IncompleteHash = next.Received-next.IncompleteBytes, 0, nil
+	if err := r.saveProgress(ctx, next); err != nil {
+		return err
+	}
+	return offsetConflict(next.Received)
+}
+
+// resetProgress discards everything that was received, because S3 has lost it: a replica
+// that had lost the lock may have aborted the parts, or S3 may have died while it completed
+// the object. Otherwise the upload could neither continue nor be finished. It returns the
+// Conflict that makes the client start again.
+func (r *Resumable) resetProgress(ctx context.Context, cause error) error {
+	r.service.log.WarnContext(ctx, "the parts of a resumable upload are lost", "item", r.state.ItemID, "bytes", r.state.Progress.Received, "error", cause)
+	if err := r.saveProgress(ctx, Progress{IncompletePart: r.state.Progress.IncompletePart}); err != nil {
+		return err
+	}
+	return fault.Wrap(cause, fault.Conflict, "the upload has received 0 bytes")
+}
+
+// startMultipart reserves the file, and begins its multipart upload unless it has one. The
+// multipart upload is recorded before the first part is sent.
+func (r *Resumable) startMultipart(ctx context.Context, t *transfer) error {
+	if err := t.reserveSize(ctx); err != nil || t.multipart != nil {
+		return err
+	}
+	if err := r.abortOrphanedUploads(ctx, t); err != nil {
+		return err
+	}
+	if err := t.startMultipart(ctx); err != nil {
+		return err
+	}
+	next := r.state.Progress
+	next.MultipartID = t.multipart.ID()
+	err := r.saveProgress(ctx, next)
+	if fault.Is(err, fault.Conflict) { // it will never be recorded
+		err = errors.Join(err, t.multipart.Abort(ctx))
+	}
+	return err
+}
+
+// abortOrphanedUploads aborts multipart uploads that an earlier request began and could not
+// record; otherwise they would stay for ever.
+func (r *Resumable) abortOrphanedUploads(ctx context.Context, t *transfer) error {
+	return notStored(r.service.objects.AbortIncomplete(ctx, t.scope.Bucket, t.key(Original)))
+}
+
+// persist makes what is in the buffer durable when a request ends, if verify accepts it.
+func (r *Resumable) persist(ctx context.Context, t *transfer, verify func() error) error {
+	if verify != nil {
+		if err := verify(); err != nil {
+			return err
+		}
+	}
+	if err := t.reservation.reserve(ctx, t.size); err != nil {
+		return err
+	}
+	complete := t.size == r.state.Length
+	if complete && t.multipart == nil {
+		return r.persistWhole(ctx, t)
+	}
+	if rest := t.buffer.size; rest >= r.minPartSize(t) || complete && rest > 0 {
+		if err := r.startMultipart(ctx, t); err != nil {
+			return err
+		}
+		if err := t.sendPart(ctx, rest); err != nil {
+			return err
+		}
+	}
+	switch rest := int64(t.buffer.size); {
+	case t.size == r.state.Progress.Received && rest == r.state.Progress.IncompleteBytes:
+		return nil // nothing arrived, so the lease is not renewed
+	case rest > 0:
+		return r.persistIncompletePart(ctx, t)
+	}
+	return r.saveProgress(ctx, r.sentProgress(t))
+}
+
+// persistWhole stores a file of which nothing was sent before.
+func (r *Resumable) persistWhole(ctx context.Context, t *transfer) error {
+	if t.size >= minPart { // an earlier request may have begun a multipart upload
+		if err := r.abortOrphanedUploads(ctx, t); err != nil {
+			return err
+		}
+	}
+	if err := t.putWhole(ctx); err != nil {
+		return err
+	}
+	t.buffer.release()
+	next := r.sentProgress(t)
+	next.SinglePut = true
+	return r.saveProgress(ctx, next)
+}
+
+// persistIncompletePart stores the buffer as the incomplete part.
+func (r *Resumable) persistIncompletePart(ctx context.Context, t *transfer) error {
+	if r.state.Progress.IncompletePart == "" {
+		// The first incomplete part is recorded before it is stored. Otherwise it would stay
+		// for ever if it could not be recorded and the rest of the file needed none.
+		first := r.state.Progress
+		first.IncompletePart = incompletePartVariants[1]
+		if err := r.saveProgress(ctx, first); err != nil {
+			return err
+		}
+	}
+	next := r.sentProgress(t)
+	next.IncompletePart = otherIncompletePart(next.IncompletePart)
+	if err := t.putBuffer(ctx, next.IncompletePart, octetStream); err != nil {
+		return err
+	}
+	next.Received, next.IncompleteBytes, next.IncompleteHash = t.size, int64(t.buffer.size), t.buffer.sum()
+	return r.saveProgress(ctx, next)
+}
+
+// minPartSize returns the size from which the buffer is sent as a part: with parts of this
+// size the largest file that the upload may still become fits into the parts that are left.
+func (r *Resumable) minPartSize(t *transfer) int {
+	bytesLeft, partsLeft := r.maxLength(), int64(maxParts-1)
+	if t.multipart != nil {
+		for _, part := range t.multipart.Parts() {
+			bytesLeft, partsLeft = bytesLeft-part.Bytes, partsLeft-1
+		}
+	}
+	if partsLeft < 1 {
+		return PartSize
+	}
+	return int(min(PartSize, max(minPart, (bytesLeft+partsLeft-1)/partsLeft)))
+}
+
+// sentProgress returns the progress if only what was sent to the object store counts.
+func (r *Resumable) sentProgress(t *transfer) Progress {
+	next := r.state.Progress
+	next.Received, next.IncompleteBytes, next.IncompleteHash = t.size-int64(t.buffer.size), 0, nil
+	next.MimeType = t.mimeType
+	next.Digest, _ = t.digest.(encoding.BinaryMarshaler).MarshalBinary() // SHA-256 never fails
+	if t.multipart != nil {
+		next.MultipartID, next.Parts = t.multipart.ID(), t.multipart.Parts()
+	}
+	return next
+}
+
+// saveProgress replaces the progress and renews the lease, unless another request has
+// advanced the upload.
+func (r *Resumable) saveProgress(ctx context.Context, next Progress) error {
+	expires := r.service.now().Add(r.service.cfg.ResumableTTL)
+	if err := r.service.store.SaveProgress(ctx, r.state.ItemID, r.state.Progress.Received, next, expires); err != nil {
+		return err
+	}
+	r.state.Progress, r.reservation.expires = next, expires
+	return nil
+}
