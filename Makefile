@@ -1,43 +1,43 @@
-# mediastack. `make` alone lists what can be made; on a bare machine `make run` and `make test` set up everything themselves.
+# mediastack. `make` alone lists the targets. On a bare machine `make run` and `make test` install and build what they need.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# Everything but the image worker is pure Go, and no setting of the caller's may change what is built.
+# Everything but the image worker is pure Go. Settings of the caller must not change what is built.
 export CGO_ENABLED := 0
 export GOWORK := off
-# -trimpath everywhere, so that programs, tests and linters share what was compiled.
+# -trimpath everywhere, so that programs, tests and linters share the build cache.
 export GOFLAGS := -buildvcs=false -trimpath
 
 export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 CACHE := $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack)
 TOOLS := $(CACHE)/bin
 SETUP := go run ./hack/cmd/setup
-# What links libvips. Without cgo these packages don't exist, so the other steps pass them by.
+# Packages that link libvips. They need cgo, so the other steps exclude them.
 CGO_PACKAGES := ./runtime/cmd/mediastack-imaging/... ./runtime/internal/imaging/vips/...
 
 ##@ Development
 .PHONY: run stop status clean
-run: build dev-services dev-stack running kube ## Start the whole stack and print lines to paste (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
+run: build dev-services dev-stack running kube ## Start the dev stack and print commands that use it (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
 	@exec bin/mediastack-dev run $(if $(DETACH),--detach) $(ARGS)
 
-stop: bin/mediastack-dev ## End a stack that runs in this checkout
+stop: bin/mediastack-dev ## Stop the dev stack of this checkout
 	@bin/mediastack-dev stop $(ARGS)
 
-status: bin/mediastack-dev ## Say whether a stack runs, and print its lines
+status: bin/mediastack-dev ## Print whether the dev stack runs, and its commands
 	@bin/mediastack-dev status $(ARGS)
 
-clean: bin/mediastack-dev ## Remove the stack's data folder (refused while it runs)
+clean: bin/mediastack-dev ## Remove the data of the dev stack (fails while it runs)
 	@bin/mediastack-dev clean $(ARGS)
 
-# Ending a stack must not depend on a tree that builds.
+# Stopping a stack must not require a checkout that compiles.
 bin/mediastack-dev:
 	@$(SETUP) dev-stack
 
 ##@ Build
-.PHONY: build generate fmt
-build: ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if need be)
+.PHONY: build generate api-viewer fmt
+build: ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
 	@$(SETUP) build
 
 generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
@@ -47,32 +47,35 @@ generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
 
+api-viewer: ## Vendor the pinned Swagger UI of the API reference (needs npm)
+	@hack/api-viewer.sh
+
 fmt: lint-tool ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
 .PHONY: test test-race test-stores lint tidy verify bench crash vulncheck fuzz screenshots
-# A package with the real parts takes a minute or two of a slow machine; a hang should not take an hour.
+# A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
-test: packages kube minio tusd build dev-services dev-stack ## Run all tests, after setting up what they need (TEST_PACKAGES=./runtime/... narrows them)
+test: packages kube minio tusd build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
 test-race: packages kube minio tusd build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 
-# The stores of test-stores. versitygw is what all other tests run against.
+# The S3 stores of test-stores. All other tests run against versitygw.
 STORES ?= minio $(if $(shell command -v radosgw),ceph)
 STORE_PACKAGES := ./runtime/objectstore ./runtime/media ./runtime/internal/tus
-test-stores: packages minio build dev-services ## Run the tests of objects, media and TUS against MinIO and, if it is installed, Ceph RGW (STORES="ceph" picks)
+test-stores: packages minio build dev-services ## Run the tests of objects, media and TUS against MinIO and, if it is installed, Ceph RGW (STORES="ceph" selects)
 	@for store in $(STORES); do \
 		echo "== $$store"; \
 		MEDIASTACK_TEST_STORE=$$store go test -count=1 -p 1 -timeout 30m $(STORE_PACKAGES); \
 	done
-	@command -v radosgw > /dev/null || echo "Ceph RGW was left out: apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
+	@command -v radosgw > /dev/null || echo "Ceph RGW is not installed, so its tests did not run: apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
 
-lint: lint-tool libvips ## Look for mistakes and forbidden imports
+lint: lint-tool libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
@@ -81,28 +84,28 @@ lint: lint-tool libvips ## Look for mistakes and forbidden imports
 tidy: ## Tidy every module of the repository
 	git ls-files -- 'go.mod' '*/go.mod' | while read -r mod; do (cd "$$(dirname "$$mod")" && go mod tidy); done
 
-verify: ## Regenerate, format, tidy and lint; fail if that changes a file
+verify: ## Regenerate, format, tidy and lint; fail if a file changes
 	@hack/verify.sh
 
-fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex narrows them
+fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh
 
-bench: running build dev-services tusd ## Measure the service against the raw limits (ARGS="upload read" picks, ARGS=--help explains)
+bench: running build dev-services tusd ## Compare the service with baselines (ARGS="upload read" selects, ARGS=--help explains)
 	go run ./hack/bench $(ARGS)
 
-crash: running build dev-services ## Kill the service hundreds of times under load and prove that nothing was lost (ARGS="--seed 7 --kills 50")
+crash: running build dev-services ## Kill the service hundreds of times under load and verify that nothing was lost (ARGS="--seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)
 
-screenshots: packages build dev-services ## Take pictures of the login pages: docs/login.png, and every page in every state into PICTURES (screenshots/)
-	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run TestPages_AreAccessible ./hack/test/browser
+screenshots: packages build dev-services ## Take the screenshots of the documentation, and of every login page in every state into PICTURES (screenshots/)
+	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PRODUCT=$(CURDIR)/docs/product.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestPages_AreAccessible|TestAPIReference_ShowsEveryOperation' ./hack/test/browser
 
-vulncheck: ## Look for known vulnerabilities (asks the vulnerability database on the network)
+vulncheck: ## Check for known vulnerabilities (needs the vulnerability database on the network)
 	@$(SETUP) govulncheck
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
 .PHONY: packages kube minio tusd dev-services dev-stack tools
-packages: ## Install the Debian packages that are missing for the tests (root on Debian), or say which
+packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
 	@$(SETUP) packages
 
 kube: ## Build etcd, kube-apiserver and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
@@ -114,10 +117,10 @@ minio: ## Build the MinIO server into the cache (tests only)
 tusd: ## Build the tusd server into the cache (benchmarks only)
 	@$(SETUP) tusd
 
-dev-services: ## Build the dev stack's S3 store and mail sink into bin/
+dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/
 	@$(SETUP) dev-services
 
-dev-stack: ## Build the program behind `make run` into bin/
+dev-stack: ## Build the program of the dev stack into bin/
 	@$(SETUP) dev-stack
 
 tools: ## Build the pinned generators and linters into the cache
@@ -131,5 +134,5 @@ lint-tool:
 	@$(SETUP) golangci-lint
 
 .PHONY: help
-help: ## List what can be made
+help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -6,8 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 var (
@@ -15,7 +17,11 @@ var (
 	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	noAnchor  = regexp.MustCompile(`[^\w\- ]`)
+	codeBlock = regexp.MustCompile("(?ms)^```.*?^```$")
 )
+
+// maxCell is the length of the longest text in a cell of a table, in characters.
+const maxCell = 200
 
 // pages are the README and everything below docs, by their path from the repository's root.
 func pages(t *testing.T) map[string]string {
@@ -77,7 +83,7 @@ func TestPages_LinkToWhatExists(t *testing.T) {
 	t.Parallel()
 	all := pages(t)
 	for path, text := range all {
-		for _, match := range link.FindAllStringSubmatch(text, -1) {
+		for _, match := range link.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
 			target, anchor, _ := strings.Cut(match[1], "#")
 			if strings.Contains(target, "://") {
 				continue
@@ -106,4 +112,140 @@ func hasAnchor(page, anchor string) bool {
 		}
 	}
 	return false
+}
+
+func TestDecisions_HaveTheStandardSections(t *testing.T) {
+	t.Parallel()
+	want := []string{"Status", "Context", "Decision", "Alternatives", "Consequences"}
+	all := pages(t)
+	index := all["docs/decisions/README.md"]
+	decisions := 0
+	for path, text := range all {
+		name := filepath.Base(path)
+		if filepath.Dir(path) != "docs/decisions" || name == "README.md" {
+			continue
+		}
+		decisions++
+		var got []string
+		for _, match := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(text, -1) {
+			got = append(got, match[1])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has the sections %q, not %q", path, got, want)
+		}
+		title, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
+		if !strings.Contains(index, "]("+name+") | "+title+" |") {
+			t.Errorf("docs/decisions/README.md does not list %s as %q", name, title)
+		}
+	}
+	if decisions < 10 {
+		t.Errorf("there are %d decisions", decisions)
+	}
+}
+
+func TestTables_HaveShortCells(t *testing.T) {
+	t.Parallel()
+	for path, text := range pages(t) {
+		if path == "docs/specification.md" {
+			continue // the contract is quoted as it was given
+		}
+		for line := range strings.SplitSeq(codeBlock.ReplaceAllString(text, ""), "\n") {
+			if !strings.HasPrefix(line, "|") {
+				continue
+			}
+			for cell := range strings.SplitSeq(line, "|") {
+				cell = link.ReplaceAllString(cell, "]") // readers do not see where links lead
+				if length := utf8.RuneCountInString(strings.TrimSpace(cell)); length > maxCell {
+					t.Errorf("%s: a cell has %d characters, more than %d: %s", path, length, maxCell, cell)
+				}
+			}
+		}
+	}
+}
+
+// variable is a setting: as the code declares it, or as a page documents it.
+type variable struct {
+	name, value string // value is its default
+}
+
+var (
+	declared   = regexp.MustCompile("`[^`]*env:\"([A-Z_0-9]+)\"[^`]*`")
+	byDefault  = regexp.MustCompile(`default:"([^"]*)"`)
+	documented = regexp.MustCompile("(?m)^\\| `([A-Z_0-9]+)` \\| (?:`([^`]*)`)?[^|]*\\|")
+	mentioned  = regexp.MustCompile(`\b(?:SERVICE|MEDIASTACK|BROWSER)_[A-Z0-9_]*[A-Z0-9]\b`)
+	quoted     = regexp.MustCompile(`"((?:SERVICE|MEDIASTACK|BROWSER)_[A-Z0-9_]+)"`)
+)
+
+// settings are those that the programs read: the tags of their configuration. The second
+// result has every name that any Go code knows, those of the tests included.
+func settings(t *testing.T) (settings []variable, known map[string]bool) {
+	t.Helper()
+	known = map[string]bool{}
+	for _, folder := range []string{"runtime", "controllers", "hack"} {
+		err := filepath.WalkDir(filepath.Join("..", folder), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for _, match := range quoted.FindAllSubmatch(text, -1) {
+				known[string(match[1])] = true
+			}
+			if folder == "hack" || strings.HasSuffix(path, "_test.go") {
+				return nil
+			}
+			for _, match := range declared.FindAllSubmatch(text, -1) {
+				one := variable{name: string(match[1])}
+				if value := byDefault.FindSubmatch(match[0]); value != nil {
+					one.value = string(value[1])
+				}
+				settings = append(settings, one)
+				known[one.name] = true
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return settings, known
+}
+
+func TestConfiguration_DocumentsEverySettingWithItsDefault(t *testing.T) {
+	t.Parallel()
+	defaults := map[string][]string{}
+	for _, page := range []string{"configuration.md", "login.md", "resumable.md"} {
+		for _, match := range documented.FindAllStringSubmatch(pages(t)["docs/reference/"+page], -1) {
+			defaults[match[1]] = append(defaults[match[1]], match[2])
+		}
+	}
+	all, _ := settings(t)
+	if len(all) < 50 {
+		t.Fatalf("only %d settings were found", len(all))
+	}
+	for _, one := range all {
+		values, ok := defaults[one.name]
+		if !ok {
+			t.Errorf("%s has no row in docs/reference/configuration.md or login.md", one.name)
+		}
+		for _, value := range values {
+			if value != one.value {
+				t.Errorf("%s is documented with the default %q, but has %q", one.name, value, one.value)
+			}
+		}
+	}
+}
+
+func TestPages_NameSettingsThatExist(t *testing.T) {
+	t.Parallel()
+	_, known := settings(t)
+	for path, text := range pages(t) {
+		for _, name := range mentioned.FindAllString(text, -1) {
+			if !known[name] {
+				t.Errorf("%s names %s, which nothing reads", path, name)
+			}
+		}
+	}
 }

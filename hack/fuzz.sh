@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of the repository, one after the other, each for FUZZTIME; FUZZ narrows them
 # to the names that it matches. What fails is written down in the package's testdata/fuzz, from where
-# `go test` runs it again: mend it, and keep the input as a seed (f.Add) rather than as a file.
+# `go test` runs it again: repair it, and keep the input as a seed (f.Add) rather than as a file.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${FUZZTIME:-30s}
@@ -29,4 +29,4 @@ if ((ran == 0)); then
 	echo "fuzz: no target matches $only" >&2
 	exit 1
 fi
-echo "fuzz: $ran targets, all well"
+echo "fuzz: $ran targets, all passed"

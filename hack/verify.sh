@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Proves that what is generated, formatted and tidied is what is checked in, and that the linters are
-# content. It compares the tree before and after, so uncommitted work alone is no failure; what the
+# Checks that what is generated, formatted and tidied is what is checked in, and that the linters
+# pass. It compares the tree before and after, so uncommitted work alone is no failure; what the
 # steps changed stays in the working tree, ready to be looked at.
 set -euo pipefail
 cd "$(dirname "$0")/.."

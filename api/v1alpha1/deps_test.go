@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Whoever imports the API types gets apimachinery and what that needs, and not the
-// operator or a Kubernetes client with it.
+// Importing the API types must not pull in the operator or a Kubernetes client.
 func TestPackage_ImportsApimachineryOnly(t *testing.T) {
 	t.Parallel()
 	needs := deps(t, "k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/api/resource")

@@ -129,7 +129,7 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 	}
 }
 
-// refused tries to create an object, without doing it.
+// rejected tries to create an object in a dry run and expects an error that contains says.
 func rejected(t *testing.T, resource dynamic.ResourceInterface, o *unstructured.Unstructured, says string) {
 	t.Helper()
 	_, err := resource.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: "Strict"})
@@ -211,8 +211,8 @@ func TestOwners_FollowTheRuleOfLogins(t *testing.T) {
 	}
 }
 
-// An account that listed two spellings before they were refused must still take every
-// other change, its finalizer's removal included.
+// An account that listed two spellings before they were rejected must still accept every
+// other change, including the removal of its finalizer.
 func TestOwners_ExistingObjectWithTwoCasesStaysValid(t *testing.T) {
 	t.Parallel()
 	current := definition(t)
@@ -385,7 +385,7 @@ func TestMediaSettings_InvalidIsRejected(t *testing.T) {
 	}
 	if _, err := settings.Create(t.Context(), object(t, "MediaSettings", "site",
 		`{accountRef: {name: demo}, useWebP: false, webpOutputQuality: 0, thumbnailWidth: 1, thumbnailHeight: 4096}`), metav1.CreateOptions{}); err != nil {
-		t.Errorf("settings at their bounds are refused: %v", err)
+		t.Errorf("settings at their bounds are rejected: %v", err)
 	}
 	found, err := settings.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.accountRef.name=demo"})
 	if err != nil || len(found.Items) != 1 {

@@ -56,7 +56,7 @@ func (o observed) generationObserved() bool {
 	return true
 }
 
-// retry joins the errors that a retry may resolve; nil when there is none.
+// retry returns the errors that a retry may resolve, joined; nil when there is none.
 func (o observed) retry() error {
 	var errs []error
 	for _, failure := range o.failures() {

@@ -113,8 +113,8 @@ func TestDeletion_DeleteRetainsTheBucketOfAnotherAccount(t *testing.T) {
 	}
 }
 
-// The deletion once went by the account id and bucket in the status alone: whoever
-// could write the status of one account could erase another tenant's media.
+// The deletion once used the account id and bucket of the status alone: a client that could
+// write the status of one account could delete another tenant's media.
 func TestDeletion_IgnoresAForgedStatus(t *testing.T) {
 	t.Parallel()
 	var databaseURL string

@@ -13,7 +13,7 @@ import (
 
 func TestSecret_DeletedIsReplacedAndTheOldKeyRevoked(t *testing.T) {
 	t.Parallel()
-	// The watch mends it: no timer is due before the test has given up.
+	// The watch triggers the repair: no timer is due before the test times out.
 	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
 	object := b.account("demo")
 	b.ready(object)
@@ -53,7 +53,7 @@ func TestSecret_DriftIsCorrectedWithoutANewKey(t *testing.T) {
 				t.Fatalf("%s: the key changed", name)
 			}
 			if string(after.Data["baseURL"]) != baseURL || after.Labels[v1alpha1.LabelAccount] != "demo" || len(after.OwnerReferences) != 1 {
-				return name + " was not mended"
+				return name + " was not corrected"
 			}
 			return ""
 		})

@@ -13,7 +13,7 @@ import (
 func TestOutage_OfTheObjectStoreShowsAndRecovers(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
-	b := newHarness(t, func(o *options) { o.s3 = func(testing.TB) testenv.S3Access { return server.Part.Access } })
+	b := newHarness(t, func(o *options) { o.s3 = func(testing.TB) testenv.S3Access { return server.Server.Access } })
 	old := b.account("old")
 	b.ready(old)
 	server.Stop()
@@ -58,7 +58,7 @@ func TestOutage_DeletionWaitsForTheStores(t *testing.T) {
 	s3, postgres := testenv.S3Server(t), testenv.PostgresServer(t)
 	b := newHarness(t, func(o *options) {
 		o.databaseURL = func(t testing.TB) string { return testenv.Database(t, postgres) }
-		o.s3 = func(testing.TB) testenv.S3Access { return s3.Part.Access }
+		o.s3 = func(testing.TB) testenv.S3Access { return s3.Server.Access }
 		o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour
 	})
 	object := b.account("demo", deleting)

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// What is compared with is the program that measures, started again: here, the test.
+// Baselines are this program, started again: here, the test.
 func TestMain(m *testing.M) {
-	play()
+	runBaseline()
 	os.Exit(m.Run())
 }
 
@@ -32,31 +32,31 @@ func tiny(t *testing.T) options {
 		Pace: 100, Logins: 20, Uploads: 4, UploadBytes: 20_000_000, HugeBytes: 1_000_000, ResumableBytes: 20 << 20, LogLevel: "info", Dir: dir, volatile: true}
 }
 
-func TestEveryBenchmarkMeasures(t *testing.T) {
+func TestBenchmarks_MeasureAndReport(t *testing.T) {
 	t.Parallel()
-	rig, err := startRig(t.Context(), tiny(t))
+	env, err := startEnvironment(t.Context(), tiny(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rig.close()
+	defer env.close()
 	for _, one := range benchmarks {
 		t.Run(one.name, func(t *testing.T) {
 			var out bytes.Buffer
 			found := newReport(&out, &out)
-			if err := one.run(t.Context(), &bench{options: rig.options, report: found, rig: rig, name: one.name}); err != nil {
-				t.Fatalf("%v\n%s\n%s", err, rig.warnings(), out.String())
+			if err := one.run(t.Context(), &bench{options: env.options, report: found, env: env, name: one.name}); err != nil {
+				t.Fatalf("%v\n%s\n%s", err, env.warnings(), out.String())
 			}
-			aims := 0
+			targets := 0
 			for _, figure := range found.results {
 				if !(figure.Value > 0) || math.IsInf(figure.Value, 0) || figure.Min > figure.Value || figure.Max < figure.Value {
 					t.Errorf("%s: %+v", figure.Case, figure)
 				}
-				if figure.Aim != nil {
-					aims++
+				if figure.Target != nil {
+					targets++
 				}
 			}
-			if aims == 0 {
-				t.Error("no figure has an aim")
+			if targets == 0 {
+				t.Error("no figure has an target")
 			}
 			found.summary()
 			if text := out.String(); !strings.Contains(text, "== summary") {
@@ -66,11 +66,11 @@ func TestEveryBenchmarkMeasures(t *testing.T) {
 	}
 }
 
-func TestResultsAreWrittenForScripts(t *testing.T) {
+func TestReport_WritesJSON(t *testing.T) {
 	t.Parallel()
 	found := newReport(&bytes.Buffer{}, &bytes.Buffer{})
-	found.add(result{Benchmark: "a", Case: "wants more", Aim: atLeast(0.9)}, 0.95, 0.7, 0.8)
-	found.add(result{Benchmark: "a", Case: "wants less", Aim: below(1.5)}, 1.2, 1.6)
+	found.add(result{Benchmark: "a", Case: "wants more", Target: minimum(0.9)}, 0.95, 0.7, 0.8)
+	found.add(result{Benchmark: "a", Case: "wants less", Target: maximum(1.5)}, 1.2, 1.6)
 	found.add(result{Benchmark: "a", Case: "wants nothing"}, 3)
 	path := filepath.Join(t.TempDir(), "results.json")
 	if err := found.write(path, options{Items: 7}); err != nil {
@@ -91,18 +91,18 @@ func TestResultsAreWrittenForScripts(t *testing.T) {
 		t.Fatalf("%s", content)
 	}
 	more, less, nothing := read.Results[0], read.Results[1], read.Results[2]
-	if more.Value != 0.8 || more.Min != 0.7 || more.Max != 0.95 || *more.Met || more.verdict() != "MISSED" {
+	if more.Value != 0.8 || more.Min != 0.7 || more.Max != 0.95 || *more.Met || more.targetText() != "MISSED" {
 		t.Errorf("%+v", more)
 	}
-	if math.Abs(less.Value-1.4) > 1e-9 || !*less.Met || less.verdict() != "met" {
+	if math.Abs(less.Value-1.4) > 1e-9 || !*less.Met || less.targetText() != "met" {
 		t.Errorf("%+v", less)
 	}
-	if nothing.Met != nil || nothing.verdict() != "-" {
+	if nothing.Met != nil || nothing.targetText() != "-" {
 		t.Errorf("%+v", nothing)
 	}
 }
 
-func TestWrongOptionsAreRefused(t *testing.T) {
+func TestOptions_RejectInvalidValues(t *testing.T) {
 	t.Parallel()
 	good := tiny(t)
 	if err := good.validate(); err != nil {

@@ -19,7 +19,7 @@ type document struct {
 	Thumbnail string `json:"thumbnail"`
 }
 
-// do sends a request and gives the whole answer; any other status than the one wanted is an error.
+// do sends a request and returns the whole answer; any other status than the one wanted is an error.
 func (e *endpoint) do(ctx context.Context, method, path string, body io.Reader, contentType string, status int) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, e.baseURL+path, body)
 	if err != nil {
@@ -83,7 +83,7 @@ func newForm(name string, data []byte, fields ...string) (form, error) {
 	return form{body: buffer.Bytes(), contentType: writer.FormDataContentType(), size: int64(len(data))}, nil
 }
 
-// create uploads a form and gives the draft's description.
+// create uploads a form and returns the draft's description.
 func (e *endpoint) create(ctx context.Context, f form) (document, error) {
 	answer, err := e.do(ctx, http.MethodPost, "/media/create", bytes.NewReader(f.body), f.contentType, http.StatusCreated)
 	if err != nil {
@@ -101,7 +101,7 @@ func (e *endpoint) store(ctx context.Context, f form) (document, error) {
 	return draft, err
 }
 
-// seal seals a draft and gives the item's description.
+// seal seals a draft and returns the item's description.
 func (e *endpoint) seal(ctx context.Context, id string) (document, error) {
 	answer, err := e.do(ctx, http.MethodPost, "/media/seal/"+id, nil, "", http.StatusOK)
 	if err != nil {

@@ -16,27 +16,25 @@ import (
 const hashEvery = 50
 
 // download compares files served by the runtime, and through it by redirect, with bare
-// gets of the same objects, and with a relay that does nothing else.
+// gets of the same objects, and with a proxy that does nothing else.
 func download(ctx context.Context, b *bench) error {
-	t, err := b.rig.tenant(ctx, "download")
+	t, err := b.env.tenant(ctx, "download")
 	if err != nil {
 		return err
 	}
-	e, err := b.rig.serve(ctx, service, t, nil)
+	e, err := b.env.serve(ctx, service, t)
 	if err != nil {
 		return err
 	}
-	redirecting, err := b.rig.serve(ctx, "redirecting", t, map[string]string{"SERVICE_DELIVERY_MODE": "redirect"})
+	redirecting, err := b.env.serve(ctx, "redirecting", t, "SERVICE_DELIVERY_MODE=redirect")
 	if err != nil {
 		return err
 	}
-	passing, err := b.rig.serveRelay(ctx)
+	passing, err := b.env.serveProxy(ctx)
 	if err != nil {
 		return err
 	}
-	names := b.rig.columns(client, service, "redirecting", relay, postgres, store)
-	speed := table{{"file", "by", "files/s", "minio-go/s", "ratio", "min", "max", "aim", ""}}
-	work := table{append([]string{"CPU ms per download", "side"}, append(names, "all")...)}
+	c := b.compare("download", "ratio of files/s", []string{"file", "by", "files/s", "minio-go/s"}, client, service, "redirecting", proxy, postgres, store)
 	for _, size := range []struct {
 		name          string
 		bytes, copies int
@@ -52,7 +50,7 @@ func download(ctx context.Context, b *bench) error {
 		sides := []side{
 			{name: "stream", call: files.through(e)},
 			{name: "minio-go", call: func(ctx context.Context, n int64) error {
-				body, _, _, err := b.rig.bare.GetObject(ctx, t.account.Bucket, original(files.of(n).MediaID), minio.GetObjectOptions{})
+				body, _, _, err := b.env.bare.GetObject(ctx, t.Account.Bucket, original(files.of(n).MediaID), minio.GetObjectOptions{})
 				if err != nil {
 					return err
 				}
@@ -60,40 +58,33 @@ func download(ctx context.Context, b *bench) error {
 				return files.check(n, body)
 			}},
 			{name: "redirect", call: files.through(redirecting)},
-			{name: relay, call: func(ctx context.Context, n int64) error {
-				return files.read(ctx, n, passing, "/"+t.account.Bucket+"/"+original(files.of(n).MediaID))
+			{name: proxy, call: func(ctx context.Context, n int64) error {
+				return files.read(ctx, n, passing, "/"+t.Account.Bucket+"/"+original(files.of(n).MediaID))
 			}},
 		}
 		l := load{clients: b.Clients, rounds: size.rounds, length: b.Length}
 		if size.rounds == 1 {
 			l.length, l.calls = 0, int64(2*b.Clients)
 		}
-		rounds, err := b.turns(ctx, size.name, l, sides...)
-		if err != nil {
-			return err
-		}
-		direct := rates(rounds[1])
+		var pairs []pair
 		for i, s := range sides {
-			work.row(append([]string{size.name, s.name}, b.workCells(rounds[i], names)...)...)
 			if i == 1 {
 				continue
 			}
-			wanted := atLeast(0.9)
-			if s.name != "stream" {
-				wanted = nil // a redirect is another request for each file, by design; the relay is there to compare with
+			p := pair{of: i, against: 1, name: size.name + ", " + s.name, cells: []string{size.name, s.name}}
+			if s.name == "stream" { // a redirect is another request for each file, by design; the proxy is there to compare with
+				p.target = minimum(0.9)
 			}
-			own := rates(rounds[i])
-			found := b.add(result{Benchmark: b.name, Case: size.name + ", " + s.name, Figure: "ratio of files/s", Aim: wanted,
-				Behind: map[string]float64{"restPerSecond": median(own), "barePerSecond": median(direct)}}, ratios(own, direct)...)
-			speed.row(append([]string{size.name, s.name, number(median(own)), number(median(direct))}, found.cells()...)...)
+			pairs = append(pairs, p)
 		}
-		if err := t.drop("media"); err != nil {
+		if err := c.measure(ctx, size.name, l, sides, pairs...); err != nil {
+			return err
+		}
+		if err := t.removeObjects("media"); err != nil {
 			return err
 		}
 	}
-	speed.print(b.out, 2)
-	b.note("")
-	work.print(b.out, 2)
+	c.print(2)
 	b.note("%d clients; sealed public files; every length and every %dth hash is checked; a redirect is two requests for each file", b.Clients, hashEvery)
 	return nil
 }

@@ -24,11 +24,11 @@ func images(ctx context.Context, b *bench) error {
 			return fmt.Errorf("%w: run `make packages`", err)
 		}
 	}
-	t, err := b.rig.tenant(ctx, "images")
+	t, err := b.env.tenant(ctx, "images")
 	if err != nil {
 		return err
 	}
-	e, err := b.rig.serve(ctx, service, t, nil)
+	e, err := b.env.serve(ctx, service, t)
 	if err != nil {
 		return err
 	}
@@ -37,16 +37,18 @@ func images(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.say("%s: making the photos", b.name)
-	files, err := pictures(b.Megapixels)
+	files, err := imageFiles(b.Megapixels)
 	if err != nil {
 		return err
 	}
 	cores := runtime.NumCPU()
-	names := b.rig.columns(client, service, workers, postgres, store, vips)
-	speed := table{{"file", "MB", "REST/s", "vips/s", "ratio", "min", "max", "aim", "", "cores busy with images"}}
-	work := table{append([]string{"CPU ms per image", "side"}, names...)}
+	c := b.compare("image", "ratio of images/s", []string{"file", "MB", "REST/s", "vips/s"}, client, service, workers, postgres, store, vips)
+	c.rates[0] = append(c.rates[0], "cores busy with images")
+	c.last = func(rounds []round) string {
+		return fmt.Sprintf("%.2f of %d", median(figures(rounds, func(r round) float64 { return r.cpu[workers] / r.took.Seconds() })), cores)
+	}
 	for _, file := range files {
-		line := &commandLine{dir: b.rig.dir, picture: file}
+		line := &commandLine{dir: b.env.dir, imageFile: file}
 		if err := line.prepare(); err != nil {
 			return err
 		}
@@ -65,26 +67,15 @@ func images(ctx context.Context, b *bench) error {
 					err = fmt.Errorf("the draft has no derivatives: %+v", draft)
 				}
 				return err
-			}, after: func(context.Context) error { return t.drop("media") }},
+			}, after: func(context.Context) error { return t.removeObjects("media") }},
 			{name: "vips", clients: cores, call: line.run},
 		}
-		rounds, err := b.turns(ctx, file.what, load{rounds: b.Rounds, calls: int64(b.Photos)}, sides...)
-		if err != nil {
+		if err := c.measure(ctx, file.what, load{rounds: b.Rounds, calls: int64(b.Photos)}, sides,
+			pair{against: 1, target: minimum(1), name: file.what, cells: []string{file.what, number(float64(len(file.data)) / 1e6)}}); err != nil {
 			return err
 		}
-		rest, direct := rates(rounds[0]), rates(rounds[1])
-		busy := median(figures(rounds[0], func(r round) float64 { return r.cpu[workers] / r.took.Seconds() }))
-		found := b.add(result{Benchmark: b.name, Case: file.what, Figure: "ratio of images/s", Aim: atLeast(1),
-			Behind: map[string]float64{"restPerSecond": median(rest), "vipsPerSecond": median(direct), "coresBusy": busy}}, ratios(rest, direct)...)
-		speed.row(append(append([]string{file.what, number(float64(len(file.data)) / 1e6), number(median(rest)), number(median(direct))}, found.cells()...),
-			fmt.Sprintf("%.2f of %d", busy, cores))...)
-		for i, s := range sides {
-			work.row(append([]string{file.what, s.name}, cpuCells(rounds[i], names)...)...)
-		}
 	}
-	speed.print(b.out, 1)
-	b.note("")
-	work.print(b.out, 2)
+	c.print(1)
 	b.note("%d uploads in flight against %d vips processes at a time (VIPS_CONCURRENCY=1, vipsthumbnail then webpsave, quality %d on both sides); "+
 		"imaging is part of runtime; the REST side also stores three objects and a row", 2*cores, cores, webpQuality)
 	return nil
@@ -92,11 +83,11 @@ func images(ctx context.Context, b *bench) error {
 
 // commandLine is the vips command line for one file.
 type commandLine struct {
-	picture
+	imageFile
 	dir string
 
 	mu   sync.Mutex
-	free []string // folders for results, one for each that runs at once
+	free []string // directories for results, one for each that runs at once
 	made int
 }
 
@@ -104,8 +95,8 @@ func (c *commandLine) source() string { return filepath.Join(c.dir, c.name) }
 
 func (c *commandLine) prepare() error { return os.WriteFile(c.source(), c.data, 0o644) }
 
-// folder lends a folder for results.
-func (c *commandLine) folder() (dir string, back func(), err error) {
+// lendDir lends a directory for results.
+func (c *commandLine) lendDir() (dir string, back func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.free) == 0 {
@@ -124,7 +115,7 @@ func (c *commandLine) folder() (dir string, back func(), err error) {
 
 // run makes both derivatives once.
 func (c *commandLine) run(ctx context.Context, _ int64) error {
-	dir, back, err := c.folder()
+	dir, back, err := c.lendDir()
 	if err != nil {
 		return err
 	}
@@ -148,16 +139,16 @@ func (c *commandLine) makeIn(ctx context.Context, dir string) error {
 func tool(ctx context.Context, name string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Env = append(os.Environ(), "VIPS_CONCURRENCY=1")
-	said, err := command.CombinedOutput()
+	output, err := command.CombinedOutput()
 	if err != nil {
-		err = fmt.Errorf("%s: %w: %.300s", name, err, said)
+		err = fmt.Errorf("%s: %w: %.300s", name, err, output)
 	}
-	return strings.TrimSpace(string(said)), err
+	return strings.TrimSpace(string(output)), err
 }
 
 // sameWork checks that both sides make images of the same size, and about as many bytes.
 func (b *bench) sameWork(ctx context.Context, t tenant, e *endpoint, line *commandLine) error {
-	dir, back, err := line.folder()
+	dir, back, err := line.lendDir()
 	if err != nil {
 		return err
 	}

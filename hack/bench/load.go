@@ -16,7 +16,7 @@ type call func(ctx context.Context, n int64) error
 type side struct {
 	name string
 	call call
-	// clients is how many requests of this side are in flight; 0 = as the load says.
+	// clients is how many requests of this side are in flight; 0 = as in the load.
 	clients int
 	// after is called after each round, outside of what is measured: to look at what
 	// was done, and to remove it.
@@ -58,9 +58,9 @@ func (l load) of(s side) load {
 	return l
 }
 
-// turns measures the sides in turn, the other way round every other time, after one
-// round of each that does not count. It gives the rounds of each side.
-func (b *bench) turns(ctx context.Context, what string, l load, sides ...side) ([][]round, error) {
+// measureRounds measures the sides alternately, in reverse order every other time, after a warm-up
+// round of each. It returns the rounds of each side.
+func (b *bench) measureRounds(ctx context.Context, what string, l load, sides ...side) ([][]round, error) {
 	rounds := make([][]round, len(sides))
 	order := make([]int, len(sides))
 	for i := range order {
@@ -78,14 +78,14 @@ func (b *bench) turns(ctx context.Context, what string, l load, sides ...side) (
 			if n > 0 {
 				rounds[i] = append(rounds[i], one)
 			}
-			b.say("%s: %s, %s: %s/s", b.name, what, turnOf(sides[i].name, n, l.rounds), number(one.perSecond))
+			b.say("%s: %s, %s: %s/s", b.name, what, roundName(sides[i].name, n, l.rounds), number(one.perSecond))
 		}
 		slices.Reverse(order)
 	}
 	return rounds, nil
 }
 
-func turnOf(name string, n, of int) string {
+func roundName(name string, n, of int) string {
 	if n == 0 {
 		return name + ", warming up"
 	}
@@ -94,7 +94,7 @@ func turnOf(name string, n, of int) string {
 
 // measure keeps the clients busy for the length of a round.
 func (b *bench) measure(ctx context.Context, l load, do call) (round, error) {
-	before, err := b.rig.cpu()
+	before, err := b.env.cpu()
 	if err != nil {
 		return round{}, err
 	}
@@ -127,7 +127,7 @@ func (b *bench) measure(ctx context.Context, l load, do call) (round, error) {
 	if err := ctx.Err(); err != nil {
 		return round{}, err
 	}
-	after, err := b.rig.cpu()
+	after, err := b.env.cpu()
 	if err != nil {
 		return round{}, err
 	}
@@ -157,13 +157,4 @@ func ratios(above, under []float64) []float64 {
 		values[i] = above[i] / under[i]
 	}
 	return values
-}
-
-// cpuCells shows the CPU milliseconds per call of some processes: the median of the rounds.
-func cpuCells(rounds []round, names []string) []string {
-	var cells []string
-	for _, name := range names {
-		cells = append(cells, fmt.Sprintf("%.2f", median(figures(rounds, func(r round) float64 { return r.perCall(name) }))))
-	}
-	return cells
 }

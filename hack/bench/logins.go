@@ -23,68 +23,51 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// people is how many addresses log in, in turn: each may do it some dozens of times an hour.
-const people = 100
+// owners is how many addresses log in, in turn: each may do it some dozens of times an hour.
+const ownerCount = 100
 
-// logins lets people log in at an even pace beside a steady load, and tells what the
-// load feels of it. A login is a whole one: begin, mail, code, consent, tokens.
+// logins measures the latency of background requests during logins at an even pace. A login is
+// complete: authorization request, e-mail, code, consent, tokens.
 func logins(ctx context.Context, b *bench) error {
 	var owners []string
-	for n := range people {
+	for n := range ownerCount {
 		owners = append(owners, "person"+strconv.Itoa(n)+"@example.org")
 	}
-	busy, err := b.rig.tenant(ctx, "logins", owners...)
+	busy, err := b.env.tenant(ctx, "logins", owners...)
 	if err != nil {
 		return err
 	}
-	post, err := openPost(ctx)
+	sink, err := startSMTPSink(ctx)
 	if err != nil {
 		return err
 	}
-	defer post.close()
-	e, err := b.rig.serve(ctx, service, busy, map[string]string{
-		"SERVICE_SMTP_HOST": "127.0.0.1", "SERVICE_SMTP_PORT": strconv.Itoa(post.port), "SERVICE_SMTP_TLS": "none", "SERVICE_MAIL_FROM": "login@example.org",
-		"SERVICE_RATE_LIMIT_LOGINS": "0", "SERVICE_LOGIN_CODES_PER_EMAIL": "100", "SERVICE_LOGIN_ATTEMPTS_PER_EMAIL": "100", "SERVICE_LOGIN_CODES_PER_IP": "10000",
-		"SERVICE_LOGIN_RESEND_AFTER": "0s",
+	defer sink.close()
+	e, err := b.env.serve(ctx, service, busy, "SERVICE_SMTP_HOST=127.0.0.1", "SERVICE_SMTP_PORT="+strconv.Itoa(sink.port), "SERVICE_SMTP_TLS=none",
+		"SERVICE_MAIL_FROM=login@example.org", "SERVICE_RATE_LIMIT_LOGINS=0", "SERVICE_LOGIN_CODES_PER_EMAIL=100", "SERVICE_LOGIN_ATTEMPTS_PER_EMAIL=100",
+		"SERVICE_LOGIN_CODES_PER_IP=10000", "SERVICE_LOGIN_RESEND_AFTER=0s")
+	if err != nil {
+		return err
+	}
+	users, err := newUsers(ctx, e, sink, busy, owners)
+	if err != nil {
+		return err
+	}
+	return b.compareLatency(ctx, e, "logins", "", users.logIns(b.Logins, min(b.Idle, 3*time.Second)), func(ctx context.Context) error {
+		users.took = nil // of warming up
+		started := time.Now()
+		if err := users.logIns(b.Logins, b.Idle)(ctx); err != nil {
+			return err
+		}
+		all := sorted(round{times: users.took})
+		b.add(result{Benchmark: b.name, Case: "whole logins", Figure: "a second", Inputs: map[string]float64{"p50Milliseconds": all.percentile(0.5).Seconds() * 1000}},
+			float64(len(all.times))/time.Since(started).Seconds())
+		b.note("%d whole logins (five forms and pages, a mail and the tokens) went through; p50 %s ms, p99 %s ms", len(all.times), milliseconds(all.percentile(0.5)), milliseconds(all.percentile(0.99)))
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	crowd, err := newCrowd(ctx, e, post, busy, owners)
-	if err != nil {
-		return err
-	}
-	steady, err := b.newSteady(ctx, e)
-	if err != nil {
-		return err
-	}
-	// Warming up is not counted.
-	if _, err := b.watch(ctx, steady, "warming up", crowd.come(b.Logins, min(b.Idle, 3*time.Second))); err != nil {
-		return err
-	}
-	before, err := b.watch(ctx, steady, "idle", afterwards(b.Idle))
-	if err != nil {
-		return err
-	}
-	crowd.took = nil
-	during, err := b.watch(ctx, steady, strconv.Itoa(b.Logins)+" logins a second", crowd.come(b.Logins, b.Idle))
-	if err != nil {
-		return err
-	}
-	after, err := b.watch(ctx, steady, "idle again", afterwards(b.Idle))
-	if err != nil {
-		return err
-	}
-	took := sorted(round{times: crowd.took})
-	b.add(result{Benchmark: b.name, Case: "whole logins", Figure: "a second", Behind: map[string]float64{"p50Milliseconds": took.percentile(0.5).Seconds() * 1000}},
-		float64(len(took.times))/during.took.Seconds())
-	b.note("%d whole logins (five forms and pages, a mail and the tokens) went through; p50 %s ms, p99 %s ms", len(took.times), milliseconds(took.percentile(0.5)), milliseconds(took.percentile(0.99)))
-	b.compareLatency("logins", "", before, during, after)
-	return nil
 }
 
-// post is a mail server that hands out the codes.
-type post struct {
+// smtpSink is a mail server that hands out the codes.
+type smtpSink struct {
 	server *smtp.Server
 	port   int
 
@@ -92,22 +75,22 @@ type post struct {
 	boxes map[string]chan string
 }
 
-func openPost(ctx context.Context) (*post, error) {
+func startSMTPSink(ctx context.Context) (*smtpSink, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &post{port: listener.Addr().(*net.TCPAddr).Port, boxes: map[string]chan string{}}
-	p.server = smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &delivery{post: p}, nil }))
+	p := &smtpSink{port: listener.Addr().(*net.TCPAddr).Port, boxes: map[string]chan string{}}
+	p.server = smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &delivery{sink: p}, nil }))
 	p.server.Domain = "localhost"
 	go func() { _ = p.server.Serve(listener) }() // ends with close
 	return p, nil
 }
 
-func (p *post) close() { _ = p.server.Close() }
+func (p *smtpSink) close() { _ = p.server.Close() }
 
 // box is where the codes for an address come.
-func (p *post) box(address string) chan string {
+func (p *smtpSink) box(address string) chan string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.boxes[address] == nil {
@@ -118,7 +101,7 @@ func (p *post) box(address string) chan string {
 
 // delivery is one conversation.
 type delivery struct {
-	post *post
+	sink *smtpSink
 	to   string
 }
 
@@ -131,28 +114,28 @@ func (d *delivery) Rcpt(to string, _ *smtp.RcptOptions) error { d.to = to; retur
 // codeLine is the line of the text that is the code.
 var codeLine = regexp.MustCompile(`(?m)^ {4}([0-9]{8})\r?$`)
 
-// Data takes the letter.
+// Data receives the e-mail.
 func (d *delivery) Data(r io.Reader) error {
 	text, err := io.ReadAll(r)
 	if err != nil {
 		return err
 	}
 	if found := codeLine.FindSubmatch(text); found != nil {
-		d.post.box(d.to) <- string(found[1])
+		d.sink.box(d.to) <- string(found[1])
 	}
 	return nil
 }
 
-// Reset begins another letter.
+// Reset begins another e-mail.
 func (*delivery) Reset() {}
 
 // Logout ends the conversation.
 func (*delivery) Logout() error { return nil }
 
-// crowd are people who log in.
-type crowd struct {
+// users log in with the owners' addresses.
+type users struct {
 	e       *endpoint
-	post    *post
+	sink    *smtpSink
 	account string
 	client  string // the application
 	free    chan string
@@ -166,8 +149,8 @@ const (
 	verifier = "a-verifier-of-forty-three-characters-or-more-0"
 )
 
-func newCrowd(ctx context.Context, e *endpoint, post *post, of tenant, owners []string) (*crowd, error) {
-	c := &crowd{e: e, post: post, account: of.account.ID.String(), free: make(chan string, len(owners))}
+func newUsers(ctx context.Context, e *endpoint, sink *smtpSink, of tenant, owners []string) (*users, error) {
+	c := &users{e: e, sink: sink, account: of.Account.ID.String(), free: make(chan string, len(owners))}
 	for _, owner := range owners {
 		c.free <- owner
 	}
@@ -183,8 +166,8 @@ func newCrowd(ctx context.Context, e *endpoint, post *post, of tenant, owners []
 	return c, err
 }
 
-// come lets so many people a second log in, for a while.
-func (c *crowd) come(perSecond int, d time.Duration) func(context.Context) error {
+// logIns returns an activity: so many logins per second for a while.
+func (c *users) logIns(perSecond int, d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		start := time.Now()
@@ -199,7 +182,7 @@ func (c *crowd) come(perSecond int, d time.Duration) func(context.Context) error
 			case <-time.After(time.Until(due)):
 			}
 			group.Go(func() error {
-				// A person logs in once at a time; with all of them busy the service is too slow for the pace.
+				// An owner logs in once at a time; with all of them busy the service is too slow for the pace.
 				select {
 				case owner := <-c.free:
 					err := c.logIn(ctx, owner)
@@ -224,27 +207,27 @@ var hidden = regexp.MustCompile(`<input[^>]*type="hidden"[^>]*>`)
 
 var attribute = regexp.MustCompile(`(name|value)="([^"]*)"`)
 
-// visit is one browser's way through a login.
+// visit is one browser's login.
 type visit struct {
-	*crowd
-	cookie string
-	fields url.Values
-	leads  string // where the last answer leads
+	*users
+	cookie   string
+	fields   url.Values
+	location string // of the last redirect
 }
 
-func (c *crowd) logIn(ctx context.Context, owner string) error {
+func (c *users) logIn(ctx context.Context, owner string) error {
 	sum := sha256.Sum256([]byte(verifier))
 	query := url.Values{"response_type": {"code"}, "client_id": {c.client}, "redirect_uri": {callback}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}
-	v := &visit{crowd: c}
+	v := &visit{users: c}
 	if err := v.open(ctx, "/oauth/authorize?"+query.Encode()); err != nil {
 		return err
 	}
-	if err := v.send(ctx, "/oauth/login/email", url.Values{"address": {owner}}); err != nil {
+	if err := v.send(ctx, "/oauth/login/email", url.Values{"email": {owner}}); err != nil {
 		return err
 	}
 	var code string
 	select {
-	case code = <-c.post.box(owner):
+	case code = <-c.sink.box(owner):
 	case <-time.After(30 * time.Second):
 		return errors.New("no code came within 30 seconds")
 	case <-ctx.Done():
@@ -256,11 +239,11 @@ func (c *crowd) logIn(ctx context.Context, owner string) error {
 	if err := v.send(ctx, "/oauth/consent", url.Values{"decision": {"allow"}, "account": {c.account}}); err != nil {
 		return err
 	}
-	told, err := url.Parse(v.leads)
-	if err != nil || told.Query().Get("code") == "" {
-		return fmt.Errorf("the application was told %q", v.leads)
+	redirect, err := url.Parse(v.location)
+	if err != nil || redirect.Query().Get("code") == "" {
+		return fmt.Errorf("the application was redirected to with %q", v.location)
 	}
-	form := url.Values{"grant_type": {"authorization_code"}, "code": {told.Query().Get("code")}, "client_id": {c.client}, "redirect_uri": {callback}, "code_verifier": {verifier}}
+	form := url.Values{"grant_type": {"authorization_code"}, "code": {redirect.Query().Get("code")}, "client_id": {c.client}, "redirect_uri": {callback}, "code_verifier": {verifier}}
 	_, err = c.e.do(ctx, http.MethodPost, "/oauth/token", strings.NewReader(form.Encode()), "application/x-www-form-urlencoded", http.StatusOK)
 	return err
 }
@@ -303,10 +286,10 @@ func (v *visit) do(request *http.Request) error {
 	for _, cookie := range response.Cookies() {
 		v.cookie = cookie.Name + "=" + cookie.Value
 	}
-	v.leads = response.Header.Get("Location")
+	v.location = response.Header.Get("Location")
 	switch {
-	case response.StatusCode == http.StatusSeeOther && strings.HasPrefix(v.leads, "/"):
-		return v.open(request.Context(), v.leads)
+	case response.StatusCode == http.StatusSeeOther && strings.HasPrefix(v.location, "/"):
+		return v.open(request.Context(), v.location)
 	case response.StatusCode == http.StatusSeeOther:
 		return nil
 	case response.StatusCode != http.StatusOK:

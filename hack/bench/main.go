@@ -1,12 +1,16 @@
-// Command bench measures the service against the raw limit, as ratios inside one run:
-// uploads and downloads against bare minio-go and against a relay that only passes the
-// bytes on, resumable uploads against tusd besides, reads against a bare handler with
-// the same SQL, a million items against a thousand, images against the vips command
-// line, tools for assistants against the bare SDK, memory against a bound, requests
-// beside the purge and beside logins against those alone. Every benchmark starts its own PostgreSQL (which syncs to disk, as in
-// production), S3 store and runtime, takes its sides in turn so that a machine whose
-// speed drifts does not favour one, and prints medians. Aims stand beside the ratios;
-// missing one fails nothing. `make bench` runs it.
+// Command bench compares the service with baselines, as ratios inside one run. `make bench` runs it.
+//
+//   - uploads and downloads: bare minio-go, and a proxy that only copies bytes
+//   - resumable uploads: bare multipart uploads, and tusd
+//   - reads: a bare handler with the same SQL, and a million items with a thousand
+//   - images: the vips command line
+//   - MCP tools: the bare SDK
+//   - memory: a limit
+//   - requests during the purge and during logins: the same requests without them
+//
+// Every benchmark starts its own PostgreSQL (which syncs to disk, as in production), S3 store and
+// runtime. It measures its sides alternately, so that a machine whose speed drifts favours none, and
+// prints medians. Targets stand beside the ratios; a missed target is no failure.
 package main
 
 import (
@@ -25,25 +29,25 @@ import (
 )
 
 type options struct {
-	Names []string `arg:"" optional:"" name:"benchmark" help:"Which to run, in this order; all of them without a name."`
+	Names []string `arg:"" optional:"" name:"benchmark" help:"Benchmarks to run, in this order; all of them by default."`
 
 	Clients        int           `help:"Requests in flight in upload, read and download." default:"16"`
-	Rounds         int           `help:"Times that each side is measured; one more before does not count." default:"5"`
-	Length         time.Duration `help:"How long one side is measured in one round; read and scale take a third of it." default:"2s"`
+	Rounds         int           `help:"Rounds of each side, after one warm-up round." default:"5"`
+	Length         time.Duration `help:"Length of a round; read and scale use a third of it." default:"2s"`
 	Items          int           `help:"scale: items of the large account; the small one has a thousand." default:"1000000"`
 	Photos         int           `help:"images: copies of each photo in one round." default:"4"`
-	Megapixels     float64       `help:"images: size of the photos, as a part of the usual one." default:"1"`
-	Drafts         int           `help:"purge: drafts that are too old." default:"100000"`
-	Idle           time.Duration `help:"purge, logins: how long the idle service is watched before and after; logins go on for as long." default:"15s"`
-	Pace           int           `help:"purge, logins: requests a second, an upload of 10 KB in four and gets." default:"80"`
-	Logins         int           `help:"logins: logins a second." default:"100"`
-	Uploads        int           `help:"memory: uploads at once." default:"64"`
+	Megapixels     float64       `help:"images: scale of the photos; 1 = full size." default:"1"`
+	Drafts         int           `help:"purge: expired drafts." default:"100000"`
+	Idle           time.Duration `help:"purge, logins: how long the idle service is measured before and after; logins run for as long." default:"15s"`
+	Pace           int           `help:"purge, logins: background requests per second; one in four is an upload of 10 KB, the others read." default:"80"`
+	Logins         int           `help:"logins: logins per second." default:"100"`
+	Uploads        int           `help:"memory: concurrent uploads." default:"64"`
 	UploadBytes    int64         `help:"memory: bytes of each." default:"100000000"`
-	ResumableBytes int64         `help:"resumable: bytes of the file, sent in pieces of 8 and of 64 MiB; files of a quarter are sent 16 at once." default:"1073741824"`
-	HugeBytes      int           `help:"download: bytes of the file that is measured in one round only; 0 = none." default:"100000000"`
+	ResumableBytes int64         `help:"resumable: bytes of the file, sent in requests of 8 and of 64 MiB; 16 files of a quarter of it are sent concurrently." default:"1073741824"`
+	HugeBytes      int           `help:"download: bytes of the file that is measured in one round; 0 = none." default:"100000000"`
 
 	LogLevel string `help:"The runtime's log level. At info it writes a line for each request, as in production." default:"info" enum:"debug,info,warn,error"`
-	Dir      string `help:"Folder for the data; a temporary one by default. About 8 GB are written." type:"path"`
+	Dir      string `help:"Data directory; a temporary one by default. About 8 GB are written." type:"path"`
 	JSON     string `name:"json" help:"File to write the results to, for scripts." type:"path"`
 
 	volatile bool // PostgreSQL does not sync: tests only
@@ -55,23 +59,22 @@ type benchmark struct {
 	run        func(ctx context.Context, b *bench) error
 }
 
-// benchmarks are all of them, in the order of a whole run: the one that fills the
-// disk's cache comes last.
+// benchmarks are in the order of a whole run: the one that fills the disk's cache is the last.
 var benchmarks = []benchmark{
 	{"upload", "100 KB and 10 MB through REST against bare PutObject", upload},
 	{"read", "get and list against a bare handler with the same SQL and JSON", read},
 	{"scale", "list, count, totals and deep pages at a million items against a thousand", scale},
 	{"images", "thumbnail and WebP through REST against the vips command line", images},
-	{"mcp", "get_media through MCP against the bare SDK, and the runtime's peak with large files in calls", tools},
+	{"mcp", "get_media through MCP against the bare SDK, and peak memory with large files in calls", tools},
 	{"download", "files through REST against bare GetObject", download},
-	{"purge", "old drafts purged a second, and what requests feel of it", purge},
-	{"logins", "what requests feel of many logins a second", logins},
-	{"resumable", "a large file through TUS against bare multipart uploads and tusd, and the peak", resumable},
-	{"memory", "the runtime's peak with many large uploads at once", memory},
+	{"purge", "purged drafts per second, and the latency of requests meanwhile", purge},
+	{"logins", "latency of requests during many logins per second", logins},
+	{"resumable", "a large file through TUS against bare multipart uploads and tusd, and peak memory", resumable},
+	{"memory", "peak memory with many large concurrent uploads", memory},
 }
 
 func main() {
-	play()
+	runBaseline()
 	var o options
 	kong.Parse(&o, kong.Name("bench"), kong.Description(describe()), kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -85,7 +88,7 @@ func main() {
 
 func describe() string {
 	var text strings.Builder
-	text.WriteString("Measure the service against the raw limit, as ratios inside one run.\n\nBenchmarks:\n")
+	text.WriteString("Compare the service with baselines, as ratios inside one run.\n\nBenchmarks:\n")
 	for _, one := range benchmarks {
 		fmt.Fprintf(&text, "\n  %-10s %s", one.name, one.what)
 	}
@@ -105,13 +108,13 @@ func (o options) validate() error {
 	return nil
 }
 
-// run runs what was asked for, each benchmark on a stack of its own. One that breaks
-// does not keep the others from running.
+// run runs the chosen benchmarks, each in an environment of its own. One that fails does not keep the
+// others from running.
 func run(ctx context.Context, o options, out *report) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	out.note("%d cores, %s; the runtime has no rate limits and logs at %s; %d rounds for each side after one that does not count; medians",
+	out.note("%d cores, %s; the runtime has no rate limits and logs at %s; %d rounds of each side after a warm-up round; medians",
 		runtime.NumCPU(), runtime.Version(), o.LogLevel, o.Rounds)
 	chosen := benchmarks
 	if len(o.Names) > 0 {
@@ -125,9 +128,9 @@ func run(ctx context.Context, o options, out *report) error {
 	for _, one := range chosen {
 		started := time.Now()
 		out.heading(one)
-		if err := alone(ctx, o, out, one); err != nil {
+		if err := runOne(ctx, o, out, one); err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", one.name, err))
-			out.note("%s broke off: %v", one.name, err)
+			out.note("%s failed: %v", one.name, err)
 		}
 		if ctx.Err() != nil {
 			break
@@ -141,15 +144,15 @@ func run(ctx context.Context, o options, out *report) error {
 	return errors.Join(failed...)
 }
 
-func alone(ctx context.Context, o options, out *report, one benchmark) error {
-	rig, err := startRig(ctx, o)
+func runOne(ctx context.Context, o options, out *report, one benchmark) error {
+	env, err := startEnvironment(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer rig.close()
-	err = one.run(ctx, &bench{options: o, report: out, rig: rig, name: one.name})
+	defer env.close()
+	err = one.run(ctx, &bench{options: o, report: out, env: env, name: one.name})
 	if err != nil && ctx.Err() == nil {
-		out.note("%s", rig.warnings())
+		out.note("%s", env.warnings())
 	}
 	return err
 }
@@ -158,6 +161,6 @@ func alone(ctx context.Context, o options, out *report, one benchmark) error {
 type bench struct {
 	options
 	*report
-	rig  *rig
+	env  *environment
 	name string
 }

@@ -9,51 +9,33 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
-	"time"
-
-	"github.com/minio/minio-go/v7"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mediastack.dev/runtime/media"
 )
 
-// emptyTool is the name of that tool.
-const emptyTool = "nothing"
-
-// mountBareSDK is the SDK with one tool that does nothing.
-func mountBareSDK(_ context.Context, mux *http.ServeMux) error {
-	server := mcp.NewServer(&mcp.Implementation{Name: "bare", Version: "1"}, nil)
-	mcp.AddTool(server, &mcp.Tool{Name: emptyTool}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-		return &mcp.CallToolResult{}, nil, nil
-	})
-	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true}))
-	return nil
-}
-
 // tools compares calls of get_media with the SDK around an empty tool, and reads the
 // runtime's peak with many large files in calls at once.
 func tools(ctx context.Context, b *bench) error {
-	t, err := b.rig.tenant(ctx, "tools")
+	t, err := b.env.tenant(ctx, "tools")
 	if err != nil {
 		return err
 	}
-	ids, err := b.rig.seed(ctx, t, seed{items: 1000, access: func(int) media.Access { return media.Public }})
+	ids, err := b.env.seed(ctx, t, seed{items: 1000, access: func(int) media.Access { return media.Public }})
 	if err != nil {
 		return err
 	}
-	if err := b.rig.settle(ctx); err != nil {
+	if err := b.env.vacuum(ctx); err != nil {
 		return err
 	}
-	e, err := b.rig.serve(ctx, service, t, nil)
+	e, err := b.env.serve(ctx, service, t)
 	if err != nil {
 		return err
 	}
-	direct, err := b.rig.start(ctx, bareSDK, nil)
+	direct, err := b.env.serveBaseline(ctx, bareSDK)
 	if err != nil {
 		return err
 	}
-	names := b.rig.columns(client, service, bareSDK, postgres)
+	c := b.compare("call", "ratio of calls/s", []string{"tool", "service/s", "bare SDK/s"}, client, service, bareSDK, postgres)
 	sides := []side{
 		{name: "service", call: func(ctx context.Context, n int64) error {
 			_, err := e.callTool(ctx, "get_media", map[string]any{"mediaId": ids[int(n)%len(ids)]})
@@ -64,22 +46,11 @@ func tools(ctx context.Context, b *bench) error {
 			return err
 		}},
 	}
-	rounds, err := b.turns(ctx, "get_media", load{clients: b.Clients, rounds: b.Rounds, length: b.Length}, sides...)
-	if err != nil {
+	if err := c.measure(ctx, "get_media", load{clients: b.Clients, rounds: b.Rounds, length: b.Length}, sides,
+		pair{against: 1, target: minimum(0.6), name: "get_media", cells: []string{"get_media"}}); err != nil {
 		return err
 	}
-	called, empty := rates(rounds[0]), rates(rounds[1])
-	found := b.add(result{Benchmark: b.name, Case: "get_media", Figure: "ratio of calls/s", Aim: atLeast(0.6),
-		Behind: map[string]float64{"servicePerSecond": median(called), "barePerSecond": median(empty)}}, ratios(called, empty)...)
-	speed := table{{"tool", "service/s", "bare SDK/s", "ratio", "min", "max", "aim", ""}}
-	speed.row(append([]string{"get_media", number(median(called)), number(median(empty))}, found.cells()...)...)
-	speed.print(b.out, 1)
-	b.note("")
-	work := table{append([]string{"CPU ms per call", "side"}, append(names, "all")...)}
-	for i, s := range sides {
-		work.row(append([]string{"get_media", s.name}, b.workCells(rounds[i], names)...)...)
-	}
-	work.print(b.out, 2)
+	c.print(1)
 	b.note("%d clients; the bare SDK has one tool that does nothing, and neither a database nor a key", b.Clients)
 	e.Stop()
 	direct.Stop()
@@ -92,49 +63,22 @@ const (
 	toolFileBytes = 10 << 20
 )
 
-// toolMemory sends the largest files that upload_media takes to a fresh runtime, a few
-// times over, and reads its peak.
+// toolMemory sends the largest files that upload_media takes, a few times over, and measures memory.
 func (b *bench) toolMemory(ctx context.Context, t tenant) error {
-	e, err := b.rig.serve(ctx, service, t, nil)
-	if err != nil {
-		return err
-	}
-	idle, _ := memoryOf(e.PID(), "VmRSS")
 	file := make([]byte, toolFileBytes)
 	if _, err := rand.Read(file); err != nil {
 		return err
 	}
 	arguments := map[string]any{"fileBase64": base64.StdEncoding.EncodeToString(file), "fileName": "bench.bin", "mimeType": "application/octet-stream"}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	started := time.Now()
-	for range b.Rounds {
-		var all sync.WaitGroup
-		for range toolFiles {
-			all.Go(func() {
-				if err := b.sendFile(ctx, t, e, arguments); err != nil {
-					cancel(err)
-				}
-			})
-		}
-		all.Wait()
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-	}
-	took := time.Since(started)
-	peak, ok := memoryOf(e.PID(), "VmHWM")
-	if !ok {
-		return fmt.Errorf("the kernel does not say how much memory the runtime had")
-	}
-	what := fmt.Sprintf("upload_media, %d of %s", toolFiles, sizeName(toolFileBytes))
-	found := b.add(result{Benchmark: b.name, Case: what, Figure: "MiB, peak", Aim: below(400), Behind: map[string]float64{"idle": idle}}, peak)
 	b.note("")
-	sizes := table{{"resident memory of the runtime, MiB", "idle", "peak", "aim", ""}}
-	sizes.row(what, number(idle), number(found.Value), found.Aim.String(), found.verdict())
-	sizes.print(b.out, 1)
-	b.note("%d files in %s, %d at once; the peak is the kernel's VmHWM", b.Rounds*toolFiles, took.Round(time.Second/10), toolFiles)
-	return nil
+	return b.measureMemory(ctx, t, fmt.Sprintf("upload_media, %d of %s", toolFiles, sizeName(toolFileBytes)), 400, nil, func(ctx context.Context, e *endpoint) error {
+		for range b.Rounds {
+			if err := atOnce(ctx, toolFiles, func(ctx context.Context) error { return b.sendFile(ctx, t, e, arguments) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (b *bench) sendFile(ctx context.Context, t tenant, e *endpoint, arguments map[string]any) error {
@@ -146,14 +90,10 @@ func (b *bench) sendFile(ctx context.Context, t tenant, e *endpoint, arguments m
 	if err != nil {
 		return err
 	}
-	stored, err := b.rig.bare.StatObject(ctx, t.account.Bucket, original(draft.MediaID), minio.StatObjectOptions{})
-	if err == nil && stored.Size != toolFileBytes {
-		err = fmt.Errorf("of %d bytes the object has %d", toolFileBytes, stored.Size)
-	}
-	return err
+	return b.checkSize(ctx, t, original(draft.MediaID), toolFileBytes)
 }
 
-// callTool calls a tool in the newest revision's form, and gives its structured result.
+// callTool calls a tool in the newest revision's form, and returns its structured result.
 func (e *endpoint) callTool(ctx context.Context, name string, arguments map[string]any) ([]byte, error) {
 	const revision = "2026-07-28"
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": map[string]any{

@@ -7,84 +7,18 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"time"
 
-	"github.com/minio/minio-go/v7"
+	"golang.org/x/sync/errgroup"
 )
 
-// memory uploads many large files at once to a fresh runtime, and reads its peak.
+// memory uploads many large files at once, and measures memory.
 func memory(ctx context.Context, b *bench) error {
-	t, err := b.rig.tenant(ctx, "memory")
+	t, err := b.env.tenant(ctx, "memory")
 	if err != nil {
 		return err
 	}
-	e, err := b.rig.serve(ctx, service, t, nil)
-	if err != nil {
-		return err
-	}
-	idle, _ := memoryOf(e.PID(), "VmRSS")
-	b.say("%s: %d uploads of %d bytes at once", b.name, b.Uploads, b.UploadBytes)
-	var peak float64
-	watched, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		peak = peakOfTree(watched, e.PID())
-	}()
-	started := time.Now()
-	err = b.uploadAtOnce(ctx, t, e)
-	took := time.Since(started)
-	stop()
-	<-ended
-	if err != nil {
-		return err
-	}
-	own, ok := memoryOf(e.PID(), "VmHWM")
-	if !ok {
-		return fmt.Errorf("the kernel does not say how much memory the runtime had")
-	}
-	wanted := below(400)
-	what := fmt.Sprintf("%d uploads of %s", b.Uploads, sizeName(int(b.UploadBytes)))
-	alone := b.add(result{Benchmark: b.name, Case: what + ", runtime", Figure: "MiB, peak", Aim: wanted, Behind: map[string]float64{"idle": idle}}, own)
-	together := b.add(result{Benchmark: b.name, Case: what + ", with workers", Figure: "MiB, peak", Aim: wanted}, max(own, peak))
-	sizes := table{{"resident memory, MiB", "idle", "peak", "aim", ""}}
-	sizes.row("runtime", number(idle), number(alone.Value), alone.Aim.String(), alone.verdict())
-	sizes.row("runtime and image workers", "", number(together.Value), together.Aim.String(), together.verdict())
-	sizes.print(b.out, 1)
-	b.note("all %d uploads were stored in %s, %.0f MB/s; the runtime's peak is the kernel's VmHWM, the sum's is sampled",
-		b.Uploads, took.Round(time.Second/10), float64(b.Uploads)*float64(b.UploadBytes)/1e6/took.Seconds())
-	return nil
-}
-
-// peakOfTree samples the resident memory of a process and its descendants until ctx
-// ends, and gives the most it saw, in MiB.
-func peakOfTree(ctx context.Context, root int) float64 {
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	peak := 0.0
-	for {
-		select {
-		case <-ctx.Done():
-			return peak
-		case <-ticker.C:
-		}
-		stats, err := readStats()
-		if err != nil {
-			continue
-		}
-		sum := 0.0
-		for _, pid := range tree(stats, root) {
-			resident, _ := memoryOf(pid, "VmRSS")
-			sum += resident
-		}
-		peak = max(peak, sum)
-	}
-}
-
-// uploadAtOnce begins all uploads together; each must be stored whole.
-func (b *bench) uploadAtOnce(ctx context.Context, t tenant, e *endpoint) error {
 	block := make([]byte, 1<<20)
 	if _, err := rand.Read(block); err != nil {
 		return err
@@ -95,24 +29,92 @@ func (b *bench) uploadAtOnce(ctx context.Context, t tenant, e *endpoint) error {
 	}
 	// The file goes where the empty form ends its part.
 	end := bytes.LastIndex(f.body, []byte("\r\n--"))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var all sync.WaitGroup
-	var done atomic.Int64
-	for range b.Uploads {
-		all.Go(func() {
+	b.say("%s: %d uploads of %d bytes at once", b.name, b.Uploads, b.UploadBytes)
+	return b.measureMemory(ctx, t, fmt.Sprintf("%d uploads of %s", b.Uploads, sizeName(int(b.UploadBytes))), 400, residentTree, func(ctx context.Context, e *endpoint) error {
+		return atOnce(ctx, b.Uploads, func(ctx context.Context) error {
 			body := io.MultiReader(bytes.NewReader(f.body[:end]), &repeated{block: block, left: b.UploadBytes}, bytes.NewReader(f.body[end:]))
-			if err := b.uploadLarge(ctx, t, e, f, body); err != nil {
-				cancel(err)
-				return
-			}
-			if n := done.Add(1); n%16 == 0 {
-				b.say("%s: %d of %d stored", b.name, n, b.Uploads)
-			}
+			return b.uploadLarge(ctx, t, e, f, body)
 		})
+	})
+}
+
+// measureMemory does work against a fresh runtime, and adds its peak of resident memory, for which
+// limit MiB are wanted. sampled is another figure of the process, whose peak is shown; nil = none. That
+// of residentTree is a result, too.
+func (b *bench) measureMemory(ctx context.Context, t tenant, what string, limit float64, sampled func(pid int) float64, work func(ctx context.Context, e *endpoint) error) error {
+	e, err := b.env.serve(ctx, service, t)
+	if err != nil {
+		return err
 	}
-	all.Wait()
-	return context.Cause(ctx)
+	idle, _ := memoryOf(e.PID(), "VmRSS")
+	watched, stop := context.WithCancel(ctx)
+	defer stop()
+	peak := make(chan float64, 1)
+	go func() { peak <- samplePeak(watched, e.PID(), sampled) }()
+	started := time.Now()
+	err = work(ctx, e)
+	took := time.Since(started)
+	stop()
+	most := <-peak
+	if err != nil {
+		return err
+	}
+	own, ok := memoryOf(e.PID(), "VmHWM")
+	if !ok {
+		return fmt.Errorf("the kernel does not report how much memory the runtime had")
+	}
+	sizes := table{{"resident memory, MiB", "idle", "peak", "min", "max", "target", "", "sampled"}}
+	row := func(name string, inputs map[string]float64, value float64) {
+		found := b.add(result{Benchmark: b.name, Case: name, Figure: "MiB, peak", Target: maximum(limit), Inputs: inputs}, value)
+		sizes.row(slices.Concat([]string{name, number(idle)}, found.cells(), []string{fmt.Sprintf("%.0f", most)})...)
+	}
+	row(what, map[string]float64{"idle": idle, "sampled": most}, own)
+	if b.name == "memory" {
+		row(what+", with image workers", nil, max(own, most))
+	}
+	sizes.print(b.out, 1)
+	b.note("all were stored in %s; the runtime's peak is the kernel's VmHWM", took.Round(time.Second/10))
+	return nil
+}
+
+// atOnce runs n calls at the same time, and returns the first error.
+func atOnce(ctx context.Context, n int, call func(ctx context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for range n {
+		group.Go(func() error { return call(ctx) })
+	}
+	return group.Wait()
+}
+
+// samplePeak samples a figure of a process until ctx ends, and returns the most it saw.
+func samplePeak(ctx context.Context, pid int, figure func(pid int) float64) float64 {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	peak := 0.0
+	for {
+		select {
+		case <-ctx.Done():
+			return peak
+		case <-ticker.C:
+		}
+		if figure != nil {
+			peak = max(peak, figure(pid))
+		}
+	}
+}
+
+// residentTree returns the resident memory of a process and its descendants, in MiB.
+func residentTree(root int) float64 {
+	stats, err := readStats()
+	if err != nil {
+		return 0
+	}
+	sum := 0.0
+	for _, pid := range tree(stats, root) {
+		resident, _ := memoryOf(pid, "VmRSS")
+		sum += resident
+	}
+	return sum
 }
 
 func (b *bench) uploadLarge(ctx context.Context, t tenant, e *endpoint, f form, body io.Reader) error {
@@ -131,14 +133,10 @@ func (b *bench) uploadLarge(ctx context.Context, t tenant, e *endpoint, f form, 
 	if err != nil {
 		return err
 	}
-	stored, err := b.rig.bare.StatObject(ctx, t.account.Bucket, original(draft.MediaID), minio.StatObjectOptions{})
-	if err != nil {
-		return err
+	if draft.Size != b.UploadBytes {
+		return fmt.Errorf("of %d bytes the item has %d", b.UploadBytes, draft.Size)
 	}
-	if draft.Size != b.UploadBytes || stored.Size != b.UploadBytes {
-		return fmt.Errorf("of %d bytes the item says %d and the object has %d", b.UploadBytes, draft.Size, stored.Size)
-	}
-	return nil
+	return b.checkSize(ctx, t, original(draft.MediaID), b.UploadBytes)
 }
 
 // repeated reads a block over and over, so that no upload holds its file.

@@ -16,7 +16,7 @@ const (
 	store    = "S3"
 	service  = "runtime"
 	bare     = "bare"
-	relay    = "relay"
+	proxy    = "proxy"
 	bareSDK  = "bare SDK"
 	vips     = "vips"
 	workers  = "imaging" // of the runtime, and counted there too
@@ -25,7 +25,7 @@ const (
 // ticks is how many of the kernel's units of CPU time make a second; Linux shows it so to all programs.
 const ticks = 100
 
-// stat is what /proc says of a process.
+// stat is the state in /proc of a process.
 type stat struct {
 	parent        int
 	own, children float64 // CPU seconds: its own, and of children that have ended
@@ -81,7 +81,7 @@ func tree(stats map[int]stat, root int) []int {
 type usage map[string]float64
 
 // cpu reads what the watched processes have used so far, their descendants included.
-func (r *rig) cpu() (usage, error) {
+func (env *environment) cpu() (usage, error) {
 	stats, err := readStats()
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func (r *rig) cpu() (usage, error) {
 	self := stats[os.Getpid()]
 	// What this program runs and waits for is the vips command line.
 	used := usage{client: self.own, vips: self.children}
-	for name, pid := range r.watched {
+	for name, pid := range env.watched {
 		for _, member := range tree(stats, pid) {
 			seconds := stats[member].own + stats[member].children
 			used[name] += seconds
@@ -111,10 +111,10 @@ func (u usage) since(before usage) usage {
 }
 
 // columns are the processes that a table shows, in order.
-func (r *rig) columns(all ...string) []string {
+func (env *environment) columns(all ...string) []string {
 	var shown []string
 	for _, name := range all {
-		if _, ok := r.watched[name]; ok || name == client || name == vips || name == workers {
+		if _, ok := env.watched[name]; ok || name == client || name == vips || name == workers {
 			shown = append(shown, name)
 		}
 	}

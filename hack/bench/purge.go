@@ -23,63 +23,41 @@ import (
 // draftBytes is how large the object of a draft is that is to be purged.
 const draftBytes = 100
 
-// purge makes drafts that are too old, and purges them beside a steady load: how many
-// in a second, and what the load feels of it.
+// purge measures how many expired drafts are purged per second, and the latency of background
+// requests meanwhile.
 func purge(ctx context.Context, b *bench) error {
-	old, err := b.rig.tenant(ctx, "old")
+	old, err := b.env.tenant(ctx, "old")
 	if err != nil {
 		return err
 	}
-	busy, err := b.rig.tenant(ctx, "busy")
+	busy, err := b.env.tenant(ctx, "busy")
 	if err != nil {
 		return err
 	}
 	if err := b.makeDrafts(ctx, old); err != nil {
 		return err
 	}
-	e, err := b.rig.serve(ctx, service, busy, nil)
+	e, err := b.env.serve(ctx, service, busy)
 	if err != nil {
 		return err
 	}
-	steady, err := b.newSteady(ctx, e)
-	if err != nil {
-		return err
-	}
-	// Warming up is not counted.
-	if _, err := b.watch(ctx, steady, "warming up", afterwards(min(b.Idle, 3*time.Second))); err != nil {
-		return err
-	}
-	before, err := b.watch(ctx, steady, "idle", afterwards(b.Idle))
-	if err != nil {
-		return err
-	}
-	var summary media.PurgeSummary
-	var took time.Duration
-	during, err := b.watch(ctx, steady, "purge", func(ctx context.Context) error {
+	// The only program that is run and waited for is the purge.
+	return b.compareLatency(ctx, e, "purge", vips, wait(min(b.Idle, 3*time.Second)), func(ctx context.Context) error {
 		started := time.Now()
-		summary, err = b.runPurge(ctx)
-		took = time.Since(started)
-		return err
+		summary, err := b.runPurge(ctx)
+		took := time.Since(started)
+		if err != nil {
+			return err
+		}
+		if summary.DraftsPurged != b.Drafts || summary.RemovalsDone != b.Drafts || summary.RemovalsPending != 0 {
+			return fmt.Errorf("of %d drafts the purge reports: %+v", b.Drafts, summary)
+		}
+		perSecond := float64(b.Drafts) / took.Seconds()
+		b.add(result{Benchmark: b.name, Case: fmt.Sprintf("%d drafts", b.Drafts), Figure: "items/s",
+			Inputs: map[string]float64{"seconds": took.Seconds()}}, perSecond)
+		b.note("%d drafts and their objects were purged in %s: %s a second", b.Drafts, took.Round(time.Second/10), number(perSecond))
+		return b.nothingLeft(ctx, old)
 	})
-	if err != nil {
-		return err
-	}
-	if summary.DraftsPurged != b.Drafts || summary.RemovalsDone != b.Drafts || summary.RemovalsPending != 0 {
-		return fmt.Errorf("of %d drafts the purge says: %+v", b.Drafts, summary)
-	}
-	if err := b.nothingLeft(ctx, old); err != nil {
-		return err
-	}
-	after, err := b.watch(ctx, steady, "idle again", afterwards(b.Idle))
-	if err != nil {
-		return err
-	}
-	perSecond := float64(b.Drafts) / took.Seconds()
-	b.add(result{Benchmark: b.name, Case: fmt.Sprintf("%d drafts", b.Drafts), Figure: "items/s",
-		Behind: map[string]float64{"seconds": took.Seconds()}}, perSecond)
-	b.note("%d drafts and their objects were purged in %s: %s a second", b.Drafts, took.Round(time.Second/10), number(perSecond))
-	b.compareLatency("purge", vips, before, during, after) // the only program that is run and waited for is the purge
-	return nil
 }
 
 // makeDrafts loads drafts that are a day and an hour old, and stores their objects.
@@ -90,7 +68,7 @@ func (b *bench) makeDrafts(ctx context.Context, t tenant) error {
 		return err
 	}
 	var ids []uuid.UUID
-	_, err := b.rig.seed(ctx, t, seed{items: b.Drafts, drafts: true, access: third, object: func(id uuid.UUID) (string, int64) {
+	_, err := b.env.seed(ctx, t, seed{items: b.Drafts, drafts: true, access: third, object: func(id uuid.UUID) (string, int64) {
 		ids = append(ids, id)
 		return fmt.Sprintf(`[{"variant":"original","key":%q,"bytes":%d,"mimeType":"application/octet-stream","sha256":"%064x"}]`,
 			media.ObjectKey(id, media.Original), draftBytes, id[8:]), draftBytes
@@ -111,7 +89,7 @@ func (b *bench) makeDrafts(ctx context.Context, t tenant) error {
 				if n > 0 && n%20_000 == 0 {
 					b.say("%s: %d of %d objects stored", b.name, n, len(ids))
 				}
-				_, err := b.rig.bare.Client.PutObject(ctx, t.account.Bucket, media.ObjectKey(ids[n], media.Original), bytes.NewReader(data), draftBytes,
+				_, err := b.env.bare.Client.PutObject(ctx, t.Account.Bucket, media.ObjectKey(ids[n], media.Original), bytes.NewReader(data), draftBytes,
 					minio.PutObjectOptions{DisableContentSha256: true})
 				if err != nil {
 					return err
@@ -123,7 +101,7 @@ func (b *bench) makeDrafts(ctx context.Context, t tenant) error {
 		return err
 	}
 	b.say("%s: %d drafts with their objects made in %s", b.name, b.Drafts, time.Since(started).Round(time.Second))
-	return b.rig.settle(context.WithoutCancel(ctx))
+	return b.env.vacuum(context.WithoutCancel(ctx))
 }
 
 // runPurge runs one pass, as the CronJob does.
@@ -133,12 +111,12 @@ func (b *bench) runPurge(ctx context.Context) (media.PurgeSummary, error) {
 		return media.PurgeSummary{}, err
 	}
 	command := exec.CommandContext(ctx, binary, "purge")
-	command.Env = append(os.Environ(), environment(b.rig.access())...)
-	var said bytes.Buffer
-	command.Stderr = &said
+	command.Env = append(os.Environ(), b.env.storeSettings()...)
+	var output bytes.Buffer
+	command.Stderr = &output
 	line, err := command.Output()
 	if err != nil {
-		return media.PurgeSummary{}, fmt.Errorf("the purge: %w: %.500s", err, said.String())
+		return media.PurgeSummary{}, fmt.Errorf("the purge: %w: %.500s", err, output.String())
 	}
 	var summary media.PurgeSummary
 	return summary, json.Unmarshal(line, &summary)
@@ -148,7 +126,7 @@ func (b *bench) runPurge(ctx context.Context) (media.PurgeSummary, error) {
 func (b *bench) nothingLeft(ctx context.Context, t tenant) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	objects := b.rig.bare.Client.ListObjects(ctx, t.account.Bucket, minio.ListObjectsOptions{Prefix: "media/", Recursive: true})
+	objects := b.env.bare.Client.ListObjects(ctx, t.Account.Bucket, minio.ListObjectsOptions{Prefix: "media/", Recursive: true})
 	if object, ok := <-objects; ok {
 		return errors.Join(object.Err, fmt.Errorf("the purge left %q", object.Key))
 	}

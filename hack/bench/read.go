@@ -11,40 +11,38 @@ import (
 // read compares reads with a bare handler: everything that the service adds is
 // authentication, limits, logs, metrics, deadlines and, for private items, signing.
 func read(ctx context.Context, b *bench) error {
-	t, err := b.rig.tenant(ctx, "read")
+	t, err := b.env.tenant(ctx, "read")
 	if err != nil {
 		return err
 	}
-	secret, err := b.rig.tenant(ctx, "read-private")
+	secret, err := b.env.tenant(ctx, "read-private")
 	if err != nil {
 		return err
 	}
 	const items = 1000
-	ids, err := b.rig.seed(ctx, t, seed{items: items, access: func(int) media.Access { return media.Public }})
+	ids, err := b.env.seed(ctx, t, seed{items: items, access: func(int) media.Access { return media.Public }})
 	if err != nil {
 		return err
 	}
-	if _, err := b.rig.seed(ctx, secret, seed{items: items, access: func(int) media.Access { return media.Private }}); err != nil {
+	if _, err := b.env.seed(ctx, secret, seed{items: items, access: func(int) media.Access { return media.Private }}); err != nil {
 		return err
 	}
-	if err := b.rig.settle(ctx); err != nil {
+	if err := b.env.vacuum(ctx); err != nil {
 		return err
 	}
-	e, err := b.rig.serve(ctx, service, t, nil)
+	e, err := b.env.serve(ctx, service, t)
 	if err != nil {
 		return err
 	}
 	private := *e
-	private.key = secret.key
-	direct, err := b.rig.serveBare(ctx, t, e.baseURL)
+	private.key = secret.APIKey
+	direct, err := b.env.serveBare(ctx, t, e.baseURL)
 	if err != nil {
 		return err
 	}
 
-	names := b.rig.columns(client, service, bare, postgres)
-	speed := table{{"request", "service/s", "bare/s", "ratio", "min", "max", "aim", ""}}
-	work := table{append([]string{"CPU ms per request", "side"}, append(names, "all")...)}
-	measure := func(what, path string, e, bare *endpoint, aim *aim) error {
+	c := b.compare("request", "ratio of requests/s", []string{"request", "service/s", "bare/s"}, client, service, bare, postgres)
+	measure := func(what, path string, e, bare *endpoint, wanted *target) error {
 		of := func(int64) string { return path }
 		if path == "" {
 			of = func(n int64) string { return "/media/get/" + ids[int(n)%len(ids)].String() }
@@ -53,38 +51,26 @@ func read(ctx context.Context, b *bench) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		rounds, err := b.turns(ctx, what, load{clients: b.Clients, rounds: b.Rounds, length: b.Length / 3}, sides...)
-		if err != nil {
-			return err
-		}
-		rest, direct := rates(rounds[0]), rates(rounds[1])
-		found := b.add(result{Benchmark: b.name, Case: what, Figure: "ratio of requests/s", Aim: aim,
-			Behind: map[string]float64{"servicePerSecond": median(rest), "barePerSecond": median(direct)}}, ratios(rest, direct)...)
-		speed.row(append([]string{what, number(median(rest)), number(median(direct))}, found.cells()...)...)
-		for i, s := range sides {
-			work.row(append([]string{what, s.name}, b.workCells(rounds[i], names)...)...)
-		}
-		return nil
+		return c.measure(ctx, what, load{clients: b.Clients, rounds: b.Rounds, length: b.Length / 3}, sides,
+			pair{against: 1, target: wanted, name: what, cells: []string{what}})
 	}
-	if err := measure("get", "", e, direct, atLeast(0.7)); err != nil {
+	if err := measure("get", "", e, direct, minimum(0.7)); err != nil {
 		return err
 	}
-	if err := measure("list, limit 10", "/media/get?limit=10", e, direct, atLeast(0.7)); err != nil {
+	if err := measure("list, limit 10", "/media/get?limit=10", e, direct, minimum(0.7)); err != nil {
 		return err
 	}
-	if err := measure("list, limit 100", "/media/get?limit=100", e, direct, atLeast(0.7)); err != nil {
+	if err := measure("list, limit 100", "/media/get?limit=100", e, direct, minimum(0.7)); err != nil {
 		return err
 	}
 	direct.Stop()
-	if direct, err = b.rig.serveBare(ctx, secret, e.baseURL); err != nil {
+	if direct, err = b.env.serveBare(ctx, secret, e.baseURL); err != nil {
 		return err
 	}
 	if err := measure("list, limit 100, private", "/media/get?limit=100", &private, direct, nil); err != nil {
 		return err
 	}
-	speed.print(b.out, 1)
-	b.note("")
-	work.print(b.out, 2)
+	c.print(1)
 	b.note("%d clients; both sides gave the same JSON; a list is two queries on both; the bare side neither signs the addresses of private items nor asks for a key", b.Clients)
 	return nil
 }

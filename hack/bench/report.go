@@ -12,20 +12,20 @@ import (
 	"unicode/utf8"
 )
 
-// aim is what the project wants of a figure; it is shown, never enforced.
-type aim struct {
+// target is the wanted value of a figure; it is shown, never enforced.
+type target struct {
 	// Value is compared with the median.
 	Value float64 `json:"value"`
 	// Below wants less than Value; otherwise at least Value is wanted.
 	Below bool `json:"below"`
 }
 
-func atLeast(value float64) *aim { return &aim{Value: value} }
-func below(value float64) *aim   { return &aim{Value: value, Below: true} }
+func minimum(value float64) *target { return &target{Value: value} }
+func maximum(value float64) *target { return &target{Value: value, Below: true} }
 
-func (a *aim) met(value float64) bool { return value < a.Value == a.Below }
+func (a *target) met(value float64) bool { return value < a.Value == a.Below }
 
-func (a *aim) String() string {
+func (a *target) String() string {
 	if a == nil {
 		return "-"
 	}
@@ -35,7 +35,7 @@ func (a *aim) String() string {
 	return fmt.Sprintf(">= %g", a.Value)
 }
 
-// result is one figure that has an aim, or is worth remembering without one.
+// result is one figure that has an target, or is worth remembering without one.
 type result struct {
 	Benchmark string  `json:"benchmark"`
 	Case      string  `json:"case"`
@@ -43,10 +43,10 @@ type result struct {
 	Value     float64 `json:"value"`
 	Min       float64 `json:"min"`
 	Max       float64 `json:"max"`
-	Aim       *aim    `json:"aim,omitempty"`
+	Target    *target `json:"target,omitempty"`
 	Met       *bool   `json:"met,omitempty"`
-	// Behind are the figures that Value was made from.
-	Behind map[string]float64 `json:"behind,omitempty"`
+	// Inputs are the figures that Value is computed from.
+	Inputs map[string]float64 `json:"inputs,omitempty"`
 }
 
 // report gathers results. Tables go to out when they are complete, progress to progress.
@@ -73,16 +73,16 @@ func (r *report) heading(one benchmark) { fmt.Fprintf(r.out, "\n== %s: %s\n", on
 // add keeps a result; values are those of the rounds, and what counts is their median.
 func (r *report) add(one result, values ...float64) result {
 	one.Value, one.Min, one.Max = median(values), slices.Min(values), slices.Max(values)
-	if one.Aim != nil {
-		met := one.Aim.met(one.Value)
+	if one.Target != nil {
+		met := one.Target.met(one.Value)
 		one.Met = &met
 	}
 	r.results = append(r.results, one)
 	return one
 }
 
-// verdict says how a result stands to its aim.
-func (one result) verdict() string {
+// targetText returns "met", "MISSED", or "-" without a target.
+func (one result) targetText() string {
 	switch {
 	case one.Met == nil:
 		return "-"
@@ -92,9 +92,9 @@ func (one result) verdict() string {
 	return "MISSED"
 }
 
-// cells are a result's columns in every table: figure, min, max, aim.
+// cells are a result's columns in every table: figure, min, max, target.
 func (one result) cells() []string {
-	return []string{number(one.Value), number(one.Min), number(one.Max), one.Aim.String(), one.verdict()}
+	return []string{number(one.Value), number(one.Min), number(one.Max), one.Target.String(), one.targetText()}
 }
 
 // summary prints everything that was added, once more and together.
@@ -103,7 +103,7 @@ func (r *report) summary() {
 		return
 	}
 	fmt.Fprintf(r.out, "\n== summary after %s\n", time.Since(r.started).Round(time.Second))
-	t := table{{"benchmark", "case", "figure", "median", "min", "max", "aim", ""}}
+	t := table{{"benchmark", "case", "figure", "median", "min", "max", "target", ""}}
 	for _, one := range r.results {
 		t.row(append([]string{one.Benchmark, one.Case, one.Figure}, one.cells()...)...)
 	}

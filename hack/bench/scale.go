@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/runtime/media"
+	pgstore "mediastack.dev/runtime/postgres"
 )
 
 // smallItems is how many items the small account has: few, and yet some deep pages.
@@ -25,25 +26,25 @@ const scaleGroups = 10
 type question struct {
 	what string
 	// path returns the request for an account of so many items.
-	path func(items int) string
-	aim  *aim
+	path   func(items int) string
+	target *target
 	// want is how many items a page must have; 0 = it is no page.
 	want int
 }
 
 var questions = []question{
-	{"list, first page", func(int) string { return "/media/get?limit=10" }, below(1.5), 10},
-	{"list, first page, public", func(int) string { return "/media/get?limit=10&access=public" }, below(1.5), 10},
-	{"list, first page of a group", func(int) string { return "/media/get?limit=10&group=" + groupName(3) }, below(1.5), 10},
-	{"count", func(int) string { return "/media/get/count" }, below(1.5), 0},
-	{"totals", func(int) string { return "/media/get/size" }, below(1.5), 0},
-	{"deep pages, the last five", func(items int) string { return page(items/10-rand.IntN(5), "") }, below(3), 10},
-	{"deep pages, in the middle", func(items int) string { return page(items*2/50+rand.IntN(items/50), "") }, below(3), 10},
-	{"deep pages, the last five, public", func(items int) string { return page(publicOf(items)/10-rand.IntN(5), "public") }, below(3), 10},
-	{"deep pages, in the middle, private", func(items int) string { return page((items-publicOf(items))*2/50+rand.IntN(items/50), "private") }, below(3), 10},
+	{"list, first page", func(int) string { return "/media/get?limit=10" }, maximum(1.5), 10},
+	{"list, first page, public", func(int) string { return "/media/get?limit=10&access=public" }, maximum(1.5), 10},
+	{"list, first page of a group", func(int) string { return "/media/get?limit=10&group=" + groupName(3) }, maximum(1.5), 10},
+	{"count", func(int) string { return "/media/get/count" }, maximum(1.5), 0},
+	{"totals", func(int) string { return "/media/get/size" }, maximum(1.5), 0},
+	{"deep pages, the last five", func(items int) string { return page(items/10-rand.IntN(5), "") }, maximum(3), 10},
+	{"deep pages, in the middle", func(items int) string { return page(items*2/50+rand.IntN(items/50), "") }, maximum(3), 10},
+	{"deep pages, the last five, public", func(items int) string { return page(publicOf(items)/10-rand.IntN(5), "public") }, maximum(3), 10},
+	{"deep pages, in the middle, private", func(items int) string { return page((items-publicOf(items))*2/50+rand.IntN(items/50), "private") }, maximum(3), 10},
 	{"last page of a group", func(items int) string {
 		return fmt.Sprintf("/media/get?limit=10&page=%d&group=%s", items/2/scaleGroups/10, groupName(3))
-	}, below(3), 10},
+	}, maximum(3), 10},
 }
 
 func page(number int, access string) string {
@@ -68,38 +69,34 @@ func third(n int) media.Access {
 // thousand, in one database.
 func scale(ctx context.Context, b *bench) error {
 	sizes := []int{smallItems, b.Items}
-	small, err := b.rig.tenant(ctx, "small")
+	small, err := b.env.tenant(ctx, "small")
 	if err != nil {
 		return err
 	}
-	large, err := b.rig.tenant(ctx, "large")
+	large, err := b.env.tenant(ctx, "large")
 	if err != nil {
 		return err
 	}
 	if err := b.populate(ctx, sizes, small, large); err != nil {
 		return err
 	}
-	e, err := b.rig.serve(ctx, service, small, nil)
+	e, err := b.env.serve(ctx, service, small)
 	if err != nil {
 		return err
 	}
 	other := *e
-	other.key = large.key
-	times := table{{"request", fmt.Sprintf("ms, %d", sizes[0]), fmt.Sprintf("ms, %d", sizes[1]), "ratio", "min", "max", "aim", ""}}
+	other.key = large.APIKey
+	c := b.compare("request", "ratio of times", []string{"request", fmt.Sprintf("ms, %d", sizes[0]), fmt.Sprintf("ms, %d", sizes[1])}, client, service, postgres)
+	// With a fixed number of clients, a request takes as much longer as fewer are answered.
+	c.show = func(perSecond float64) string { return number(1000 * scaleClients / perSecond) }
 	for _, q := range questions {
 		sides := []side{q.side(e, sizes[0]), q.side(&other, sizes[1])}
-		rounds, err := b.turns(ctx, q.what, load{clients: scaleClients, rounds: b.Rounds, length: b.Length / 3}, sides...)
-		if err != nil {
+		if err := c.measure(ctx, q.what, load{clients: scaleClients, rounds: b.Rounds, length: b.Length / 3}, sides,
+			pair{against: 1, target: q.target, name: q.what, cells: []string{q.what}}); err != nil {
 			return err
 		}
-		// With a fixed number of clients, a request takes as much longer as fewer are answered.
-		few, many := rates(rounds[0]), rates(rounds[1])
-		took := func(perSecond float64) float64 { return 1000 * scaleClients / perSecond }
-		found := b.add(result{Benchmark: b.name, Case: q.what, Figure: "ratio of times", Aim: q.aim,
-			Behind: map[string]float64{"smallMilliseconds": took(median(few)), "largeMilliseconds": took(median(many))}}, ratios(few, many)...)
-		times.row(append([]string{q.what, number(took(median(few))), number(took(median(many)))}, found.cells()...)...)
 	}
-	times.print(b.out, 1)
+	c.print(1)
 	b.note("%d clients; time of a request at %d items by its time at %d; deep pages are chosen at random in each request", scaleClients, sizes[1], sizes[0])
 	return b.plainOffset(ctx, large, sizes[1])
 }
@@ -108,22 +105,27 @@ func scale(ctx context.Context, b *bench) error {
 func (b *bench) populate(ctx context.Context, sizes []int, tenants ...tenant) error {
 	for i, t := range tenants {
 		started := time.Now()
-		if _, err := b.rig.seed(ctx, t, seed{items: sizes[i], access: third, groups: scaleGroups}); err != nil {
+		if _, err := b.env.seed(ctx, t, seed{items: sizes[i], access: third, groups: scaleGroups}); err != nil {
 			return err
 		}
 		b.say("%s: %d items loaded in %s", b.name, sizes[i], time.Since(started).Round(time.Second/10))
 	}
-	if err := b.rig.settle(ctx); err != nil {
+	if err := b.env.vacuum(ctx); err != nil {
 		return err
 	}
 	started := time.Now()
-	if err := b.rig.store.CompactPageIndex(ctx); err != nil {
+	store, err := pgstore.Open(ctx, pgstore.Config{DatabaseURL: b.env.server.URL(database)})
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	if err := store.CompactPageIndex(ctx); err != nil {
 		return err
 	}
 	took := time.Since(started)
 	b.add(result{Benchmark: b.name, Case: fmt.Sprintf("index of pages of %d items", sizes[1]), Figure: "seconds, once"}, took.Seconds())
 	b.note("the index of pages was counted from nothing in %s, as once after the migration", took.Round(time.Second/100))
-	return b.rig.settle(ctx)
+	return b.env.vacuum(ctx)
 }
 
 // side asks the question for one account.
@@ -147,7 +149,7 @@ func (q question) side(e *endpoint, items int) side {
 
 // plainOffset measures what a deep page would take without the index of pages.
 func (b *bench) plainOffset(ctx context.Context, t tenant, items int) error {
-	conn, err := pgx.Connect(ctx, b.rig.server.URL(database))
+	conn, err := pgx.Connect(ctx, b.env.server.URL(database))
 	if err != nil {
 		return err
 	}
@@ -159,7 +161,7 @@ func (b *bench) plainOffset(ctx context.Context, t tenant, items int) error {
 		var took []float64
 		for range 3 {
 			started := time.Now()
-			rows, err := conn.Query(ctx, listSQL, t.appID, 10, one.offset)
+			rows, err := conn.Query(ctx, listSQL, t.AppID, 10, one.offset)
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// seed says what items to load into the database, past the service. Their objects
+// seed describes items to load into the database, past the service. Their objects
 // are not in the store.
 type seed struct {
 	items int
@@ -47,7 +47,7 @@ func (s seed) group(n int) string {
 
 func groupName(n int) string { return fmt.Sprintf("album-%02d", n) }
 
-// idAt makes a UUIDv7 of a time; n tells those of one millisecond apart and in order.
+// idAt makes a UUIDv7 of a time; n distinguishes those of one millisecond apart and in order.
 func idAt(at time.Time, n int) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16|7<<12|uint64(n)&0xfff)
@@ -77,9 +77,9 @@ func photo(id uuid.UUID) (objects string, bytes int64) {
 }
 
 // seed loads items and everything that is counted of them, as if the service had made
-// them, and gives the ids of the first thousand. Call settle when all is loaded.
-func (r *rig) seed(ctx context.Context, t tenant, s seed) ([]uuid.UUID, error) {
-	conn, err := pgx.Connect(ctx, r.server.AdminURL(database))
+// them, and returns the ids of the first thousand. Call vacuum when all is loaded.
+func (env *environment) seed(ctx context.Context, t tenant, s seed) ([]uuid.UUID, error) {
+	conn, err := pgx.Connect(ctx, env.server.AdminURL(database))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (r *rig) seed(ctx context.Context, t tenant, s seed) ([]uuid.UUID, error) {
 			if !s.drafts {
 				sealed = &at
 			}
-			row := []any{id, t.account.ID, t.appID, fmt.Sprintf("IMG_%07d.jpg", n), string(s.access(n)), "", s.group(n), made, bytes, at, sealed}
+			row := []any{id, t.Account.ID, t.AppID, fmt.Sprintf("IMG_%07d.jpg", n), string(s.access(n)), "", s.group(n), made, bytes, at, sealed}
 			n++
 			return row, nil
 		}))
@@ -124,7 +124,7 @@ func (r *rig) seed(ctx context.Context, t tenant, s seed) ([]uuid.UUID, error) {
 		return nil, fmt.Errorf("load items: %w", err)
 	}
 	for _, statement := range countSeed {
-		if _, err := tx.Exec(ctx, statement, t.appID); err != nil {
+		if _, err := tx.Exec(ctx, statement, t.AppID); err != nil {
 			return nil, fmt.Errorf("count what was loaded: %w", err)
 		}
 	}
@@ -154,9 +154,9 @@ var countSeed = []string{
 	`INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, first_id, 0, false FROM item_page_block WHERE app_id = $1`,
 }
 
-// settle does what autovacuum does after a while.
-func (r *rig) settle(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, r.server.AdminURL(database))
+// vacuum does what autovacuum does after a while.
+func (env *environment) vacuum(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, env.server.AdminURL(database))
 	if err != nil {
 		return err
 	}

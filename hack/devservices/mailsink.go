@@ -21,7 +21,7 @@ const (
 )
 
 // mailsinkCommand is an SMTP server that delivers nothing: it prints every message, so that a
-// person can follow a login link and a test can read one.
+// developer can read a login code, and a test can, too.
 type mailsinkCommand struct {
 	Listen string `default:"127.0.0.1:2525" help:"Address to serve on."`
 }

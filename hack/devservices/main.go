@@ -14,7 +14,7 @@ import (
 )
 
 var cli struct {
-	S3       s3Command       `cmd:"" name:"s3" help:"Serve S3 from a folder."`
+	S3       s3Command       `cmd:"" name:"s3" help:"Serve S3 from a directory."`
 	Mailsink mailsinkCommand `cmd:"" name:"mailsink" help:"Accept mail and print it."`
 }
 

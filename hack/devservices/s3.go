@@ -24,15 +24,15 @@ const (
 	s3IAMTTL   = 120
 )
 
-// s3Command serves one folder as an S3 store. It changes the working directory of the process (the
+// s3Command serves one directory as an S3 store. It changes the working directory of the process (the
 // gateway's file backend works relative to it), so it must have the process for itself. It never
 // calls fsync: good for trials and tests, never for data that matters.
 type s3Command struct {
 	Dir       string `required:"" type:"path" help:"Folder that holds the objects and the accounts."`
 	Listen    string `default:"127.0.0.1:7070" help:"Address to serve on."`
 	Region    string `default:"us-east-1" help:"Region to report."`
-	AccessKey string `required:"" env:"PARTS_S3_ACCESS_KEY" help:"Access key of the root user; better given by the environment."`
-	SecretKey string `required:"" env:"PARTS_S3_SECRET_KEY" help:"Secret key of the root user; better given by the environment."`
+	AccessKey string `required:"" env:"DEVSERVICES_S3_ACCESS_KEY" help:"Access key of the root user; better given by the environment."`
+	SecretKey string `required:"" env:"DEVSERVICES_S3_SECRET_KEY" help:"Secret key of the root user; better given by the environment."`
 }
 
 // Run serves until the context ends.
@@ -41,7 +41,7 @@ func (c *s3Command) Run(ctx context.Context) error {
 	accounts := filepath.Join(c.Dir, "accounts")
 	for _, dir := range []string{objects, accounts} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("make the data folder: %w", err)
+			return fmt.Errorf("make the data directory: %w", err)
 		}
 	}
 
@@ -83,7 +83,7 @@ func openStore(objects, attributes string, options posix.PosixOpts) (*posix.Posi
 	var metadata meta.MetadataStorer = meta.XattrMeta{}
 	if err := (meta.XattrMeta{}).Test(objects); err != nil {
 		if err := os.MkdirAll(attributes, 0o700); err != nil {
-			return nil, fmt.Errorf("make the metadata folder: %w", err)
+			return nil, fmt.Errorf("make the metadata directory: %w", err)
 		}
 		sidecar, err := meta.NewSideCar(attributes)
 		if err != nil {
@@ -94,7 +94,7 @@ func openStore(objects, attributes string, options posix.PosixOpts) (*posix.Posi
 	}
 	store, err := posix.New(objects, metadata, options)
 	if err != nil {
-		return nil, fmt.Errorf("open the data folder: %w", err)
+		return nil, fmt.Errorf("open the data directory: %w", err)
 	}
 	return store, nil
 }

@@ -1,5 +1,5 @@
-// Command mediastack-dev is the program behind `make run`: it starts the whole product with real
-// parts on one machine, makes a first account and prints lines that use it.
+// Command mediastack-dev is the program behind `make run`, the dev stack: it starts the whole product
+// and the servers that it needs on one machine, makes a sample account and prints commands that use it.
 package main
 
 import (
@@ -19,23 +19,23 @@ import (
 // exitInterrupted is the exit status of a program that a second Ctrl-C ended.
 const exitInterrupted = 130
 
-// errReported is a failure that the user has been told of already.
+// errReported is a failure that was printed already.
 var errReported = errors.New("the stack failed")
 
 type commandLine struct {
-	Run    runCommand    `cmd:"" help:"Start the stack and print lines that use it. Ctrl-C ends it. Settings of the runtime that are in the environment (SERVICE_CORS_ORIGINS, SERVICE_RATE_LIMIT_KEY ...) reach it, other than those that the stack itself decides."`
-	Stop   stopCommand   `cmd:"" help:"End a running stack."`
-	Status statusCommand `cmd:"" help:"Say whether a stack runs, and print its lines."`
+	Run    runCommand    `cmd:"" help:"Start the stack and print commands that use it. Ctrl-C stops it. Settings of the runtime in the environment (SERVICE_CORS_ORIGINS, SERVICE_RATE_LIMIT_KEY ...) take effect, except those that the stack sets itself."`
+	Stop   stopCommand   `cmd:"" help:"Stop a running stack."`
+	Status statusCommand `cmd:"" help:"Print whether a stack runs, and its commands."`
 	Clean  cleanCommand  `cmd:"" help:"Remove the data of a stack that is not running."`
 }
 
 // dataFlag is shared by all commands.
 type dataFlag struct {
-	DataDir string `type:"path" env:"MEDIASTACK_DATA" help:"Folder of everything that the stack keeps; .mediastack in the checkout by default."`
+	DataDir string `type:"path" env:"MEDIASTACK_DATA" help:"Data directory; .mediastack in the checkout by default."`
 }
 
-// folder opens the data folder.
-func (f dataFlag) folder() (*folder, error) {
+// open returns the data directory.
+func (f dataFlag) open() (*dataDir, error) {
 	dir := f.DataDir
 	if dir == "" {
 		root, err := setup.RepoRoot()
@@ -48,7 +48,7 @@ func (f dataFlag) folder() (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &folder{dir: dir}, nil
+	return &dataDir{dir: dir}, nil
 }
 
 func main() {
@@ -72,7 +72,7 @@ func main() {
 	}
 }
 
-// interrupts carries every wish to end after the first one, which cancels the context.
+// interrupts carries every signal after the first one, which cancels the context.
 type interrupts <-chan os.Signal
 
 func interruptible() (context.Context, interrupts) {
@@ -97,7 +97,7 @@ type stopCommand struct{ dataFlag }
 
 // Run ends a running stack and waits until it is gone.
 func (c *stopCommand) Run(ctx context.Context) error {
-	data, err := c.folder()
+	data, err := c.open()
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ type statusCommand struct{ dataFlag }
 
 // Run prints the lines of a running stack; it fails when there is none.
 func (c *statusCommand) Run(ctx context.Context) error {
-	data, err := c.folder()
+	data, err := c.open()
 	if err != nil {
 		return err
 	}
@@ -140,9 +140,9 @@ func (c *statusCommand) Run(ctx context.Context) error {
 
 type cleanCommand struct{ dataFlag }
 
-// Run removes the data folder.
+// Run removes the data directory.
 func (c *cleanCommand) Run() error {
-	data, err := c.folder()
+	data, err := c.open()
 	if err != nil {
 		return err
 	}

@@ -31,17 +31,17 @@ type runCommand struct {
 	ReadyTimeout time.Duration `default:"2m" help:"How long the account may take to become ready."`
 }
 
-// Run starts the stack and supervises it until it is interrupted or a part dies.
+// Run starts the stack and supervises it until it is interrupted or one of its processes dies.
 func (c *runCommand) Run(ctx context.Context, command *kong.Context, further interrupts) error {
 	if c.PurgeEvery <= 0 {
 		return fmt.Errorf("--purge-every must be longer than nothing, not %s", c.PurgeEvery)
 	}
-	data, err := c.folder()
+	data, err := c.open()
 	if err != nil {
 		return err
 	}
 	if c.Detach {
-		return detach(ctx, data)
+		return daemonize(ctx, data)
 	}
 	parent, err := openParent()
 	if err != nil {
@@ -59,11 +59,11 @@ func (c *runCommand) Run(ctx context.Context, command *kong.Context, further int
 		if pid == 0 {
 			return parent.finish(fmt.Errorf("another stack in %s was just ending; try again", data.dir))
 		}
-		return parent.finish(errors.Join(printIgnored(parent.out(), command), printRunning(ctx, parent.out(), data, pid)))
+		return parent.finish(errors.Join(printIgnoredFlags(parent.out(), command), printRunning(ctx, parent.out(), data, pid)))
 	}
 	defer data.release()
 
-	s := &session{
+	s := &stack{
 		runCommand: c,
 		data:       data,
 		group:      servers.NewGroup(),
@@ -71,7 +71,7 @@ func (c *runCommand) Run(ctx context.Context, command *kong.Context, further int
 	}
 	go func() {
 		if _, ok := <-further; ok {
-			// Whoever asks twice wants no order kept.
+			// A second signal kills all processes at once.
 			s.group.KillAll()
 			os.Exit(exitInterrupted)
 		}
@@ -81,40 +81,40 @@ func (c *runCommand) Run(ctx context.Context, command *kong.Context, further int
 
 // run brings the stack up, supervises it, and takes it down again. To be interrupted is no failure,
 // once the stack was ready.
-func (s *session) run(ctx context.Context, parent *parent) error {
+func (s *stack) run(ctx context.Context, parent *parent) error {
 	err := s.start(ctx)
 	if err == nil {
-		err = s.trial.print(s.progress.out)
+		err = s.description.print(s.progress.out)
 	}
 	ready := err == nil
 	if ready {
 		if parent.notify == nil {
-			s.progress.say("running; Ctrl-C ends it")
+			s.progress.printf("running; Ctrl-C ends it")
 		} else {
-			s.progress.say("running; `make stop` ends it")
+			s.progress.printf("running; `make stop` ends it")
 		}
 		_ = parent.finish(nil)
 		err = s.supervise(ctx)
 	}
 	switch {
 	case ctx.Err() == nil:
-		s.progress.say("%v", err)
-		s.progress.say("ending the stack")
+		s.progress.printf("%v", err)
+		s.progress.printf("ending the stack")
 		err = errReported
 	case ready:
 		err = nil
-		s.progress.say("ending the stack; once more Ctrl-C kills it")
+		s.progress.printf("ending the stack; once more Ctrl-C kills it")
 	default:
 		err = ctx.Err()
-		s.progress.say("ending the stack; once more Ctrl-C kills it")
+		s.progress.printf("ending the stack; once more Ctrl-C kills it")
 	}
 	s.stop()
-	s.progress.say("ended; the data stays in %s", s.data.dir)
+	s.progress.printf("ended; the data stays in %s", s.data.dir)
 	return parent.finish(err)
 }
 
-// supervise returns an error when a part has died, and nil when the context has ended.
-func (s *session) supervise(ctx context.Context) error {
+// supervise returns an error when a process has died, and nil when the context has ended.
+func (s *stack) supervise(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	purged := make(chan struct{})
@@ -128,9 +128,9 @@ func (s *session) supervise(ctx context.Context) error {
 	return err
 }
 
-// purge runs the purge now and then. A pass that fails is told and tried again at the next turn, as a
+// purge runs the purge job periodically. A failed run is reported and repeated at the next turn, as a
 // CronJob would.
-func (s *session) purge(ctx context.Context) {
+func (s *stack) purge(ctx context.Context) {
 	ticker := time.NewTicker(s.PurgeEvery)
 	defer ticker.Stop()
 	for {
@@ -140,7 +140,7 @@ func (s *session) purge(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if err := s.group.Run(ctx, s.runtimeSpec("the purge", "purge.log", "purge")); err != nil && ctx.Err() == nil {
-			s.progress.say("%v", err)
+			s.progress.printf("%v", err)
 		}
 	}
 }

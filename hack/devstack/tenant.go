@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// tenant is what the cluster says of the sample account.
+// tenant is what the cluster holds of the sample account.
 type tenant struct{ apiKey, mcpURL, bucket, owner string }
 
 // readTenant reads the Secret of the account's Default App.
@@ -47,8 +47,8 @@ func readTenant(ctx context.Context, config *rest.Config, account *unstructured.
 
 // refresh brings the key up to date in a running stack's description: it changes when
 // it is rotated or its Secret is deleted.
-func (t *trial) refresh(ctx context.Context, data *folder) error {
-	config, err := clientcmd.BuildConfigFromFlags("", t.Kubeconfig)
+func (d *description) refresh(ctx context.Context, data *dataDir) error {
+	config, err := clientcmd.BuildConfigFromFlags("", d.Kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -58,14 +58,14 @@ func (t *trial) refresh(ctx context.Context, data *folder) error {
 	}
 	account, err := client.Resource(accounts).Namespace(sampleNamespace).Get(ctx, sampleName, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("read the MediaAccount %s: %w", t.Account, err)
+		return fmt.Errorf("read the MediaAccount %s: %w", d.Account, err)
 	}
 	now, err := readTenant(ctx, config, account)
-	if err != nil || now.apiKey == t.APIKey {
+	if err != nil || now.apiKey == d.APIKey {
 		return err
 	}
-	t.APIKey = now.apiKey
-	return data.writeJSON(trialFile, *t)
+	d.APIKey = now.apiKey
+	return data.writeJSON(descriptionFile, *d)
 }
 
 // accountStatus returns the Secret of the Default App and the bucket.

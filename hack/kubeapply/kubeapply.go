@@ -26,7 +26,7 @@ const (
 	pollInterval  = 50 * time.Millisecond
 )
 
-// Read reads the objects of YAML files and of the YAML files of folders, except kustomization.yaml.
+// Read reads the objects of YAML files and of the YAML files of directories, except kustomization.yaml.
 func Read(paths ...string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, path := range paths {

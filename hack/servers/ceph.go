@@ -65,7 +65,7 @@ func (g *Group) StartCeph(ctx context.Context, dir string) (*Ceph, error) {
 	}
 	for _, folder := range []string{dir, filepath.Join(dir, "osd"), filepath.Join(dir, "rgw")} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return nil, fmt.Errorf("make the folder of Ceph: %w", err)
+			return nil, fmt.Errorf("make the directory of Ceph: %w", err)
 		}
 	}
 	c := &Ceph{group: g, programs: programs, dir: dir, accessKey: RandomSecret(10), secretKey: RandomSecret(20)}

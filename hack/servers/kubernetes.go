@@ -21,17 +21,17 @@ import (
 )
 
 const (
-	// etcd listens on this socket in the control plane's folder, which only its owner can enter.
+	// etcd listens on this socket in the control plane's directory, which only its owner can enter.
 	etcdSocket = "etcd.sock"
 	// tokenLife is longer than any stack runs; each start issues new tokens.
 	tokenLife = 365 * 24 * time.Hour
 )
 
-// KubernetesConfig says how to run a control plane.
+// KubernetesConfig configures a control plane.
 type KubernetesConfig struct {
 	// Dir holds etcd's data, the keys and the kubeconfigs; it is made when absent.
 	Dir string
-	// LogDir is the folder that takes the two logs.
+	// LogDir is the directory that takes the two logs.
 	LogDir string
 	// Port is the API server's port; zero chooses a free one.
 	Port int
@@ -41,7 +41,7 @@ type KubernetesConfig struct {
 
 // Kubernetes is a running etcd with a kube-apiserver. It is no envtest.Environment of
 // controller-runtime: that one's processes outlive a supervisor that is killed and end without
-// anybody being told, and its etcd answers every user of the machine.
+// notice, and its etcd answers every user of the machine.
 type Kubernetes struct {
 	// Etcd and APIServer are the two processes.
 	Etcd, APIServer *Process
@@ -66,7 +66,7 @@ func (g *Group) StartKubernetes(ctx context.Context, config KubernetesConfig) (*
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
 	}
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the control plane's folder: %w", err)
+		return nil, fmt.Errorf("make the control plane's directory: %w", err)
 	}
 	if err := g.startEtcd(ctx, k, tools.Etcd, config); err != nil {
 		return nil, err

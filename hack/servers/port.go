@@ -17,7 +17,7 @@ const (
 	lastFreePort  = 32000
 )
 
-// chosen holds the ports that this program has given out, so that it gives none out twice between the
+// chosen holds the ports that this program has returned, so that it returns none twice between the
 // choice and its use.
 var chosen sync.Map
 
@@ -48,7 +48,7 @@ func ChoosePort(port int) (int, error) {
 	return port, nil
 }
 
-// CheckPort says in one sentence why a loopback port can't be listened on.
+// CheckPort returns in one sentence why a loopback port can't be listened on.
 func CheckPort(port int) error {
 	listener, err := net.Listen("tcp", loopback(port))
 	if errors.Is(err, syscall.EADDRINUSE) {

@@ -29,13 +29,13 @@ const (
 	maxSocketFolder = 107 - len("/.s.PGSQL.65535")
 	// A socket's name holds a port even where no port is listened on.
 	socketOnlyPort = 5432
-	crashPatience  = 10 * time.Second
+	crashTimeout   = 10 * time.Second
 )
 
-// PostgresConfig says how to run a PostgreSQL cluster.
+// PostgresConfig configures a PostgreSQL cluster.
 type PostgresConfig struct {
 	// Dir holds the cluster; it is made when absent. A root supervisor runs the server as the user
-	// postgres, who must be able to reach the folder: see PostgresCanReach.
+	// postgres, who must be able to reach the directory: see PostgresCanReach.
 	Dir string
 	// LogFile takes the server's log.
 	LogFile string
@@ -60,7 +60,7 @@ type Postgres struct {
 }
 
 // PostgresCanReach reports whether PostgreSQL, which never runs as root, could keep its data in a
-// folder: every parent must let the user postgres pass.
+// directory: every parent must let the user postgres pass.
 func PostgresCanReach(dir string) bool {
 	if os.Getuid() != 0 {
 		return true
@@ -92,7 +92,7 @@ func postgresCredential() (*syscall.Credential, error) {
 	}
 	account, err := user.Lookup(postgresUser)
 	if err != nil {
-		return nil, fmt.Errorf("PostgreSQL refuses to run as root, and there is no user %q to run it as: on Debian, run `apt-get install postgresql`", postgresUser)
+		return nil, fmt.Errorf("PostgreSQL does not run as root, and there is no user %q to run it as: on Debian, run `apt-get install postgresql`", postgresUser)
 	}
 	uid, err := strconv.ParseUint(account.Uid, 10, 32)
 	if err != nil {
@@ -151,9 +151,9 @@ func (g *Group) StartPostgres(ctx context.Context, config PostgresConfig) (*Post
 }
 
 // startAfterCrash starts a server whose predecessor may have been killed a moment ago: the children
-// of that one need some time to notice, and until then PostgreSQL refuses to start.
+// of that one need some time to notice, and until then PostgreSQL does not start.
 func (g *Group) startAfterCrash(ctx context.Context, spec Spec) (*Process, error) {
-	deadline := time.Now().Add(crashPatience)
+	deadline := time.Now().Add(crashTimeout)
 	for {
 		process, err := g.Start(ctx, spec)
 		var exit *ExitError
@@ -201,7 +201,7 @@ func (p *Postgres) socketPort() int {
 	return socketOnlyPort
 }
 
-// initCluster makes the cluster's folder. A folder that a crash left half made is made anew.
+// initCluster makes the cluster's directory. A directory that a crash left half made is made anew.
 func initCluster(ctx context.Context, bin string, config PostgresConfig, credential *syscall.Credential) error {
 	complete := filepath.Join(config.Dir, ".complete")
 	if _, err := os.Stat(complete); err == nil {
@@ -211,14 +211,14 @@ func initCluster(ctx context.Context, bin string, config PostgresConfig, credent
 		return fmt.Errorf("clear a half-made PostgreSQL cluster: %w", err)
 	}
 	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
-		return fmt.Errorf("make PostgreSQL's data folder: %w", err)
+		return fmt.Errorf("make PostgreSQL's data directory: %w", err)
 	}
 	if err := own(config.Dir, credential); err != nil {
-		return fmt.Errorf("give PostgreSQL its data folder: %w", err)
+		return fmt.Errorf("give PostgreSQL its data directory: %w", err)
 	}
 	args := []string{
 		"-D", config.Dir, "-U", postgresUser, "-E", "UTF8", "--locale=C.UTF-8",
-		// Only the owner of the socket's folder, and root, can reach the socket.
+		// Only the owner of the socket's directory, and root, can reach the socket.
 		"--auth-local=trust", "--auth-host=scram-sha-256",
 	}
 	if config.Volatile {
@@ -248,8 +248,8 @@ func checkClusterVersion(bin, dir string) error {
 	return nil
 }
 
-// makeSocketDir makes a private folder for the socket: beside the data where that path is short
-// enough, else in a folder for temporary files. It is the same over restarts either way.
+// makeSocketDir makes a private directory for the socket: beside the data where that path is short
+// enough, else in a directory for temporary files. It is the same over restarts either way.
 func makeSocketDir(dataDir string, credential *syscall.Credential) (string, error) {
 	beside := dataDir + "-socket"
 	if len(beside) <= maxSocketFolder && PostgresCanReach(filepath.Dir(beside)) {
@@ -265,10 +265,10 @@ func makeSocketDir(dataDir string, credential *syscall.Credential) (string, erro
 			return dir, nil
 		}
 	}
-	return "", fmt.Errorf("PostgreSQL's socket needs a folder with a short path that the user postgres can reach, but neither %s nor %s, /tmp and /run will do", beside, os.TempDir())
+	return "", fmt.Errorf("PostgreSQL's socket needs a directory with a short path that the user postgres can reach, but neither %s nor %s, /tmp and /run will do", beside, os.TempDir())
 }
 
-// makePrivateDir makes a folder, or takes one over that nobody else could have prepared.
+// makePrivateDir makes a directory, or takes one over that nobody else could have prepared.
 func makePrivateDir(dir string, credential *syscall.Credential) error {
 	err := os.Mkdir(dir, 0o700)
 	if errors.Is(err, os.ErrExist) {
@@ -279,10 +279,10 @@ func makePrivateDir(dir string, credential *syscall.Credential) error {
 		owner := info.Sys().(*syscall.Stat_t).Uid
 		ours := owner == uint32(os.Getuid()) || credential != nil && owner == credential.Uid
 		if !info.IsDir() || info.Mode().Perm()&0o077 != 0 || !ours {
-			return fmt.Errorf("%s is there already, and not a private folder of PostgreSQL's", dir)
+			return fmt.Errorf("%s is there already, and not a private directory of PostgreSQL's", dir)
 		}
 	} else if err != nil {
-		return fmt.Errorf("make the folder of PostgreSQL's socket: %w", err)
+		return fmt.Errorf("make the directory of PostgreSQL's socket: %w", err)
 	}
 	return own(dir, credential)
 }
@@ -306,7 +306,7 @@ func (p *Postgres) Kill() {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	for _, pid := range backends {
-		for i := 0; i < int(crashPatience/probePause) && processLives(pid); i++ {
+		for i := 0; i < int(crashTimeout/probePause) && processLives(pid); i++ {
 			time.Sleep(probePause)
 		}
 	}

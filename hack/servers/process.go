@@ -1,4 +1,4 @@
-// Package servers starts and stops the real parts that mediastack runs on: etcd and kube-apiserver,
+// Package servers starts and stops the servers that mediastack depends on: etcd and kube-apiserver,
 // PostgreSQL, S3 stores and a mail sink, each as a process of its own. The dev stack program
 // (hack/devstack), the tests (through testenv) and the benchmarks use it; no shipped binary does.
 //
@@ -26,7 +26,7 @@ const (
 	defaultGrace        = 10 * time.Second
 	defaultReadyTimeout = 60 * time.Second
 	probePause          = 20 * time.Millisecond
-	// How much of a log's end is read to find the lines that tell why a process died.
+	// How much of a log's end is read to find the lines that explain why a process died.
 	logTail = 8 << 10
 )
 
@@ -94,7 +94,7 @@ type Process struct {
 	err      error
 }
 
-// ExitError says that a process ended although nobody had asked it to.
+// ExitError reports that a process ended by itself.
 type ExitError struct {
 	// Name is the process's name.
 	Name string
@@ -131,7 +131,7 @@ func (g *Group) Start(ctx context.Context, spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// Run runs a program to its end. Its error tells the exit status and the log's last line.
+// Run runs a program to its end. Its error has the exit status and the log's last line.
 func (g *Group) Run(ctx context.Context, spec Spec) error {
 	p, err := g.launch(spec)
 	if err != nil {
@@ -215,7 +215,7 @@ func (g *Group) fork(spec Spec, log *os.File, pgid int) (*exec.Cmd, error) {
 }
 
 // minimalEnv keeps the caller's settings (a proxy, a kubeconfig, PGHOST ...) from changing what the
-// parts do.
+// servers do.
 func minimalEnv() []string {
 	var env []string
 	for _, name := range []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR", "GOMEMLIMIT", "GOCOVERDIR"} {
@@ -332,7 +332,7 @@ func (p *Process) expectEnd() {
 	p.stopping = true
 }
 
-// lastLine finds the line in this run's log that tells most: the last one that speaks of a failure,
+// lastLine returns the line of this run's log that explains most: the last one with a failure,
 // else the last one.
 func (p *Process) lastLine() string {
 	if p.spec.LogFile == "" {

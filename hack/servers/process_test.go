@@ -81,7 +81,7 @@ func alive(pid int) bool {
 	return !strings.HasPrefix(rest, "Z")
 }
 
-func TestChildrenDieWithAKilledSupervisor(t *testing.T) {
+func TestGroup_ChildrenDieWithAKilledSupervisor(t *testing.T) {
 	t.Parallel()
 	supervisor := exec.CommandContext(t.Context(), os.Args[0])
 	supervisor.Env = append(os.Environ(), supervisorEnv+"=1")
@@ -113,7 +113,7 @@ func TestChildrenDieWithAKilledSupervisor(t *testing.T) {
 	}
 }
 
-func TestChildrenShareAGroupApartFromTheSupervisor(t *testing.T) {
+func TestGroup_ChildrenShareAProcessGroup(t *testing.T) {
 	t.Parallel()
 	group := newGroup(t)
 	var groups []int
@@ -133,7 +133,7 @@ func TestChildrenShareAGroupApartFromTheSupervisor(t *testing.T) {
 	}
 }
 
-func TestAGroupWhoseMembersAllEndedTakesNewOnes(t *testing.T) {
+func TestGroup_StartsAfterAllMembersEnded(t *testing.T) {
 	t.Parallel()
 	group := newGroup(t)
 	for range 3 {
@@ -143,7 +143,7 @@ func TestAGroupWhoseMembersAllEndedTakesNewOnes(t *testing.T) {
 	}
 }
 
-func TestCloseLeavesNoGrandchildren(t *testing.T) {
+func TestClose_LeavesNoGrandchildren(t *testing.T) {
 	t.Parallel()
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	group := servers.NewGroup()
@@ -170,7 +170,7 @@ func TestCloseLeavesNoGrandchildren(t *testing.T) {
 	eventually(t, "the grandchild is gone", func() bool { return !alive(pid) })
 }
 
-func TestADeadPartIsOneSentenceWithTheLinesThatTellWhy(t *testing.T) {
+func TestDead_ReportsTheLogLineThatExplains(t *testing.T) {
 	t.Parallel()
 	group := newGroup(t)
 	log := filepath.Join(t.TempDir(), "part.log")
@@ -193,7 +193,7 @@ func TestADeadPartIsOneSentenceWithTheLinesThatTellWhy(t *testing.T) {
 	}
 }
 
-func TestAPartThatDiesBeforeItIsReadySaysSoAtOnce(t *testing.T) {
+func TestStart_ReportsAnExitBeforeReady(t *testing.T) {
 	t.Parallel()
 	group := newGroup(t)
 	log := filepath.Join(t.TempDir(), "part.log")
@@ -206,7 +206,7 @@ func TestAPartThatDiesBeforeItIsReadySaysSoAtOnce(t *testing.T) {
 	}
 }
 
-func TestAPartThatIsNeverReadyIsEnded(t *testing.T) {
+func TestStart_EndsAProcessThatIsNeverReady(t *testing.T) {
 	t.Parallel()
 	group := newGroup(t)
 	pidFile := filepath.Join(t.TempDir(), "pid")
@@ -230,7 +230,7 @@ func TestAPartThatIsNeverReadyIsEnded(t *testing.T) {
 	}
 }
 
-func TestAPartThatIgnoresTheSignalIsKilledAfterItsGrace(t *testing.T) {
+func TestStop_KillsAfterTheGracePeriod(t *testing.T) {
 	t.Parallel()
 	group := newGroup(t)
 	ready := filepath.Join(t.TempDir(), "ready")
@@ -250,7 +250,7 @@ func TestAPartThatIgnoresTheSignalIsKilledAfterItsGrace(t *testing.T) {
 	}
 }
 
-func TestAPortInUseIsOneSentence(t *testing.T) {
+func TestChoosePort_ReportsAPortInUse(t *testing.T) {
 	t.Parallel()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -264,7 +264,7 @@ func TestAPortInUseIsOneSentence(t *testing.T) {
 	}
 }
 
-func TestFreePortsAreNotGivenOutTwice(t *testing.T) {
+func TestFreePort_IsNeverReturnedTwice(t *testing.T) {
 	t.Parallel()
 	seen := map[int]bool{}
 	for range 200 {
@@ -279,7 +279,7 @@ func TestFreePortsAreNotGivenOutTwice(t *testing.T) {
 	}
 }
 
-func TestPostgresCanReachOnlyWhereOthersMayPass(t *testing.T) {
+func TestPostgresCanReach_NeedsPassableParents(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Log("PostgreSQL runs as the caller, who can reach what he names")
@@ -289,7 +289,7 @@ func TestPostgresCanReachOnlyWhereOthersMayPass(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := servers.PostgresCanReach(filepath.Join(closed, "data")), os.Getuid() != 0; got != want {
-		t.Errorf("below a folder that only its owner may pass: %t, want %t", got, want)
+		t.Errorf("below a directory that only its owner may pass: %t, want %t", got, want)
 	}
 	if !servers.PostgresCanReach("/") {
 		t.Error("not even / can be reached")

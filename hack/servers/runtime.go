@@ -13,11 +13,11 @@ import (
 // RuntimeBinary is the name of the product's runtime.
 const RuntimeBinary = "mediastack-runtime"
 
-// RuntimeConfig says how to run the product's runtime.
+// RuntimeConfig configures the product's runtime.
 type RuntimeConfig struct {
 	// Name is what messages and the log file call it; "runtime" when empty.
 	Name string
-	// LogDir is the folder that takes the log.
+	// LogDir is the directory that takes the log.
 	LogDir string
 	// Port is the TCP port; zero chooses a free one.
 	Port int

@@ -15,7 +15,7 @@ const DevServicesBinary = "mediastack-devservices"
 
 const defaultRegion = "us-east-1"
 
-// S3Config says how to run an S3 store.
+// S3Config configures an S3 store.
 type S3Config struct {
 	// Dir holds the objects; it is made when absent.
 	Dir string
@@ -57,7 +57,7 @@ func (g *Group) StartS3(ctx context.Context, config S3Config) (*S3, error) {
 			Path: binary,
 			Args: []string{"s3", "--dir", config.Dir, "--listen", address, "--region", defaultRegion},
 		}
-	}, "PARTS_S3_ACCESS_KEY", "PARTS_S3_SECRET_KEY")
+	}, "DEVSERVICES_S3_ACCESS_KEY", "DEVSERVICES_S3_SECRET_KEY")
 }
 
 // StartMinIO starts MinIO, the second store that tests run against.
@@ -81,7 +81,7 @@ func (g *Group) startS3(ctx context.Context, config S3Config, name, health strin
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of %s: %w", name, err)
+		return nil, fmt.Errorf("make the directory of %s: %w", name, err)
 	}
 	if config.AccessKey == "" {
 		config.AccessKey = RandomSecret(10)

@@ -14,7 +14,7 @@ import (
 
 const createClusterConf = "/etc/postgresql-common/createcluster.conf"
 
-// Purpose says what Debian packages are wanted for.
+// Purpose is what Debian packages are needed for.
 type Purpose int
 
 // The purposes; each includes the ones before it.
@@ -136,21 +136,7 @@ func keepClusterFromStarting() error {
 func aptGet(ctx context.Context, out io.Writer, args ...string) error {
 	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-q", "-o", "DPkg::Lock::Timeout=120", "-o", "Dpkg::Options::=--force-confold"}, args...)...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		started := time.Now()
-		ticker := time.NewTicker(progressEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				fmt.Fprintf(out, "Debian packages: apt-get %s, %s so far\n", args[0], time.Since(started).Round(time.Second))
-			}
-		}
-	}()
+	defer reportProgress(out, "Debian packages: apt-get "+args[0])()
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("apt-get %s: %w: %s", strings.Join(args, " "), err, lastLine(string(output)))
 	}

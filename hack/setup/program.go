@@ -1,8 +1,6 @@
 package setup
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,7 +13,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -31,11 +28,11 @@ const (
 type Program struct {
 	// Name is the name of the executable.
 	Name string
-	// Module is the module's folder, from the root of the repository.
+	// Module is the module's directory, from the root of the repository.
 	Module string
 	// Package is the import path of its main package.
 	Package string
-	// Folder is where the executable goes, below the cache folder.
+	// Folder is where the executable goes, below the cache directory.
 	Folder string
 	// LDFlags are the linker's flags.
 	LDFlags string
@@ -108,11 +105,11 @@ func toolProgram(name, pkg string) Program {
 	return Program{Name: name, Module: "hack/tools/" + name, Package: pkg, Folder: "bin", LDFlags: "-s -w"}
 }
 
-// Builder builds pinned programs and tells how far it is.
+// Builder builds pinned programs and prints its progress.
 type Builder struct {
 	// Root is the checkout whose modules pin the programs.
 	Root string
-	// Cache is the folder that the programs go into.
+	// Cache is the directory that the programs go into.
 	Cache string
 	// Out takes the progress lines.
 	Out io.Writer
@@ -134,7 +131,7 @@ func (b *Builder) Build(ctx context.Context, program Program) (string, error) {
 		return target, nil
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", fmt.Errorf("make the cache folder: %w", err)
+		return "", fmt.Errorf("make the cache directory: %w", err)
 	}
 
 	unlock, err := b.lock(ctx, filepath.Join(folder, "."+program.Name+".lock"), program.Name)
@@ -194,7 +191,7 @@ func (b *Builder) lock(ctx context.Context, path, name string) (unlock func(), e
 	if err != nil {
 		return nil, err
 	}
-	told := false
+	printed := false
 	for {
 		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
@@ -204,9 +201,9 @@ func (b *Builder) lock(ctx context.Context, path, name string) (unlock func(), e
 			file.Close()
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
-		if !told {
+		if !printed {
 			fmt.Fprintf(b.Out, "%s: another build of it is under way; waiting for it\n", name)
-			told = true
+			printed = true
 		}
 		select {
 		case <-ctx.Done():
@@ -230,123 +227,62 @@ func buildEnv(cgo bool) []string {
 type Target struct {
 	// Name is what progress lines call it.
 	Name string
-	// Module is the module's folder, from the root of the repository.
+	// Module is the module's directory, from the root of the repository.
 	Module string
-	// Output is a file, or a folder that ends in a slash.
+	// Output is a file, or a directory that ends in a slash.
 	Output string
 	// LDFlags are the linker's flags.
 	LDFlags string
 	// Cgo lets it link C libraries; everything else is pure Go.
 	Cgo bool
-	// Packages are what to build, from the module's folder.
+	// Packages are what to build, from the module's directory.
 	Packages []string
 }
 
 // Compile builds a target. Nothing is printed when that takes less than a few seconds.
 func (b *Builder) Compile(ctx context.Context, target Target) error {
 	name, module := target.Name, filepath.Join(b.Root, target.Module)
-	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", target.LDFlags, "-o", target.Output}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", target.LDFlags, "-o", target.Output}
 	cmd := exec.CommandContext(ctx, "go", append(args, target.Packages...)...)
 	cmd.Dir = module
 	cmd.Env = buildEnv(target.Cgo)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
-	pipe, err := cmd.StderrPipe()
-	if err != nil {
-		return err
-	}
+	var output strings.Builder
+	cmd.Stdout, cmd.Stderr = &output, &output
+	defer reportProgress(b.Out, name+": building it")()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("build %s: %w", name, err)
 	}
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, buildNiceness)
-
-	var done progress
-	reporting, finish := context.WithCancel(ctx)
-	reported := make(chan struct{})
-	go func() {
-		defer close(reported)
-		b.report(reporting, module, target, &done)
-	}()
-	messages := done.read(pipe)
-	err = cmd.Wait()
-	finish()
-	<-reported
-	if err != nil {
+	if err := cmd.Wait(); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("building %s was interrupted", name)
 		}
-		return fmt.Errorf("build %s in %s: %w: %s", name, module, err, strings.Join(messages, "; "))
+		const keep = 10
+		lines := strings.Split(strings.TrimSpace(output.String()), "\n")
+		return fmt.Errorf("build %s in %s: %w: %s", name, module, err, strings.Join(lines[max(0, len(lines)-keep):], "; "))
 	}
 	return nil
 }
 
-// progress counts what `go build -v` says.
-type progress struct{ fetched, compiled atomic.Int64 }
-
-// read counts until the output ends, and keeps the last lines that tell of something else: of what
-// went wrong.
-func (p *progress) read(r io.Reader) []string {
-	const keep = 10
-	var messages []string
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		line := lines.Text()
-		switch {
-		case strings.HasPrefix(line, "go: downloading "):
-			p.fetched.Add(1)
-		case strings.ContainsAny(line, " :#\t"):
-			if messages = append(messages, line); len(messages) > keep {
-				messages = messages[1:]
+// reportProgress prints every few seconds what is under way, and for how long, until stop is called.
+func reportProgress(out io.Writer, what string) (stop func()) {
+	started, done, ended := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(progressEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				fmt.Fprintf(out, "%s, %s so far\n", what, time.Since(started).Round(time.Second))
 			}
-		default:
-			p.compiled.Add(1)
 		}
-	}
-	return messages
-}
-
-// report says every few seconds how far a build is, and how many packages it has at most.
-func (b *Builder) report(ctx context.Context, module string, target Target, done *progress) {
-	started := time.Now()
-	ticker := time.NewTicker(progressEvery)
-	defer ticker.Stop()
-	total := 0
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-		text := target.Name + ": "
-		if fetched := done.fetched.Load(); fetched > 0 {
-			text += fmt.Sprintf("fetched %d modules, ", fetched)
-		}
-		compiled := done.compiled.Load()
-		if total == 0 && compiled > 0 {
-			total = countPackages(ctx, module, target)
-		}
-		switch {
-		case compiled == 0:
-			text += "nothing compiled yet, "
-		case total > 0:
-			text += fmt.Sprintf("compiled %d of up to %d packages, ", compiled, total)
-		default:
-			text += fmt.Sprintf("compiled %d packages, ", compiled)
-		}
-		fmt.Fprintf(b.Out, "%s%s so far\n", text, time.Since(started).Round(time.Second))
-	}
-}
-
-// countPackages says how many packages a build has; zero when that can't be told.
-func countPackages(ctx context.Context, module string, target Target) int {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-deps"}, target.Packages...)...)
-	cmd.Dir = module
-	cmd.Env = buildEnv(target.Cgo)
-	out, err := cmd.Output()
-	if err != nil {
-		return 0
-	}
-	return bytes.Count(out, []byte("\n"))
+	}()
+	return func() { close(done); <-ended }
 }
 
 func lastLine(text string) string {

@@ -1,5 +1,5 @@
 // Package setup prepares a machine for the dev stack, the tests and the code generators: it
-// installs the Debian packages they need and builds pinned programs, once, into a cache folder.
+// installs the Debian packages they need and builds pinned programs, once, into a cache directory.
 // The command hack/cmd/setup and the dev stack call it. It needs the standard library only, so
 // that it compiles in a moment on a machine that has nothing yet.
 package setup
@@ -13,29 +13,29 @@ import (
 	"strings"
 )
 
-// CacheEnv names the environment variable that moves the cache folder.
+// CacheEnv names the environment variable that moves the cache directory.
 const CacheEnv = "MEDIASTACK_CACHE"
 
-// AssetsEnv names the environment variable that points to a folder which already has etcd,
+// AssetsEnv names the environment variable that points to a directory which already has etcd,
 // kube-apiserver and, if possible, kubectl.
 const AssetsEnv = "KUBEBUILDER_ASSETS"
 
 // KubernetesVersion is the version that hack/kube/go.mod pins.
 const KubernetesVersion = "1.36.3"
 
-// CacheDir is the folder that holds programs which take long to build. It outlives any checkout.
+// CacheDir is the directory that holds programs which take long to build. It outlives any checkout.
 func CacheDir() (string, error) {
 	if dir := os.Getenv(CacheEnv); dir != "" {
 		return filepath.Abs(dir)
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("there is no cache folder (%w); set %s to a folder that can be written", err, CacheEnv)
+		return "", fmt.Errorf("there is no cache directory (%w); set %s to a directory that can be written", err, CacheEnv)
 	}
 	return filepath.Join(dir, "mediastack"), nil
 }
 
-// RepoRoot is the folder of the checkout that the working directory lies in.
+// RepoRoot is the directory of the checkout that the working directory lies in.
 func RepoRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -116,7 +116,7 @@ func findCached(name string) (string, error) {
 	return path, nil
 }
 
-// BinEnv names the environment variable that points to the folder of our own built programs; by
+// BinEnv names the environment variable that points to the directory of our own built programs; by
 // default they are in bin/ of the checkout.
 const BinEnv = "MEDIASTACK_BIN"
 
@@ -135,12 +135,12 @@ func FindBinary(name string) (string, error) {
 		return "", err
 	}
 	if err := executable(path); err != nil {
-		return "", fmt.Errorf("%w; run `make build dev-services dev-stack`, or set %s to the folder that has it", err, BinEnv)
+		return "", fmt.Errorf("%w; run `make build dev-services dev-stack`, or set %s to the directory that has it", err, BinEnv)
 	}
 	return path, nil
 }
 
-// FindPostgres finds the folder of PostgreSQL's server programs, newest version first.
+// FindPostgres finds the directory of PostgreSQL's server programs, newest version first.
 func FindPostgres() (string, error) {
 	dirs, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if err != nil {
@@ -186,7 +186,7 @@ func FindCeph() (CephPrograms, error) {
 	return found, nil
 }
 
-// executable says in one sentence why a path is not a program that can be run.
+// executable returns in one sentence why a path is not a program that can be run.
 func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"mediastack.dev/hack/setup"
 )
 
-func TestTheKubernetesVersionIsTheOneThatTheModulePins(t *testing.T) {
+func TestKubernetesVersion_MatchesTheModule(t *testing.T) {
 	root, err := setup.RepoRoot()
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestTheKubernetesVersionIsTheOneThatTheModulePins(t *testing.T) {
 	}
 }
 
-func TestAMissingProgramSaysWhatToRun(t *testing.T) {
+func TestFind_NamesTheCommandForAMissingProgram(t *testing.T) {
 	empty := t.TempDir()
 	t.Setenv(setup.CacheEnv, empty)
 	t.Setenv(setup.BinEnv, empty)
@@ -52,7 +52,7 @@ func TestAMissingProgramSaysWhatToRun(t *testing.T) {
 	}
 }
 
-func TestKubebuilderAssetsNeedNoKubectl(t *testing.T) {
+func TestFindKube_AcceptsAssetsWithoutKubectl(t *testing.T) {
 	assets := t.TempDir()
 	for _, name := range []string{"etcd", "kube-apiserver"} {
 		if err := os.WriteFile(filepath.Join(assets, name), nil, 0o755); err != nil {
@@ -66,7 +66,7 @@ func TestKubebuilderAssetsNeedNoKubectl(t *testing.T) {
 	}
 }
 
-func TestPackagesThatAreMissingAreNamedInOneLine(t *testing.T) {
+func TestPackages_NamesMissingOnes(t *testing.T) {
 	t.Setenv("PATH", t.TempDir()) // neither programs nor apt-get
 	err := setup.Packages(t.Context(), io.Discard, setup.Building)
 	if err == nil || !strings.Contains(err.Error(), "`apt-get install gcc ") || !strings.Contains(err.Error(), " pkg-config libvips-dev`") {

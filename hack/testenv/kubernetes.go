@@ -47,7 +47,7 @@ func ServiceAccountKubeconfig(t testing.TB, namespace, name string) string {
 	return path
 }
 
-// Manifests returns the objects of files and folders of config/.
+// Manifests returns the objects of files and directories of config/.
 func Manifests(t testing.TB, paths ...string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := readManifests(paths...)

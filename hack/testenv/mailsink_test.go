@@ -11,9 +11,9 @@ import (
 	"mediastack.dev/hack/testenv"
 )
 
-func TestTheMailSinkPrintsWhatItReceives(t *testing.T) {
+func TestMailSink_PrintsMessages(t *testing.T) {
 	t.Parallel()
-	log := filepath.Join(testenv.Folder(t), "mailsink.log")
+	log := filepath.Join(testenv.TempDir(t), "mailsink.log")
 	_, address, err := testenv.Group(t).StartMailSink(t.Context(), 0, log)
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ type (
 func Runtime(t testing.TB, config RuntimeConfig) *servers.Runtime {
 	t.Helper()
 	if config.LogDir == "" {
-		config.LogDir = Folder(t)
+		config.LogDir = TempDir(t)
 	}
 	runtime, err := Group(t).StartRuntime(t.Context(), config)
 	if err != nil {
@@ -44,7 +44,7 @@ func StoreSettings(databaseURL string, access S3Access) []string {
 	return servers.StoreSettings(databaseURL, access)
 }
 
-// Binary returns the path of a shipped binary, which make has built into bin/ (or into the folder that
+// Binary returns the path of a shipped binary, which make has built into bin/ (or into the directory that
 // MEDIASTACK_BIN names).
 func Binary(t testing.TB, name string) string {
 	t.Helper()
@@ -68,7 +68,7 @@ func Kubectl(t testing.TB) string {
 	return tools.Kubectl
 }
 
-// RepoRoot returns the folder of the checkout.
+// RepoRoot returns the directory of the checkout.
 func RepoRoot(t testing.TB) string {
 	t.Helper()
 	root, err := setup.RepoRoot()
@@ -109,7 +109,7 @@ func Program(t testing.TB, name string) string {
 	return path
 }
 
-// Run runs a program to its end in a folder, and returns what it printed. A program that fails fails
+// Run runs a program to its end in a directory, and returns what it printed. A program that fails fails
 // the test.
 func Run(t testing.TB, timeout time.Duration, dir, program string, args ...string) string {
 	t.Helper()

@@ -1,6 +1,6 @@
-// Package testenv gives tests the real parts: a fresh PostgreSQL database, an S3 store, an API
-// server, the shipped binaries. A part is started when the first test of a process asks for it and
-// is shared by the rest of that process. A part that is not installed fails the test with the
+// Package testenv starts the servers of tests: a fresh PostgreSQL database, an S3 store, an API
+// server, the shipped binaries. A server is started when the first test of a process asks for it and
+// is shared by the rest of that process. A server that is not installed fails the test with the
 // command that brings it; no test is skipped for it.
 package testenv
 
@@ -22,41 +22,41 @@ import (
 
 const (
 	startTimeout = 2 * time.Minute
-	folderPrefix = "mediastack-test-"
+	dirPrefix    = "mediastack-test-"
 )
 
-// The parts live as long as the test process, so they are the package's own variables.
+// The servers live as long as the test process, so they are the package's own variables.
 var (
 	shared = sync.OnceValues(newEnvironment)
 
-	postgres = part(func(ctx context.Context, e *environment) (*servers.Postgres, error) {
+	postgres = once(func(ctx context.Context, e *environment) (*servers.Postgres, error) {
 		return e.group.StartPostgres(ctx, servers.PostgresConfig{
 			Dir: e.path("pg"), LogFile: e.path("postgres.log"), Volatile: true,
 		})
 	})
-	versity = part(func(ctx context.Context, e *environment) (*servers.S3, error) {
+	versity = once(func(ctx context.Context, e *environment) (*servers.S3, error) {
 		return e.group.StartS3(ctx, servers.S3Config{Dir: e.path("s3"), LogFile: e.path("s3.log")})
 	})
-	minio = part(func(ctx context.Context, e *environment) (*servers.S3, error) {
+	minio = once(func(ctx context.Context, e *environment) (*servers.S3, error) {
 		return e.group.StartMinIO(ctx, servers.S3Config{Dir: e.path("minio"), LogFile: e.path("minio.log")})
 	})
-	ceph = part(func(ctx context.Context, e *environment) (*servers.Ceph, error) {
+	ceph = once(func(ctx context.Context, e *environment) (*servers.Ceph, error) {
 		return e.group.StartCeph(ctx, e.path("ceph"))
 	})
-	gateway = part(func(ctx context.Context, e *environment) (*servers.S3, error) {
+	gateway = once(func(ctx context.Context, e *environment) (*servers.S3, error) {
 		cluster, err := ceph()
 		if err != nil {
 			return nil, err
 		}
 		return cluster.StartGateway(ctx, 0, e.path("radosgw.log"))
 	})
-	kubernetes = part(startKubernetes)
+	kubernetes = once(startKubernetes)
 
 	databases atomic.Int64
 	started   atomic.Bool
 )
 
-// environment is what the parts of one test process share.
+// environment is what the servers of one test process share.
 type environment struct {
 	group *servers.Group
 	dir   string
@@ -65,8 +65,8 @@ type environment struct {
 
 func (e *environment) path(name string) string { return filepath.Join(e.dir, name) }
 
-// part starts something once per process.
-func part[T any](start func(ctx context.Context, e *environment) (T, error)) func() (T, error) {
+// once starts a server once per process.
+func once[T any](start func(ctx context.Context, e *environment) (T, error)) func() (T, error) {
 	return sync.OnceValues(func() (T, error) {
 		var none T
 		e, err := shared()
@@ -85,7 +85,7 @@ func newEnvironment() (*environment, error) {
 		parent = "/tmp"
 	}
 	sweep(parent)
-	dir, err := os.MkdirTemp(parent, folderPrefix)
+	dir, err := os.MkdirTemp(parent, dirPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +104,9 @@ func newEnvironment() (*environment, error) {
 	return &environment{group: servers.NewGroup(), dir: dir, lock: lock}, nil
 }
 
-// sweep removes folders of test processes that ended without Main, or were killed.
+// sweep removes directories of test processes that ended without Main, or were killed.
 func sweep(parent string) {
-	dirs, err := filepath.Glob(filepath.Join(parent, folderPrefix+"*"))
+	dirs, err := filepath.Glob(filepath.Join(parent, dirPrefix+"*"))
 	if err != nil {
 		return
 	}
@@ -129,11 +129,11 @@ func sweep(parent string) {
 	}
 }
 
-// Main runs a package's tests, then stops the parts in order and removes their folder:
+// Main runs a package's tests, then stops the servers in order and removes their directory:
 //
 //	func TestMain(m *testing.M) { testenv.Main(m) }
 //
-// Without it the kernel ends the parts with the process, and a later test process removes the folder.
+// Without it the kernel ends the servers with the process, and a later test process removes the directory.
 func Main(m *testing.M) {
 	code := m.Run()
 	if started.Load() {
@@ -230,9 +230,9 @@ func Stores() map[string]func(testing.TB) servers.S3Access {
 	return access
 }
 
-// Folder returns a folder of the test's own, removed when it ends, that other users can pass, as
+// TempDir returns a directory of the test's own, removed when it ends, that other users can pass, as
 // PostgreSQL has to.
-func Folder(t testing.TB) string {
+func TempDir(t testing.TB) string {
 	t.Helper()
 	e, err := shared()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func TestEveryTestHasADatabaseOfItsOwn(t *testing.T) {
+func TestPostgres_IsolatesTests(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	first, second := testenv.Postgres(t), testenv.Postgres(t)
@@ -45,7 +45,7 @@ func TestEveryTestHasADatabaseOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestPostgresServerKeepsItsDataAndURLOverACrash(t *testing.T) {
+func TestPostgresServer_KeepsDataAndURLOverACrash(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	server := testenv.PostgresServer(t)
@@ -72,7 +72,7 @@ func TestPostgresServerKeepsItsDataAndURLOverACrash(t *testing.T) {
 	}
 }
 
-func TestBothStoresKeepAnObject(t *testing.T) {
+func TestStores_KeepObjects(t *testing.T) {
 	t.Parallel()
 	for name, access := range testenv.Stores() {
 		t.Run(name, func(t *testing.T) {
@@ -112,20 +112,20 @@ func roundTrip(t *testing.T, access servers.S3Access) {
 	}
 }
 
-func TestS3ServerComesBackAtTheSameAddressWithItsData(t *testing.T) {
+func TestS3Server_KeepsDataAndAddressOverARestart(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
-	before := server.Part.Access
+	before := server.Server.Access
 	roundTrip(t, before)
 	server.Stop()
 	server.Start()
-	if server.Part.Access != before {
-		t.Errorf("access changed from %+v to %+v", before, server.Part.Access)
+	if server.Server.Access != before {
+		t.Errorf("access changed from %+v to %+v", before, server.Server.Access)
 	}
-	roundTrip(t, server.Part.Access)
+	roundTrip(t, server.Server.Access)
 }
 
-func TestAPIServerEnforcesRBAC(t *testing.T) {
+func TestKubernetes_EnforcesRBAC(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	admin, err := kubernetes.NewForConfig(testenv.Kubernetes(t))

@@ -48,7 +48,7 @@ func TestCheck_FindsNothingInConsistentAccount(t *testing.T) {
 		d.sql(`INSERT INTO upload (item_id, account_id, app_id, lease_ends) VALUES ($1, $2, $3, now() - interval '1 year')`, died, d.principal.Account.ID, d.principal.App.ID)
 		d.put(media.ObjectKey(deleted, media.Original), random(3))
 		d.startMultipart(media.ObjectKey(deleted, media.Original))
-		d.sql(`INSERT INTO object_removal (account_id, bucket, keys, abort_multipart) VALUES ($1, $2, ARRAY[$3], true)`, d.principal.Account.ID, d.principal.Account.Bucket, media.ObjectKey(deleted, media.Original))
+		d.sql(`INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before) VALUES ($1, $2, ARRAY[$3], true, now())`, d.principal.Account.ID, d.principal.Account.Bucket, media.ObjectKey(deleted, media.Original))
 		for _, repair := range []bool{false, true} {
 			summary, findings := d.check(consistency.Config{Repair: repair, Deep: true})
 			if len(findings) > 0 || summary.Items != 4 || summary.Objects != 7 || summary.Uploads != 2 || summary.Removals != 1 {

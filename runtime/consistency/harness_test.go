@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 // fixture is an account with its service, whose rows and bucket a test damages.
 type fixture struct {
-	*runtimetest.World
+	*runtimetest.Env
 	t         *testing.T
 	store     *postgres.Store
 	objects   *objectstore.Store
@@ -54,11 +54,11 @@ func onEveryStore(t *testing.T, test func(t *testing.T, d *fixture)) {
 
 func newFixture(t *testing.T, access testenv.S3Access) *fixture {
 	t.Helper()
-	world := runtimetest.At(t, testenv.Postgres(t), access)
+	world := runtimetest.NewWith(t, testenv.Postgres(t), access)
 	raw, err := minio.NewCore(strings.TrimPrefix(access.Endpoint, "http://"), &minio.Options{
 		Region: access.Region, Creds: credentials.NewStaticV4(access.AccessKey, access.SecretKey, "")})
 	must(t, err)
-	return (&fixture{World: world, store: world.Store, objects: world.Objects, raw: raw}).withAccount(t)
+	return (&fixture{Env: world, store: world.Store, objects: world.Objects, raw: raw}).withAccount(t)
 }
 
 // withAccount returns a fixture of another account on the same stores.
@@ -210,17 +210,17 @@ func (d *fixture) balanced() {
 			- (SELECT bytes FROM account_usage WHERE account_id = $1)`,
 		"storage": `SELECT (SELECT coalesce(sum(bytes), 0) FROM item WHERE account_id = $1 AND sealed_at IS NOT NULL) - (SELECT coalesce(sum(bytes), 0) FROM app_total WHERE account_id = $1)`,
 	} {
-		if n := d.Number(d.t, query, accountID); n != 0 {
+		if n := d.QueryInt(d.t, query, accountID); n != 0 {
 			d.t.Errorf("%s differs from a recount by %d", name, n)
 		}
 	}
 	count, err := d.service.Count(d.t.Context(), d.principal, media.Filter{})
 	must(d.t, err)
-	if want := d.Number(d.t, `SELECT count(*) FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL`, appID); count != want {
+	if want := d.QueryInt(d.t, `SELECT count(*) FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL`, appID); count != want {
 		d.t.Errorf("the count is %d, a recount yields %d", count, want)
 	}
-	objects := d.Number(d.t, `SELECT count(*) FROM item, jsonb_array_elements(objects) WHERE account_id = $1`, accountID)
-	size := d.Number(d.t, `SELECT coalesce(sum((o ->> 'bytes')::bigint), 0)::bigint FROM item, jsonb_array_elements(objects) AS o WHERE account_id = $1`, accountID)
+	objects := d.QueryInt(d.t, `SELECT count(*) FROM item, jsonb_array_elements(objects) WHERE account_id = $1`, accountID)
+	size := d.QueryInt(d.t, `SELECT coalesce(sum((o ->> 'bytes')::bigint), 0)::bigint FROM item, jsonb_array_elements(objects) AS o WHERE account_id = $1`, accountID)
 	stored := d.stored()
 	for _, n := range stored {
 		size -= n

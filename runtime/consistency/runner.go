@@ -80,13 +80,13 @@ func (r *Runner) Run(ctx context.Context, target Target, out io.Writer) (Report,
 	return report, err
 }
 
-func (r *Runner) check(ctx context.Context, target Target, summary *Summary, print func(Finding) error) error {
+func (r *Runner) check(ctx context.Context, target Target, summary *Summary, printFinding func(Finding) error) error {
 	if !target.all {
 		a, err := r.loadAccount(ctx, target)
 		if err != nil {
 			return err
 		}
-		return r.checker.Check(ctx, a, summary, print)
+		return r.checker.Check(ctx, a, summary, printFinding)
 	}
 	var after uuid.UUID
 	for {
@@ -95,7 +95,7 @@ func (r *Runner) check(ctx context.Context, target Target, summary *Summary, pri
 			return err
 		}
 		for _, a := range accounts {
-			if err := r.checker.Check(ctx, a, summary, print); err != nil {
+			if err := r.checker.Check(ctx, a, summary, printFinding); err != nil {
 				return fmt.Errorf("account %s: %w", a.ID, err)
 			}
 			after = a.ID

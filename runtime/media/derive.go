@@ -23,8 +23,8 @@ func (t *transfer) derive(ctx context.Context) (Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := t.service.images.Derive(ctx, ImageJob{
-		ItemID: t.id, AccountID: t.scope.AccountID, MimeType: t.mimeType, Bytes: t.size, Place: t.imageSlot,
+	made, err := t.service.deriver.Derive(ctx, ImageJob{
+		ItemID: t.id, AccountID: t.scope.AccountID, MimeType: t.mimeType, Bytes: t.size, Slot: t.imageSlot,
 		Source: t.open, Settings: layers.Effective(),
 	})
 	if ctx.Err() != nil {
@@ -65,7 +65,7 @@ func variantNames(made []Derivative) string {
 
 // wantsDerivatives reports whether derivatives are made of a file of this size.
 func (t *transfer) wantsDerivatives(size int64) bool {
-	return t.service.images != nil && t.service.images.Handles(t.mimeType, size)
+	return t.service.deriver != nil && t.service.deriver.Handles(t.mimeType, size)
 }
 
 // classify detects the content type as soon as enough bytes have arrived, and reserves an
@@ -76,7 +76,7 @@ func (t *transfer) classify(declaredType string, ended bool) error {
 	switch wanted := t.wantsDerivatives(max(t.size, t.sizeHint)); {
 	case wanted && t.imageSlot == nil:
 		var err error
-		t.imageSlot, err = t.service.images.Reserve(t.scope.AccountID)
+		t.imageSlot, err = t.service.deriver.Reserve(t.scope.AccountID)
 		return err
 	case !wanted:
 		t.releaseImageSlot()
@@ -90,7 +90,7 @@ func (t *transfer) waitImageSlot(ctx context.Context) (err error) {
 	if !t.wantsDerivatives(t.size) {
 		return nil
 	}
-	t.imageSlot, err = t.service.images.Await(ctx, t.scope.AccountID)
+	t.imageSlot, err = t.service.deriver.ReserveWait(ctx, t.scope.AccountID)
 	return err
 }
 

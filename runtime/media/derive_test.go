@@ -39,22 +39,22 @@ type watched struct {
 	awaits chan struct{}
 }
 
-func (w *watched) Await(ctx context.Context, account uuid.UUID) (media.ImagePlace, error) {
+func (w *watched) ReserveWait(ctx context.Context, account uuid.UUID) (media.ImageSlot, error) {
 	w.awaits <- struct{}{}
-	return w.Pool.Await(ctx, account)
+	return w.Pool.ReserveWait(ctx, account)
 }
 
 // withQueue is withImages with the pool, whose queue has so many places.
 func (b *harness) withQueue(objects media.ObjectStore, cfg media.Config, places int) (*media.Service, *watched) {
 	b.t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, Program: testenv.Binary(b.t, "mediastack-imaging"),
+	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(b.t, "mediastack-imaging"),
 		Workers: 1, Queue: places, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
-		prometheus.NewRegistry(), log)
+		imaging.Deps{Registry: prometheus.NewRegistry(), Log: log})
 	must(b.t, err)
 	b.t.Cleanup(workers.Close)
 	pool := &watched{Pool: workers, awaits: make(chan struct{}, 10)}
-	service, err := media.New(cfg, media.Deps{Store: b.store, Objects: objects, Images: pool, Settings: settings.NewService(b.store),
+	service, err := media.New(cfg, media.Deps{Store: b.store, Objects: objects, Deriver: pool, Settings: settings.NewService(b.store),
 		Now: b.clock.Now, Log: log})
 	must(b.t, err)
 	return service, pool
@@ -63,7 +63,7 @@ func (b *harness) withQueue(objects media.ObjectStore, cfg media.Config, places 
 // flood takes places in the queue as images that wait there do, until release is called.
 func flood(t *testing.T, pool *watched, p account.Principal, n int) (release func()) {
 	t.Helper()
-	var all []media.ImagePlace
+	var all []media.ImageSlot
 	for range n {
 		place, err := pool.Reserve(p.Account.ID)
 		must(t, err)
@@ -124,12 +124,12 @@ func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
 	b.choose(p, settings.Layer{UseWebP: new(true)})
 	var lines bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	workers, err := imaging.New(t.Context(), imaging.Config{Enabled: true, Program: testenv.Binary(t, "mediastack-imaging"),
+	workers, err := imaging.New(t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(t, "mediastack-imaging"),
 		Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 100_000_000, MaxFrames: 100, Memory: 640 << 20},
-		prometheus.NewRegistry(), log)
+		imaging.Deps{Registry: prometheus.NewRegistry(), Log: log})
 	must(t, err)
 	t.Cleanup(workers.Close)
-	service, err := media.New(config, media.Deps{Store: b.store, Objects: b.objects, Images: workers, Settings: settings.NewService(b.store), Now: b.clock.Now, Log: log})
+	service, err := media.New(config, media.Deps{Store: b.store, Objects: b.objects, Deriver: workers, Settings: settings.NewService(b.store), Now: b.clock.Now, Log: log})
 	must(t, err)
 	item, err := upload(t.Context(), service, p, bytes.NewReader(imagetest.BlankPNG(9990, 9990, 8, 6, false)), media.Fields{})
 	must(t, err)
@@ -365,11 +365,11 @@ func TestUpload_ReleasesItsImageSlot(t *testing.T) {
 		u, err := service.Begin(t.Context(), p, 0)
 		must(t, err)
 		must(t, u.Receive(t.Context(), bytes.NewReader(image), ""))
-		if err := pool.Admit(p.Account.ID); !fault.Is(err, fault.Busy) {
+		if err := pool.CheckAdmission(p.Account.ID); !fault.Is(err, fault.Busy) {
 			t.Errorf("an image that has arrived has no place: %v", err)
 		}
 		end(u)
-		if err := pool.Admit(p.Account.ID); err != nil {
+		if err := pool.CheckAdmission(p.Account.ID); err != nil {
 			t.Errorf("an upload that is %s: %v", name, err)
 		}
 	}
@@ -422,7 +422,7 @@ func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	if variants(done.item) != "original thumbnail" {
 		t.Errorf("the item has %s", variants(done.item))
 	}
-	if err := pool.Admit(p.Account.ID); err != nil {
+	if err := pool.CheckAdmission(p.Account.ID); err != nil {
 		t.Errorf("a place is held for good: %v", err)
 	}
 	b.balanced(p)

@@ -19,11 +19,11 @@ const (
 	MaxMetadata = 8 << 10
 )
 
-// Fields is what a client says about an upload.
+// Fields are what a client declares about an upload.
 type Fields struct {
-	// FileName is cleaned, not refused.
+	// FileName is cleaned, never rejected.
 	FileName string
-	// MimeType is a claim: what the bytes look like wins.
+	// MimeType is the declared type. The type detected from the bytes takes precedence.
 	MimeType string
 	Access   Access // empty = private
 	Caption  string
@@ -39,8 +39,8 @@ func (f Fields) BindGroup(group string) Fields {
 	return f
 }
 
-// Validate refuses fields out of bounds with an Invalid fault that names the field.
-// Commit calls it too; an edge that learns the fields before the file calls it early.
+// Validate returns an Invalid fault that names the first field out of bounds. Commit calls it
+// as well; an edge that has the fields before the file calls it early.
 func (f Fields) Validate() error {
 	if err := (Filter{Access: f.Access, Group: f.Group}).validate(); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (f Fields) Validate() error {
 	return checkText("caption", f.Caption, MaxCaption, "\n\r\t")
 }
 
-// withDefaults fills in what the client left out, and cleans the file name.
+// withDefaults sets the defaults of fields that the client omitted, and cleans the file name.
 func (f Fields) withDefaults() Fields {
 	if f.Access == "" {
 		f.Access = Private
@@ -64,7 +64,7 @@ func (f Filter) validate() error {
 	return CheckGroup(f.Group)
 }
 
-// CheckGroup refuses a group label that is too long or holds control characters.
+// CheckGroup returns an Invalid fault for a group label that is too long or has control characters.
 func CheckGroup(group string) error { return checkText("group", group, MaxGroup, "") }
 
 func checkText(name, text string, limit int, allowed string) error {
@@ -80,10 +80,9 @@ func checkText(name, text string, limit int, allowed string) error {
 	return nil
 }
 
-// CleanFileName makes a client's file name safe to show and to offer for download:
-// the last path element (of / and \), valid UTF-8, without control characters and
-// without the characters that turn the direction of text, at most 255 bytes with
-// its extension kept. A name of which nothing is left becomes "file".
+// CleanFileName returns a file name that is safe to show and to offer for download: the last
+// path element (after / and \), valid UTF-8, without control characters and bidirectional
+// controls, at most 255 bytes with its extension kept; "file" if nothing is left.
 func CleanFileName(name string) string {
 	name = strings.ToValidUTF8(name, "\uFFFD")
 	if cut := strings.LastIndexAny(name, `/\`); cut >= 0 {
@@ -95,16 +94,16 @@ func CleanFileName(name string) string {
 		}
 		return r
 	}, name)
-	// Once more after the cut: what it leaves at the end must not be there, either.
-	name = strings.TrimSpace(shortened(strings.TrimSpace(name)))
+	// Truncating may leave white space at the end.
+	name = strings.TrimSpace(truncateName(strings.TrimSpace(name)))
 	if strings.Trim(name, ".") == "" {
 		return "file"
 	}
 	return name
 }
 
-// shortened cuts a name to MaxFileName, before its extension.
-func shortened(name string) string {
+// truncateName truncates a name to MaxFileName bytes, before its extension.
+func truncateName(name string) string {
 	if len(name) <= MaxFileName {
 		return name
 	}

@@ -71,10 +71,10 @@ func setup(t *testing.T) *harness {
 }
 
 // setupOwnS3 is setup with an S3 store that the test can stop and start.
-func setupOwnS3(t *testing.T) (*harness, *testenv.Server[*testenv.S3Store]) {
+func setupOwnS3(t *testing.T) (*harness, *testenv.Restartable[*testenv.S3Store]) {
 	t.Helper()
 	server := testenv.S3Server(t)
-	a := server.Part.Access
+	a := server.Server.Access
 	objects, err := objectstore.New(objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey})
 	must(t, err)
 	return setupWith(t, testenv.Postgres(t), objects), server

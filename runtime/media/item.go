@@ -1,7 +1,10 @@
-// Package media is the heart of the service: items, their states and caps, and the
-// use cases create, seal, get, list, count, totals, delete and sweep. REST, TUS and
-// MCP all come through Service; it knows no HTTP, no Kubernetes and no libvips, and
-// reaches PostgreSQL and S3 through the interfaces Store and Objects.
+// Package media holds the domain of the service: items, their states and caps, and the use
+// cases upload, seal, get, list, count, totals, delete and purge. REST, TUS and MCP call
+// Service. The package does not depend on HTTP, Kubernetes or libvips; it reaches PostgreSQL
+// and S3 through the interfaces Store and ObjectStore.
+//
+// An upload in one request is an Upload, one in many requests a Resumable. Both move their
+// bytes with a transfer.
 package media
 
 import (
@@ -14,7 +17,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// Access says who may read a sealed item's file.
+// Access is who may read a sealed item's file.
 type Access string
 
 // The values of Access. Private is the default everywhere.
@@ -33,13 +36,13 @@ const (
 	Thumbnail Variant = "thumbnail"
 )
 
-// SHA256 is the hash of an object's bytes; it reads and writes JSON as hexadecimal.
+// SHA256 is the hash of an object's bytes. Its JSON form is hexadecimal.
 type SHA256 []byte
 
 // MarshalText returns the lower-case hexadecimal form.
 func (h SHA256) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)), nil }
 
-// UnmarshalText reads the hexadecimal form.
+// UnmarshalText parses the hexadecimal form.
 func (h *SHA256) UnmarshalText(text []byte) error {
 	sum, err := hex.DecodeString(string(text))
 	*h = sum
@@ -68,7 +71,7 @@ func (o Objects) Find(variant Variant) (Object, bool) {
 	return Object{}, false
 }
 
-// Bytes adds up what the objects weigh: this is what counts towards the cap and the totals.
+// Bytes returns the total size of the objects, which counts towards the cap and the totals.
 func (o Objects) Bytes() int64 {
 	var sum int64
 	for _, object := range o {
@@ -83,10 +86,10 @@ var ErrItemNotFound = fault.New(fault.NotFound, "media item not found")
 
 // Item is a stored media file with its metadata.
 type Item struct {
-	ID        uuid.UUID // UUIDv7: ids order as creation does
+	ID        uuid.UUID // UUIDv7: ids sort by the time of creation
 	AccountID uuid.UUID
 	AppID     uuid.UUID
-	FileName  string // as the client gave it, cleaned by CleanFileName
+	FileName  string // as the client sent it, cleaned by CleanFileName
 	Access    Access
 	Caption   string
 	Group     string // empty = none
@@ -99,8 +102,8 @@ type Item struct {
 // Draft reports whether the item is still unsealed.
 func (i Item) Draft() bool { return i.SealedAt == nil }
 
-// File is the object that `file`, `mimeType` and `size` of the media document
-// describe: the WebP conversion when there is one, else the original.
+// File returns the object that `file`, `mimeType` and `size` of the media document
+// describe: the WebP conversion if there is one, else the original.
 func (i Item) File() Object {
 	if converted, ok := i.Objects.Find(WebP); ok {
 		return converted
@@ -109,18 +112,18 @@ func (i Item) File() Object {
 	return original
 }
 
-// ObjectKey is where an object of an item is stored in its account's bucket.
+// ObjectKey returns the key of an item's object in the bucket of its account.
 func ObjectKey(itemID uuid.UUID, variant Variant) string {
 	return path.Join("media", itemID.String(), string(variant))
 }
 
-// Totals is what an account stores: Storage counts the bytes of sealed items' objects.
+// Totals are the totals of an account. Storage counts the bytes of sealed items' objects.
 type Totals struct {
 	Storage    int64
 	MaxStorage int64
 }
 
-// Filter narrows lists and counts; empty fields match everything.
+// Filter restricts lists and counts. Empty fields match everything.
 type Filter struct {
 	Access Access
 	Group  string // exact match

@@ -184,27 +184,27 @@ type failedRemoval struct {
 	cause   error
 }
 
-// removeBatch removes the objects of one bucket together; when that fails, it tries
-// them one removal at a time to tell which.
+// removeBatch removes the objects of one bucket with one request. If that fails, it removes
+// those of one removal at a time, to find out which fail.
 func (p *Purger) removeBatch(ctx context.Context, due []Removal) (done []int64, failed []failedRemoval) {
 	byBucket := map[string][]Removal{}
 	for _, removal := range due {
 		byBucket[removal.Bucket] = append(byBucket[removal.Bucket], removal)
 	}
 	for bucket, removals := range byBucket {
-		var together []string
+		var bulk []string
 		for _, removal := range removals {
 			if !removal.AbortMultipart {
-				together = append(together, removal.Keys...)
+				bulk = append(bulk, removal.Keys...)
 			}
 		}
-		bulk := errors.New("nothing to remove together")
-		if len(together) > 0 {
-			bulk = p.deps.Objects.Remove(ctx, bucket, together)
+		bulkErr := errors.New("no bulk request was sent")
+		if len(bulk) > 0 {
+			bulkErr = p.deps.Objects.Remove(ctx, bucket, bulk)
 		}
 		for _, removal := range removals {
 			var err error
-			if removal.AbortMultipart || bulk != nil {
+			if removal.AbortMultipart || bulkErr != nil {
 				err = removeObjects(ctx, p.deps.Objects, removal)
 			}
 			if err != nil {

@@ -74,7 +74,7 @@ func (t *transfer) checkRate(elapsed time.Duration) {
 
 // contended reports whether others wait for something that the upload holds.
 func (t *transfer) contended() bool {
-	return t.uploadSlot.contended() || t.partSlot.contended() || t.imageSlot != nil && t.imageSlot.Wanted()
+	return t.uploadSlot.contended() || t.partSlot.contended() || t.imageSlot != nil && t.imageSlot.Contended()
 }
 
 // beginRead is called before a read.

@@ -16,13 +16,13 @@ import (
 
 // Config bounds the use cases. The tags are flag and environment names.
 type Config struct {
-	MaxUploads              int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Uploads received at once by this process; each holds up to 1.25 MiB of memory, and more out of SERVICE_UPLOAD_MEMORY."`
-	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for files over 1 MiB that are on their way; each takes up to 16.25 MiB, others wait meanwhile."`
-	UploadPerAccountPercent int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of places and memory that one account may hold."`
-	UploadQueue             int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a place before others are refused with 429; half of them of one account."`
-	UploadQueueTimeout      time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a place, or for memory."`
-	UploadMinTransferRate   int64         `name:"upload-min-transfer-rate" env:"SERVICE_UPLOAD_MIN_TRANSFER_RATE" default:"65536" help:"Bytes a second that an upload must reach while others wait for the place or the memory that it holds; 0 = any rate will do."`
-	UploadLease             time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge takes it for dead."`
+	MaxUploads              int           `env:"SERVICE_MAX_UPLOADS" default:"128" help:"Maximum number of uploads that this process receives at once. Each buffers up to 1.25 MiB, and more from SERVICE_UPLOAD_MEMORY."`
+	UploadMemory            int64         `env:"SERVICE_UPLOAD_MEMORY" default:"268435456" help:"Bytes of memory for uploads over 1 MiB. Each uses up to 16.25 MiB; others wait."`
+	UploadPerAccountPercent int           `name:"upload-per-account-percent" env:"SERVICE_UPLOAD_PER_ACCOUNT_PERCENT" default:"75" help:"Percent of upload slots and memory that one account may hold."`
+	UploadQueue             int           `env:"SERVICE_UPLOAD_QUEUE" default:"256" help:"Uploads that may wait for a slot; more are rejected with 429. One account may have half of them."`
+	UploadQueueTimeout      time.Duration `name:"upload-queue-timeout" env:"SERVICE_UPLOAD_QUEUE_TIMEOUT" default:"60s" help:"How long an upload waits for a slot, or for memory."`
+	UploadMinTransferRate   int64         `name:"upload-min-transfer-rate" env:"SERVICE_UPLOAD_MIN_TRANSFER_RATE" default:"65536" help:"Minimum transfer rate of an upload, in bytes per second, while others wait for its slot or memory; 0 = none."`
+	UploadLease             time.Duration `env:"SERVICE_UPLOAD_LEASE" default:"15m" help:"How long an upload may make no progress before the purge expires it."`
 	ResumableTTL            time.Duration `env:"SERVICE_RESUMABLE_TTL" default:"24h" help:"How long a resumable upload may make no progress before it expires."`
 	DeleteTimeout           time.Duration `env:"SERVICE_DELETE_TIMEOUT" default:"10s" help:"How long a delete waits for the object store before leaving the objects to the purge."`
 }
@@ -61,7 +61,7 @@ const (
 	MaxOffset = 1<<31 - 1
 )
 
-// Settings gives what is set for an account; settings.Service implements it.
+// Settings returns the settings of an account.
 type Settings interface {
 	Get(ctx context.Context, accountID uuid.UUID) (settings.Layers, error)
 }
@@ -70,8 +70,8 @@ type Settings interface {
 type Deps struct {
 	Store   Store
 	Objects ObjectStore
-	// Images makes derivatives; nil = none are made.
-	Images   Images
+	// Deriver makes derivatives; nil = none are made.
+	Deriver  Deriver
 	Settings Settings
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -79,11 +79,11 @@ type Deps struct {
 	Registry prometheus.Registerer
 }
 
-// Service is what can be done with media. It is safe for concurrent use.
+// Service implements the use cases. It is safe for concurrent use.
 type Service struct {
 	store    Store
 	objects  ObjectStore
-	images   Images
+	deriver  Deriver
 	settings Settings
 	cfg      Config
 	now      func() time.Time
@@ -101,7 +101,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	return &Service{
-		store: deps.Store, objects: deps.Objects, images: deps.Images, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits,
+		store: deps.Store, objects: deps.Objects, deriver: deps.Deriver, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits,
 	}, nil
 }
 
@@ -115,14 +115,13 @@ func (s *Service) Get(ctx context.Context, p account.Principal, id uuid.UUID) (I
 	return s.store.Item(ctx, ScopeOf(p), id)
 }
 
-// Seal makes a draft visible and lasting. Sealing again gives the sealed item.
+// Seal makes a draft visible and permanent. Sealing again returns the sealed item.
 func (s *Service) Seal(ctx context.Context, p account.Principal, id uuid.UUID) (Item, error) {
 	return s.store.Seal(ctx, ScopeOf(p), id, s.now())
 }
 
-// Delete removes a draft or a sealed item with all its objects. The row is gone
-// when Delete returns nil; objects that S3 would not give up in time are queued and
-// removed by the purge.
+// Delete removes a draft or a sealed item with all its objects. When it returns nil, the row
+// is deleted; objects that S3 did not remove in time are queued for the purge.
 func (s *Service) Delete(ctx context.Context, p account.Principal, id uuid.UUID) error {
 	removal, err := s.store.DeleteItem(ctx, ScopeOf(p), id, s.now().Add(removalGrace))
 	if err != nil {
@@ -132,10 +131,10 @@ func (s *Service) Delete(ctx context.Context, p account.Principal, id uuid.UUID)
 	return nil
 }
 
-// removalGrace is how long the purge leaves a removal to the request that made it.
+// removalGrace is how long the purge leaves a removal to the request that queued it.
 const removalGrace = time.Minute
 
-// removeNow tries a queued removal once, also when the client has gone.
+// removeNow attempts a queued removal once, even if the client has left.
 func (s *Service) removeNow(ctx context.Context, removal Removal) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.DeleteTimeout)
 	defer cancel()
@@ -143,15 +142,15 @@ func (s *Service) removeNow(ctx context.Context, removal Removal) {
 		return
 	}
 	if err := s.store.FinishRemovals(ctx, []int64{removal.ID}); err != nil {
-		s.log.WarnContext(ctx, "a finished removal stays queued", "removal", removal.ID, "error", err)
+		s.log.WarnContext(ctx, "cleanup deferred to purge", "stage", "finish removal", "removal", removal.ID, "error", err)
 	}
 }
 
-// tryRemoval removes the objects, and leaves the removal queued.
+// tryRemoval removes the objects, and leaves the removal in the queue.
 func (s *Service) tryRemoval(ctx context.Context, removal Removal) (done bool) {
 	err := removeObjects(ctx, s.objects, removal)
 	if err != nil {
-		s.log.WarnContext(ctx, "objects are left to the purge", "removal", removal.ID, "error", err)
+		s.log.WarnContext(ctx, "cleanup deferred to purge", "stage", "remove objects", "removal", removal.ID, "error", err)
 	}
 	return err == nil
 }
@@ -195,8 +194,8 @@ func (s *Service) Totals(ctx context.Context, p account.Principal) (Totals, erro
 	return s.store.Totals(ctx, ScopeOf(p))
 }
 
-// ForDelivery returns an item by id alone, with the bucket of its objects. Whether
-// the caller may read it is for the delivery edge to decide.
+// ForDelivery returns an item by id alone, with the bucket of its objects. Package delivery
+// decides whether the caller may read it.
 func (s *Service) ForDelivery(ctx context.Context, id uuid.UUID) (Item, string, error) {
 	return s.store.ItemForDelivery(ctx, id)
 }

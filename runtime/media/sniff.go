@@ -8,7 +8,7 @@ import (
 	"github.com/gabriel-vasile/mimetype"
 )
 
-// sniffLength is how many bytes at the front of a file tell its type.
+// sniffLength is how many bytes at the start of a file are used to detect its type.
 const sniffLength = 3072
 
 const (
@@ -16,46 +16,46 @@ const (
 	plainText   = "text/plain"
 )
 
-// runs tells of a claimed type whether a browser would run or render such a file as
-// more than data: those are taken only when the bytes say so.
-func runs(claimed string) bool {
-	if claimed == "text/html" || strings.HasSuffix(claimed, "xml") || claimed == "text/xsl" {
+// isActiveContent reports whether a browser would run or render a file of this type. Such a
+// type is accepted only if the bytes have it, not if the client declares it.
+func isActiveContent(declared string) bool {
+	if declared == "text/html" || strings.HasSuffix(declared, "xml") || declared == "text/xsl" {
 		return true
 	}
 	for _, script := range []string{"javascript", "ecmascript", "jscript", "livescript", "vbscript"} {
-		if strings.Contains(claimed, script) {
+		if strings.Contains(declared, script) {
 			return true
 		}
 	}
 	return false
 }
 
-// sniff tells the type of a file from its first bytes. The client's claim counts
-// only where the bytes say nothing: binary data of no known form, or plain text
-// that the claim narrows down.
-func sniff(head []byte, claim string) string {
+// sniff detects the type of a file from its first bytes. The declared type is used only for
+// binary data of no known type, and to refine plain text.
+func sniff(head []byte, declaredType string) string {
 	found, _, _ := mime.ParseMediaType(mimetype.Detect(head).String())
-	if found == plainText || found == octetStream || strings.HasPrefix(found, "text/") && runs(found) {
+	if found == plainText || found == octetStream || strings.HasPrefix(found, "text/") && isActiveContent(found) {
 		if markup := sniffMarkup(head); markup != "" {
 			found = markup
 		}
 	}
-	claimed, _, err := mime.ParseMediaType(claim)
-	if err != nil || len(claimed) > 127 || runs(claimed) {
-		claimed = ""
+	declared, _, err := mime.ParseMediaType(declaredType)
+	if err != nil || len(declared) > 127 || isActiveContent(declared) {
+		declared = ""
 	}
-	switch kind, _, ok := strings.Cut(claimed, "/"); {
+	switch kind, _, ok := strings.Cut(declared, "/"); {
 	case !ok:
 		return found
 	case found == octetStream && kind != "image" && kind != "text":
-		return claimed
+		return declared
 	case found == plainText && kind == "text":
-		return claimed
+		return declared
 	}
 	return found
 }
 
-// elements begin a page. A file that begins with another tag is text about tags.
+// elements are the HTML elements that an HTML document may begin with. A file that begins with
+// another tag is plain text.
 var elements = map[string]bool{
 	"html": true, "head": true, "title": true, "base": true, "link": true, "meta": true, "style": true, "script": true, "body": true,
 	"a": true, "audio": true, "b": true, "br": true, "center": true, "div": true, "embed": true, "font": true, "form": true, "frameset": true,
@@ -63,9 +63,9 @@ var elements = map[string]bool{
 	"p": true, "span": true, "table": true, "template": true, "video": true,
 }
 
-// sniffMarkup finds markup that package mimetype passes over: behind a byte order mark,
-// white space, comments, declarations or a name space's prefix, and in UTF-16. It gives
-// "" for everything else.
+// sniffMarkup detects markup that package mimetype misses: after a byte order mark, white
+// space, comments, declarations or a namespace prefix, and in UTF-16. It returns "" for
+// everything else.
 func sniffMarkup(head []byte) string {
 	text := strings.ToLower(ascii(head))
 	xml := false
@@ -98,8 +98,8 @@ func sniffMarkup(head []byte) string {
 	}
 }
 
-// kindOf tells the type of a document by its outermost element, whose name text begins
-// with. In XML only the element of whole pages makes a page.
+// kindOf returns the type of a document whose outermost element has the name that text begins
+// with. In XML only the element html makes an HTML document.
 func kindOf(text string, xml bool) string {
 	text = strings.TrimLeft(text, " \t\r\n\f")
 	name := text
@@ -118,8 +118,8 @@ func kindOf(text string, xml bool) string {
 	return ""
 }
 
-// ascii returns the text of a head in UTF-8 or UTF-16 with a mark in place of every
-// character beyond ASCII.
+// ascii returns the text of a head in UTF-8 or UTF-16 with a question mark in place of every
+// character that is not ASCII.
 func ascii(head []byte) string {
 	step, first := 1, 0
 	switch {

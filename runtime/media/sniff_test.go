@@ -118,7 +118,7 @@ func FuzzSniff_DeclaredTypeNeverMakesContentActive(f *testing.F) {
 		if kind, params, err := mime.ParseMediaType(got); err != nil || kind != got || len(params) > 0 || len(got) > 127 {
 			t.Fatalf("%q is no type", got)
 		}
-		if unclaimed := sniff(head, ""); runs(got) && got != unclaimed {
+		if unclaimed := sniff(head, ""); isActiveContent(got) && got != unclaimed {
 			t.Fatalf("the claim %q makes %s of what is %s", claim, got, unclaimed)
 		}
 	})

@@ -9,34 +9,34 @@ import (
 	"github.com/google/uuid"
 )
 
-// Scope is the app on whose behalf a call acts: a credential reaches its own app's
-// items only, so every method that names an item takes one.
+// Scope is the app that a call acts for. A credential gives access to the items of its own app
+// only, so every method that names an item takes a Scope.
 type Scope struct {
 	AccountID uuid.UUID
 	AppID     uuid.UUID
 	Bucket    string
 }
 
-// Store keeps items, uploads and counters. PostgreSQL implements it. Errors are
-// faults; an item of another app is NotFound like a missing one.
+// Store keeps items, uploads and counters. PostgreSQL implements it. Errors are faults. An item
+// of another app is NotFound, like a missing one.
 type Store interface {
 	ResumableStore
 
-	// OpenUpload durably notes that objects of this item may reach S3 from now on, and
-	// holds bytes for them under the cap. QuotaExceeded when the account has no room.
+	// OpenUpload durably records that objects of this item may reach S3 from now on, and
+	// reserves bytes for them under the cap. QuotaExceeded when the account has no room.
 	OpenUpload(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
-	// Reserve holds more bytes for the upload and extends its lease. QuotaExceeded when the
-	// account has no room; NotFound when the upload's lease ran out and it was swept.
+	// Reserve reserves more bytes for the upload and renews its lease. QuotaExceeded when the
+	// account has no room; NotFound when the purge has expired the upload.
 	Reserve(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
 	// AvailableBytes returns how many bytes the account can still hold. It is negative when
 	// the cap was lowered below what the account holds.
 	AvailableBytes(ctx context.Context, scope Scope) (bytes, maxStorage int64, err error)
-	// CommitUpload makes the draft and ends the upload in one transaction, settling
-	// the reservation to the item's bytes. NotFound when the upload was swept.
+	// CommitUpload makes the draft and ends the upload in one transaction, and adjusts the
+	// reservation to the item's bytes. NotFound when the purge has expired the upload.
 	CommitUpload(ctx context.Context, item Item) error
-	// AbandonUpload ends the upload, releases its reservation and queues the removal
-	// of what may be stored under keys, due at notBefore. Without keys, and when the item
-	// was committed after all, it gives no removal; in the latter case it does nothing.
+	// AbandonUpload ends the upload, releases its reservation and queues the removal of what
+	// may be stored under keys, due at notBefore. It returns nil without keys, and when the item
+	// has been committed: then it changes nothing.
 	AbandonUpload(ctx context.Context, itemID uuid.UUID, scope Scope, keys []string, notBefore time.Time) (*Removal, error)
 
 	// Item returns a draft or a sealed item.
@@ -44,10 +44,10 @@ type Store interface {
 	// ItemForDelivery returns an item by id alone, with its bucket. NotFound also when
 	// the account is suspended or closed.
 	ItemForDelivery(ctx context.Context, id uuid.UUID) (Item, string, error)
-	// Seal makes a draft visible and lasting. A sealed item is given as it is.
+	// Seal makes a draft visible and permanent. It returns a sealed item unchanged.
 	Seal(ctx context.Context, scope Scope, id uuid.UUID, now time.Time) (Item, error)
-	// DeleteItem removes the row and queues its objects in one transaction. The
-	// removal is due at notBefore, so that the caller can try it first.
+	// DeleteItem deletes the row and queues the removal of its objects in one transaction. The
+	// removal is due at notBefore, so that the caller can attempt it first.
 	DeleteItem(ctx context.Context, scope Scope, id uuid.UUID, notBefore time.Time) (Removal, error)
 	// ListItems returns sealed items, newest first.
 	ListItems(ctx context.Context, scope Scope, filter Filter, limit, offset int) ([]Item, error)
@@ -95,13 +95,13 @@ type Removal struct {
 	Attempts       int
 }
 
-// ObjectStore is S3 as this package needs it; objectstore.Store implements it.
+// ObjectStore stores objects in S3. objectstore.Store implements it.
 type ObjectStore interface {
 	// Put stores size bytes of body under key. It may read body again from its
 	// start, and after an error for a while after it returned.
 	Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error
 	StartMultipart(ctx context.Context, bucket, key, contentType string) (Multipart, error)
-	// ResumeMultipart takes up an object that an earlier StartMultipart began.
+	// ResumeMultipart returns a multipart upload that StartMultipart began.
 	ResumeMultipart(bucket, key, id string, parts []Part) Multipart
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 	ObjectRemover
@@ -127,18 +127,18 @@ type IncompleteUpload struct {
 	Initiated time.Time
 }
 
-// ErrPartsLost is in the errors of a Multipart whose parts are not in the store any
-// more, or not those that were put, so that no repeating helps.
-var ErrPartsLost = errors.New("the parts are lost")
+// ErrPartsLost is wrapped by the errors of a Multipart whose parts the store has lost or
+// replaced, so that a retry can't succeed.
+var ErrPartsLost = errors.New("multipart parts are missing")
 
-// Multipart is an object that is stored part by part, all but the last of 5 MiB or more.
+// Multipart is an object that is stored part by part. All parts but the last have 5 MiB or more.
 type Multipart interface {
-	// ID and Parts are what ResumeMultipart takes.
+	// ID and Parts are the arguments of ResumeMultipart.
 	ID() string
 	Parts() []Part
 	Part(ctx context.Context, body io.ReadSeeker, size int64) error
-	// Complete makes the object of the parts, and made sure that it is there. It can be repeated.
+	// Complete makes the object of the parts, and checks that it exists. It can be repeated.
 	Complete(ctx context.Context, contentType string) error
-	// Abort removes the parts. Without them it does nothing.
+	// Abort removes the parts. It succeeds if there are none.
 	Abort(ctx context.Context) error
 }

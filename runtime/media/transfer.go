@@ -57,8 +57,8 @@ type transfer struct {
 	writeUncertain bool
 
 	uploadSlot slot
-	partSlot   slot       // held while the buffer may exceed inlineLimit
-	imageSlot  ImagePlace // nil = none
+	partSlot   slot      // held while the buffer may exceed inlineLimit
+	imageSlot  ImageSlot // nil = none
 	rate       rateGuard
 }
 

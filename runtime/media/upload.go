@@ -57,8 +57,8 @@ func (s *Service) Begin(ctx context.Context, p account.Principal, sizeHint int64
 			return nil, QuotaExceeded(maxStorage)
 		}
 	}
-	if s.images != nil {
-		if err := s.images.Admit(scope.AccountID); err != nil {
+	if s.deriver != nil {
+		if err := s.deriver.CheckAdmission(scope.AccountID); err != nil {
 			return nil, err
 		}
 	}

@@ -26,9 +26,9 @@ const (
 	network  = "192.0.2.1/32"
 )
 
-// world is a database with an account that ana owns, and the service over it.
-type world struct {
-	*runtimetest.World
+// env is a database with an account of ana, and the service that uses it.
+type env struct {
+	*runtimetest.Env
 	*oauth.Service
 	tenant runtimetest.Tenant
 	clock  *runtimetest.Clock
@@ -36,14 +36,17 @@ type world struct {
 	logs   *runtimetest.Log
 }
 
-// defaults are the settings of a service that no test changed: without the pause between
-// codes, as most tests log in one after the other.
-var defaults = oauth.Config{RequestTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, CodeTries: 5, CodesOfAddress: 5, TriesOfAddress: 15, CodesOfClient: 20,
-	GrantCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, Registrations: 3}
+// purgeConfig holds the default ages.
+var purgeConfig = oauth.PurgeConfig{UnusedClientTTL: 24 * time.Hour, TokenRetention: 24 * time.Hour, GrantRetention: 7 * 24 * time.Hour}
 
-func newWorld(t *testing.T, change ...func(*oauth.Config)) *world {
+// defaults is the default configuration, without the minimum time between codes: most tests
+// log in several times.
+var defaults = oauth.Config{SessionTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, MaxAttempts: 5, CodesPerEmail: 5, AttemptsPerEmail: 15, CodesPerIP: 20,
+	AuthorizationCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, RegistrationsPerIP: 3}
+
+func newEnv(t *testing.T, change ...func(*oauth.Config)) *env {
 	t.Helper()
-	w := &world{World: runtimetest.New(t), clock: &runtimetest.Clock{}, logs: &runtimetest.Log{}}
+	w := &env{Env: runtimetest.New(t), clock: &runtimetest.Clock{}, logs: &runtimetest.Log{}}
 	w.tenant = w.account(t, "studio", owner)
 	cfg := defaults
 	for _, apply := range change {
@@ -53,60 +56,60 @@ func newWorld(t *testing.T, change ...func(*oauth.Config)) *world {
 	return w
 }
 
-func (w *world) service(t *testing.T, cfg oauth.Config, secretLetter string) *oauth.Service {
+func (w *env) service(t *testing.T, cfg oauth.Config, secretDigit string) *oauth.Service {
 	t.Helper()
-	secret, err := runtimetest.Credentials(secretLetter).ServerSecret()
+	secret, err := runtimetest.Credentials(secretDigit).ServerSecret()
 	must(t, err)
 	signer, err := secret.Signer(keys.PurposeOAuth)
 	must(t, err)
 	w.signer = signer
 	encrypter, err := secret.Encrypter(keys.PurposeEmailOutbox)
 	must(t, err)
-	service, err := oauth.NewService(cfg, oauth.Parts{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: w.clock.Now, Log: w.logs.Logger()})
+	service, err := oauth.NewService(cfg, oauth.Deps{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: w.clock.Now, Log: w.logs.Logger()})
 	must(t, err)
 	return service
 }
 
-func (w *world) account(t *testing.T, name string, owners ...string) runtimetest.Tenant {
+func (w *env) account(t *testing.T, name string, owners ...string) runtimetest.Tenant {
 	t.Helper()
 	return w.Tenant(t, account.Spec{Name: name, Owners: owners, MaxStorage: 1 << 20, MaxUploadSize: 1 << 20})
 }
 
 // ensure changes the account.
-func (w *world) ensure(t *testing.T, change func(*account.Spec)) {
+func (w *env) ensure(t *testing.T, change func(*account.Spec)) {
 	t.Helper()
 	w.Change(t, w.tenant, change)
 }
 
-func ask() *oauth.Ask {
+func authorizationRequest() *oauth.AuthorizationRequest {
 	sum := sha256.Sum256([]byte(verifier))
-	return &oauth.Ask{ClientID: client, ClientName: "Test", RedirectURI: redirect, Scopes: []oauth.Scope{oauth.ScopeRead, oauth.ScopeWrite},
-		Resource: runtimetest.BaseURL + "/mcp", Challenge: base64.RawURLEncoding.EncodeToString(sum[:])}
+	return &oauth.AuthorizationRequest{ClientID: client, ClientName: "Test", RedirectURI: redirect, Scopes: []oauth.Scope{oauth.ScopeRead, oauth.ScopeWrite},
+		Resource: runtimetest.BaseURL + "/mcp", CodeChallenge: base64.RawURLEncoding.EncodeToString(sum[:])}
 }
 
-// browser is a login of one browser.
-type browser struct {
-	w      *world
+// loginBrowser is the login session of one browser.
+type loginBrowser struct {
+	w      *env
 	id     uuid.UUID
 	cookie string
 }
 
-func (w *world) begin(t *testing.T, what *oauth.Ask) *browser {
+func (w *env) startLogin(t *testing.T, request *oauth.AuthorizationRequest) *loginBrowser {
 	t.Helper()
-	request, cookie, err := w.Begin(t.Context(), what)
+	session, cookie, err := w.StartLogin(t.Context(), request)
 	must(t, err)
-	return &browser{w: w, id: request.ID, cookie: cookie}
+	return &loginBrowser{w: w, id: session.ID, cookie: cookie}
 }
 
-func (b *browser) request(t *testing.T) oauth.Request {
+func (b *loginBrowser) session(t *testing.T) oauth.LoginSession {
 	t.Helper()
-	request, err := b.w.Find(t.Context(), b.id, b.cookie)
+	session, err := b.w.FindLogin(t.Context(), b.id, b.cookie)
 	must(t, err)
-	return request
+	return session
 }
 
-// mailed returns the codes that were mailed to an address, oldest first.
-func (w *world) mailed(t *testing.T, address string) []string {
+// mailedCodes returns the queued codes for an address, oldest first, and empties the queue.
+func (w *env) mailedCodes(t *testing.T, address string) []string {
 	t.Helper()
 	emails, err := w.LeaseEmails(t.Context(), 1000, time.Minute)
 	must(t, err)
@@ -120,48 +123,48 @@ func (w *world) mailed(t *testing.T, address string) []string {
 	return codes
 }
 
-func (b *browser) send(t *testing.T, address string) error {
+func (b *loginBrowser) sendCode(t *testing.T, email string) error {
 	t.Helper()
-	return b.w.SendCode(t.Context(), b.request(t), address, network)
+	return b.w.SendCode(t.Context(), b.session(t), email, network)
 }
 
-// enter proves an address.
-func (b *browser) enter(t *testing.T, address string) {
+// logIn logs in with a code for the address.
+func (b *loginBrowser) logIn(t *testing.T, email string) {
 	t.Helper()
-	must(t, b.send(t, address))
-	codes := b.w.mailed(t, address)
+	must(t, b.sendCode(t, email))
+	codes := b.w.mailedCodes(t, email)
 	if len(codes) != 1 {
 		t.Fatalf("%d codes were mailed", len(codes))
 	}
-	cookie, err := b.w.TryCode(t.Context(), b.request(t), codes[0])
+	cookie, err := b.w.VerifyCode(t.Context(), b.session(t), codes[0])
 	must(t, err)
 	b.cookie = cookie
 }
 
-// granted is an authorization code of a whole login.
-func (w *world) granted(t *testing.T) string {
+// authorizationCode returns the authorization code of a complete login.
+func (w *env) authorizationCode(t *testing.T) string {
 	t.Helper()
-	b := w.begin(t, ask())
-	b.enter(t, owner)
-	code, err := w.Allow(t.Context(), b.request(t), w.tenant.Account.ID)
+	b := w.startLogin(t, authorizationRequest())
+	b.logIn(t, owner)
+	code, err := w.Approve(t.Context(), b.session(t), w.tenant.Account.ID)
 	must(t, err)
 	return code
 }
 
-func redemption(code string) oauth.Redemption {
-	return oauth.Redemption{Code: code, ClientID: client, RedirectURI: redirect, Verifier: verifier}
+func tokenRequest(code string) oauth.TokenRequest {
+	return oauth.TokenRequest{Code: code, ClientID: client, RedirectURI: redirect, CodeVerifier: verifier}
 }
 
-// connected are the tokens of a whole login.
-func (w *world) connected(t *testing.T) oauth.Tokens {
+// authorize returns the tokens of a complete login.
+func (w *env) authorize(t *testing.T) oauth.Tokens {
 	t.Helper()
-	tokens, err := w.Redeem(t.Context(), redemption(w.granted(t)))
+	tokens, err := w.ExchangeCode(t.Context(), tokenRequest(w.authorizationCode(t)))
 	must(t, err)
 	return tokens
 }
 
-// works reports whether an access token stands for somebody.
-func (w *world) works(t *testing.T, access string) bool {
+// isAccepted reports whether an access token has a valid session.
+func (w *env) isAccepted(t *testing.T, access string) bool {
 	t.Helper()
 	hash, ok := oauth.AccessTokenHash(w.signer, access)
 	if !ok {

@@ -6,34 +6,68 @@ import (
 	"time"
 )
 
-// PurgeConfig bounds the purge of logins.
+// PurgeConfig bounds how long data of logins is kept. The tags are flag and environment names.
 type PurgeConfig struct {
-	UnusedClientsTTL time.Duration `env:"SERVICE_OAUTH_CLIENT_TTL" default:"24h" help:"Age at which a registered application is forgotten that nobody is connected with."`
+	UnusedClientTTL time.Duration `name:"oauth-client-ttl" env:"SERVICE_OAUTH_CLIENT_TTL" default:"24h" help:"Age at which a registered client without a grant is deleted."`
+	TokenRetention  time.Duration `name:"oauth-token-retention" env:"SERVICE_OAUTH_TOKEN_RETENTION" default:"24h" help:"How long an expired token is kept. Until then its use does not count as a failed attempt of the client."`
+	GrantRetention  time.Duration `name:"oauth-grant-retention" env:"SERVICE_OAUTH_GRANT_RETENTION" default:"168h" help:"How long a revoked grant is kept with the reason of its revocation."`
 }
 
 // Validate checks the bounds.
 func (c PurgeConfig) Validate() error {
-	if c.UnusedClientsTTL < time.Hour || c.UnusedClientsTTL > 366*24*time.Hour {
-		return fmt.Errorf("SERVICE_OAUTH_CLIENT_TTL must be from 1h to 8784h, not %s", c.UnusedClientsTTL)
+	const year = 366 * 24 * time.Hour
+	for _, d := range []struct {
+		name       string
+		value, min time.Duration
+	}{
+		{"SERVICE_OAUTH_CLIENT_TTL", c.UnusedClientTTL, time.Hour},
+		{"SERVICE_OAUTH_TOKEN_RETENTION", c.TokenRetention, time.Minute},
+		{"SERVICE_OAUTH_GRANT_RETENTION", c.GrantRetention, time.Hour},
+	} {
+		if d.value < d.min || d.value > year {
+			return fmt.Errorf("%s must be from %s to %s, not %s", d.name, d.min, year, d.value)
+		}
 	}
 	return nil
 }
 
-// Purger is the part of the store that a purge needs.
-type Purger interface {
-	// PurgeLogins removes a batch of what is over (requests, tokens, grants, applications
-	// that nobody uses, attempts, letters), and tells how many rows.
-	PurgeLogins(ctx context.Context, now, clientsBefore time.Time, batch int) (int, error)
+// PurgeCutoffs are the times before which data is deleted.
+type PurgeCutoffs struct {
+	// Now is the cutoff of what is useless once it has expired: e-mails and login sessions.
+	Now             time.Time
+	RateLimitEvents time.Time // by the time of the latest event
+	Tokens          time.Time // by their expiry
+	Grants          time.Time // by their revocation, or by their creation if they have no token
+	UnusedClients   time.Time // by their creation and latest use
 }
 
-// purgeBatch is how many rows of a kind go at once.
+// Cutoffs returns the times before which data is deleted now.
+func (c PurgeConfig) Cutoffs(now time.Time) PurgeCutoffs {
+	return PurgeCutoffs{
+		Now:             now,
+		RateLimitEvents: now.Add(-rateLimitWindow),
+		Tokens:          now.Add(-c.TokenRetention),
+		Grants:          now.Add(-c.GrantRetention),
+		UnusedClients:   now.Add(-c.UnusedClientTTL),
+	}
+}
+
+// PurgeStore is the part of the store that a purge needs.
+type PurgeStore interface {
+	// PurgeExpired deletes a batch of e-mails, rate-limit events, login sessions, tokens, grants
+	// and clients that are older than the cutoffs, and returns how many rows it deleted. It
+	// also revokes the grants of expired keys.
+	PurgeExpired(ctx context.Context, cutoffs PurgeCutoffs, batch int) (int, error)
+}
+
+// purgeBatch bounds the rows of each table that one transaction deletes.
 const purgeBatch = 500
 
-// Purge removes what is over, in bounded batches, and tells how many rows.
-func Purge(ctx context.Context, cfg PurgeConfig, store Purger, now time.Time) (int, error) {
+// Purge deletes expired data in bounded batches and returns how many rows it deleted.
+func Purge(ctx context.Context, cfg PurgeConfig, store PurgeStore, now time.Time) (int, error) {
 	total := 0
 	for {
-		n, err := store.PurgeLogins(ctx, now, now.Add(-cfg.UnusedClientsTTL), purgeBatch)
+		n, err := store.PurgeExpired(ctx, cfg.Cutoffs(now), purgeBatch)
 		total += n
 		if err != nil || n == 0 {
 			return total, err

@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"crypto/sha256"
 	"regexp"
 	"strings"
 
@@ -8,47 +9,50 @@ import (
 	"mediastack.dev/runtime/keys"
 )
 
-// Prefixes of secrets, so that secret scanners can know them.
+// Prefixes of secrets, which secret scanners can recognize.
 const (
 	codePrefix    = "mac_"
 	accessPrefix  = "mat_"
 	refreshPrefix = "mrt_"
 )
 
-// newSecret draws a secret of 256 bits.
+// newSecret returns a random secret of 256 bits.
 func newSecret(prefix string) (string, error) {
 	digits, err := account.Draw()
 	return prefix + digits, err
 }
 
-var secretForm = regexp.MustCompile(`^[a-z]{3}_[0-9A-Za-z]{43}$`)
+// hashSecret returns the hash under which a secret is stored.
+func hashSecret(secret string) account.Hash { return sha256.Sum256([]byte(secret)) }
 
-// hashOfSecret returns the hash under which a secret of this prefix is kept; a text of
-// another form is refused before any look-up.
-func hashOfSecret(prefix, secret string) (account.Hash, bool) {
-	if len(secret) < len(prefix) || secret[:len(prefix)] != prefix || !secretForm.MatchString(secret) {
+var secretPattern = regexp.MustCompile(`^[a-z]{3}_[0-9A-Za-z]{43}$`)
+
+// parseSecret returns the hash of a secret with this prefix. It returns false for malformed
+// text, which needs no database lookup.
+func parseSecret(prefix, secret string) (account.Hash, bool) {
+	if !strings.HasPrefix(secret, prefix) || !secretPattern.MatchString(secret) {
 		return account.Hash{}, false
 	}
-	return hashOf(secret), true
+	return hashSecret(secret), true
 }
 
-// AccessTokenHash returns the hash of an access token; false for a text that is none of
-// ours, such as a refresh token.
-func AccessTokenHash(signer Signer, token string) (account.Hash, bool) {
-	secret, code, _ := strings.Cut(token, ".")
-	mac, ok := keys.Decode(code)
-	if _, formed := hashOfSecret(accessPrefix, secret); !formed || !ok || !signer.Verify([]byte(secret), mac) {
-		return account.Hash{}, false
-	}
-	return hashOf(token), true
-}
-
-// NewAccessToken draws an access token and gives the hash that it is kept under. It
-// carries a code of ours, so that a made-up one is refused without a look-up, and counts
-// against nobody who sends good ones from the same address. Other secrets have none: they
-// outlive the server secret that it is made with.
+// NewAccessToken returns a random access token and the hash under which it is stored. The
+// token ends with a MAC, so that invented tokens are rejected without a database lookup and
+// do not count as failed attempts of the clients behind the same IP address. Other secrets
+// have no MAC, because they outlive the server secret that it is made with.
 func NewAccessToken(signer Signer) (string, account.Hash, error) {
 	secret, err := newSecret(accessPrefix)
 	token := secret + "." + keys.Encode(signer.Sign([]byte(secret)))
-	return token, hashOf(token), err
+	return token, hashSecret(token), err
+}
+
+// AccessTokenHash returns the hash of an access token. It returns false for any other text,
+// such as a refresh token.
+func AccessTokenHash(signer Signer, token string) (account.Hash, bool) {
+	secret, encodedMAC, _ := strings.Cut(token, ".")
+	mac, ok := keys.Decode(encodedMAC)
+	if _, wellFormed := parseSecret(accessPrefix, secret); !wellFormed || !ok || !signer.Verify([]byte(secret), mac) {
+		return account.Hash{}, false
+	}
+	return hashSecret(token), true
 }

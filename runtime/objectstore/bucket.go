@@ -12,14 +12,14 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// MarkerKey is the object that says whose bucket it is. It is not media: it counts
-// towards nothing.
+// MarkerKey is the key of the object that names the owner of the bucket. It is not media: it
+// counts towards no total.
 const MarkerKey = "_mediastack/owner.json"
 
-// markerLimit bounds what is read of a marker, in bytes.
-const markerLimit = 4096
+// maxMarker bounds what is read of a marker, in bytes.
+const maxMarker = 4096
 
-// Owner is what a bucket's marker says.
+// Owner is the content of a bucket's marker.
 type Owner struct {
 	AccountID string `json:"accountID"`
 	Namespace string `json:"namespace"`
@@ -28,13 +28,13 @@ type Owner struct {
 
 // Claim makes bucket exist and belong to owner, and says whether it had to write
 // anything. A bucket without a marker that was there before is taken only when
-// adopt is set and is otherwise a Conflict; so is one that another account marked.
+// adopt is set and is otherwise a Conflict; so is one that another account hasMarker.
 // Two claims of one bucket at the same time: exactly one wins, by a conditional put.
 func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt bool) (changed bool, err error) {
 	current, err := s.Owner(ctx, bucket)
 	switch {
 	case err == nil:
-		return false, foreign(bucket, current, owner)
+		return false, ownershipConflict(bucket, current, owner)
 	case !fault.Is(err, fault.NotFound):
 		return false, err
 	}
@@ -43,7 +43,7 @@ func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt boo
 		return false, classify(err, "look for bucket "+bucket)
 	}
 	if exists && !adopt {
-		// A crash between making a bucket and marking it leaves an empty, unmarked
+		// A crash between making a bucket and marking it leaves an empty, unhasMarker
 		// bucket behind: that one is ours to take, since there is nothing to lose.
 		empty, err := s.empty(ctx, bucket)
 		if err != nil {
@@ -68,12 +68,12 @@ func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt boo
 		if err != nil {
 			return false, err
 		}
-		return false, foreign(bucket, current, owner)
+		return false, ownershipConflict(bucket, current, owner)
 	} else if err != nil {
 		return false, err
 	}
-	// Where the store ignores the condition, another claim may have won as well: no claim
-	// counts there.
+	// If the store ignores the condition, another claim may have succeeded as well: then no
+	// claim is valid.
 	if err := s.proveConditionalPut(ctx, bucket, marker); err != nil {
 		if errors.Is(err, errNoConditionalPut) {
 			err = errors.Join(err, s.Remove(ctx, bucket, []string{MarkerKey}))
@@ -83,8 +83,8 @@ func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt boo
 	return true, nil
 }
 
-// foreign returns a Conflict unless current is owner.
-func foreign(bucket string, current, owner Owner) error {
+// ownershipConflict returns a Conflict unless current is owner.
+func ownershipConflict(bucket string, current, owner Owner) error {
 	if current.AccountID == owner.AccountID {
 		return nil
 	}
@@ -97,14 +97,14 @@ func (s *Store) Owner(ctx context.Context, bucket string) (Owner, error) {
 	return owner, err
 }
 
-// readMarker returns the marker as it is stored, and what it says.
+// readMarker returns the marker as it is stored, and its content.
 func (s *Store) readMarker(ctx context.Context, bucket string) (text []byte, owner Owner, err error) {
 	object, _, _, err := s.core.GetObject(ctx, bucket, MarkerKey, minio.GetObjectOptions{})
 	if err != nil {
 		return nil, Owner{}, classify(err, "read the owner of bucket "+bucket)
 	}
 	defer func() { _ = object.Close() }()
-	if text, err = io.ReadAll(io.LimitReader(object, markerLimit)); err != nil {
+	if text, err = io.ReadAll(io.LimitReader(object, maxMarker)); err != nil {
 		return nil, Owner{}, classify(err, "read the owner of bucket "+bucket)
 	}
 	if err := json.Unmarshal(text, &owner); err != nil || owner.AccountID == "" {
@@ -114,7 +114,7 @@ func (s *Store) readMarker(ctx context.Context, bucket string) (text []byte, own
 	return text, owner, nil
 }
 
-// empty reports whether the bucket holds no object at all.
+// empty reports whether the bucket holds no object.
 func (s *Store) empty(ctx context.Context, bucket string) (bool, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -122,17 +122,17 @@ func (s *Store) empty(ctx context.Context, bucket string) (bool, error) {
 		if object.Err != nil {
 			return false, classify(object.Err, "list bucket "+bucket)
 		}
-		return false, nil //nolint:staticcheck // SA4004: the first object is answer enough
+		return false, nil //nolint:staticcheck // SA4004: one object is enough
 	}
 	return true, nil
 }
 
-// Drain removes up to batch objects and unfinished uploads of the bucket, the
-// marker last, and says whether the bucket is empty now. A missing bucket is empty.
-// It asks nobody whose bucket it is: check Owner first.
+// Drain removes up to batch objects, then the incomplete uploads and the marker of the bucket,
+// and reports whether the bucket is empty now. A missing bucket is empty. Drain does not check
+// whose bucket it is: check Owner first.
 func (s *Store) Drain(ctx context.Context, bucket string, batch int) (empty bool, err error) {
 	var keys []string
-	marked := false
+	hasMarker := false
 	listing, stop := context.WithCancel(ctx)
 	defer stop()
 	for object := range s.client.ListObjects(listing, bucket, minio.ListObjectsOptions{Recursive: true}) {
@@ -142,7 +142,7 @@ func (s *Store) Drain(ctx context.Context, bucket string, batch int) (empty bool
 			return false, err
 		}
 		if object.Key == MarkerKey {
-			marked = true
+			hasMarker = true
 			continue
 		}
 		if keys = append(keys, object.Key); len(keys) >= batch {
@@ -152,12 +152,12 @@ func (s *Store) Drain(ctx context.Context, bucket string, batch int) (empty bool
 	if len(keys) > 0 {
 		return false, s.Remove(ctx, bucket, keys)
 	}
-	if err := s.eachUnfinished(ctx, bucket, "", func(upload minio.ObjectMultipartInfo) error {
+	if err := s.eachIncomplete(ctx, bucket, "", func(upload minio.ObjectMultipartInfo) error {
 		return classify(s.core.AbortMultipartUpload(ctx, bucket, upload.Key, upload.UploadID), "abort an upload in "+bucket)
 	}); err != nil {
 		return false, err
 	}
-	if marked {
+	if hasMarker {
 		return true, s.Remove(ctx, bucket, []string{MarkerKey})
 	}
 	return true, nil
@@ -166,4 +166,17 @@ func (s *Store) Drain(ctx context.Context, bucket string, batch int) (empty bool
 // RemoveBucket removes an empty bucket; a missing one is success.
 func (s *Store) RemoveBucket(ctx context.Context, bucket string) error {
 	return ignoreMissing(s.client.RemoveBucket(ctx, bucket), "remove bucket "+bucket)
+}
+
+// OwnerID returns the id of the account that the bucket's marker names; NotFound when
+// the bucket or its marker is missing.
+func (s *Store) OwnerID(ctx context.Context, bucket string) (string, error) {
+	owner, err := s.Owner(ctx, bucket)
+	return owner.AccountID, err
+}
+
+// BucketExists reports whether the bucket exists.
+func (s *Store) BucketExists(ctx context.Context, bucket string) (bool, error) {
+	exists, err := s.client.BucketExists(ctx, bucket)
+	return exists, classify(err, "look for bucket "+bucket)
 }

@@ -15,8 +15,8 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// errNoConditionalPut is in the error for a store without conditional puts. Without them
-// two accounts could claim one bucket (docs/decisions/0010).
+// errNoConditionalPut is wrapped by the error for a store without conditional puts. Without
+// them two accounts could claim one bucket (docs/decisions/0010).
 var errNoConditionalPut = errors.New("If-None-Match: * is not supported, or is ignored")
 
 func noConditionalPut(cause error) error {
@@ -35,10 +35,10 @@ func (s *Store) putMarker(ctx context.Context, bucket string, marker []byte) err
 	return classify(err, "mark bucket "+bucket)
 }
 
-// proveConditionalPut puts the marker of a bucket that has one again, and returns nil if
-// the store refuses that. marker is what the bucket has, so that a store which ignores the
-// condition changes nothing. The marker may be removed in the same moment; so a put that
-// succeeds is repeated once.
+// proveConditionalPut puts the marker of a bucket that has one again, and returns nil if the
+// store rejects that. marker is the existing one, so that a store which ignores the condition
+// changes nothing. The marker may be removed at the same moment; so a put that succeeds is
+// repeated once.
 func (s *Store) proveConditionalPut(ctx context.Context, bucket string, marker []byte) error {
 	for range 2 {
 		if err := s.putMarker(ctx, bucket, marker); fault.Is(err, fault.Conflict) {
@@ -50,12 +50,12 @@ func (s *Store) proveConditionalPut(ctx context.Context, bucket string, marker [
 	return noConditionalPut(fmt.Errorf("s3: bucket %s was marked twice", bucket))
 }
 
-// askWithoutBucket puts a marker into a bucket that does not exist, which a store without
-// conditional puts may refuse for that reason. No other answer says anything.
-func (s *Store) askWithoutBucket(ctx context.Context) error {
+// probeWithoutBucket puts a marker into a bucket that does not exist. A store without
+// conditional puts may reject that as not implemented; any other response proves nothing.
+func (s *Store) probeWithoutBucket(ctx context.Context) error {
 	bucket := "mediastack-probe-" + uuid.NewString()
 	err := s.putMarker(ctx, bucket, nil)
-	if err == nil { // the store makes buckets by itself
+	if err == nil { // the store creates buckets implicitly
 		return errors.Join(s.Remove(ctx, bucket, []string{MarkerKey}), s.RemoveBucket(ctx, bucket))
 	}
 	if fault.Is(err, fault.NotFound) {
@@ -64,28 +64,28 @@ func (s *Store) askWithoutBucket(ctx context.Context) error {
 	return err
 }
 
-// Readiness checks that the store answers and that it has conditional puts. What a store
-// can do is found out once and remembered. Readiness is safe for concurrent use.
+// Readiness checks that the store responds and that it has conditional puts. A definite result
+// is kept. Readiness is safe for concurrent use.
 type Readiness struct {
-	store *Store
-	owned func(ctx context.Context) (bucket string, err error)
-	log   *slog.Logger
+	store       *Store
+	ownedBucket func(ctx context.Context) (bucket string, err error)
+	log         *slog.Logger
 
 	mu      sync.Mutex
 	probing bool
-	asked   bool  // without a bucket; belongs to the one call that is probing
-	known   bool  // the verdict is final
-	verdict error // nil = the store has conditional puts, as far as it is known
+	probed  bool  // without a bucket; used only by the call that is probing
+	known   bool  // result is final
+	result  error // nil = the store has conditional puts, as far as it is known
 }
 
-// NewReadiness returns a Readiness. owned returns a bucket that is marked as ours, or an
-// empty name while there is none: then only a store that says so itself is known to have
-// no conditional puts.
-func NewReadiness(store *Store, owned func(ctx context.Context) (string, error), log *slog.Logger) *Readiness {
-	return &Readiness{store: store, owned: owned, log: log}
+// NewReadiness returns a Readiness. ownedBucket returns a bucket that has an owner marker, or
+// an empty name while there is none: then only a store that reports it is known to have no
+// conditional puts.
+func NewReadiness(store *Store, ownedBucket func(ctx context.Context) (string, error), log *slog.Logger) *Readiness {
+	return &Readiness{store: store, ownedBucket: ownedBucket, log: log}
 }
 
-// Check returns an Unavailable fault while the store does not answer, and if it can't be
+// Check returns an Unavailable fault while the store does not respond, and if it can't be
 // used. It changes nothing in the store.
 func (r *Readiness) Check(ctx context.Context) error {
 	if err := r.store.Ping(ctx); err != nil {
@@ -93,8 +93,8 @@ func (r *Readiness) Check(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.known || r.probing { // whoever asks waits for nobody else's probe
-		return r.verdict
+	if r.known || r.probing { // it does not wait for the probe of another call
+		return r.result
 	}
 	r.probing = true
 	r.mu.Unlock()
@@ -103,23 +103,23 @@ func (r *Readiness) Check(ctx context.Context) error {
 	r.probing = false
 	switch {
 	case errors.Is(err, errNoConditionalPut):
-		r.known, r.verdict = true, err
+		r.known, r.result = true, err
 		r.log.ErrorContext(ctx, fault.From(err).Public, "error", err)
 	case err == nil:
 		r.known = proven
 	}
-	return r.verdict // an error that says nothing of conditional puts: the next call probes again
+	return r.result // another error proves nothing: the next call probes again
 }
 
-// probe asks the store. proven reports whether it has conditional puts for certain.
+// probe sends the probes. proven reports whether the store certainly has conditional puts.
 func (r *Readiness) probe(ctx context.Context) (proven bool, err error) {
-	if !r.asked {
-		if err := r.store.askWithoutBucket(ctx); err != nil {
+	if !r.probed {
+		if err := r.store.probeWithoutBucket(ctx); err != nil {
 			return false, err
 		}
-		r.asked = true
+		r.probed = true
 	}
-	bucket, err := r.owned(ctx)
+	bucket, err := r.ownedBucket(ctx)
 	if err != nil || bucket == "" {
 		return false, err
 	}

@@ -1,7 +1,6 @@
-// Package objectstore reaches any S3 store through minio-go: the operator claims,
-// checks and removes buckets, the runtime and the purge put, read and remove
-// objects. Every method is safe for concurrent use. What the store says becomes a
-// fault: NotFound, Conflict, Unavailable.
+// Package objectstore is a client of S3 stores, built on minio-go: the operator claims, checks
+// and removes buckets, the runtime and the purge put, read and remove objects. Every method is
+// safe for concurrent use. Errors of the store are faults: NotFound, Conflict, Unavailable.
 package objectstore
 
 import (
@@ -15,10 +14,12 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
 )
 
-// Config says where the S3 store is. The tags are flag and environment names.
+// Config holds the address and the credentials of the S3 store. The tags are flag and environment names.
 type Config struct {
 	Endpoint  string `env:"SERVICE_S3_ENDPOINT" help:"S3 endpoint, e.g. https://s3.example.org." required:""`
 	Region    string `env:"SERVICE_S3_REGION" help:"S3 region." default:"us-east-1"`
@@ -26,16 +27,21 @@ type Config struct {
 	SecretKey string `env:"SERVICE_S3_SECRET_KEY" help:"S3 secret key (prefer the environment over the flag)." required:""`
 }
 
+var (
+	_ media.ObjectStore       = (*Store)(nil)
+	_ consistency.ObjectStore = (*Store)(nil)
+)
+
 // Store is a client of one S3 store.
 type Store struct {
 	client *minio.Client
 	core   *minio.Core
-	// once tries requests once: for those that must not happen twice.
-	once   *minio.Core
-	region string
+	// noRetry sends requests that must not be repeated.
+	noRetry *minio.Core
+	region  string
 }
 
-// New checks the configuration and makes a client; it sends nothing yet.
+// New returns a client. It sends no request.
 func New(cfg Config) (*Store, error) {
 	u, err := url.Parse(cfg.Endpoint)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || (u.Path != "" && u.Path != "/") {
@@ -45,8 +51,8 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the S3 transport: %w", err)
 	}
-	// The defaults keep 16 idle connections for each host; every upload in flight
-	// wants one, and reconnecting under load costs more than keeping them.
+	// By default 16 idle connections are kept for each host. Every upload in flight uses one,
+	// and reconnecting under load costs more than keeping them.
 	transport.MaxIdleConnsPerHost = 256
 	transport.ResponseHeaderTimeout = time.Minute
 	options := &minio.Options{
@@ -54,8 +60,8 @@ func New(cfg Config) (*Store, error) {
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
 		Transport: transport,
-		// Ten tries with growing pauses, the default, keep a request waiting for most
-		// of a minute when the store is down; whoever asked can try again sooner.
+		// The default, ten attempts with backoff, delays a request for most of a minute while
+		// the store is down. The client can retry sooner.
 		MaxRetries: 3,
 	}
 	client, err := minio.New(u.Host, options)
@@ -63,30 +69,30 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("make the S3 client: %w", err)
 	}
 	options.MaxRetries = 1
-	once, err := minio.New(u.Host, options)
+	noRetry, err := minio.New(u.Host, options)
 	if err != nil {
 		return nil, fmt.Errorf("make the S3 client: %w", err)
 	}
-	return &Store{client: client, core: &minio.Core{Client: client}, once: &minio.Core{Client: once}, region: cfg.Region}, nil
+	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region}, nil
 }
 
-// Ping asks the store for something cheap that needs valid credentials.
+// Ping sends a cheap request that needs valid credentials.
 func (s *Store) Ping(ctx context.Context) error {
 	_, err := s.client.BucketExists(ctx, "mediastack-ping")
-	// A store may refuse to say whether a bucket of nobody exists; it answered all the same.
+	// A store may deny access to a bucket that does not exist; it responded all the same.
 	if err = classify(err, "ping"); err == nil || fault.Is(err, fault.NotFound) {
 		return nil
 	}
 	return err
 }
 
-// classify turns an S3 error into a fault. what is said in the log.
+// classify maps an S3 error to a fault. what describes the operation in the log.
 func classify(err error, what string) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fault.Wrap(fmt.Errorf("s3: %s: %w", what, err), fault.Unavailable, "the object store did not answer in time")
+		return fault.Wrap(fmt.Errorf("s3: %s: %w", what, err), fault.Unavailable, "the object store did not respond in time")
 	}
 	response := minio.ToErrorResponse(err)
 	cause := fmt.Errorf("s3: %s: %w", what, err)
@@ -95,17 +101,17 @@ func classify(err error, what string) error {
 	}
 	switch response.Code {
 	case "NoSuchBucket", "NoSuchKey", "NoSuchUpload", "NotFound":
-		return fault.Wrap(cause, fault.NotFound, "the object store has no such object")
+		return fault.Wrap(cause, fault.NotFound, "not found in the object store")
 	case "PreconditionFailed", "BucketAlreadyExists", "BucketNotEmpty":
-		return fault.Wrap(cause, fault.Conflict, "the object store holds something else there")
+		return fault.Wrap(cause, fault.Conflict, "the object or bucket already exists")
 	}
 	if response.StatusCode == http.StatusNotFound {
-		return fault.Wrap(cause, fault.NotFound, "the object store has no such object")
+		return fault.Wrap(cause, fault.NotFound, "not found in the object store")
 	}
 	return fault.Wrap(cause, fault.Unavailable, "the object store can't be reached")
 }
 
-// ignoreMissing is classify with NotFound as success.
+// ignoreMissing is classify that returns nil for NotFound.
 func ignoreMissing(err error, what string) error {
 	if err = classify(err, what); fault.Is(err, fault.NotFound) {
 		return nil

@@ -258,7 +258,7 @@ func TestList_VisitsEveryObjectUnderAPrefix(t *testing.T) {
 func TestStore_UnavailableWhenTheStoreIsDown(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
-	store := open(t, server.Part.Access)
+	store := open(t, server.Server.Access)
 	must(t, store.Ping(t.Context()))
 	bucket, _ := claimed(t, store)
 	server.Stop()

@@ -133,7 +133,7 @@ func needsBody(answer, call string) bool {
 func TestOpen_UnavailableWhenTheStoreIsKilledWhileItSends(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
-	store := open(t, server.Part.Access)
+	store := open(t, server.Server.Access)
 	bucket, _ := claimed(t, store)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20) // more than any buffer on the way holds
 	put(t, store, bucket, "media/x", "text/plain", data)

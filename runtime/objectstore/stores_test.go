@@ -156,7 +156,7 @@ func TestComplete_SucceedsWhenAnotherRequestCompletesMeanwhile(t *testing.T) {
 
 // OpenStack Swift lists unfinished uploads without an UploadId: their removal failed for
 // ever, and with it the deletion of items and accounts.
-func TestUnfinishedUploads_EntriesWithoutUploadIDSkipped(t *testing.T) {
+func TestListIncomplete_SkipsEntriesWithoutUploadID(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	const listing = `<ListMultipartUploadsResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>` +
@@ -317,7 +317,7 @@ func TestReadiness_ProbesAgainUntilTheResultIsKnown(t *testing.T) {
 func TestReadiness_UnavailableWhileTheStoreIsDown(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
-	store := open(t, server.Part.Access)
+	store := open(t, server.Server.Access)
 	bucket, _ := claimed(t, store)
 	ready := objectstore.NewReadiness(store, func(context.Context) (string, error) { return bucket, nil }, slog.New(slog.DiscardHandler))
 	must(t, ready.Check(t.Context()))

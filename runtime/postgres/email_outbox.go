@@ -8,25 +8,25 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// ClaimLetters implements oauth.Store.
-func (s *Store) ClaimLetters(ctx context.Context, most int, now, leaseEnds time.Time) ([]oauth.EncryptedLetter, error) {
-	rows, err := s.queries.LeaseEmails(ctx, sqlgen.LeaseEmailsParams{Batch: int32(most), Now: now, LeaseEnds: leaseEnds}) //nolint:gosec // a few
+// LeaseEmails implements oauth.Store.
+func (s *Store) LeaseEmails(ctx context.Context, limit int, now, leaseEnds time.Time) ([]oauth.EncryptedEmail, error) {
+	rows, err := s.queries.LeaseEmails(ctx, sqlgen.LeaseEmailsParams{Batch: int32(limit), Now: now, LeaseEnds: leaseEnds}) //nolint:gosec // a few
 	if err != nil {
-		return nil, classify(err, "claim letters")
+		return nil, toFault(err, "lease e-mails")
 	}
-	letters := make([]oauth.EncryptedLetter, 0, len(rows))
+	emails := make([]oauth.EncryptedEmail, 0, len(rows))
 	for _, row := range rows {
-		letters = append(letters, oauth.EncryptedLetter{ID: row.ID, Encrypted: row.Encrypted, Attempts: int(row.Attempts), ExpiresAt: row.ExpiresAt})
+		emails = append(emails, oauth.EncryptedEmail{ID: row.ID, Ciphertext: row.Encrypted, Attempts: int(row.Attempts), ExpiresAt: row.ExpiresAt})
 	}
-	return letters, nil
+	return emails, nil
 }
 
-// DeleteLetter implements oauth.Store.
-func (s *Store) DeleteLetter(ctx context.Context, id int64) error {
-	return classify(s.queries.DeleteEmail(ctx, id), "delete letter")
+// DeleteEmail implements oauth.Store.
+func (s *Store) DeleteEmail(ctx context.Context, id int64) error {
+	return toFault(s.queries.DeleteEmail(ctx, id), "delete e-mail")
 }
 
-// DelayLetter implements oauth.Store.
-func (s *Store) DelayLetter(ctx context.Context, id int64, until time.Time) error {
-	return classify(s.queries.DelayEmail(ctx, sqlgen.DelayEmailParams{ID: id, NotBefore: until}), "delay letter")
+// RescheduleEmail implements oauth.Store.
+func (s *Store) RescheduleEmail(ctx context.Context, id int64, until time.Time) error {
+	return toFault(s.queries.DelayEmail(ctx, sqlgen.DelayEmailParams{ID: id, NotBefore: until}), "reschedule e-mail")
 }

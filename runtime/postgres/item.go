@@ -14,21 +14,22 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// noItem is the one answer for an item that is missing and for another tenant's.
-func noItem() error { return media.ErrItemNotFound }
+// errItemNotFound is also the error for an item of another tenant: callers can't tell the two apart.
+var errItemNotFound = media.ErrItemNotFound
 
-func itemError(err error, what string) error {
+// itemFault is toFault for a query that returns one item.
+func itemFault(err error, op string) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return noItem()
+		return errItemNotFound
 	}
-	return classify(err, what)
+	return toFault(err, op)
 }
 
 // Item implements media.Store.
 func (s *Store) Item(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Item, error) {
 	row, err := s.queries.Item(ctx, sqlgen.ItemParams{AppID: scope.AppID, ID: id})
 	if err != nil {
-		return media.Item{}, itemError(err, "read item")
+		return media.Item{}, itemFault(err, "read item")
 	}
 	return itemOf(row), nil
 }
@@ -37,22 +38,22 @@ func (s *Store) Item(ctx context.Context, scope media.Scope, id uuid.UUID) (medi
 func (s *Store) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, string, error) {
 	row, err := s.queries.ItemForDelivery(ctx, id)
 	if err != nil {
-		return media.Item{}, "", itemError(err, "read item for delivery")
+		return media.Item{}, "", itemFault(err, "read item for delivery")
 	}
 	return itemOf(row.Item), row.Bucket, nil
 }
 
 // Seal implements media.Store.
 func (s *Store) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
-	row, err := s.queries.Seal(ctx, sqlgen.SealParams{AppID: scope.AppID, ID: id, Now: now, Slot: slot()})
+	row, err := s.queries.Seal(ctx, sqlgen.SealParams{AppID: scope.AppID, ID: id, Now: now, Slot: randomSlot()})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return s.Item(ctx, scope, id) // sealed before, or not there
+		return s.Item(ctx, scope, id) // already sealed, or not found
 	}
 	if err != nil {
-		return media.Item{}, classify(err, "seal item")
+		return media.Item{}, toFault(err, "seal item")
 	}
-	s.pages.changed(scope.AppID)
-	// The generator does not know the type of a column that comes out of a CTE.
+	s.pageIndex.recordChange(scope.AppID)
+	// sqlc does not infer the type of a column that comes from a CTE.
 	var objects media.Objects
 	if err := json.Unmarshal(row.Objects, &objects); err != nil {
 		return media.Item{}, fmt.Errorf("postgres: read the objects of item %s: %w", id, err)
@@ -63,18 +64,18 @@ func (s *Store) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now t
 
 // DeleteItem implements media.Store.
 func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
-	row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: slot(), NotBefore: notBefore})
+	row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore})
 	if err != nil {
-		return media.Removal{}, itemError(err, "delete item")
+		return media.Removal{}, itemFault(err, "delete item")
 	}
-	s.pages.changed(scope.AppID)
+	s.pageIndex.recordChange(scope.AppID)
 	return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
 }
 
 // ListItems implements media.Store. limit and offset are bounded by media.Service.List.
 func (s *Store) ListItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
-	if offset > deepOffset && filter.Group == "" {
-		return s.deepPage(ctx, scope, filter, limit, offset)
+	if offset > indexOffset && filter.Group == "" {
+		return s.listByIndex(ctx, scope, filter, limit, offset)
 	}
 	var rows []sqlgen.Item
 	var err error
@@ -89,7 +90,7 @@ func (s *Store) ListItems(ctx context.Context, scope media.Scope, filter media.F
 		rows, err = s.queries.ListItems(ctx, sqlgen.ListItemsParams{AppID: scope.AppID, Limit: lim, Offset: off})
 	}
 	if err != nil {
-		return nil, classify(err, "list items")
+		return nil, toFault(err, "list items")
 	}
 	items := make([]media.Item, len(rows))
 	for i, row := range rows {
@@ -104,13 +105,13 @@ func (s *Store) CountItems(ctx context.Context, scope media.Scope, filter media.
 	if filter.Group != "" {
 		row, err := s.queries.CountGroup(ctx, sqlgen.CountGroupParams{AppID: scope.AppID, GroupLabel: filter.Group})
 		if err != nil {
-			return 0, classify(err, "count group")
+			return 0, toFault(err, "count group")
 		}
 		public, private = row.PublicItems, row.PrivateItems
 	} else {
 		row, err := s.queries.CountApp(ctx, scope.AppID)
 		if err != nil {
-			return 0, classify(err, "count items")
+			return 0, toFault(err, "count items")
 		}
 		public, private = row.PublicItems, row.PrivateItems
 	}
@@ -128,9 +129,15 @@ func (s *Store) CountItems(ctx context.Context, scope media.Scope, filter media.
 func (s *Store) Totals(ctx context.Context, scope media.Scope) (media.Totals, error) {
 	row, err := s.queries.Totals(ctx, scope.AccountID)
 	if err != nil {
-		return media.Totals{}, classify(err, "read totals")
+		return media.Totals{}, toFault(err, "read totals")
 	}
 	return media.Totals{Storage: row.Storage, MaxStorage: row.MaxStorage}, nil
+}
+
+// PurgeDrafts implements media.PurgeStore.
+func (s *Store) PurgeDrafts(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+	queued, err := s.queries.PurgeDrafts(ctx, sqlgen.PurgeDraftsParams{Cutoff: cutoff, Batch: batchSize(batch)})
+	return len(queued), toFault(err, "purge drafts")
 }
 
 func itemOf(row sqlgen.Item) media.Item {

@@ -10,102 +10,101 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// AddRequest implements oauth.Store.
-func (s *Store) AddRequest(ctx context.Context, request oauth.Request, now time.Time) error {
-	var ask []byte
-	if request.Ask != nil {
+// AddLoginSession implements oauth.Store.
+func (s *Store) AddLoginSession(ctx context.Context, session oauth.LoginSession, now time.Time) error {
+	var request []byte
+	if session.AuthorizationRequest != nil {
 		var err error
-		if ask, err = json.Marshal(request.Ask); err != nil {
-			return fmt.Errorf("write a login request: %w", err)
+		if request, err = json.Marshal(session.AuthorizationRequest); err != nil {
+			return fmt.Errorf("encode an authorization request: %w", err)
 		}
 	}
-	return s.inTx(ctx, "add login request", func(q *sqlgen.Queries) error {
-		if err := q.InsertLoginSession(ctx, sqlgen.InsertLoginSessionParams{ID: request.ID, CookieHash: request.Browser[:], AuthorizationRequest: ask, ExpiresAt: request.ExpiresAt}); err != nil {
+	return s.inTx(ctx, "add login session", func(q *sqlgen.Queries) error {
+		if err := q.InsertLoginSession(ctx, sqlgen.InsertLoginSessionParams{ID: session.ID, CookieHash: session.CookieHash[:], AuthorizationRequest: request, ExpiresAt: session.ExpiresAt}); err != nil {
 			return err
 		}
-		if request.Ask == nil || !request.Ask.Registered {
+		if session.AuthorizationRequest == nil || !session.AuthorizationRequest.Registered {
 			return nil
 		}
-		return q.TouchClient(ctx, sqlgen.TouchClientParams{ID: request.Ask.ClientID, Now: now})
+		return q.TouchClient(ctx, sqlgen.TouchClientParams{ID: session.AuthorizationRequest.ClientID, Now: now})
 	})
 }
 
-// FindRequest implements oauth.Store.
-func (s *Store) FindRequest(ctx context.Context, id uuid.UUID, browser account.Hash, now time.Time) (oauth.Request, error) {
-	row, err := s.queries.FindLoginSession(ctx, sqlgen.FindLoginSessionParams{ID: id, CookieHash: browser[:], Now: now})
+// FindLoginSession implements oauth.Store.
+func (s *Store) FindLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, now time.Time) (oauth.LoginSession, error) {
+	row, err := s.queries.FindLoginSession(ctx, sqlgen.FindLoginSessionParams{ID: id, CookieHash: cookieHash[:], Now: now})
 	if err != nil {
-		return oauth.Request{}, classify(err, "find login request")
+		return oauth.LoginSession{}, toFault(err, "find login session")
 	}
-	return requestOf(row)
+	return loginSessionOf(row)
 }
 
-func requestOf(row sqlgen.LoginSession) (oauth.Request, error) {
-	request := oauth.Request{ID: row.ID, Address: row.Email, CodeMAC: row.CodeMac, CodeSentAt: row.CodeSentAt, CodeExpires: row.CodeExpiresAt,
-		Tries: int(row.Attempts), LoggedInAt: row.LoggedInAt, ExpiresAt: row.ExpiresAt}
-	copy(request.Browser[:], row.CookieHash)
+func loginSessionOf(row sqlgen.LoginSession) (oauth.LoginSession, error) {
+	session := oauth.LoginSession{ID: row.ID, Email: row.Email, CodeMAC: row.CodeMac, CodeSentAt: row.CodeSentAt, CodeExpiresAt: row.CodeExpiresAt,
+		Attempts: int(row.Attempts), LoggedInAt: row.LoggedInAt, ExpiresAt: row.ExpiresAt}
+	copy(session.CookieHash[:], row.CookieHash)
 	if row.AuthorizationRequest != nil {
-		request.Ask = &oauth.Ask{}
-		if err := json.Unmarshal(row.AuthorizationRequest, request.Ask); err != nil {
-			return oauth.Request{}, fmt.Errorf("read a login request: %w", err)
+		session.AuthorizationRequest = &oauth.AuthorizationRequest{}
+		if err := json.Unmarshal(row.AuthorizationRequest, session.AuthorizationRequest); err != nil {
+			return oauth.LoginSession{}, fmt.Errorf("decode an authorization request: %w", err)
 		}
 	}
-	return request, nil
+	return session, nil
 }
 
-// SetCode implements oauth.Store.
-func (s *Store) SetCode(ctx context.Context, id uuid.UUID, browser account.Hash, code oauth.NewCode, takes []oauth.Attempt) error {
+// SetLoginCode implements oauth.Store.
+func (s *Store) SetLoginCode(ctx context.Context, id uuid.UUID, cookieHash account.Hash, code oauth.LoginCode, limits []oauth.RateLimit) error {
 	return s.inTx(ctx, "set login code", func(q *sqlgen.Queries) error {
-		row, err := q.LockLoginSession(ctx, sqlgen.LockLoginSessionParams{ID: id, CookieHash: browser[:], Now: code.Now})
+		row, err := q.LockLoginSession(ctx, sqlgen.LockLoginSessionParams{ID: id, CookieHash: cookieHash[:], Now: code.Now})
 		if err != nil {
 			return err
 		}
 		if row.LoggedInAt != nil {
-			return fault.New(fault.Conflict, "You are logged in already.")
+			return oauth.ReasonAlreadyLoggedIn.Fault()
 		}
-		for _, attempt := range takes {
-			if err := consumeRateLimit(ctx, q, attempt); err != nil {
+		for _, limit := range limits {
+			if err := consumeRateLimit(ctx, q, limit); err != nil {
 				return err
 			}
 		}
-		if err := q.SetLoginCode(ctx, sqlgen.SetLoginCodeParams{ID: id, Email: code.Address, CodeMac: code.MAC, SentAt: code.Now, ExpiresAt: code.Expires}); err != nil {
+		if err := q.SetLoginCode(ctx, sqlgen.SetLoginCodeParams{ID: id, Email: code.Email, CodeMac: code.MAC, SentAt: code.Now, ExpiresAt: code.ExpiresAt}); err != nil {
 			return err
 		}
-		return q.EnqueueEmail(ctx, sqlgen.EnqueueEmailParams{Encrypted: code.Letter, NotBefore: code.Now, ExpiresAt: code.Expires})
+		return q.EnqueueEmail(ctx, sqlgen.EnqueueEmailParams{Encrypted: code.EncryptedEmail, NotBefore: code.Now, ExpiresAt: code.ExpiresAt})
 	})
 }
 
-// TakeTry implements oauth.Store.
-func (s *Store) TakeTry(ctx context.Context, id uuid.UUID, browser account.Hash, most int, now time.Time, attempt func(oauth.Request) oauth.Attempt) (oauth.Request, error) {
-	var request oauth.Request
-	err := s.inTx(ctx, "take a try", func(q *sqlgen.Queries) error {
-		row, err := q.CountCodeAttempt(ctx, sqlgen.CountCodeAttemptParams{ID: id, CookieHash: browser[:], Now: now, Max: int32(most)}) //nolint:gosec // bounded by Config.Validate
+// ConsumeAttempt implements oauth.Store.
+func (s *Store) ConsumeAttempt(ctx context.Context, id uuid.UUID, cookieHash account.Hash, maxAttempts int, now time.Time, limitOf func(oauth.LoginSession) oauth.RateLimit) (oauth.LoginSession, error) {
+	var session oauth.LoginSession
+	err := s.inTx(ctx, "consume a code attempt", func(q *sqlgen.Queries) error {
+		row, err := q.CountCodeAttempt(ctx, sqlgen.CountCodeAttemptParams{ID: id, CookieHash: cookieHash[:], Now: now, Max: int32(maxAttempts)}) //nolint:gosec // bounded by Config.Validate
 		if err != nil {
 			return err
 		}
-		if request, err = requestOf(row); err != nil {
+		if session, err = loginSessionOf(row); err != nil {
 			return err
 		}
-		return consumeRateLimit(ctx, q, attempt(request))
+		return consumeRateLimit(ctx, q, limitOf(session))
 	})
-	return request, err
+	return session, err
 }
 
-// LogIn implements oauth.Store.
-func (s *Store) LogIn(ctx context.Context, id uuid.UUID, codeMAC []byte, browser account.Hash, now, expires time.Time) error {
-	n, err := s.queries.SetLoggedIn(ctx, sqlgen.SetLoggedInParams{ID: id, CodeMac: codeMAC, NewCookieHash: browser[:], Now: now, ExpiresAt: expires})
+// CompleteLogin implements oauth.Store.
+func (s *Store) CompleteLogin(ctx context.Context, id uuid.UUID, codeMAC []byte, cookieHash account.Hash, now, expires time.Time) error {
+	n, err := s.queries.SetLoggedIn(ctx, sqlgen.SetLoggedInParams{ID: id, CodeMac: codeMAC, NewCookieHash: cookieHash[:], Now: now, ExpiresAt: expires})
 	if err == nil && n == 0 {
 		err = pgx.ErrNoRows
 	}
-	return classify(err, "log in")
+	return toFault(err, "complete a login")
 }
 
-// EndRequest implements oauth.Store.
-func (s *Store) EndRequest(ctx context.Context, id uuid.UUID, browser account.Hash, now time.Time) error {
-	_, err := s.queries.EndLoginSession(ctx, sqlgen.EndLoginSessionParams{ID: id, CookieHash: browser[:], Now: now})
-	return classify(err, "end login request")
+// EndLoginSession implements oauth.Store.
+func (s *Store) EndLoginSession(ctx context.Context, id uuid.UUID, cookieHash account.Hash, now time.Time) error {
+	_, err := s.queries.EndLoginSession(ctx, sqlgen.EndLoginSessionParams{ID: id, CookieHash: cookieHash[:], Now: now})
+	return toFault(err, "end login session")
 }

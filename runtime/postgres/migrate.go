@@ -6,6 +6,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync/atomic"
 
@@ -22,8 +23,8 @@ import (
 //go:embed migrations/*.sql
 var embedded embed.FS
 
-// migrationLock is the advisory lock that makes concurrent migrations wait for each
-// other; the number is arbitrary and must never change.
+// migrationLock is the advisory lock that serializes migrations. The number is arbitrary and
+// must never change.
 const migrationLock = 5_268_713_941
 
 // firstVersion is the version of the oldest migration of a release. The versions below it
@@ -31,8 +32,8 @@ const migrationLock = 5_268_713_941
 const firstVersion = 10
 
 // rejectUnreleased returns an Unavailable fault if a migration was applied that was never
-// released. Every new connection checks it: the versions alone would look current, and the
-// tables and columns have other names.
+// released. Every new connection checks it, because tables and columns of such a database have
+// other names: queries would fail, or change rows that the program misinterprets.
 func rejectUnreleased(ctx context.Context, conn *pgx.Conn) error {
 	var version int64
 	err := conn.QueryRow(ctx, "SELECT version_id FROM goose_db_version WHERE version_id > 0 AND version_id < $1 ORDER BY version_id DESC LIMIT 1", firstVersion).Scan(&version)
@@ -40,7 +41,7 @@ func rejectUnreleased(ctx context.Context, conn *pgx.Conn) error {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil
-	case errors.As(err, &server) && server.Code == "42P01": // undefined_table: no migration was applied yet
+	case errors.As(err, &server) && server.Code == undefinedTable: // no migration was applied yet
 		return nil
 	case err != nil:
 		return err
@@ -48,9 +49,9 @@ func rejectUnreleased(ctx context.Context, conn *pgx.Conn) error {
 	return fault.New(fault.Unavailable, "the database schema is that of an unreleased version (migration %d), which can't be upgraded: use an empty database", version)
 }
 
-// provider reads the embedded migrations against db.
+// provider returns the embedded migrations for db.
 func provider(db *sql.DB) (*goose.Provider, error) {
-	files, err := migrationFiles()
+	files, err := fs.Sub(embedded, "migrations")
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +62,8 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	return goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(locker))
 }
 
-// Migrate brings the schema up to this program's version, under an advisory lock,
-// so that any number of processes may try at once.
+// Migrate applies the pending migrations under an advisory lock, so that any number of
+// processes may call it concurrently.
 func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 	poolCfg, err := cfg.pool()
 	if err != nil {
@@ -70,7 +71,7 @@ func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, poolCfg)
 	if err != nil {
-		return fmt.Errorf("make the database pool: %w", err)
+		return fmt.Errorf("create the database pool: %w", err)
 	}
 	defer pool.Close()
 	db := stdlib.OpenDBFromPool(pool)
@@ -81,22 +82,22 @@ func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 	}
 	applied, err := migrations.Up(ctx)
 	if err != nil {
-		return classify(err, "migrate")
+		return toFault(err, "migrate")
 	}
 	for _, m := range applied {
-		log.InfoContext(ctx, "migration applied", "version", m.Source.Version, "file", m.Source.Path, "took", m.Duration)
+		log.InfoContext(ctx, "migration applied", "version", m.Source.Version, "file", m.Source.Path, "duration", m.Duration)
 	}
 	if len(applied) == 0 {
-		log.InfoContext(ctx, "the schema is current")
+		log.InfoContext(ctx, "no pending migrations")
 	}
 	return nil
 }
 
-// schema remembers that the database was once current: a schema never goes back
-// under a running program.
+// schema caches that the schema was current once: it is never downgraded under a running
+// program.
 type schema struct{ current atomic.Bool }
 
-// CheckSchema returns an Unavailable fault while the database's schema is behind this program's.
+// CheckSchema returns an Unavailable fault while migrations are pending.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	if s.schema.current.Load() {
 		return nil
@@ -109,10 +110,10 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	}
 	pending, err := migrations.HasPending(ctx)
 	if err != nil {
-		return classify(err, "check the schema")
+		return toFault(err, "check the schema")
 	}
 	if pending {
-		return fault.New(fault.Unavailable, "the database schema is behind this program: run mediastack-runtime migrate")
+		return fault.New(fault.Unavailable, "the database schema is older than this program: run mediastack-runtime migrate")
 	}
 	s.schema.current.Store(true)
 	return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // AddClient implements oauth.Store.
-func (s *Store) AddClient(ctx context.Context, client oauth.Client, attempt oauth.Attempt) (oauth.Client, error) {
+func (s *Store) AddClient(ctx context.Context, client oauth.Client, limit oauth.RateLimit) (oauth.Client, error) {
 	known, err := s.FindClient(ctx, client.ID)
 	if !fault.Is(err, fault.NotFound) {
 		return known, err
@@ -20,10 +20,10 @@ func (s *Store) AddClient(ctx context.Context, client oauth.Client, attempt oaut
 	err = s.inTx(ctx, "add client", func(q *sqlgen.Queries) error {
 		row, err := q.InsertClient(ctx, sqlgen.InsertClientParams{ID: client.ID, Name: client.Name, Website: client.Website,
 			RedirectUris: client.RedirectURIs, CreatedAt: client.CreatedAt})
-		if errors.Is(err, pgx.ErrNoRows) { // somebody said the same words just now
+		if errors.Is(err, pgx.ErrNoRows) { // a concurrent request registered the same client
 			row, err = q.FindClient(ctx, client.ID)
 		} else if err == nil {
-			err = consumeRateLimit(ctx, q, attempt)
+			err = consumeRateLimit(ctx, q, limit)
 		}
 		client = clientOf(row)
 		return err
@@ -34,7 +34,7 @@ func (s *Store) AddClient(ctx context.Context, client oauth.Client, attempt oaut
 // FindClient implements oauth.Store.
 func (s *Store) FindClient(ctx context.Context, id string) (oauth.Client, error) {
 	row, err := s.queries.FindClient(ctx, id)
-	return clientOf(row), classify(err, "find client")
+	return clientOf(row), toFault(err, "find client")
 }
 
 func clientOf(row sqlgen.OAuthClient) oauth.Client {

@@ -10,18 +10,15 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-var _ oauth.Store = (*Store)(nil)
-
-// Accounts implements oauth.Store.
-func (s *Store) Accounts(ctx context.Context, address string, most int) ([]account.Account, error) {
-	rows, err := s.queries.AccountsByOwner(ctx, sqlgen.AccountsByOwnerParams{Email: address, Batch: int32(most)}) //nolint:gosec // a constant
+// AccountsOfOwner implements oauth.Store.
+func (s *Store) AccountsOfOwner(ctx context.Context, email string, limit int) ([]account.Account, error) {
+	rows, err := s.queries.AccountsByOwner(ctx, sqlgen.AccountsByOwnerParams{Email: email, Batch: int32(limit)}) //nolint:gosec // a constant
 	if err != nil {
-		return nil, classify(err, "find accounts of an owner")
+		return nil, toFault(err, "find accounts of an owner")
 	}
 	accounts := make([]account.Account, 0, len(rows))
 	for _, row := range rows {
@@ -30,23 +27,23 @@ func (s *Store) Accounts(ctx context.Context, address string, most int) ([]accou
 	return accounts, nil
 }
 
-// OwnsSomething implements oauth.Store.
-func (s *Store) OwnsSomething(ctx context.Context, address string) (bool, error) {
-	owns, err := s.queries.OwnsAnyAccount(ctx, address)
-	return owns, classify(err, "look for an owner")
+// IsOwner implements oauth.Store.
+func (s *Store) IsOwner(ctx context.Context, email string) (bool, error) {
+	owns, err := s.queries.OwnsAnyAccount(ctx, email)
+	return owns, toFault(err, "look for an owner")
 }
 
-// Grant implements oauth.Store.
-func (s *Store) Grant(ctx context.Context, request oauth.Request, grant oauth.Grant, code oauth.Code) error {
+// AddGrant implements oauth.Store.
+func (s *Store) AddGrant(ctx context.Context, session oauth.LoginSession, grant oauth.Grant, code oauth.AuthorizationCode) error {
 	return s.inTx(ctx, "grant", func(q *sqlgen.Queries) error {
-		ended, err := q.EndLoginSession(ctx, sqlgen.EndLoginSessionParams{ID: request.ID, CookieHash: request.Browser[:], Now: grant.CreatedAt})
+		ended, err := q.EndLoginSession(ctx, sqlgen.EndLoginSessionParams{ID: session.ID, CookieHash: session.CookieHash[:], Now: grant.CreatedAt})
 		if err != nil {
 			return err
 		}
-		if ended.LoggedInAt == nil || ended.Email != grant.Address {
-			return fault.New(fault.Unauthenticated, "log in first")
+		if ended.LoggedInAt == nil || ended.Email != grant.Email {
+			return oauth.ReasonNotLoggedIn.Fault()
 		}
-		if _, err := q.LockAccountForShare(ctx, sqlgen.LockAccountForShareParams{ID: grant.AccountID, Email: grant.Address}); err != nil {
+		if _, err := q.LockAccountForShare(ctx, sqlgen.LockAccountForShareParams{ID: grant.AccountID, Email: grant.Email}); err != nil {
 			return errAccountNotAllowed(err)
 		}
 		key, err := q.DefaultKey(ctx, sqlgen.DefaultKeyParams{AccountID: grant.AccountID, App: account.DefaultApp, Now: grant.CreatedAt})
@@ -57,17 +54,17 @@ func (s *Store) Grant(ctx context.Context, request oauth.Request, grant oauth.Gr
 		for _, scope := range grant.Scopes {
 			scopes = append(scopes, string(scope))
 		}
-		if err := q.InsertGrant(ctx, sqlgen.InsertGrantParams{ID: grant.ID, AccountID: grant.AccountID, KeyID: key.ID, Email: grant.Address, ClientID: grant.ClientID,
+		if err := q.InsertGrant(ctx, sqlgen.InsertGrantParams{ID: grant.ID, AccountID: grant.AccountID, KeyID: key.ID, Email: grant.Email, ClientID: grant.ClientID,
 			ClientName: grant.ClientName, RedirectUri: grant.RedirectURI, Scopes: scopes, Resource: grant.Resource, CreatedAt: grant.CreatedAt}); err != nil {
 			return err
 		}
-		return q.InsertAuthorizationCode(ctx, sqlgen.InsertAuthorizationCodeParams{Hash: code.Hash[:], GrantID: grant.ID, CodeChallenge: code.Challenge, ExpiresAt: code.ExpiresAt})
+		return q.InsertAuthorizationCode(ctx, sqlgen.InsertAuthorizationCodeParams{Hash: code.Hash[:], GrantID: grant.ID, CodeChallenge: code.CodeChallenge, ExpiresAt: code.ExpiresAt})
 	})
 }
 
 func errAccountNotAllowed(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fault.Wrap(err, fault.Conflict, "You can't connect this account (any more).")
+		return oauth.ReasonAccountNotAllowed.Fault()
 	}
 	return err
 }
@@ -75,12 +72,12 @@ func errAccountNotAllowed(err error) error {
 func lockGrant(ctx context.Context, q *sqlgen.Queries, id uuid.UUID, now time.Time) (oauth.Grant, error) {
 	row, err := q.LockGrant(ctx, sqlgen.LockGrantParams{ID: id, Now: now})
 	grant := grantOf(row.OAuthGrant)
-	grant.Suspended, grant.Owner, grant.KeyValid = row.Suspended, row.Owner, row.KeyValid
+	grant.Suspended, grant.IsOwner, grant.KeyValid = row.Suspended, row.Owner, row.KeyValid
 	return grant, err
 }
 
 func grantOf(row sqlgen.OAuthGrant) oauth.Grant {
-	return oauth.Grant{ID: row.ID, AccountID: row.AccountID, KeyID: row.KeyID, Address: row.Email, ClientID: row.ClientID, ClientName: row.ClientName,
+	return oauth.Grant{ID: row.ID, AccountID: row.AccountID, KeyID: row.KeyID, Email: row.Email, ClientID: row.ClientID, ClientName: row.ClientName,
 		RedirectURI: row.RedirectUri, Scopes: scopesOf(row.Scopes), Resource: row.Resource, CreatedAt: row.CreatedAt, LastUsedAt: row.LastUsedAt}
 }
 
@@ -104,28 +101,28 @@ func (s *Store) TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) e
 		params.Ids = append(params.Ids, id)
 		params.UsedAt = append(params.UsedAt, at)
 	}
-	return classify(s.queries.TouchGrants(ctx, params), "touch grants")
+	return toFault(s.queries.TouchGrants(ctx, params), "touch grants")
 }
 
-// Connections implements oauth.Store.
-func (s *Store) Connections(ctx context.Context, address string, now time.Time, most int) ([]oauth.Connection, error) {
-	rows, err := s.queries.Connections(ctx, sqlgen.ConnectionsParams{Email: address, Now: now, Batch: int32(most)}) //nolint:gosec // a constant
+// AuthorizedApps implements oauth.Store.
+func (s *Store) AuthorizedApps(ctx context.Context, email string, now time.Time, limit int) ([]oauth.AuthorizedApp, error) {
+	rows, err := s.queries.Connections(ctx, sqlgen.ConnectionsParams{Email: email, Now: now, Batch: int32(limit)}) //nolint:gosec // a constant
 	if err != nil {
-		return nil, classify(err, "find connections")
+		return nil, toFault(err, "find authorized applications")
 	}
-	connections := make([]oauth.Connection, 0, len(rows))
+	apps := make([]oauth.AuthorizedApp, 0, len(rows))
 	for _, row := range rows {
-		connection := oauth.Connection{Grant: grantOf(row.OAuthGrant), AccountName: row.DisplayName}
-		if connection.AccountName == "" {
-			connection.AccountName = row.Name
+		app := oauth.AuthorizedApp{Grant: grantOf(row.OAuthGrant), AccountName: row.DisplayName}
+		if app.AccountName == "" {
+			app.AccountName = row.Name
 		}
-		connections = append(connections, connection)
+		apps = append(apps, app)
 	}
-	return connections, nil
+	return apps, nil
 }
 
-// EndConnections implements oauth.Store.
-func (s *Store) EndConnections(ctx context.Context, address string, id uuid.UUID, now time.Time) (int, error) {
-	n, err := s.queries.RevokeGrantsByEmail(ctx, sqlgen.RevokeGrantsByEmailParams{Email: address, Now: now, ID: pgtype.UUID{Bytes: id, Valid: id != uuid.Nil}})
-	return int(n), classify(err, "end connections")
+// RevokeApps implements oauth.Store.
+func (s *Store) RevokeGrants(ctx context.Context, email string, id uuid.UUID, now time.Time) (int, error) {
+	n, err := s.queries.RevokeGrantsByEmail(ctx, sqlgen.RevokeGrantsByEmailParams{Email: email, Now: now, ID: pgtype.UUID{Bytes: id, Valid: id != uuid.Nil}})
+	return int(n), toFault(err, "revoke grants")
 }

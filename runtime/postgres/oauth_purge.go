@@ -2,47 +2,44 @@ package postgres
 
 import (
 	"context"
-	"time"
 
+	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// PurgeLogins implements oauth.Purger.
-func (s *Store) PurgeLogins(ctx context.Context, now, clientsBefore time.Time, batch int) (int, error) {
+// PurgeExpired implements oauth.PurgeStore.
+func (s *Store) PurgeExpired(ctx context.Context, cutoffs oauth.PurgeCutoffs, batch int) (int, error) {
 	limit := int32(batch) //nolint:gosec // a constant
 	total := 0
-	// Attempts count for an hour, and what is over is of use to nobody; the rest waits
-	// for those that point at it.
+	// The order follows the references: clients go when no grant names them any more.
 	for _, step := range []func() (int64, error){
 		func() (int64, error) {
-			return s.queries.PurgeEmails(ctx, sqlgen.PurgeEmailsParams{Before: now, Batch: limit})
+			return s.queries.PurgeEmails(ctx, sqlgen.PurgeEmailsParams{Before: cutoffs.Now, Batch: limit})
 		},
 		func() (int64, error) {
-			return s.queries.PurgeRateLimitEvents(ctx, sqlgen.PurgeRateLimitEventsParams{Before: now.Add(-time.Hour), Batch: limit})
+			return s.queries.PurgeRateLimitEvents(ctx, sqlgen.PurgeRateLimitEventsParams{Before: cutoffs.RateLimitEvents, Batch: limit})
 		},
 		func() (int64, error) {
-			return s.queries.PurgeLoginSessions(ctx, sqlgen.PurgeLoginSessionsParams{Before: now, Batch: limit})
+			return s.queries.PurgeLoginSessions(ctx, sqlgen.PurgeLoginSessionsParams{Before: cutoffs.Now, Batch: limit})
 		},
 		func() (int64, error) {
-			// A day longer: whoever still sends one is no stranger who guesses.
-			return s.queries.PurgeTokens(ctx, sqlgen.PurgeTokensParams{Before: now.Add(-24 * time.Hour), Batch: limit})
+			return s.queries.PurgeTokens(ctx, sqlgen.PurgeTokensParams{Before: cutoffs.Tokens, Batch: limit})
 		},
 		func() (int64, error) {
-			// Nothing goes yet: why a connection ended can be read for a week.
-			_, err := s.queries.RevokeGrantsOfExpiredKeys(ctx, now)
-			return 0, err
+			_, err := s.queries.RevokeGrantsOfExpiredKeys(ctx, cutoffs.Now)
+			return 0, err // no row is deleted
 		},
 		func() (int64, error) {
-			return s.queries.PurgeGrants(ctx, sqlgen.PurgeGrantsParams{Before: now.Add(-7 * 24 * time.Hour), Batch: limit})
+			return s.queries.PurgeGrants(ctx, sqlgen.PurgeGrantsParams{Before: cutoffs.Grants, Batch: limit})
 		},
 		func() (int64, error) {
-			return s.queries.PurgeClients(ctx, sqlgen.PurgeClientsParams{Before: clientsBefore, Batch: limit})
+			return s.queries.PurgeClients(ctx, sqlgen.PurgeClientsParams{Before: cutoffs.UnusedClients, Batch: limit})
 		},
 	} {
 		n, err := step()
 		total += int(n)
 		if err != nil {
-			return total, classify(err, "purge logins")
+			return total, toFault(err, "purge expired OAuth data")
 		}
 	}
 	return total, nil

@@ -14,17 +14,14 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// Redeem implements oauth.Store.
-func (s *Store) Redeem(ctx context.Context, hash account.Hash, now time.Time, check func(oauth.Grant, oauth.Code) ([]oauth.Token, error)) error {
-	var refusal error // of a use that is written down all the same
-	err := s.inTx(ctx, "redeem a code", func(q *sqlgen.Queries) error {
+// ExchangeCode implements oauth.Store.
+func (s *Store) ExchangeCode(ctx context.Context, hash account.Hash, now time.Time, decide func(oauth.Grant, oauth.AuthorizationCode) oauth.Outcome) (oauth.Outcome, error) {
+	var outcome oauth.Outcome
+	err := s.inTx(ctx, "exchange an authorization code", func(q *sqlgen.Queries) error {
 		row, err := q.UseAuthorizationCode(ctx, sqlgen.UseAuthorizationCodeParams{Hash: hash[:], Now: now})
-		if errors.Is(err, pgx.ErrNoRows) {
-			if row, err = q.FindAuthorizationCode(ctx, hash[:]); err != nil {
-				return err
-			}
-			refusal = fault.Wrap(oauth.ErrRefused, fault.Invalid, "the code was used before: what it gave has ended")
-			return revoke(ctx, q, row.GrantID, now, "authorization code reused")
+		used := errors.Is(err, pgx.ErrNoRows)
+		if used {
+			row, err = q.FindAuthorizationCode(ctx, hash[:])
 		}
 		if err != nil {
 			return err
@@ -33,23 +30,15 @@ func (s *Store) Redeem(ctx context.Context, hash account.Hash, now time.Time, ch
 		if err != nil {
 			return err
 		}
-		code := oauth.Code{Hash: hash, Challenge: row.CodeChallenge, ExpiresAt: row.ExpiresAt}
-		tokens, err := check(grant, code)
-		if errors.Is(err, oauth.ErrRefused) {
-			refusal = err
-			return revoke(ctx, q, grant.ID, now, "authorization code rejected")
-		}
-		if err != nil {
-			return err
-		}
-		return insertTokens(ctx, q, grant.ID, tokens)
+		outcome = decide(grant, oauth.AuthorizationCode{Hash: hash, CodeChallenge: row.CodeChallenge, ExpiresAt: row.ExpiresAt, Used: used})
+		return commitOutcome(ctx, q, grant.ID, outcome, now)
 	})
-	return errors.Join(refusal, err)
+	return outcome, err
 }
 
-// Rotate implements oauth.Store.
-func (s *Store) Rotate(ctx context.Context, hash account.Hash, now time.Time, check func(oauth.Grant, oauth.Token) ([]oauth.Token, error)) error {
-	var theft error
+// RotateRefreshToken implements oauth.Store.
+func (s *Store) RotateRefreshToken(ctx context.Context, hash account.Hash, now time.Time, decide func(oauth.Grant, oauth.Token) oauth.Outcome) (oauth.Outcome, error) {
+	var outcome oauth.Outcome
 	err := s.inTx(ctx, "rotate a refresh token", func(q *sqlgen.Queries) error {
 		row, err := q.LockRefreshToken(ctx, hash[:])
 		if err != nil {
@@ -59,28 +48,40 @@ func (s *Store) Rotate(ctx context.Context, hash account.Hash, now time.Time, ch
 		if err != nil {
 			return err
 		}
-		tokens, err := check(grant, oauth.Token{Hash: hash, Refresh: true, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt, RotatedAt: row.RotatedAt, Pairs: int(row.Rotations)})
-		if stolen := new(oauth.Theft); errors.As(err, &stolen) {
-			theft = err
-			return revoke(ctx, q, grant.ID, now, "refresh token reused")
+		outcome = decide(grant, oauth.Token{Hash: hash, Refresh: true, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt, RotatedAt: row.RotatedAt, Rotations: int(row.Rotations)})
+		if outcome.Err == nil {
+			if err := rotateToken(ctx, q, hash, grant, now); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		if err := q.RotateToken(ctx, sqlgen.RotateTokenParams{Hash: hash[:], Now: now}); err != nil {
-			return err
-		}
-		// Keys are rotated, too: in the time that the old one has left, sessions move on to the new.
-		key, err := q.DefaultKey(ctx, sqlgen.DefaultKeyParams{AccountID: grant.AccountID, App: account.DefaultApp, Now: now})
-		if err != nil {
-			return err
-		}
-		if err := q.RebindGrant(ctx, sqlgen.RebindGrantParams{ID: grant.ID, KeyID: key.ID}); err != nil {
-			return err
-		}
-		return insertTokens(ctx, q, grant.ID, tokens)
+		return commitOutcome(ctx, q, grant.ID, outcome, now)
 	})
-	return errors.Join(theft, err)
+	return outcome, err
+}
+
+// rotateToken counts a rotation and binds the grant to the newest key of the account, so that
+// grants outlive the rotation of a key if they refresh while the old key is valid.
+func rotateToken(ctx context.Context, q *sqlgen.Queries, hash account.Hash, grant oauth.Grant, now time.Time) error {
+	if err := q.RotateToken(ctx, sqlgen.RotateTokenParams{Hash: hash[:], Now: now}); err != nil {
+		return err
+	}
+	key, err := q.DefaultKey(ctx, sqlgen.DefaultKeyParams{AccountID: grant.AccountID, App: account.DefaultApp, Now: now})
+	if err != nil {
+		return err
+	}
+	return q.RebindGrant(ctx, sqlgen.RebindGrantParams{ID: grant.ID, KeyID: key.ID})
+}
+
+// commitOutcome revokes the grant or stores its new tokens. It returns the error of a
+// rejection that must change nothing, which rolls the transaction back.
+func commitOutcome(ctx context.Context, q *sqlgen.Queries, grantID uuid.UUID, outcome oauth.Outcome, now time.Time) error {
+	switch {
+	case outcome.RevokeReason != "":
+		return revoke(ctx, q, grantID, now, outcome.RevokeReason)
+	case outcome.Err != nil:
+		return outcome.Err
+	}
+	return insertTokens(ctx, q, grantID, outcome.Stored)
 }
 
 func insertTokens(ctx context.Context, q *sqlgen.Queries, grantID uuid.UUID, tokens []oauth.Token) error {
@@ -103,28 +104,28 @@ func (s *Store) RevokeToken(ctx context.Context, hash account.Hash, clientID str
 		case err != nil:
 			return err
 		case clientID != "" && row.ClientID != clientID:
-			return fault.Wrap(oauth.ErrRefused, fault.Invalid, "the token belongs to another client")
+			return fault.Wrap(oauth.ErrInvalidGrant, fault.Invalid, "the token belongs to another client")
 		}
 		return revoke(ctx, q, row.GrantID, now, "revoked by the client")
 	})
 }
 
-// FindSession returns who an access token stands for; NotFound when nobody. Whether token
-// and key have expired is for the caller's clock.
+// FindSession returns the session of an access token; NotFound. The caller checks whether the
+// token and the key have expired.
 func (s *Store) FindSession(ctx context.Context, hash account.Hash) (oauth.Session, error) {
 	row, err := s.queries.FindSession(ctx, hash[:])
 	if err != nil {
-		return oauth.Session{}, classify(err, "find session")
+		return oauth.Session{}, toFault(err, "find session")
 	}
 	return oauth.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopesOf(row.Scopes),
 		Resource: row.Resource, ExpiresAt: row.TokenExpiresAt}, nil
 }
 
-// FindSessionOfGrant returns who a grant stands for, without a token; NotFound when it has ended.
+// FindSessionOfGrant returns the session of a grant; NotFound if the grant was revoked.
 func (s *Store) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (oauth.Session, error) {
 	row, err := s.queries.FindSessionOfGrant(ctx, id)
 	if err != nil {
-		return oauth.Session{}, classify(err, "find session of grant")
+		return oauth.Session{}, toFault(err, "find session of grant")
 	}
 	return oauth.Session{Principal: principalOf(row.Account, row.App, row.ApiKey), GrantID: row.GrantID, Scopes: scopesOf(row.Scopes), Resource: row.Resource}, nil
 }

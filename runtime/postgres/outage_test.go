@@ -19,11 +19,11 @@ import (
 	"mediastack.dev/runtime/postgres"
 )
 
-// noOutage are the methods that have no error of the database to return.
+// noOutage are the methods that return no error of the database.
 var noOutage = map[string]string{
-	"Close":  "it returns nothing",
-	"Listen": "it comes back by itself until its context ends",
-	"Locks":  "it asks nothing of the database",
+	"Close":       "it returns nothing",
+	"Listen":      "it reconnects until its context ends",
+	"UploadLocks": "it does not use the database",
 }
 
 var (
@@ -31,8 +31,7 @@ var (
 	errorType   = reflect.TypeFor[error]()
 )
 
-// Every method of the store, also one that is added later, is Unavailable while the
-// server is down.
+// Every method of the store, by reflection, returns Unavailable while the server is down.
 func TestStore_EveryMethodUnavailableWhileTheServerIsDown(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
@@ -56,7 +55,7 @@ func TestStore_EveryMethodUnavailableWhileTheServerIsDown(t *testing.T) {
 	}
 }
 
-// arguments makes arguments for a method that never gets an answer.
+// arguments returns zero arguments for a method whose query fails.
 func arguments(t *testing.T, method reflect.Type) []reflect.Value {
 	t.Helper()
 	values := make([]reflect.Value, 0, method.NumIn())
@@ -79,8 +78,8 @@ func arguments(t *testing.T, method reflect.Type) []reflect.Value {
 	return values
 }
 
-// work is what requests do, over and over, until stop is closed. It returns the texts of
-// the errors that are neither nil nor Unavailable.
+// work calls methods as requests do until stop is closed. It returns the texts of the errors
+// that are neither nil nor Unavailable.
 func work(t *testing.T, store *postgres.Store, scope media.Scope, stop <-chan struct{}, outages *atomic.Int64) map[string]bool {
 	t.Helper()
 	wrong := map[string]bool{}
@@ -109,7 +108,7 @@ func work(t *testing.T, store *postgres.Store, scope media.Scope, stop <-chan st
 	}
 }
 
-// A server that dies in the middle of a query, in whatever way, is Unavailable.
+// A query during which the server dies, in any way, returns Unavailable.
 func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
@@ -133,7 +132,7 @@ func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 	for name, die := range map[string]func(){
 		"killed":  func() { server.Kill(); server.Start() },
 		"stopped": func() { server.Stop(); server.Start() },
-		"its connections are ended": func() {
+		"disconnecting its clients": func() {
 			conn, err := pgx.Connect(t.Context(), url)
 			must(t, err)
 			defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
@@ -144,7 +143,7 @@ func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 		for range 4 {
 			before := outages.Load()
 			die()
-			await(t, fmt.Sprintf("somebody notices that the server is %s, and it is back", name), func() bool {
+			await(t, fmt.Sprintf("a call fails because the server is %s, and the server is back", name), func() bool {
 				return outages.Load() > before && store.Ping(t.Context()) == nil
 			})
 		}
@@ -159,7 +158,7 @@ func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 	t.Logf("%d calls met the outages", outages.Load())
 }
 
-// await asks again until it is so.
+// await polls until the condition holds.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)

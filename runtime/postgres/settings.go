@@ -14,7 +14,7 @@ import (
 // Layers implements settings.Store.
 func (s *Store) Layers(ctx context.Context, accountID uuid.UUID) (settings.Layers, error) {
 	layers, err := readLayers(ctx, s.queries, accountID)
-	return layers, classify(err, "read settings")
+	return layers, toFault(err, "read settings")
 }
 
 func readLayers(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) (settings.Layers, error) {
@@ -77,7 +77,7 @@ func (s *Store) Pin(ctx context.Context, accountID uuid.UUID, pins settings.Laye
 
 // Unpin implements settings.Store.
 func (s *Store) Unpin(ctx context.Context, accountID uuid.UUID, by string) error {
-	return classify(s.queries.RemovePins(ctx, sqlgen.RemovePinsParams{AccountID: accountID, PinnedBy: by}), "unpin settings")
+	return toFault(s.queries.RemovePins(ctx, sqlgen.RemovePinsParams{AccountID: accountID, PinnedBy: by}), "unpin settings")
 }
 
 // decodeLayer decodes the JSON form of a layer, nil when the layer is not set. Fields of a

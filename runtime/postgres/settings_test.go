@@ -28,7 +28,9 @@ func TestSettings_PinnedFieldRejectsTheWholeChange(t *testing.T) {
 	}
 	layers, err := s.Update(t.Context(), a.ID, settings.Layer{ThumbnailHeight: value(99)})
 	must(t, err)
-	if got := layers.Effective(); got != (settings.Effective{UseWebP: true, WebPOutputQuality: 80, ThumbnailWidth: 320, ThumbnailHeight: 99}) {
+	want := settings.Defaults()
+	want.UseWebP, want.ThumbnailHeight = true, 99
+	if got := layers.Effective(); got != want {
 		t.Errorf("effective settings are %+v", got)
 	}
 	must(t, s.Unpin(t.Context(), a.ID, "team-a/another"))
@@ -38,7 +40,8 @@ func TestSettings_PinnedFieldRejectsTheWholeChange(t *testing.T) {
 	must(t, s.Unpin(t.Context(), a.ID, "team-a/site"))
 	layers, err = s.Update(t.Context(), a.ID, settings.Layer{WebPOutputQuality: value(0)})
 	must(t, err)
-	if got := layers.Effective(); got != (settings.Effective{UseWebP: false, WebPOutputQuality: 0, ThumbnailWidth: 320, ThumbnailHeight: 99}) {
+	want.UseWebP, want.WebPOutputQuality = false, 0
+	if got := layers.Effective(); got != want {
 		t.Errorf("after unpinning: %+v", got)
 	}
 	if _, err := s.Update(t.Context(), a.ID, settings.Layer{WebPOutputQuality: value(101)}); !fault.Is(err, fault.Invalid) {
@@ -59,7 +62,9 @@ func TestSettings_FieldsOfALaterVersionAreKept(t *testing.T) {
 	must(t, err)
 	outcome, err := settings.NewService(store).Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
 	must(t, err)
-	if want := (settings.Effective{UseWebP: true, WebPOutputQuality: 80, ThumbnailWidth: 64, ThumbnailHeight: 320}); outcome.Effective() != want {
+	want := settings.Defaults()
+	want.UseWebP, want.ThumbnailWidth = true, 64
+	if outcome.Effective() != want {
 		t.Errorf("effective settings are %+v", outcome.Effective())
 	}
 	var stored string

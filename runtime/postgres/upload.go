@@ -16,8 +16,8 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// opening is one upload to note.
-type opening struct {
+// openRequest is an upload to open.
+type openRequest struct {
 	itemID, appID uuid.UUID
 	bytes         int64
 	leaseEnds     time.Time
@@ -25,17 +25,17 @@ type opening struct {
 
 // OpenUpload implements media.Store.
 func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
-	what := opening{itemID: itemID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}
-	opened, err := s.openings.do(ctx, scope.AccountID, what)
+	request := openRequest{itemID: itemID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}
+	opened, err := s.openBatch.Do(ctx, scope.AccountID, request)
 	if err == nil && !opened {
-		// The cap had no room for all that came together: there may be some for this one.
+		// The batch exceeds the storage cap; this upload alone may fit.
 		var alone []bool
-		if alone, err = s.openUploads(ctx, scope.AccountID, []opening{what}); err == nil {
+		if alone, err = s.openUploads(ctx, scope.AccountID, []openRequest{request}); err == nil {
 			opened = alone[0]
 		}
 	}
 	if err != nil {
-		return classify(err, "open upload")
+		return toFault(err, "open upload")
 	}
 	if !opened {
 		_, maxStorage, err := s.AvailableBytes(ctx, scope)
@@ -47,20 +47,20 @@ func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Sc
 	return nil
 }
 
-func (s *Store) openUploads(ctx context.Context, accountID uuid.UUID, what []opening) ([]bool, error) {
+func (s *Store) openUploads(ctx context.Context, accountID uuid.UUID, requests []openRequest) ([]bool, error) {
 	params := sqlgen.OpenUploadsParams{AccountID: accountID}
-	for _, one := range what {
-		params.ItemIds = append(params.ItemIds, one.itemID)
-		params.AppIds = append(params.AppIds, one.appID)
-		params.Bytes = append(params.Bytes, one.bytes)
-		params.LeaseEnds = append(params.LeaseEnds, one.leaseEnds)
+	for _, request := range requests {
+		params.ItemIds = append(params.ItemIds, request.itemID)
+		params.AppIds = append(params.AppIds, request.appID)
+		params.Bytes = append(params.Bytes, request.bytes)
+		params.LeaseEnds = append(params.LeaseEnds, request.leaseEnds)
 	}
 	opened, err := s.queries.OpenUploads(ctx, params)
-	return among(params.ItemIds, opened), err
+	return contains(params.ItemIds, opened), err
 }
 
-// among tells which of ids are in found.
-func among(ids, found []uuid.UUID) []bool {
+// contains reports for each of ids whether it is in found.
+func contains(ids, found []uuid.UUID) []bool {
 	in := make([]bool, len(ids))
 	for i, id := range ids {
 		in[i] = slices.Contains(found, id)
@@ -72,7 +72,7 @@ func among(ids, found []uuid.UUID) []bool {
 func (s *Store) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
 	_, err := s.queries.Reserve(ctx, sqlgen.ReserveParams{ItemID: itemID, Bytes: bytes, LeaseEnds: leaseEnds})
 	if !errors.Is(err, pgx.ErrNoRows) {
-		return classify(err, "reserve")
+		return toFault(err, "reserve")
 	}
 	room, maxStorage, err := s.AvailableBytes(ctx, scope)
 	if err != nil {
@@ -81,33 +81,31 @@ func (s *Store) Reserve(ctx context.Context, itemID uuid.UUID, scope media.Scope
 	if bytes > room {
 		return media.QuotaExceeded(maxStorage)
 	}
-	return swept()
+	return errUploadExpired
 }
 
-// swept is the fault of an upload that made no progress for so long that the purge ended it.
-func swept() error {
-	return fault.New(fault.NotFound, "the upload made no progress for too long and was given up")
-}
+// errUploadExpired is the error for an upload whose lease ended and that the purge removed.
+var errUploadExpired = fault.New(fault.NotFound, "the upload expired because it made no progress")
 
 // AvailableBytes implements media.Store.
 func (s *Store) AvailableBytes(ctx context.Context, scope media.Scope) (int64, int64, error) {
-	row, err := s.queries.Headroom(ctx, scope.AccountID)
+	row, err := s.queries.AvailableBytes(ctx, scope.AccountID)
 	if err != nil {
-		return 0, 0, classify(err, "read headroom")
+		return 0, 0, toFault(err, "read available bytes")
 	}
 	return row.Bytes, row.MaxStorage, nil
 }
 
 // CommitUpload implements media.Store.
 func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
-	made, err := s.commits.do(ctx, item.AccountID, item)
+	committed, err := s.commitBatch.Do(ctx, item.AccountID, item)
 	if err != nil {
-		return classify(err, "commit upload")
+		return toFault(err, "commit upload")
 	}
-	if made {
+	if committed {
 		return nil
 	}
-	return s.inTx(ctx, "settle upload", func(q *sqlgen.Queries) error { return settle(ctx, q, item) })
+	return s.inTx(ctx, "commit upload", func(q *sqlgen.Queries) error { return commitAdjusted(ctx, q, item) })
 }
 
 func (s *Store) commitUploads(ctx context.Context, _ uuid.UUID, items []media.Item) ([]bool, error) {
@@ -126,26 +124,31 @@ func (s *Store) commitUploads(ctx context.Context, _ uuid.UUID, items []media.It
 		params.Bytes = append(params.Bytes, item.Objects.Bytes())
 		params.CreatedAt = append(params.CreatedAt, item.CreatedAt)
 	}
-	made, err := s.queries.CommitUploads(ctx, params)
-	return among(params.Ids, made), err
+	committed, err := s.queries.CommitUploads(ctx, params)
+	return contains(params.Ids, committed), err
 }
 
-// settle commits an upload whose reservation may not be what is stored.
-func settle(ctx context.Context, q *sqlgen.Queries, item media.Item) error {
+// commitAdjusted commits an upload and adjusts the usage, if the reservation differs from the
+// stored bytes.
+func commitAdjusted(ctx context.Context, q *sqlgen.Queries, item media.Item) error {
 	bytes := item.Objects.Bytes()
-	upload, err := q.TakeUpload(ctx, item.ID)
+	upload, err := q.DeleteUploadReturning(ctx, item.ID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return swept()
+		return errUploadExpired
 	}
 	if err != nil {
 		return err
 	}
-	settled, err := q.SettleHold(ctx, sqlgen.SettleHoldParams{AccountID: upload.AccountID, Delta: bytes - upload.Reserved})
+	adjusted, err := q.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: upload.AccountID, Delta: bytes - upload.Reserved})
 	if err != nil {
 		return err
 	}
-	if settled == 0 {
-		return fault.New(fault.QuotaExceeded, "the account's storage cap has no room for this file")
+	if adjusted == 0 {
+		available, err := q.AvailableBytes(ctx, upload.AccountID)
+		if err != nil {
+			return err
+		}
+		return media.QuotaExceeded(available.MaxStorage)
 	}
 	return q.InsertItem(ctx, sqlgen.InsertItemParams{
 		ID: item.ID, AccountID: upload.AccountID, AppID: upload.AppID, FileName: item.FileName, Access: string(item.Access),
@@ -157,22 +160,22 @@ func settle(ctx context.Context, q *sqlgen.Queries, item media.Item) error {
 func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, keys []string, notBefore time.Time) (*media.Removal, error) {
 	var removal *media.Removal
 	err := s.inTx(ctx, "abandon upload", func(q *sqlgen.Queries) error {
-		upload, err := q.TakeUpload(ctx, itemID)
+		upload, err := q.DeleteUploadReturning(ctx, itemID)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
-			// Committed after all, or swept while bytes were still on their way.
+			// The upload was committed, or the purge removed it while it was still running.
 			if exists, err := q.ItemExists(ctx, itemID); err != nil || exists {
 				return err
 			}
 		case err != nil:
 			return err
 		default:
-			if _, err := q.SettleHold(ctx, sqlgen.SettleHoldParams{AccountID: upload.AccountID, Delta: -upload.Reserved}); err != nil {
+			if _, err := q.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: upload.AccountID, Delta: -upload.Reserved}); err != nil {
 				return err
 			}
 		}
 		if len(keys) == 0 {
-			return nil // refused before a byte was sent
+			return nil // nothing was sent to the object store
 		}
 		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: scope.AccountID, Bucket: scope.Bucket, Keys: keys, AbortMultipart: true, NotBefore: notBefore})
 		if err != nil {
@@ -187,11 +190,11 @@ func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media
 	return removal, nil
 }
 
-// ExpireUploads implements media.Store.
+// ExpireUploads implements media.PurgeStore.
 func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(uuid.UUID) []string) (int, error) {
 	expired := 0
 	err := s.inTx(ctx, "expire uploads", func(q *sqlgen.Queries) error {
-		uploads, err := q.ExpiredUploads(ctx, sqlgen.ExpiredUploadsParams{LeaseEnds: cutoff, Limit: int32(min(batch, 100_000))}) //nolint:gosec // bounded just there
+		uploads, err := q.ExpiredUploads(ctx, sqlgen.ExpiredUploadsParams{LeaseEnds: cutoff, Limit: batchSize(batch)})
 		if err != nil {
 			return err
 		}
@@ -199,7 +202,7 @@ func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, 
 			if err := q.DeleteUpload(ctx, upload.ItemID); err != nil {
 				return err
 			}
-			if _, err := q.SettleHold(ctx, sqlgen.SettleHoldParams{AccountID: upload.AccountID, Delta: -upload.Reserved}); err != nil {
+			if _, err := q.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: upload.AccountID, Delta: -upload.Reserved}); err != nil {
 				return err
 			}
 			if _, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: upload.AccountID, Bucket: upload.Bucket,

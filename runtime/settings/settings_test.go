@@ -13,25 +13,40 @@ import (
 
 func p[T any](v T) *T { return &v }
 
+func TestDefaults_OfEachSetting(t *testing.T) {
+	t.Parallel()
+	if d := Defaults(); d.UseWebP || d.WebPOutputQuality != 80 || d.ThumbnailWidth != 320 || d.ThumbnailHeight != 320 {
+		t.Errorf("defaults are %+v", d)
+	}
+}
+
 func TestLayers_ResolveToPinElseTenantElseDefault(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		layers Layers
-		want   Effective
+		want   func(*Effective) // on the defaults
 		source map[string]Source
 	}{
-		"defaults when nothing is set": {Layers{}, Effective{false, 80, 320, 320},
-			map[string]Source{"useWebP": FromDefault, "webpOutputQuality": FromDefault, "thumbnailWidth": FromDefault, "thumbnailHeight": FromDefault}},
-		"a tenant's value overrides the default": {Layers{Tenant: Layer{UseWebP: p(true), ThumbnailWidth: p(64)}}, Effective{true, 80, 64, 320},
-			map[string]Source{"useWebP": FromTenant, "webpOutputQuality": FromDefault, "thumbnailWidth": FromTenant, "thumbnailHeight": FromDefault}},
+		"defaults when nothing is set": {Layers{}, func(*Effective) {}, map[string]Source{}},
+		"a tenant's value overrides the default": {Layers{Tenant: Layer{UseWebP: p(true), ThumbnailWidth: p(64)}},
+			func(e *Effective) { e.UseWebP, e.ThumbnailWidth = true, 64 },
+			map[string]Source{"useWebP": FromTenant, "thumbnailWidth": FromTenant}},
 		"a pin overrides both, also with a zero value": {Layers{Pinned: Layer{UseWebP: p(false), WebPOutputQuality: p(0)}, PinnedBy: "a/b",
-			Tenant: Layer{UseWebP: p(true), WebPOutputQuality: p(90), ThumbnailHeight: p(10)}}, Effective{false, 0, 320, 10},
-			map[string]Source{"useWebP": FromPin, "webpOutputQuality": FromPin, "thumbnailWidth": FromDefault, "thumbnailHeight": FromTenant}},
+			Tenant: Layer{UseWebP: p(true), WebPOutputQuality: p(90), ThumbnailHeight: p(10)}},
+			func(e *Effective) { e.UseWebP, e.WebPOutputQuality, e.ThumbnailHeight = false, 0, 10 },
+			map[string]Source{"useWebP": FromPin, "webpOutputQuality": FromPin, "thumbnailHeight": FromTenant}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(c.want, c.layers.Effective()); diff != "" {
+			want := Defaults()
+			c.want(&want)
+			if diff := cmp.Diff(want, c.layers.Effective()); diff != "" {
 				t.Error(diff)
+			}
+			for _, f := range Fields() {
+				if c.source[f.Name] == "" {
+					c.source[f.Name] = FromDefault
+				}
 			}
 			if diff := cmp.Diff(c.source, c.layers.Sources()); diff != "" {
 				t.Error(diff)

@@ -1,5 +1,5 @@
-// Command mediastack-operator brings MediaAccount and MediaSettings objects to life:
-// it watches the Kubernetes API and hands desired state to PostgreSQL and S3.
+// Command mediastack-operator reconciles MediaAccount and MediaSettings objects: it watches the
+// Kubernetes API and writes the desired state to PostgreSQL and S3.
 package main
 
 import (
@@ -27,18 +27,18 @@ import (
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
 var version = "development"
 
-// exitUsage is the exit status of a command line that is wrong; a failure later is 1.
+// exitUsage is the exit status of an invalid command line; a later failure is 1.
 const exitUsage = 2
 
-// flags is the command line; every flag has an environment variable.
+// flags are the command line; every flag has an environment variable.
 type flags struct {
 	Operator operator.Config    `embed:""`
 	Database postgres.Config    `embed:""`
 	S3       objectstore.Config `embed:"" prefix:"s3-"`
 
-	Kubeconfig string     `env:"KUBECONFIG" help:"Kubeconfig file; without it, the pod's service account."`
-	LogFormat  string     `env:"SERVICE_LOG_FORMAT" enum:"json,text" default:"json" help:"Form of the log: json or text."`
-	LogLevel   slog.Level `env:"SERVICE_LOG_LEVEL" default:"INFO" help:"Least level that is logged: DEBUG, INFO, WARN or ERROR."`
+	Kubeconfig string     `env:"KUBECONFIG" help:"Kubeconfig file; the pod's service account if empty."`
+	LogFormat  string     `env:"SERVICE_LOG_FORMAT" enum:"json,text" default:"json" help:"Log format: json or text."`
+	LogLevel   slog.Level `env:"SERVICE_LOG_LEVEL" default:"INFO" help:"Minimum log level: DEBUG, INFO, WARN or ERROR."`
 
 	Version kong.VersionFlag `help:"Show the version and exit."`
 }
@@ -47,7 +47,7 @@ func main() {
 	var options flags
 	kong.Parse(&options,
 		kong.Name("mediastack-operator"),
-		kong.Description("Brings MediaAccount and MediaSettings objects to life."),
+		kong.Description("Reconciles MediaAccount and MediaSettings objects."),
 		kong.Vars{"version": version},
 		kong.Exit(exit),
 	)
@@ -61,7 +61,7 @@ func main() {
 	}
 }
 
-// exit ends the program; what kong does not understand has the usual status of wrong usage.
+// exit ends the program. An error of kong is one of usage.
 func exit(status int) {
 	if status != 0 {
 		status = exitUsage
@@ -69,7 +69,7 @@ func exit(status int) {
 	os.Exit(status)
 }
 
-// run joins the parts and works until ctx ends.
+// run builds the operator and runs it until ctx ends.
 func run(ctx context.Context, options flags, log *slog.Logger) error {
 	kube, err := kubeConfig(options.Kubeconfig)
 	if err != nil {
@@ -94,7 +94,7 @@ func run(ctx context.Context, options flags, log *slog.Logger) error {
 	return manager.Start(ctx)
 }
 
-// logger writes JSON or text lines of the chosen level.
+// logger returns a logger for the format and level in options.
 func logger(options flags, out io.Writer) *slog.Logger {
 	handler := &slog.HandlerOptions{Level: options.LogLevel}
 	if options.LogFormat == "text" {
@@ -103,19 +103,19 @@ func logger(options flags, out io.Writer) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(out, handler))
 }
 
-// setGlobalLoggers sets the loggers that controller-runtime and client-go share. The
-// process calls it once, before anything else runs: both read them without a lock.
+// setGlobalLoggers sets the global loggers of controller-runtime and client-go. It is called
+// once, before anything else runs: both read them without a lock.
 func setGlobalLoggers(log *slog.Logger) {
 	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
 	klog.SetSlogLogger(log)
 }
 
-// kubeConfig is the file's configuration, or that of the pod's service account.
+// kubeConfig returns the file's configuration, or that of the pod's service account.
 func kubeConfig(path string) (*rest.Config, error) {
 	if path == "" {
 		cfg, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("there is no --kubeconfig, and this is not a pod with a service account: %w", err)
+			return nil, fmt.Errorf("--kubeconfig is not set, and this is not a pod with a service account: %w", err)
 		}
 		return cfg, nil
 	}

@@ -1,8 +1,9 @@
-// Command setup prepares a machine and a checkout: `setup packages` installs Debian packages, `setup
-// libvips` those alone that the image worker is built with, `setup running` those that the dev stack
-// needs besides, `setup kube minio tools` (or one
-// program's name) builds pinned programs into the cache, `setup build dev-services dev-stack` builds our own
-// programs into bin/. The Makefile calls it.
+// Command setup prepares a machine and a checkout. The Makefile calls it.
+//
+//   - libvips, running, packages: install the Debian packages that the image worker is built with, that
+//     the dev stack needs as well, and that the tests need as well
+//   - kube, minio, tusd, tools, or the name of one pinned program: build pinned programs into the cache
+//   - build, dev-services, dev-stack: build the programs of this repository into bin/
 package main
 
 import (
@@ -31,7 +32,7 @@ var purposes = map[string]setup.Purpose{"libvips": setup.Building, "running": se
 
 func run(ctx context.Context, targets []string) error {
 	if len(targets) == 0 {
-		return fmt.Errorf("say what to set up: packages, libvips, running, %s, %s, %s, %s, the name of one pinned program, build, dev-services or dev-stack", setup.GroupKube, setup.GroupMinIO, setup.GroupTusd, setup.GroupTools)
+		return fmt.Errorf("name what to set up: packages, libvips, running, %s, %s, %s, %s, the name of one pinned program, build, dev-services or dev-stack", setup.GroupKube, setup.GroupMinIO, setup.GroupTusd, setup.GroupTools)
 	}
 	root, err := setup.RepoRoot()
 	if err != nil {

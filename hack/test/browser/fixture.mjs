@@ -158,7 +158,7 @@ export class User {
     this.read = Number(await this.fixture.hooks('/emails', { address }))
     let response
     await waitFor(async () => {
-      await this.fill('#address', address)
+      await this.fill('#email', address)
       response = await this.press('form[action^="/oauth/login/email"] button.main')
       return response.status() !== 429 // the user's login before this one asked within the pause
     }, 'a code')

@@ -22,6 +22,7 @@ func TestLogin_WorksInTheBrowser(t *testing.T) {
 const (
 	picturesEnv = "BROWSER_PICTURES"
 	sheetEnv    = "BROWSER_SHEET"
+	productEnv  = "BROWSER_PRODUCT"
 )
 
 func TestPages_AreAccessible(t *testing.T) {
@@ -29,9 +30,22 @@ func TestPages_AreAccessible(t *testing.T) {
 	scratch := t.TempDir()
 	newService(t).runScript(t, "screenshots.mjs", map[string]any{"scratch": scratch, "pictures": os.Getenv(picturesEnv)})
 	sheet := cmp.Or(os.Getenv(sheetEnv), filepath.Join(scratch, "small.png"))
-	// With a palette it is a third of the size, and looks the same.
-	testenv.Run(t, scriptTimeout, scratch, testenv.Program(t, "vips"), "pngsave", filepath.Join(scratch, "login.png"), sheet, "--palette", "--Q", "90", "--compression", "9", "--strip")
-	if info, err := os.Stat(sheet); err != nil || info.Size() > 400<<10 {
-		t.Errorf("the sheet has %d bytes: %v", info.Size(), err)
+	compress(t, filepath.Join(scratch, "login.png"), sheet)
+}
+
+func TestAPIReference_ShowsEveryOperation(t *testing.T) {
+	t.Parallel()
+	scratch := t.TempDir()
+	newService(t).runScript(t, "reference.mjs", map[string]any{"scratch": scratch})
+	compress(t, filepath.Join(scratch, "product.png"), cmp.Or(os.Getenv(productEnv), filepath.Join(scratch, "small.png")))
+}
+
+// compress writes a picture for the documentation. With a palette it is a third of the
+// size, and looks the same.
+func compress(t *testing.T, from, to string) {
+	t.Helper()
+	testenv.Run(t, scriptTimeout, t.TempDir(), testenv.Program(t, "vips"), "pngsave", from, to, "--palette", "--Q", "90", "--compression", "9", "--strip")
+	if info, err := os.Stat(to); err != nil || info.Size() > 400<<10 {
+		t.Errorf("the picture has %d bytes: %v", info.Size(), err)
 	}
 }

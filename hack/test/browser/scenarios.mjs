@@ -79,7 +79,7 @@ scenarios['a user denies access to a program with a URL scheme of its own'] = sc
   const app = await fixture.register('Cursor', cursorCallback)
   await user.logIn(fixture.link(app))
   await user.press(deny)
-  await user.expectText('You can close this tab', 'Cursor was not connected')
+  await user.expectText('You can close this tab', 'Cursor was not allowed')
   await waitFor(() => user.opened.length === 1, 'the program to be opened')
   const response = new URL(user.opened[0]).searchParams
   same([response.get('error'), response.get('code'), response.get('state')], ['access_denied', null, 's t&te'], 'the program receives')
@@ -107,7 +107,7 @@ scenarios['an application on an unknown host comes with a warning'] = scenario(a
   await user.expectText('Claude unverified', 'claude.ai.unknown.example')
   await user.sendAddress()
   await user.sendCode(await user.code())
-  await user.expectText('Unverified application. Anybody can choose this name.', 'It sends you to claude.ai.unknown.example.')
+  await user.expectText('Unverified application. Anyone can choose this name.', 'It sends you to claude.ai.unknown.example.')
   await user.press(allow)
   await user.expectText('asked for GET /callback?code=')
 })
@@ -128,18 +128,18 @@ scenarios['a user denies access'] = scenario(async (user) => {
 async function over(user) {
   await user.page.goBack()
   if (await user.has(allow)) await user.press(allow)
-  await user.expectText('This login is over')
+  await user.expectText('Login expired')
 }
 
 scenarios['a mistyped address is reported beside the field'] = scenario(async (user) => {
   const app = await fixture.program('Workbench')
   await user.go(fixture.link(app))
-  await user.fill('#address', 'ana')
+  await user.fill('#email', 'ana')
   await user.page.click('button.main')
-  expect(await user.has('#address:invalid:focus'), 'the browser takes no address for one')
+  expect(await user.has('#email:invalid:focus'), 'the browser takes no address for one')
   same((await user.sendAddress('ana..lopez@example.org')).status(), 400, 'the answer')
-  await tied(user, '#address', 'Enter an e-mail address, such as ana@example.org.')
-  same(await user.page.$eval('#address', (field) => field.value), 'ana..lopez@example.org', 'what was typed')
+  await tied(user, '#email', 'Enter an e-mail address, such as ana@example.org.')
+  same(await user.page.$eval('#email', (field) => field.value), 'ana..lopez@example.org', 'what was typed')
   await user.sendAddress()
   await user.expectText('Check your mail')
 })
@@ -152,12 +152,12 @@ scenarios['five wrong codes end a login'] = scenario(async (user) => {
   for (let tries = 1; tries < 5; tries++) {
     const response = await user.sendCode(wrong(right, tries))
     same(response.status(), 400, 'the answer to a wrong code')
-    await tied(user, '#code', 'That is not the code. Look at the newest mail and try again.')
+    await tied(user, '#code', 'Incorrect code. Use the code from the most recent e-mail.')
   }
   await user.sendCode(wrong(right, 5))
-  await user.expectText('This login is over', 'Begin again where you came from')
+  await user.expectText('Login expired', 'Start again where you came from')
   await user.go(`/oauth/login?request=${new URL(app.redirect).port}`)
-  await user.expectText('This login is over')
+  await user.expectText('Login expired')
   same(app.received, [], 'the program received')
 })
 
@@ -171,7 +171,7 @@ async function tied(user, selector, problem) {
     described: field.getAttribute('aria-describedby').split(' ').map((id) => document.getElementById(id)).filter((one) => one.getAttribute('role') === 'alert').map((one) => one.innerText.trim()),
     above: document.querySelector('[role="alert"]').getBoundingClientRect().bottom <= field.getBoundingClientRect().top, title: document.title,
   }))
-  same({ ...field, title: field.title.split(':')[0] }, { invalid: 'true', focused: true, described: [problem], above: true, title: 'Problem' }, 'the field')
+  same({ ...field, title: field.title.split(':')[0] }, { invalid: 'true', focused: true, described: [problem], above: true, title: 'Error' }, 'the field')
 }
 
 scenarios['a code that was mistyped can be typed again'] = scenario(async (user) => {
@@ -180,10 +180,10 @@ scenarios['a code that was mistyped can be typed again'] = scenario(async (user)
   await user.sendAddress()
   const right = await user.code()
   await user.fill('#code', '1234567')
-  await user.page.click('form[action^="/oauth/login/code"] button.main') // the browser itself refuses
+  await user.page.click('form[action^="/oauth/login/code"] button.main') // the browser blocks it
   expect(await user.has('#code:invalid'), 'seven digits are taken')
   await user.sendCode(wrong(right, 1))
-  await tied(user, '#code', 'That is not the code. Look at the newest mail and try again.')
+  await tied(user, '#code', 'Incorrect code. Use the code from the most recent e-mail.')
   same(await user.page.$eval('#code', (field) => field.value), '', 'the wrong code stays')
   await user.sendCode(right)
   await user.expectText('Allow Workbench to use your files?')
@@ -213,7 +213,7 @@ scenarios['a new code replaces the one before'] = scenario(async (user) => {
   const second = await user.code()
   if (first !== second) { // one time in a hundred million
     await user.sendCode(first)
-    await tied(user, '#code', 'That is not the code. Look at the newest mail and try again.')
+    await tied(user, '#code', 'Incorrect code. Use the code from the most recent e-mail.')
   }
   await user.sendCode(second)
   await user.expectText('Allow Workbench to use your files?')
@@ -222,7 +222,7 @@ scenarios['a new code replaces the one before'] = scenario(async (user) => {
 scenarios['another address can be taken before the code and after it'] = as({ plain: true }, async (user, fixture) => {
   const app = await fixture.program('Workbench')
   await user.go(fixture.link(app, { login_hint: 'somebody.else@people.example' }))
-  same(await user.page.$eval('#address', (field) => field.value), 'somebody.else@people.example', 'the address that the application knows')
+  same(await user.page.$eval('#email', (field) => field.value), 'somebody.else@people.example', 'the address that the application knows')
   await user.sendAddress('somebody.else@people.example') // who owns nothing here
   await user.expectText('Check your mail', 'somebody.else@people.example')
   await user.press('.aside a')
@@ -245,7 +245,7 @@ scenarios['an owner of two accounts has to choose'] = as({ address: fixture.owne
   await user.logIn(fixture.link(app))
   await user.expectText('Which account?', 'Studio López team-a/studio', 'Family archive team-a/archive')
   expect(!(await user.has('input[name="account"]:checked')), 'an account is chosen already')
-  await user.page.click(allow) // the browser itself refuses
+  await user.page.click(allow) // the browser blocks it
   expect(await user.has('input[name="account"]:invalid'), 'no account has to be chosen')
   same([user.path(), app.received], ['/oauth/login', []], 'without a choice the browser is at')
   await user.page.click('.choice:nth-of-type(1)') // anywhere on it
@@ -269,18 +269,18 @@ scenarios['a login that is unknown, of another browser, or too old is over'] = s
   const app = await fixture.program('Workbench')
   for (const path of ['/oauth/login', '/oauth/login?request=x', '/oauth/login?request=01a1ff60-8ea3-74ce-870f-19f43b3e004d']) {
     same((await user.go(path)).status(), 404, path)
-    await user.expectText('This login is over', 'Begin again where you came from')
+    await user.expectText('Login expired', 'Start again where you came from')
   }
   await user.go(fixture.link(app))
   const other = await fixture.newUser()
   await other.go(user.page.url())
-  await other.expectText('This login is over')
+  await other.expectText('Login expired')
   await other.close()
   await user.sendAddress()
   const code = await user.code()
   same(await fixture.hooks('/expire', { request: await request(user) }, 'POST'), '1', 'logins that are too old now')
   same((await user.sendCode(code)).status(), 404, 'the answer to a late code')
-  await user.expectText('This login is over')
+  await user.expectText('Login expired')
   same(app.received, [], 'the program received')
 })
 
@@ -292,15 +292,15 @@ scenarios['an application that is not what it says stays where it is'] = scenari
     [{ redirect_uri: 'javascript:alert(1)' }, 'not one of its own'],
   ]) {
     same((await user.go(fixture.link(app, more))).status(), 400, words)
-    await user.expectText('That did not work', words)
+    await user.expectText('Request failed', words)
   }
 })
 
 scenarios['an invalid request reaches an unknown host by a link only'] = scenario(async (user) => {
-  const stranger = await fixture.register('Claude', 'https://claude.ai.unknown.example/callback')
-  same((await user.go(fixture.link(stranger, { prompt: 'none' }))).status(), 400, 'the answer')
+  const unknown = await fixture.register('Claude', 'https://claude.ai.unknown.example/callback')
+  same((await user.go(fixture.link(unknown, { prompt: 'none' }))).status(), 400, 'the answer')
   same(user.path(), '/oauth/authorize', 'the browser is at')
-  await user.expectText('That did not work', 'claude.ai.unknown.example, which this service does not know')
+  await user.expectText('Request failed', 'claude.ai.unknown.example, which this service does not know')
   await user.press('main a')
   const at = new URL(user.page.url())
   same([at.host, at.searchParams.get('error'), at.searchParams.get('state'), at.searchParams.get('iss')], ['claude.ai.unknown.example', 'login_required', 's t&te', base], 'the browser is at')
@@ -324,17 +324,17 @@ scenarios['a user ends connections'] = scenario(async (user) => {
   await work(true, true)
 
   await user.go('/account/connections')
-  await user.expectText('Log in', 'See which applications are connected')
+  await user.expectText('Log in', 'See which applications can access')
   await user.sendAddress()
   await user.sendCode(await user.code())
   same(user.path(), '/account/connections', 'the browser is at')
-  await user.expectText('Connected applications', user.address, 'Workbench', 'Notebook', 'Studio López', 'see files, change files', 'End all connections')
-  const names = await user.page.$$eval('.connection h2 bdi', (found) => found.map((one) => one.innerText))
+  await user.expectText('Authorized applications', user.address, 'Workbench', 'Notebook', 'Studio López', 'see files, change files', 'Revoke all access')
+  const names = await user.page.$$eval('.app h2 bdi', (found) => found.map((one) => one.innerText))
   same([...names].sort(), ['Notebook', 'Workbench'], 'the connections')
-  const form = await user.page.$$eval('.connections form', (forms) => forms.findIndex((form) => form.closest('li').innerText.includes('Workbench')))
-  await user.press(`.connections > li:nth-child(${form + 1}) button`)
-  await user.expectText('The connection has ended.', 'Notebook')
-  await user.expectNoText('Workbench', 'End all')
+  const form = await user.page.$$eval('.apps form', (forms) => forms.findIndex((form) => form.closest('li').innerText.includes('Workbench')))
+  await user.press(`.apps > li:nth-child(${form + 1}) button`)
+  await user.expectText('Access revoked.', 'Notebook')
+  await user.expectNoText('Workbench', 'Revoke all')
   await work(false, true)
 
   await user.page.goBack() // to the page that has both
@@ -344,9 +344,9 @@ scenarios['a user ends connections'] = scenario(async (user) => {
   tokens[0] = await user.connect(apps[0]) // a login of its own
   await user.go('/account/connections') // where the login of before is still good
   await user.page.click('summary')
-  await user.expectText('All 2 applications stop working')
+  await user.expectText('All 2 applications lose access')
   await user.press('button.grave')
-  await user.expectText('2 connections have ended.', 'Nothing is connected yet', `${base}/mcp`)
+  await user.expectText('Access of 2 applications revoked.', 'No authorized applications yet', `${base}/mcp`)
   await work(false, false)
 
   await user.press('form[action="/account/connections/logout"] button')
@@ -390,7 +390,7 @@ scenarios['the same login in two tabs is answered once'] = scenario(async (user)
   await user.press(allow)
   user.page = first
   await user.press(allow)
-  await user.expectText('This login is over')
+  await user.expectText('Login expired')
   answered(app, base)
 })
 
@@ -424,19 +424,19 @@ scenarios['every page can be reloaded'] = scenario(async (user) => {
   await stays('Check your mail', user.address)
   const code = await user.code()
   await user.sendCode(wrong(code, 1))
-  await stays('That is not the code.') // which is another try
+  await stays('Incorrect code.') // which is another try
   await user.go(user.page.url()) // as one does in the field of the address
   await user.expectText('Check your mail')
-  await user.expectNoText('That is not the code.')
+  await user.expectNoText('Incorrect code.')
   await user.sendCode(code)
   await stays('Allow Workbench to use your files?')
   await user.press(allow)
   await stays('You are back.')
   await user.connect(app)
   await user.logIn(base + '/account/connections')
-  await stays('Connected applications', 'Workbench')
-  await user.press('.connections button')
-  await stays('The connection has ended.', 'Nothing is connected yet')
+  await stays('Authorized applications', 'Workbench')
+  await user.press('.apps button')
+  await stays('Access revoked.', 'No authorized applications yet')
 })
 
 scenarios['the whole login works by keyboard'] = as({ address: fixture.owners.shift() }, async (user) => {
@@ -454,7 +454,7 @@ scenarios['the whole login works by keyboard'] = as({ address: fixture.owners.sh
   const app = await fixture.program('Workbench')
   await user.go(fixture.link(app))
   user.read = Number(await fixture.hooks('/emails', { address: user.address }))
-  same(await tabOrder(user), ['address', 'Send me a code'], 'Tab leads to')
+  same(await tabOrder(user), ['email', 'Send me a code'], 'Tab leads to')
   await user.page.reload()
   await user.waitForFocus()
   await user.page.keyboard.type(user.address)
@@ -477,17 +477,17 @@ scenarios['the whole login works by keyboard'] = as({ address: fixture.owners.sh
 
   await user.connect(await fixture.program('Notebook'))
   await user.logIn(base + '/account/connections')
-  same(await tabOrder(user), ['Log out', 'End the connection', 'End the connection', 'End all connections'], 'Tab leads to')
-  await to('.connections button')
+  same(await tabOrder(user), ['Log out', 'Revoke access', 'Revoke access', 'Revoke all access'], 'Tab leads to')
+  await to('.apps button')
   await enter()
-  await user.expectText('The connection has ended.')
+  await user.expectText('Access revoked.')
   await user.connect(await fixture.program('Toolbox'))
   await user.go('/account/connections')
   await to('summary')
   await keyboard('Enter')
   await to('button.grave')
   await enter()
-  await user.expectText('2 connections have ended.')
+  await user.expectText('Access of 2 applications revoked.')
   await to('form[action="/account/connections/logout"] button')
   await enter()
   await user.expectText('You are logged out.')
@@ -544,7 +544,7 @@ for (const origin of ['https://evil.example', `https://evil.${new URL(base).host
       await user.go(hostile(origin, `<iframe src="${escape(address)}"></iframe>`))
       const [frame] = user.page.mainFrame().childFrames()
       const shown = await frame.evaluate(() => document.body.innerText)
-      expect(!frame.url().startsWith(base) && !/Log in|Allow|Connected/.test(shown), `${address} is shown within ${origin}: ${shown}`)
+      expect(!frame.url().startsWith(base) && !/Log in|Allow|Authorized/.test(shown), `${address} is shown within ${origin}: ${shown}`)
     }
     expect(user.problems.length >= 3 && user.problems.every((one) => /frame-ancestors|X-Frame-Options/.test(one)), `the browser complains: ${user.problems}`)
     user.problems = []
@@ -553,9 +553,9 @@ for (const origin of ['https://evil.example', `https://evil.${new URL(base).host
     for (const [path, fields] of [
       ['/oauth/consent', { ...known, decision: 'allow' }],
       ['/oauth/consent', { ...known, decision: 'deny' }],
-      ['/oauth/login/email', { ...known, address: 'eve@people.example' }],
+      ['/oauth/login/email', { ...known, email: 'eve@people.example' }],
       ['/oauth/login/code', { ...known, code: '00000000' }],
-      ['/account/connections/end', { ...known, all: '1' }],
+      ['/account/connections/revoke', { ...known, all: '1' }],
       ['/account/connections/logout', known],
     ]) {
       const inputs = Object.entries(fields).map(([name, value]) => `<input name="${name}" value="${value}">`).join('')

@@ -2,19 +2,13 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
+import { pictureFonts } from './fonts.mjs'
 import { Fixture, expect } from './fixture.mjs'
 import { essential, look, visitStates } from './states.mjs'
 
 const options = JSON.parse(process.argv[2])
 const axe = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-const fonts = new URL('./node_modules/@expo-google-fonts/inter/', import.meta.url).pathname
-const config = join(options.scratch, 'fonts.conf')
-// The same pictures on every machine: the font of the system is this one.
-await writeFile(config, `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>
-<include ignore_missing="yes">/etc/fonts/fonts.conf</include><dir>${fonts}</dir><cachedir>${options.scratch}</cachedir>
-<match target="pattern"><test name="family" compare="not_eq"><string>monospace</string></test><edit name="family" mode="prepend" binding="strong"><string>Inter</string></edit></match>
-</fontconfig>`)
-const fixture = await Fixture.open(options, { FONTCONFIG_FILE: config })
+const fixture = await Fixture.open(options, await pictureFonts(options.scratch))
 const shots = {}
 const forSheet = {
   light: { width: 540, height: 920, scheme: 'light', scale: 1 },

@@ -37,7 +37,7 @@ type service struct {
 
 func newService(t *testing.T) *service {
 	t.Helper()
-	s := &service{database: testenv.Postgres(t), mailLog: filepath.Join(testenv.Folder(t), "mail.log"), base: "https://" + host}
+	s := &service{database: testenv.Postgres(t), mailLog: filepath.Join(testenv.TempDir(t), "mail.log"), base: "https://" + host}
 	access := testenv.S3(t)
 	makeAccounts(t, s.database, access)
 	_, sink, err := testenv.Group(t).StartMailSink(t.Context(), 0, s.mailLog)

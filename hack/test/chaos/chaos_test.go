@@ -108,7 +108,7 @@ func TestAnswer_WrongWhenTheServiceFails(t *testing.T) {
 		"a lock without Retry-After":         {got: answer{status: 423}, want: "lacks Retry-After"},
 		"a failure":                          {got: answer{status: 500}, want: "the service failed"},
 		"a gateway's failure":                {got: answer{status: 502, header: retry}, want: "the service failed"},
-		"a right request that is refused":    {got: answer{status: 400}, want: "was right"},
+		"a valid request that is rejected":   {got: answer{status: 400}, want: "was right"},
 		"a conflict":                         {got: answer{status: 409}, want: "was right"},
 		"a wrong offset":                     {got: answer{status: 409}, offsets: true},
 	} {

@@ -53,7 +53,7 @@ type resumable struct {
 	offset   int  // as the service said last
 	most     int  // the most that it ever said
 	finishes bool // a request was sent that could have completed it
-	refused  int  // how often the cap had no room for a length that was said late
+	noRoom   int  // how often the quota had no room for a length that was declared late
 }
 
 // whole reports whether an answer says that the upload is complete.
@@ -80,7 +80,7 @@ func (c *client) resumableUpload(ctx context.Context, kind string, file []byte) 
 		case u.whole():
 			c.acknowledged(ctx, u)
 			return
-		case abandon >= 0 && u.offset >= abandon && !u.finishes, u.refused > 20:
+		case abandon >= 0 && u.offset >= abandon && !u.finishes, u.noRoom > 20:
 			c.abandon(ctx, u)
 			return
 		case time.Now().After(until):
@@ -163,7 +163,7 @@ func (c *client) sendChunk(ctx context.Context, u *resumable) bool {
 	if got.status != http.StatusNoContent {
 		if got.status == http.StatusRequestEntityTooLarge {
 			// A length that is said late may not fit under the cap any more.
-			u.refused++
+			u.noRoom++
 			c.makeRoom(ctx)
 		}
 		sleep(ctx, randomDuration(c.draw, time.Millisecond, 200*time.Millisecond))

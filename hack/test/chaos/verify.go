@@ -53,8 +53,8 @@ func (e *environment) sampleQuota(ctx context.Context, m *model) {
 	}
 }
 
-// longestClaim is for how long a purge that is killed keeps removals to itself.
-const longestClaim = 5*time.Minute + 10*time.Second
+// maxClaim is how long a purge that is killed keeps removals to itself.
+const maxClaim = 5*time.Minute + 10*time.Second
 
 // verify restarts the runtimes in order, runs one purge, and compares what is left with what was
 // acknowledged.
@@ -85,7 +85,7 @@ func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if wait {
-		sleep(ctx, longestClaim)
+		sleep(ctx, maxClaim)
 	} else if _, err := conn.Exec(ctx, `WITH leases AS (UPDATE upload SET lease_ends = lease_ends - interval '1 hour'),
 		uploads AS (UPDATE resumable_upload SET expires_at = expires_at - interval '1 hour')
 		UPDATE object_removal SET not_before = not_before - interval '1 hour'`); err != nil {

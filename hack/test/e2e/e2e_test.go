@@ -20,14 +20,13 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/hack/setup"
 	"mediastack.dev/hack/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// trial is a running stack, as trial.json describes it.
-type trial struct {
+// stack is a running dev stack, as stack.json describes it.
+type stack struct {
 	t          *testing.T
 	dir        string
 	BaseURL    string `json:"baseURL"`
@@ -41,7 +40,7 @@ type trial struct {
 	} `json:"s3"`
 }
 
-// run starts a program and gives what it printed.
+// run runs a program and returns what it printed.
 func run(t *testing.T, stdin string, name string, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), name, args...)
@@ -53,9 +52,9 @@ func run(t *testing.T, stdin string, name string, args ...string) string {
 	return string(out)
 }
 
-// start runs `make run DETACH=1` without make, in a data folder of the test's own, with
+// start runs `make run DETACH=1` without make, in a data directory of the test's own, with
 // settings such as SERVICE_X=y in its environment.
-func start(t *testing.T, dir string, settings ...string) *trial {
+func start(t *testing.T, dir string, settings ...string) *stack {
 	t.Helper()
 	binary := testenv.Binary(t, "mediastack-dev")
 	t.Cleanup(func() {
@@ -65,34 +64,30 @@ func start(t *testing.T, dir string, settings ...string) *trial {
 		}
 	})
 	run(t, "", "env", append(settings, binary, "run", "--detach", "--data-dir", dir)...)
-	path := filepath.Join(dir, "trial.json")
+	path := filepath.Join(dir, "stack.json")
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("trial.json: %v, %v", info, err)
+		t.Fatalf("stack.json: %v, %v", info, err)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &trial{t: t, dir: dir}
+	s := &stack{t: t, dir: dir}
 	if err := json.Unmarshal(text, s); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func (s *trial) stop() {
+func (s *stack) stop() {
 	s.t.Helper()
 	run(s.t, "", testenv.Binary(s.t, "mediastack-dev"), "stop", "--data-dir", s.dir)
 }
 
-func (s *trial) kubectl(stdin string, args ...string) string {
+func (s *stack) kubectl(stdin string, args ...string) string {
 	s.t.Helper()
-	tools, err := setup.FindKube()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return run(s.t, stdin, tools.Kubectl, append([]string{"--kubeconfig", s.Kubeconfig, "--cache-dir", filepath.Join(s.dir, "kubectl-cache")}, args...)...)
+	return run(s.t, stdin, testenv.Kubectl(s.t), append([]string{"--kubeconfig", s.Kubeconfig, "--cache-dir", filepath.Join(s.dir, "kubectl-cache")}, args...)...)
 }
 
 // item is a media document.
@@ -105,8 +100,8 @@ type item struct {
 	Temp             bool   `json:"temp"`
 }
 
-// call sends a request with a key and gives the status; into takes the answer's JSON.
-func (s *trial) call(key, method, path, contentType string, body io.Reader, into any) int {
+// call sends a request with a key and returns the status; into takes the answer's JSON.
+func (s *stack) call(key, method, path, contentType string, body io.Reader, into any) int {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), method, s.BaseURL+path, body)
 	if err != nil {
@@ -133,7 +128,7 @@ func (s *trial) call(key, method, path, contentType string, body io.Reader, into
 	return response.StatusCode
 }
 
-func (s *trial) upload(key, name string, data []byte) item {
+func (s *stack) upload(key, name string, data []byte) item {
 	s.t.Helper()
 	var form bytes.Buffer
 	writer := multipart.NewWriter(&form)
@@ -150,7 +145,7 @@ func (s *trial) upload(key, name string, data []byte) item {
 	return draft
 }
 
-func (s *trial) download(address string) []byte {
+func (s *stack) download(address string) []byte {
 	s.t.Helper()
 	response, err := http.Get(address)
 	if err != nil {
@@ -180,8 +175,8 @@ spec:
   webpOutputQuality: 55
 `
 
-func TestFromApplyToADownloadedFile(t *testing.T) {
-	dir := filepath.Join(testenv.Folder(t), "data")
+func TestProduct_ServesFromManifestToDownload(t *testing.T) {
+	dir := filepath.Join(testenv.TempDir(t), "data")
 	s := start(t, dir)
 
 	s.kubectl(manifest, "apply", "-f", "-")

@@ -21,14 +21,14 @@ import (
 // Packages are a Node.js and the installed packages that a lock file pins.
 type Packages struct {
 	program string
-	folder  string
+	dir     string
 	source  string
 }
 
 // installTimeout is for some 350 MB from the registry.
 const installTimeout = 10 * time.Minute
 
-// New installs the packages of a folder of the repository, which holds the package.json and its lock
+// New installs the packages of a directory of the repository, which holds the package.json and its lock
 // file, unless they are in the cache already. The Node.js is the one among the packages, or the machine's.
 func New(t testing.TB, source string) *Packages {
 	t.Helper()
@@ -39,7 +39,7 @@ func New(t testing.TB, source string) *Packages {
 	must(t, err)
 	cache, err := setup.CacheDir()
 	must(t, err)
-	p := &Packages{source: source, folder: filepath.Join(cache, "node", fmt.Sprintf("%x", sha256.Sum256(lock))[:16])}
+	p := &Packages{source: source, dir: filepath.Join(cache, "node", fmt.Sprintf("%x", sha256.Sum256(lock))[:16])}
 	must(t, p.install(t.Context()))
 	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
 	if arch == "" {
@@ -52,13 +52,13 @@ func New(t testing.TB, source string) *Packages {
 	return p
 }
 
-// install runs npm in a new folder, which it renames when it is complete.
+// install runs npm in a new directory, which it renames when it is complete.
 func (p *Packages) install(ctx context.Context) error {
 	// Several test processes may want it at once.
-	if err := os.MkdirAll(filepath.Dir(p.folder), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(p.dir), 0o755); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(p.folder+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	lock, err := os.OpenFile(p.dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return err
 	}
@@ -66,10 +66,10 @@ func (p *Packages) install(ctx context.Context) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return err
 	}
-	if _, err := os.Stat(p.folder); err == nil {
+	if _, err := os.Stat(p.dir); err == nil {
 		return nil
 	}
-	fresh, err := os.MkdirTemp(filepath.Dir(p.folder), "new-")
+	fresh, err := os.MkdirTemp(filepath.Dir(p.dir), "new-")
 	if err != nil {
 		return err
 	}
@@ -86,24 +86,24 @@ func (p *Packages) install(ctx context.Context) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("npm ci (npm comes with `make packages`): %w: %s", err, out)
 	}
-	return os.Rename(fresh, p.folder)
+	return os.Rename(fresh, p.dir)
 }
 
 // Module returns the path of a file of an installed package.
-func (p *Packages) Module(name string) string { return filepath.Join(p.folder, "node_modules", name) }
+func (p *Packages) Module(name string) string { return filepath.Join(p.dir, "node_modules", name) }
 
-// Script returns the path of a script of the source folder, copied beside the others to where it
+// Script returns the path of a script of the source directory, copied beside the others to where it
 // finds the packages.
 func (p *Packages) Script(t testing.TB, name string) string {
 	t.Helper()
-	folder := t.TempDir()
-	must(t, os.Symlink(filepath.Join(p.folder, "node_modules"), filepath.Join(folder, "node_modules")))
+	dir := t.TempDir()
+	must(t, os.Symlink(filepath.Join(p.dir, "node_modules"), filepath.Join(dir, "node_modules")))
 	scripts, err := filepath.Glob(filepath.Join(p.source, "*.mjs"))
 	must(t, err)
 	for _, script := range scripts {
-		must(t, copyFile(script, filepath.Join(folder, filepath.Base(script))))
+		must(t, copyFile(script, filepath.Join(dir, filepath.Base(script))))
 	}
-	return filepath.Join(folder, name)
+	return filepath.Join(dir, name)
 }
 
 // Run runs a script to its end.

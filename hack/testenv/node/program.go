@@ -39,7 +39,7 @@ func (p *Packages) Start(t testing.TB, timeout time.Duration, home string, env [
 	run := &Program{t: t, script: script, timeout: timeout, ctx: ctx, ended: make(chan error, 1), cmd: exec.CommandContext(ctx, p.program, append([]string{script}, args...)...)}
 	run.stdout.more, run.stderr.more = make(chan struct{}), make(chan struct{})
 	run.cmd.Dir = home
-	// Some look for `node` in the PATH. Nothing else is inherited: no proxy, no keyring of the
+	// Some look for `node` in the PATH. Nothing else is inherited: no proxy, no secret store of the
 	// session, no display to open a browser on.
 	run.cmd.Env = append([]string{"PATH=" + filepath.Dir(p.program) + ":" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8", "NO_COLOR=1", "BROWSER=true"}, env...)
 	run.cmd.Stdout, run.cmd.Stderr = &run.stdout, &run.stderr

@@ -10,134 +10,134 @@ import (
 	"mediastack.dev/runtime/internal/imaging/vips"
 )
 
-// maxWebPSide is the largest width and height that WebP can hold.
+// maxWebPSide is the maximum width and height of WebP.
 const maxWebPSide = 1<<14 - 1
 
-// refusal is the file's fault, not the worker's.
-type refusal struct {
+// rejectedError is the error for a file that can't be processed.
+type rejectedError struct {
 	reason protocol.Reason
 	text   string
 }
 
-func (r *refusal) Error() string { return r.reason.String() + ": " + r.text }
+func (r *rejectedError) Error() string { return r.reason.String() + ": " + r.text }
 
-func refuse(reason protocol.Reason, format string, args ...any) error {
-	return &refusal{reason, fmt.Sprintf(format, args...)}
+func reject(reason protocol.Reason, format string, args ...any) error {
+	return &rejectedError{reason, fmt.Sprintf(format, args...)}
 }
 
-// failed is what libvips could not do: for want of memory, because its encoder failed, or
-// else because the file is broken.
-func failed(err error) *refusal {
-	reason := protocol.ReasonBroken
+// classify returns an error of libvips with its reason: lack of memory, a failed encoder,
+// or else a corrupt file.
+func classify(err error) *rejectedError {
+	reason := protocol.ReasonCorrupt
 	switch {
 	case strings.Contains(err.Error(), "out of memory"):
 		reason = protocol.ReasonMemory
 	case strings.Contains(err.Error(), "webpsave"):
 		reason = protocol.ReasonEncode
 	}
-	return &refusal{reason, err.Error()}
+	return &rejectedError{reason, err.Error()}
 }
 
-// answer takes what becomes of each derivative, in their order.
-type answer interface {
-	made(variant protocol.Variant, output vips.Output) error
-	lacks(variant protocol.Variant, why *refusal) error
+// derivativeSink receives each derivative, or its error, in the order of the variants.
+type derivativeSink interface {
+	sendDerivative(variant protocol.Variant, output vips.Output) error
+	sendError(variant protocol.Variant, cause *rejectedError) error
 }
 
-// derive makes what the job asks for. Each derivative is made, or fails, alone; the error is
-// a *refusal if none was made.
-func derive(file []byte, job protocol.Job, to answer) error {
-	file, animated := withoutTexts(file)
+// derive creates the derivatives of a job. Each may fail without the other; the error is a
+// *rejectedError if there is none.
+func derive(file []byte, job protocol.Job, sink derivativeSink) error {
+	file, animated := stripTextChunks(file)
 	header, err := vips.ReadHeader(file)
 	if err != nil {
-		return failed(err)
+		return classify(err)
 	}
-	if err := check(header, job); err != nil {
+	if err := checkLimits(header, job); err != nil {
 		return err
 	}
-	convert := job.WebP && converts(header) && !animated
+	wantWebP := job.WebP && isConvertible(header) && !animated
 	var decoded *vips.Image
-	if convert && header.Format == vips.PNG {
-		// PNG can't be shrunk while it is loaded: decode it once for both. Where there is no
+	if wantWebP && header.Format == vips.PNG {
+		// libvips can't shrink a PNG while loading it: decode it once for both. With too little
 		// memory for that, each of them reads it row by row.
-		if decoded, err = vips.Decode(file); err != nil && failed(err).reason == protocol.ReasonBroken {
-			return failed(err)
+		if decoded, err = vips.Decode(file); err != nil && classify(err).reason == protocol.ReasonCorrupt {
+			return classify(err)
 		}
 		defer decoded.Free()
 	}
-	thumbnail, noThumbnail := bounded(job.MaxOutput)(vips.Thumbnail(file, decoded, int(job.Width), int(job.Height)))
+	thumbnail, thumbnailErr := bounded(job.MaxOutput)(vips.Thumbnail(file, decoded, int(job.Width), int(job.Height)))
 	defer thumbnail.Free()
-	if noThumbnail == nil {
-		if err := to.made(protocol.Thumbnail, thumbnail); err != nil || !convert {
+	if thumbnailErr == nil {
+		if err := sink.sendDerivative(protocol.Thumbnail, thumbnail); err != nil || !wantWebP {
 			return err
 		}
-	} else if !convert || noThumbnail.reason == protocol.ReasonBroken {
-		return noThumbnail
+	} else if !wantWebP || thumbnailErr.reason == protocol.ReasonCorrupt {
+		return thumbnailErr
 	}
-	conversion, noConversion := bounded(job.MaxOutput - uint64(len(thumbnail.Data)))(conversionOf(file, decoded, int(job.Quality)))
+	conversion, conversionErr := bounded(job.MaxOutput - uint64(len(thumbnail.Data)))(convert(file, decoded, int(job.Quality)))
 	defer conversion.Free()
 	switch {
-	case noThumbnail != nil && noConversion != nil:
-		return noThumbnail
-	case noConversion != nil:
-		return to.lacks(protocol.WebP, noConversion)
-	case noThumbnail != nil:
-		if err := to.lacks(protocol.Thumbnail, noThumbnail); err != nil {
+	case thumbnailErr != nil && conversionErr != nil:
+		return thumbnailErr
+	case conversionErr != nil:
+		return sink.sendError(protocol.WebP, conversionErr)
+	case thumbnailErr != nil:
+		if err := sink.sendError(protocol.Thumbnail, thumbnailErr); err != nil {
 			return err
 		}
 	}
-	return to.made(protocol.WebP, conversion)
+	return sink.sendDerivative(protocol.WebP, conversion)
 }
 
-// bounded refuses an output of more than room bytes.
-func bounded(room uint64) func(vips.Output, error) (vips.Output, *refusal) {
-	return func(output vips.Output, err error) (vips.Output, *refusal) {
+// bounded rejects an output of more than remaining bytes.
+func bounded(remaining uint64) func(vips.Output, error) (vips.Output, *rejectedError) {
+	return func(output vips.Output, err error) (vips.Output, *rejectedError) {
 		switch {
 		case err != nil:
-			return vips.Output{}, failed(err)
-		case uint64(len(output.Data)) > room:
+			return vips.Output{}, classify(err)
+		case uint64(len(output.Data)) > remaining:
 			output.Free()
-			return vips.Output{}, &refusal{protocol.ReasonOutput, fmt.Sprintf("more than %d bytes of derivatives are left for it", room)}
+			return vips.Output{}, &rejectedError{protocol.ReasonOutput, fmt.Sprintf("more than the remaining %d bytes", remaining)}
 		}
 		return output, nil
 	}
 }
 
-// conversionOf makes a conversion. A large image with transparency may need more memory than
-// there is: then another try is made in the way that needs least, without the decoded image
-// and lossless. It frees decoded for that.
-func conversionOf(file []byte, decoded *vips.Image, quality int) (vips.Output, error) {
+// convert converts a file to WebP. A large image with transparency may need more memory than
+// there is: convert then frees decoded and tries again with the least memory, lossless and
+// without the decoded image.
+func convert(file []byte, decoded *vips.Image, quality int) (vips.Output, error) {
 	output, err := vips.Convert(file, decoded, quality, false)
-	if err == nil || failed(err).reason == protocol.ReasonBroken {
+	if err == nil || classify(err).reason == protocol.ReasonCorrupt {
 		return output, err
 	}
 	decoded.Free()
 	vips.Trim()
-	if output, again := vips.Convert(file, nil, quality, true); again == nil {
+	if output, retryErr := vips.Convert(file, nil, quality, true); retryErr == nil {
 		return output, nil
 	}
 	return vips.Output{}, err
 }
 
-// check holds the header against the limits. Nothing was decoded yet.
-func check(header vips.Header, job protocol.Job) error {
+// checkLimits checks the header against the limits of a job, before anything is decoded.
+func checkLimits(header vips.Header, job protocol.Job) error {
 	if header.Format == vips.None {
-		return refuse(protocol.ReasonFormat, "none of the formats that are handled")
+		return reject(protocol.ReasonFormat, "not a supported format")
 	}
 	width, height, frames := uint64(max(header.Width, 0)), uint64(max(header.Height, 0)), uint64(max(header.Frames, 1))
 	switch {
 	case width == 0 || height == 0:
-		return refuse(protocol.ReasonBroken, "an image without pixels")
+		return reject(protocol.ReasonCorrupt, "an image without pixels")
 	case width > job.MaxPixels/height:
-		return refuse(protocol.ReasonPixels, "%d x %d pixels", width, height)
+		return reject(protocol.ReasonPixels, "%d x %d pixels", width, height)
 	case frames > uint64(job.MaxFrames):
-		return refuse(protocol.ReasonFrames, "%d frames", frames)
+		return reject(protocol.ReasonFrames, "%d frames", frames)
 	}
 	return nil
 }
 
-// converts reports whether there is a WebP conversion of files like this: of a JPEG or
-// PNG of a size that WebP can hold.
-func converts(header vips.Header) bool {
+// isConvertible reports whether a file is converted to WebP: a JPEG or PNG whose size WebP
+// supports.
+func isConvertible(header vips.Header) bool {
 	return (header.Format == vips.JPEG || header.Format == vips.PNG) && header.Width <= maxWebPSide && header.Height <= maxWebPSide
 }

@@ -1,9 +1,10 @@
 //go:build cgo
 
-// Command mediastack-imaging makes thumbnails and WebP conversions. The runtime
-// starts it, sends it one job after another (internal/imaging/protocol) and ends it; it
-// is of no use by hand. It is the only program that links libvips, and it locks
-// itself in before the first job: what a hostile file does to a decoder stays here.
+// Command mediastack-imaging is the image worker: it creates thumbnails and WebP
+// conversions. The runtime starts it, sends it one job after another
+// (internal/imaging/protocol) and stops it; it is not meant for interactive use. It is the
+// only program that links libvips, and applies a sandbox before the first job, which
+// contains a decoder that a hostile file compromises.
 package main
 
 import (
@@ -27,12 +28,12 @@ var version = ""
 const (
 	exitFailed  = 1
 	exitUsage   = 2
-	exitTimeout = 4 // a job took longer than it may
+	exitTimeout = 4 // a job exceeded its timeout, and the runtime did not kill the worker
 )
 
 type command struct {
-	Memory  uint64           `default:"2147483648" help:"Address space in bytes that jobs may use. 0 = no limit."`
-	Version kong.VersionFlag `help:"Print the version and leave."`
+	Memory  uint64           `default:"2147483648" help:"Address space, in bytes, that jobs may use. 0 = no limit."`
+	Version kong.VersionFlag `help:"Print the version and exit."`
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -51,12 +52,12 @@ func run(args []string, in io.Reader, out, log io.Writer) int {
 	if err := vips.Start(); err != nil {
 		return fail(log, exitFailed, err)
 	}
-	held, refused := sandbox.Apply(sandbox.Limits{Memory: cli.Memory})
-	if len(refused) > 0 {
-		_, _ = fmt.Fprintf(log, "mediastack-imaging: going on without a layer of the sandbox: %v\n", errors.Join(refused...))
+	applied, denied := sandbox.Apply(sandbox.Limits{Memory: cli.Memory})
+	if len(denied) > 0 {
+		_, _ = fmt.Fprintf(log, "mediastack-imaging: running without all layers of the sandbox: %v\n", errors.Join(denied...))
 	}
 	worker := newWorker(in, out)
-	if err := worker.greet(layers(held)); err != nil {
+	if err := worker.handshake(layersOf(applied)); err != nil {
 		return fail(log, exitFailed, err)
 	}
 	if err := worker.serve(); err != nil {
@@ -65,13 +66,14 @@ func run(args []string, in io.Reader, out, log io.Writer) int {
 	return 0
 }
 
-func layers(held sandbox.Held) protocol.Layers {
+// layersOf returns the layers in effect, as the handshake has them.
+func layersOf(applied sandbox.Applied) protocol.Layers {
 	var layers protocol.Layers
 	for _, l := range []struct {
-		holds bool
-		layer protocol.Layers
-	}{{held.Limits, protocol.LayerLimits}, {held.Privileges, protocol.LayerPrivileges}, {held.Syscalls, protocol.LayerSyscalls}} {
-		if l.holds {
+		applied bool
+		layer   protocol.Layers
+	}{{applied.Limits, protocol.LayerLimits}, {applied.Privileges, protocol.LayerPrivileges}, {applied.Syscalls, protocol.LayerSyscalls}} {
+		if l.applied {
 			layers |= l.layer
 		}
 	}
@@ -83,7 +85,8 @@ func fail(log io.Writer, code int, err error) int {
 	return code
 }
 
-// versionText is the linker's word, else the module's, with that of libvips.
+// versionText returns the version that the linker set, or else that of the module, and the
+// version of libvips.
 func versionText() string {
 	own := version
 	if info, ok := debug.ReadBuildInfo(); own == "" && ok && info.Main.Version != "" && info.Main.Version != "(devel)" {

@@ -5,22 +5,22 @@ package main
 import "encoding/binary"
 
 const (
-	pngSignature   = "\x89PNG\r\n\x1a\n"
-	chunkHeader    = 8 // length and name
-	chunkChecksum  = 4
-	minimalPNGSize = len(pngSignature) + chunkHeader + chunkChecksum
+	pngSignature  = "\x89PNG\r\n\x1a\n"
+	chunkHeader   = 8 // length and name
+	chunkChecksum = 4
+	minPNGSize    = len(pngSignature) + chunkHeader + chunkChecksum
 )
 
-// texts are the chunks that libpng would inflate, to megabytes each, and that no
-// derivative keeps.
-var texts = map[string]bool{"tEXt": true, "zTXt": true, "iTXt": true}
+// textChunks are the chunks that libpng would inflate, to megabytes each, and that no
+// derivative has.
+var textChunks = map[string]bool{"tEXt": true, "zTXt": true, "iTXt": true}
 
-// withoutTexts takes the text chunks out of a PNG, in its own memory: a few megabytes
-// of them keep libpng busy for minutes. Any other file, and what follows a chunk that
-// does not fit, is left as it is. animated tells whether the file is an animation:
-// libpng, and so libvips, sees its first frame only.
-func withoutTexts(file []byte) (png []byte, animated bool) {
-	if len(file) < minimalPNGSize || string(file[:len(pngSignature)]) != pngSignature {
+// stripTextChunks removes the text chunks of a PNG, in place: libpng takes minutes for a
+// few megabytes of them. Any other file, and everything after an invalid chunk, stays as it
+// is. animated reports whether the file is an APNG, of which libpng, and thus libvips, reads
+// the first frame only.
+func stripTextChunks(file []byte) (png []byte, animated bool) {
+	if len(file) < minPNGSize || string(file[:len(pngSignature)]) != pngSignature {
 		return file, false
 	}
 	kept, at, pixels := len(pngSignature), len(pngSignature), false
@@ -36,7 +36,7 @@ func withoutTexts(file []byte) (png []byte, animated bool) {
 		case name == "acTL" && !pixels:
 			animated = true
 		}
-		if !texts[name] {
+		if !textChunks[name] {
 			kept += copy(file[kept:], file[at:next])
 		}
 		at = next

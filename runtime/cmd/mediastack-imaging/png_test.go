@@ -10,7 +10,7 @@ import (
 	"mediastack.dev/runtime/internal/imaging/imagetest"
 )
 
-func TestTextsAreTakenOutOfPNGs(t *testing.T) {
+func TestStripTextChunks_KeepsAllOtherChunks(t *testing.T) {
 	t.Parallel()
 	plain := imagetest.PNG(imagetest.Picture(9, 9))
 	text := imagetest.Chunk("tEXt", []byte("k\x00v"))
@@ -29,22 +29,22 @@ func TestTextsAreTakenOutOfPNGs(t *testing.T) {
 		"another file":                     {[]byte("GIF89a, and a tEXt in it"), []byte("GIF89a, and a tEXt in it"), false},
 		"nothing":                          {nil, nil, false},
 	} {
-		got, animated := withoutTexts(bytes.Clone(c.in))
+		got, animated := stripTextChunks(bytes.Clone(c.in))
 		if !bytes.Equal(got, c.want) || animated != c.animated {
 			t.Errorf("%s: %q, %t", name, got, animated)
 		}
 	}
 }
 
-// FuzzWithoutTexts: nothing but whole text chunks is missing, and none is left before
+// FuzzStripTextChunks: nothing but whole text chunks is missing, and none is left before
 // the first chunk that does not fit.
-func FuzzWithoutTexts(f *testing.F) {
+func FuzzStripTextChunks(f *testing.F) {
 	plain := imagetest.PNG(imagetest.Picture(3, 3))
 	f.Add(plain)
 	f.Add(imagetest.WithChunks(plain, imagetest.Chunk("tEXt", []byte("k\x00v")), imagetest.Chunk("acTL", make([]byte, 8))))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		got, _ := withoutTexts(bytes.Clone(in))
-		if len(in) < minimalPNGSize || string(in[:8]) != pngSignature {
+		got, _ := stripTextChunks(bytes.Clone(in))
+		if len(in) < minPNGSize || string(in[:8]) != pngSignature {
 			if !bytes.Equal(got, in) {
 				t.Fatal("a file that is no PNG was changed")
 			}

@@ -15,10 +15,11 @@ import (
 	"mediastack.dev/runtime/internal/imaging/vips"
 )
 
-// overtime is what the runtime's own clock gets to kill the worker before the worker ends itself.
-const overtime = 2 * time.Second
+// watchdogGrace is how long after its timeout a job ends the worker, unless the runtime has
+// killed the worker before.
+const watchdogGrace = 2 * time.Second
 
-// worker does one job after another.
+// worker reads jobs and writes their derivatives.
 type worker struct {
 	in  *protocol.Reader
 	out *protocol.Writer
@@ -28,11 +29,11 @@ func newWorker(in io.Reader, out io.Writer) *worker {
 	return &worker{in: protocol.NewReader(in), out: protocol.NewWriter(out)}
 }
 
-func (w *worker) greet(locked protocol.Layers) error {
-	return w.out.Hello(protocol.Hello{Version: protocol.Version, Locked: locked})
+func (w *worker) handshake(layers protocol.Layers) error {
+	return w.out.Handshake(protocol.Handshake{Version: protocol.Version, Sandbox: layers})
 }
 
-// serve works until the input ends between two jobs.
+// serve does jobs until the end of the input.
 func (w *worker) serve() error {
 	for {
 		frame, err := w.in.Next()
@@ -64,40 +65,40 @@ func (w *worker) do(job protocol.Job) error {
 	if !complete {
 		return nil
 	}
-	// The runtime kills a worker that is late. This is for the runtime that can't.
-	alarm := time.AfterFunc(time.Duration(job.TimeoutMS)*time.Millisecond+overtime, func() { os.Exit(exitTimeout) })
-	defer alarm.Stop()
+	// The runtime kills a worker whose job times out. This is for a runtime that hangs.
+	watchdog := time.AfterFunc(time.Duration(job.TimeoutMS)*time.Millisecond+watchdogGrace, func() { os.Exit(exitTimeout) })
+	defer watchdog.Stop()
 
 	err = derive(file, job, sender{out: w.out, number: job.Number})
-	var no *refusal
+	var rejected *rejectedError
 	switch {
-	case errors.As(err, &no):
-		return w.out.Refused(protocol.Refused{Number: job.Number, Reason: no.reason, Text: no.text})
+	case errors.As(err, &rejected):
+		return w.out.Rejected(protocol.Rejected{Number: job.Number, Reason: rejected.reason, Text: rejected.text})
 	case err != nil:
 		return err
 	}
 	return w.out.Done(protocol.Done{Number: job.Number})
 }
 
-// sender sends what becomes of a job's derivatives. Each is sent when it is made, so that
-// the runtime has it whatever the next one does to the worker.
+// sender sends the derivatives of a job, each as soon as it is created: the runtime keeps
+// it if the worker fails at the next one.
 type sender struct {
 	out    *protocol.Writer
 	number uint32
 }
 
-func (s sender) made(variant protocol.Variant, output vips.Output) error {
-	head := protocol.Head{Number: s.number, Variant: variant, Bytes: uint64(len(output.Data)), Width: uint32(output.Width), Height: uint32(output.Height)} //nolint:gosec // libvips gives no negative sizes
-	return errors.Join(s.out.Head(head), s.out.Data(output.Data))
+func (s sender) sendDerivative(variant protocol.Variant, output vips.Output) error {
+	header := protocol.DerivativeHeader{Number: s.number, Variant: variant, Bytes: uint64(len(output.Data)), Width: uint32(output.Width), Height: uint32(output.Height)} //nolint:gosec // libvips returns no negative sizes
+	return errors.Join(s.out.DerivativeHeader(header), s.out.Data(output.Data))
 }
 
-func (s sender) lacks(variant protocol.Variant, why *refusal) error {
-	return s.out.Lacks(protocol.Lacks{Number: s.number, Variant: variant, Reason: why.reason, Text: why.text})
+func (s sender) sendError(variant protocol.Variant, cause *rejectedError) error {
+	return s.out.DerivativeError(protocol.DerivativeError{Number: s.number, Variant: variant, Reason: cause.reason, Text: cause.text})
 }
 
-// receive reads the file into memory of its own, which goes back to the system after the job.
+// receive reads the file into an anonymous mapping, which is unmapped after the job.
 func (w *worker) receive(job protocol.Job) (file []byte, complete bool, err error) {
-	if file, err = unix.Mmap(-1, 0, int(job.Bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS); err != nil { //nolint:gosec // what is too large, or negative then, mmap refuses
+	if file, err = unix.Mmap(-1, 0, int(job.Bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS); err != nil { //nolint:gosec // mmap rejects a length that is too large, or negative
 		return nil, false, fmt.Errorf("memory for a file of %d bytes: %w", job.Bytes, err)
 	}
 	rest := file
@@ -109,12 +110,12 @@ func (w *worker) receive(job protocol.Job) (file []byte, complete bool, err erro
 		switch frame.Kind {
 		case protocol.KindData:
 			if len(frame.Data()) > len(rest) {
-				return nil, false, fmt.Errorf("%w: more bytes than the job said", protocol.ErrProtocol)
+				return nil, false, fmt.Errorf("%w: more bytes than announced", protocol.ErrProtocol)
 			}
 			rest = rest[copy(rest, frame.Data()):]
 		case protocol.KindEnd:
 			if len(rest) > 0 {
-				return nil, false, fmt.Errorf("%w: fewer bytes than the job said", protocol.ErrProtocol)
+				return nil, false, fmt.Errorf("%w: fewer bytes than announced", protocol.ErrProtocol)
 			}
 			return file, true, frame.Empty()
 		case protocol.KindAbort:

@@ -14,7 +14,7 @@ import (
 
 type purgeCommand struct {
 	Purge    media.PurgeConfig  `embed:"" group:"Purge"`
-	Logins   oauth.PurgeConfig  `embed:"" group:"Purge"`
+	OAuth    oauth.PurgeConfig  `embed:"" group:"Purge"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
 }
@@ -27,14 +27,14 @@ func (c *purgeCommand) Validate() error {
 	if err := c.Purge.Validate(); err != nil {
 		return err
 	}
-	return c.Logins.Validate()
+	return c.OAuth.Validate()
 }
 
 // purgeSummary is one line of JSON.
 type purgeSummary struct {
 	media.PurgeSummary
-	// LoginsPurged counts rows of logins that are over: their steps, tokens and connections.
-	LoginsPurged int `json:"loginsPurged"`
+	// OAuthRowsPurged counts expired login sessions, tokens, grants, clients and e-mails.
+	OAuthRowsPurged int `json:"oauthRowsPurged"`
 }
 
 // Run makes one pass.
@@ -52,11 +52,11 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io streams) er
 	if err != nil {
 		return err
 	}
-	// The summary tells what was done also when the pass did not reach its end.
+	// The summary is printed also if the pass fails.
 	var summary purgeSummary
 	var swept error
 	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil {
-		summary.LoginsPurged, swept = oauth.Purge(ctx, c.Logins, store, time.Now())
+		summary.OAuthRowsPurged, swept = oauth.Purge(ctx, c.OAuth, store, time.Now())
 	}
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err

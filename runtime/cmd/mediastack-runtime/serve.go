@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/apidocs"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
@@ -75,7 +77,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	images, err := imaging.New(ctx, c.Images, registry, log)
+	images, err := imaging.New(ctx, c.Images, imaging.Deps{Registry: registry, Log: log})
 	if err != nil {
 		return usage{err}
 	}
@@ -93,7 +95,8 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	// uploads that can be resumed elsewhere are told to once nothing new comes in.
 	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var listeners errgroup.Group
-	listeners.Go(func() error { return parts.auth.Run(listening) })
+	listeners.Go(func() error { return parts.feed.Run(listening) })
+	listeners.Go(func() error { parts.auth.Run(listening); return nil })
 	listeners.Go(func() error { return parts.locks.Run(listening) })
 	listeners.Go(func() error { _ = parts.stores.Check(listening); return nil }) // names a store that can't be used
 	if parts.outbox != nil {
@@ -112,14 +115,15 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 type served struct {
 	server  *server.Server
 	auth    *auth.Authenticator
+	feed    *accountcache.Feed
 	uploads *tus.API
-	locks   *postgres.Locks
+	locks   *postgres.UploadLocks
 	stores  *objectstore.Readiness
 	outbox  *mail.Outbox // nil when nobody can log in
 }
 
 func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, registry *prometheus.Registry, log *slog.Logger) (served, error) {
-	limits, err := limit.New(c.Limits, registry, time.Now, log)
+	limits, err := limit.New(c.Limits, limit.Deps{Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
 		return served{}, err
 	}
@@ -132,8 +136,9 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
-	preferences := settings.NewService(store)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Images: images, Settings: preferences, Now: time.Now, Log: log, Registry: registry})
+	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
+	preferences := settings.NewService(cachedSettings)
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return served{}, err
 	}
@@ -157,7 +162,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 	if err != nil {
 		return served{}, err
 	}
-	locks := store.Locks(log)
+	locks := store.UploadLocks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
 		Media: items, Auth: authenticator, URLs: files.URLs(), Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
@@ -180,7 +185,11 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		{Name: "schema", Run: store.CheckSchema},
 		{Name: "objects", Run: stores.Check},
 	}
-	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount}
+	reference, err := apidocs.New()
+	if err != nil {
+		return served{}, err
+	}
+	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API
@@ -190,7 +199,7 @@ func (c *serveCommand) join(store *postgres.Store, objects *objectstore.Store, i
 		mounts = append(mounts, logins.Mount)
 	}
 	serving, err := server.New(c.Server, log, registry, limits, checks, mounts...)
-	return served{server: serving, auth: authenticator, uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
+	return served{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
 }
 
 // joinLogins makes the part that people log in to.
@@ -203,7 +212,7 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, err
 	}
-	logins, err := oauth.NewService(c.Logins, oauth.Parts{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
+	logins, err := oauth.NewService(c.Logins, oauth.Deps{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -215,6 +224,6 @@ func (c *serveCommand) joinLogins(store *postgres.Store, secret keys.Secret, lim
 	if err != nil {
 		return nil, nil, usage{err}
 	}
-	api, err := oauthhttp.New(c.OAuth, oauthhttp.Parts{Logins: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
+	api, err := oauthhttp.New(c.OAuth, oauthhttp.Deps{OAuth: logins, Pages: shown, Limits: limits, BaseURL: c.Server.BaseURL, Name: c.Pages.Name, Now: time.Now})
 	return api, outbox, err
 }

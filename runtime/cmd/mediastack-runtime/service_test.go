@@ -41,7 +41,7 @@ func storesOf(database string, s3 testenv.S3Access) []string {
 func whole(t *testing.T, flags ...string) *service {
 	t.Helper()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)
-	world := runtimetest.At(t, database, s3)
+	world := runtimetest.NewWith(t, database, s3)
 	s := &service{logs: new(buffer), tenant: world.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan int, 1)
@@ -186,11 +186,11 @@ func kindFor(path string) string {
 func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
 	t.Parallel()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)
-	runtimetest.At(t, database, s3)
+	runtimetest.NewWith(t, database, s3)
 	port, admin := testenv.FreePort(t), testenv.FreePort(t)
 	ready := fmt.Sprintf("http://127.0.0.1:%d/readyz", admin)
 	_, err := testenv.Group(t).Start(t.Context(), testenv.Spec{
-		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.Folder(t), "runtime.log"),
+		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.TempDir(t), "runtime.log"),
 		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, testenv.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
 			"--discard-timeout=1m", // longer than the test's patience
 			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin)}, storesOf(database, s3)...),

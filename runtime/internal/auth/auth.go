@@ -5,7 +5,6 @@ package auth
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/oauth"
@@ -34,9 +34,6 @@ type CredentialStore interface {
 	// TouchKeys records when keys were last used, and TouchGrants when grants were.
 	TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) error
 	TouchGrants(ctx context.Context, used map[uuid.UUID]time.Time) error
-	// Listen runs until ctx ends. It calls onConnect when it starts to report changes,
-	// onChange for every change of an account, and onLost when it misses changes.
-	Listen(ctx context.Context, onConnect func(), onChange func(accountID uuid.UUID), onLost func(error)) error
 }
 
 // Scope is an OAuth scope.
@@ -118,21 +115,13 @@ func New(cfg Config, deps Deps) (*Authenticator, error) {
 	}, nil
 }
 
-// Run invalidates cached sessions when accounts change, and records when keys and grants
-// were last used, until ctx ends.
-func (a *Authenticator) Run(ctx context.Context) error {
+// Run records when keys and grants were last used, until ctx ends.
+func (a *Authenticator) Run(ctx context.Context) {
 	var flushed sync.WaitGroup
 	flushed.Go(func() { a.keyUses.run(ctx, a.log) })
 	flushed.Go(func() { a.grantUses.run(ctx, a.log) })
-	err := a.store.Listen(ctx, func() { _ = a.sessions.reset(true) }, a.sessions.invalidateAccount, func(cause error) {
-		if a.sessions.onDisconnect() { // log once, not for every attempt to reconnect
-			a.log.WarnContext(ctx, "account notifications disconnected; credential cache disabled", "error", cause)
-		}
-	})
-	_ = a.sessions.onDisconnect()
 	flushed.Wait()
-	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }
+
+// Sessions returns the cache of sessions, for the feed that invalidates it.
+func (a *Authenticator) Sessions() accountcache.Cache { return a.sessions }

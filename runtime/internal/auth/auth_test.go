@@ -41,7 +41,7 @@ func newStorm(t *testing.T) *storm {
 		return account.Principal{}, fault.New(fault.NotFound, "no such key")
 	}}
 	clock := func() time.Time { return s.now }
-	limits, err := limit.New(limit.Config{Failures: 1, FailuresBurst: 60}, prometheus.NewRegistry(), clock, slog.New(slog.DiscardHandler))
+	limits, err := limit.New(limit.Config{Failures: 1, FailuresBurst: 60}, limit.Deps{Registry: prometheus.NewRegistry(), Now: clock, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func newStorm(t *testing.T) *storm {
 	if s.Authenticator, err = New(cfg, Deps{Store: store, Limits: limits, Now: clock, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	s.sessions.reset(true)
+	s.sessions.Connected()
 	return s
 }
 
@@ -109,12 +109,12 @@ func TestAStormOfWrongKeysShutsNoGoodKeyOut(t *testing.T) {
 	}
 	s.rages(300)
 	s.goesOn("after five minutes without a request")
-	s.sessions.invalidateAccount(uuid.UUID{1})
+	s.sessions.AccountChanged(uuid.UUID{1})
 	s.goesOn("after a change of its account")
-	s.sessions.onDisconnect()
+	s.sessions.Disconnected()
 	s.goesOn("while changes are not heard")
 	s.goesOn("still not") // nothing is remembered now
-	s.sessions.reset(true)
+	s.sessions.Connected()
 	s.goesOn("once they are heard again")
 	if known := s.sessions.lastValid.Len(); known != 1 {
 		t.Errorf("the stranger's keys are among the %d good ones", known)
@@ -141,11 +141,11 @@ func TestAKeyThatEndsInAStormIsRefusedAndForgotten(t *testing.T) {
 		for _, principal := range s.answers {
 			end(s, principal)
 		}
-		s.sessions.invalidateAccount(uuid.UUID{1})
+		s.sessions.AccountChanged(uuid.UUID{1})
 		if got := s.shows(s.key); got != fault.Unauthenticated {
 			t.Errorf("%s: answered %v", name, got)
 		}
-		s.sessions.invalidateAccount(uuid.UUID{1}) // nothing else may hold it
+		s.sessions.AccountChanged(uuid.UUID{1}) // nothing else may hold it
 		if got := s.shows(s.key); got != fault.Busy {
 			t.Errorf("%s, the second time: answered %v, as if the key were still known", name, got)
 		}
@@ -160,14 +160,14 @@ func TestAnAccountThatIsLetGoOnIsServedInTheStormAgain(t *testing.T) {
 	for hash, principal := range s.answers {
 		principal.Account.Suspended = true
 		s.answers[hash] = principal
-		s.sessions.invalidateAccount(uuid.UUID{1})
+		s.sessions.AccountChanged(uuid.UUID{1})
 		if got := s.shows(s.key); got != fault.Unauthenticated {
 			t.Errorf("suspended: answered %v", got)
 		}
 		principal.Account.Suspended = false
 		s.answers[hash] = principal
 	}
-	s.sessions.invalidateAccount(uuid.UUID{1})
+	s.sessions.AccountChanged(uuid.UUID{1})
 	s.goesOn("when the account goes on")
 }
 
@@ -182,7 +182,7 @@ func TestADirectoryThatIsAwayMakesNobodyForgotten(t *testing.T) {
 	store.find = func(account.Hash) (account.Principal, error) {
 		return account.Principal{}, fault.New(fault.Unavailable, "down")
 	}
-	s.sessions.invalidateAccount(uuid.UUID{1})
+	s.sessions.AccountChanged(uuid.UUID{1})
 	if got := s.shows(s.key); got != fault.Unavailable {
 		t.Errorf("while the directory is away: answered %v", got)
 	}

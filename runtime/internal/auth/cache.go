@@ -143,7 +143,7 @@ func (c *sessionCache) load(ctx context.Context, key cacheKey, epoch uint64) (oa
 	if err == nil && !isRevoked(session, now) {
 		c.lastValid.Put(key, struct{}{})
 	} else {
-		c.lastValid.Drop(key)
+		c.lastValid.Delete(key)
 	}
 	switch {
 	case !c.connected || c.epoch != epoch:
@@ -156,26 +156,26 @@ func (c *sessionCache) load(ctx context.Context, key cacheKey, epoch uint64) (oa
 	return session, err
 }
 
-// onDisconnect is called when the notification connection is lost. It reports whether it
-// was up before.
-func (c *sessionCache) onDisconnect() bool { return c.reset(false) }
+// Connected implements accountcache.Cache.
+func (c *sessionCache) Connected() { c.reset(true) }
 
-// reset drops all entries, and reports whether notifications arrived before.
-func (c *sessionCache) reset(connected bool) (before bool) {
+// Disconnected implements accountcache.Cache.
+func (c *sessionCache) Disconnected() { c.reset(false) }
+
+func (c *sessionCache) reset(connected bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before, c.connected = c.connected, connected
+	c.connected = connected
 	c.epoch++
 	c.found.Clear()
 	c.unknown.Clear()
-	return before
 }
 
-// invalidateAccount is called when an account, its apps or its keys changed.
-func (c *sessionCache) invalidateAccount(accountID uuid.UUID) {
+// AccountChanged implements accountcache.Cache.
+func (c *sessionCache) AccountChanged(accountID uuid.UUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.epoch++
-	c.found.DropIf(func(entry cacheEntry) bool { return entry.session.Account.ID == accountID })
+	c.found.DeleteFunc(func(entry cacheEntry) bool { return entry.session.Account.ID == accountID })
 	c.unknown.Clear()
 }

@@ -67,12 +67,6 @@ func (s *scripted) TouchKeys(_ context.Context, used map[uuid.UUID]time.Time) er
 	return nil
 }
 
-// Listen tells of nothing.
-func (s *scripted) Listen(ctx context.Context, _ func(), _ func(uuid.UUID), _ func(error)) error {
-	<-ctx.Done()
-	return nil
-}
-
 func holder(hash account.Hash) account.Principal {
 	return account.Principal{Account: account.Account{ID: uuid.UUID{1}}, Key: account.Key{ID: uuid.UUID{2}, Hash: hash}}
 }
@@ -95,25 +89,20 @@ func TestAKeyIsRememberedUntilItsTimeOrAChange(t *testing.T) {
 	}
 	asks("before changes are heard", 1)
 	asks("still", 1)
-	cache.reset(true)
+	cache.Connected()
 	asks("once they are", 1)
 	asks("then it is known", 0)
 	now = now.Add(59 * time.Second)
 	asks("within its time", 0)
 	now = now.Add(time.Second)
 	asks("after its time", 1)
-	cache.invalidateAccount(uuid.UUID{9})
+	cache.AccountChanged(uuid.UUID{9})
 	asks("after another account's change", 0)
-	cache.invalidateAccount(uuid.UUID{1})
+	cache.AccountChanged(uuid.UUID{1})
 	asks("after its account's change", 1)
-	if !cache.onDisconnect() {
-		t.Error("the keycache did not know that it was told")
-	}
+	cache.Disconnected()
 	asks("when changes are not heard any more", 1)
 	asks("still not", 1)
-	if cache.onDisconnect() {
-		t.Error("lost twice")
-	}
 }
 
 func TestAnUnknownKeyIsRememberedForSeconds(t *testing.T) {
@@ -122,7 +111,7 @@ func TestAnUnknownKeyIsRememberedForSeconds(t *testing.T) {
 	missing := fault.New(fault.NotFound, "no such key")
 	directory := &scripted{find: func(account.Hash) (account.Principal, error) { return account.Principal{}, missing }}
 	cache := newSessionCache(directory, time.Minute, func() time.Time { return now })
-	cache.reset(true)
+	cache.Connected()
 	for range 3 {
 		if _, err := cache.get(t.Context(), cacheKey{hash: account.Hash{7}}); !fault.Is(err, fault.NotFound) {
 			t.Fatal(err)
@@ -132,7 +121,7 @@ func TestAnUnknownKeyIsRememberedForSeconds(t *testing.T) {
 		t.Errorf("%d look-ups", calls)
 	}
 	directory.find = func(h account.Hash) (account.Principal, error) { return holder(h), nil }
-	cache.invalidateAccount(uuid.UUID{1})
+	cache.AccountChanged(uuid.UUID{1})
 	if _, err := cache.get(t.Context(), cacheKey{hash: account.Hash{7}}); err != nil {
 		t.Errorf("a key that was just made: %v", err)
 	}
@@ -144,7 +133,7 @@ func TestAFailureIsNotRemembered(t *testing.T) {
 		return account.Principal{}, fault.New(fault.Unavailable, "down")
 	}}
 	cache := newSessionCache(directory, time.Minute, time.Now)
-	cache.reset(true)
+	cache.Connected()
 	for range 3 {
 		if _, err := cache.get(t.Context(), cacheKey{}); !fault.Is(err, fault.Unavailable) {
 			t.Fatal(err)
@@ -163,12 +152,12 @@ func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
 		arrive := make(chan struct{})
 		directory := &scripted{find: func(h account.Hash) (account.Principal, error) { <-arrive; return holder(h), nil }}
 		cache := newSessionCache(directory, time.Minute, time.Now)
-		cache.reset(true)
+		cache.Connected()
 		what := cacheKey{hash: account.Hash{7}}
 		done := make(chan error)
 		go func() { _, err := cache.get(t.Context(), what); done <- err }()
 		synctest.Wait() // the look-up is under way
-		cache.invalidateAccount(uuid.UUID{1})
+		cache.AccountChanged(uuid.UUID{1})
 		go func() { _, err := cache.get(t.Context(), what); done <- err }()
 		synctest.Wait()
 		if calls := directory.calls.Load(); calls != 2 {
@@ -184,7 +173,7 @@ func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
 		if !kept {
 			t.Error("the answer from after the change was not kept")
 		}
-		cache.invalidateAccount(uuid.UUID{1})
+		cache.AccountChanged(uuid.UUID{1})
 		if _, _, kept, _ := cache.cached(what); kept {
 			t.Error("the answer outlived a change")
 		}

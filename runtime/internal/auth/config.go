@@ -13,7 +13,7 @@ type Config struct {
 	Secret         string        `env:"SERVICE_SECRET" required:"" help:"Server secret, at least 32 bytes in hexadecimal or base64 (prefer the environment over the flag)."`
 	SecretPrevious string        `env:"SERVICE_SECRET_PREVIOUS" help:"The secret before this one: still accepted, never signed with."`
 	SignatureTTL   time.Duration `env:"SERVICE_SIGNATURE_TTL" default:"1h" help:"How long an upload signature is valid."`
-	KeyCacheTTL    time.Duration `env:"SERVICE_KEY_CACHE_TTL" default:"60s" help:"How long a key is remembered at most; changes end it at once."`
+	KeyCacheTTL    time.Duration `env:"SERVICE_KEY_CACHE_TTL" default:"60s" help:"How long keys, logins and image settings are cached at most; changes invalidate them at once."`
 
 	// Brand is the word in header names: x-<brand>-apikey and x-<brand>-signature.
 	Brand string `kong:"-"`

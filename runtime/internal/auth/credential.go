@@ -31,7 +31,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 	identity, err := a.authenticate(r)
 	wrong := fault.Is(err, fault.Unauthenticated) && a.hasCredential(r.Header) && !errors.Is(err, errNotCounted)
 	if wrong || fault.Is(err, fault.InvalidSignature) {
-		a.limits.Failed(info.ClientIP)
+		a.limits.RecordFailure(info.ClientIP)
 	}
 	if err != nil {
 		return Identity{}, err
@@ -172,8 +172,8 @@ func mayUpload(session oauth.Session) bool {
 // look-up is exempt, so that guesses do not lock out others behind the same IP address.
 func (a *Authenticator) lookupGuessable(ctx context.Context, key cacheKey) (oauth.Session, error) {
 	if !a.sessions.wasValid(key) {
-		if verdict := a.limits.MayFail(httpapi.FromContext(ctx).ClientIP); verdict.Refused {
-			return oauth.Session{}, verdict.Err()
+		if decision := a.limits.AllowAttempt(httpapi.FromContext(ctx).ClientIP); decision.Limited {
+			return oauth.Session{}, decision.Err()
 		}
 	}
 	return a.lookup(ctx, key)

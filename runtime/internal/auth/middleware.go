@@ -55,9 +55,9 @@ func (a *Authenticator) Middleware(challenge Challenge) func(http.Handler) http.
 				w.Header().Set("WWW-Authenticate", a.challenge(challenge, r.Header))
 			}
 			if err == nil {
-				verdict := a.limits.TakeKey(identity.Key.ID)
-				verdict.Describe(w.Header())
-				err = verdict.Err()
+				decision := a.limits.AllowKey(identity.Key.ID)
+				decision.AddHeaders(w.Header())
+				err = decision.Err()
 			}
 			if err != nil {
 				httpapi.WriteError(w, r, err)

@@ -62,7 +62,7 @@ func (l *lastRead) Read([]byte) (int, error) {
 // change is a change of the account of all keys, which the directory tells of.
 func (s *storm) change(apply func(*account.Principal)) {
 	s.apply(apply)
-	s.sessions.invalidateAccount(uuid.UUID{1})
+	s.sessions.AccountChanged(uuid.UUID{1})
 }
 
 // apply is a change whose notification has not arrived.
@@ -76,7 +76,7 @@ func (s *storm) apply(change func(*account.Principal)) {
 func TestMiddleware_RejectsACredentialThatEndsBeforeItsBody(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*storm){
-		"revoked":   func(s *storm) { clear(s.answers); s.sessions.invalidateAccount(uuid.UUID{1}) },
+		"revoked":   func(s *storm) { clear(s.answers); s.sessions.AccountChanged(uuid.UUID{1}) },
 		"expired":   func(s *storm) { s.change(func(p *account.Principal) { p.Key.ExpiresAt = &s.now }) },
 		"closed":    func(s *storm) { s.change(func(p *account.Principal) { p.Account.ClosedAt = &s.now }) },
 		"suspended": func(s *storm) { s.change(func(p *account.Principal) { p.Account.Suspended = true }) },
@@ -154,13 +154,13 @@ func TestMiddleware_DoesNotCountASecondCheckThatFails(t *testing.T) {
 	for range 100 {
 		_, kind, _ := s.send(s.KeyHeader, s.key, func() {
 			s.answers = map[account.Hash]account.Principal{}
-			s.sessions.invalidateAccount(uuid.UUID{1})
+			s.sessions.AccountChanged(uuid.UUID{1})
 		})
 		if kind != fault.Unauthenticated {
 			t.Fatalf("it is answered %v", kind)
 		}
 		s.answers = before
-		s.sessions.invalidateAccount(uuid.UUID{1})
+		s.sessions.AccountChanged(uuid.UUID{1})
 	}
 	if got := s.shows(s.token().Reveal()); got != fault.Unauthenticated {
 		t.Errorf("the address is answered %v", got)

@@ -16,7 +16,7 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 )
 
-func network(text string) netip.Prefix { return limit.Network(netip.MustParseAddr(text)) }
+func network(text string) netip.Prefix { return limit.ClientPrefix(netip.MustParseAddr(text)) }
 
 func TestDownloadLimiter_NamesTheBoundThatIsReached(t *testing.T) {
 	t.Parallel()

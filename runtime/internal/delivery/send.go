@@ -54,7 +54,7 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file found) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	content := &content{ctx: ctx, objects: d.objects, bucket: file.bucket, object: file.object}
-	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, from: limit.Network(httpapi.FromContext(ctx).ClientIP), wanted: r.Method == http.MethodGet}
+	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, from: limit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), wanted: r.Method == http.MethodGet}
 	defer sender.leave() // once the object store's connection is closed
 	defer content.close()
 	http.ServeContent(sender, r, "", file.item.CreatedAt, content)

@@ -2,11 +2,9 @@ package httpapi_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"mime/multipart"
 	"net/http"
 	"strconv"
@@ -14,21 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/runtimetest"
-	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
-	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -38,47 +33,24 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 type service struct {
 	t      *testing.T
 	client *http.Client
-	auth   *auth.Authenticator
 }
 
-func start(t *testing.T, w *runtimetest.World, limitCfg limit.Config) *service {
+func start(t *testing.T, w *runtimetest.Env, limitCfg limit.Config) *service {
 	t.Helper()
-	log := slog.New(slog.DiscardHandler)
-	registry := prometheus.NewRegistry()
-	limits, err := limit.New(limitCfg, registry, time.Now, log)
+	credentials := runtimetest.Credentials("a")
+	credentials.Resource, credentials.MetadataURL, credentials.KeyCacheTTL = runtimetest.BaseURL+"/mcp", runtimetest.BaseURL+"/metadata", 0
+	serverCfg := runtimetest.ServerConfig()
+	serverCfg.Brand = "service"
+	core := w.Core(t, runtimetest.CoreConfig{Server: serverCfg, Media: runtimetest.MediaConfig(), Limits: limitCfg, Auth: credentials, Now: time.Now})
+	routes, err := rest.New(rest.Config{BaseURL: runtimetest.BaseURL, Brand: "service"}, rest.Deps{Media: core.Media, Settings: w.Settings, Auth: core.Auth, URLs: core.Files.URLs()})
 	must(t, err)
-	cfg := runtimetest.Credentials("a")
-	cfg.Brand, cfg.Resource, cfg.MetadataURL, cfg.KeyCacheTTL = "service", runtimetest.BaseURL+"/mcp", runtimetest.BaseURL+"/metadata", 0
-	authenticator, err := auth.New(cfg, auth.Deps{Store: w.Store, Limits: limits, Now: time.Now, Log: log})
+	locks := w.Store.UploadLocks(core.Logs.Logger())
+	uploads, err := tus.New(tus.Config{LockTimeout: 10 * time.Second}, tus.Deps{Media: core.Media, Auth: core.Auth, URLs: core.Files.URLs(), Locks: locks, BaseURL: runtimetest.BaseURL, Brand: "service"})
 	must(t, err)
-	items, err := media.New(media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: 5 * time.Second,
-		UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: 10 * time.Second},
-		media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: log})
+	tools, err := mcp.New(mcp.Config{BaseURL: runtimetest.BaseURL, Version: "test"}, mcp.Deps{Media: core.Media, Settings: w.Settings, Auth: core.Auth, URLs: core.Files.URLs(), Limits: core.Limits})
 	must(t, err)
-	secret, err := cfg.ServerSecret()
-	must(t, err)
-	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, runtimetest.BaseURL, secret, items, w.Objects, nil, time.Now, log)
-	must(t, err)
-	routes, err := rest.New(rest.Config{BaseURL: runtimetest.BaseURL, Brand: "service"}, rest.Deps{Media: items, Settings: w.Settings, Auth: authenticator, URLs: files.URLs()})
-	must(t, err)
-	locks := w.Store.Locks(log)
-	uploads, err := tus.New(tus.Config{LockTimeout: 10 * time.Second}, tus.Deps{Media: items, Auth: authenticator, URLs: files.URLs(), Locks: locks, BaseURL: runtimetest.BaseURL, Brand: "service"})
-	must(t, err)
-	tools, err := mcp.New(mcp.Config{BaseURL: runtimetest.BaseURL, Version: "test"}, mcp.Deps{Media: items, Settings: w.Settings, Auth: authenticator, URLs: files.URLs(), Limits: limits})
-	must(t, err)
-	listener, err := server.New(server.Config{BaseURL: runtimetest.BaseURL, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second},
-		log, registry, limits, nil, routes.Mount, uploads.Mount, tools.Mount, files.Mount)
-	must(t, err)
-	must(t, listener.Listen(t.Context()))
-	ctx, stop := context.WithCancel(context.Background())
-	locked, done := make(chan struct{}), make(chan struct{})
-	go func() { defer close(locked); _ = locks.Run(ctx) }()
-	go func() { defer close(done); _ = listener.Run(ctx) }()
-	t.Cleanup(func() { stop(); <-done; <-locked })
-	transport := runtimetest.Dialer(listener.Addr())
-	t.Cleanup(transport.CloseIdleConnections)
-	return &service{t: t, client: &http.Client{Transport: transport, Timeout: time.Minute}, auth: authenticator}
+	replica := core.Serve(t, nil, []func(chi.Router){routes.Mount, uploads.Mount, tools.Mount}, locks.Run)
+	return &service{t: t, client: replica.Client}
 }
 
 // credential is a header that authenticates.

@@ -48,13 +48,13 @@ func photos() []photo {
 	}
 }
 
-// BenchmarkAgainstTheCommandLine makes a thumbnail and a WebP conversion of each photo,
+// BenchmarkDerive_AgainstVipsthumbnail makes a thumbnail and a WebP conversion of each photo,
 // two at a time on two cores, with the pool and with the vips command line, and
 // reports the quotient of the medians: above 1, the pool is faster. Every round runs
 // both sides, so that a machine whose speed drifts favours none; cpu-ratio is the
 // quotient of the processor time, which other work on the machine changes little.
-func BenchmarkAgainstTheCommandLine(b *testing.B) {
-	program := renamed(b)
+func BenchmarkDerive_AgainstVipsthumbnail(b *testing.B) {
+	program := renamedWorker(b)
 	cfg := config(program)
 	cfg.Workers = 2
 	pool := open(b, cfg)

@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// ProgramName is the file name of the image worker.
+// ProgramName is the file name of the worker program.
 const ProgramName = "mediastack-imaging"
 
-// Config says how images are made. The tags are flag and environment names.
+// Config configures the pool. The tags are flag and environment names.
 type Config struct {
-	Enabled   bool          `env:"SERVICE_IMAGE_ENABLED" default:"true" negatable:"" help:"Make thumbnails and WebP conversions. Without them no image worker is needed."`
-	Program   string        `name:"worker-path" env:"SERVICE_IMAGE_WORKER_PATH" help:"Path of mediastack-imaging. Without it: beside this program, else on the PATH."`
-	Workers   int           `env:"SERVICE_IMAGE_WORKERS" default:"0" help:"Image workers, each a process that works on one image at a time. 0 = one for each core."`
-	Queue     int           `env:"SERVICE_IMAGE_QUEUE" default:"64" help:"Images that may wait for a worker, or be on their way to it, before more are refused with 429; half of them of one account."`
-	Timeout   time.Duration `env:"SERVICE_IMAGE_TIMEOUT" default:"30s" help:"How long one image may take before its worker is killed."`
-	MaxBytes  int64         `env:"SERVICE_IMAGE_MAX_BYTES" default:"67108864" help:"Largest file, in bytes, of which derivatives are made."`
-	MaxPixels int64         `env:"SERVICE_IMAGE_MAX_PIXELS" default:"100000000" help:"Most pixels, width times height, of an image of which derivatives are made."`
-	MaxFrames int           `env:"SERVICE_IMAGE_MAX_FRAMES" default:"1000" help:"Most frames of an image of which derivatives are made."`
-	Memory    int64         `env:"SERVICE_IMAGE_MEMORY" default:"2147483648" help:"Address space, in bytes, that one image worker may use for an image."`
+	Enabled    bool          `env:"SERVICE_IMAGE_ENABLED" default:"true" negatable:"" help:"Create thumbnails and WebP conversions. If disabled, no image worker is needed."`
+	WorkerPath string        `name:"worker-path" env:"SERVICE_IMAGE_WORKER_PATH" help:"Path of mediastack-imaging. By default beside this program, else on the PATH."`
+	Workers    int           `env:"SERVICE_IMAGE_WORKERS" default:"0" help:"Image workers, each a process that handles one image at a time. 0 = one for each core."`
+	Queue      int           `env:"SERVICE_IMAGE_QUEUE" default:"64" help:"Images that may wait for a worker, or be on their way to it; half of them of one account. More are rejected with 429."`
+	Timeout    time.Duration `env:"SERVICE_IMAGE_TIMEOUT" default:"30s" help:"Timeout of one image. Its worker is killed then."`
+	MaxBytes   int64         `env:"SERVICE_IMAGE_MAX_BYTES" default:"67108864" help:"Maximum size of a file, in bytes, of which derivatives are created."`
+	MaxPixels  int64         `env:"SERVICE_IMAGE_MAX_PIXELS" default:"100000000" help:"Maximum pixels, width times height, of an image of which derivatives are created."`
+	MaxFrames  int           `env:"SERVICE_IMAGE_MAX_FRAMES" default:"1000" help:"Maximum frames of an image of which derivatives are created."`
+	Memory     int64         `env:"SERVICE_IMAGE_MEMORY" default:"2147483648" help:"Address space, in bytes, that a worker may use for one image."`
 }
 
 // Bounds of the configuration.
@@ -66,10 +66,10 @@ func (c Config) workers() int {
 	return c.Workers
 }
 
-// find returns the path of the worker's program.
-func (c Config) find() (string, error) {
-	if c.Program != "" {
-		path, err := exec.LookPath(c.Program)
+// findWorker returns the path of the worker program.
+func (c Config) findWorker() (string, error) {
+	if c.WorkerPath != "" {
+		path, err := exec.LookPath(c.WorkerPath)
 		if err != nil {
 			return "", fmt.Errorf("SERVICE_IMAGE_WORKER_PATH: %w", err)
 		}
@@ -80,12 +80,12 @@ func (c Config) find() (string, error) {
 		if path, err := exec.LookPath(beside); err == nil {
 			return path, nil
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("the image worker: %w", err)
+			return "", fmt.Errorf("find the image worker: %w", err)
 		}
 	}
 	path, err := exec.LookPath(ProgramName)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: set SERVICE_IMAGE_WORKER_PATH to its path, or SERVICE_IMAGE_ENABLED to false to do without thumbnails and conversions", ProgramName)
+		return "", fmt.Errorf("%s is neither beside this program nor on the PATH: set SERVICE_IMAGE_WORKER_PATH to its path, or SERVICE_IMAGE_ENABLED=false to run without thumbnails and conversions", ProgramName)
 	}
 	return filepath.Abs(path)
 }

@@ -21,10 +21,10 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// outcome is what must become of a file: a refusal for a reason, or a thumbnail of a
+// outcome is the expected result for a file: a rejection for a reason, or a thumbnail of a
 // size and, if any, a conversion of a size.
 type outcome struct {
-	refused              string // one of several reasons, with a bar between
+	rejected             string // one of several reasons, with a bar between
 	thumbnail, converted image.Point
 	picture              looks
 }
@@ -40,7 +40,7 @@ const (
 	printed                  // in the colours that a press can print
 )
 
-func refused(reasons string) outcome { return outcome{refused: reasons} }
+func rejected(reasons string) outcome { return outcome{rejected: reasons} }
 
 func made(thumbnailWidth, thumbnailHeight int) outcome {
 	return outcome{thumbnail: image.Pt(thumbnailWidth, thumbnailHeight)}
@@ -105,67 +105,67 @@ var outcomes = map[string]outcome{
 	"webp, 5 frames":                       still(thePicture),
 	"png, 2 frames":                        still(thePicture),
 	"png, 2 frames, taken for a plain one": still(thePicture),
-	"gif, 1100 frames":                     refused("frame_limit"),
+	"gif, 1100 frames":                     rejected("frame_limit"),
 
-	"png bomb of 30000 x 30000":                     refused("pixel_limit"),
-	"png bomb of 2 billion x 2 billion":             refused("pixel_limit|corrupt"),
-	"gif bomb of 60000 x 60000":                     refused("pixel_limit"),
-	"webp bomb of 16383 x 16383":                    refused("pixel_limit"),
-	"jpeg bomb of 65500 x 65500":                    refused("pixel_limit"),
+	"png bomb of 30000 x 30000":                     rejected("pixel_limit"),
+	"png bomb of 2 billion x 2 billion":             rejected("pixel_limit|corrupt"),
+	"gif bomb of 60000 x 60000":                     rejected("pixel_limit"),
+	"webp bomb of 16383 x 16383":                    rejected("pixel_limit"),
+	"jpeg bomb of 65500 x 65500":                    rejected("pixel_limit"),
 	"png with 20 texts that deflate to 200 MB each": made(60, 40).convertedTo(60, 40),
 	"png with a profile that deflates to 200 MB":    made(60, 40).convertedTo(60, 40),
 	"jpeg with 20 MB of XMP":                        whole(thePicture),
 	"jpeg with 2 MB of EXIF entries":                whole(thePicture),
 	"jpeg with EXIF that points at itself":          whole(thePicture),
 
-	"jpeg, the first 10 percent":    refused("corrupt"),
-	"jpeg, the first 50 percent":    refused("corrupt"),
-	"jpeg, the first 90 percent":    refused("corrupt"),
-	"jpeg, 40 bytes and then noise": refused("corrupt"),
-	"png, the first 10 percent":     refused("corrupt"),
-	"png, the first 50 percent":     refused("corrupt"),
-	"png, the first 90 percent":     refused("corrupt"),
-	"png, 40 bytes and then noise":  refused("corrupt"),
-	"gif, the first 10 percent":     refused("corrupt"),
-	"gif, the first 50 percent":     refused("corrupt"),
-	"gif, the first 90 percent":     refused("corrupt"),
-	"gif, 40 bytes and then noise":  refused("corrupt"),
-	"webp, the first 10 percent":    refused("corrupt"),
-	"webp, the first 50 percent":    refused("corrupt"),
-	"webp, the first 90 percent":    refused("corrupt"),
-	"webp, 40 bytes and then noise": refused("corrupt"),
-	"avif, the first 10 percent":    refused("corrupt"),
-	"avif, the first 50 percent":    refused("corrupt"),
-	"avif, the first 90 percent":    refused("corrupt"),
-	"avif, 40 bytes and then noise": refused("corrupt"),
-	"heic, the first 10 percent":    refused("corrupt"),
-	"heic, the first 50 percent":    refused("corrupt"),
-	"heic, the first 90 percent":    refused("corrupt"),
-	"heic, 40 bytes and then noise": refused("corrupt"),
-	"png, a wrong checksum":         refused("corrupt"),
-	"png, no pixels":                refused("corrupt"),
-	"jpeg, nothing but a start":     refused("corrupt"),
-	"one byte":                      refused("unsupported_format"),
+	"jpeg, the first 10 percent":    rejected("corrupt"),
+	"jpeg, the first 50 percent":    rejected("corrupt"),
+	"jpeg, the first 90 percent":    rejected("corrupt"),
+	"jpeg, 40 bytes and then noise": rejected("corrupt"),
+	"png, the first 10 percent":     rejected("corrupt"),
+	"png, the first 50 percent":     rejected("corrupt"),
+	"png, the first 90 percent":     rejected("corrupt"),
+	"png, 40 bytes and then noise":  rejected("corrupt"),
+	"gif, the first 10 percent":     rejected("corrupt"),
+	"gif, the first 50 percent":     rejected("corrupt"),
+	"gif, the first 90 percent":     rejected("corrupt"),
+	"gif, 40 bytes and then noise":  rejected("corrupt"),
+	"webp, the first 10 percent":    rejected("corrupt"),
+	"webp, the first 50 percent":    rejected("corrupt"),
+	"webp, the first 90 percent":    rejected("corrupt"),
+	"webp, 40 bytes and then noise": rejected("corrupt"),
+	"avif, the first 10 percent":    rejected("corrupt"),
+	"avif, the first 50 percent":    rejected("corrupt"),
+	"avif, the first 90 percent":    rejected("corrupt"),
+	"avif, 40 bytes and then noise": rejected("corrupt"),
+	"heic, the first 10 percent":    rejected("corrupt"),
+	"heic, the first 50 percent":    rejected("corrupt"),
+	"heic, the first 90 percent":    rejected("corrupt"),
+	"heic, 40 bytes and then noise": rejected("corrupt"),
+	"png, a wrong checksum":         rejected("corrupt"),
+	"png, no pixels":                rejected("corrupt"),
+	"jpeg, nothing but a start":     rejected("corrupt"),
+	"one byte":                      rejected("unsupported_format"),
 
 	"jpeg and html":                  whole(thePicture),
 	"jpeg and pdf":                   whole(thePicture),
-	"pdf and jpeg":                   refused("unsupported_format"),
+	"pdf and jpeg":                   rejected("unsupported_format"),
 	"png and html":                   whole(thePicture),
 	"gif and javascript":             made(64, 64),
 	"a png that is called jpeg":      whole(thePicture),
 	"a jpeg that is called heic":     still(thePicture),
 	"a gif that is called png":       still(thePicture),
-	"svg that is called png":         refused("unsupported_format"),
-	"text that is called jpeg":       refused("unsupported_format"),
-	"tiff that is called jpeg":       refused("unsupported_format"),
-	"ppm that is called png":         refused("unsupported_format"),
-	"pdf that is called jpeg":        refused("unsupported_format"),
-	"a vips file that is called png": refused("unsupported_format"),
+	"svg that is called png":         rejected("unsupported_format"),
+	"text that is called jpeg":       rejected("unsupported_format"),
+	"tiff that is called jpeg":       rejected("unsupported_format"),
+	"ppm that is called png":         rejected("unsupported_format"),
+	"pdf that is called jpeg":        rejected("unsupported_format"),
+	"a vips file that is called png": rejected("unsupported_format"),
 }
 
-// TestTheCorpus sends every file through a real worker, and looks at what comes out
+// TestDerive_Corpus sends every file through a real worker, and looks at what comes out
 // with tools that know nothing of ours.
-func TestTheCorpus(t *testing.T) {
+func TestDerive_Corpus(t *testing.T) {
 	t.Parallel()
 	corpus, err := imagetest.All(t.Context())
 	if err != nil {
@@ -184,12 +184,12 @@ func TestTheCorpus(t *testing.T) {
 		}
 		seen[file.Name] = true
 		derivatives, err := pool.Derive(t.Context(), request(file.MimeType, file.Data))
-		var no *imaging.Refusal
+		var no *imaging.RejectedError
 		switch {
-		case want.refused != "" && (!errors.As(err, &no) || !strings.Contains("|"+want.refused+"|", "|"+no.Reason+"|")):
-			t.Errorf("%s: it should be refused (%s), but: %v, %d derivatives", file.Name, want.refused, err, len(derivatives))
+		case want.rejected != "" && (!errors.As(err, &no) || !strings.Contains("|"+want.rejected+"|", "|"+no.Reason+"|")):
+			t.Errorf("%s: it should be refused (%s), but: %v, %d derivatives", file.Name, want.rejected, err, len(derivatives))
 			continue
-		case want.refused != "":
+		case want.rejected != "":
 			continue
 		case err != nil:
 			t.Errorf("%s: %v", file.Name, err)
@@ -234,7 +234,7 @@ func TestTheCorpus(t *testing.T) {
 
 // A conversion reads every pixel in order; a thumbnail alone is shrunk while it is
 // loaded, and must find out as well that pixels are missing.
-func TestABrokenFileGetsNoThumbnailAlone(t *testing.T) {
+func TestDerive_CorruptFileHasNoThumbnail(t *testing.T) {
 	t.Parallel()
 	corpus, err := imagetest.All(t.Context())
 	if err != nil {
@@ -246,8 +246,8 @@ func TestABrokenFileGetsNoThumbnailAlone(t *testing.T) {
 		job := request(file.MimeType, file.Data)
 		job.Settings.UseWebP = false
 		derivatives, err := pool.Derive(t.Context(), job)
-		var no *imaging.Refusal
-		if refused := errors.As(err, &no); refused != (want.refused != "") || !refused && len(derivatives) != 1 {
+		var no *imaging.RejectedError
+		if refused := errors.As(err, &no); refused != (want.rejected != "") || !refused && len(derivatives) != 1 {
 			t.Errorf("%s: %v, %d derivatives", file.Name, err, len(derivatives))
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// bundle is a pool with what a test wants to see of it.
+// bundle is a pool with its metrics and its log.
 type bundle struct {
 	*imaging.Pool
 	t        testing.TB
@@ -44,10 +44,10 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// config is the default configuration with one worker of a program.
+// config returns the default configuration with one worker of a program.
 func config(program string) imaging.Config {
 	return imaging.Config{
-		Enabled: true, Program: program, Workers: 1, Queue: 8, Timeout: 30 * time.Second,
+		Enabled: true, WorkerPath: program, Workers: 1, Queue: 8, Timeout: 30 * time.Second,
 		MaxBytes: 64 << 20, MaxPixels: 100_000_000, MaxFrames: 1000, Memory: 2 << 30,
 	}
 }
@@ -55,11 +55,11 @@ func config(program string) imaging.Config {
 // realWorker returns the path of the program that make has built.
 func realWorker(t testing.TB) string { t.Helper(); return testenv.Binary(t, imaging.ProgramName) }
 
-// open makes a pool that the test closes at its end.
+// open returns a pool that is closed at the end of the test.
 func open(t testing.TB, cfg imaging.Config) *bundle {
 	t.Helper()
 	b := &bundle{t: t, registry: prometheus.NewRegistry(), log: &buffer{}}
-	pool, err := imaging.New(t.Context(), cfg, b.registry, slog.New(slog.NewTextHandler(b.log, nil)))
+	pool, err := imaging.New(t.Context(), cfg, imaging.Deps{Registry: b.registry, Log: slog.New(slog.NewTextHandler(b.log, nil))})
 	if err != nil {
 		t.Fatalf("%v; log: %s", err, b.log)
 	}
@@ -68,7 +68,7 @@ func open(t testing.TB, cfg imaging.Config) *bundle {
 	return b
 }
 
-// metric returns the value of a metric with these label values; 0 when it is not there.
+// metric returns the value of a metric with these label values, 0 if it is missing.
 func (b *bundle) metric(name string, labels ...string) float64 {
 	b.t.Helper()
 	families, err := b.registry.Gather()
@@ -92,7 +92,7 @@ func (b *bundle) metric(name string, labels ...string) float64 {
 	return 0
 }
 
-// request is a job with the usual settings, conversion included.
+// request returns a job with the usual settings, conversion included.
 func request(mimeType string, file []byte) media.ImageJob {
 	return media.ImageJob{
 		ItemID: uuid.New(), AccountID: uuid.New(), MimeType: mimeType, Bytes: int64(len(file)),
@@ -103,7 +103,7 @@ func request(mimeType string, file []byte) media.ImageJob {
 	}
 }
 
-// within waits for a condition.
+// within waits until a condition holds.
 func within(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)

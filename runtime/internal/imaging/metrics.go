@@ -6,47 +6,47 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics count jobs and what becomes of workers.
+// metrics are the metrics of jobs and worker processes.
 type metrics struct {
-	jobs     *prometheus.CounterVec
-	duration prometheus.Histogram
-	waited   prometheus.Histogram
-	workers  *prometheus.CounterVec
-	busy     prometheus.Gauge
+	jobs      *prometheus.CounterVec
+	duration  prometheus.Histogram
+	queueWait prometheus.Histogram
+	exits     *prometheus.CounterVec
+	busy      prometheus.Gauge
 }
 
-// Why a worker was ended.
+// Values of the label reason: why a worker process exited.
 const (
-	endSpent   = "recycled"     // it did its share of jobs, or grew
-	endFailed  = "crashed"      // it crashed, hung or broke the protocol
-	endStopped = "canceled"     // its job was given up
-	endStart   = "start_failed" // it never greeted
+	exitRecycled    = "recycled"     // it did maxJobs, or held too much memory
+	exitCrashed     = "crashed"      // it crashed, hung or violated the protocol
+	exitCanceled    = "canceled"     // its job was canceled
+	exitStartFailed = "start_failed" // it sent no handshake
 )
 
 func newMetrics(registry prometheus.Registerer, waiting func() int) (*metrics, error) {
 	m := &metrics{
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_image_jobs_total", Help: "Images that were worked on, by result.",
+			Name: "mediastack_image_jobs_total", Help: "Image jobs by result.",
 		}, []string{"result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "mediastack_image_job_duration_seconds", Help: "Time that a worker took for an image, retry included.",
+			Name: "mediastack_image_job_duration_seconds", Help: "Duration of an image job, including its retry.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}),
-		waited: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "mediastack_image_queue_wait_seconds", Help: "Time that an image waited for a worker.",
+		queueWait: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "mediastack_image_queue_wait_seconds", Help: "Time that an image job waited for a worker.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60},
 		}),
-		workers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_image_worker_exits_total", Help: "Image workers that were ended or ended themselves, by reason.",
+		exits: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mediastack_image_worker_exits_total", Help: "Exits of image worker processes by reason.",
 		}, []string{"reason"}),
 		busy: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "mediastack_image_workers_busy", Help: "Image workers that work on an image.",
+			Name: "mediastack_image_workers_busy", Help: "Image workers that process a job.",
 		}),
 	}
 	length := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mediastack_image_queue_length", Help: "Images that wait for a worker.",
+		Name: "mediastack_image_queue_length", Help: "Image jobs that wait for a worker.",
 	}, func() float64 { return float64(waiting()) })
-	for _, collector := range []prometheus.Collector{m.jobs, m.duration, m.waited, m.workers, m.busy, length} {
+	for _, collector := range []prometheus.Collector{m.jobs, m.duration, m.queueWait, m.exits, m.busy, length} {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func newMetrics(registry prometheus.Registerer, waiting func() int) (*metrics, e
 	return m, nil
 }
 
-func (m *metrics) observe(result string, worked time.Duration) {
+func (m *metrics) observe(result string, elapsed time.Duration) {
 	m.jobs.WithLabelValues(result).Inc()
-	m.duration.Observe(worked.Seconds())
+	m.duration.Observe(elapsed.Seconds())
 }

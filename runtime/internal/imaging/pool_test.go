@@ -26,9 +26,9 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// small is a job for doubles, which don't look at the file.
-func small() media.ImageJob {
-	job := request("image/jpeg", []byte("not looked at"))
+// smallJob returns a job for fake workers, which ignore the file.
+func smallJob() media.ImageJob {
+	job := request("image/jpeg", []byte("ignored"))
 	job.Settings.UseWebP = false
 	return job
 }
@@ -51,43 +51,40 @@ func children(t testing.TB, program string) []int {
 	return pids
 }
 
-func TestAJobGetsOneRetryAndThenAnError(t *testing.T) {
+func TestDerive_RetriesOnceOnAnotherWorker(t *testing.T) {
 	t.Parallel()
 	for role, why := range map[string]string{
-		"crashes":                 "exit status 3",
-		"hangs":                   "took too long",
-		"deaf":                    "took too long",
-		"closes-its-output":       "EOF",
-		"talks-garbage":           "protocol",
-		"talks-forever":           "Data in an answer",
-		"claims-a-terabyte":       "more than",
-		"answers-another-job":     "nobody asked",
-		"gives-what-nobody-asked": "nobody asked",
-		"gives-no-webp":           "not a well-formed WebP",
-		"lies-about-size":         "another size",
-		"gives-a-poster":          "a thumbnail of 256",
-		"gives-more-than-it-said": "Data in a derivative",
-		"gives-it-twice":          "Head", // see below
-		"ends-with-nothing":       "out of place",
-		"refuses-another-job":     "out of place",
+		"crashes":                         "exit status 3",
+		"hangs":                           "timed out",
+		"does-not-read":                   "timed out",
+		"closes-its-output":               "EOF",
+		"writes-garbage":                  "protocol",
+		"writes-forever":                  "unexpected Data",
+		"announces-a-terabyte":            "more than",
+		"answers-another-job":             "not requested",
+		"sends-an-unrequested-derivative": "not requested",
+		"sends-no-webp":                   "not a valid WebP",
+		"announces-another-size":          "not that of its header",
+		"sends-a-large-thumbnail":         "a thumbnail of 256",
+		"sends-more-than-announced":       "unexpected Data in a derivative",
+		"sends-it-twice":                  "not requested",
+		"is-done-without-derivatives":     "unexpected Done",
+		"rejects-another-job":             "unexpected Rejected",
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			program := double(t, role)
+			program := fakeWorker(t, role)
 			cfg := config(program)
 			cfg.Timeout = time.Second
 			pool := open(t, cfg)
-			job := small()
-			if role == "deaf" {
+			job := smallJob()
+			if role == "does-not-read" {
 				job = request("image/jpeg", make([]byte, 4<<20)) // more than a pipe holds
 			}
 			opened := 0
 			source := job.Source
 			job.Source = func(ctx context.Context) (io.ReadCloser, error) { opened++; return source(ctx) }
 			derivatives, err := pool.Derive(t.Context(), job)
-			if role == "gives-it-twice" {
-				why = "nobody asked"
-			}
 			if !errors.Is(err, imaging.ErrWorker) || !strings.Contains(err.Error(), why) || derivatives != nil {
 				t.Errorf("got %d derivatives, %v; want %q", len(derivatives), err, why)
 			}
@@ -107,15 +104,15 @@ func TestAJobGetsOneRetryAndThenAnError(t *testing.T) {
 	}
 }
 
-func TestAnotherWorkerDoesWhatTheFirstFailedOn(t *testing.T) {
+func TestDerive_SucceedsOnTheSecondWorker(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"crashes-once", "hangs-once"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			cfg := config(double(t, role))
+			cfg := config(fakeWorker(t, role))
 			cfg.Timeout = time.Second
 			pool := open(t, cfg)
-			derivatives, err := pool.Derive(t.Context(), small())
+			derivatives, err := pool.Derive(t.Context(), smallJob())
 			if err != nil || len(derivatives) != 1 || derivatives[0].Variant != media.Thumbnail {
 				t.Errorf("got %d derivatives, %v", len(derivatives), err)
 			}
@@ -126,11 +123,11 @@ func TestAnotherWorkerDoesWhatTheFirstFailedOn(t *testing.T) {
 	}
 }
 
-func TestARefusalIsFinal(t *testing.T) {
+func TestDerive_DoesNotRetryARejection(t *testing.T) {
 	t.Parallel()
-	pool := open(t, config(double(t, "refuses")))
-	_, err := pool.Derive(t.Context(), small())
-	var no *imaging.Refusal
+	pool := open(t, config(fakeWorker(t, "rejects")))
+	_, err := pool.Derive(t.Context(), smallJob())
+	var no *imaging.RejectedError
 	if !errors.As(err, &no) || no.Reason != "corrupt" || no.Text != "it is ?[31mbroken?" {
 		t.Errorf("got %v", err)
 	}
@@ -142,28 +139,28 @@ func TestARefusalIsFinal(t *testing.T) {
 	}
 }
 
-func TestMetadataOfAWorkerThatWasTakenOverIsDropped(t *testing.T) {
+func TestDerive_StripsMetadataOfACompromisedWorker(t *testing.T) {
 	t.Parallel()
-	derivatives, err := open(t, config(double(t, "publishes-a-place"))).Derive(t.Context(), small())
+	derivatives, err := open(t, config(fakeWorker(t, "adds-metadata"))).Derive(t.Context(), smallJob())
 	if err != nil || len(derivatives) != 1 || !bytes.Equal(derivatives[0].Data, pixel()) {
 		t.Errorf("got %q, %v", derivatives, err)
 	}
 }
 
-func TestWhatAWorkerSaysLateFailsOnlyItself(t *testing.T) {
+func TestDerive_OutputAfterDoneFailsNoOtherJob(t *testing.T) {
 	t.Parallel()
-	pool := open(t, config(double(t, "says-more-later")))
+	pool := open(t, config(fakeWorker(t, "writes-after-done")))
 	for range 5 {
-		if _, err := pool.Derive(t.Context(), small()); err != nil {
+		if _, err := pool.Derive(t.Context(), smallJob()); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func TestWhatWorkersSayIsBounded(t *testing.T) {
+func TestDerive_BoundsAndSanitizesLoggedStderr(t *testing.T) {
 	t.Parallel()
-	pool := open(t, config(double(t, "chatty")))
-	if _, err := pool.Derive(t.Context(), small()); err != nil {
+	pool := open(t, config(fakeWorker(t, "writes-to-stderr")))
+	if _, err := pool.Derive(t.Context(), smallJob()); err != nil {
 		t.Error(err)
 	}
 	if said := pool.log.String(); len(said) > 20_000 || strings.Contains(said, "\x1b") || strings.Contains(said, `\x1b`) {
@@ -171,31 +168,31 @@ func TestWhatWorkersSayIsBounded(t *testing.T) {
 	}
 }
 
-func TestAPoolThatCantWorkSaysSoAtStart(t *testing.T) {
+func TestNew_FailsIfTheWorkerCannotStart(t *testing.T) {
 	t.Parallel()
 	notAProgram := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(notAProgram, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for program, want := range map[string]string{
-		double(t, "refuses-to-start"):    "exit status 7",
-		double(t, "other-version"):       "another build",
-		double(t, "greets-with-garbage"): "did not greet",
-		"/nowhere/mediastack-imaging":    "SERVICE_IMAGE_WORKER_PATH: ",
-		notAProgram:                      "permission denied",
-		"":                               "SERVICE_IMAGE_ENABLED",
+		fakeWorker(t, "fails-to-start"):          "exit status 7",
+		fakeWorker(t, "other-version"):           "another build",
+		fakeWorker(t, "handshakes-with-garbage"): "handshake of the image worker",
+		"/nowhere/mediastack-imaging":            "SERVICE_IMAGE_WORKER_PATH: ",
+		notAProgram:                              "permission denied",
+		"":                                       "SERVICE_IMAGE_ENABLED",
 	} {
-		_, err := imaging.New(t.Context(), config(program), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+		_, err := imaging.New(t.Context(), config(program), imaging.Deps{Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", program, err, want)
 		}
 	}
 }
 
-func TestAFirstWorkerThatIsKilledEndsNothing(t *testing.T) {
+func TestNew_RetriesAWorkerThatIsKilled(t *testing.T) {
 	t.Parallel()
-	pool := open(t, config(double(t, "is-killed-once")))
-	if _, err := pool.Derive(t.Context(), small()); err != nil {
+	pool := open(t, config(fakeWorker(t, "is-killed-once")))
+	if _, err := pool.Derive(t.Context(), smallJob()); err != nil {
 		t.Error(err)
 	}
 	if n := pool.metric("mediastack_image_worker_exits_total", "start_failed"); n != 1 {
@@ -203,12 +200,12 @@ func TestAFirstWorkerThatIsKilledEndsNothing(t *testing.T) {
 	}
 }
 
-func TestWorkersThatDieAtTheirStartAreTriedAgain(t *testing.T) {
+func TestDerive_RestartsWorkersThatFailToStart(t *testing.T) {
 	t.Parallel()
-	program := double(t, "starts-once")
+	program := fakeWorker(t, "starts-once")
 	pool := open(t, config(program))
 	for range 2 {
-		if _, err := pool.Derive(t.Context(), small()); !errors.Is(err, imaging.ErrWorker) {
+		if _, err := pool.Derive(t.Context(), smallJob()); !errors.Is(err, imaging.ErrWorker) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -224,20 +221,20 @@ func TestWorkersThatDieAtTheirStartAreTriedAgain(t *testing.T) {
 	}
 }
 
-func TestImagesCanBeSwitchedOff(t *testing.T) {
+func TestPool_HandlesNothingIfDisabled(t *testing.T) {
 	t.Parallel()
 	pool := open(t, imaging.Config{})
-	if pool.Handles("image/jpeg", 1) || pool.Admit(uuid.New()) != nil {
-		t.Error("a pool that is off handles something, or refuses")
+	if pool.Handles("image/jpeg", 1) || pool.CheckAdmission(uuid.New()) != nil {
+		t.Error("a disabled pool handles files, or rejects uploads")
 	}
-	if derivatives, err := pool.Derive(t.Context(), small()); err == nil || derivatives != nil {
+	if derivatives, err := pool.Derive(t.Context(), smallJob()); err == nil || derivatives != nil {
 		t.Errorf("got %v, %v", derivatives, err)
 	}
 }
 
-func TestHandles(t *testing.T) {
+func TestHandles_ByTypeAndSize(t *testing.T) {
 	t.Parallel()
-	pool := open(t, config(double(t, "works")))
+	pool := open(t, config(fakeWorker(t, "works")))
 	for _, c := range []struct {
 		mimeType string
 		bytes    int64
@@ -261,7 +258,7 @@ type held struct {
 }
 
 func hold(account uuid.UUID, begin func()) held {
-	h := held{ImageJob: small(), begun: make(chan struct{})}
+	h := held{ImageJob: smallJob(), begun: make(chan struct{})}
 	released := make(chan struct{})
 	h.release = sync.OnceFunc(func() { close(released) })
 	h.AccountID = account
@@ -304,9 +301,9 @@ func (b *bundle) waiting(n int) {
 	within(b.t, fmt.Sprintf("%d jobs wait", n), func() bool { return b.metric("mediastack_image_queue_length") == float64(n) })
 }
 
-func TestAccountsTakeTurns(t *testing.T) {
+func TestDerive_AccountsTakeTurns(t *testing.T) {
 	t.Parallel()
-	pool := open(t, config(double(t, "works")))
+	pool := open(t, config(fakeWorker(t, "works")))
 	blocker := hold(uuid.New(), nil)
 	all := []<-chan derived{pool.begin(t.Context(), blocker.ImageJob)}
 	<-blocker.begun
@@ -333,49 +330,49 @@ func TestAccountsTakeTurns(t *testing.T) {
 // queued is a small job that has its place.
 func (b *bundle) queued(account uuid.UUID) media.ImageJob {
 	b.t.Helper()
-	job := small()
+	job := smallJob()
 	job.AccountID = account
 	var err error
-	if job.Place, err = b.Reserve(account); err != nil {
+	if job.Slot, err = b.Reserve(account); err != nil {
 		b.t.Fatal(err)
 	}
 	return job
 }
 
-func TestAPlaceIsFreeWhenAWorkerTakesTheJob(t *testing.T) {
+func TestReserve_SlotIsReleasedWhenAWorkerTakesTheJob(t *testing.T) {
 	t.Parallel()
-	cfg := config(double(t, "works"))
+	cfg := config(fakeWorker(t, "works"))
 	cfg.Queue = 4
 	pool := open(t, cfg)
 	busy, quiet := uuid.New(), uuid.New()
 	blocker := hold(busy, nil)
-	blocker.Place = pool.queued(busy).Place
+	blocker.Slot = pool.queued(busy).Slot
 	all := []<-chan derived{pool.begin(t.Context(), blocker.ImageJob)}
 	<-blocker.begun
 	for i := range 2 { // the one that runs has no place any more
-		if err := pool.Admit(busy); err != nil {
+		if err := pool.CheckAdmission(busy); err != nil {
 			t.Errorf("with %d jobs waiting: %v", i, err)
 		}
 		all = append(all, pool.begin(t.Context(), pool.queued(busy)))
 		pool.waiting(i + 1)
 	}
-	_, refused := pool.Reserve(busy)
-	for _, err := range []error{refused, pool.Admit(busy)} {
+	_, rejected := pool.Reserve(busy)
+	for _, err := range []error{rejected, pool.CheckAdmission(busy)} {
 		if f := fault.From(err); f.Kind != fault.Busy || f.RetryAfter < time.Second || f.Public == "" {
 			t.Errorf("got %v", err)
 		}
 	}
-	if err := pool.Admit(quiet); err != nil {
+	if err := pool.CheckAdmission(quiet); err != nil {
 		t.Errorf("another account: %v", err)
 	}
 	all = append(all, pool.begin(t.Context(), pool.queued(quiet)))
 	left, leave := context.WithCancel(t.Context())
 	leave()
-	if _, err := pool.Await(left, busy); !fault.Is(err, fault.Busy) {
+	if _, err := pool.ReserveWait(left, busy); !fault.Is(err, fault.Busy) {
 		t.Errorf("who left while it waited: %v", err)
 	}
 	place := make(chan error, 1)
-	go func() { _, err := pool.Await(t.Context(), busy); place <- err }()
+	go func() { _, err := pool.ReserveWait(t.Context(), busy); place <- err }()
 	blocker.release()
 	for _, done := range all {
 		if d := <-done; d.err != nil {
@@ -385,26 +382,26 @@ func TestAPlaceIsFreeWhenAWorkerTakesTheJob(t *testing.T) {
 	if err := <-place; err != nil {
 		t.Errorf("who waited for a place: %v", err)
 	}
-	if err := pool.Admit(busy); err != nil {
+	if err := pool.CheckAdmission(busy); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestAJobThatIsGivenUp(t *testing.T) {
+func TestDerive_CancelKillsTheWorker(t *testing.T) {
 	t.Parallel()
-	program := double(t, "hangs")
+	program := fakeWorker(t, "hangs")
 	cfg := config(program)
 	cfg.Timeout = 10 * time.Minute // it must not be the timeout that ends the job
 	pool := open(t, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
-	running := small()
+	running := smallJob()
 	read := make(chan struct{})
 	running.Source = func(context.Context) (io.ReadCloser, error) {
-		return &closing{Reader: strings.NewReader("not looked at"), closed: read}, nil
+		return &closing{Reader: strings.NewReader("ignored"), closed: read}, nil
 	}
 	ran := pool.begin(ctx, running)
 	<-read // all of it is with the worker, which never answers
-	waited := pool.begin(ctx, small())
+	waited := pool.begin(ctx, smallJob())
 	pool.waiting(1)
 	before := children(t, program)
 	cancel()
@@ -433,9 +430,9 @@ type closing struct {
 
 func (c *closing) Close() error { close(c.closed); return nil }
 
-func TestCloseEndsEverything(t *testing.T) {
+func TestClose_EndsJobsAndWorkers(t *testing.T) {
 	t.Parallel()
-	program := double(t, "works")
+	program := fakeWorker(t, "works")
 	cfg := config(program)
 	cfg.Workers = 2
 	pool := open(t, cfg)
@@ -443,7 +440,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	running := []<-chan derived{pool.begin(t.Context(), blockers[0].ImageJob), pool.begin(t.Context(), blockers[1].ImageJob)}
 	<-blockers[0].begun
 	<-blockers[1].begun
-	waiting := pool.begin(t.Context(), small())
+	waiting := pool.begin(t.Context(), smallJob())
 	pool.waiting(1)
 	if n := len(children(t, program)); n != 2 {
 		t.Errorf("%d workers", n)
@@ -464,18 +461,18 @@ func TestCloseEndsEverything(t *testing.T) {
 	if left := children(t, program); len(left) != 0 {
 		t.Errorf("worker %v still runs", left)
 	}
-	if _, err := pool.Derive(t.Context(), small()); !errors.Is(err, imaging.ErrClosed) {
+	if _, err := pool.Derive(t.Context(), smallJob()); !errors.Is(err, imaging.ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 }
 
-func TestWorkersAreReplacedAfterTheirShare(t *testing.T) {
+func TestPool_RecyclesWorkers(t *testing.T) {
 	t.Parallel()
-	program := double(t, "works")
+	program := fakeWorker(t, "works")
 	pool := open(t, config(program))
 	first := children(t, program)
 	for range 301 {
-		if _, err := pool.Derive(t.Context(), small()); err != nil {
+		if _, err := pool.Derive(t.Context(), smallJob()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -489,9 +486,9 @@ func TestWorkersAreReplacedAfterTheirShare(t *testing.T) {
 
 var errStore = errors.New("the object store is away")
 
-func TestAFileThatCantBeReadIsNotTheWorkersFault(t *testing.T) {
+func TestDerive_SourceErrorIsNotRetried(t *testing.T) {
 	t.Parallel()
-	program := renamed(t)
+	program := renamedWorker(t)
 	pool := open(t, config(program))
 	worker := children(t, program)
 	file := imagetest.JPEG(imagetest.Picture(600, 400))
@@ -522,9 +519,9 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errStore }
 
-func TestKillingABusyWorkerCostsARetryAndNothingElse(t *testing.T) {
+func TestDerive_SurvivesKilledWorkers(t *testing.T) {
 	t.Parallel()
-	program := renamed(t)
+	program := renamedWorker(t)
 	cfg := config(program)
 	cfg.Workers = 2
 	pool := open(t, cfg)
@@ -574,14 +571,14 @@ func (g *gate) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-func TestMemoryIsBounded(t *testing.T) {
+func TestDerive_BoundsWorkerMemory(t *testing.T) {
 	t.Parallel()
 	cfg := config(realWorker(t))
 	cfg.Memory = 256 << 20
 	pool := open(t, cfg)
 	// Interlaced: no way around holding all 288 MB of it.
 	_, err := pool.Derive(t.Context(), request("image/png", imagetest.BlankPNG(6000, 6000, 16, 6, true)))
-	var no *imaging.Refusal
+	var no *imaging.RejectedError
 	if !errors.As(err, &no) || no.Reason != "out_of_memory" {
 		t.Errorf("got %v; log %s", err, pool.log)
 	}
@@ -590,9 +587,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-func TestARealWorkerIsLockedInAndKnowsNothing(t *testing.T) {
+func TestWorker_IsSandboxedWithoutEnvironment(t *testing.T) {
 	t.Setenv("SERVICE_SECRET", "this must not get out")
-	program := renamed(t)
+	program := renamedWorker(t)
 	pool := open(t, config(program))
 	if !strings.Contains(pool.log.String(), "sandboxed=true") {
 		t.Errorf("the log says: %s", pool.log)
@@ -624,7 +621,7 @@ func TestARealWorkerIsLockedInAndKnowsNothing(t *testing.T) {
 	}
 }
 
-func TestConfigurationsThatMakeNoSense(t *testing.T) {
+func TestConfigValidate_RejectsInvalidBounds(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*imaging.Config){
 		"SERVICE_IMAGE_WORKERS":    func(c *imaging.Config) { c.Workers = -1 },

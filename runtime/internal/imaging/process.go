@@ -19,48 +19,48 @@ import (
 )
 
 const (
-	// startTimeout is how long a worker may take to greet.
+	// startTimeout is how long a worker may take to send its handshake.
 	startTimeout = 20 * time.Second
-	// endGrace is how long a worker may take to leave when it is asked to.
-	endGrace = 2 * time.Second
-	// What of a worker's standard error goes into the log.
+	// stopGrace is how long a worker may take to exit when its input is closed.
+	stopGrace = 2 * time.Second
+	// Bounds of the standard error of a worker that is logged.
 	maxLogLines = 20
 	maxLogLine  = 300
 )
 
-var errTimeout = errors.New("it took too long")
+var errTimeout = errors.New("timed out")
 
-// process is a running worker. One goroutine at a time uses it; kill may come from any.
+// process is a running worker process. It is used by one goroutine at a time; kill may be
+// called by any.
 type process struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    io.Closer
-	reader *protocol.Reader
-	writer *protocol.Writer
-	locked protocol.Layers
+	cmd     *exec.Cmd
+	in      io.WriteCloser
+	out     io.Closer
+	reader  *protocol.Reader
+	writer  *protocol.Writer
+	sandbox protocol.Layers
 
-	jobs  int           // that it did
-	ended chan struct{} // closed when it has ended; then state is there
-	state string
-	late  atomic.Bool // killed because it took too long
+	jobs     int           // that it did
+	exited   chan struct{} // closed when it has exited and state is set
+	state    string
+	timedOut atomic.Bool // it was killed by a timeout
 }
 
-// start runs a worker and waits for its greeting. The calling goroutine must be
-// locked to its thread and stay so for as long as the worker lives: the kernel kills
-// the worker when that thread ends.
+// start starts a worker and waits for its handshake. The calling goroutine must be locked
+// to its thread while the worker runs: the kernel kills the worker when that thread ends.
 func start(ctx context.Context, path string, memory int64, log *slog.Logger) (*process, error) {
-	cmd := exec.Command(path, "--memory="+strconv.FormatInt(memory, 10)) //nolint:gosec,noctx // the path comes from configuration; a worker outlives the job that it was started for
+	cmd := exec.Command(path, "--memory="+strconv.FormatInt(memory, 10)) //nolint:gosec,noctx // the path comes from configuration; a worker outlives the job that it is started for
 	cmd.Dir = "/"
-	// Nothing of our environment: it holds the service's secrets.
+	// The environment of the service holds secrets.
 	cmd.Env = []string{
 		"LC_ALL=C.UTF-8",
-		"GOTRACEBACK=none",          // a crash's registers and stacks may hold a piece of a file
-		"MALLOC_ARENA_MAX=2",        // half the memory, no slower: one thread does the work
+		"GOTRACEBACK=none",          // registers and stacks may hold parts of a file
+		"MALLOC_ARENA_MAX=2",        // half the memory, and no slower: one thread does the work
 		"VIPS_CONCURRENCY=1",        // one core for each worker
-		"VIPS_DISC_THRESHOLD=1000g", // no temporary files: there is no place for any
-		"VIPS_BLOCK_UNTRUSTED=1",    // a second lock on the loaders that the worker takes off by list
-		"G_MESSAGES_DEBUG=",         // glib says nothing
-		"GOMAXPROCS=2",              // the worker's Go code only moves bytes
+		"VIPS_DISC_THRESHOLD=1000g", // no temporary files: the sandbox allows none
+		"VIPS_BLOCK_UNTRUSTED=1",    // besides the list of loaders that the worker enables
+		"G_MESSAGES_DEBUG=",         // no output of glib
+		"GOMAXPROCS=2",              // the Go code of the worker only copies bytes
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	in, err := cmd.StdinPipe()
@@ -78,45 +78,46 @@ func start(ctx context.Context, path string, memory int64, log *slog.Logger) (*p
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the image worker: %w", err)
 	}
-	p := &process{cmd: cmd, in: in, out: out, reader: protocol.NewReader(out), writer: protocol.NewWriter(in), ended: make(chan struct{})}
+	p := &process{cmd: cmd, in: in, out: out, reader: protocol.NewReader(out), writer: protocol.NewWriter(in), exited: make(chan struct{})}
 	go p.wait()
-	go relay(stderr, log.With("worker", cmd.Process.Pid))
+	go logStderr(stderr, log.With("worker", cmd.Process.Pid))
 
-	alarm := time.AfterFunc(startTimeout, p.timeOut)
-	defer alarm.Stop()
+	timer := time.AfterFunc(startTimeout, p.killTimedOut)
+	defer timer.Stop()
 	defer context.AfterFunc(ctx, p.kill)()
-	hello, err := p.greeting()
+	handshake, err := p.handshake()
 	if err != nil {
-		p.discard()
-		return nil, fmt.Errorf("the image worker did not greet: %w (%s)", err, p.why())
+		p.terminate()
+		return nil, fmt.Errorf("handshake of the image worker: %w (%s)", err, p.exitReason())
 	}
-	p.locked = hello.Locked
+	p.sandbox = handshake.Sandbox
 	return p, nil
 }
 
-func (p *process) greeting() (protocol.Hello, error) {
+// handshake reads the handshake, and checks its version.
+func (p *process) handshake() (protocol.Handshake, error) {
 	frame, err := p.reader.Next()
 	if err != nil {
-		return protocol.Hello{}, err
+		return protocol.Handshake{}, err
 	}
-	hello, err := frame.Hello()
-	if err == nil && hello.Version != protocol.Version {
-		err = fmt.Errorf("it speaks version %d of the protocol, not %d: it is of another build", hello.Version, protocol.Version)
+	handshake, err := frame.Handshake()
+	if err == nil && handshake.Version != protocol.Version {
+		err = fmt.Errorf("its protocol version is %d, not %d: it is of another build", handshake.Version, protocol.Version)
 	}
-	return hello, err
+	return handshake, err
 }
 
-// wait reaps the worker.
+// wait waits for the exit of the process and records its state.
 func (p *process) wait() {
 	state, err := p.cmd.Process.Wait()
 	if p.state = state.String(); err != nil {
 		p.state = err.Error()
 	}
-	close(p.ended)
+	close(p.exited)
 }
 
-// relay logs the first lines of a worker's standard error, and drops the rest.
-func relay(stderr io.ReadCloser, log *slog.Logger) {
+// logStderr logs the first lines of a worker's standard error, and discards the rest.
+func logStderr(stderr io.ReadCloser, log *slog.Logger) {
 	defer stderr.Close()
 	lines := bufio.NewReaderSize(stderr, maxLogLine)
 	for logged := 0; logged < maxLogLines; {
@@ -124,8 +125,8 @@ func relay(stderr io.ReadCloser, log *slog.Logger) {
 		if err != nil {
 			return
 		}
-		if text := strings.TrimSpace(printable(string(line))); text != "" {
-			log.Warn("the image worker says", "text", text)
+		if text := strings.TrimSpace(sanitize(string(line))); text != "" {
+			log.Warn("image worker stderr", "text", text)
 			logged++
 		}
 		for more && err == nil {
@@ -135,42 +136,43 @@ func relay(stderr io.ReadCloser, log *slog.Logger) {
 	_, _ = io.Copy(io.Discard, stderr)
 }
 
-// kill ends the worker at once. A worker that has ended already is no error.
+// kill kills the process without waiting. It ignores that the process may have exited.
 func (p *process) kill() { _ = p.cmd.Process.Kill() }
 
-// timeOut kills a worker that is late.
-func (p *process) timeOut() {
-	p.late.Store(true)
+// killTimedOut kills the process and records that it timed out.
+func (p *process) killTimedOut() {
+	p.timedOut.Store(true)
 	p.kill()
 }
 
-// stop asks the worker to leave, and makes it.
+// stop closes the input of the process and waits for its exit. After stopGrace the process
+// is killed.
 func (p *process) stop() {
 	_ = p.in.Close()
-	alarm := time.AfterFunc(endGrace, p.kill)
-	defer alarm.Stop()
-	<-p.ended
+	timer := time.AfterFunc(stopGrace, p.kill)
+	defer timer.Stop()
+	<-p.exited
 	_ = p.out.Close()
 }
 
-// discard ends a worker that is not to be trusted any more.
-func (p *process) discard() {
+// terminate kills the process and waits for its exit.
+func (p *process) terminate() {
 	p.kill()
-	<-p.ended
+	<-p.exited
 	_ = p.in.Close()
 	_ = p.out.Close()
 }
 
-// why says what became of a worker that was killed or ended by itself.
-func (p *process) why() string {
-	if p.late.Load() {
+// exitReason returns why the process exited.
+func (p *process) exitReason() string {
+	if p.timedOut.Load() {
 		return errTimeout.Error()
 	}
 	return p.state
 }
 
-// resident returns the bytes of memory that the worker holds; 0 when that can't be told.
-func (p *process) resident() int64 {
+// rss returns the resident memory of the process in bytes, 0 if it is unknown.
+func (p *process) rss() int64 {
 	statm, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/statm")
 	if err != nil {
 		return 0

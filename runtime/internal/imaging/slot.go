@@ -9,18 +9,18 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-var _ media.ImagePlace = (*queueSlot)(nil)
+var _ media.ImageSlot = (*queueSlot)(nil)
 
-// queueSlot is a slot of the queue that an account holds. An upload that turns out to be
-// an image takes one while it still arrives, and a worker that takes the job releases it.
+// queueSlot is a slot of the queue. An upload acquires it as soon as the file is known to
+// be an image, while it is still received; it is released when a worker takes the job.
 type queueSlot struct {
-	queue   *fairlimit.Limiter[uuid.UUID]
+	limiter *fairlimit.Limiter[uuid.UUID]
 	account uuid.UUID
 	once    sync.Once
 }
 
 // Release gives the slot back, once.
-func (s *queueSlot) Release() { s.once.Do(func() { s.queue.Release(s.account) }) }
+func (s *queueSlot) Release() { s.once.Do(func() { s.limiter.Release(s.account) }) }
 
-// Wanted reports whether all slots are held.
-func (s *queueSlot) Wanted() bool { return s.queue.Full() }
+// Contended reports whether all slots are held.
+func (s *queueSlot) Contended() bool { return s.limiter.Full() }

@@ -10,23 +10,23 @@ import (
 
 func TestQueueSlot_IsReleasedOnce(t *testing.T) {
 	t.Parallel()
-	queue := fairlimit.New[uuid.UUID](fairlimit.Config{Limit: 2, PerKey: 2})
+	limiter := fairlimit.New[uuid.UUID](fairlimit.Config{Limit: 2, PerKey: 2})
 	slots := make([]*queueSlot, 2)
 	for i := range slots {
-		slots[i] = &queueSlot{queue: queue, account: uuid.UUID{1}}
-		if slots[i].Wanted() {
+		slots[i] = &queueSlot{limiter: limiter, account: uuid.UUID{1}}
+		if slots[i].Contended() {
 			t.Error("a slot is wanted while one is free")
 		}
-		if err := queue.TryAcquire(slots[i].account); err != nil {
+		if err := limiter.TryAcquire(slots[i].account); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if !slots[0].Wanted() {
+	if !slots[0].Contended() {
 		t.Error("a slot is not wanted when all are held")
 	}
 	slots[0].Release()
 	slots[0].Release()
-	if n := queue.InFlight(); n != 1 {
+	if n := limiter.InFlight(); n != 1 {
 		t.Errorf("%d slots are held after one was released twice, want 1", n)
 	}
 }

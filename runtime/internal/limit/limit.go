@@ -1,9 +1,8 @@
-// Package limit bounds how often clients may ask: token buckets for each API key, for
-// each client address, and stricter ones for addresses that fail to authenticate or begin
-// logins.
-// The buckets are this process's own: N replicas let through up to N times as much.
-// Package server takes a token for every request's address, package auth one for the
-// key; whatever carries several requests in one (MCP) takes its own.
+// Package limit implements rate limits: token buckets for each API key and each client IP,
+// and stricter ones for failed authentication and for logins of a client IP. Buckets are
+// local to the process: N replicas allow up to N times the rate. Package server takes a
+// token for the client IP of every request, package auth one for the API key, and package
+// mcp one for each message of a batch after the first.
 package limit
 
 import (
@@ -25,13 +24,13 @@ import (
 	"mediastack.dev/runtime/internal/lru"
 )
 
-// Config says how much is too much. The tags are flag and environment names. Rates
-// are in requests a second; 0 switches a limit off.
+// Config sets the rate limits. The tags are flag and environment names. Rates are in
+// requests a second; 0 disables a limit.
 type Config struct {
 	Key            float64  `name:"rate-limit-key" env:"SERVICE_RATE_LIMIT_KEY" default:"500" help:"Requests a second of one API key, those by its upload signatures included; 0 = no limit. For each replica, like all rates."`
 	KeyBurst       int      `name:"rate-limit-key-burst" env:"SERVICE_RATE_LIMIT_KEY_BURST" default:"2000" help:"How many of them may come at once."`
-	Address        float64  `name:"rate-limit-ip" env:"SERVICE_RATE_LIMIT_IP" default:"1000" help:"Requests a second of one client address (IPv6: of one /64), files included; 0 = no limit."`
-	AddressBurst   int      `name:"rate-limit-ip-burst" env:"SERVICE_RATE_LIMIT_IP_BURST" default:"4000" help:"How many of them may come at once."`
+	IP             float64  `name:"rate-limit-ip" env:"SERVICE_RATE_LIMIT_IP" default:"1000" help:"Requests a second of one client address (IPv6: of one /64), files included; 0 = no limit."`
+	IPBurst        int      `name:"rate-limit-ip-burst" env:"SERVICE_RATE_LIMIT_IP_BURST" default:"4000" help:"How many of them may come at once."`
 	Failures       float64  `name:"rate-limit-auth-failures" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES" default:"1" help:"Credentials a second of one client address that may turn out wrong; 0 = no limit."`
 	FailuresBurst  int      `name:"rate-limit-auth-failures-burst" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES_BURST" default:"60" help:"How many of them may come at once."`
 	Logins         float64  `name:"rate-limit-logins" env:"SERVICE_RATE_LIMIT_LOGINS" default:"5" help:"Logins a second that one client address may begin; 0 = no limit."`
@@ -47,11 +46,11 @@ func (c Config) Validate() error {
 		burst int
 	}{
 		{"SERVICE_RATE_LIMIT_KEY", c.Key, c.KeyBurst},
-		{"SERVICE_RATE_LIMIT_IP", c.Address, c.AddressBurst},
+		{"SERVICE_RATE_LIMIT_IP", c.IP, c.IPBurst},
 		{"SERVICE_RATE_LIMIT_AUTH_FAILURES", c.Failures, c.FailuresBurst},
 		{"SERVICE_RATE_LIMIT_LOGINS", c.Logins, c.LoginsBurst},
 	} {
-		// The lower bound keeps a bucket's window within a day's order of magnitude.
+		// The lower bound keeps the window in which a bucket refills within a time.Duration.
 		if l.rate != 0 && (math.IsNaN(l.rate) || l.rate < 0.001 || l.rate > 1e6) {
 			return fmt.Errorf("%s must be 0, or from 0.001 to 1000000, not %v", l.name, l.rate)
 		}
@@ -63,9 +62,9 @@ func (c Config) Validate() error {
 	return err
 }
 
-// remembered bounds how many clients each limit knows at once, some 10 MB for all of
-// them. Who was not seen for longest is forgotten, and begins anew with a full bucket.
-const remembered = 1 << 15
+// maxTrackedClients bounds how many clients each limit tracks, some 10 MB for all limits.
+// The least recently seen client is evicted, and starts again with a full bucket.
+const maxTrackedClients = 1 << 15
 
 // Names of the limits, in RateLimit-Policy and as a metric's label.
 const (
@@ -75,21 +74,28 @@ const (
 	policyLogins   = "logins"
 )
 
-// Limiter keeps the buckets. It is safe for concurrent use; a nil Limiter lets
-// everything through.
+// Limiter holds the buckets. It is safe for concurrent use; a nil Limiter allows
+// everything.
 type Limiter struct {
 	keys     *buckets[uuid.UUID]
-	address  *buckets[netip.Prefix]
+	ips      *buckets[netip.Prefix]
 	failures *buckets[netip.Prefix]
 	logins   *buckets[netip.Prefix]
 	proxies  []netip.Prefix
-	refused  *prometheus.CounterVec
+	rejected *prometheus.CounterVec
 	log      *slog.Logger
-	warned   sync.Once
+	warnOnce sync.Once
 }
 
-// New makes full buckets.
-func New(cfg Config, registry prometheus.Registerer, now func() time.Time, log *slog.Logger) (*Limiter, error) {
+// Deps are what a Limiter uses.
+type Deps struct {
+	Registry prometheus.Registerer
+	Now      func() time.Time
+	Log      *slog.Logger
+}
+
+// New returns a Limiter whose buckets are full.
+func New(cfg Config, deps Deps) (*Limiter, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -97,167 +103,161 @@ func New(cfg Config, registry prometheus.Registerer, now func() time.Time, log *
 	if err != nil {
 		return nil, err
 	}
-	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
+	rejected := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "mediastack_rate_limit_rejections_total", Help: "Requests rejected by a rate limit: of an API key, of a client IP, of a client IP whose credentials fail, of a client IP that begins logins.",
 	}, []string{"limit"})
-	if err := registry.Register(refused); err != nil {
+	if err := deps.Registry.Register(rejected); err != nil {
 		return nil, err
 	}
-	l := &Limiter{proxies: proxies, refused: refused, log: log,
-		keys:     newBuckets[uuid.UUID](policyKey, cfg.Key, cfg.KeyBurst, now),
-		address:  newBuckets[netip.Prefix](policyIP, cfg.Address, cfg.AddressBurst, now),
-		failures: newBuckets[netip.Prefix](policyFailures, cfg.Failures, cfg.FailuresBurst, now),
-		logins:   newBuckets[netip.Prefix](policyLogins, cfg.Logins, cfg.LoginsBurst, now),
+	l := &Limiter{proxies: proxies, rejected: rejected, log: deps.Log,
+		keys:     newBuckets[uuid.UUID](policyKey, cfg.Key, cfg.KeyBurst, deps.Now),
+		ips:      newBuckets[netip.Prefix](policyIP, cfg.IP, cfg.IPBurst, deps.Now),
+		failures: newBuckets[netip.Prefix](policyFailures, cfg.Failures, cfg.FailuresBurst, deps.Now),
+		logins:   newBuckets[netip.Prefix](policyLogins, cfg.Logins, cfg.LoginsBurst, deps.Now),
 	}
 	for _, policy := range []string{policyKey, policyIP, policyFailures, policyLogins} {
-		refused.WithLabelValues(policy) // there from the start, for rates
+		rejected.WithLabelValues(policy) // exported from the start, for rates
 	}
 	return l, nil
 }
 
-// TakeKey counts a request of an API key.
-func (l *Limiter) TakeKey(id uuid.UUID) Verdict {
+// AllowKey takes a token for a request of an API key.
+func (l *Limiter) AllowKey(id uuid.UUID) Decision {
 	if l == nil {
-		return Verdict{}
+		return Decision{}
 	}
-	return l.note(l.keys.take(id, true))
+	return l.countRejection(l.keys.allow(id))
 }
 
-// TakeAddress counts a request from an address.
-func (l *Limiter) TakeAddress(address netip.Addr) Verdict {
+// AllowIP takes a token for a request of a client IP.
+func (l *Limiter) AllowIP(ip netip.Addr) Decision {
 	if l == nil {
-		return Verdict{}
+		return Decision{}
 	}
-	return l.note(l.address.take(Network(address), true))
+	return l.countRejection(l.ips.allow(ClientPrefix(ip)))
 }
 
-// TakeLogin counts a login that begins at an address.
-func (l *Limiter) TakeLogin(address netip.Addr) Verdict {
+// AllowLogin takes a token for a login that a client IP begins.
+func (l *Limiter) AllowLogin(ip netip.Addr) Decision {
 	if l == nil {
-		return Verdict{}
+		return Decision{}
 	}
-	return l.note(l.logins.take(Network(address), true))
+	return l.countRejection(l.logins.allow(ClientPrefix(ip)))
 }
 
-// Failed counts a credential that was not accepted.
-func (l *Limiter) Failed(address netip.Addr) {
+// RecordFailure takes a token for a credential of a client IP that was invalid.
+func (l *Limiter) RecordFailure(ip netip.Addr) {
 	if l != nil {
-		l.failures.take(Network(address), true)
+		l.failures.allow(ClientPrefix(ip))
 	}
 }
 
-// MayFail reports whether credentials from an address are still looked up. It counts
-// nothing.
-func (l *Limiter) MayFail(address netip.Addr) Verdict {
+// AllowAttempt decides whether a client IP may authenticate. It takes no token: only
+// failures count.
+func (l *Limiter) AllowAttempt(ip netip.Addr) Decision {
 	if l == nil {
-		return Verdict{}
+		return Decision{}
 	}
-	return l.note(l.failures.take(Network(address), false))
+	return l.countRejection(l.failures.peek(ClientPrefix(ip)))
 }
 
-func (l *Limiter) note(v Verdict) Verdict {
-	if v.Refused {
-		l.refused.WithLabelValues(v.policy).Inc()
+func (l *Limiter) countRejection(d Decision) Decision {
+	if d.Limited {
+		l.rejected.WithLabelValues(d.policy).Inc()
 	}
-	return v
+	return d
 }
 
-// Network is what counts as one address: a client has a whole /64 of IPv6.
-func Network(address netip.Addr) netip.Prefix {
-	address = address.Unmap().WithZone("")
-	bits := address.BitLen()
-	if address.Is6() {
-		bits = 64
-	}
-	prefix, _ := address.Prefix(bits) // an unknown address is the zero prefix: they count as one
-	return prefix
-}
-
-// Verdict is what a limit says of one request. The zero Verdict is that of a limit
-// which is off.
-type Verdict struct {
-	// Refused means that the request must not be carried out.
-	Refused bool
+// Decision is the result of a limit for one request. The zero Decision is the result of a
+// limit that is off.
+type Decision struct {
+	// Limited means that the request must be rejected.
+	Limited bool
 
 	policy    string
 	quota     int
-	window    time.Duration // in which the quota comes back
+	window    time.Duration // in which an empty bucket refills
 	remaining int
-	wait      time.Duration // until there is one more
+	wait      time.Duration // until there is one token more
 }
 
-// Describe writes the RateLimit-Policy and RateLimit fields
-// (draft-ietf-httpapi-ratelimit-headers-10), beside those of other limits.
-func (v Verdict) Describe(header http.Header) {
-	if v.policy == "" {
+// AddHeaders adds the RateLimit-Policy and RateLimit fields
+// (draft-ietf-httpapi-ratelimit-headers-10) to those of other limits.
+func (d Decision) AddHeaders(header http.Header) {
+	if d.policy == "" {
 		return
 	}
-	name := `"` + v.policy + `"`
-	header.Add("RateLimit-Policy", name+";q="+strconv.Itoa(v.quota)+";w="+strconv.Itoa(seconds(v.window)))
-	left := name + ";r=" + strconv.Itoa(v.remaining)
-	if v.wait > 0 {
-		left += ";t=" + strconv.Itoa(seconds(v.wait))
+	name := `"` + d.policy + `"`
+	header.Add("RateLimit-Policy", name+";q="+strconv.Itoa(d.quota)+";w="+strconv.Itoa(seconds(d.window)))
+	remaining := name + ";r=" + strconv.Itoa(d.remaining)
+	if d.wait > 0 {
+		remaining += ";t=" + strconv.Itoa(seconds(d.wait))
 	}
-	header.Add("RateLimit", left)
+	header.Add("RateLimit", remaining)
 }
 
-// Err is the fault of a request that was refused, nil for any other.
-func (v Verdict) Err() error {
-	if !v.Refused {
+// Err returns a Busy fault if the request is limited.
+func (d Decision) Err() error {
+	if !d.Limited {
 		return nil
 	}
 	public := "too many requests"
-	switch v.policy {
+	switch d.policy {
 	case policyFailures:
 		public = "too many wrong credentials"
 	case policyLogins:
 		public = "Too many logins were begun from your network."
 	}
-	return &fault.Error{Kind: fault.Busy, Public: public, RetryAfter: v.wait,
-		Cause: errors.New("over the limit by " + v.policy)}
+	return &fault.Error{Kind: fault.Busy, Public: public, RetryAfter: d.wait,
+		Cause: errors.New("over the limit by " + d.policy)}
 }
 
 func seconds(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }
 
-// buckets are those of one limit.
+// buckets are the token buckets of one limit.
 type buckets[K comparable] struct {
 	policy string
 	rate   rate.Limit
 	burst  int
 	now    func() time.Time
 
-	mu    sync.Mutex
-	known *lru.Map[K, *rate.Limiter]
+	mu       sync.Mutex
+	limiters *lru.Map[K, *rate.Limiter]
 }
 
 func newBuckets[K comparable](policy string, perSecond float64, burst int, now func() time.Time) *buckets[K] {
-	return &buckets[K]{policy: policy, rate: rate.Limit(perSecond), burst: burst, now: now, known: lru.New[K, *rate.Limiter](remembered)}
+	return &buckets[K]{policy: policy, rate: rate.Limit(perSecond), burst: burst, now: now, limiters: lru.New[K, *rate.Limiter](maxTrackedClients)}
 }
 
-// take looks at a client's bucket and, when it is to count, takes a token out.
-func (b *buckets[K]) take(who K, count bool) Verdict {
+// allow takes a token out of the bucket of a client.
+func (b *buckets[K]) allow(client K) Decision { return b.decide(client, true) }
+
+// peek returns the Decision of the next request of a client, and takes no token.
+func (b *buckets[K]) peek(client K) Decision { return b.decide(client, false) }
+
+func (b *buckets[K]) decide(client K, take bool) Decision {
 	if b.rate == 0 {
-		return Verdict{}
+		return Decision{}
 	}
 	now := b.now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	bucket, ok := b.known.Get(who)
+	bucket, ok := b.limiters.Get(client)
 	if !ok {
 		bucket = rate.NewLimiter(b.rate, b.burst)
-		if count {
-			b.known.Put(who, bucket)
+		if take {
+			b.limiters.Put(client, bucket)
 		}
 	}
 	allowed := bucket.TokensAt(now) >= 1
-	if count {
+	if take {
 		allowed = bucket.AllowN(now, 1)
 	}
-	left := bucket.TokensAt(now)
-	verdict := Verdict{policy: b.policy, Refused: !allowed, quota: b.burst, remaining: max(0, int(left)),
+	tokens := bucket.TokensAt(now)
+	decision := Decision{policy: b.policy, Limited: !allowed, quota: b.burst, remaining: max(0, int(tokens)),
 		window: time.Duration(float64(b.burst) / float64(b.rate) * float64(time.Second))}
-	if left < float64(b.burst) {
-		verdict.wait = time.Duration((math.Floor(left) + 1 - left) / float64(b.rate) * float64(time.Second))
+	if tokens < float64(b.burst) {
+		decision.wait = time.Duration((math.Floor(tokens) + 1 - tokens) / float64(b.rate) * float64(time.Second))
 	}
-	return verdict
+	return decision
 }

@@ -17,55 +17,55 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// limiter is one whose clock stands still until the test moves it.
+// limiter returns a Limiter whose clock the test advances, and its log.
 func limiter(t testing.TB, cfg Config) (*Limiter, *time.Time, *bytes.Buffer) {
 	t.Helper()
 	now, logs := time.Unix(1e9, 0), &bytes.Buffer{}
-	l, err := New(cfg, prometheus.NewRegistry(), func() time.Time { return now }, slog.New(slog.NewTextHandler(logs, nil)))
+	l, err := New(cfg, Deps{Registry: prometheus.NewRegistry(), Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(logs, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return l, &now, logs
 }
 
-func TestABucketEmptiesAndFillsAndSaysSo(t *testing.T) {
+func TestAllowKey_EmptiesTheBucketAndRefillsIt(t *testing.T) {
 	t.Parallel()
 	l, now, _ := limiter(t, Config{Key: 0.5, KeyBurst: 3})
 	key := uuid.UUID{1}
 	for i, want := range []string{`"api_key";r=2;t=2`, `"api_key";r=1;t=2`, `"api_key";r=0;t=2`} {
 		header := http.Header{}
-		verdict := l.TakeKey(key)
-		verdict.Describe(header)
-		if verdict.Refused || verdict.Err() != nil || header.Get("RateLimit") != want || header.Get("RateLimit-Policy") != `"api_key";q=3;w=6` {
-			t.Errorf("request %d: %t, %v", i+1, verdict.Refused, header)
+		decision := l.AllowKey(key)
+		decision.AddHeaders(header)
+		if decision.Limited || decision.Err() != nil || header.Get("RateLimit") != want || header.Get("RateLimit-Policy") != `"api_key";q=3;w=6` {
+			t.Errorf("request %d: %t, %v", i+1, decision.Limited, header)
 		}
 	}
 	*now = now.Add(500 * time.Millisecond)
-	refused := l.TakeKey(key)
-	f := fault.From(refused.Err())
-	if !refused.Refused || f.Kind != fault.Busy || f.RetryAfter != 1500*time.Millisecond {
-		t.Errorf("the fourth: %+v, %+v", refused, f)
+	rejected := l.AllowKey(key)
+	f := fault.From(rejected.Err())
+	if !rejected.Limited || f.Kind != fault.Busy || f.RetryAfter != 1500*time.Millisecond {
+		t.Errorf("the fourth: %+v, %+v", rejected, f)
 	}
-	if l.TakeKey(uuid.UUID{2}).Refused {
-		t.Error("another key is refused, too")
+	if l.AllowKey(uuid.UUID{2}).Limited {
+		t.Error("another key is rejected, too")
 	}
-	*now = now.Add(1500 * time.Millisecond) // what was refused has cost nothing
-	if l.TakeKey(key).Refused || !l.TakeKey(key).Refused {
+	*now = now.Add(1500 * time.Millisecond) // the rejected request took no token
+	if l.AllowKey(key).Limited || !l.AllowKey(key).Limited {
 		t.Error("after two seconds one more must pass, and only one")
 	}
 }
 
-func TestALimitThatIsOffSaysNothing(t *testing.T) {
+func TestLimiter_AllowsEverythingWhenOff(t *testing.T) {
 	t.Parallel()
 	off, _, _ := limiter(t, Config{})
 	for name, l := range map[string]*Limiter{"off": off, "none": nil} {
 		header := http.Header{}
 		for range 10_000 {
-			verdict := l.TakeAddress(netip.MustParseAddr("192.0.2.1"))
-			verdict.Describe(header)
-			l.Failed(netip.Addr{})
-			if verdict.Refused || l.TakeKey(uuid.UUID{}).Refused || l.MayFail(netip.Addr{}).Refused {
-				t.Fatalf("%s: refused", name)
+			decision := l.AllowIP(netip.MustParseAddr("192.0.2.1"))
+			decision.AddHeaders(header)
+			l.RecordFailure(netip.Addr{})
+			if decision.Limited || l.AllowKey(uuid.UUID{}).Limited || l.AllowAttempt(netip.Addr{}).Limited {
+				t.Fatalf("%s: rejected", name)
 			}
 		}
 		if len(header) > 0 {
@@ -74,48 +74,48 @@ func TestALimitThatIsOffSaysNothing(t *testing.T) {
 	}
 }
 
-func TestFailuresCountAndAskingDoesNot(t *testing.T) {
+func TestAllowAttempt_CountsFailuresOnly(t *testing.T) {
 	t.Parallel()
 	l, _, _ := limiter(t, Config{Failures: 1, FailuresBurst: 2})
 	from := netip.MustParseAddr("192.0.2.1")
 	for range 10 {
-		if l.MayFail(from).Refused {
-			t.Fatal("asking counts")
+		if l.AllowAttempt(from).Limited {
+			t.Fatal("an attempt counts")
 		}
 	}
-	l.Failed(from)
-	l.Failed(from)
-	if !l.MayFail(from).Refused || l.MayFail(netip.MustParseAddr("192.0.2.2")).Refused {
+	l.RecordFailure(from)
+	l.RecordFailure(from)
+	if !l.AllowAttempt(from).Limited || l.AllowAttempt(netip.MustParseAddr("192.0.2.2")).Limited {
 		t.Error("two failures must stop one address, and no other")
 	}
 }
 
-func TestAClientOfIPv6IsItsNetwork(t *testing.T) {
+func TestClientPrefix_IsTheNetworkOfAnIPv6Client(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1/32", "::ffff:192.0.2.1": "192.0.2.1/32", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
 	} {
-		if got := Network(netip.MustParseAddr(address)); got.String() != want {
+		if got := ClientPrefix(netip.MustParseAddr(address)); got.String() != want {
 			t.Errorf("%s counts as %s, want %s", address, got, want)
 		}
 	}
-	if got := Network(netip.Addr{}); got.IsValid() {
+	if got := ClientPrefix(netip.Addr{}); got.IsValid() {
 		t.Errorf("no address counts as %s", got)
 	}
 }
 
-func TestTheNumberOfClientsIsBounded(t *testing.T) {
+func TestLimiter_BoundsTheClientsItTracks(t *testing.T) {
 	t.Parallel()
-	l, _, _ := limiter(t, Config{Address: 1, AddressBurst: 2})
-	for i := range remembered + 1000 {
-		l.TakeAddress(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+	l, _, _ := limiter(t, Config{IP: 1, IPBurst: 2})
+	for i := range maxTrackedClients + 1000 {
+		l.AllowIP(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
 	}
-	if got := l.address.known.Len(); got != remembered {
-		t.Errorf("%d clients are remembered", got)
+	if got := l.ips.limiters.Len(); got != maxTrackedClients {
+		t.Errorf("%d clients are tracked", got)
 	}
 }
 
-func TestOnlyTrustedProxiesAreBelieved(t *testing.T) {
+func TestClientIP_TrustsConfiguredProxiesOnly(t *testing.T) {
 	t.Parallel()
 	l, _, logs := limiter(t, Config{TrustedProxies: []string{"10.0.0.0/8", " fd00::/8", "192.0.2.7", ""}})
 	for _, tt := range []struct {
@@ -126,7 +126,7 @@ func TestOnlyTrustedProxiesAreBelieved(t *testing.T) {
 		{"198.51.100.1:1234", nil, "198.51.100.1"},
 		{"10.1.1.1:1234", nil, "10.1.1.1"},
 		{"10.1.1.1:1234", []string{"198.51.100.1"}, "198.51.100.1"},
-		{"10.1.1.1:1234", []string{"203.0.113.9, 198.51.100.1"}, "198.51.100.1"},             // the first is the client's own word
+		{"10.1.1.1:1234", []string{"203.0.113.9, 198.51.100.1"}, "198.51.100.1"},             // the first is set by the client
 		{"10.1.1.1:1234", []string{"203.0.113.9, 198.51.100.1", "10.2.2.2"}, "198.51.100.1"}, // through two proxies
 		{"10.1.1.1:1234", []string{"203.0.113.9", "198.51.100.1, 192.0.2.7"}, "198.51.100.1"},
 		{"10.1.1.1:1234", []string{"10.3.3.3, 10.2.2.2"}, "10.3.3.3"}, // from within
@@ -141,7 +141,7 @@ func TestOnlyTrustedProxiesAreBelieved(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr, r.Header["X-Forwarded-For"] = tt.peer, tt.forwarded
-		if got := l.Client(r); got.String() != tt.want {
+		if got := l.ClientIP(r); got.String() != tt.want {
 			t.Errorf("%s, %q: %s, want %s", tt.peer, tt.forwarded, got, tt.want)
 		}
 	}
@@ -152,8 +152,8 @@ func TestOnlyTrustedProxiesAreBelieved(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.RemoteAddr = "198.51.100.1:1234"
 		r.Header.Set("X-Forwarded-For", "203.0.113.9")
-		if got := l.Client(r); got.String() != "198.51.100.1" {
-			t.Errorf("a stranger is believed: %s", got)
+		if got := l.ClientIP(r); got.String() != "198.51.100.1" {
+			t.Errorf("an untrusted peer is believed: %s", got)
 		}
 	}
 	if strings.Count(logs.String(), "SERVICE_TRUSTED_PROXIES") != 1 {
@@ -161,11 +161,11 @@ func TestOnlyTrustedProxiesAreBelieved(t *testing.T) {
 	}
 }
 
-func TestConfigsThatCannotBe(t *testing.T) {
+func TestConfigValidate_RejectsInvalidBounds(t *testing.T) {
 	t.Parallel()
 	for want, cfg := range map[string]Config{
 		"SERVICE_RATE_LIMIT_KEY must":            {Key: -1, KeyBurst: 1},
-		"SERVICE_RATE_LIMIT_IP must":             {Address: 1e9, AddressBurst: 1},
+		"SERVICE_RATE_LIMIT_IP must":             {IP: 1e9, IPBurst: 1},
 		"SERVICE_RATE_LIMIT_AUTH_FAILURES_BURST": {Failures: 1},
 		"SERVICE_TRUSTED_PROXIES":                {TrustedProxies: []string{"10.0.0.0/33"}},
 	} {
@@ -175,14 +175,14 @@ func TestConfigsThatCannotBe(t *testing.T) {
 	}
 }
 
-func BenchmarkTakeAddress(b *testing.B) {
-	l, now, _ := limiter(b, Config{Address: 1000, AddressBurst: 4000})
+func BenchmarkAllowIP(b *testing.B) {
+	l, now, _ := limiter(b, Config{IP: 1000, IPBurst: 4000})
 	var addresses []netip.Addr
 	for i := range 1000 {
 		addresses = append(addresses, netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", i/256, i%256)))
 	}
 	for i := 0; b.Loop(); i++ {
 		*now = now.Add(time.Microsecond)
-		l.TakeAddress(addresses[i%len(addresses)]).Describe(http.Header{})
+		l.AllowIP(addresses[i%len(addresses)]).AddHeaders(http.Header{})
 	}
 }

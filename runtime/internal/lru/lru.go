@@ -1,5 +1,5 @@
-// Package lru is a bounded map that forgets what was not used for longest. Package
-// auth remembers keys in it, package limit the buckets of clients.
+// Package lru implements a bounded map that evicts the least recently used entry. Packages
+// auth, limit and oauthhttp use it for their caches and buckets.
 package lru
 
 import "container/list"
@@ -8,7 +8,7 @@ import "container/list"
 type Map[K comparable, V any] struct {
 	limit   int
 	entries map[K]*list.Element
-	order   *list.List // of pair, the latest used first
+	order   *list.List // of pair, the most recently used first
 }
 
 type pair[K comparable, V any] struct {
@@ -16,23 +16,24 @@ type pair[K comparable, V any] struct {
 	value V
 }
 
-// New makes an empty map of at most limit entries.
+// New returns an empty map of at most limit entries.
 func New[K comparable, V any](limit int) *Map[K, V] {
 	return &Map[K, V]{limit: limit, entries: map[K]*list.Element{}, order: list.New()}
 }
 
-// Get returns the value of a key, which is now the latest used.
+// Get returns the value of a key, and marks it as the most recently used.
 func (m *Map[K, V]) Get(key K) (V, bool) {
 	element, ok := m.entries[key]
 	if !ok {
-		var none V
-		return none, false
+		var zero V
+		return zero, false
 	}
 	m.order.MoveToFront(element)
 	return element.Value.(pair[K, V]).value, true
 }
 
-// Put sets the value of a key, and forgets another entry when there are too many.
+// Put sets the value of a key, and evicts the least recently used entry if there are too
+// many.
 func (m *Map[K, V]) Put(key K, value V) {
 	if element, ok := m.entries[key]; ok {
 		element.Value = pair[K, V]{key, value}
@@ -41,38 +42,38 @@ func (m *Map[K, V]) Put(key K, value V) {
 	}
 	m.entries[key] = m.order.PushFront(pair[K, V]{key, value})
 	if m.order.Len() > m.limit {
-		m.drop(m.order.Back())
+		m.remove(m.order.Back())
 	}
 }
 
-// Drop forgets a key.
-func (m *Map[K, V]) Drop(key K) {
+// Delete removes a key.
+func (m *Map[K, V]) Delete(key K) {
 	if element, ok := m.entries[key]; ok {
-		m.drop(element)
+		m.remove(element)
 	}
 }
 
-// DropIf forgets the entries whose value is unwanted.
-func (m *Map[K, V]) DropIf(unwanted func(V) bool) {
+// DeleteFunc removes the entries for whose value del returns true.
+func (m *Map[K, V]) DeleteFunc(del func(V) bool) {
 	for element := m.order.Front(); element != nil; {
 		next := element.Next()
-		if unwanted(element.Value.(pair[K, V]).value) {
-			m.drop(element)
+		if del(element.Value.(pair[K, V]).value) {
+			m.remove(element)
 		}
 		element = next
 	}
 }
 
-// Len is how many entries there are.
+// Len returns the number of entries.
 func (m *Map[K, V]) Len() int { return m.order.Len() }
 
-// Clear forgets everything.
+// Clear removes all entries.
 func (m *Map[K, V]) Clear() {
 	clear(m.entries)
 	m.order.Init()
 }
 
-func (m *Map[K, V]) drop(element *list.Element) {
+func (m *Map[K, V]) remove(element *list.Element) {
 	m.order.Remove(element)
 	delete(m.entries, element.Value.(pair[K, V]).key)
 }

@@ -2,7 +2,7 @@ package lru
 
 import "testing"
 
-func TestTheMapIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
+func TestMap_EvictsTheLeastRecentlyUsedEntry(t *testing.T) {
 	t.Parallel()
 	m := New[int, int](3)
 	for i := range 10 {
@@ -12,7 +12,7 @@ func TestTheMapIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
 	if _, ok := m.Get(7); !ok || m.Len() != 3 || len(m.entries) != 3 {
 		t.Errorf("%d entries, the used one kept: %t", m.Len(), ok)
 	}
-	m.DropIf(func(v int) bool { return v == 7 })
+	m.DeleteFunc(func(v int) bool { return v == 7 })
 	if _, ok := m.Get(7); ok || m.Len() != 2 {
 		t.Error("an unwanted entry stayed")
 	}
@@ -20,11 +20,11 @@ func TestTheMapIsBoundedAndKeepsWhatIsUsed(t *testing.T) {
 	if v, _ := m.Get(9); v != 1 || m.Len() != 2 {
 		t.Error("an entry was not replaced")
 	}
-	m.Drop(9)
-	if m.Drop(9); m.Len() != 1 || len(m.entries) != 1 {
-		t.Error("a dropped entry stayed, or another went")
+	m.Delete(9)
+	if m.Delete(9); m.Len() != 1 || len(m.entries) != 1 {
+		t.Error("a deleted entry stayed, or another was deleted")
 	}
 	if m.Clear(); m.Len() != 0 || len(m.entries) != 0 {
-		t.Error("a cleared map holds something")
+		t.Error("a cleared map has entries")
 	}
 }

@@ -128,7 +128,7 @@ func (o *Outbox) lease(ctx context.Context, limit int) ([]oauth.LoginEmail, erro
 	return o.queue.LeaseEmails(ctx, limit, o.cfg.Timeout+leaseMargin)
 }
 
-// send delivers e-mails until work is closed. Consecutive e-mails share a connection.
+// sendCode delivers e-mails until work is closed. Consecutive e-mails share a connection.
 func (o *Outbox) send(ctx context.Context, work <-chan oauth.LoginEmail, free chan<- struct{}) {
 	conn := smtpConn{relay: o.relay}
 	defer conn.close()
@@ -148,7 +148,7 @@ func (o *Outbox) send(ctx context.Context, work <-chan oauth.LoginEmail, free ch
 
 // deliver sends one e-mail to the SMTP server and records the result in the queue.
 func (o *Outbox) deliver(ctx context.Context, conn *smtpConn, email oauth.LoginEmail) {
-	log := o.log.With("email_id", email.ID, "to", oauth.MaskAddress(email.To), "attempt", email.Attempts)
+	log := o.log.With("email_id", email.ID, "to", oauth.MaskEmail(email.To), "attempt", email.Attempts)
 	if !o.now().Before(email.ExpiresAt) {
 		o.ack(ctx, log, email, outcomeExpired)
 		log.WarnContext(ctx, "email dropped", "reason", "the code has expired")

@@ -47,7 +47,7 @@ func redactError(err error, email oauth.LoginEmail) string {
 		}
 		return r
 	}, err.Error())
-	text = emailPattern.ReplaceAllStringFunc(text, oauth.MaskAddress)
+	text = emailPattern.ReplaceAllStringFunc(text, oauth.MaskEmail)
 	local, _, _ := strings.Cut(email.To, "@")
 	for _, secret := range []string{email.To, local, email.Code} {
 		// One or two characters would match everywhere and identify nobody.

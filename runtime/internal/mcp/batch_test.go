@@ -89,7 +89,7 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 			told.Error.Code != tt.code || !strings.Contains(told.Error.Message, tt.says) || inside.Match(got.body) {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
-		if n := w.Number(t, `SELECT count(*) FROM item`); n != 1 {
+		if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 1 {
 			t.Fatalf("%s: the draft is gone", name)
 		}
 	}

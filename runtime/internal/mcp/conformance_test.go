@@ -99,14 +99,14 @@ func suite(t *testing.T, packages *node.Packages, address, out string, args ...s
 // newFixture runs the SDK's own server for the suite, of the version that go.mod pins.
 func newFixture(t *testing.T) *url.URL {
 	t.Helper()
-	program := filepath.Join(testenv.Folder(t), "fixture")
+	program := filepath.Join(testenv.TempDir(t), "fixture")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/modelcontextprotocol/go-sdk/conformance/everything-server")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	_, err := testenv.Group(t).Start(t.Context(), testenv.Spec{Name: "fixture", Path: program, Args: []string{"-http", address},
-		LogFile: filepath.Join(testenv.Folder(t), "fixture.log"), Grace: 5 * time.Second, Ready: accepts(address)})
+		LogFile: filepath.Join(testenv.TempDir(t), "fixture.log"), Grace: 5 * time.Second, Ready: accepts(address)})
 	must(t, err)
 	return &url.URL{Scheme: "http", Host: address}
 }

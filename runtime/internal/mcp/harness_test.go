@@ -2,25 +2,21 @@ package mcp_test
 
 import (
 	"bytes"
-	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/rest"
@@ -34,7 +30,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 const baseURL = runtimetest.BaseURL
 
 // world is a database and an S3 store, and what the operator does with them.
-type world struct{ *runtimetest.World }
+type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
@@ -59,7 +55,7 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 // traces counts what uploads have left: rows, and bytes that are held.
 func (w *world) traces(t *testing.T) int64 {
 	t.Helper()
-	return w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`)
+	return w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`)
 }
 
 // replica is a running runtime with real parts.
@@ -86,55 +82,27 @@ type options struct {
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Helper()
-	o := options{brand: "service", store: w.Store,
-		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
-		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-			StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second}}
+	o := options{brand: "service", media: runtimetest.MediaConfig(), server: runtimetest.ServerConfig()}
 	for _, apply := range change {
 		apply(&o)
 	}
 	o.server.Brand = o.brand
-	rt := &replica{logs: &runtimetest.Log{}}
-	log := rt.logs.Logger()
-	authCfg := runtimetest.Credentials("a")
-	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, time.Now, log)
-	must(t, err)
-	authCfg.Brand, authCfg.Resource, authCfg.MetadataURL = o.brand, o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
-	rt.auth, err = auth.New(authCfg, auth.Deps{Store: w.Store, Limits: limits, Now: time.Now, Log: log})
-	must(t, err)
-	parts := media.Deps{Store: o.store, Objects: w.Objects, Settings: w.Settings, Now: time.Now, Log: log}
-	if o.images {
-		parts.Images = runtimetest.Images(t, registry, log)
-	}
-	rt.media, err = media.New(o.media, parts)
-	must(t, err)
-	secret, err := authCfg.ServerSecret()
-	must(t, err)
-	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, o.server.BaseURL, secret, rt.media, w.Objects, nil, time.Now, log)
-	must(t, err)
+	credentials := runtimetest.Credentials("a")
+	credentials.Resource, credentials.MetadataURL = o.server.BaseURL+"/mcp", o.server.BaseURL+"/.well-known/oauth-protected-resource/mcp"
+	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Now: time.Now, Images: o.images, Store: o.store})
+	rt := &replica{auth: core.Auth, media: core.Media, logs: core.Logs}
+	files := core.Files
 	plain, err := rest.New(rest.Config{BaseURL: o.server.BaseURL, Brand: o.brand}, rest.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs()})
 	must(t, err)
 	o.mcp.BaseURL, o.mcp.Origins, o.mcp.Version = o.server.BaseURL, o.server.CORSOrigins, "test"
-	rt.api, err = mcp.New(o.mcp, mcp.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs(), Limits: limits})
+	rt.api, err = mcp.New(o.mcp, mcp.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs(), Limits: core.Limits})
 	must(t, err)
-	must(t, rt.api.Register(registry))
+	must(t, rt.api.Register(core.Registry))
 	if o.wrap != nil {
 		o.wrap(rt.api)
 	}
-	rt.server, err = server.New(o.server, log, registry, limits, nil, plain.Mount, rt.api.Mount, files.Mount)
-	must(t, err)
-	must(t, rt.server.Listen(t.Context()))
-	serving, stop := context.WithCancel(context.Background())
-	listening, hangUp := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = rt.auth.Run(listening) })
-	done := make(chan struct{})
-	go func() { defer close(done); _ = rt.server.Run(serving) }()
-	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })
-	transport := runtimetest.Dialer(rt.server.Addr())
-	t.Cleanup(transport.CloseIdleConnections)
-	rt.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
+	replica := core.Serve(t, nil, []func(chi.Router){plain.Mount, rt.api.Mount, files.Mount})
+	rt.server, rt.client = replica.Server, replica.Client
 	return rt
 }
 
@@ -302,11 +270,7 @@ func (rt *replica) read(t *testing.T, item api.MediaItem) []byte {
 	return got.body
 }
 
-func noise(n int) []byte {
-	data := make([]byte, n)
-	_, _ = rand.Read(data)
-	return data
-}
+func noise(n int) []byte { return runtimetest.RandomBytes(n) }
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -241,7 +241,7 @@ func TestEveryMessageOfABatchCounts(t *testing.T) {
 		return "[" + strings.Join(messages, ",") + "]"
 	}
 	old := header("Mcp-Protocol-Version", "2025-03-26")
-	for name, limits := range map[string]limit.Config{"key": {Key: 0.001, KeyBurst: 7}, "address": {Address: 0.001, AddressBurst: 7}} {
+	for name, limits := range map[string]limit.Config{"key": {Key: 0.001, KeyBurst: 7}, "address": {IP: 0.001, IPBurst: 7}} {
 		rt := w.replica(t, func(o *options) { o.limits = limits })
 		got := rt.post(t, batch(5), apiKey(one.Key), old)
 		if got.status != http.StatusOK || bytes.Count(got.body, []byte(`"structuredContent":{"count":0}`)) != 5 {
@@ -411,7 +411,7 @@ func TestOneFileInARequest(t *testing.T) {
 	if got.status != http.StatusOK || bytes.Count(got.body, []byte("mediaId")) != 2 || !bytes.Contains(got.body, []byte("send one file in a request")) {
 		t.Errorf("two files: %d %s", got.status, got.body)
 	}
-	if n := w.Number(t, `SELECT count(*) FROM item`); n != 1 {
+	if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 1 {
 		t.Errorf("%d items", n)
 	}
 	if got := rt.post(t, upload(1, one64, `"fileBase64":"`+one64+`",`), apiKey(one.Key)); !bytes.Contains(got.body, []byte("send one file in a request")) {
@@ -513,7 +513,7 @@ func TestAClientThatLeavesGivesItsPlaceBack(t *testing.T) {
 		t.Error("the client did not leave")
 	}
 	eventually(t, "the place is free", func() bool { return !rt.call(t, one.Key, "upload_media", aFile("caption", "c")).IsError })
-	if n := w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item)`); n != 1 {
+	if n := w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item)`); n != 1 {
 		t.Errorf("%d rows", n)
 	}
 }

@@ -161,11 +161,11 @@ func (a *API) preprocess(next http.Handler) http.Handler {
 		}
 		// The first message was counted with the request.
 		for range len(c.messages) - 1 {
-			decision := a.deps.Limits.TakeKey(c.identity.Key.ID)
-			if !decision.Refused {
-				decision = a.deps.Limits.TakeAddress(httpapi.FromContext(r.Context()).ClientIP)
+			decision := a.deps.Limits.AllowKey(c.identity.Key.ID)
+			if !decision.Limited {
+				decision = a.deps.Limits.AllowIP(httpapi.FromContext(r.Context()).ClientIP)
 			}
-			if decision.Refused {
+			if decision.Limited {
 				httpapi.WriteError(w, r, decision.Err())
 				c.addError(decision.Err())
 				return

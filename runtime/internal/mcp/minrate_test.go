@@ -60,7 +60,7 @@ func TestAFileThatOthersWaitForIsGivenUp(t *testing.T) {
 			if !bytes.HasPrefix(told[:n], []byte("HTTP/1.1 429 ")) || !bytes.Contains(told[:n], []byte("Retry-After: ")) || !bytes.Contains(told[:n], []byte("below the minimum transfer rate")) {
 				t.Errorf("the slow client is told %s", told[:n])
 			}
-			if n := w.Number(t, `SELECT count(*) FROM item WHERE account_id = $1`, slow.Account.ID); n != 0 {
+			if n := w.QueryInt(t, `SELECT count(*) FROM item WHERE account_id = $1`, slow.Account.ID); n != 0 {
 				t.Errorf("it stored %d items", n)
 			}
 		})

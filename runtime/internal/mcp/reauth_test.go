@@ -12,14 +12,14 @@ import (
 
 // heldCall is a call whose body is held back behind its first half.
 type heldCall struct {
-	body *runtimetest.Held
+	body *runtimetest.PausedBody
 	done chan answer
 }
 
 func (rt *replica) hold(t *testing.T, body string, change ...option) heldCall {
 	t.Helper()
 	half := len(body) / 2
-	h := heldCall{body: runtimetest.Hold(strings.NewReader(body[:half]), strings.NewReader(body[half:])), done: make(chan answer, 1)}
+	h := heldCall{body: runtimetest.NewPausedBody(strings.NewReader(body[:half]), strings.NewReader(body[half:])), done: make(chan answer, 1)}
 	change = append(change, func(r *http.Request) { runtimetest.Expect(r.Header) })
 	go func() { h.done <- rt.send(t, http.MethodPost, "/mcp", h.body, change...) }()
 	h.body.Wait(t)
@@ -27,7 +27,7 @@ func (rt *replica) hold(t *testing.T, body string, change ...option) heldCall {
 }
 
 func (h heldCall) answer() answer {
-	h.body.Go()
+	h.body.Release()
 	return <-h.done
 }
 
@@ -92,7 +92,7 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 				if after := rt.state(t, goOn, draft); after != before {
 					t.Errorf("%s changed something: %s, before %s", name, after, before)
 				}
-				if n := w.Number(t, `SELECT count(*) FROM item WHERE account_id = $1`, one.Account.ID); n != 1 {
+				if n := w.QueryInt(t, `SELECT count(*) FROM item WHERE account_id = $1`, one.Account.ID); n != 1 {
 					t.Errorf("%s: there are %d items", name, n)
 				}
 			}

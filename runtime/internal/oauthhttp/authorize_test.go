@@ -151,7 +151,7 @@ func TestWrongRequestsAreToldToTheApplication(t *testing.T) {
 	if told := b.told(b.get(local.query(url.Values{"prompt": {"none"}}))); told.Get("error") != "login_required" {
 		t.Errorf("a program on this computer is told %v", told)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM login_session"); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM login_session"); n != 0 {
 		t.Errorf("%d logins began", n)
 	}
 	for scope, want := range map[string]string{"": "media:read media:write", "media:read offline_access openid": "media:read", "media:write media:read": "media:read media:write"} {
@@ -159,7 +159,7 @@ func TestWrongRequestsAreToldToTheApplication(t *testing.T) {
 		if p.StatusCode != http.StatusOK {
 			t.Errorf("scope %q: %d", scope, p.StatusCode)
 		}
-		if n := w.Number(t, `SELECT count(*) FROM login_session WHERE authorization_request->>'scopes' = $1`, `["`+strings.ReplaceAll(want, " ", `", "`)+`"]`); n != 1 {
+		if n := w.QueryInt(t, `SELECT count(*) FROM login_session WHERE authorization_request->>'scopes' = $1`, `["`+strings.ReplaceAll(want, " ", `", "`)+`"]`); n != 1 {
 			t.Errorf("scope %q did not become %q", scope, want)
 		}
 		w.exec(t, "DELETE FROM login_session")
@@ -210,7 +210,7 @@ func TestRegistrations(t *testing.T) {
 	if status != http.StatusCreated || made["client_name"] != "Cursor x" || made["token_endpoint_auth_method"] != "none" || len(made["redirect_uris"].([]any)) != 2 || made["client_secret"] != nil || made["client_uri"] != nil || made["logo_uri"] != nil {
 		t.Errorf("%d %v", status, made)
 	}
-	before := w.Number(t, "SELECT count(*) FROM oauth_client")
+	before := w.QueryInt(t, "SELECT count(*) FROM oauth_client")
 	for name, tt := range map[string]struct {
 		sent   any
 		status int
@@ -223,11 +223,11 @@ func TestRegistrations(t *testing.T) {
 		"another type":         {map[string]any{"redirect_uris": "https://app.test/"}, 400, "invalid_client_metadata"},
 		"more than 8 KiB":      {map[string]any{"client_name": strings.Repeat("x", 9<<10), "redirect_uris": many(1)}, 413, "invalid_client_metadata"},
 	} {
-		if status, answer := b.json("/oauth/register", tt.sent); status != tt.status || answer["error"] != tt.err {
-			t.Errorf("%s: %d %v", name, status, answer)
+		if status, response := b.json("/oauth/register", tt.sent); status != tt.status || response["error"] != tt.err {
+			t.Errorf("%s: %d %v", name, status, response)
 		}
 	}
-	if after := w.Number(t, "SELECT count(*) FROM oauth_client"); after != before {
+	if after := w.QueryInt(t, "SELECT count(*) FROM oauth_client"); after != before {
 		t.Errorf("%d applications were registered by that", after-before)
 	}
 	if _, again := b.json("/oauth/register", map[string]any{"client_name": "Cursor x", "redirect_uris": []string{"http://localhost:8080/cb", "cursor://anysphere.cursor-mcp/oauth/callback"}}); again["client_id"] != made["client_id"] {

@@ -111,7 +111,7 @@ func TestFormsCountFromOurOwnPagesInTheSameBrowserOnly(t *testing.T) {
 	if p := b.post("/oauth/consent", before, allow); p.StatusCode != http.StatusForbidden {
 		t.Errorf("the form from before the login: %d", p.StatusCode)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM oauth_grant"); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant"); n != 0 {
 		t.Errorf("%d grants by forged forms", n)
 	}
 	b.allow(p, tenant)
@@ -162,7 +162,7 @@ func TestEveryApplicationNeedsALoginOfItsOwn(t *testing.T) {
 	if told := b.allow(consent, tenant); told.Get("code") == "" { // two tabs do not disturb each other
 		t.Errorf("the first application: %v", told)
 	}
-	if n := w.Number(t, "SELECT count(*) FROM oauth_grant WHERE client_id = $1", evil.id); n != 0 {
+	if n := w.QueryInt(t, "SELECT count(*) FROM oauth_grant WHERE client_id = $1", evil.id); n != 0 {
 		t.Error("the second application was connected")
 	}
 	p = b.get(good.query(nil))

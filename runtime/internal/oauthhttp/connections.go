@@ -14,31 +14,31 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-// showConnections shows the person what is connected, after a login.
-func (a *API) showConnections(w http.ResponseWriter, r *http.Request) {
+// showAuthorizedApps shows the person what is connected, after a login.
+func (a *API) showAuthorizedApps(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	request, err := a.request(r, query.Get("request"))
+	session, err := a.loginSession(r, query.Get("request"))
 	switch {
 	case fault.Is(err, fault.NotFound):
-		if mine, ok := a.own(r); ok && !query.Has("request") {
+		if mine, ok := a.currentSession(r); ok && !query.Has("request") {
 			a.seeOther(w, connectionsPath+"?request="+mine.ID.String())
 			return
 		}
-		a.beginAlone(w, r, "")
+		a.startUserLogin(w, r, "")
 		return
 	case err != nil:
-		a.problem(w, r, err)
+		a.errorPage(w, r, err)
 		return
-	case !request.LoggedIn() || request.Ask != nil:
-		a.seeOther(w, stepOf(request))
+	case !session.LoggedIn() || session.AuthorizationRequest != nil:
+		a.seeOther(w, stepURL(session))
 		return
 	}
-	connections, err := a.Logins.Connections(r.Context(), request)
+	apps, err := a.OAuth.AuthorizedApps(r.Context(), session)
 	if err != nil {
-		a.problem(w, r, err)
+		a.errorPage(w, r, err)
 		return
 	}
-	page := pages.ConnectionsPage{Form: a.formOf(request), Address: request.Address, Endpoint: a.base + resourcePath}
+	page := pages.AuthorizedAppsPage{Form: a.formFields(session), Email: session.Email, Endpoint: a.issuer + resourcePath}
 	if n, err := strconv.Atoi(query.Get("ended")); err == nil {
 		switch n {
 		case 0:
@@ -49,15 +49,15 @@ func (a *API) showConnections(w http.ResponseWriter, r *http.Request) {
 			page.Notice = fmt.Sprintf("%d connections have ended.", n)
 		}
 	}
-	for _, one := range connections {
-		page.Connections = append(page.Connections, a.connectionOf(one))
+	for _, app := range apps {
+		page.Apps = append(page.Apps, a.authorizedAppView(app))
 	}
-	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.Connections(to, page) })
+	a.page(w, r, http.StatusOK, "", func(to io.Writer) error { return a.Pages.AuthorizedApps(to, page) })
 }
 
-func (a *API) connectionOf(one oauth.Connection) pages.Connection {
-	shown := pages.Connection{ID: one.ID.String(), Name: one.ClientName, Account: one.AccountName, Verified: a.trusted(one.ClientID, one.RedirectURI), Since: one.CreatedAt}
-	if uri, err := url.Parse(one.RedirectURI); err == nil {
+func (a *API) authorizedAppView(app oauth.AuthorizedApp) pages.AuthorizedApp {
+	shown := pages.AuthorizedApp{ID: app.ID.String(), Name: app.ClientName, Account: app.AccountName, Verified: a.isTrusted(app.ClientID, app.RedirectURI), Since: app.CreatedAt}
+	if uri, err := url.Parse(app.RedirectURI); err == nil {
 		shown.Host = uri.Host
 		switch {
 		case isLoopback(uri):
@@ -66,49 +66,49 @@ func (a *API) connectionOf(one oauth.Connection) pages.Connection {
 			shown.Host = uri.Scheme + " links"
 		}
 	}
-	for _, scope := range one.Scopes {
+	for _, scope := range app.Scopes {
 		shown.Scopes = append(shown.Scopes, pages.Scope(scope))
 	}
-	if one.LastUsedAt != nil {
-		shown.LastUsed = *one.LastUsedAt
+	if app.LastUsedAt != nil {
+		shown.LastUsed = *app.LastUsedAt
 	}
 	return shown
 }
 
-// beginAlone begins the login of a person whom no application sent.
-func (a *API) beginAlone(w http.ResponseWriter, r *http.Request, more string) {
-	request, err := a.begin(w, r, nil)
+// startUserLogin begins the login of a person whom no application sent.
+func (a *API) startUserLogin(w http.ResponseWriter, r *http.Request, more string) {
+	session, err := a.startLogin(w, r, nil)
 	if err != nil {
-		a.problem(w, r, err)
+		a.errorPage(w, r, err)
 		return
 	}
-	a.seeOther(w, stepOf(request)+more)
+	a.seeOther(w, stepURL(session)+more)
 }
 
-// endConnections ends one connection, or all.
-func (a *API) endConnections(w http.ResponseWriter, r *http.Request, request oauth.Request, form url.Values) {
+// revokeApps ends one connection, or all.
+func (a *API) revokeApps(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, form url.Values) {
 	id, err := uuid.Parse(form.Get("connection"))
 	if form.Get("all") == "1" {
 		id, err = uuid.Nil, nil
 	}
-	if err != nil || request.Ask != nil || form.Get("all") != "1" && id == uuid.Nil {
-		a.problem(w, r, fault.New(fault.Invalid, "There is no such connection."))
+	if err != nil || session.AuthorizationRequest != nil || form.Get("all") != "1" && id == uuid.Nil {
+		a.errorPage(w, r, fault.New(fault.Invalid, "There is no such connection."))
 		return
 	}
-	ended, err := a.Logins.EndConnections(r.Context(), request, id)
+	revoked, err := a.OAuth.RevokeApps(r.Context(), session, id)
 	if err != nil {
-		a.problem(w, r, err)
+		a.errorPage(w, r, err)
 		return
 	}
-	a.seeOther(w, connectionsPath+"?request="+request.ID.String()+"&ended="+strconv.Itoa(ended))
+	a.seeOther(w, connectionsPath+"?request="+session.ID.String()+"&ended="+strconv.Itoa(revoked))
 }
 
 // logOut ends the person's own login.
-func (a *API) logOut(w http.ResponseWriter, r *http.Request, request oauth.Request, _ url.Values) {
-	if err := a.Logins.End(r.Context(), request); err != nil {
-		a.problem(w, r, err)
+func (a *API) logOut(w http.ResponseWriter, r *http.Request, session oauth.LoginSession, _ url.Values) {
+	if err := a.OAuth.EndLogin(r.Context(), session); err != nil {
+		a.errorPage(w, r, err)
 		return
 	}
-	a.writeCookie(w, a.cookieName(request.ID), "", -1)
-	a.beginAlone(w, r, "&out=1")
+	a.writeCookie(w, a.cookieName(session.ID), "", -1)
+	a.startUserLogin(w, r, "&out=1")
 }

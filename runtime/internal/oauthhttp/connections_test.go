@@ -15,7 +15,7 @@ func TestEndsReachEveryReplicaAtOnce(t *testing.T) {
 	w := newWorld(t)
 	tenant := w.tenant(t, "studio", owner)
 	change := func(o *options) {
-		o.login.CodesOfAddress, o.login.TriesOfAddress, o.login.CodesOfClient = 100, 100, 100
+		o.login.CodesPerEmail, o.login.AttemptsPerEmail, o.login.CodesPerIP = 100, 100, 100
 	}
 	first, second := w.replica(t, change), w.replica(t, change)
 	b := first.browser(t)

@@ -28,15 +28,15 @@ func TestOnlyThePublicInternetIsAsked(t *testing.T) {
 		"192.88.99.1", "198.18.0.1", "198.51.100.1", "168.63.129.16", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
 		"::", "::1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::1", "100::1", "2001::1", "2001:db8::1", "2002:7f00:1::", "fc00::1", "fd12:3456::1", "fe80::1", "fec0::1", "ff02::1", "3fff::1",
 		"::ffff:127.0.0.1", "::ffff:8.8.8.8", "::ffff:0:127.0.0.1", "::ffff:0:8.8.8.8", "1000::1", "4000::1", "5f00::1", "8000::1"} {
-		if publicOnly(netip.AddrPortFrom(netip.MustParseAddr(text), 443)) == nil {
+		if allowPublic(netip.AddrPortFrom(netip.MustParseAddr(text), 443)) == nil {
 			t.Errorf("%s is asked", text)
 		}
 	}
 	for _, text := range []string{"1.1.1.1", "8.8.8.8", "104.16.0.1", "168.63.129.15", "2606:4700::1111", "2a00:1450::1"} {
-		if err := publicOnly(netip.AddrPortFrom(netip.MustParseAddr(text), 443)); err != nil {
+		if err := allowPublic(netip.AddrPortFrom(netip.MustParseAddr(text), 443)); err != nil {
 			t.Errorf("%s: %v", text, err)
 		}
-		if publicOnly(netip.AddrPortFrom(netip.MustParseAddr(text), 8443)) == nil {
+		if allowPublic(netip.AddrPortFrom(netip.MustParseAddr(text), 8443)) == nil {
 			t.Errorf("%s is asked at another port", text)
 		}
 	}
@@ -61,7 +61,7 @@ func TestAddressesOfDocuments(t *testing.T) {
 		"https://*.app.test/c":                false,
 		"mcl_x":                               false,
 	} {
-		if got := documentURL(id); got != want {
+		if got := isMetadataURL(id); got != want {
 			t.Errorf("%s: %t", id, got)
 		}
 	}
@@ -70,7 +70,7 @@ func TestAddressesOfDocuments(t *testing.T) {
 // site serves documents over TLS on loopback; its names lead there by the test's own
 // resolver.
 type site struct {
-	*documents
+	*metadataFetcher
 	asked  atomic.Int64
 	dialed atomic.Int64
 }
@@ -83,7 +83,7 @@ func newSite(t *testing.T, handler http.HandlerFunc) *site {
 	t.Cleanup(server.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	s.documents = newDocuments(func(netip.AddrPort) error { s.dialed.Add(1); return nil }, time.Now)
+	s.metadataFetcher = newMetadataFetcher(func(netip.AddrPort) error { s.dialed.Add(1); return nil }, time.Now)
 	transport := s.client.Transport.(*http.Transport)
 	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	dial := transport.DialContext
@@ -111,9 +111,9 @@ func TestADocumentIsFetchedOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, answering("application/json; charset=utf-8", described()))
 	for range 3 {
-		found, err := s.fetch(t.Context(), id)
-		if err != nil || found.Name != "Example" || len(found.RedirectURIs) != 1 {
-			t.Fatalf("%+v %v", found, err)
+		metadata, err := s.get(t.Context(), id)
+		if err != nil || metadata.Name != "Example" || len(metadata.RedirectURIs) != 1 {
+			t.Fatalf("%+v %v", metadata, err)
 		}
 	}
 	if s.asked.Load() != 1 || s.dialed.Load() != 1 {
@@ -153,8 +153,8 @@ func TestDocumentsThatAreNotTaken(t *testing.T) {
 	} {
 		s := newSite(t, handler)
 		for range 2 { // the failure is remembered, too
-			if found, err := s.fetch(t.Context(), id); !fault.Is(err, fault.NotFound) {
-				t.Errorf("%s: %+v %v", name, found, err)
+			if metadata, err := s.get(t.Context(), id); !fault.Is(err, fault.NotFound) {
+				t.Errorf("%s: %+v %v", name, metadata, err)
 			}
 		}
 		if s.asked.Load() != 1 {
@@ -175,9 +175,9 @@ func TestANameThatChangesItsAddressLeadsNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	var judged []netip.AddrPort
-	d := newDocuments(func(to netip.AddrPort) error {
+	d := newMetadataFetcher(func(to netip.AddrPort) error {
 		judged = append(judged, to)
-		return publicOnly(netip.AddrPortFrom(to.Addr(), 443))
+		return allowPublic(netip.AddrPortFrom(to.Addr(), 443))
 	}, time.Now)
 	// Whatever was looked up before, what counts is where the connection goes.
 	transport := d.client.Transport.(*http.Transport)
@@ -191,7 +191,7 @@ func TestANameThatChangesItsAddressLeadsNowhere(t *testing.T) {
 		return dial(ctx, network, next)
 	}
 	for i := range 3 {
-		if _, err := d.fetch(t.Context(), fmt.Sprintf("https://rebound.test/%d.json", i)); !fault.Is(err, fault.NotFound) {
+		if _, err := d.get(t.Context(), fmt.Sprintf("https://rebound.test/%d.json", i)); !fault.Is(err, fault.NotFound) {
 			t.Errorf("fetch %d: %v", i, err)
 		}
 	}
@@ -203,13 +203,13 @@ func TestANameThatChangesItsAddressLeadsNowhere(t *testing.T) {
 func TestTheFetchTakesNoProxy(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	s := newSite(t, answering("application/json", described()))
-	if _, err := s.fetch(t.Context(), id); err != nil {
+	if _, err := s.get(t.Context(), id); err != nil {
 		t.Error(err)
 	}
 }
 
 // AnswerDocuments has documents come from elsewhere than the internet.
-func (a *API) AnswerDocuments(from http.RoundTripper) { a.documents.client.Transport = from }
+func (a *API) AnswerDocuments(from http.RoundTripper) { a.metadata.client.Transport = from }
 
 // origin answers without a network, so that a test can let hours pass.
 type origin func(*http.Request) (*http.Response, error)
@@ -224,9 +224,9 @@ func good(r *http.Request) (*http.Response, error) {
 
 func down(*http.Request) (*http.Response, error) { return nil, errors.New("the site is down") }
 
-func newOrigin(answer origin) *documents {
-	d := newDocuments(publicOnly, time.Now)
-	d.client.Transport = answer
+func newOrigin(response origin) *metadataFetcher {
+	d := newMetadataFetcher(allowPublic, time.Now)
+	d.client.Transport = response
 	return d
 }
 
@@ -240,16 +240,16 @@ func TestWaitingForAPlaceIsNoFailureOfTheDocument(t *testing.T) {
 			}
 			return good(r)
 		})
-		for i := range documentFetches {
-			go func() { _, _ = d.fetch(t.Context(), fmt.Sprintf("https://slow.test/%d", i)) }()
+		for i := range maxMetadataFetches {
+			go func() { _, _ = d.get(t.Context(), fmt.Sprintf("https://slow.test/%d", i)) }()
 		}
 		synctest.Wait()
-		if _, err := d.fetch(t.Context(), id); !fault.Is(err, fault.Unavailable) {
+		if _, err := d.get(t.Context(), id); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("without a place: %v", err)
 		}
 		gone, leave := context.WithCancel(t.Context())
 		left := make(chan error)
-		go func() { _, err := d.fetch(gone, id); left <- err }()
+		go func() { _, err := d.get(gone, id); left <- err }()
 		synctest.Wait()
 		leave()
 		if err := <-left; !errors.Is(err, context.Canceled) {
@@ -257,8 +257,8 @@ func TestWaitingForAPlaceIsNoFailureOfTheDocument(t *testing.T) {
 		}
 		close(gate)
 		synctest.Wait()
-		if found, err := d.fetch(t.Context(), id); err != nil || found.Name != "Example" {
-			t.Errorf("with a place: %+v %v", found, err)
+		if metadata, err := d.get(t.Context(), id); err != nil || metadata.Name != "Example" {
+			t.Errorf("with a place: %+v %v", metadata, err)
 		}
 	})
 }
@@ -266,17 +266,17 @@ func TestWaitingForAPlaceIsNoFailureOfTheDocument(t *testing.T) {
 func TestADocumentThatWasGoodIsServedForADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		answer, asked := good, 0
-		d := newOrigin(func(r *http.Request) (*http.Response, error) { asked++; return answer(r) })
+		response, asked := good, 0
+		d := newOrigin(func(r *http.Request) (*http.Response, error) { asked++; return response(r) })
 		fetch := func(after time.Duration, wantAsked int, wantGood bool) {
 			t.Helper()
 			<-time.After(after)
-			if _, err := d.fetch(t.Context(), id); (err == nil) != wantGood || asked != wantAsked {
+			if _, err := d.get(t.Context(), id); (err == nil) != wantGood || asked != wantAsked {
 				t.Fatalf("asked %d times: %v", asked, err)
 			}
 		}
 		fetch(0, 1, true)
-		answer = down
+		response = down
 		fetch(59*time.Minute, 1, true)
 		fetch(2*time.Minute, 2, true)
 		fetch(30*time.Second, 2, true) // a site that is down is not asked by everybody
@@ -284,9 +284,9 @@ func TestADocumentThatWasGoodIsServedForADay(t *testing.T) {
 		fetch(22*time.Hour, 4, true)
 		fetch(time.Hour, 5, false)
 		fetch(30*time.Second, 5, false)
-		answer = good
+		response = good
 		fetch(31*time.Second, 6, true)
-		answer = down
+		response = down
 		fetch(2*time.Hour, 7, true)
 	})
 }
@@ -301,17 +301,17 @@ func TestFailuresPushNoGoodDocumentOut(t *testing.T) {
 		}
 		return down(r)
 	})
-	for i := range documentsKept + 10 {
+	for i := range maxCachedMetadata + 10 {
 		if i == 0 {
-			if _, err := d.fetch(t.Context(), id); err != nil {
+			if _, err := d.get(t.Context(), id); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := d.fetch(t.Context(), fmt.Sprintf("https://evil.test/%d", i)); !fault.Is(err, fault.NotFound) {
+		if _, err := d.get(t.Context(), fmt.Sprintf("https://evil.test/%d", i)); !fault.Is(err, fault.NotFound) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := d.fetch(t.Context(), id); err != nil || asked != 1 || d.failed.Len() != documentsKept {
-		t.Errorf("asked %d times, %d failures: %v", asked, d.failed.Len(), err)
+	if _, err := d.get(t.Context(), id); err != nil || asked != 1 || d.negativeCache.Len() != maxCachedMetadata {
+		t.Errorf("asked %d times, %d failures: %v", asked, d.negativeCache.Len(), err)
 	}
 }

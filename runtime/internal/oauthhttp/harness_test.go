@@ -22,6 +22,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/limit"
@@ -41,8 +42,8 @@ const (
 	redirect = "http://127.0.0.1:6276/oauth/callback"
 )
 
-// world is a database, and what the operator does with it.
-type world struct{ *runtimetest.World }
+// env is a database, and what the operator does with it.
+type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
@@ -71,7 +72,7 @@ type options struct {
 	oauth  oauthhttp.Config
 	limits limit.Config
 	pages  pages.Config
-	// documents has the documents of applications; nil = the internet.
+	// metadata has the documents of applications; nil = the internet.
 	documents http.RoundTripper
 	clock     *runtimetest.Clock
 	// stall is how long a client may keep the service waiting.
@@ -82,10 +83,10 @@ type options struct {
 // no pause between codes.
 func defaults() options {
 	return options{base: baseURL, clock: &runtimetest.Clock{}, stall: 30 * time.Second,
-		login: oauth.Config{RequestTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, CodeTries: 5, CodesOfAddress: 5, TriesOfAddress: 15, CodesOfClient: 20,
-			GrantCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, Registrations: 100},
-		oauth: oauthhttp.Config{Redirects: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, Documents: true},
-		pages: pages.Config{Name: "Media storage", Colour: "#2456d6"},
+		login: oauth.Config{SessionTTL: 15 * time.Minute, CodeTTL: 10 * time.Minute, MaxAttempts: 5, CodesPerEmail: 5, AttemptsPerEmail: 15, CodesPerIP: 20,
+			AuthorizationCodeTTL: time.Minute, AccessTTL: time.Hour, RefreshTTL: 720 * time.Hour, RefreshGrace: 90 * time.Second, RegistrationsPerIP: 100},
+		oauth: oauthhttp.Config{AllowedRedirectURIs: []string{"cursor://anysphere.cursor-mcp/oauth/callback"}, TrustedHosts: []string{"claude.ai", "claude.com", "chatgpt.com", "vscode.dev"}, ClientMetadataDocuments: true},
+		pages: pages.Config{Name: "Media storage", Color: "#2456d6"},
 	}
 }
 
@@ -98,7 +99,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	rt := &replica{clock: o.clock, logs: &runtimetest.Log{}, codes: map[string]string{}}
 	log := rt.logs.Logger()
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
+	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	credentials := runtimetest.Credentials("a")
 	credentials.Brand, credentials.Resource, credentials.MetadataURL = "service", oauthhttp.Resource(o.base), oauthhttp.MetadataURL(o.base)
@@ -110,11 +111,11 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	must(t, err)
 	encrypter, err := secret.Encrypter(keys.PurposeEmailOutbox)
 	must(t, err)
-	rt.logins, err = oauth.NewService(o.login, oauth.Parts{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: rt.clock.Now, Log: log})
+	rt.logins, err = oauth.NewService(o.login, oauth.Deps{Store: w.Store, Signer: signer, Encrypter: encrypter, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	shown, err := pages.New(o.pages)
 	must(t, err)
-	api, err := oauthhttp.New(o.oauth, oauthhttp.Parts{Logins: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name, Now: rt.clock.Now})
+	api, err := oauthhttp.New(o.oauth, oauthhttp.Deps{OAuth: rt.logins, Pages: shown, Limits: limits, BaseURL: o.base, Name: o.pages.Name, Now: rt.clock.Now})
 	must(t, err)
 	if o.documents != nil {
 		api.AnswerDocuments(o.documents)
@@ -132,7 +133,8 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { _ = rt.server.Run(ctx) })
-	running.Go(func() { _ = rt.auth.Run(ctx) })
+	running.Go(func() { rt.auth.Run(ctx) })
+	running.Go(func() { _ = accountcache.NewFeed(w.Store, log, rt.auth.Sessions()).Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	return rt
 }
@@ -140,20 +142,20 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 // code returns the newest code that was mailed to an address, and reports whether there is one.
 func (rt *replica) code(t *testing.T, address string) (string, bool) {
 	t.Helper()
-	letters, err := rt.logins.Claim(t.Context(), 1000, time.Minute)
+	letters, err := rt.logins.LeaseEmails(t.Context(), 1000, time.Minute)
 	must(t, err)
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	for _, letter := range letters {
 		rt.codes[letter.To] = letter.Code
-		must(t, rt.logins.Sent(t.Context(), letter.ID))
+		must(t, rt.logins.AckEmail(t.Context(), letter.ID))
 	}
 	code, ok := rt.codes[address]
 	delete(rt.codes, address)
 	return code, ok
 }
 
-// browser keeps cookies, and follows no redirect by itself.
+// loginBrowser keeps cookies, and follows no redirect by itself.
 type browser struct {
 	t    *testing.T
 	rt   *replica
@@ -279,11 +281,11 @@ func (b *browser) application(name string, redirects ...string) application {
 	if len(redirects) == 0 {
 		redirects = []string{redirect}
 	}
-	status, answer := b.json("/oauth/register", map[string]any{"client_name": name, "redirect_uris": redirects})
+	status, response := b.json("/oauth/register", map[string]any{"client_name": name, "redirect_uris": redirects})
 	if status != http.StatusCreated {
-		b.t.Fatalf("register: %d %v", status, answer)
+		b.t.Fatalf("register: %d %v", status, response)
 	}
-	return application{id: answer["client_id"].(string), redirect: redirects[0], verifier: verifier}
+	return application{id: response["client_id"].(string), redirect: redirects[0], verifier: verifier}
 }
 
 // json posts a document.
@@ -300,9 +302,9 @@ func (b *browser) json(path string, document any) (int, map[string]any) {
 func (b *browser) answer(r *http.Request) (int, map[string]any) {
 	b.t.Helper()
 	p := b.do(r)
-	answer := map[string]any{}
-	_ = json.Unmarshal([]byte(p.body), &answer)
-	return p.StatusCode, answer
+	response := map[string]any{}
+	_ = json.Unmarshal([]byte(p.body), &response)
+	return p.StatusCode, response
 }
 
 // query is what an application sends a person with; more replaces parameters, and nil
@@ -379,11 +381,11 @@ func (b *browser) refresh(a application, token string) (int, map[string]any) {
 func (b *browser) connect(a application, address string, of runtimetest.Tenant) (access, refresh string) {
 	b.t.Helper()
 	told := b.allow(b.login(a.query(nil), address), of)
-	status, answer := b.redeem(a, told.Get("code"))
+	status, response := b.redeem(a, told.Get("code"))
 	if status != http.StatusOK {
-		b.t.Fatalf("tokens: %d %v", status, answer)
+		b.t.Fatalf("tokens: %d %v", status, response)
 	}
-	return answer["access_token"].(string), answer["refresh_token"].(string)
+	return response["access_token"].(string), response["refresh_token"].(string)
 }
 
 // whoami asks with a token, and gives the status and who that is.

@@ -247,8 +247,8 @@ func TestAProgramIsOpenedByAPage(t *testing.T) {
 	if told.Get("state") != "s t&te" || told.Get("iss") != baseURL {
 		t.Errorf("it is told %v", told)
 	}
-	if status, answer := b.redeem(app, told.Get("code")); status != http.StatusOK {
-		t.Errorf("tokens: %d %v", status, answer)
+	if status, response := b.redeem(app, told.Get("code")); status != http.StatusOK {
+		t.Errorf("tokens: %d %v", status, response)
 	}
 	if told := opened(b.send("/oauth/consent", b.login(app.query(nil), owner), url.Values{"decision": {"deny"}})); told.Get("error") != "access_denied" || told.Get("state") != "s t&te" || told.Has("code") {
 		t.Errorf("after a refusal it is told %v", told)

@@ -11,30 +11,30 @@ import (
 // connection can be refreshed.
 var scopes = []oauth.Scope{oauth.ScopeRead, oauth.ScopeWrite}
 
-// metadataAge is how long metadata may be kept: it changes with the configuration only.
-const metadataAge = "public, max-age=3600"
+// metadataCacheControl is how long metadata may be kept: it changes with the configuration only.
+const metadataCacheControl = "public, max-age=3600"
 
-// describeResource answers with the protected resource (RFC 9728, section 2).
-func (a *API) describeResource(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", metadataAge)
+// resourceMetadata answers with the protected resource (RFC 9728, section 2).
+func (a *API) resourceMetadata(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", metadataCacheControl)
 	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
-		"resource":                 a.base + resourcePath,
+		"resource":                 a.issuer + resourcePath,
 		"resource_name":            a.Name,
-		"authorization_servers":    []string{a.base},
+		"authorization_servers":    []string{a.issuer},
 		"scopes_supported":         scopes,
 		"bearer_methods_supported": []string{"header"},
 	})
 }
 
-// describeServer answers with the authorization server (RFC 8414, section 2).
-func (a *API) describeServer(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Cache-Control", metadataAge)
+// serverMetadata answers with the authorization server (RFC 8414, section 2).
+func (a *API) serverMetadata(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Cache-Control", metadataCacheControl)
 	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
-		"issuer":                                         a.base,
-		"authorization_endpoint":                         a.base + authorizePath,
-		"token_endpoint":                                 a.base + "/oauth/token",
-		"registration_endpoint":                          a.base + "/oauth/register",
-		"revocation_endpoint":                            a.base + "/oauth/revoke",
+		"issuer":                                         a.issuer,
+		"authorization_endpoint":                         a.issuer + authorizePath,
+		"token_endpoint":                                 a.issuer + "/oauth/token",
+		"registration_endpoint":                          a.issuer + "/oauth/register",
+		"revocation_endpoint":                            a.issuer + "/oauth/revoke",
 		"scopes_supported":                               scopes,
 		"response_types_supported":                       []string{"code"},
 		"response_modes_supported":                       []string{"query"},
@@ -43,6 +43,6 @@ func (a *API) describeServer(w http.ResponseWriter, r *http.Request) {
 		"revocation_endpoint_auth_methods_supported":     []string{"none"},
 		"code_challenge_methods_supported":               []string{"S256"},
 		"authorization_response_iss_parameter_supported": true,
-		"client_id_metadata_document_supported":          a.cfg.Documents,
+		"client_id_metadata_document_supported":          a.cfg.ClientMetadataDocuments,
 	})
 }

@@ -11,19 +11,19 @@ import (
 
 // Bounds of what an application says of itself.
 const (
-	mostRedirects   = 10
-	longestRedirect = 1024
-	longestName     = 100 // characters
+	maxRedirectURIs      = 10
+	maxRedirectURILength = 1024
+	maxClientName        = 100 // characters
 )
 
-// hostForm is a host of the web as it may stand in a Content-Security-Policy, where other
+// hostPattern is a host of the web as it may stand in a Content-Security-Policy, where other
 // characters would say something of their own.
-var hostForm = regexp.MustCompile(`^([0-9A-Za-z.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?$`)
+var hostPattern = regexp.MustCompile(`^([0-9A-Za-z.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?$`)
 
-// redirectForm reports whether a text can be a redirect URI at all: absolute, without
+// isWellFormedURI reports whether a text can be a redirect URI at all: absolute, without
 // user information or fragment, in plain ASCII so that nobody is fooled by its look.
-func redirectForm(text string, uri *url.URL) bool {
-	if len(text) > longestRedirect || uri.Scheme == "" || uri.Opaque != "" || uri.User != nil || uri.Fragment != "" || strings.Contains(text, "#") {
+func isWellFormedURI(text string, uri *url.URL) bool {
+	if len(text) > maxRedirectURILength || uri.Scheme == "" || uri.Opaque != "" || uri.User != nil || uri.Fragment != "" || strings.Contains(text, "#") {
 		return false
 	}
 	// The host is looked at as well: it is decoded, and can hold what the text does not.
@@ -32,14 +32,14 @@ func redirectForm(text string, uri *url.URL) bool {
 			return false
 		}
 	}
-	return uri.Scheme != "http" && uri.Scheme != "https" || hostForm.MatchString(uri.Host)
+	return uri.Scheme != "http" && uri.Scheme != "https" || hostPattern.MatchString(uri.Host)
 }
 
 // redirectAllowed reports whether applications may have this redirect URI: https, http to
 // this computer only, or one of the configuration's.
 func (a *API) redirectAllowed(text string) bool {
 	uri, err := url.Parse(text)
-	if err != nil || !redirectForm(text, uri) {
+	if err != nil || !isWellFormedURI(text, uri) {
 		return false
 	}
 	switch uri.Scheme {
@@ -48,7 +48,7 @@ func (a *API) redirectAllowed(text string) bool {
 	case "http":
 		return isLoopback(uri)
 	}
-	return slices.Contains(a.cfg.Redirects, text)
+	return slices.Contains(a.cfg.AllowedRedirectURIs, text)
 }
 
 // isLoopback reports whether a URI leads to the person's own computer (RFC 8252, section 7.3).
@@ -63,7 +63,7 @@ func matchRedirect(registered []string, sent string) bool {
 		return true
 	}
 	uri, err := url.Parse(sent)
-	if err != nil || !redirectForm(sent, uri) || !isLoopback(uri) {
+	if err != nil || !isWellFormedURI(sent, uri) || !isLoopback(uri) {
 		return false
 	}
 	return slices.ContainsFunc(registered, func(text string) bool {
@@ -78,17 +78,17 @@ func withoutPort(uri *url.URL) string {
 	return bare.String()
 }
 
-// trusted reports whether the configuration vouches for where an answer goes: by its
+// isTrusted reports whether the configuration vouches for where an answer goes: by its
 // host, by its own scheme, or, for programs on this computer, by the host whose
 // document describes the application.
-func (a *API) trusted(clientID, redirect string) bool {
+func (a *API) isTrusted(clientID, redirect string) bool {
 	uri, err := url.Parse(redirect)
 	if err != nil {
 		return false
 	}
 	switch {
 	case uri.Scheme == "https":
-		return a.trustedHost(uri)
+		return a.isTrustedHost(uri)
 	case isLoopback(uri):
 		client, err := url.Parse(clientID)
 		return err == nil && client.Scheme == "https" && slices.Contains(a.cfg.TrustedHosts, client.Hostname())
@@ -96,23 +96,23 @@ func (a *API) trusted(clientID, redirect string) bool {
 	return true // one of the configuration's
 }
 
-// trustedHost reports whether the configuration vouches for an address of the web.
-func (a *API) trustedHost(uri *url.URL) bool {
+// isTrustedHost reports whether the configuration vouches for an address of the web.
+func (a *API) isTrustedHost(uri *url.URL) bool {
 	return uri.Scheme == "https" && uri.Port() == "" && slices.Contains(a.cfg.TrustedHosts, strings.ToLower(uri.Hostname()))
 }
 
-// websiteOf returns an application's website if the configuration vouches for it: that it
+// trustedWebsite returns an application's website if the configuration vouches for it: that it
 // vouches for where the answer goes does not make any page of the application's good.
-func (a *API) websiteOf(client oauth.Client) string {
-	if uri, err := url.Parse(client.Website); err == nil && a.trustedHost(uri) {
+func (a *API) trustedWebsite(client oauth.Client) string {
+	if uri, err := url.Parse(client.Website); err == nil && a.isTrustedHost(uri) {
 		return client.Website
 	}
 	return ""
 }
 
-// formAction is where a form may lead besides to us, for the Content-Security-Policy:
+// formActionSource is where a form may lead besides to us, for the Content-Security-Policy:
 // Chromium holds the redirect after a form to it.
-func formAction(redirect string) string {
+func formActionSource(redirect string) string {
 	uri, err := url.Parse(redirect)
 	switch {
 	case err != nil, uri.Scheme != "http" && uri.Scheme != "https": // a page leads there

@@ -9,7 +9,7 @@ const cursor = "cursor://anysphere.cursor-mcp/oauth/callback"
 
 func TestRedirectURIsThatApplicationsMayHave(t *testing.T) {
 	t.Parallel()
-	a := &API{cfg: Config{Redirects: []string{cursor}}}
+	a := &API{cfg: Config{AllowedRedirectURIs: []string{cursor}}}
 	for uri, want := range map[string]bool{
 		"https://claude.ai/api/mcp/auth_callback":       true,
 		"https://app.test:8443/cb?tenant=a&x=1":         true,
@@ -101,7 +101,7 @@ func TestRedirectURIsAreComparedByteByByte(t *testing.T) {
 
 func TestTheConfigurationVouchesForAddressesNotForNames(t *testing.T) {
 	t.Parallel()
-	a := &API{cfg: Config{Redirects: []string{cursor}, TrustedHosts: []string{"claude.ai"}}}
+	a := &API{cfg: Config{AllowedRedirectURIs: []string{cursor}, TrustedHosts: []string{"claude.ai"}}}
 	for _, tt := range []struct {
 		client, redirect string
 		want             bool
@@ -116,7 +116,7 @@ func TestTheConfigurationVouchesForAddressesNotForNames(t *testing.T) {
 		{"mcl_x", "http://localhost:1/callback", false},
 		{"mcl_x", cursor, true},
 	} {
-		if got := a.trusted(tt.client, tt.redirect); got != tt.want {
+		if got := a.isTrusted(tt.client, tt.redirect); got != tt.want {
 			t.Errorf("%s to %s: %t", tt.client, tt.redirect, got)
 		}
 	}
@@ -130,7 +130,7 @@ func TestAFormMayLeadToTheApplication(t *testing.T) {
 		"http://[::1]:1/cb":            " http:",
 		cursor:                         "",
 	} {
-		if got := formAction(uri); got != want {
+		if got := formActionSource(uri); got != want {
 			t.Errorf("%s: %q", uri, got)
 		}
 	}
@@ -138,8 +138,8 @@ func TestAFormMayLeadToTheApplication(t *testing.T) {
 
 func TestWrongListsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []Config{{Redirects: []string{"https://app.test/"}}, {Redirects: []string{"javascript:alert(1)"}}, {Redirects: []string{"javascript://x/%0Aalert(1)"}}, {Redirects: []string{"file://host/x"}}, {Redirects: []string{"app"}},
-		{Redirects: []string{"app://x#y"}}, {TrustedHosts: []string{"https://claude.ai"}}, {TrustedHosts: []string{"*.claude.ai"}}, {TrustedHosts: []string{"Claude.ai"}}} {
+	for _, cfg := range []Config{{AllowedRedirectURIs: []string{"https://app.test/"}}, {AllowedRedirectURIs: []string{"javascript:alert(1)"}}, {AllowedRedirectURIs: []string{"javascript://x/%0Aalert(1)"}}, {AllowedRedirectURIs: []string{"file://host/x"}}, {AllowedRedirectURIs: []string{"app"}},
+		{AllowedRedirectURIs: []string{"app://x#y"}}, {TrustedHosts: []string{"https://claude.ai"}}, {TrustedHosts: []string{"*.claude.ai"}}, {TrustedHosts: []string{"Claude.ai"}}} {
 		if cfg.Validate() == nil {
 			t.Errorf("%+v is accepted", cfg)
 		}

@@ -43,10 +43,10 @@ func TestRegister_TellsABodyThatDidNotArriveFromOneThatIsTooLong(t *testing.T) {
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 			must(t, err)
 			defer func() { _ = response.Body.Close() }()
-			var answer map[string]string
-			must(t, json.NewDecoder(response.Body).Decode(&answer))
-			if response.StatusCode != tt.status || answer["error"] != "invalid_client_metadata" || !strings.Contains(answer["error_description"], tt.detail) || len(answer) != 2 {
-				t.Errorf("%d %v, want %d", response.StatusCode, answer, tt.status)
+			var body map[string]string
+			must(t, json.NewDecoder(response.Body).Decode(&body))
+			if response.StatusCode != tt.status || body["error"] != "invalid_client_metadata" || !strings.Contains(body["error_description"], tt.detail) || len(body) != 2 {
+				t.Errorf("%d %v, want %d", response.StatusCode, body, tt.status)
 			}
 			if response.Header.Get("Cache-Control") != "no-store" || response.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("the answer's header: %v", response.Header)

@@ -92,13 +92,13 @@ func TestAFailingDatabaseTellsNothing(t *testing.T) {
 			t.Errorf("%s: %d %s", name, p.StatusCode, p.body)
 		}
 	}
-	for name, answer := range map[string]func() (int, map[string]any){
+	for name, response := range map[string]func() (int, map[string]any){
 		"register": func() (int, map[string]any) {
 			return b.json("/oauth/register", map[string]any{"redirect_uris": []string{"https://new.test/"}})
 		},
 		"refresh": func() (int, map[string]any) { return b.refresh(app, "mrt_"+strings.Repeat("a", 43)) },
 	} {
-		status, body := answer()
+		status, body := response()
 		text, _ := json.Marshal(body)
 		if status != http.StatusInternalServerError || body["error"] != "server_error" || leaks(string(text)) {
 			t.Errorf("%s: %d %s", name, status, text)

@@ -14,17 +14,17 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-// formLongest bounds every form.
-const formLongest = 8 << 10
+// maxForm bounds every form.
+const maxForm = 8 << 10
 
-// verifierForm is a code_verifier (RFC 7636, section 4.1).
-var verifierForm = regexp.MustCompile(`^[0-9A-Za-z._~-]{43,128}$`)
+// codeVerifierPattern is a code_verifier (RFC 7636, section 4.1).
+var codeVerifierPattern = regexp.MustCompile(`^[0-9A-Za-z._~-]{43,128}$`)
 
 // token answers with tokens for a code or a refresh token (RFC 6749, sections 4.1.3 and 6).
 func (a *API) token(w http.ResponseWriter, r *http.Request) {
-	form, err := a.parameters(w, r)
+	form, err := a.parseForm(w, r)
 	if err != nil {
-		a.refuse(w, r, http.StatusBadRequest, "invalid_request", err)
+		a.writeOAuthError(w, r, http.StatusBadRequest, "invalid_request", err)
 		return
 	}
 	grant, clientID, resource := form.Get("grant_type"), form.Get("client_id"), form.Get("resource")
@@ -34,55 +34,55 @@ func (a *API) token(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "" {
 			w.Header().Set("WWW-Authenticate", `Basic realm="oauth"`) // as RFC 6749, section 5.2, has it
 		}
-		a.refuse(w, r, http.StatusUnauthorized, "invalid_client", fault.New(fault.Invalid, "applications have no secret here: send client_id alone"))
+		a.writeOAuthError(w, r, http.StatusUnauthorized, "invalid_client", fault.New(fault.Invalid, "applications have no secret here: send client_id alone"))
 		return
 	case grant != "authorization_code" && grant != "refresh_token":
-		a.refuse(w, r, http.StatusBadRequest, "unsupported_grant_type", fault.New(fault.Invalid, "grant_type must be authorization_code or refresh_token"))
+		a.writeOAuthError(w, r, http.StatusBadRequest, "unsupported_grant_type", fault.New(fault.Invalid, "grant_type must be authorization_code or refresh_token"))
 		return
 	case clientID == "":
-		a.refuse(w, r, http.StatusBadRequest, "invalid_request", fault.New(fault.Invalid, "send client_id"))
+		a.writeOAuthError(w, r, http.StatusBadRequest, "invalid_request", fault.New(fault.Invalid, "send client_id"))
 		return
-	case resource != "" && resource != a.base+resourcePath:
-		a.refuse(w, r, http.StatusBadRequest, "invalid_target", fault.New(fault.Invalid, "resource must be %s", a.base+resourcePath))
+	case resource != "" && resource != a.issuer+resourcePath:
+		a.writeOAuthError(w, r, http.StatusBadRequest, "invalid_target", fault.New(fault.Invalid, "resource must be %s", a.issuer+resourcePath))
 		return
 	case grant == "authorization_code":
-		sent := oauth.Redemption{Code: form.Get("code"), ClientID: clientID, RedirectURI: form.Get("redirect_uri"), Verifier: form.Get("code_verifier"), Resource: resource}
-		if sent.Code == "" || sent.RedirectURI == "" || !verifierForm.MatchString(sent.Verifier) {
-			a.refuse(w, r, http.StatusBadRequest, "invalid_request", fault.New(fault.Invalid, "send code, redirect_uri and code_verifier (43 to 128 characters)"))
+		tokenRequest := oauth.TokenRequest{Code: form.Get("code"), ClientID: clientID, RedirectURI: form.Get("redirect_uri"), CodeVerifier: form.Get("code_verifier"), Resource: resource}
+		if tokenRequest.Code == "" || tokenRequest.RedirectURI == "" || !codeVerifierPattern.MatchString(tokenRequest.CodeVerifier) {
+			a.writeOAuthError(w, r, http.StatusBadRequest, "invalid_request", fault.New(fault.Invalid, "send code, redirect_uri and code_verifier (43 to 128 characters)"))
 			return
 		}
-		tokens, err = a.Logins.Redeem(r.Context(), sent)
+		tokens, err = a.OAuth.ExchangeCode(r.Context(), tokenRequest)
 	default:
 		if form.Get("refresh_token") == "" {
-			a.refuse(w, r, http.StatusBadRequest, "invalid_request", fault.New(fault.Invalid, "send refresh_token"))
+			a.writeOAuthError(w, r, http.StatusBadRequest, "invalid_request", fault.New(fault.Invalid, "send refresh_token"))
 			return
 		}
-		tokens, err = a.Logins.Refresh(r.Context(), form.Get("refresh_token"), clientID, resource)
+		tokens, err = a.OAuth.Refresh(r.Context(), form.Get("refresh_token"), clientID, resource)
 	}
 	if err != nil {
-		a.refuse(w, r, 0, "invalid_grant", err)
+		a.writeOAuthError(w, r, 0, "invalid_grant", err)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Pragma", "no-cache")
 	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
 		"access_token": tokens.Access, "token_type": "Bearer", "expires_in": int(tokens.Lifetime.Seconds()),
-		"refresh_token": tokens.Refresh, "scope": scopeText(tokens.Scopes),
+		"refresh_token": tokens.Refresh, "scope": joinScopes(tokens.Scopes),
 	})
 }
 
 // revoke ends a connection (RFC 7009). Whoever has a token may end it.
 func (a *API) revoke(w http.ResponseWriter, r *http.Request) {
-	form, err := a.parameters(w, r)
+	form, err := a.parseForm(w, r)
 	if err == nil && form.Get("token") == "" {
 		err = fault.New(fault.Invalid, "send token")
 	}
 	if err != nil {
-		a.refuse(w, r, http.StatusBadRequest, "invalid_request", err)
+		a.writeOAuthError(w, r, http.StatusBadRequest, "invalid_request", err)
 		return
 	}
-	if err := a.Logins.Revoke(r.Context(), form.Get("token"), form.Get("client_id")); err != nil {
-		a.refuse(w, r, 0, "invalid_grant", err)
+	if err := a.OAuth.RevokeToken(r.Context(), form.Get("token"), form.Get("client_id")); err != nil {
+		a.writeOAuthError(w, r, 0, "invalid_grant", err)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
@@ -91,35 +91,35 @@ func (a *API) revoke(w http.ResponseWriter, r *http.Request) {
 
 // parameters reads a form from the body; nothing in the address counts, and nothing
 // may be sent twice (RFC 6749, section 3.2), and all must be text.
-func (a *API) parameters(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+func (a *API) parseForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/x-www-form-urlencoded" {
 		return nil, fault.New(fault.Invalid, "send a form: application/x-www-form-urlencoded")
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, formLongest)
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		return nil, fault.Wrap(errors.New("unreadable form"), fault.Invalid, "the form can't be read, or is longer than 8 KiB")
 	}
 	for name, values := range r.PostForm {
 		if len(values) > 1 {
-			return nil, fault.New(fault.Invalid, "send %q once", cleaned(name))
+			return nil, fault.New(fault.Invalid, "send %q once", sanitizeName(name))
 		}
 		// What the database can't hold is nobody's.
 		if len(values) == 1 && (!utf8.ValidString(values[0]) || strings.Contains(values[0], "\x00")) {
-			return nil, fault.New(fault.Invalid, "%q can't be read", cleaned(name))
+			return nil, fault.New(fault.Invalid, "%q can't be read", sanitizeName(name))
 		}
 	}
 	return r.PostForm, nil
 }
 
-// refuse answers an application with an OAuth error (RFC 6749, section 5.2).
-func (a *API) refuse(w http.ResponseWriter, r *http.Request, status int, code string, err error) {
+// writeOAuthError writes an OAuth error response (RFC 6749, section 5.2).
+func (a *API) writeOAuthError(w http.ResponseWriter, r *http.Request, status int, code string, err error) {
 	if status == 0 {
 		status = http.StatusBadRequest
 	}
 	httpapi.WriteOAuthError(w, r, status, code, err)
 }
 
-func scopeText(scopes []oauth.Scope) string {
+func joinScopes(scopes []oauth.Scope) string {
 	words := make([]string, 0, len(scopes))
 	for _, scope := range scopes {
 		words = append(words, string(scope))

@@ -13,7 +13,7 @@ func TestTokensAreGivenForWhatFits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	tenant := w.tenant(t, "studio", owner)
-	rt := w.replica(t, func(o *options) { o.login.CodesOfAddress, o.login.TriesOfAddress = 100, 100 })
+	rt := w.replica(t, func(o *options) { o.login.CodesPerEmail, o.login.AttemptsPerEmail = 100, 100 })
 	b := rt.browser(t)
 	app, other := b.application("App"), b.application("Other")
 	good := func(code string) url.Values {
@@ -45,12 +45,12 @@ func TestTokensAreGivenForWhatFits(t *testing.T) {
 				form.Del(k)
 			}
 		}
-		if status, answer := b.form("/oauth/token", form); status/100 != 4 || answer["error"] != tt.err {
-			t.Errorf("%s: %d %v", name, status, answer)
+		if status, response := b.form("/oauth/token", form); status/100 != 4 || response["error"] != tt.err {
+			t.Errorf("%s: %d %v", name, status, response)
 		}
 	}
-	if status, answer := b.form("/oauth/token", good(code)); status != http.StatusOK { // what could not be read used nothing up
-		t.Errorf("then right: %d %v", status, answer)
+	if status, response := b.form("/oauth/token", good(code)); status != http.StatusOK { // what could not be read used nothing up
+		t.Errorf("then right: %d %v", status, response)
 	}
 	for name, change := range map[string]url.Values{
 		"another application": {"client_id": {other.id}},
@@ -61,13 +61,13 @@ func TestTokensAreGivenForWhatFits(t *testing.T) {
 		for k, v := range change {
 			form[k] = v
 		}
-		if status, answer := b.form("/oauth/token", form); status != http.StatusBadRequest || answer["error"] != "invalid_grant" {
-			t.Errorf("%s: %d %v", name, status, answer)
+		if status, response := b.form("/oauth/token", form); status != http.StatusBadRequest || response["error"] != "invalid_grant" {
+			t.Errorf("%s: %d %v", name, status, response)
 		}
 	}
 	// The address of a request is no place for parameters.
-	if status, answer := b.form("/oauth/token?"+good(granted()).Encode(), url.Values{}); status != http.StatusBadRequest {
-		t.Errorf("in the address: %d %v", status, answer)
+	if status, response := b.form("/oauth/token?"+good(granted()).Encode(), url.Values{}); status != http.StatusBadRequest {
+		t.Errorf("in the address: %d %v", status, response)
 	}
 	access, refresh := b.connect(app, owner, tenant)
 	for name, token := range map[string]string{"a refresh token": refresh, "a code": granted()} {
@@ -75,8 +75,8 @@ func TestTokensAreGivenForWhatFits(t *testing.T) {
 			t.Errorf("%s as access token: %d", name, status)
 		}
 	}
-	if status, answer := b.refresh(other, refresh); status != http.StatusBadRequest || answer["error"] != "invalid_grant" {
-		t.Errorf("another application refreshes: %d %v", status, answer)
+	if status, response := b.refresh(other, refresh); status != http.StatusBadRequest || response["error"] != "invalid_grant" {
+		t.Errorf("another application refreshes: %d %v", status, response)
 	}
 	if status, _ := b.whoami(access); status != http.StatusOK {
 		t.Error("the connection suffered")
@@ -114,8 +114,8 @@ func TestWhatIsNoTextIsRefused(t *testing.T) {
 			"/oauth/token":  {"grant_type": {"refresh_token"}, "client_id": {"mcl_x"}, "refresh_token": {text}},
 			"/oauth/revoke": {"client_id": {text}, "token": {"mrt_x"}},
 		} {
-			if status, answer := b.form(path, fields); status != http.StatusBadRequest || answer["error"] != "invalid_request" {
-				t.Errorf("%s of %q: %d %v", path, text, status, answer)
+			if status, response := b.form(path, fields); status != http.StatusBadRequest || response["error"] != "invalid_request" {
+				t.Errorf("%s of %q: %d %v", path, text, status, response)
 			}
 		}
 		p := b.get(b.application("App").query(url.Values{"login_hint": {text}, "ui_locales": {text}}))
@@ -147,13 +147,13 @@ func TestTwentyRedemptionsOverTwoReplicasGiveOnePair(t *testing.T) {
 	for i := range 20 {
 		each := replicas[i%2].browser(t)
 		redeeming.Go(func() {
-			status, answer := each.redeem(app, code)
+			status, response := each.redeem(app, code)
 			mu.Lock()
 			defer mu.Unlock()
 			if status == http.StatusOK {
-				given = append(given, answer["access_token"].(string))
-			} else if status != http.StatusBadRequest || answer["error"] != "invalid_grant" {
-				t.Errorf("%d %v", status, answer)
+				given = append(given, response["access_token"].(string))
+			} else if status != http.StatusBadRequest || response["error"] != "invalid_grant" {
+				t.Errorf("%d %v", status, response)
 			}
 		})
 	}

@@ -13,10 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/go-chi/chi/v5"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
@@ -25,6 +26,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -32,14 +34,14 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 const baseURL = runtimetest.BaseURL
 
 // world is a database and an S3 store, and what the operator does with them.
-type world struct{ *runtimetest.World }
+type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
 // worldAt is a world with this database and this S3 store.
 func worldAt(t *testing.T, database string, access testenv.S3Access) *world {
 	t.Helper()
-	return &world{runtimetest.At(t, database, access)}
+	return &world{runtimetest.NewWith(t, database, access)}
 }
 
 type tenant = runtimetest.Tenant
@@ -91,53 +93,29 @@ func secretOf(char string) string {
 
 func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 	t.Helper()
-	o := options{secret: secretOf("a"), brand: "service",
-		media: media.Config{MaxUploads: 8, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
-		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-			StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second},
+	o := options{secret: secretOf("a"), brand: "service", media: runtimetest.MediaConfig(), server: runtimetest.ServerConfig(),
 		delivery: delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}}
+	o.media.UploadMemory = 64 << 20
 	for _, apply := range change {
 		apply(&o)
 	}
 	o.server.Brand = o.brand
-	rt := &runtime{clock: &runtimetest.Clock{}, logs: &runtimetest.Log{}, ended: make(chan error, 1)}
-	log := rt.logs.Logger()
-	authCfg := auth.Config{Secret: o.secret, SecretPrevious: o.previous, SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
-	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
-	must(t, err)
-	authCfg.Brand = o.brand
+	credentials := auth.Config{Secret: o.secret, SecretPrevious: o.previous, SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
 	if o.resource != "" {
-		authCfg.Resource, authCfg.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
+		credentials.Resource, credentials.MetadataURL = o.resource, baseURL+"/.well-known/oauth-protected-resource/mcp"
 	}
-	authenticator, err := auth.New(authCfg, auth.Deps{Store: w.Store, Limits: limits, Now: rt.clock.Now, Log: log})
-	must(t, err)
-	parts := media.Deps{Store: w.Store, Objects: w.Objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
-	if o.images {
-		parts.Images = runtimetest.Images(t, registry, log)
-	}
-	items, err := media.New(o.media, parts)
-	must(t, err)
-	secret, err := authCfg.ServerSecret()
-	must(t, err)
-	rt.files, err = delivery.New(o.delivery, baseURL, secret, items, w.Objects, o.presigned, rt.clock.Now, log)
-	must(t, err)
-	must(t, rt.files.Register(registry))
-	rt.api, err = rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: items, Settings: w.Settings, Auth: authenticator, URLs: rt.files.URLs()})
+	rt := &runtime{clock: &runtimetest.Clock{}}
+	uploadSettings := accountcache.NewSettings(w.Store, time.Minute, rt.clock.Now)
+	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Delivery: o.delivery,
+		Now: rt.clock.Now, Images: o.images, Presigner: o.presigned, Settings: uploadSettings, Caches: []accountcache.Cache{uploadSettings}})
+	rt.logs, rt.files = core.Logs, core.Files
+	must(t, rt.files.Register(core.Registry))
+	var err error
+	rt.api, err = rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Settings: settings.NewService(uploadSettings), Auth: core.Auth, URLs: rt.files.URLs()})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
-	rt.server, err = server.New(o.server, log, registry, limits, checks, rt.api.Mount, rt.files.Mount)
-	must(t, err)
-	must(t, rt.server.Listen(t.Context()))
-
-	serving, stop := context.WithCancel(context.Background())
-	listening, hangUp := context.WithCancel(context.Background())
-	rt.stop = stop
-	heard := make(chan struct{})
-	go func() { defer close(heard); _ = authenticator.Run(listening) }()
-	done := make(chan struct{})
-	go func() { defer close(done); rt.ended <- rt.server.Run(serving) }()
-	t.Cleanup(func() { stop(); <-done; hangUp(); <-heard })
+	replica := core.Serve(t, checks, []func(chi.Router){rt.api.Mount, rt.files.Mount})
+	rt.server, rt.stop, rt.ended = replica.Server, replica.Stop, replica.Ended
 	rt.client = newClient(t, rt.server.Addr(), o.brand)
 	return rt
 }

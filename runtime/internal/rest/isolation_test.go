@@ -124,7 +124,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	w := newWorld(t)
 	rt := w.runtime(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
-	blog := w.AppOf(t, one, "blog")
+	blog := w.AddApp(t, one, "blog")
 	draft := rt.upload(t, one.Key, filePart("draft.txt", []byte("draft")))
 	sealed := rt.sealed(t, one.Key, filePart("sealed.txt", []byte("sealed")))
 	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
@@ -222,7 +222,7 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 			t.Parallel()
 			of := w.tenant(t, strings.ReplaceAll(name, " ", "-"))
 			if name == "a closed app" {
-				of = w.AppOf(t, of, "blog")
+				of = w.AddApp(t, of, "blog")
 			}
 			public := rt.sealed(t, of.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
 			private := rt.sealed(t, of.Key, filePart("b.txt", []byte("hello")))
@@ -264,7 +264,7 @@ func TestRoutes_IsolateAppsOfOneAccount(t *testing.T) {
 	w := newWorld(t)
 	rt := w.runtime(t)
 	one := w.tenant(t, "one")
-	blog := w.AppOf(t, one, "blog")
+	blog := w.AddApp(t, one, "blog")
 	sealed := rt.sealed(t, one.Key, filePart("a", []byte("abc")))
 	rt.do(t, "GET", "/media/get/"+sealed.MediaId.String(), key(blog.Key)).rejected(t, http.StatusNotFound, "Not Found")
 	// The totals are the account's, the count is the app's.

@@ -60,7 +60,7 @@ func TestClientLimit_RejectsBeforeAnythingElse(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) {
-		o.limits = limit.Config{Address: 0.01, AddressBurst: 2, TrustedProxies: []string{"127.0.0.0/8"}}
+		o.limits = limit.Config{IP: 0.01, IPBurst: 2, TrustedProxies: []string{"127.0.0.0/8"}}
 	})
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
 	from := func(address string) option { return header("X-Forwarded-For", "1.2.3.4, "+address) }

@@ -28,7 +28,7 @@ var endings = map[string]func(*testing.T, *world, tenant){
 }
 
 // hold sends a request whose body is held back until the credential has ended.
-func (rt *runtime) hold(t *testing.T, body *runtimetest.Held, of tenant, end func(), method, path string, change ...option) answer {
+func (rt *runtime) hold(t *testing.T, body *runtimetest.PausedBody, of tenant, end func(), method, path string, change ...option) answer {
 	t.Helper()
 	var got answer
 	var err error
@@ -42,7 +42,7 @@ func (rt *runtime) hold(t *testing.T, body *runtimetest.Held, of tenant, end fun
 	eventually(t, 10*time.Second, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get/count", key(of.Key)).status == http.StatusUnauthorized
 	})
-	body.Go()
+	body.Release()
 	<-done
 	must(t, err)
 	return got
@@ -63,7 +63,7 @@ func TestUpload_WhoseCredentialEndsBeforeItsBodyIsNoDraft(t *testing.T) {
 					with = signature(rt.sign(t, one.Key, ""))
 				}
 				body, kind := encode(filePart("a.bin", noise(1, size)))
-				held := runtimetest.Hold(bytes.NewReader(body[:len(body)-10]), bytes.NewReader(body[len(body)-10:]))
+				held := runtimetest.NewPausedBody(bytes.NewReader(body[:len(body)-10]), bytes.NewReader(body[len(body)-10:]))
 				got := rt.hold(t, held, one, func() { end(t, w, one) }, http.MethodPost, "/media/create", with, header("Content-Type", kind))
 				if got.status != status || (got.header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
 					t.Errorf("%s, %s, %d bytes: %d %v %s", how, credential, size, got.status, got.header, got.body)
@@ -74,7 +74,7 @@ func TestUpload_WhoseCredentialEndsBeforeItsBodyIsNoDraft(t *testing.T) {
 				}))
 			}
 			eventually(t, 10*time.Second, "nothing is left", func() bool {
-				return w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`) == 0
+				return w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`) == 0
 			})
 		}
 	}
@@ -91,7 +91,7 @@ func TestBody_WhoseCredentialEndsBeforeItChangesNothing(t *testing.T) {
 			"/media/get":              {http.MethodPost, `{"page":1}`},
 		} {
 			one := w.tenant(t, how+strings.ReplaceAll(path, "/", "-"))
-			held := runtimetest.Hold(strings.NewReader(call.body[:5]), strings.NewReader(call.body[5:]))
+			held := runtimetest.NewPausedBody(strings.NewReader(call.body[:5]), strings.NewReader(call.body[5:]))
 			got := rt.hold(t, held, one, func() { end(t, w, one) }, call.method, path, key(one.Key))
 			if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") == "" {
 				t.Errorf("%s, %s: %d %s", how, path, got.status, got.body)
@@ -113,7 +113,7 @@ func TestSignature_MayExpireDuringAnUpload(t *testing.T) {
 	rt := w.runtime(t)
 	s := rt.sign(t, one.Key, "")
 	body, kind := encode(filePart("a.bin", []byte("hello")))
-	held := runtimetest.Hold(bytes.NewReader(body[:20]), bytes.NewReader(body[20:]))
+	held := runtimetest.NewPausedBody(bytes.NewReader(body[:20]), bytes.NewReader(body[20:]))
 	done := make(chan answer, 1)
 	go func() {
 		got, _ := rt.try(t.Context(), http.MethodPost, "/media/create", signature(s), header("Content-Type", kind), func(r *request) { r.body = held; runtimetest.Expect(r.header) })
@@ -124,7 +124,7 @@ func TestSignature_MayExpireDuringAnUpload(t *testing.T) {
 	if got := rt.uploadSigned(t, s, filePart("b.bin", []byte("b"))); got.status != http.StatusForbidden {
 		t.Errorf("a new upload: %d %s", got.status, got.body)
 	}
-	held.Go()
+	held.Release()
 	if item := decode[api.MediaItem](t, <-done); item.Size != 5 {
 		t.Errorf("it became %+v", item)
 	}

@@ -44,7 +44,7 @@ func TestRedirect_LeadsToTheFile(t *testing.T) {
 			access := open(t)
 			w := worldAt(t, testenv.Postgres(t), access)
 			one := w.tenant(t, "one")
-			signer, err := objectstore.NewPresigner(runtimetest.ObjectsAt(access), "")
+			signer, err := objectstore.NewPresigner(runtimetest.ObjectStoreConfig(access), "")
 			must(t, err)
 			rt := w.runtime(t, func(o *options) {
 				o.delivery.Mode, o.delivery.RedirectTTL, o.presigned = delivery.Redirect, time.Minute, signer

@@ -129,7 +129,7 @@ func TestSignature_EndsWithItsLogin(t *testing.T) {
 	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
 	for name, end := range map[string]func(t *testing.T, of tenant){
 		"revoked": func(t *testing.T, of tenant) {
-			w.Number(t, "WITH ended AS (UPDATE oauth_grant SET revoked_at = now() WHERE account_id = $1 RETURNING 1) SELECT count(*) FROM ended", of.Account.ID)
+			w.QueryInt(t, "WITH ended AS (UPDATE oauth_grant SET revoked_at = now() WHERE account_id = $1 RETURNING 1) SELECT count(*) FROM ended", of.Account.ID)
 		},
 		"no owner": func(t *testing.T, of tenant) {
 			w.Change(t, of, func(s *account.Spec) { s.Owners = []string{"bo@example.org"} })

@@ -90,7 +90,7 @@ func TestReadiness_NamesWhatIsMissingAndRecovers(t *testing.T) {
 	store, err := postgres.Open(t.Context(), cfg)
 	must(t, err)
 	t.Cleanup(store.Close)
-	rt := (&world{&runtimetest.World{Database: cfg, Store: store, Objects: objects}}).runtime(t)
+	rt := (&world{&runtimetest.Env{Database: cfg, Store: store, Objects: objects}}).runtime(t)
 
 	got := rt.admin(t, "/readyz")
 	if got.status != http.StatusServiceUnavailable || !strings.Contains(string(got.body), "migrate") || !strings.Contains(string(got.body), `"database":"ok"`) {

@@ -76,7 +76,7 @@ func TestSettings_RejectAnotherValueOfAPinnedField(t *testing.T) {
 	if detail != "thumbnailWidth: pinned by MediaSettings team-a/site" {
 		t.Errorf("the detail names other fields: %s", detail)
 	}
-	if rows := w.Number(t, "SELECT count(*) FROM settings_tenant"); rows != 0 {
+	if rows := w.QueryInt(t, "SELECT count(*) FROM settings_tenant"); rows != 0 {
 		t.Errorf("a rejected change left %d rows", rows)
 	}
 	if got := decode[api.Settings](t, change(`{"thumbnailWidth": 100, "useWebP": true}`)); !slices.Equal(*got.Changed, []string{"useWebP"}) {
@@ -100,7 +100,7 @@ func TestSettings_AnUpdateThatChangesNothingSaysSo(t *testing.T) {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
 	}
-	if rows := w.Number(t, "SELECT count(*) FROM settings_tenant"); rows != 0 {
+	if rows := w.QueryInt(t, "SELECT count(*) FROM settings_tenant"); rows != 0 {
 		t.Errorf("nothing was changed, and %d rows were written", rows)
 	}
 }

@@ -219,7 +219,7 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 		{"GET", "/", nil, 404, "Not Found", "no such route"},
 		{"GET", "/media", nil, 404, "Not Found", "no such route"},
 		{"POST", "/media/create/resumable", nil, 404, "Not Found", "no such route"},
-		{"GET", "/docs", nil, 404, "Not Found", "no such route"},
+		{"GET", "/nowhere", nil, 404, "Not Found", "no such route"},
 		{"GET", "/.well-known/oauth-protected-resource", nil, 404, "Not Found", "no such route"},
 		{"PUT", "/media/create", nil, 405, "Method Not Allowed", "other methods"},
 		{"GET", "/media/create", nil, 405, "Method Not Allowed", "other methods"},

@@ -8,43 +8,43 @@ import (
 	"time"
 )
 
-// Held is a body of which one part is sent and the rest is held back. Its request must
-// say Expect: 100-continue: then the first part goes out when the handler asks for it,
-// behind everything that judges headers.
-type Held struct {
+// PausedBody is a body that is sent up to a point and then paused. Its request must have Expect:
+// 100-continue: then the first part is sent when the handler asks for it, after every check of
+// headers.
+type PausedBody struct {
 	first, rest io.Reader
-	asked       chan struct{} // closed when all of the first part is out
-	let         chan struct{} // closed to let the rest go
+	asked       chan struct{} // closed when all of the first part was read
+	released    chan struct{} // closed to send the rest
 	once        sync.Once
 }
 
-// Hold is a body that is held back behind first.
-func Hold(first, rest io.Reader) *Held {
-	return &Held{first: first, rest: rest, asked: make(chan struct{}), let: make(chan struct{})}
+// NewPausedBody returns a body that is paused after first.
+func NewPausedBody(first, rest io.Reader) *PausedBody {
+	return &PausedBody{first: first, rest: rest, asked: make(chan struct{}), released: make(chan struct{})}
 }
 
 // Expect makes a request wait to be asked for its body.
 func Expect(header http.Header) { header.Set("Expect", "100-continue") }
 
 // Read returns the first part, and waits before the rest.
-func (h *Held) Read(p []byte) (int, error) {
+func (h *PausedBody) Read(p []byte) (int, error) {
 	if n, err := h.first.Read(p); n > 0 || err == nil {
 		return n, nil
 	}
 	h.once.Do(func() { close(h.asked) })
-	<-h.let
+	<-h.released
 	return h.rest.Read(p)
 }
 
 // Wait waits until the handler has asked for the body and the first part is out.
-func (h *Held) Wait(t *testing.T) {
+func (h *PausedBody) Wait(t *testing.T) {
 	t.Helper()
 	select {
 	case <-h.asked:
 	case <-time.After(30 * time.Second):
-		t.Fatal("nobody asks for the body")
+		t.Fatal("the handler does not ask for the body")
 	}
 }
 
-// Go lets the rest go. Call it once.
-func (h *Held) Go() { close(h.let) }
+// Release sends the rest. Call it once.
+func (h *PausedBody) Release() { close(h.released) }

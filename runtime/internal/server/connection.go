@@ -158,7 +158,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		c := &connection{TCPConn: conn, listener: l}
 		address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap() //nolint:forcetypeassert // of a TCP connection
 		if l.perAddress > 0 && (l.exempt == nil || !l.exempt(address)) {
-			c.network = limit.Network(address)
+			c.network = limit.ClientPrefix(address)
 		}
 		evicted, rejected := l.admit(c)
 		if evicted != nil {

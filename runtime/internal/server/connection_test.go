@@ -85,7 +85,7 @@ func TestConnections_OfTrustedProxiesCountAgainstTheTotalOnly(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.MaxPerAddress, cfg.MaxConnections = 1, minConnections
-	limits, err := limit.New(limit.Config{TrustedProxies: []string{"127.0.0.0/8"}}, prometheus.NewRegistry(), time.Now, slog.New(slog.DiscardHandler))
+	limits, err := limit.New(limit.Config{TrustedProxies: []string{"127.0.0.0/8"}}, limit.Deps{Registry: prometheus.NewRegistry(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	entered, release := make(chan struct{}), make(chan struct{})
 	s := startWith(t, cfg, limits, blocking(entered, release))

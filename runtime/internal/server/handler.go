@@ -46,10 +46,10 @@ func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limit
 // limitAddresses refuses who asks too often, before anything is looked up or read.
 func limitAddresses(limits *limit.Limiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		verdict := limits.TakeAddress(httpapi.FromContext(r.Context()).ClientIP)
-		verdict.Describe(w.Header())
-		if verdict.Refused {
-			httpapi.WriteError(w, r, verdict.Err())
+		decision := limits.AllowIP(httpapi.FromContext(r.Context()).ClientIP)
+		decision.AddHeaders(w.Header())
+		if decision.Limited {
+			httpapi.WriteError(w, r, decision.Err())
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -95,7 +95,7 @@ func (o *observer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id = uuid.NewString()
 	}
 	w.Header().Set("X-Request-Id", id)
-	info := httpapi.NewRequestInfo(r, id, o.limits.Client(r))
+	info := httpapi.NewRequestInfo(r, id, o.limits.ClientIP(r))
 	route := chi.NewRouteContext()
 	ctx := httpapi.NewContext(r.Context(), info)
 	ctx = contextWithRoute(ctx, route)

@@ -167,7 +167,7 @@ func (s *Server) listen(ctx context.Context, server *http.Server, address string
 	if err != nil {
 		return nil, err
 	}
-	bounded := newListener(at.(*net.TCPListener), maximum, perAddress, s.limits.Trusts, m, s.log) //nolint:forcetypeassert // of the network "tcp"
+	bounded := newListener(at.(*net.TCPListener), maximum, perAddress, s.limits.TrustsProxy, m, s.log) //nolint:forcetypeassert // of the network "tcp"
 	server.ConnState = bounded.observe
 	return bounded, nil
 }

@@ -115,9 +115,9 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 }
 
 // process is the locks of one process of the runtime.
-func (w *world) process(t *testing.T) *postgres.Locks {
+func (w *world) process(t *testing.T) *postgres.UploadLocks {
 	t.Helper()
-	locks := w.Store.Locks(slog.New(slog.DiscardHandler))
+	locks := w.Store.UploadLocks(slog.New(slog.DiscardHandler))
 	running, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() { _ = locks.Run(running) })
@@ -130,7 +130,7 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	here, there := w.process(t), w.process(t)
-	for name, other := range map[string]*postgres.Locks{"in the same process": here, "in another process": there} {
+	for name, other := range map[string]*postgres.UploadLocks{"in the same process": here, "in another process": there} {
 		id := uuid.New()
 		asked := make(chan struct{})
 		letGo := sync.OnceFunc(func() { close(asked) })
@@ -170,7 +170,7 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 12 {
 		all.Go(func() {
-			unlock, err := []*postgres.Locks{here, there}[n%2].Lock(t.Context(), id, func() {}, proceed)
+			unlock, err := []*postgres.UploadLocks{here, there}[n%2].Lock(t.Context(), id, func() {}, proceed)
 			if err != nil {
 				t.Error(err)
 				return

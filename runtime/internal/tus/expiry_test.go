@@ -50,7 +50,7 @@ func TestExpiredUpload_IsGoneAtOnceAtEveryReplica(t *testing.T) {
 		}
 	}
 	// The space is the purge's.
-	if held := w.Number(t, `SELECT bytes FROM account_usage`); held != size {
+	if held := w.QueryInt(t, `SELECT bytes FROM account_usage`); held != size {
 		t.Errorf("%d bytes are held before the purge", held)
 	}
 	w.purged(t, one)
@@ -78,7 +78,7 @@ func TestRunningPatch_ExtendsTheExpiryWithItsBytes(t *testing.T) {
 	here, there := w.replica(t), w.replica(t)
 	file := noise(2 << 20)
 	address := here.created(t, one.Key, len(file))
-	ends := func() int64 { return w.Number(t, `SELECT extract(epoch FROM lease_ends)::bigint FROM upload`) }
+	ends := func() int64 { return w.QueryInt(t, `SELECT extract(epoch FROM lease_ends)::bigint FROM upload`) }
 	before := ends()
 	turn(24*time.Hour-time.Minute, here, there)
 	body, patched := here.patching(t, one.Key, address, 0)
@@ -106,7 +106,7 @@ func TestRunningPatch_GoesOnWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) 
 	file := noise(2 << 20)
 	address := here.created(t, one.Key, len(file))
 	turn(24*time.Hour-time.Minute, here, there)
-	held := runtimetest.Hold(strings.NewReader(""), bytes.NewReader(file))
+	held := runtimetest.NewPausedBody(strings.NewReader(""), bytes.NewReader(file))
 	patched := make(chan answer, 1)
 	go func() {
 		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(held), func(r *request) { runtimetest.Expect(r.header) })
@@ -120,7 +120,7 @@ func TestRunningPatch_GoesOnWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) 
 	if got := there.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
 		t.Errorf("HEAD while the PATCH has brought nothing: %d", got.status)
 	}
-	held.Go()
+	held.Release()
 	got := <-patched
 	if got.status != http.StatusNoContent {
 		t.Fatalf("PATCH: %d %s", got.status, got.body)

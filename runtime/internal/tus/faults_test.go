@@ -190,7 +190,7 @@ func (w *world) comesBack(t *testing.T) {
 func TestFinish_CompletesOnceS3IsBack(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
-	w := worldAt(t, testenv.Postgres(t), server.Part.Access)
+	w := worldAt(t, testenv.Postgres(t), server.Server.Access)
 	size := sizes["a file in parts"]
 	for name, when := range map[string]func(*hookedObjects, func()){
 		"before the parts are joined": func(s *hookedObjects, kill func()) { s.before = kill },
@@ -253,9 +253,9 @@ func TestFinish_CompletesAfterTheRuntimeWasKilledBeforeTheCommit(t *testing.T) {
 			answered <- got
 		}()
 		eventually(t, 30*time.Second, "the runtime commits", func() bool {
-			return w.Number(t, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'item'::regclass`) > 0
+			return w.QueryInt(t, `SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'item'::regclass`) > 0
 		})
-		if n := w.Number(t, `SELECT received FROM resumable_upload WHERE item_id = $1`, uuid.MustParse(idOf(address))); n != int64(size) {
+		if n := w.QueryInt(t, `SELECT received FROM resumable_upload WHERE item_id = $1`, uuid.MustParse(idOf(address))); n != int64(size) {
 			t.Errorf("%s: %d of %d bytes are durable", kind, n, size)
 		}
 		process.Kill()
@@ -292,7 +292,7 @@ func TestLock_IsFreedWhenItsHolderIsKilled(t *testing.T) {
 	}()
 	<-body.stalled
 	eventually(t, 30*time.Second, "a part is durable", func() bool {
-		return w.Number(t, `SELECT received FROM resumable_upload`) > 0
+		return w.QueryInt(t, `SELECT received FROM resumable_upload`) > 0
 	})
 	must(t, process.Signal(syscall.SIGKILL))
 	close(body.resume)
@@ -361,7 +361,7 @@ func TestPatch_TwoClientsOnOneUploadLoseNothing(t *testing.T) {
 		}
 		clients.Wait()
 		here.holds(t, here.do(t, http.MethodHead, address, key(one.Key)).document(t), file)
-		if n := w.Number(t, `SELECT count(*) FROM item WHERE file_name IS NOT NULL AND id = $1`, uuid.MustParse(idOf(address))); n != 1 {
+		if n := w.QueryInt(t, `SELECT count(*) FROM item WHERE file_name IS NOT NULL AND id = $1`, uuid.MustParse(idOf(address))); n != 1 {
 			t.Errorf("%d drafts", n)
 		}
 	})
@@ -417,7 +417,7 @@ func TestDelete_EndsARunningPatch(t *testing.T) {
 			t.Errorf("HEAD: %d", got.status)
 		}
 	}
-	if n := w.Number(t, `SELECT bytes FROM account_usage`); n != 0 {
+	if n := w.QueryInt(t, `SELECT bytes FROM account_usage`); n != 0 {
 		t.Errorf("%d bytes are held", n)
 	}
 	w.purged(t, one)
@@ -510,7 +510,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 		asked <- got
 	}()
 	eventually(t, 30*time.Second, "the other replica waits", func() bool {
-		return w.Number(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND datname = current_database()`) > 0
+		return w.QueryInt(t, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND datname = current_database()`) > 0
 	})
 	close(finish)
 	if got := <-first; got.status != http.StatusNoContent || !w.promised(t, got, address, len(file)) {

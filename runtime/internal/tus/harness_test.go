@@ -3,7 +3,6 @@ package tus_test
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -12,18 +11,17 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/runtimetest"
@@ -40,14 +38,14 @@ const baseURL = runtimetest.BaseURL
 const collection = "/media/create/resumable"
 
 // world is a database and an S3 store, and what the operator does with them.
-type world struct{ *runtimetest.World }
+type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
 // worldAt is a world with this database and this S3 store.
 func worldAt(t *testing.T, database string, access testenv.S3Access) *world {
 	t.Helper()
-	return &world{runtimetest.At(t, database, access)}
+	return &world{runtimetest.NewWith(t, database, access)}
 }
 
 type tenant = runtimetest.Tenant
@@ -87,7 +85,7 @@ func (w *world) purged(t *testing.T, of tenant) {
 		t.Errorf("left unfinished: %s", u.Key)
 		return nil
 	}))
-	if n := w.Number(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`); n != 0 {
+	if n := w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`); n != 0 {
 		t.Errorf("%d rows and bytes are left", n)
 	}
 }
@@ -132,80 +130,48 @@ func (l hookedLocks) Lock(ctx context.Context, name uuid.UUID, requestRelease fu
 
 func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	t.Helper()
-	o := options{store: w.Store, objects: w.Objects, brand: "service",
-		media: media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: 5 * time.Second, UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second},
-		server: server.Config{BaseURL: baseURL, Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-			StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second},
-		tus: tus.Config{LockTimeout: 10 * time.Second}}
+	o := options{brand: "service", media: runtimetest.MediaConfig(), server: runtimetest.ServerConfig(), tus: tus.Config{LockTimeout: 10 * time.Second}}
 	for _, apply := range change {
 		apply(&o)
 	}
 	o.server.Brand = o.brand
-	rt := &replica{clock: &runtimetest.Clock{}, logs: &runtimetest.Log{}}
-	log := rt.logs.Logger()
+	rt := &replica{clock: &runtimetest.Clock{}}
 	// A pool of its own, as every process has.
 	store, err := postgres.Open(t.Context(), w.Database)
 	must(t, err)
 	t.Cleanup(store.Close)
-	authCfg := runtimetest.Credentials("a")
-	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, registry, rt.clock.Now, log)
-	must(t, err)
-	var credentials auth.CredentialStore = store
+	var source accountcache.Source = store
 	connected := make(chan struct{})
 	if o.deaf {
-		credentials = deaf{CredentialStore: store, connected: connected}
+		source = deaf{connected: connected}
 	}
-	authCfg.Brand = o.brand
-	rt.auth, err = auth.New(authCfg, auth.Deps{Store: credentials, Limits: limits, Now: rt.clock.Now, Log: log})
+	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: runtimetest.Credentials("a"), Now: rt.clock.Now,
+		Images: o.images, Store: o.store, Objects: o.objects, Credentials: store, Changes: source})
+	rt.auth, rt.logs = core.Auth, core.Logs
+	files := core.Files
+	plain, err := rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs()})
 	must(t, err)
-	parts := media.Deps{Store: o.store, Objects: o.objects, Settings: w.Settings, Now: rt.clock.Now, Log: log}
-	if o.images {
-		parts.Images = runtimetest.Images(t, registry, log)
-	}
-	items, err := media.New(o.media, parts)
-	must(t, err)
-	secret, err := authCfg.ServerSecret()
-	must(t, err)
-	files, err := delivery.New(delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}, baseURL, secret, items, w.Objects, nil, rt.clock.Now, log)
-	must(t, err)
-	plain, err := rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: items, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs()})
-	must(t, err)
-	locks := store.Locks(log)
+	locks := store.UploadLocks(rt.logs.Logger())
 	var locking tus.Locks = locks
 	if o.beforeLock != nil {
 		locking = hookedLocks{Locks: locks, before: o.beforeLock}
 	}
-	rt.api, err = tus.New(o.tus, tus.Deps{Media: items, Auth: rt.auth, URLs: files.URLs(), Locks: locking, BaseURL: baseURL, Brand: o.brand})
+	rt.api, err = tus.New(o.tus, tus.Deps{Media: core.Media, Auth: rt.auth, URLs: files.URLs(), Locks: locking, BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
-	rt.server, err = server.New(o.server, log, registry, limits, nil, plain.Mount, rt.api.Mount, files.Mount)
-	must(t, err)
-	must(t, rt.server.Listen(t.Context()))
-	serving, stop := context.WithCancel(context.Background())
-	listening, hangUp := context.WithCancel(context.Background())
-	rt.stop, rt.hangUp = stop, hangUp
-	var running sync.WaitGroup
-	running.Go(func() { _ = rt.auth.Run(listening) })
-	running.Go(func() { _ = locks.Run(listening) })
+	replica := core.Serve(t, nil, []func(chi.Router){plain.Mount, rt.api.Mount, files.Mount}, locks.Run)
+	rt.server, rt.stop, rt.hangUp, rt.client = replica.Server, replica.Stop, replica.StopListening, replica.Client
 	if o.deaf {
 		<-connected
 	}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = rt.server.Run(serving) }()
-	t.Cleanup(func() { stop(); <-done; hangUp(); running.Wait() })
-	transport := runtimetest.Dialer(rt.server.Addr())
-	t.Cleanup(transport.CloseIdleConnections)
-	rt.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 	return rt
 }
 
-// deaf is a directory that holds the notifications of all changes back.
+// deaf is a source that delivers no notification.
 type deaf struct {
-	auth.CredentialStore
 	connected chan struct{} // closed once the cache is in use
 }
 
-// Listen reports that notifications arrive, and delivers none.
+// Listen reports a connection, and delivers nothing.
 func (d deaf) Listen(ctx context.Context, onConnect func(), _ func(uuid.UUID), _ func(error)) error {
 	onConnect()
 	close(d.connected)
@@ -386,14 +352,10 @@ func idOf(address string) string { return address[strings.LastIndexByte(address,
 // count is how many drafts and items a tenant's upload became.
 func (w *world) count(t *testing.T, address string) int64 {
 	t.Helper()
-	return w.Number(t, `SELECT count(*) FROM item WHERE id = $1`, uuid.MustParse(idOf(address)))
+	return w.QueryInt(t, `SELECT count(*) FROM item WHERE id = $1`, uuid.MustParse(idOf(address)))
 }
 
-func noise(n int) []byte {
-	data := make([]byte, n)
-	_, _ = rand.Read(data)
-	return data
-}
+func noise(n int) []byte { return runtimetest.RandomBytes(n) }
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 func between(t *testing.T, access testenv.S3Access, answer func(w http.ResponseWriter, r *http.Request) bool) *objectstore.Store {
 	t.Helper()
 	access = testenv.S3Proxy(t, access, answer)
-	objects, err := objectstore.New(runtimetest.ObjectsAt(access))
+	objects, err := objectstore.New(runtimetest.ObjectStoreConfig(access))
 	must(t, err)
 	return objects
 }

@@ -22,7 +22,7 @@ func TestUpload_OfAnotherAppIsNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, two := w.tenant(t, "one"), w.tenant(t, "two")
-	app := w.AppOf(t, one, "other")
+	app := w.AddApp(t, one, "other")
 	rt := w.replica(t)
 	running := rt.created(t, one.Key, 6, metadata("group", "g"))
 	rt.sent(t, one.Key, running, 0, []byte("abc"))
@@ -216,7 +216,7 @@ func TestRequest_OfAnotherAppDoesNotInterruptAPatch(t *testing.T) {
 	here, there := w.replica(t), w.replica(t)
 	principal, file := w.Principal(t, one), noise(3000)
 	address := here.created(t, one.Key, len(file), metadata("group", "g"))
-	held := runtimetest.Hold(bytes.NewReader(file[:1000]), bytes.NewReader(file[1000:]))
+	held := runtimetest.NewPausedBody(bytes.NewReader(file[:1000]), bytes.NewReader(file[1000:]))
 	patched := make(chan answer, 1)
 	go func() {
 		got, err := here.try(t.Context(), http.MethodPatch, address, key(one.Key), at(0), stream(held), func(r *request) { runtimetest.Expect(r.header) })
@@ -228,7 +228,7 @@ func TestRequest_OfAnotherAppDoesNotInterruptAPatch(t *testing.T) {
 	held.Wait(t) // the PATCH has the lock
 	for who, credential := range map[string]option{
 		"another tenant":                key(two.Key),
-		"another app":                   key(w.AppOf(t, one, "other").Key),
+		"another app":                   key(w.AddApp(t, one, "other").Key),
 		"a signature for another group": signature(here.auth.Sign(auth.Identity{Principal: principal}, "h")),
 	} {
 		for _, rt := range []*replica{here, there} {
@@ -239,7 +239,7 @@ func TestRequest_OfAnotherAppDoesNotInterruptAPatch(t *testing.T) {
 			}
 		}
 	}
-	held.Go()
+	held.Release()
 	got := <-patched
 	if got.status != http.StatusNoContent {
 		t.Fatalf("the PATCH was answered %d %s", got.status, got.body)

@@ -88,7 +88,7 @@ func TestMetadata_IsParsedStrictly(t *testing.T) {
 			t.Errorf("%s: %+v", name, item)
 		}
 	}
-	before := w.Number(t, `SELECT count(*) FROM resumable_upload`)
+	before := w.QueryInt(t, `SELECT count(*) FROM resumable_upload`)
 	for name, c := range map[string]struct {
 		status int
 		field  string
@@ -117,7 +117,7 @@ func TestMetadata_IsParsedStrictly(t *testing.T) {
 	if got := rt.do(t, http.MethodPost, collection, key(one.Key), length(5), func(r *request) { r.header["Upload-Metadata"] = []string{"", ""} }); got.status != http.StatusBadRequest {
 		t.Errorf("twice: %d", got.status)
 	}
-	if after := w.Number(t, `SELECT count(*) FROM resumable_upload`); after != before {
+	if after := w.QueryInt(t, `SELECT count(*) FROM resumable_upload`); after != before {
 		t.Errorf("%d uploads of what was refused", after-before)
 	}
 }
@@ -324,7 +324,7 @@ func TestDelete_EndsTheUpload(t *testing.T) {
 			t.Errorf("%s of an upload that was ended: %d", method, got.status)
 		}
 	}
-	if n := w.Number(t, `SELECT bytes FROM account_usage`); n != 0 {
+	if n := w.QueryInt(t, `SELECT bytes FROM account_usage`); n != 0 {
 		t.Errorf("%d bytes are held", n)
 	}
 	done := rt.created(t, one.Key, 3)

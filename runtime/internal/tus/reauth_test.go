@@ -48,7 +48,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				if tt.signed {
 					with, status = signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")), http.StatusForbidden
 				}
-				held := runtimetest.Hold(bytes.NewReader(data[:tt.first]), bytes.NewReader(data[tt.first:min(tt.length, len(data))]))
+				held := runtimetest.NewPausedBody(bytes.NewReader(data[:tt.first]), bytes.NewReader(data[tt.first:min(tt.length, len(data))]))
 				method, address, offset := http.MethodPost, collection, length(tt.length)
 				if tt.begun {
 					method, address, offset = http.MethodPatch, rt.created(t, one.Key, tt.length), at(0)
@@ -65,13 +65,13 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				eventually(t, 10*time.Second, "the key is refused", func() bool {
 					return rt.do(t, http.MethodGet, "/media/get/count", key(one.Key)).status == http.StatusUnauthorized
 				})
-				held.Go()
+				held.Release()
 				<-done
 				must(t, err)
 				if got.refused(t, status); (got.header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
 					t.Errorf("the refusal says %v", got.header)
 				}
-				if n := w.Number(t, `SELECT count(*) FROM item`); n != 0 {
+				if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 0 {
 					t.Fatalf("there are %d drafts", n)
 				}
 				// What came is the app's, and one with a credential that is good goes on with it.
@@ -113,7 +113,7 @@ func TestPatch_MakesNoDraftBeforeTheNotificationOfASuspension(t *testing.T) {
 			rt := w.replica(t, func(o *options) { o.deaf = true })
 			with := tt.with(rt, w, one)
 			address := rt.created(t, one.Key, len(data))
-			held := runtimetest.Hold(bytes.NewReader(data[:1000]), bytes.NewReader(data[1000:]))
+			held := runtimetest.NewPausedBody(bytes.NewReader(data[:1000]), bytes.NewReader(data[1000:]))
 			var got answer
 			var err error
 			done := make(chan struct{})
@@ -123,11 +123,11 @@ func TestPatch_MakesNoDraftBeforeTheNotificationOfASuspension(t *testing.T) {
 			}()
 			held.Wait(t)
 			w.suspend(t, one, true)
-			held.Go()
+			held.Release()
 			<-done
 			must(t, err)
 			got.refused(t, tt.status)
-			if n := w.Number(t, `SELECT count(*) FROM item`); n != 0 {
+			if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 0 {
 				t.Errorf("there are %d drafts", n)
 			}
 		})
@@ -157,7 +157,7 @@ func TestDelete_ReauthenticatesAfterWaitingForTheLock(t *testing.T) {
 	unlock()
 	got := <-answered
 	got.refused(t, http.StatusUnauthorized)
-	if n := w.Number(t, `SELECT count(*) FROM upload`); n != 1 {
+	if n := w.QueryInt(t, `SELECT count(*) FROM upload`); n != 1 {
 		t.Errorf("%d uploads run", n)
 	}
 }

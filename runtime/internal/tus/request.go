@@ -96,7 +96,7 @@ func (s *requestState) startGracePeriod() {
 }
 
 // interrupt ends the reading of the body: what has arrived is kept. A request that has all
-// its bytes is left to finish, since whoever interrupts it would have to do that instead.
+// its bytes is left to finish: the request that interrupts it would have to do that instead.
 // interrupt may be called often, from any goroutine, and after close.
 func (s *requestState) interrupt(cause error) {
 	s.mu.Lock()

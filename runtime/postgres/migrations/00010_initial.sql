@@ -106,27 +106,27 @@ CREATE INDEX upload_account ON upload (account_id);
 -- The row stays until it expires, so that a client that lost the last response can still ask
 -- for the result.
 CREATE TABLE resumable_upload (
-    item_id       uuid PRIMARY KEY,
-    account_id    uuid NOT NULL,
-    app_id        uuid NOT NULL,
-    length        bigint CHECK (length >= 0), -- null: the client has not declared it yet
-    file_name     text NOT NULL,
-    declared_type text NOT NULL,
-    access        text NOT NULL CHECK (access IN ('public', 'private')),
-    caption       text NOT NULL,
-    group_label   text NOT NULL,
+    item_id          uuid PRIMARY KEY,
+    account_id       uuid NOT NULL,
+    app_id           uuid NOT NULL,
+    length           bigint CHECK (length >= 0), -- null: the client has not declared it yet
+    file_name        text NOT NULL,
+    declared_type    text NOT NULL,
+    access           text NOT NULL CHECK (access IN ('public', 'private')),
+    caption          text NOT NULL,
+    group_label      text NOT NULL,
     -- The Upload-Metadata header as the client sent it; HEAD returns it unchanged.
-    metadata      text NOT NULL DEFAULT '' CHECK (octet_length(metadata) <= 8192),
-    received      bigint NOT NULL DEFAULT 0 CHECK (received >= 0 AND (length IS NULL OR received <= length)),
-    digest        bytea NOT NULL DEFAULT '',
-    multipart_id  text NOT NULL DEFAULT '',
-    parts         jsonb NOT NULL DEFAULT '[]',
-    whole         boolean NOT NULL DEFAULT false,
-    tail          text NOT NULL DEFAULT '',
-    tail_bytes    bigint NOT NULL DEFAULT 0,
-    tail_hash     bytea NOT NULL DEFAULT '',
-    mime_type     text NOT NULL DEFAULT '',
-    expires_at    timestamptz NOT NULL,
+    metadata         text NOT NULL DEFAULT '' CHECK (octet_length(metadata) <= 8192),
+    received         bigint NOT NULL DEFAULT 0 CHECK (received >= 0 AND (length IS NULL OR received <= length)),
+    digest           bytea NOT NULL DEFAULT '',
+    multipart_id     text NOT NULL DEFAULT '',
+    parts            jsonb NOT NULL DEFAULT '[]',
+    single_put       boolean NOT NULL DEFAULT false,
+    incomplete_part  text NOT NULL DEFAULT '',
+    incomplete_bytes bigint NOT NULL DEFAULT 0,
+    incomplete_hash  bytea NOT NULL DEFAULT '',
+    mime_type        text NOT NULL DEFAULT '',
+    expires_at       timestamptz NOT NULL,
     FOREIGN KEY (app_id, account_id) REFERENCES app (id, account_id) ON DELETE CASCADE
 );
 CREATE INDEX resumable_upload_expiry ON resumable_upload (expires_at);
@@ -211,7 +211,7 @@ CREATE TABLE object_removal (
     keys            text[] NOT NULL,
     abort_multipart boolean NOT NULL,
     attempts        integer NOT NULL DEFAULT 0,
-    not_before      timestamptz NOT NULL DEFAULT now(),
+    not_before      timestamptz NOT NULL,
     last_error      text NOT NULL DEFAULT ''
 );
 CREATE INDEX object_removal_due ON object_removal (not_before);

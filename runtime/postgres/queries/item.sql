@@ -2,7 +2,7 @@
 SELECT * FROM item WHERE app_id = $1 AND id = $2;
 
 -- name: ItemForDelivery :one
--- By id alone: a file's URL names no app. Suspended and closed accounts serve nothing.
+-- By id alone, because a file's URL has no app. Suspended and closed accounts serve no files.
 SELECT sqlc.embed(item), account.bucket FROM item
 JOIN account ON account.id = item.account_id AND account.closed_at IS NULL AND NOT account.suspended
 WHERE item.id = $1;
@@ -23,54 +23,54 @@ WITH sealed AS (
     FROM sealed WHERE group_label <> ''
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
-), noted AS (
+), delta AS (
     INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, 1, access = 'public' FROM sealed
 )
 SELECT * FROM sealed;
 
 -- name: DeleteItem :one
--- The row goes and its objects are queued in one statement (invariant 3).
-WITH gone AS (
+-- Deletes the row and queues the removal of its objects in one statement (invariant 3).
+WITH deleted AS (
     DELETE FROM item WHERE item.app_id = $1 AND item.id = $2 RETURNING item.*
 ), total AS (
-    UPDATE app_total SET public_items = public_items - (gone.access = 'public')::int,
-        private_items = private_items - (gone.access = 'private')::int, bytes = app_total.bytes - gone.bytes
-    FROM gone WHERE gone.sealed_at IS NOT NULL AND app_total.app_id = gone.app_id AND app_total.slot = sqlc.arg(slot)::smallint
+    UPDATE app_total SET public_items = public_items - (deleted.access = 'public')::int,
+        private_items = private_items - (deleted.access = 'private')::int, bytes = app_total.bytes - deleted.bytes
+    FROM deleted WHERE deleted.sealed_at IS NOT NULL AND app_total.app_id = deleted.app_id AND app_total.slot = sqlc.arg(slot)::smallint
 ), grouped AS (
     INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
     SELECT app_id, group_label, sqlc.arg(slot)::smallint % 4, -(access = 'public')::int, -(access = 'private')::int
-    FROM gone WHERE group_label <> '' AND sealed_at IS NOT NULL
+    FROM deleted WHERE group_label <> '' AND sealed_at IS NOT NULL
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
-), noted AS (
-    INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, -1, access = 'public' FROM gone WHERE sealed_at IS NOT NULL
+), delta AS (
+    INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, -1, access = 'public' FROM deleted WHERE sealed_at IS NOT NULL
 ), released AS (
-    UPDATE account_usage SET bytes = account_usage.bytes - gone.bytes FROM gone WHERE account_usage.account_id = gone.account_id
+    UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
-SELECT gone.account_id, account.bucket,
-    (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(gone.objects) AS o (object))::text[], false, sqlc.arg(not_before)::timestamptz
-FROM gone JOIN account ON account.id = gone.account_id
+SELECT deleted.account_id, account.bucket,
+    (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, sqlc.arg(not_before)::timestamptz
+FROM deleted JOIN account ON account.id = deleted.account_id
 RETURNING id, bucket, keys;
 
 -- name: PurgeDrafts :many
--- The next batch of drafts that are too old. The condition on sealed_at stands in
--- the DELETE too: a seal that won in between keeps its item.
-WITH old AS (
+-- Deletes a batch of expired drafts. The DELETE repeats the condition on sealed_at, so that a
+-- concurrent seal keeps its item.
+WITH expired AS (
     SELECT id FROM item WHERE sealed_at IS NULL AND created_at < sqlc.arg(cutoff)::timestamptz
     ORDER BY created_at LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED
-), gone AS (
-    DELETE FROM item USING old WHERE item.id = old.id AND item.sealed_at IS NULL
+), deleted AS (
+    DELETE FROM item USING expired WHERE item.id = expired.id AND item.sealed_at IS NULL
     RETURNING item.id, item.account_id, item.objects, item.bytes
 ), freed AS (
-    SELECT account_id, sum(bytes)::bigint AS bytes FROM gone GROUP BY account_id
+    SELECT account_id, sum(bytes)::bigint AS bytes FROM deleted GROUP BY account_id
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - freed.bytes FROM freed WHERE account_usage.account_id = freed.account_id
 )
-INSERT INTO object_removal (account_id, bucket, keys, abort_multipart)
-SELECT gone.account_id, account.bucket,
-    (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(gone.objects) AS o (object))::text[], false
-FROM gone JOIN account ON account.id = gone.account_id
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+SELECT deleted.account_id, account.bucket,
+    (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, sqlc.arg(cutoff)::timestamptz
+FROM deleted JOIN account ON account.id = deleted.account_id
 RETURNING id;
 
 -- name: ListItems :many

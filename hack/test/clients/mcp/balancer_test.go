@@ -1,4 +1,4 @@
-package mcpclients_test
+package mcp_test
 
 import (
 	"bytes"
@@ -13,31 +13,31 @@ import (
 	"testing"
 )
 
-// balancer is the one address of the service. It leads every request to another replica
-// than the one before it, and past one that takes no connections.
+// balancer is the one address of the service. It sends every request to another replica than the one
+// before it, and skips one that accepts no connections.
 type balancer struct {
 	server *httptest.Server
 
-	mu      sync.Mutex
-	targets []string
-	next    int
-	took    map[string]int
-	before  func(number int, r *http.Request) // what happens before a request is led on; nil = nothing
-	count   int
-	flying  map[string]int // requests that are not answered to the end
-	landed  *sync.Cond
+	mu       sync.Mutex
+	targets  []string
+	next     int
+	took     map[string]int
+	before   func(number int, r *http.Request) // runs before a request is forwarded; nil = nothing
+	count    int
+	inFlight map[string]int // requests that are not answered to the end
+	finished *sync.Cond
 
-	// witness is told of every exchange; nil = nobody is.
-	witness *witness
+	// scanner is called for every exchange; nil = none.
+	scanner *secretScanner
 }
 
-// servedBy is the header that tells which replica answered.
+// servedBy is the header with the replica that answered.
 const servedBy = "X-Served-By"
 
-func newBalancer(t *testing.T, w *witness) *balancer {
+func newBalancer(t *testing.T, w *secretScanner) *balancer {
 	t.Helper()
-	b := &balancer{took: map[string]int{}, flying: map[string]int{}, witness: w}
-	b.landed = sync.NewCond(&b.mu)
+	b := &balancer{took: map[string]int{}, inFlight: map[string]int{}, scanner: w}
+	b.finished = sync.NewCond(&b.mu)
 	// A connection that is kept would belong to a replica that may be gone.
 	transport := &http.Transport{DisableKeepAlives: true}
 	b.server = httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Transport: roundRobin{b, transport},
@@ -53,7 +53,7 @@ func (b *balancer) add(target string) {
 	b.targets = append(b.targets, target)
 }
 
-// begin counts anew, and plans what happens before each request. They are numbered from 1.
+// begin resets the counters, and sets what runs before each request. They are numbered from 1.
 func (b *balancer) begin(before func(number int, r *http.Request)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,38 +70,38 @@ func (b *balancer) order(r *http.Request) []string {
 	}
 	at := b.next % len(b.targets)
 	b.next++
-	b.flying[b.targets[at]]++
+	b.inFlight[b.targets[at]]++
 	return append(append([]string{}, b.targets[at:]...), b.targets[:at]...)
 }
 
-// quiet waits, for what happens before a request, until no other is on its way to a
-// target: clients send some side by side, and one that is cut can't be sent again.
-func (b *balancer) quiet(target string) {
-	for b.flying[target] > 0 {
-		b.landed.Wait()
+// waitIdle waits until no request to a target is in flight. b.mu is held. Clients send some requests
+// concurrently, and one that is cut can't be sent again.
+func (b *balancer) waitIdle(target string) {
+	for b.inFlight[target] > 0 {
+		b.finished.Wait()
 	}
 }
 
-// land notes that a request to a target has ended, or takes off to the next one.
-func (b *balancer) land(target, next string) {
+// finish records that a request to a target has ended, or goes to the next one.
+func (b *balancer) finish(target, next string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.flying[target]--
+	b.inFlight[target]--
 	if next != "" {
-		b.flying[next]++
+		b.inFlight[next]++
 	}
-	b.landed.Broadcast()
+	b.finished.Broadcast()
 }
 
-// landing is the body of an answer.
-type landing struct {
+// finishingBody is the body of an answer.
+type finishingBody struct {
 	io.ReadCloser
-	land func()
+	finish func()
 }
 
 // Close ends the request.
-func (l landing) Close() error {
-	defer l.land()
+func (l finishingBody) Close() error {
+	defer l.finish()
 	return l.ReadCloser.Close()
 }
 
@@ -122,7 +122,7 @@ type roundRobin struct {
 	next     http.RoundTripper
 }
 
-// whole takes the body in before anything is led on. While an answer begins, net/http
+// whole reads the body before the request is forwarded. While an answer begins, net/http
 // closes the body that the proxy may still look at, and the proxy then cuts the answer.
 func whole(request *http.Request) ([]byte, error) {
 	if request.Body == nil {
@@ -133,19 +133,19 @@ func whole(request *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// RoundTrip leads a request to a replica.
+// RoundTrip forwards a request to a replica.
 func (r roundRobin) RoundTrip(request *http.Request) (*http.Response, error) {
 	body, err := whole(request)
 	if err != nil {
 		return nil, err
 	}
-	r.balancer.witness.request(request, body)
+	r.balancer.scanner.request(request, body)
 	targets := r.balancer.order(request)
 	for n, target := range targets {
 		conn, err := new(net.Dialer).DialContext(request.Context(), "tcp", target)
 		// Nothing of the request is sent to a replica that is not there.
 		if errors.Is(err, syscall.ECONNREFUSED) && n+1 < len(targets) {
-			r.balancer.land(target, targets[n+1])
+			r.balancer.finish(target, targets[n+1])
 			continue
 		}
 		var response *http.Response
@@ -155,15 +155,15 @@ func (r roundRobin) RoundTrip(request *http.Request) (*http.Response, error) {
 			response, err = r.next.RoundTrip(request)
 		}
 		if err != nil {
-			r.balancer.land(target, "")
+			r.balancer.finish(target, "")
 			return nil, err
 		}
 		r.balancer.mu.Lock()
 		r.balancer.took[target]++
 		r.balancer.mu.Unlock()
 		response.Header.Set(servedBy, target)
-		response.Body = landing{response.Body, sync.OnceFunc(func() { r.balancer.land(target, "") })}
-		if err := r.balancer.witness.response(response); err != nil {
+		response.Body = finishingBody{response.Body, sync.OnceFunc(func() { r.balancer.finish(target, "") })}
+		if err := r.balancer.scanner.response(response); err != nil {
 			_ = response.Body.Close()
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package mcpclients_test
+package mcp_test
 
 import (
 	"context"
@@ -31,8 +31,8 @@ const (
 	before        = "2025-11-25"
 )
 
-// told is what a client prints.
-type told struct {
+// result is what a client prints.
+type result struct {
 	Tools   []string
 	MediaID string
 	Sealed  struct {
@@ -40,10 +40,10 @@ type told struct {
 		Size                      int
 		Temp                      bool
 	}
-	Listed  []string
-	Bytes   int
-	Refused any
-	Deleted struct {
+	Listed   []string
+	Bytes    int
+	Rejected any
+	Deleted  struct {
 		Deleted bool
 		MediaID string
 	}
@@ -51,12 +51,12 @@ type told struct {
 	Version string
 }
 
-// Every client tells the same story, every request of it on another replica than the one
-// before. One of them is killed in the middle.
-func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
+// Every client runs the same scenario, each request on another replica than the one before. One of
+// them is killed in the middle.
+func TestClients_WorkOverTwoReplicas(t *testing.T) {
 	t.Parallel()
 	packages, s := node.New(t, "hack/test/clients/mcp"), newService(t, nil)
-	file := noise(3 << 20)
+	file := randomBytes(3 << 20)
 	path := filepath.Join(t.TempDir(), "file.bin")
 	must(t, os.WriteFile(path, file, 0o600))
 	bridge := []string{packages.Module("mcp-remote/dist/proxy.js"), s.url(), "--transport", "http-only", "--header", "x-service-apikey:" + s.key}
@@ -77,9 +77,9 @@ func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
 			}
 			text, err := json.Marshal(options)
 			must(t, err)
-			s.story(t, func() told {
+			s.scenario(t, func() result {
 				ended := packages.Run(t, clientTimeout, packages.Script(t, client.script), string(text))
-				var got told
+				var got result
 				if err := json.Unmarshal([]byte(ended.Stdout), &got); err != nil || ended.Code != 0 {
 					t.Fatalf("the client ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
 				}
@@ -91,13 +91,13 @@ func TestRealClientsTellAStoryOnTwoReplicas(t *testing.T) {
 		})
 	}
 	t.Run("go-sdk", func(t *testing.T) {
-		s.story(t, func() told { return goStory(t, s, file) }, len(file))
+		s.scenario(t, func() result { return goRun(t, s, file) }, len(file))
 	})
 }
 
-// story has a client tell its story with a replica killed before the fourth request, and
-// checks what it was told.
-func (s *service) story(t *testing.T, tell func() told, size int) {
+// scenario runs a client's scenario with a replica killed before the fourth request, and checks the
+// answers.
+func (s *service) scenario(t *testing.T, run func() result, size int) {
 	t.Helper()
 	victim, other := s.replicas[0], s.replicas[1]
 	s.balancer.begin(func(number int, _ *http.Request) {
@@ -107,10 +107,10 @@ func (s *service) story(t *testing.T, tell func() told, size int) {
 		if s.balancer.took[victim.Addr] == 0 || s.balancer.took[other.Addr] == 0 {
 			t.Errorf("the requests went to %v", s.balancer.took)
 		}
-		s.balancer.quiet(victim.Addr)
+		s.balancer.waitIdle(victim.Addr)
 		victim.Kill()
 	})
-	got := tell()
+	got := run()
 	if s.balancer.requests() < 7 {
 		t.Errorf("there were %d requests", s.balancer.requests())
 	}
@@ -121,24 +121,24 @@ func (s *service) story(t *testing.T, tell func() told, size int) {
 	s.check(t, got, size)
 }
 
-// check holds what a client was told against what happened.
-func (s *service) check(t *testing.T, got told, size int) {
+// check checks the answers that a client printed.
+func (s *service) check(t *testing.T, got result, size int) {
 	t.Helper()
 	sealed := got.Sealed
 	if len(got.Tools) != 10 || got.MediaID == "" || sealed.MediaID != got.MediaID || sealed.OriginalFileName != fileName || sealed.Size != size || sealed.Temp ||
 		!slices.Equal(got.Listed, []string{got.MediaID}) || got.Bytes != size || !got.Deleted.Deleted || got.Deleted.MediaID != got.MediaID || got.Left != 0 {
-		t.Errorf("the client was told %+v", got)
+		t.Errorf("the client was answered %+v", got)
 	}
-	if says, _ := got.Refused.(string); !strings.Contains(says, "mediaId must be an id") {
-		t.Errorf("the refusal says %v", got.Refused)
+	if says, _ := got.Rejected.(string); !strings.Contains(says, "mediaId must be an id") {
+		t.Errorf("the error says %v", got.Rejected)
 	}
 }
 
-// goStory is story.mjs by the SDK for Go.
-func goStory(t *testing.T, s *service, file []byte) told {
+// goRun is scenario.mjs by the SDK for Go.
+func goRun(t *testing.T, s *service, file []byte) result {
 	t.Helper()
 	session := goConnect(t, &mcp.StreamableClientTransport{Endpoint: s.url(), HTTPClient: &http.Client{Transport: keyed{s.key}}})
-	return goTells(t, session, file)
+	return goScenario(t, session, file)
 }
 
 func goConnect(t *testing.T, transport *mcp.StreamableClientTransport) *mcp.ClientSession {
@@ -149,7 +149,7 @@ func goConnect(t *testing.T, transport *mcp.StreamableClientTransport) *mcp.Clie
 	return session
 }
 
-func goTells(t *testing.T, session *mcp.ClientSession, file []byte) (got told) {
+func goScenario(t *testing.T, session *mcp.ClientSession, file []byte) (got result) {
 	t.Helper()
 	if v := session.InitializeResult().ProtocolVersion; v != newest {
 		t.Errorf("it speaks %s", v)
@@ -184,7 +184,7 @@ func goTells(t *testing.T, session *mcp.ClientSession, file []byte) (got told) {
 		got.Bytes = int(response.ContentLength)
 		_ = response.Body.Close()
 	}
-	got.Refused = call("get_media", map[string]any{"mediaId": "nonsense"}, nil)
+	got.Rejected = call("get_media", map[string]any{"mediaId": "nonsense"}, nil)
 	call("delete_media", id, &got.Deleted)
 	call("list_media", map[string]any{"group": "go"}, &page)
 	got.Left = page.Total
@@ -199,9 +199,9 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Inspector's command line, one process for each step. Its --strict refuses schemas that
+// Inspector's command line, one process for each step. Its --strict rejects schemas that
 // not every client can read.
-func TestInspector(t *testing.T) {
+func TestInspector_WorksFromTheCommandLine(t *testing.T) {
 	t.Parallel()
 	packages, s := node.New(t, "hack/test/clients/mcp"), newService(t, nil)
 	for _, era := range []string{"legacy", "modern"} {
@@ -258,12 +258,12 @@ func (s *service) url() string { return s.balancer.server.URL + "/mcp" }
 
 func (s *service) headers() map[string]string { return map[string]string{"x-service-apikey": s.key} }
 
-// newService starts one that a witness watches, if there is one, with more settings in env.
-func newService(t *testing.T, w *witness, env ...string) *service {
+// newService starts one whose traffic a scanner sees, if there is one, with more settings in env.
+func newService(t *testing.T, w *secretScanner, env ...string) *service {
 	t.Helper()
 	database, access := testenv.Postgres(t), testenv.S3(t)
 	tenants, err := provision.Accounts(t.Context(), database, access,
-		account.Spec{Namespace: "clients", Name: "one", Owners: people, MaxStorage: 4 << 30, MaxUploadSize: 1 << 30})
+		account.Spec{Namespace: "clients", Name: "one", Owners: owners, MaxStorage: 4 << 30, MaxUploadSize: 1 << 30})
 	must(t, err)
 	s := &service{balancer: newBalancer(t, w), database: database, key: tenants[0].APIKey}
 	for range 2 {
@@ -275,7 +275,7 @@ func newService(t *testing.T, w *witness, env ...string) *service {
 	return s
 }
 
-func noise(n int) []byte {
+func randomBytes(n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.Read(data)
 	return data

@@ -1,5 +1,5 @@
-// An application on a person's computer, as an SDK sees it: it keeps what it is given, and
-// has the answer sent to a port of the loopback interface.
+// The OAuth provider of an SDK for a program on a computer: it keeps its tokens in memory, and has the
+// browser redirected to a port of the loopback interface.
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 
@@ -16,7 +16,7 @@ async function listen(name) {
   const state = randomUUID()
   let client, tokens, verifier, discovered
   return {
-    async told() {
+    async response() {
       const params = await answer
       if (params.get('state') !== state) throw new Error('the state is another')
       if (params.has('error')) throw new Error(params.get('error'))
@@ -45,8 +45,8 @@ async function listen(name) {
   }
 }
 
-// connected gives a client that is connected, by a header or by a login. open makes a client
-// and its transport, finish hands over what the login's answer says.
+// connected returns a client that is connected, with a header or by a login. open makes a client and
+// its transport, finish passes on the parameters of the redirect.
 export async function connected(options, open, Unauthorized, finish) {
   const application = options.login && (await listen(options.login))
   const settings = application ? { authProvider: application.provider } : { requestInit: { headers: options.headers } }
@@ -55,7 +55,7 @@ export async function connected(options, open, Unauthorized, finish) {
     await one.client.connect(one.transport)
   } catch (error) {
     if (!application || !(error instanceof Unauthorized)) throw error
-    await finish(one.transport, await application.told())
+    await finish(one.transport, await application.response())
     one = open(settings)
     await one.client.connect(one.transport)
   }

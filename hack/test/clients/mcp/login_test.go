@@ -1,4 +1,4 @@
-package mcpclients_test
+package mcp_test
 
 import (
 	"context"
@@ -25,31 +25,31 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-// people own the account. Each client is let in by another of them.
-var people = []string{"frieda.gopher@people.example", "oldrich.first@people.example", "sekunda.older@people.example", "novak.newest@people.example",
+// owners own the account. Each authorizes one client.
+var owners = []string{"frieda.gopher@people.example", "oldrich.first@people.example", "sekunda.older@people.example", "novak.newest@people.example",
 	"bridget.remote@people.example", "inspektor.cli@people.example", "konrad.conforms@people.example"}
 
-// loginService is a service that people log in to.
+// loginService is a service with logins.
 type loginService struct {
 	*service
-	witness *witness
-	mailLog string
-	came    []string // addresses that logged in
+	scanner  *secretScanner
+	mailLog  string
+	loggedIn []string // addresses that logged in
 }
 
 func newLoginService(t *testing.T) *loginService {
 	t.Helper()
-	s := &loginService{witness: newWitness(), mailLog: filepath.Join(testenv.Folder(t), "mail.log")}
+	s := &loginService{scanner: newSecretScanner(), mailLog: filepath.Join(testenv.TempDir(t), "mail.log")}
 	_, address, err := testenv.Group(t).StartMailSink(t.Context(), 0, s.mailLog)
 	must(t, err)
 	host, port, err := net.SplitHostPort(address)
 	must(t, err)
-	s.service = newService(t, s.witness, "SERVICE_SMTP_HOST="+host, "SERVICE_SMTP_PORT="+port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example",
-		"SERVICE_LOG_LEVEL=DEBUG", "SERVICE_KEY_CACHE_TTL=0s") // whose time expire() puts back is noticed at once
+	s.service = newService(t, s.scanner, "SERVICE_SMTP_HOST="+host, "SERVICE_SMTP_PORT="+port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example",
+		"SERVICE_LOG_LEVEL=DEBUG", "SERVICE_KEY_CACHE_TTL=0s") // an expired token is noticed at once
 	return s
 }
 
-// expire ends the time of every access token that was given so far.
+// expire expires every access token that was issued so far.
 func (s *loginService) expire() error {
 	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
 	defer cancel()
@@ -62,19 +62,19 @@ func (s *loginService) expire() error {
 	return err
 }
 
-// opened is what clients print for their person.
-var opened = regexp.MustCompile(`(http://127\.0\.0\.1:\d+/oauth/authorize\?\S+)\s`)
+// authorizationURL matches the URL that clients print for their user.
+var authorizationURL = regexp.MustCompile(`(http://127\.0\.0\.1:\d+/oauth/authorize\?\S+)\s`)
 
-// Every client is given the address of the service alone. A person lets it in, each
-// request on another replica than the one before; then a replica is killed, the client
-// tells its story, and in the middle of it its access token expires.
-func TestRealClientsLogIn(t *testing.T) {
+// Every client gets the URL of the service alone. A user authorizes it, each request on another
+// replica than the one before; then a replica is killed, the client runs its scenario, and in the
+// middle of it its access token expires.
+func TestClients_LogInOverTwoReplicas(t *testing.T) {
 	t.Parallel()
 	packages, s := node.New(t, "hack/test/clients/mcp"), newLoginService(t)
-	file := noise(64 << 10)
+	file := randomBytes(64 << 10)
 	path := filepath.Join(t.TempDir(), "file.bin")
 	must(t, os.WriteFile(path, file, 0o600))
-	t.Run("go-sdk", func(t *testing.T) { s.goLogsIn(t, people[0], file) })
+	t.Run("go-sdk", func(t *testing.T) { s.goLogsIn(t, owners[0], file) })
 	for n, client := range []struct {
 		name, script, version string
 		// known is how the client registers itself.
@@ -92,12 +92,12 @@ func TestRealClientsLogIn(t *testing.T) {
 			client.options["url"], client.options["file"], client.options["fileName"], client.options["group"] = s.url(), path, fileName, client.name
 			text, err := json.Marshal(client.options)
 			must(t, err)
-			person := s.person(t, people[n+1])
-			got := s.tell(t, person, true, func() told {
+			user := s.user(t, owners[n+1])
+			got := s.run(t, user, true, func() result {
 				program := packages.Start(t, clientTimeout, t.TempDir(), nil, packages.Script(t, client.script), string(text))
-				person.logIn(program.WaitForOutput(opened), client.known)
+				user.logIn(program.WaitForOutput(authorizationURL), client.known)
 				ended := program.Wait()
-				var got told
+				var got result
 				if err := json.Unmarshal([]byte(ended.Stdout), &got); err != nil || ended.Code != 0 {
 					t.Fatalf("the client ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
 				}
@@ -109,23 +109,23 @@ func TestRealClientsLogIn(t *testing.T) {
 			}
 		})
 	}
-	t.Run("Inspector", func(t *testing.T) { s.inspectorLogsIn(t, packages, people[5]) })
-	t.Run("the conformance suite", func(t *testing.T) { s.conforms(t, packages, people[6]) })
-	s.silent(t)
+	t.Run("Inspector", func(t *testing.T) { s.inspectorLogsIn(t, packages, owners[5]) })
+	t.Run("the conformance suite", func(t *testing.T) { s.conforms(t, packages, owners[6]) })
+	s.checkLogs(t)
 }
 
-// tell has a client log in and tell its story. Before its first request with a token a
-// replica is killed; before its fifth all tokens expire, if they are to.
-func (s *loginService) tell(t *testing.T, person *person, expire bool, tell func() told) told {
+// run logs a client in and runs its scenario. Before its first request with a token a replica is
+// killed; before its fifth all tokens expire, if expire is set.
+func (s *loginService) run(t *testing.T, user *user, expire bool, run func() result) result {
 	t.Helper()
-	victim, logins, refreshes, calls := s.replicas[0], s.witness.granted("authorization_code"), s.witness.granted("refresh_token"), 0
+	victim, logins, refreshes, calls := s.replicas[0], s.scanner.granted("authorization_code"), s.scanner.granted("refresh_token"), 0
 	s.balancer.begin(func(_ int, r *http.Request) {
 		if r.Header.Get("Authorization") == "" {
 			return
 		}
 		switch calls++; calls {
 		case 1:
-			s.balancer.quiet(victim.Addr)
+			s.balancer.waitIdle(victim.Addr)
 			victim.Kill()
 		case 5:
 			if !expire {
@@ -141,26 +141,26 @@ func (s *loginService) tell(t *testing.T, person *person, expire bool, tell func
 		victim.Kill() // should the client not have come that far
 		must(t, victim.Restart(context.WithoutCancel(t.Context())))
 	}()
-	got := tell()
+	got := run()
 	if calls < 8 {
 		t.Errorf("there were %d calls", calls)
 	}
 	// The pages of address, code and consent, and what leads to each.
-	if len(person.steps) < 7 || len(slices.Compact(slices.Clone(person.steps))) != len(person.steps) {
-		t.Errorf("the person was served by %v", person.steps)
+	if len(user.steps) < 7 || len(slices.Compact(slices.Clone(user.steps))) != len(user.steps) {
+		t.Errorf("the user was served by %v", user.steps)
 	}
-	if n := s.witness.granted("authorization_code") - logins; n != 1 {
+	if n := s.scanner.granted("authorization_code") - logins; n != 1 {
 		t.Errorf("there were %d logins", n)
 	}
-	if n := s.witness.granted("refresh_token") - refreshes; expire && n != 1 {
+	if n := s.scanner.granted("refresh_token") - refreshes; expire && n != 1 {
 		t.Errorf("there were %d refreshes", n)
 	}
 	return got
 }
 
-// goLogsIn has the SDK for Go register, log in, tell its story, and refresh.
+// goLogsIn has the SDK for Go register, log in, run its scenario, and refresh.
 func (s *loginService) goLogsIn(t *testing.T, address string, file []byte) {
-	person := s.person(t, address)
+	user := s.user(t, address)
 	answers := make(chan *auth.AuthorizationResult, 1)
 	callback := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
@@ -173,30 +173,30 @@ func (s *loginService) goLogsIn(t *testing.T, address string, file []byte) {
 		}},
 		RequestRefreshToken: true,
 		AuthorizationCodeFetcher: func(_ context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
-			person.logIn(args.URL, "Gopher")
+			user.logIn(args.URL, "Gopher")
 			return <-answers, nil
 		},
 	})
 	must(t, err)
 	var session *mcp.ClientSession
-	got := s.tell(t, person, false, func() told {
+	got := s.run(t, user, false, func() result {
 		session = goConnect(t, &mcp.StreamableClientTransport{Endpoint: s.url(), OAuthHandler: handler})
-		return goTells(t, session, file)
+		return goScenario(t, session, file)
 	})
 	s.check(t, got, len(file))
 
 	// This client goes by its own clock: it refreshes when a token's time is over, and
-	// takes a refusal for the need of another login.
+	// takes a rejected token for the need of another login.
 	source, err := handler.TokenSource(t.Context())
 	must(t, err)
 	token, err := source.Token()
 	must(t, err)
 	must(t, s.expire())
 	token.Expiry = time.Now().Add(-time.Hour)
-	refreshes := s.witness.granted("refresh_token")
+	refreshes := s.scanner.granted("refresh_token")
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_media_count"})
 	must(t, err)
-	if n := s.witness.granted("refresh_token") - refreshes; result.IsError || n != 1 {
+	if n := s.scanner.granted("refresh_token") - refreshes; result.IsError || n != 1 {
 		t.Errorf("%v after %d refreshes", result.Content, n)
 	}
 }
@@ -204,16 +204,16 @@ func (s *loginService) goLogsIn(t *testing.T, address string, file []byte) {
 // inspectorLogsIn has one process of Inspector's command line log in, and others use and
 // refresh what it kept.
 func (s *loginService) inspectorLogsIn(t *testing.T, packages *node.Packages, address string) {
-	person, home := s.person(t, address), t.TempDir()
+	user, home := s.user(t, address), t.TempDir()
 	port := testenv.FreePort(t)
-	env := []string{"MCP_INSPECTOR_SECRET_STORE=file", "MCP_AUTO_OPEN_ENABLED=true"} // without it, it logs nobody in who has no terminal
+	env := []string{"MCP_INSPECTOR_SECRET_STORE=file", "MCP_AUTO_OPEN_ENABLED=true"} // without it, it logs in only users with a terminal
 	start := func(args ...string) *node.Program {
 		t.Helper()
 		return packages.Start(t, clientTimeout, home, env, packages.Module(".bin/mcp-inspector"), append([]string{"--cli", "--server-url", s.url(), "--transport", "http", "--format", "json",
 			"--callback-url", fmt.Sprintf("http://127.0.0.1:%d/oauth/callback", port)}, args...)...)
 	}
 	program := start("--method", "tools/list")
-	person.logIn(program.WaitForOutput(opened), "Inspector")
+	user.logIn(program.WaitForOutput(authorizationURL), "Inspector")
 	if ended := program.Wait(); ended.Code != 0 || strings.Count(ended.Stdout, `"inputSchema"`) != 10 {
 		t.Fatalf("it ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
 	}
@@ -225,16 +225,16 @@ func (s *loginService) inspectorLogsIn(t *testing.T, packages *node.Packages, ad
 	}
 	call()
 	must(t, s.expire())
-	refreshes := s.witness.granted("refresh_token")
+	refreshes := s.scanner.granted("refresh_token")
 	call()
-	if n := s.witness.granted("refresh_token") - refreshes; n != 1 {
+	if n := s.scanner.granted("refresh_token") - refreshes; n != 1 {
 		t.Errorf("there were %d refreshes", n)
 	}
 }
 
 // conforms runs the official suite for authorization servers.
 func (s *loginService) conforms(t *testing.T, packages *node.Packages, address string) {
-	person := s.person(t, address)
+	user := s.user(t, address)
 	port := testenv.FreePort(t)
 	client, err := oauthex.RegisterClient(t.Context(), s.balancer.server.URL+"/oauth/register", &oauthex.ClientRegistrationMetadata{
 		ClientName: "Conformance", RedirectURIs: []string{fmt.Sprintf("http://127.0.0.1:%d/callback", port)}, TokenEndpointAuthMethod: "none",
@@ -242,46 +242,46 @@ func (s *loginService) conforms(t *testing.T, packages *node.Packages, address s
 	must(t, err)
 	program := packages.Start(t, clientTimeout, t.TempDir(), nil, packages.Module("@modelcontextprotocol/conformance/dist/index.js"), "authorization", "--url", s.balancer.server.URL,
 		"--client-id", client.ClientID, "--port", fmt.Sprint(port), "--resource", s.url())
-	person.logIn(program.WaitForOutput(opened), "Conformance")
+	user.logIn(program.WaitForOutput(authorizationURL), "Conformance")
 	if ended := program.Wait(); ended.Code != 0 {
 		t.Errorf("the suite exits with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
 	}
 }
 
-// silent looks for what must be in no log, once everything happened.
-func (s *loginService) silent(t *testing.T) {
+// checkLogs checks that no log has a secret, after all logins.
+func (s *loginService) checkLogs(t *testing.T) {
 	t.Helper()
-	s.witness.note("API key", s.key)
-	for _, address := range s.came {
+	s.scanner.note("API key", s.key)
+	for _, address := range s.loggedIn {
 		local, _, _ := strings.Cut(address, "@")
-		s.witness.note("address", local)
+		s.scanner.note("address", local)
 	}
 	kinds := map[string]int{}
-	for _, what := range s.witness.secrets {
+	for _, what := range s.scanner.secrets {
 		kinds[what]++
 	}
 	for _, what := range []string{"access token", "refresh token", "authorization code", "code", "code verifier", "cookie", "form token", "state"} {
-		if kinds[what] < len(s.came) {
-			t.Errorf("the witness saw %v", kinds)
+		if kinds[what] < len(s.loggedIn) {
+			t.Errorf("the scanner saw %v", kinds)
 			break
 		}
 	}
-	// Whoever looks for nothing finds nothing: the mail server's log has codes and addresses.
-	told := strings.Join(s.witness.leaks(t, s.mailLog), "\n")
+	// The scanner must find secrets where they are: the mail server's log has codes and addresses.
+	response := strings.Join(s.scanner.leaks(t, s.mailLog), "\n")
 	for _, what := range []string{"code: ", "address: "} {
-		if strings.Count(told, what) < len(s.came) {
-			t.Errorf("%s is not found in the letters: %s", what, told)
+		if strings.Count(response, what) < len(s.loggedIn) {
+			t.Errorf("%s is not found in the emails: %s", what, response)
 		}
 	}
 	masked := map[string]bool{}
 	for _, replica := range s.replicas {
-		for _, leak := range s.witness.leaks(t, replica.Spec.LogFile) {
+		for _, leak := range s.scanner.leaks(t, replica.Spec.LogFile) {
 			t.Errorf("a log has a secret: %s", leak)
 		}
 		text, err := os.ReadFile(replica.Spec.LogFile)
 		must(t, err)
-		for _, address := range s.came {
-			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskAddress(address))
+		for _, address := range s.loggedIn {
+			masked[address] = masked[address] || strings.Contains(string(text), oauth.MaskEmail(address))
 		}
 	}
 	for address, found := range masked {

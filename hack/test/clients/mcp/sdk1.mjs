@@ -4,7 +4,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js'
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js'
 import { connected } from './login.mjs'
-import { story } from './story.mjs'
+import { scenario } from './scenario.mjs'
 
 const options = JSON.parse(process.argv[2])
 const open = (settings) => ({
@@ -13,7 +13,7 @@ const open = (settings) => ({
     ? new StdioClientTransport({ command: process.execPath, args: options.bridge, env: process.env, stderr: 'inherit' })
     : new StreamableHTTPClientTransport(new URL(options.url), settings),
 })
-const finish = (transport, told) => transport.finishAuth(told.get('code'))
+const finish = (transport, response) => transport.finishAuth(response.get('code'))
 const { client, transport } = await connected(options, open, UnauthorizedError, finish)
-await story(client, { ...options, version: () => transport.protocolVersion })
+await scenario(client, { ...options, version: () => transport.protocolVersion })
 await client.close()

@@ -1,7 +1,7 @@
 // The second SDK, in either era of the protocol.
 import { Client, StreamableHTTPClientTransport, UnauthorizedError } from '@modelcontextprotocol/client'
 import { connected } from './login.mjs'
-import { story } from './story.mjs'
+import { scenario } from './scenario.mjs'
 
 const options = JSON.parse(process.argv[2])
 const open = (settings) => ({
@@ -9,7 +9,7 @@ const open = (settings) => ({
   transport: new StreamableHTTPClientTransport(new URL(options.url), settings),
 })
 // It checks the issuer in the answer, too.
-const finish = (transport, told) => transport.finishAuth(told)
+const finish = (transport, response) => transport.finishAuth(response)
 const { client } = await connected(options, open, UnauthorizedError, finish)
-await story(client, { ...options, version: () => client.getNegotiatedProtocolVersion() })
+await scenario(client, { ...options, version: () => client.getNegotiatedProtocolVersion() })
 await client.close()

@@ -1,4 +1,4 @@
-// Opens the page in a browser without a window, has it upload, and prints what it was told.
+// Opens the page in a browser without a window, has it upload, and prints what it was answered.
 import puppeteer from 'puppeteer-core'
 
 const options = JSON.parse(process.argv[2])

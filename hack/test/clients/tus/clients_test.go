@@ -1,6 +1,6 @@
-// Package tusclients_test has real clients upload to the shipped runtime: tus-js-client in
-// Node and on a page, and Uppy on a page. Each is cut off in the middle of a PATCH.
-package tusclients_test
+// Package tus_test tests uploads of real clients to the shipped runtime: tus-js-client in
+// Node and on a page, and Uppy on a page. Each is cut in the middle of a PATCH.
+package tus_test
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ const (
 	fileName      = "Ferien 🏖.bin"
 )
 
-func TestRealClientsAreCutOffAndGoOn(t *testing.T) {
+func TestClients_ResumeAfterACutConnection(t *testing.T) {
 	t.Parallel()
 	file := make([]byte, 24<<20)
 	_, _ = rand.Read(file)
@@ -74,15 +74,15 @@ func TestRealClientsAreCutOffAndGoOn(t *testing.T) {
 	}
 }
 
-// told is what a client prints.
-type told struct {
+// result is what a client prints.
+type result struct {
 	URL      string `json:"url"`
 	ID       string `json:"id"`
 	Document string `json:"document"`
 }
 
 // upload runs a client to its end.
-func (s *service) upload(t *testing.T, packages *node.Packages, script string, options map[string]any) told {
+func (s *service) upload(t *testing.T, packages *node.Packages, script string, options map[string]any) result {
 	t.Helper()
 	all := map[string]any{"endpoint": s.base + "/media/create/resumable", "filename": fileName, "retryDelays": []int{0, 100, 300, 500, 1000, 2000, 3000, 5000}}
 	for name, value := range options {
@@ -90,16 +90,16 @@ func (s *service) upload(t *testing.T, packages *node.Packages, script string, o
 	}
 	text, err := json.Marshal(all)
 	must(t, err)
-	var told told
-	result := packages.Run(t, clientTimeout, packages.Script(t, script), string(text))
-	if result.Code != 0 || json.Unmarshal([]byte(result.Stdout), &told) != nil {
-		t.Fatalf("the client ended with %d and printed %s\n%s", result.Code, result.Stdout, result.Stderr)
+	var printed result
+	ended := packages.Run(t, clientTimeout, packages.Script(t, script), string(text))
+	if ended.Code != 0 || json.Unmarshal([]byte(ended.Stdout), &printed) != nil {
+		t.Fatalf("the client ended with %d and printed %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
 	}
-	return told
+	return printed
 }
 
-// check compares what a client was told with what is there.
-func (s *service) check(t *testing.T, got told, file []byte) {
+// check compares what a client was answered with what is there.
+func (s *service) check(t *testing.T, got result, file []byte) {
 	t.Helper()
 	var document struct {
 		MediaID, OriginalFileName, File string
@@ -110,7 +110,7 @@ func (s *service) check(t *testing.T, got told, file []byte) {
 		t.Fatalf("the document is %q: %v", got.Document, err)
 	}
 	if got.ID == "" || document.MediaID != got.ID || !strings.HasSuffix(got.URL, "/"+got.ID) || document.OriginalFileName != fileName || document.Size != int64(len(file)) || !document.Temp {
-		t.Errorf("the client was told %+v", got)
+		t.Errorf("the client was answered %+v", got)
 	}
 	status, body := s.do(t, http.MethodGet, document.File, nil)
 	if status != http.StatusOK || sha256.Sum256(body) != sha256.Sum256(file) {

@@ -1,4 +1,4 @@
-package tusclients_test
+package tus_test
 
 import (
 	"io"

@@ -1,4 +1,4 @@
-// A client in Node: uploads the file of its options, and prints what it was told.
+// A client in Node: uploads the file of its options, and prints what it was answered.
 import { createReadStream, statSync } from 'node:fs'
 import { Upload } from 'tus-js-client'
 

@@ -3,7 +3,7 @@ import Uppy from '@uppy/core'
 import Tus from '@uppy/tus'
 import { Upload } from 'tus-js-client'
 
-const told = (url, header) => ({ url, id: header('x-service-media-id'), document: header('x-service-media') })
+const result = (url, header) => ({ url, id: header('x-service-media-id'), document: header('x-service-media') })
 
 window.withTus = async (options) => {
   const file = await (await fetch('/file')).blob()
@@ -15,7 +15,7 @@ window.withTus = async (options) => {
       metadata: { filename: options.filename, filetype: 'application/octet-stream' },
       retryDelays: options.retryDelays,
       onError: (error) => reject(new Error(error.message)),
-      onSuccess: ({ lastResponse }) => resolve(told(upload.url, (name) => lastResponse.getHeader(name))),
+      onSuccess: ({ lastResponse }) => resolve(result(upload.url, (name) => lastResponse.getHeader(name))),
     })
     upload.start()
   })
@@ -32,7 +32,7 @@ window.withUppy = async (options) => {
   uppy.addFile({ name: options.filename, type: 'application/octet-stream', data: file })
   return new Promise((resolve, reject) => {
     uppy.on('upload-error', (_, error) => reject(new Error(error.message)))
-    uppy.on('upload-success', (_, response) => resolve(told(response.uploadURL, (name) => response.body.xhr.getResponseHeader(name))))
+    uppy.on('upload-success', (_, response) => resolve(result(response.uploadURL, (name) => response.body.xhr.getResponseHeader(name))))
     uppy.upload()
   })
 }

@@ -1,28 +1,37 @@
-package tusclients_test
+package tus_test
 
 import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/node"
 )
 
-// The walk-through of the reference is what people paste first.
-func TestTheWalkThroughOfTheReferenceWorks(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "reference", "resumable.md"))
+// block returns the first block of code in a language on a page of the documentation.
+func block(t *testing.T, page, language string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", page))
 	must(t, err)
-	_, script, _ := strings.Cut(string(page), "```sh\n")
-	script, _, found := strings.Cut(script, "```")
+	_, code, _ := strings.Cut(string(text), "```"+language+"\n")
+	code, _, found := strings.Cut(code, "\n```")
 	if !found {
-		t.Fatal("the page has no walk-through")
+		t.Fatalf("%s has no block of %s", page, language)
 	}
+	return code
+}
+
+func TestReferenceExample_UploadsInChunks(t *testing.T) {
+	t.Parallel()
+	script := block(t, "reference/resumable.md", "sh")
 	s := newService(t, "https://app.example.org")
 	file := make([]byte, 3<<20)
 	_, _ = rand.Read(file)
@@ -35,6 +44,42 @@ func TestTheWalkThroughOfTheReferenceWorks(t *testing.T) {
 		t.Fatalf("it printed %s", out)
 	}
 	if status, body := s.do(t, http.MethodGet, document.File, nil); status != http.StatusOK || sha256.Sum256(body) != sha256.Sum256(file) {
+		t.Errorf("the file: %d, %d bytes", status, len(body))
+	}
+}
+
+// The guide's server and page, as they are printed there, in a real browser.
+func TestBrowserGuide_UploadsAndSealsAFile(t *testing.T) {
+	t.Parallel()
+	packages, folder := node.New(t, "hack/test/clients/tus"), t.TempDir()
+	for name, language := range map[string]string{"server.mjs": "js", "page.html": "html"} {
+		must(t, os.WriteFile(filepath.Join(folder, name), []byte(block(t, "guides/upload-from-a-browser.md", language)), 0o600))
+	}
+	file := make([]byte, 1<<20)
+	_, _ = rand.Read(file)
+	path := filepath.Join(folder, "photo.bin")
+	must(t, os.WriteFile(path, file, 0o600))
+	port := testenv.FreePort(t)
+	address := fmt.Sprintf("http://localhost:%d", port)
+	s := newService(t, "http://localhost:*")
+	_, err := testenv.Group(t).Start(t.Context(), servers.Spec{
+		Name: "the guide's server", Path: testenv.Program(t, "node"), Args: []string{filepath.Join(folder, "server.mjs")}, LogFile: filepath.Join(folder, "server.log"),
+		Env:   []string{"URL=" + s.base, "KEY=" + s.apiKey, fmt.Sprintf("PORT=%d", port)},
+		Ready: servers.Answers(address),
+	})
+	must(t, err)
+	options, err := json.Marshal(map[string]any{"browser": testenv.Program(t, "chromium"), "page": address, "file": path})
+	must(t, err)
+	result := packages.Run(t, clientTimeout, packages.Script(t, "guide.mjs"), string(options))
+	if want := fmt.Sprintf("sealed photo.bin, %d bytes\n", len(file)); result.Stdout != want {
+		t.Fatalf("the page says %q, want %q: %s", result.Stdout, want, result.Stderr)
+	}
+	status, body := s.do(t, http.MethodGet, s.base+"/media/get?group=holidays", s.key())
+	var listed []struct{ OriginalFileName, File string }
+	if err := json.Unmarshal(body, &listed); err != nil || status != http.StatusOK || len(listed) != 1 {
+		t.Fatalf("the list: %d %s", status, body)
+	}
+	if status, body := s.do(t, http.MethodGet, listed[0].File, nil); status != http.StatusOK || sha256.Sum256(body) != sha256.Sum256(file) {
 		t.Errorf("the file: %d, %d bytes", status, len(body))
 	}
 }

@@ -1,24 +1,23 @@
-// Package protocol is the protocol between the runtime and one image worker, over the
-// worker's standard input and output. internal/imaging speaks it on the runtime's
-// side and cmd/mediastack-imaging on the worker's.
+// Package protocol implements the protocol between the runtime and an image worker, over
+// the worker's standard input and output. Package imaging is the runtime's side,
+// cmd/mediastack-imaging the worker's.
 //
-// Everything is a frame: one byte of kind, four bytes of length (big-endian), the
-// payload. The worker begins with Hello, once it has locked itself in. Then, one job
-// at a time:
+// Everything is a frame: one byte of kind, four bytes of length (big-endian), and the
+// payload. The worker sends Handshake once it is sandboxed. Then follows one job at a time:
 //
 //	runtime   Job, Data..., End       the job, and the file in pieces
 //	          Job, Data..., Abort     the file could not be read; no answer
-//	worker    Head, Data..., Head, Data..., Done    one Head for each derivative, or
-//	                                  Lacks instead of one that could not be made
-//	          Refused                 nothing is made: the file is broken or over a limit
+//	worker    DerivativeHeader, Data..., DerivativeHeader, Data..., Done
+//	                                  one DerivativeHeader for each derivative, or
+//	                                  DerivativeError for one that failed
+//	          Rejected                no derivative: the file is corrupt or over a limit
 //
-// Every answer carries the job's number, so that what belongs to another job is
-// noticed. The runtime closes the worker's standard input to end it.
+// Every answer carries the job's number, so that an answer to another job is detected.
+// The runtime closes the worker's standard input to stop it.
 //
-// A frame is read into memory only after its length was checked: no kind but Data
-// may be longer than MaxControl, and Data no longer than MaxData. The runtime takes
-// anything that is not in this list for the word of a worker that has been taken
-// over, and kills it; the worker takes it for the end of the runtime, and leaves.
+// The length of a frame is checked before the frame is read into memory: at most MaxData
+// for Data, MaxControl for all others. On any other input the runtime kills the worker,
+// which it takes for compromised, and the worker exits.
 package protocol
 
 import (
@@ -28,8 +27,8 @@ import (
 	"io"
 )
 
-// Version is the version of the protocol. Both sides come from one build; the
-// version catches an installation that is mixed.
+// Version is the version of the protocol. Both sides come from one build; the version
+// detects a mixed installation.
 const Version = 2
 
 // Bounds of payloads, in bytes.
@@ -39,41 +38,41 @@ const (
 	headerSize = 5
 )
 
-// Kind says what a frame is.
+// Kind is the type of a frame.
 type Kind byte
 
 // The kinds of frame.
 const (
-	KindHello   Kind = 1 // worker: ready for jobs
-	KindJob     Kind = 2 // runtime: a job
-	KindData    Kind = 3 // both: a piece of the file, or of a derivative
-	KindEnd     Kind = 4 // runtime: the file is complete
-	KindAbort   Kind = 5 // runtime: forget the job
-	KindHead    Kind = 6 // worker: a derivative begins
-	KindDone    Kind = 7 // worker: the job's derivatives are complete
-	KindRefused Kind = 8 // worker: the job's file is refused
-	KindLacks   Kind = 9 // worker: one derivative could not be made
+	KindHandshake        Kind = 1 // worker: ready for jobs
+	KindJob              Kind = 2 // runtime: a job
+	KindData             Kind = 3 // both: a piece of the file, or of a derivative
+	KindEnd              Kind = 4 // runtime: the file is complete
+	KindAbort            Kind = 5 // runtime: the job is canceled
+	KindDerivativeHeader Kind = 6 // worker: a derivative follows
+	KindDone             Kind = 7 // worker: the job's derivatives are complete
+	KindRejected         Kind = 8 // worker: the file is rejected
+	KindDerivativeError  Kind = 9 // worker: one derivative failed
 )
 
 func (k Kind) String() string {
-	if k < KindHello || k > KindLacks {
+	if k < KindHandshake || k > KindDerivativeError {
 		return fmt.Sprintf("kind %d", byte(k))
 	}
-	return [...]string{"Hello", "Job", "Data", "End", "Abort", "Head", "Done", "Refused", "Lacks"}[k-KindHello]
+	return [...]string{"Handshake", "Job", "Data", "End", "Abort", "DerivativeHeader", "Done", "Rejected", "DerivativeError"}[k-KindHandshake]
 }
 
-// ErrProtocol is in the chain of every error that says the other side broke the
-// protocol, in contrast to one of reading or writing.
+// ErrProtocol is in the chain of every error for invalid input, and not in that of an
+// error of reading or writing.
 var ErrProtocol = errors.New("imaging protocol")
 
-func violation(format string, args ...any) error {
+func protocolError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
 }
 
-// Hello is the worker's first frame.
-type Hello struct {
+// Handshake is the first frame of a worker.
+type Handshake struct {
 	Version uint16
-	Locked  Layers // the layers of the sandbox that hold
+	Sandbox Layers // the layers of the sandbox that are in effect
 }
 
 // Layers is a set of sandbox layers.
@@ -82,25 +81,25 @@ type Layers uint16
 // The layers of the sandbox.
 const (
 	LayerLimits     Layers = 1 << iota // address space, files and core dumps are limited
-	LayerPrivileges                    // no new privileges, no dumps
-	LayerSyscalls                      // seccomp refuses what an image never needs
+	LayerPrivileges                    // no new privileges, no core dumps
+	LayerSyscalls                      // seccomp denies system calls that decoding does not need
 )
 
-// Job asks for derivatives of one file.
+// Job requests the derivatives of one file.
 type Job struct {
 	Number    uint32
 	Bytes     uint64 // length of the file
 	MaxPixels uint64 // width x height of one frame
 	MaxFrames uint32
-	MaxOutput uint64 // bytes of all derivatives together
+	MaxOutput uint64 // total bytes of all derivatives
 	TimeoutMS uint32 // after the file is complete
-	Width     uint16 // the thumbnail's box
+	Width     uint16 // maximum size of the thumbnail
 	Height    uint16
-	WebP      bool // make a WebP conversion too, of a still JPEG or PNG
+	WebP      bool // convert a still JPEG or PNG to WebP too
 	Quality   uint8
 }
 
-// Variant is what a derivative is.
+// Variant is the type of a derivative.
 type Variant uint8
 
 // The derivatives.
@@ -109,8 +108,8 @@ const (
 	WebP      Variant = 2
 )
 
-// Head begins a derivative; Data frames follow until Bytes are complete.
-type Head struct {
+// DerivativeHeader precedes the Data frames of a derivative, which have Bytes in total.
+type DerivativeHeader struct {
 	Number  uint32
 	Variant Variant
 	Bytes   uint64
@@ -121,36 +120,36 @@ type Head struct {
 // Done ends a job.
 type Done struct{ Number uint32 }
 
-// Lacks says why one derivative could not be made. Others of the job may be.
-type Lacks struct {
+// DerivativeError is the reason why one derivative failed. Others of the job may not.
+type DerivativeError struct {
 	Number  uint32
 	Variant Variant
 	Reason  Reason
 	Text    string // for the log, at most MaxText bytes
 }
 
-// Refused ends a job of which nothing can be made.
-type Refused struct {
+// Rejected ends a job without derivatives.
+type Rejected struct {
 	Number uint32
 	Reason Reason
 	Text   string // for the log, at most MaxText bytes
 }
 
-// MaxText bounds the text of Refused and Lacks.
+// MaxText is the maximum length of the text of Rejected and DerivativeError, in bytes.
 const MaxText = 512
 
-// Reason is a kind of refusal.
+// Reason is why a file is rejected, or a derivative failed.
 type Reason uint8
 
 // The reasons.
 const (
-	ReasonFormat Reason = 1 // no format that is handled
-	ReasonBroken Reason = 2 // truncated or damaged
-	ReasonPixels Reason = 3 // over the limit of pixels
-	ReasonFrames Reason = 4 // over the limit of frames
-	ReasonOutput Reason = 5 // the derivatives are too large
-	ReasonMemory Reason = 6 // not enough memory for this image
-	ReasonEncode Reason = 7 // the encoder failed, for want of memory as a rule
+	ReasonFormat  Reason = 1 // not a supported format
+	ReasonCorrupt Reason = 2 // truncated or damaged
+	ReasonPixels  Reason = 3 // over the pixel limit
+	ReasonFrames  Reason = 4 // over the frame limit
+	ReasonOutput  Reason = 5 // the derivatives are too large
+	ReasonMemory  Reason = 6 // not enough memory for this image
+	ReasonEncode  Reason = 7 // the encoder failed, usually for lack of memory
 )
 
 func (r Reason) String() string {
@@ -160,18 +159,18 @@ func (r Reason) String() string {
 	return [...]string{"unsupported_format", "corrupt", "pixel_limit", "frame_limit", "output_limit", "out_of_memory", "encoder_error"}[r-ReasonFormat]
 }
 
-// Writer writes frames. Each is one call of Write.
+// Writer writes frames, each with one call of Write.
 type Writer struct {
 	to     io.Writer
 	buffer []byte
 }
 
-// NewWriter makes a writer of frames.
+// NewWriter returns a Writer to to.
 func NewWriter(to io.Writer) *Writer {
 	return &Writer{to: to, buffer: make([]byte, headerSize, headerSize+4<<10)}
 }
 
-// Data sends bytes in as many frames as they need.
+// Data sends data in as many frames as it needs.
 func (w *Writer) Data(data []byte) error {
 	for len(data) > 0 {
 		n := min(len(data), MaxData)
@@ -183,10 +182,10 @@ func (w *Writer) Data(data []byte) error {
 	return nil
 }
 
-// Hello sends the greeting.
-func (w *Writer) Hello(h Hello) error {
-	return w.send(KindHello, func(b []byte) []byte {
-		return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, h.Version), uint16(h.Locked))
+// Handshake sends the handshake.
+func (w *Writer) Handshake(h Handshake) error {
+	return w.send(KindHandshake, func(b []byte) []byte {
+		return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, h.Version), uint16(h.Sandbox))
 	})
 }
 
@@ -209,15 +208,15 @@ func (w *Writer) Job(j Job) error {
 	})
 }
 
-// End says that the file is complete.
+// End sends the end of the file.
 func (w *Writer) End() error { return w.send(KindEnd, nil) }
 
-// Abort says that the file will not be completed.
+// Abort cancels the job, whose file could not be read.
 func (w *Writer) Abort() error { return w.send(KindAbort, nil) }
 
-// Head begins a derivative.
-func (w *Writer) Head(h Head) error {
-	return w.send(KindHead, func(b []byte) []byte {
+// DerivativeHeader sends the header of a derivative.
+func (w *Writer) DerivativeHeader(h DerivativeHeader) error {
+	return w.send(KindDerivativeHeader, func(b []byte) []byte {
 		b = binary.BigEndian.AppendUint32(b, h.Number)
 		b = append(b, byte(h.Variant))
 		b = binary.BigEndian.AppendUint64(b, h.Bytes)
@@ -226,22 +225,22 @@ func (w *Writer) Head(h Head) error {
 	})
 }
 
-// Done ends a job.
+// Done sends the end of a job.
 func (w *Writer) Done(d Done) error {
 	return w.send(KindDone, func(b []byte) []byte { return binary.BigEndian.AppendUint32(b, d.Number) })
 }
 
-// Refused ends a job of which nothing can be made. The text is cut to MaxText.
-func (w *Writer) Refused(r Refused) error {
-	return w.send(KindRefused, func(b []byte) []byte {
+// Rejected sends a rejection. The text is truncated to MaxText.
+func (w *Writer) Rejected(r Rejected) error {
+	return w.send(KindRejected, func(b []byte) []byte {
 		b = append(binary.BigEndian.AppendUint32(b, r.Number), byte(r.Reason))
 		return append(b, r.Text[:min(len(r.Text), MaxText)]...)
 	})
 }
 
-// Lacks tells of a derivative that could not be made. The text is cut to MaxText.
-func (w *Writer) Lacks(l Lacks) error {
-	return w.send(KindLacks, func(b []byte) []byte {
+// DerivativeError sends the error of one derivative. The text is truncated to MaxText.
+func (w *Writer) DerivativeError(l DerivativeError) error {
+	return w.send(KindDerivativeError, func(b []byte) []byte {
 		b = append(binary.BigEndian.AppendUint32(b, l.Number), byte(l.Variant), byte(l.Reason))
 		return append(b, l.Text[:min(len(l.Text), MaxText)]...)
 	})

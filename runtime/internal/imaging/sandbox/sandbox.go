@@ -1,7 +1,7 @@
-// Package sandbox takes away from a process what it will not need any more, for
-// good: memory beyond a bound, files, sockets, other programs, new privileges.
-// cmd/mediastack-imaging calls it before it looks at the first byte of anybody's
-// file, so that a decoder which is taken over can do nothing but give a wrong image.
+// Package sandbox restricts the current process by rlimits, no_new_privs and seccomp: no
+// memory over a limit, no files, sockets or other programs, no new privileges.
+// cmd/mediastack-imaging applies it before it reads the first byte of a file, so that a
+// compromised decoder can do no more than return a wrong image.
 package sandbox
 
 import (
@@ -11,44 +11,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits are what the process may still use.
+// Limits bounds the resources of the process.
 type Limits struct {
-	// Memory is the address space in bytes that may be used beyond what is in use
-	// when Apply is called. 0 = no limit.
+	// Memory is how much the address space may grow after Apply, in bytes. 0 = no limit.
 	Memory uint64
 }
 
-// maxFiles is what the pipes and the Go runtime's poller need, and a little.
+// maxFiles leaves room for the pipes and the poller of the Go runtime.
 const maxFiles = 16
 
-// Held tells which layers hold. They are independent: each one alone stops something.
-type Held struct {
-	Limits     bool // rlimits: memory, no file may grow, no core dumps
-	Privileges bool // no privileges through other programs, no ptrace by equals
-	Syscalls   bool // seccomp: only what decoding needs
+// Applied are the layers in effect. They are independent of each other.
+type Applied struct {
+	Limits     bool // rlimits: memory, open files, no writes to files, no core dumps
+	Privileges bool // no_new_privs, and not dumpable: no ptrace by processes of the same user
+	Syscalls   bool // seccomp: system calls that decoding needs
 }
 
-// Apply locks the whole process in, all threads included. The kernel, or the
-// container around, may refuse a layer: the error says which, and the others hold.
-func Apply(limits Limits) (Held, []error) {
-	var held Held
+// Apply restricts the whole process, with all threads, for good. The kernel or a container
+// may deny a layer: there is an error for each of those, and the others are in effect.
+func Apply(limits Limits) (Applied, []error) {
+	var applied Applied
 	var errs []error
-	note := func(layer string, held *bool, err error) {
-		if *held = err == nil; err != nil {
+	record := func(layer string, applied *bool, err error) {
+		if *applied = err == nil; err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", layer, err))
 		}
 	}
-	note("limits", &held.Limits, limit(limits))
-	note("privileges", &held.Privileges, dropPrivileges())
-	note("system calls", &held.Syscalls, filterSyscalls())
-	return held, errs
+	record("limits", &applied.Limits, setLimits(limits))
+	record("privileges", &applied.Privileges, dropPrivileges())
+	record("system calls", &applied.Syscalls, filterSyscalls())
+	return applied, errs
 }
 
-func limit(limits Limits) error {
+func setLimits(limits Limits) error {
 	rlimits := []struct {
-		what  string
-		which int
-		most  uint64
+		name     string
+		resource int
+		limit    uint64
 	}{
 		{"file size", unix.RLIMIT_FSIZE, 0},
 		{"core dumps", unix.RLIMIT_CORE, 0},
@@ -60,14 +59,14 @@ func limit(limits Limits) error {
 			return err
 		}
 		rlimits = append(rlimits, struct {
-			what  string
-			which int
-			most  uint64
+			name     string
+			resource int
+			limit    uint64
 		}{"address space", unix.RLIMIT_AS, used + limits.Memory})
 	}
 	for _, r := range rlimits {
-		if err := unix.Setrlimit(r.which, &unix.Rlimit{Cur: r.most, Max: r.most}); err != nil {
-			return fmt.Errorf("%s: %w", r.what, err)
+		if err := unix.Setrlimit(r.resource, &unix.Rlimit{Cur: r.limit, Max: r.limit}); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
 		}
 	}
 	return nil
@@ -87,7 +86,7 @@ func addressSpace() (uint64, error) {
 }
 
 func dropPrivileges() error {
-	// The filter carries this bit over to the other threads.
+	// The seccomp filter sets this bit for the other threads.
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}

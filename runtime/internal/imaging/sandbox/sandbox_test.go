@@ -17,18 +17,18 @@ import (
 	"mediastack.dev/runtime/internal/imaging/sandbox"
 )
 
-// prisoner in the arguments makes the test binary lock itself in and try to get out.
-const prisoner = "prisoner"
+// childArgument makes the test binary apply the sandbox and try to escape.
+const childArgument = "sandboxed"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == prisoner {
-		imprisoned(os.Args[2])
+	if len(os.Args) == 3 && os.Args[1] == childArgument {
+		runSandboxed(os.Args[2])
 		return
 	}
 	os.Exit(m.Run())
 }
 
-// attempts are what a decoder that was taken over would try.
+// attempts are actions of a compromised decoder.
 var attempts = map[string]func(folder string) error{
 	"read /etc/passwd": func(string) error { _, err := os.ReadFile("/etc/passwd"); return err },
 	"read the parent's environment": func(string) error {
@@ -80,7 +80,7 @@ func raw(number uintptr, argument uintptr) error {
 		return errno
 	}
 	if number == unix.SYS_CLONE && result == 0 {
-		unix.Exit(0) // the child that should not be
+		unix.Exit(0) // a child process, which should not exist
 	}
 	return nil
 }
@@ -91,26 +91,26 @@ func readParent() error {
 	return err
 }
 
-// report is what a prisoner tells.
+// report is the output of the sandboxed process.
 type report struct {
-	Held     sandbox.Held
-	Refused  []string
-	Got      map[string]string // attempt -> error, empty for a success
-	Memory   string
-	Threads  bool
-	Unlocked map[string]string // the same attempts, before
+	Applied sandbox.Applied
+	Denied  []string
+	Got     map[string]string // by attempt; empty = it succeeded
+	Memory  string
+	Threads bool
+	Before  map[string]string // the attempts in harmless, without the sandbox
 }
 
-func imprisoned(folder string) {
-	r := report{Got: map[string]string{}, Unlocked: map[string]string{}}
-	// What does no harm is tried in freedom first: an attempt that always fails proves nothing.
-	for _, name := range free {
-		r.Unlocked[name] = text(attempts[name](folder))
+func runSandboxed(folder string) {
+	r := report{Got: map[string]string{}, Before: map[string]string{}}
+	// Harmless attempts are made without the sandbox first: one that always fails proves nothing.
+	for _, name := range harmless {
+		r.Before[name] = text(attempts[name](folder))
 	}
-	var refused []error
-	r.Held, refused = sandbox.Apply(sandbox.Limits{Memory: 512 << 20})
-	for _, err := range refused {
-		r.Refused = append(r.Refused, err.Error())
+	var denied []error
+	r.Applied, denied = sandbox.Apply(sandbox.Limits{Memory: 512 << 20})
+	for _, err := range denied {
+		r.Denied = append(r.Denied, err.Error())
 	}
 	for name, attempt := range attempts {
 		r.Got[name] = text(attempt(folder))
@@ -129,8 +129,8 @@ func imprisoned(folder string) {
 	_ = json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// free are the attempts that succeed, and leave nothing behind, in a process that is not locked in.
-var free = []string{"read /etc/passwd", "read the parent's environment", "list a folder", "look at a file", "a TCP socket", "a Unix socket", "a pair of sockets", "start a program", "a new process", "kill the parent", "write a file", "memory with a name", "be dumpable"}
+// harmless are the attempts that succeed without the sandbox, and leave nothing behind.
+var harmless = []string{"read /etc/passwd", "read the parent's environment", "list a folder", "look at a file", "a TCP socket", "a Unix socket", "a pair of sockets", "start a program", "a new process", "kill the parent", "write a file", "memory with a name", "be dumpable"}
 
 func text(err error) string {
 	if err == nil {
@@ -139,7 +139,7 @@ func text(err error) string {
 	return err.Error()
 }
 
-func TestAPrisonerGetsNowhere(t *testing.T) {
+func TestApply_DeniesEveryAttempt(t *testing.T) {
 	t.Parallel()
 	own, err := os.Executable()
 	if err != nil {
@@ -150,7 +150,7 @@ func TestAPrisonerGetsNowhere(t *testing.T) {
 	if err := os.WriteFile(there, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), own, prisoner, folder)
+	cmd := exec.CommandContext(t.Context(), own, childArgument, folder)
 	out, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError
@@ -163,12 +163,12 @@ func TestAPrisonerGetsNowhere(t *testing.T) {
 	if err := json.Unmarshal(out, &r); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if want := (sandbox.Held{Limits: true, Privileges: true, Syscalls: true}); r.Held != want || len(r.Refused) > 0 {
-		t.Fatalf("held: %+v, refused: %v", r.Held, r.Refused)
+	if want := (sandbox.Applied{Limits: true, Privileges: true, Syscalls: true}); r.Applied != want || len(r.Denied) > 0 {
+		t.Fatalf("applied: %+v, denied: %v", r.Applied, r.Denied)
 	}
-	for name, failed := range r.Unlocked {
+	for name, failed := range r.Before {
 		if failed != "" {
-			t.Errorf("%s fails in freedom already: %s", name, failed)
+			t.Errorf("%s fails without the sandbox too: %s", name, failed)
 		}
 	}
 	if len(r.Got) != len(attempts) {
@@ -186,6 +186,6 @@ func TestAPrisonerGetsNowhere(t *testing.T) {
 		t.Errorf("more memory than allowed: %q", r.Memory)
 	}
 	if !r.Threads {
-		t.Error("threads don't work any more")
+		t.Error("threads do not work any more")
 	}
 }

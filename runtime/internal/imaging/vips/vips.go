@@ -1,10 +1,10 @@
-// Package vips makes derivatives with libvips. cmd/mediastack-imaging is the only
-// program that may link it. bimg starts libvips; the few calls here are our own, for
-// what bimg 1.1.9 can't do: take loaders off by list, read a header without decoding,
-// fail on a truncated file, shrink while loading and turn upright in one pass, and
-// convert to sRGB without a profile on disk (docs/decisions/0006).
+// Package vips creates derivatives with libvips. cmd/mediastack-imaging is the only program
+// that may link it. bimg initializes libvips; the calls here do what bimg 1.1.9 can't:
+// disable loaders by a list, read a header without decoding, fail on a truncated file,
+// shrink while loading and rotate upright in one pass, and convert to sRGB without a profile
+// on disk (docs/decisions/0006).
 //
-// It keeps process-wide state in libvips and is not safe for concurrent use.
+// libvips has process-wide state: the package is not safe for concurrent use.
 package vips
 
 /*
@@ -22,7 +22,7 @@ import (
 	"github.com/h2non/bimg"
 )
 
-// Format is a format of which derivatives can be made.
+// Format is a file format that derivatives can be created of.
 type Format int
 
 // The formats, in the order of the loaders in vips.c.
@@ -35,17 +35,17 @@ const (
 	HEIF // HEIC and AVIF
 )
 
-// Version is the version of libvips that this was compiled with.
+// Version is the version of libvips at compile time.
 const Version = bimg.VipsVersion
 
-// Header is what a file says of itself.
+// Header is the header of an image file.
 type Header struct {
 	Format        Format
 	Width, Height int // of one frame, as stored
 	Frames        int
 }
 
-// Output is an encoded derivative. It lies in C memory until it is freed.
+// Output is an encoded derivative. It is in C memory until Free is called.
 type Output struct {
 	Data          []byte
 	Width, Height int
@@ -59,25 +59,25 @@ func (o *Output) Free() {
 	}
 }
 
-// Start readies libvips for untrusted files: one thread, no cache, only the loaders
-// of the formats above. bimg has initialised libvips when this is called.
+// Start configures libvips for untrusted files: one thread, no cache, only the loaders of
+// the formats above. bimg has initialized libvips before.
 func Start() error {
 	bimg.VipsCacheSetMax(0)
 	bimg.VipsCacheSetMaxMem(0)
 	if C.ms_start() != 0 {
-		return failure()
+		return lastError()
 	}
 	return nil
 }
 
-// Trim returns memory that libvips and its decoders have freed to the system.
+// Trim returns freed memory of libvips and its decoders to the system.
 func Trim() { C.malloc_trim(0) }
 
-// ReadHeader reads a file's header. A file of no allowed format has the format None.
+// ReadHeader reads the header of a file. Its format is None if it is not supported.
 func ReadHeader(file []byte) (Header, error) {
 	var h C.ms_header
 	if C.ms_read_header(pointer(file), C.size_t(len(file)), &h) != 0 {
-		return Header{}, failure()
+		return Header{}, lastError()
 	}
 	return Header{Format: Format(h.loader), Width: int(h.width), Height: int(h.height), Frames: int(h.frames)}, nil
 }
@@ -85,16 +85,16 @@ func ReadHeader(file []byte) (Header, error) {
 // Image is a decoded image.
 type Image struct{ image *C.VipsImage }
 
-// Decode decodes a whole image into memory.
+// Decode decodes an image into memory.
 func Decode(file []byte) (*Image, error) {
 	var image *C.VipsImage
 	if C.ms_decode(pointer(file), C.size_t(len(file)), &image) != 0 {
-		return nil, failure()
+		return nil, lastError()
 	}
 	return &Image{image}, nil
 }
 
-// Free releases the memory. It may be called again, and for nil.
+// Free releases the memory. It may be called twice, and on nil.
 func (i *Image) Free() {
 	if i != nil && i.image != nil {
 		C.g_object_unref(C.gpointer(unsafe.Pointer(i.image)))
@@ -102,9 +102,9 @@ func (i *Image) Free() {
 	}
 }
 
-// Thumbnail makes a WebP still image, upright and in sRGB, that fits in a box and is
-// never larger than the original. A decoded image of the same file saves decoding it;
-// nil is fine, and better for formats that can be shrunk while they are loaded.
+// Thumbnail returns a WebP still image, upright and in sRGB, that fits into width x height
+// and is not larger than the original. decoded is the decoded file; it may be nil, which is
+// faster for formats that can be shrunk while loading.
 func Thumbnail(file []byte, decoded *Image, width, height int) (Output, error) {
 	var out C.ms_output
 	var failed C.int
@@ -116,8 +116,8 @@ func Thumbnail(file []byte, decoded *Image, width, height int) (Output, error) {
 	return output(failed, out)
 }
 
-// Convert makes a WebP image of full size, upright and in sRGB. Lossless ignores quality;
-// it needs less memory, and makes files that are small for flat images only.
+// Convert returns a WebP image of the original size, upright and in sRGB. lossless ignores
+// quality, and needs less memory; its files are small for flat images only.
 func Convert(file []byte, decoded *Image, quality int, lossless bool) (Output, error) {
 	var image *C.VipsImage
 	if decoded != nil {
@@ -133,17 +133,17 @@ func Convert(file []byte, decoded *Image, quality int, lossless bool) (Output, e
 
 func output(failed C.int, out C.ms_output) (Output, error) {
 	if failed != 0 {
-		return Output{}, failure()
+		return Output{}, lastError()
 	}
 	return Output{Data: unsafe.Slice((*byte)(out.data), int(out.length)), Width: int(out.width), Height: int(out.height)}, nil
 }
 
-// failure takes what libvips says went wrong.
-func failure() error {
+// lastError returns the error of libvips, and clears it.
+func lastError() error {
 	text := strings.Join(strings.Fields(C.GoString(C.vips_error_buffer())), " ")
 	C.vips_error_clear()
 	if text == "" {
-		text = "libvips failed without a reason"
+		text = "libvips failed without a message"
 	}
 	return errors.New(text)
 }

@@ -1,6 +1,6 @@
-// Package webp takes WebP files apart. internal/imaging runs everything that a
-// worker hands out through Still, so that no derivative can carry metadata, whatever
-// libvips wrote or a worker that was taken over would like to publish.
+// Package webp validates WebP still images and strips their metadata. Package imaging
+// passes every derivative through StripMetadata, so that none has metadata, whatever
+// libvips or a compromised worker wrote.
 package webp
 
 import (
@@ -9,11 +9,11 @@ import (
 	"fmt"
 )
 
-// ErrNotStill is in the chain of every error: the file is not a well-formed WebP still image.
-var ErrNotStill = errors.New("not a well-formed WebP still image")
+// ErrInvalid is in the chain of every error: the file is not a valid WebP still image.
+var ErrInvalid = errors.New("not a valid WebP still image")
 
-func malformed(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrNotStill, fmt.Sprintf(format, args...))
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
 const (
@@ -23,19 +23,19 @@ const (
 	flagAlpha   = 1 << 4
 )
 
-// Image is a WebP still image with its pixels alone.
+// Image is a WebP still image without metadata.
 type Image struct {
 	File          []byte
 	Width, Height int
 }
 
-// Still rewrites a WebP still image with its pixels alone: the bitmap (VP8 or VP8L)
-// and its alpha plane (ALPH) stay; colour profile, EXIF, XMP and chunks that nobody
-// knows go. Anything but one still image is refused, bytes after its end included.
-func Still(file []byte) (Image, error) {
+// StripMetadata returns a WebP still image with its pixels only: the bitmap (VP8 or VP8L)
+// and its alpha plane (ALPH). Colour profile, EXIF, XMP and unknown chunks are dropped.
+// Any other input is rejected, including bytes after the end.
+func StripMetadata(file []byte) (Image, error) {
 	if len(file) < fileHeader || string(file[:4]) != "RIFF" || string(file[8:12]) != "WEBP" ||
 		int64(binary.LittleEndian.Uint32(file[4:])) != int64(len(file)-chunkHeader) {
-		return Image{}, malformed("no RIFF header of %d bytes", len(file))
+		return Image{}, invalid("no RIFF header of %d bytes", len(file))
 	}
 	var image Image
 	var bitmap, alpha chunk
@@ -48,11 +48,11 @@ func Still(file []byte) (Image, error) {
 		switch c.name {
 		case "VP8X":
 			if !first {
-				return Image{}, malformed("VP8X is not first")
+				return Image{}, invalid("VP8X is not first")
 			}
 		case "VP8 ", "VP8L":
 			if bitmap.name != "" {
-				return Image{}, malformed("two bitmaps")
+				return Image{}, invalid("two bitmaps")
 			}
 			if image.Width, image.Height, err = c.size(); err != nil {
 				return Image{}, err
@@ -60,18 +60,18 @@ func Still(file []byte) (Image, error) {
 			bitmap = c
 		case "ALPH":
 			if alpha.name != "" || bitmap.name != "" || len(c.data) == 0 {
-				return Image{}, malformed("an alpha plane out of place")
+				return Image{}, invalid("an unexpected alpha plane")
 			}
 			alpha = c
 		case "ANIM", "ANMF":
-			return Image{}, malformed("animated")
+			return Image{}, invalid("animated")
 		}
 	}
 	switch {
 	case bitmap.name == "":
-		return Image{}, malformed("no bitmap")
+		return Image{}, invalid("no bitmap")
 	case alpha.name != "" && bitmap.name == "VP8L":
-		return Image{}, malformed("two alpha planes")
+		return Image{}, invalid("two alpha planes")
 	}
 	image.File = assemble(bitmap, alpha, image.Width, image.Height)
 	return image, nil
@@ -82,22 +82,22 @@ type chunk struct {
 	data []byte
 }
 
-// next takes a chunk off the front of rest.
+// next removes the first chunk from rest.
 func next(rest *[]byte) (chunk, error) {
 	b := *rest
 	if len(b) < chunkHeader {
-		return chunk{}, malformed("%d bytes after the last chunk", len(b))
+		return chunk{}, invalid("%d bytes after the last chunk", len(b))
 	}
 	size := uint64(binary.LittleEndian.Uint32(b[4:]))
 	padded := chunkHeader + size + size&1
 	if padded > uint64(len(b)) {
-		return chunk{}, malformed("a chunk of %d bytes where %d are left", size, len(b)-chunkHeader)
+		return chunk{}, invalid("a chunk of %d bytes with %d remaining", size, len(b)-chunkHeader)
 	}
 	*rest = b[padded:]
 	return chunk{name: string(b[:4]), data: b[chunkHeader : chunkHeader+size]}, nil
 }
 
-// size reads the dimensions out of a bitmap's own header.
+// size returns the dimensions in the header of a bitmap.
 func (c chunk) size() (width, height int, err error) {
 	switch {
 	case c.name == "VP8 " && len(c.data) >= 10 && c.data[0]&1 == 0 && string(c.data[3:6]) == "\x9d\x01\x2a":
@@ -108,15 +108,16 @@ func (c chunk) size() (width, height int, err error) {
 		bits := binary.LittleEndian.Uint32(c.data[1:])
 		width, height = int(bits&0x3fff)+1, int(bits>>14&0x3fff)+1
 	default:
-		return 0, 0, malformed("no header of a bitmap")
+		return 0, 0, invalid("no bitmap header")
 	}
 	if width == 0 || height == 0 {
-		return 0, 0, malformed("a bitmap without pixels")
+		return 0, 0, invalid("a bitmap without pixels")
 	}
 	return width, height, nil
 }
 
-// assemble writes the simple form, or, where there is an alpha plane, the extended one.
+// assemble returns a file of the simple format, or of the extended one if there is an
+// alpha plane.
 func assemble(bitmap, alpha chunk, width, height int) []byte {
 	file := make([]byte, fileHeader, fileHeader+extension+2*chunkHeader+len(alpha.data)+len(bitmap.data)+2)
 	copy(file, "RIFF")
@@ -130,7 +131,7 @@ func assemble(bitmap, alpha chunk, width, height int) []byte {
 		file = alpha.appendTo(file)
 	}
 	file = bitmap.appendTo(file)
-	binary.LittleEndian.PutUint32(file[4:], uint32(len(file)-chunkHeader)) //nolint:gosec // a few bytes longer at most than the 32 bits that came in
+	binary.LittleEndian.PutUint32(file[4:], uint32(len(file)-chunkHeader)) //nolint:gosec // at most a few bytes longer than the input, whose length has 32 bits
 	return file
 }
 

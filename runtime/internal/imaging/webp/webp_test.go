@@ -35,7 +35,7 @@ var (
 	unknown  = chunk("GPS!", 's', 'e', 'c', 'r', 'e', 't')
 )
 
-func TestOnlyPixelsStay(t *testing.T) {
+func TestStripMetadata_KeepsPixelsOnly(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ in, want []byte }{
 		"a simple lossy file":               {file(lossy), file(lossy)},
@@ -47,14 +47,14 @@ func TestOnlyPixelsStay(t *testing.T) {
 		"an alpha plane without VP8X":       {file(alpha, lossy), file(bare, alpha, lossy)},
 		"a VP8X that lies about the canvas": {file(chunk("VP8X", 0x10, 0, 0, 0, 9, 9, 9, 9, 9, 9), alpha, lossy), file(bare, alpha, lossy)},
 	} {
-		got, err := webp.Still(bytes.Clone(c.in))
+		got, err := webp.StripMetadata(bytes.Clone(c.in))
 		if err != nil || !bytes.Equal(got.File, c.want) || got.Width != 320 || got.Height != 240 {
 			t.Errorf("%s: %q %d x %d, %v", name, got.File, got.Width, got.Height, err)
 		}
 	}
 }
 
-func TestAnythingElseIsRefused(t *testing.T) {
+func TestStripMetadata_RejectsInvalidFiles(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string][]byte{
 		"nothing":                    nil,
@@ -71,20 +71,20 @@ func TestAnythingElseIsRefused(t *testing.T) {
 		"an odd rest":                file(lossy, []byte("abc")),
 		"a chunk that is too long":   file(chunk("EXIF", 1, 2)[:9], lossy),
 		"a length that is wrong":     append([]byte("RIFF\xff\xff\xff\xffWEBP"), lossy...),
-		"another form":               append([]byte("RIFF\x04\x00\x00\x00WAVE"), lossy...),
+		"another format":             append([]byte("RIFF\x04\x00\x00\x00WAVE"), lossy...),
 		"an inter frame":             file(chunk("VP8 ", 0x11, 0, 0, 0x9d, 0x01, 0x2a, 0x40, 0x01, 0xf0, 0x00)),
 		"a bitmap without pixels":    file(chunk("VP8 ", 0x10, 0, 0, 0x9d, 0x01, 0x2a, 0, 0, 0xf0, 0x00)),
 		"a bitmap without a header":  file(chunk("VP8L", 0x2f)),
 	} {
-		if got, err := webp.Still(in); !errors.Is(err, webp.ErrNotStill) {
+		if got, err := webp.StripMetadata(in); !errors.Is(err, webp.ErrInvalid) {
 			t.Errorf("%s: %q, %v", name, got.File, err)
 		}
 	}
 }
 
-// FuzzStill: what comes out has nothing but bitmaps and alpha planes of the input, is
-// not longer than it but for a header, and comes out of Still again as it is.
-func FuzzStill(f *testing.F) {
+// FuzzStripMetadata: the output has bitmaps and alpha planes of the input only, is longer
+// by a header at most, and is not changed by a second call.
+func FuzzStripMetadata(f *testing.F) {
 	for _, seed := range [][]byte{
 		file(lossy), file(lossless), file(extended, icc, lossy, exif, xmp, unknown), file(bare, alpha, lossy), file(alpha, lossy),
 		file(extended, icc, unknown, alpha, lossy, exif, xmp), file(extended, lossless, exif), file(lossy, lossless),
@@ -93,12 +93,12 @@ func FuzzStill(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		before := bytes.Clone(in)
-		got, err := webp.Still(in)
+		got, err := webp.StripMetadata(in)
 		if !bytes.Equal(in, before) {
 			t.Fatal("the input was changed")
 		}
 		if err != nil {
-			if !errors.Is(err, webp.ErrNotStill) || got.File != nil {
+			if !errors.Is(err, webp.ErrInvalid) || got.File != nil {
 				t.Fatalf("%v, %q", err, got.File)
 			}
 			return
@@ -125,7 +125,7 @@ func FuzzStill(f *testing.F) {
 			}
 			rest = rest[8+size+size%2:]
 		}
-		again, err := webp.Still(got.File)
+		again, err := webp.StripMetadata(got.File)
 		if err != nil || !bytes.Equal(again.File, got.File) || again.Width != got.Width || again.Height != got.Height {
 			t.Fatalf("again: %v", err)
 		}

@@ -18,31 +18,31 @@ import (
 // AssetsPath is where Assets is mounted.
 const AssetsPath = "/oauth/assets/"
 
-// maxLogo is the largest logo, in bytes.
+// maxLogo bounds the logo, in bytes.
 const maxLogo = 256 << 10
 
-// logoTypes are the types of a logo, with the name it is served under.
+// logoTypes maps the accepted media types of a logo to the names of the asset.
 var logoTypes = map[string]string{"image/png": "logo.png", "image/webp": "logo.webp", "image/svg+xml": "logo.svg"}
 
-// asset is a file of the pages.
+// asset is a static file that the pages link to.
 type asset struct {
-	kind string
-	data []byte
-	hash string
+	contentType string
+	data        []byte
+	hash        string
 }
 
 func newAsset(kind string, data []byte) asset {
 	sum := sha256.Sum256(data)
-	return asset{kind: kind, data: data, hash: hex.EncodeToString(sum[:8])}
+	return asset{contentType: kind, data: data, hash: hex.EncodeToString(sum[:8])}
 }
 
-// assets are by their names below AssetsPath.
+// assets maps names below AssetsPath to files.
 type assets map[string]asset
 
-// link is the address of an asset. It changes with the contents.
+// link returns the URL of an asset. It contains a hash of the content.
 func (a assets) link(name string) string { return AssetsPath + name + "?v=" + a[name].hash }
 
-// readLogo reads and judges the logo. What it is, its contents say.
+// readLogo reads the logo and detects its media type from its content.
 func readLogo(path string) (name string, logo asset, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -67,8 +67,8 @@ func readLogo(path string) (name string, logo asset, err error) {
 // Assets serves the files of the pages below AssetsPath.
 func (p *Pages) Assets() http.Handler { return p.assets }
 
-// forever is a year, the longest that caches heed.
-const forever = "public, max-age=31536000, immutable"
+// immutableCacheControl permits caching for a year, the conventional maximum.
+const immutableCacheControl = "public, max-age=31536000, immutable"
 
 func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	file, ok := a[strings.TrimPrefix(r.URL.Path, AssetsPath)]
@@ -82,17 +82,17 @@ func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	header := w.Header()
-	header.Set("Content-Type", file.kind)
+	header.Set("Content-Type", file.contentType)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("ETag", `"`+file.hash+`"`)
-	// The page may come from a replica of another version: what it asks for is not to
-	// be kept under the wrong name.
+	// During an update, a replica of another version may have rendered the page. Content
+	// must not be cached under the hash of another version.
 	header.Set("Cache-Control", "no-cache")
 	if r.URL.Query().Get("v") == file.hash {
-		header.Set("Cache-Control", forever)
+		header.Set("Cache-Control", immutableCacheControl)
 	}
-	// An SVG is a document when it is opened by itself.
+	// A browser runs an SVG as a document if it is opened directly.
 	header.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file.data))
 }

@@ -43,7 +43,7 @@ func get(handler http.Handler, method, target string) *httptest.ResponseRecorder
 	return recorder
 }
 
-func TestTheFilesOfAPageAreServedForGood(t *testing.T) {
+func TestAssets_AreServedImmutable(t *testing.T) {
 	t.Parallel()
 	// The contents say what a logo is, not the name.
 	webp := append([]byte("RIFF\x1a\x00\x00\x00WEBPVP8L"), make([]byte, 32)...)
@@ -52,11 +52,11 @@ func TestTheFilesOfAPageAreServedForGood(t *testing.T) {
 		"image/webp":    write(t, "logo", webp),
 		"image/svg+xml": write(t, "logo.png", []byte(drawing)),
 	} {
-		p, err := pages.New(pages.Config{Name: "Media", Colour: colour, Logo: logo})
+		p, err := pages.New(pages.Config{Name: "Media", Color: brandColor, Logo: logo})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := read(t, func(w io.Writer) error { return p.Problem(w, pages.ProblemPage{Title: "x"}) })
+		d := read(t, func(w io.Writer) error { return p.Error(w, pages.ErrorPage{Title: "x"}) })
 		found := map[string]bool{}
 		for _, e := range d.all("link", "img") {
 			target := e.get("href") + e.get("src")
@@ -96,19 +96,19 @@ func TestTheFilesOfAPageAreServedForGood(t *testing.T) {
 	}
 }
 
-func TestTheStyleSheetHasTheBrandsColour(t *testing.T) {
+func TestStylesheet_HasBrandColor(t *testing.T) {
 	t.Parallel()
 	links := map[string]bool{}
-	for _, colour := range []string{"#FFB300", "#2456d6"} {
-		p, err := pages.New(pages.Config{Name: "Media", Colour: colour})
+	for _, color := range []string{"#FFB300", "#2456d6"} {
+		p, err := pages.New(pages.Config{Name: "Media", Color: color})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := read(t, func(w io.Writer) error { return p.Problem(w, pages.ProblemPage{Title: "x"}) })
+		d := read(t, func(w io.Writer) error { return p.Error(w, pages.ErrorPage{Title: "x"}) })
 		link := d.all("link")[1].get("href")
 		links[link] = true
 		body := get(p.Assets(), http.MethodGet, link).Body.String()
-		if want := "--fill:" + strings.ToLower(colour) + ";"; strings.Count(body, want) != 2 {
+		if want := "--button-bg:" + strings.ToLower(color) + ";"; strings.Count(body, want) != 2 {
 			t.Errorf("%s is not in both schemes", want)
 		}
 		for _, want := range []string{"prefers-color-scheme:dark", "prefers-reduced-motion", "forced-colors", ":focus-visible"} {
@@ -118,34 +118,34 @@ func TestTheStyleSheetHasTheBrandsColour(t *testing.T) {
 		}
 	}
 	if len(links) != 2 {
-		t.Error("another colour has the same address")
+		t.Error("another color has the same address")
 	}
 }
 
-func TestWrongSettingsAreNamed(t *testing.T) {
+func TestNew_NamesTheInvalidSetting(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		cfg  pages.Config
 		want string // empty = fine
 	}{
-		"as it should be":       {pages.Config{Name: "Media", Colour: "#A0b1C2"}, ""},
-		"another script":        {pages.Config{Name: "メディア保管庫", Colour: colour}, ""},
-		"no name":               {pages.Config{Name: " ", Colour: colour}, "SERVICE_BRAND_NAME"},
-		"a long name":           {pages.Config{Name: strings.Repeat("ü", 61), Colour: colour}, "SERVICE_BRAND_NAME"},
-		"a name of two lines":   {pages.Config{Name: "Media\r\nBcc: x", Colour: colour}, "SERVICE_BRAND_NAME"},
-		"a turned name":         {pages.Config{Name: "Media\u202e", Colour: colour}, "SERVICE_BRAND_NAME"},
-		"broken UTF-8":          {pages.Config{Name: "Media\xff", Colour: colour}, "SERVICE_BRAND_NAME"},
-		"no colour":             {pages.Config{Name: "Media"}, "SERVICE_BRAND_COLOUR"},
-		"a colour's name":       {pages.Config{Name: "Media", Colour: "yellow"}, "SERVICE_BRAND_COLOUR"},
-		"a short colour":        {pages.Config{Name: "Media", Colour: "#fff"}, "SERVICE_BRAND_COLOUR"},
-		"a colour with more":    {pages.Config{Name: "Media", Colour: "#ffffff;}"}, "SERVICE_BRAND_COLOUR"},
-		"a colour of no digits": {pages.Config{Name: "Media", Colour: "#ggg000"}, "SERVICE_BRAND_COLOUR"},
-		"no such logo":          {pages.Config{Name: "Media", Colour: colour, Logo: filepath.Join(t.TempDir(), "none.png")}, "SERVICE_BRAND_LOGO"},
-		"a folder as logo":      {pages.Config{Name: "Media", Colour: colour, Logo: t.TempDir()}, "SERVICE_BRAND_LOGO"},
-		"an empty logo":         {pages.Config{Name: "Media", Colour: colour, Logo: write(t, "logo.png", nil)}, "SERVICE_BRAND_LOGO"},
-		"a page as logo":        {pages.Config{Name: "Media", Colour: colour, Logo: write(t, "logo.svg", []byte("<!doctype html><title>x</title>"))}, "SERVICE_BRAND_LOGO"},
-		"a GIF as logo":         {pages.Config{Name: "Media", Colour: colour, Logo: write(t, "logo.png", []byte("GIF89a\x01\x00\x01\x00\x00\x00\x00;"))}, "SERVICE_BRAND_LOGO"},
-		"a logo too large":      {pages.Config{Name: "Media", Colour: colour, Logo: write(t, "logo.png", append(picture(t), make([]byte, 256<<10)...))}, "SERVICE_BRAND_LOGO"},
+		"as it should be":      {pages.Config{Name: "Media", Color: "#A0b1C2"}, ""},
+		"another script":       {pages.Config{Name: "メディア保管庫", Color: brandColor}, ""},
+		"no name":              {pages.Config{Name: " ", Color: brandColor}, "SERVICE_BRAND_NAME"},
+		"a long name":          {pages.Config{Name: strings.Repeat("ü", 61), Color: brandColor}, "SERVICE_BRAND_NAME"},
+		"a name of two lines":  {pages.Config{Name: "Media\r\nBcc: x", Color: brandColor}, "SERVICE_BRAND_NAME"},
+		"a turned name":        {pages.Config{Name: "Media\u202e", Color: brandColor}, "SERVICE_BRAND_NAME"},
+		"broken UTF-8":         {pages.Config{Name: "Media\xff", Color: brandColor}, "SERVICE_BRAND_NAME"},
+		"no color":             {pages.Config{Name: "Media"}, "SERVICE_BRAND_COLOR"},
+		"a color's name":       {pages.Config{Name: "Media", Color: "yellow"}, "SERVICE_BRAND_COLOR"},
+		"a short color":        {pages.Config{Name: "Media", Color: "#fff"}, "SERVICE_BRAND_COLOR"},
+		"a color with more":    {pages.Config{Name: "Media", Color: "#ffffff;}"}, "SERVICE_BRAND_COLOR"},
+		"a color of no digits": {pages.Config{Name: "Media", Color: "#ggg000"}, "SERVICE_BRAND_COLOR"},
+		"no such logo":         {pages.Config{Name: "Media", Color: brandColor, Logo: filepath.Join(t.TempDir(), "none.png")}, "SERVICE_BRAND_LOGO"},
+		"a folder as logo":     {pages.Config{Name: "Media", Color: brandColor, Logo: t.TempDir()}, "SERVICE_BRAND_LOGO"},
+		"an empty logo":        {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.png", nil)}, "SERVICE_BRAND_LOGO"},
+		"a page as logo":       {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.svg", []byte("<!doctype html><title>x</title>"))}, "SERVICE_BRAND_LOGO"},
+		"a GIF as logo":        {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.png", []byte("GIF89a\x01\x00\x01\x00\x00\x00\x00;"))}, "SERVICE_BRAND_LOGO"},
+		"a logo too large":     {pages.Config{Name: "Media", Color: brandColor, Logo: write(t, "logo.png", append(picture(t), make([]byte, 256<<10)...))}, "SERVICE_BRAND_LOGO"},
 	} {
 		p, err := pages.New(c.cfg)
 		if (err == nil) != (c.want == "") || (p == nil) != (err != nil) || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {

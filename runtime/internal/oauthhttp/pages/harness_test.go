@@ -12,17 +12,17 @@ import (
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 )
 
-const colour = "#2456d6"
+const brandColor = "#2456d6"
 
 // toApp opens a program on the device.
 const toApp = "cursor://app/callback?code=c&iss=https%3A%2F%2Fmedia.test&state=s+t"
 
-// toStranger leads to an application that nobody knows.
-const toStranger = "https://evil.example/cb?error=login_required&state=s+t"
+// toUnverifiedApp leads to an application that nobody knows.
+const toUnverifiedApp = "https://evil.example/cb?error=login_required&state=s+t"
 
 func newPages(t *testing.T) *pages.Pages {
 	t.Helper()
-	p, err := pages.New(pages.Config{Name: "Media <storage>", Colour: colour})
+	p, err := pages.New(pages.Config{Name: "Media <storage>", Color: brandColor})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,50 +38,50 @@ var (
 	both    = []pages.Scope{"media:read", "media:write"}
 )
 
-// everyPage renders each page in its shapes, with the words of strangers given.
+// everyPage renders each page in its shapes, with the given untrusted text.
 func everyPage(p *pages.Pages, words string) map[string]func(io.Writer) error {
-	stranger := pages.Application{Name: words, Host: words, Website: words, Scheme: ""}
+	unverified := pages.Application{Name: words, Host: words, Website: words, Scheme: ""}
 	opener := pages.Application{Name: words, Scheme: words}
 	accounts := []pages.Account{account, {ID: words, Name: words, Detail: words}}
 	return map[string]func(io.Writer) error{
-		"email": func(w io.Writer) error { return p.Email(w, pages.EmailPage{Form: form, Application: &stranger}) },
+		"email": func(w io.Writer) error { return p.Email(w, pages.EmailPage{Form: form, Application: &unverified}) },
 		"email, wrong": func(w io.Writer) error {
-			return p.Email(w, pages.EmailPage{Form: form, Application: &claude, Address: words, Problem: words})
+			return p.Email(w, pages.EmailPage{Form: form, Application: &claude, Email: words, Error: words})
 		},
 		"email for the connections": func(w io.Writer) error { return p.Email(w, pages.EmailPage{Form: form, Notice: words}) },
 		"code": func(w io.Writer) error {
-			return p.Code(w, pages.CodePage{Form: form, Application: &stranger, Address: words, ValidFor: 10 * time.Minute, ResendIn: 30 * time.Second})
+			return p.Code(w, pages.CodePage{Form: form, Application: &unverified, Email: words, ValidFor: 10 * time.Minute, ResendIn: 30 * time.Second})
 		},
-		"code, wrong": func(w io.Writer) error { return p.Code(w, pages.CodePage{Form: form, Address: words, Problem: words}) },
+		"code, wrong": func(w io.Writer) error { return p.Code(w, pages.CodePage{Form: form, Email: words, Error: words}) },
 		"code, again": func(w io.Writer) error {
-			return p.Code(w, pages.CodePage{Form: form, Address: words, Resent: true, ResendProblem: words})
+			return p.Code(w, pages.CodePage{Form: form, Email: words, Resent: true, ResendError: words})
 		},
 		"consent": func(w io.Writer) error {
-			return p.Consent(w, pages.ConsentPage{Form: form, Application: stranger, Address: words, Accounts: accounts[:1], Scopes: both})
+			return p.Consent(w, pages.ConsentPage{Form: form, Application: unverified, Email: words, Accounts: accounts[:1], Scopes: both})
 		},
 		"consent with a choice": func(w io.Writer) error {
-			return p.Consent(w, pages.ConsentPage{Form: form, Application: opener, Address: words, Accounts: accounts, Chosen: "account-1", Scopes: []pages.Scope{pages.Scope(words)}, Problem: words})
+			return p.Consent(w, pages.ConsentPage{Form: form, Application: opener, Email: words, Accounts: accounts, Scopes: []pages.Scope{pages.Scope(words)}, Error: words})
 		},
 		"connections": func(w io.Writer) error {
-			return p.Connections(w, pages.ConnectionsPage{Form: form, Address: words, Problem: words, Notice: words, Connections: []pages.Connection{
+			return p.AuthorizedApps(w, pages.AuthorizedAppsPage{Form: form, Email: words, Error: words, Notice: words, Apps: []pages.AuthorizedApp{
 				{ID: words, Name: words, Host: words, Account: words, Scopes: []pages.Scope{pages.Scope(words)}, Since: moment},
 				{ID: "c2", Name: "Claude", Host: "claude.ai", Account: "Studio", Scopes: both, Verified: true, Since: moment, LastUsed: moment},
 			}})
 		},
 		"no connections": func(w io.Writer) error {
-			return p.Connections(w, pages.ConnectionsPage{Form: form, Address: words, Endpoint: words})
+			return p.AuthorizedApps(w, pages.AuthorizedAppsPage{Form: form, Email: words, Endpoint: words})
 		},
 		"return": func(w io.Writer) error {
-			return p.Return(w, pages.ReturnPage{Application: opener, Link: toApp, Allowed: true})
+			return p.AppRedirect(w, pages.AppRedirectPage{Application: opener, Link: toApp, Allowed: true})
 		},
 		"return, denied": func(w io.Writer) error {
-			return p.Return(w, pages.ReturnPage{Application: opener, Link: toApp})
+			return p.AppRedirect(w, pages.AppRedirectPage{Application: opener, Link: toApp})
 		},
 		"problem": func(w io.Writer) error {
-			return p.Problem(w, pages.ProblemPage{Title: "Expired", Text: words, Hint: words, RetryLink: "/account/connections"})
+			return p.Error(w, pages.ErrorPage{Title: "Expired", Text: words, Hint: words})
 		},
 		"problem with a way back": func(w io.Writer) error {
-			return p.Problem(w, pages.ProblemPage{Title: "No", Text: words, Back: &pages.WayBack{Host: words, Link: toStranger}})
+			return p.Error(w, pages.ErrorPage{Title: "No", Text: words, Back: &pages.BackLink{Host: words, Link: toUnverifiedApp}})
 		},
 	}
 }

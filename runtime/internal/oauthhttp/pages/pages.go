@@ -1,7 +1,7 @@
-// Package pages renders what a person sees while logging in and allowing an
-// application, and where connected applications are ended. Package oauth decides which
-// page is due and what is on it; names and addresses on a page come from strangers.
-// The pages need no JavaScript and nothing from elsewhere.
+// Package pages renders the HTML pages of the login, the consent and the list of authorized
+// applications. Package oauthhttp decides which page to show. Names, hosts and e-mail
+// addresses on a page are untrusted input. The pages work without JavaScript and load
+// nothing from other origins.
 package pages
 
 import (
@@ -12,80 +12,77 @@ import (
 	"time"
 )
 
-// Form is in every form, as the hidden fields request and csrf. Forms that are answered
-// with a page have the request in their address, too: the page stays at it.
+// Form holds the hidden fields of every form: request (the ID of the login session) and
+// csrf. Forms that may be answered with a page carry the ID in their URL as well, so that
+// a reload shows the same page.
 type Form struct {
 	Request string
 	CSRF    string
 }
 
-// Application is who asks to be connected. All of it was chosen by its maker.
+// Application is the client that requests access. Its developer chose all of these values.
 type Application struct {
 	Name string
-	// Host is where the redirect goes. Not looked at when Loopback or Scheme says where.
+	// Host is the host of the redirect URI. It is ignored if Loopback or Scheme is set.
 	Host string
-	// Website is the application's own page, on a host that the service knows; a link for
-	// verified applications only.
+	// Website is the application's home page. It is linked only if Verified is set.
 	Website string
-	// Verified means that the host, not only the name, is one that the service knows.
+	// Verified means that the configuration trusts the host of the redirect URI.
 	Verified bool
-	// Loopback means that the answer goes to a program on the person's computer.
+	// Loopback means that the redirect URI leads to a program on the user's computer.
 	Loopback bool
-	// Scheme is set when the answer goes to whichever program opens such links: cursor.
+	// Scheme is the custom scheme of the redirect URI, such as cursor; else it is empty.
 	Scheme string
 }
 
-// Account is one that the person may choose.
+// Account is an account that the user can choose.
 type Account struct {
 	ID     string
 	Name   string
 	Detail string
 }
 
-// Scope is what an application may do: media:read or media:write.
+// Scope is an OAuth scope: media:read or media:write.
 type Scope string
 
-// EmailPage asks for the address. It posts the field address to /oauth/login/email.
+// EmailPage asks for the e-mail address. It posts the field email to /oauth/login/email.
 type EmailPage struct {
 	Form
-	// Application is nil when the person wants to see the connections.
+	// Application is nil if the user logs in to see the authorized applications.
 	Application *Application
-	Address     string // what was entered before
-	Problem     string
-	Notice      string // e.g. that the person is logged out
+	Email       string // what the user entered before
+	Error       string
+	Notice      string // such as "You are logged out."
 }
 
-// CodePage asks for the code. It posts the field code to /oauth/login/code; its second
-// form posts the address to /oauth/login/email again, for a new code. It must not say
-// whether the address is known.
+// CodePage asks for the login code. It posts the field code to /oauth/login/code; its second
+// form posts the e-mail address to /oauth/login/email again and requests a new code. The
+// page must not reveal whether the address belongs to an account.
 type CodePage struct {
 	Form
 	Application *Application
-	Address     string
-	Problem     string // with the code
-	// ResendProblem is why there is no new code yet.
-	ResendProblem string
-	ResendIn      time.Duration // until a new code may be asked for; 0 = now
-	Resent        bool          // a new code is on its way
-	ValidFor      time.Duration // the lifetime of a code; 0 = not shown
+	Email       string
+	Error       string // about the code
+	// ResendError says why no new code was sent.
+	ResendError string
+	ResendIn    time.Duration // until a new code can be requested; 0 = now
+	Resent      bool          // a new code was sent
+	ValidFor    time.Duration // the lifetime of a code; 0 = not shown
 }
 
-// ConsentPage asks whether the application may be connected. It posts account and
-// decision (allow or deny) to /oauth/consent.
+// ConsentPage asks whether the application may access an account. It posts account and
+// decision (allow or deny) to /oauth/consent. With several accounts the user has to choose.
 type ConsentPage struct {
 	Form
 	Application Application
-	Address     string
+	Email       string
 	Accounts    []Account
-	// Chosen is the ID of the account that is chosen already. With several accounts and
-	// none of them chosen the person has to choose.
-	Chosen  string
-	Scopes  []Scope
-	Problem string
+	Scopes      []Scope
+	Error       string
 }
 
-// Connection is an application that was allowed.
-type Connection struct {
+// AuthorizedApp is an application that has access to an account.
+type AuthorizedApp struct {
 	ID       string
 	Name     string
 	Host     string
@@ -96,42 +93,40 @@ type Connection struct {
 	LastUsed time.Time // zero = never
 }
 
-// ConnectionsPage lists what is connected. Each connection posts the field connection
-// to /account/connections/end, all of them the field all=1; logging out posts to
-// /account/connections/logout.
-type ConnectionsPage struct {
+// AuthorizedAppsPage lists the authorized applications. To revoke access it posts the field
+// grant or, for all applications, all=1 to /account/connections/revoke; to log out it posts
+// to /account/connections/logout.
+type AuthorizedAppsPage struct {
 	Form
-	Address     string
-	Connections []Connection
-	// Endpoint is what to give an assistant: {base_url}/mcp. Shown when nothing is
-	// connected.
+	Email string
+	Apps  []AuthorizedApp
+	// Endpoint is the URL for MCP clients: {base_url}/mcp. It is shown if the list is empty.
 	Endpoint string
 	Notice   string
-	Problem  string
+	Error    string
 }
 
-// ReturnPage follows the decision when the answer goes to a program on the device, which
-// leaves the browser where it is. It opens the program by itself, as far as the browser
-// allows, and by a link.
-type ReturnPage struct {
+// AppRedirectPage redirects to a native application by its custom scheme. The browser stays
+// at this page, which opens the application by a refresh and by a link.
+type AppRedirectPage struct {
 	Application Application
-	// Link is the answer: a URI of a scheme that the configuration names. It is not looked at.
+	// Link is the redirect URI with the authorization response. Its scheme must be one that
+	// the configuration allows; the page does not check it.
 	Link    string
 	Allowed bool
 }
 
-// ProblemPage says what went wrong when there is no application to tell it to.
-type ProblemPage struct {
-	Title     string
-	Text      string
-	Hint      string
-	RetryLink string // a path of the service; empty = no link
-	// Back leads to where nobody vouches for; nil = nowhere.
-	Back *WayBack
+// ErrorPage shows an error that is not sent to the application.
+type ErrorPage struct {
+	Title string
+	Text  string
+	Hint  string
+	// Back links to an unverified application; nil = no link.
+	Back *BackLink
 }
 
-// WayBack is a link to an application that is not known, which the person may take.
-type WayBack struct {
+// BackLink is a link to an unverified application, which the user can follow.
+type BackLink struct {
 	Host string
 	Link string // https
 }
@@ -144,10 +139,10 @@ type Pages struct {
 	brand  brand
 	assets assets
 
-	email, code, consent, connections, back, problem *template.Template
+	emailPage, codePage, consentPage, authorizedAppsPage, appRedirectPage, errorPage *template.Template
 }
 
-// brand is what every page shows.
+// brand holds the parts of the layout that depend on the configuration.
 type brand struct {
 	Name  string
 	Logo  string // empty = none
@@ -155,13 +150,12 @@ type brand struct {
 	Style string
 }
 
-// New reads the logo and prepares all pages: what is wrong shows here, not when a
-// page is asked for.
+// New reads the logo and parses all templates, so that errors show at startup.
 func New(cfg Config) (*Pages, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	tone, err := parseColour(cfg.Colour)
+	brandColor, err := parseColor(cfg.Color)
 	if err != nil {
 		return nil, err
 	}
@@ -169,10 +163,10 @@ func New(cfg Config) (*Pages, error) {
 	if err != nil {
 		return nil, err
 	}
-	light, dark := lightPalette(tone), darkPalette(tone)
+	light, dark := lightPalette(brandColor), darkPalette(brandColor)
 	p := &Pages{brand: brand{Name: cfg.Name}, assets: assets{
 		"style.css": newAsset("text/css; charset=utf-8", []byte(stylesheet(light, dark, string(rules)))),
-		"mark.svg":  newAsset("image/svg+xml", []byte(mark(light, dark))),
+		"mark.svg":  newAsset("image/svg+xml", []byte(markSVG(light, dark))),
 	}}
 	p.brand.Style, p.brand.Icon = p.assets.link("style.css"), p.assets.link("mark.svg")
 	if cfg.Logo != "" {
@@ -184,9 +178,10 @@ func New(cfg Config) (*Pages, error) {
 		p.brand.Logo = p.assets.link(name)
 	}
 	for file, page := range map[string]**template.Template{
-		"email": &p.email, "code": &p.code, "consent": &p.consent, "connections": &p.connections, "return": &p.back, "problem": &p.problem,
+		"email": &p.emailPage, "code": &p.codePage, "consent": &p.consentPage,
+		"authorized_apps": &p.authorizedAppsPage, "app_redirect": &p.appRedirectPage, "error": &p.errorPage,
 	} {
-		*page, err = template.New("layout.html").Funcs(template.FuncMap{"plain": plain, "host": host, "span": span}).
+		*page, err = template.New("layout.html").Funcs(template.FuncMap{"sanitize": sanitize, "sanitizeHost": sanitizeHost, "humanDuration": humanDuration}).
 			ParseFS(files, "files/layout.html", "files/"+file+".html")
 		if err != nil {
 			return nil, err
@@ -195,16 +190,16 @@ func New(cfg Config) (*Pages, error) {
 	return p, nil
 }
 
-// view is what the layout gets.
+// view is the data of the layout template.
 type view struct {
 	brand
-	Title  string // of the step
-	Failed bool   // the title says so first
-	Wide   bool
-	Page   any
+	Title    string
+	HasError bool // prefixes the title
+	Wide     bool
+	Page     any
 }
 
-// render writes a whole page or nothing of it.
+// render writes the complete page, or nothing if it cannot be rendered.
 func (p *Pages) render(w io.Writer, page *template.Template, v view) error {
 	v.brand = p.brand
 	var html bytes.Buffer
@@ -215,32 +210,32 @@ func (p *Pages) render(w io.Writer, page *template.Template, v view) error {
 	return err
 }
 
-// Email writes the page that asks for the address.
+// Email writes the page that asks for the e-mail address.
 func (p *Pages) Email(w io.Writer, page EmailPage) error {
-	return p.render(w, p.email, view{Title: "Log in", Failed: page.Problem != "", Page: page})
+	return p.render(w, p.emailPage, view{Title: "Log in", HasError: page.Error != "", Page: page})
 }
 
-// Code writes the page that asks for the code.
+// Code writes the page that asks for the login code.
 func (p *Pages) Code(w io.Writer, page CodePage) error {
-	return p.render(w, p.code, view{Title: "Enter your code", Failed: page.Problem != "" || page.ResendProblem != "", Page: page})
+	return p.render(w, p.codePage, view{Title: "Enter your code", HasError: page.Error != "" || page.ResendError != "", Page: page})
 }
 
-// Consent writes the page that asks whether to connect the application.
+// Consent writes the page that asks the user to authorize the application.
 func (p *Pages) Consent(w io.Writer, page ConsentPage) error {
-	return p.render(w, p.consent, view{Title: "Allow a connection", Failed: page.Problem != "", Page: page})
+	return p.render(w, p.consentPage, view{Title: "Authorize application", HasError: page.Error != "", Page: page})
 }
 
-// Connections writes the list of connected applications.
-func (p *Pages) Connections(w io.Writer, page ConnectionsPage) error {
-	return p.render(w, p.connections, view{Title: "Connected applications", Failed: page.Problem != "", Wide: true, Page: page})
+// Apps writes the list of connected applications.
+func (p *Pages) AuthorizedApps(w io.Writer, page AuthorizedAppsPage) error {
+	return p.render(w, p.authorizedAppsPage, view{Title: "Authorized applications", HasError: page.Error != "", Wide: true, Page: page})
 }
 
-// Return writes the page that leads back to a program on the device.
-func (p *Pages) Return(w io.Writer, page ReturnPage) error {
-	return p.render(w, p.back, view{Title: "You can close this tab", Page: page})
+// AppRedirect writes the page that redirects to a native application.
+func (p *Pages) AppRedirect(w io.Writer, page AppRedirectPage) error {
+	return p.render(w, p.appRedirectPage, view{Title: "You can close this tab", Page: page})
 }
 
-// Problem writes the page that says what went wrong.
-func (p *Pages) Problem(w io.Writer, page ProblemPage) error {
-	return p.render(w, p.problem, view{Title: page.Title, Page: page})
+// Error writes an error page.
+func (p *Pages) Error(w io.Writer, page ErrorPage) error {
+	return p.render(w, p.errorPage, view{Title: page.Title, Page: page})
 }

@@ -14,7 +14,7 @@ import (
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 )
 
-func TestEveryPageIsBuiltForEverybody(t *testing.T) {
+func TestPages_AreAccessible(t *testing.T) {
 	t.Parallel()
 	for name, page := range everyPage(newPages(t), "Ana’s helper") {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestEveryPageIsBuiltForEverybody(t *testing.T) {
 				if input.get("type") != "hidden" && labels[input.get("id")] == "" {
 					t.Errorf("the field %q has no label", input.get("name"))
 				}
-				if input.get("aria-invalid") == "true" && !strings.Contains(input.get("aria-describedby"), "problem") {
+				if input.get("aria-invalid") == "true" && !strings.Contains(input.get("aria-describedby"), "error") {
 					t.Errorf("the field %q is wrong and does not say why", input.get("name"))
 				}
 			}
@@ -85,7 +85,7 @@ func TestEveryPageIsBuiltForEverybody(t *testing.T) {
 			}
 			for _, link := range d.all("a", "link", "img") {
 				target := link.get("href") + link.get("src")
-				if !strings.HasPrefix(target, "/") && target != claude.Website && target != toApp && target != toStranger {
+				if !strings.HasPrefix(target, "/") && target != claude.Website && target != toApp && target != toUnverifiedApp {
 					t.Errorf("%s goes to %s", link.Data, target)
 				}
 				if link.get("target") != "" && (!strings.Contains(link.get("rel"), "noopener") || !strings.Contains(link.text(), "new tab")) {
@@ -101,7 +101,7 @@ func TestEveryPageIsBuiltForEverybody(t *testing.T) {
 	}
 }
 
-func TestTheWordsOfStrangersStayWords(t *testing.T) {
+func TestPages_EscapeUntrustedText(t *testing.T) {
 	t.Parallel()
 	for what, words := range map[string]string{
 		"markup":               `</title></main><script>alert(1)</script><img src=x onerror=alert(1)>`,
@@ -152,7 +152,7 @@ func TestTheWordsOfStrangersStayWords(t *testing.T) {
 	}
 }
 
-func TestAHostIsNeverCutAndANameIs(t *testing.T) {
+func TestConsent_TruncatesNamesButNotHosts(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("accounts.google.com.", 10) + "evil.example"
 	d := read(t, func(w io.Writer) error {
@@ -166,32 +166,32 @@ func TestAHostIsNeverCutAndANameIs(t *testing.T) {
 	}
 }
 
-func TestThePageForTheAddress(t *testing.T) {
+func TestEmail_ShowsFormAndError(t *testing.T) {
 	t.Parallel()
 	p := newPages(t)
 	d := read(t, func(w io.Writer) error { return p.Email(w, pages.EmailPage{Form: form, Application: &claude}) })
 	field := d.form(t, "/oauth/login/email").all("input")[2]
-	for name, want := range map[string]string{"name": "address", "type": "email", "autocomplete": "email", "value": "", "aria-invalid": "", "aria-describedby": "hint"} {
+	for name, want := range map[string]string{"name": "email", "type": "email", "autocomplete": "email", "value": "", "aria-invalid": "", "aria-describedby": "hint"} {
 		if got := field.get(name); got != want {
 			t.Errorf("%s of the field is %q, want %q", name, got, want)
 		}
 	}
-	if !field.has("required") || !strings.Contains(d.text(), "Claude wants to connect to your files. Afterwards it sends you to claude.ai.") {
+	if !field.has("required") || !strings.Contains(d.text(), "Claude wants to access your files. Afterwards it sends you to claude.ai.") {
 		t.Errorf("the page says %s", d.text())
 	}
 
 	d = read(t, func(w io.Writer) error {
-		return p.Email(w, pages.EmailPage{Form: form, Address: `"ana@`, Problem: "This is no address."})
+		return p.Email(w, pages.EmailPage{Form: form, Email: `"ana@`, Error: "This is no address."})
 	})
 	field = d.form(t, "/oauth/login/email").all("input")[2]
-	if field.get("value") != `"ana@` || field.get("aria-invalid") != "true" || field.get("aria-describedby") != "problem hint" {
+	if field.get("value") != `"ana@` || field.get("aria-invalid") != "true" || field.get("aria-describedby") != "error hint" {
 		t.Errorf("the field after an error: %v", field.Attr)
 	}
-	if alert := alerts(d); !slices.Equal(alert, []string{"This is no address."}) || !strings.HasPrefix(d.all("title")[0].text(), "Problem: Log in") {
+	if alert := alerts(d); !slices.Equal(alert, []string{"This is no address."}) || !strings.HasPrefix(d.all("title")[0].text(), "Error: Log in") {
 		t.Errorf("the error is said as %q", alert)
 	}
-	if strings.Contains(d.text(), "wants to connect") {
-		t.Error("the connections page has an application")
+	if strings.Contains(d.text(), "wants to access") {
+		t.Error("the page names an application though none is set")
 	}
 }
 
@@ -206,11 +206,11 @@ func alerts(d document) []string {
 	return found
 }
 
-func TestThePageForTheCode(t *testing.T) {
+func TestCode_ShowsFormAndResend(t *testing.T) {
 	t.Parallel()
 	p := newPages(t)
 	d := read(t, func(w io.Writer) error {
-		return p.Code(w, pages.CodePage{Form: pages.Form{Request: "a&b", CSRF: "c"}, Application: &claude, Address: "ana@example.org", ValidFor: 10 * time.Minute, ResendIn: 30 * time.Second})
+		return p.Code(w, pages.CodePage{Form: pages.Form{Request: "a&b", CSRF: "c"}, Application: &claude, Email: "ana@example.org", ValidFor: 10 * time.Minute, ResendIn: 30 * time.Second})
 	})
 	field := d.form(t, "/oauth/login/code").all("input")[2]
 	for name, want := range map[string]string{"name": "code", "autocomplete": "one-time-code", "inputmode": "numeric", "type": "text"} {
@@ -218,7 +218,7 @@ func TestThePageForTheCode(t *testing.T) {
 			t.Errorf("%s of the field is %q, want %q", name, got, want)
 		}
 	}
-	if fields := d.form(t, "/oauth/login/email").fields(); fields["address"] != "ana@example.org" || fields["request"] != "a&b" {
+	if fields := d.form(t, "/oauth/login/email").fields(); fields["email"] != "ana@example.org" || fields["request"] != "a&b" {
 		t.Errorf("a new code is asked for with %v", fields)
 	}
 	if link := d.all("a")[0].get("href"); link != "/oauth/login?request=a%26b&change=1" {
@@ -231,7 +231,7 @@ func TestThePageForTheCode(t *testing.T) {
 	}
 
 	d = read(t, func(w io.Writer) error {
-		return p.Code(w, pages.CodePage{Form: form, Address: "ana@example.org", Resent: true, ResendProblem: "Wait for 12 seconds."})
+		return p.Code(w, pages.CodePage{Form: form, Email: "ana@example.org", Resent: true, ResendError: "Wait for 12 seconds."})
 	})
 	if field := d.form(t, "/oauth/login/code").all("input")[2]; field.get("aria-invalid") != "" {
 		t.Error("the code is wrong because another was asked for too early")
@@ -241,11 +241,11 @@ func TestThePageForTheCode(t *testing.T) {
 	}
 }
 
-func TestThePageForTheDecision(t *testing.T) {
+func TestConsent_ShowsApplicationAndScopes(t *testing.T) {
 	t.Parallel()
 	p := newPages(t)
 	show := func(page pages.ConsentPage) document {
-		page.Form, page.Address = form, "ana@example.org"
+		page.Form, page.Email = form, "ana@example.org"
 		return read(t, func(w io.Writer) error { return p.Consent(w, page) })
 	}
 	d := show(pages.ConsentPage{Application: claude, Accounts: []pages.Account{account}, Scopes: both})
@@ -280,10 +280,6 @@ func TestThePageForTheDecision(t *testing.T) {
 	if strings.Contains(d.text(), "Change your files") {
 		t.Error("a permission is shown that was not asked for")
 	}
-	d = show(pages.ConsentPage{Application: claude, Accounts: []pages.Account{account, other}, Chosen: "account-2"})
-	if choices := d.all("fieldset")[0].all("input"); choices[0].has("checked") || !choices[1].has("checked") {
-		t.Error("the chosen account is not checked")
-	}
 
 	for want, application := range map[string]pages.Application{
 		"sends you to evil.example.":                                       {Name: "Claude", Host: "evil.example", Website: "https://claude.ai"},
@@ -291,7 +287,7 @@ func TestThePageForTheDecision(t *testing.T) {
 		"sends you to the program on this device that opens cursor: links": {Name: "Claude", Scheme: "cursor"},
 	} {
 		d := show(pages.ConsentPage{Application: application, Accounts: []pages.Account{account}})
-		for _, want := range []string{"Unverified application. Anybody can choose this name. It " + want, "Continue only if you began this yourself."} {
+		for _, want := range []string{"Unverified application. Anyone can choose this name. It " + want, "Continue only if you started this yourself."} {
 			if !strings.Contains(d.text(), want) {
 				t.Errorf("the page does not say %q: %s", want, d.text())
 			}
@@ -304,20 +300,20 @@ func TestThePageForTheDecision(t *testing.T) {
 		t.Errorf("an invisible name is shown as %s", d.all("h1")[0].text())
 	}
 	for _, website := range []string{"javascript:alert(1)", "http://claude.ai", "https://", "https://claude.ai@evil.example/", "data:text/html,x", "//claude.ai", "::"} {
-		if page := (pages.Application{Verified: true, Website: website}).Page(); page != "" {
+		if page := (pages.Application{Verified: true, Website: website}).WebsiteURL(); page != "" {
 			t.Errorf("%s is linked as %s", website, page)
 		}
 	}
 }
 
-func TestNamesThatNobodySees(t *testing.T) {
+func TestHasVisible_RejectsBlankText(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
 		"": false, " ": false, "\u200b\u2060": false, "\u3164": false, "\u2800\u2800": false, "\u115f\u1160": false, "\uffa0 \u3164": false,
 		"\u034f\ufe0f": false, "\u0301": false, "\U0001d159": false, "\ufffd": false, "\U000e0041": false,
 		"a\u3164": true, "クロード": true, "كلود": true, "के": true, "❤\ufe0f": true, "7": true, "…": true,
 	} {
-		if got := pages.Visible(name); got != want {
+		if got := pages.HasVisible(name); got != want {
 			t.Errorf("%q: %t", name, got)
 		}
 		if title := (pages.Application{Name: name}).Title(); (title == "An application without a name") == want {
@@ -326,24 +322,24 @@ func TestNamesThatNobodySees(t *testing.T) {
 	}
 }
 
-func TestThePageOfConnections(t *testing.T) {
+func TestAuthorizedApps_ListsGrants(t *testing.T) {
 	t.Parallel()
 	p := newPages(t)
 	d := read(t, func(w io.Writer) error {
-		return p.Connections(w, pages.ConnectionsPage{Form: form, Address: "ana@example.org", Endpoint: "https://media.example.org/mcp", Connections: []pages.Connection{
+		return p.AuthorizedApps(w, pages.AuthorizedAppsPage{Form: form, Email: "ana@example.org", Endpoint: "https://media.example.org/mcp", Apps: []pages.AuthorizedApp{
 			{ID: "c1", Name: "Claude", Host: "claude.ai", Account: "Studio", Scopes: both, Verified: true, Since: moment, LastUsed: moment.Add(time.Hour)},
 			{ID: "c2", Name: "Claude", Host: "evil.example", Account: "Archive", Scopes: both[:1], Since: moment},
 		}})
 	})
-	ended := map[string]string{}
+	revocable := map[string]string{}
 	for _, form := range d.all("form") {
-		if form.get("action") == "/account/connections/end" {
+		if form.get("action") == "/account/connections/revoke" {
 			fields := form.fields()
-			ended[fields["connection"]] = fields["all"]
+			revocable[fields["grant"]] = fields["all"]
 		}
 	}
-	if len(ended) != 3 || ended[""] != "1" {
-		t.Errorf("what can be ended: %v", ended)
+	if len(revocable) != 3 || revocable[""] != "1" {
+		t.Errorf("grants that can be revoked: %v", revocable)
 	}
 	d.form(t, "/account/connections/logout")
 	items := d.all("li")
@@ -353,7 +349,7 @@ func TestThePageOfConnections(t *testing.T) {
 	} {
 		for _, want := range wants {
 			if !strings.Contains(items[i].text(), want) {
-				t.Errorf("connection %d does not say %q: %s", i, want, items[i].text())
+				t.Errorf("application %d does not say %q: %s", i, want, items[i].text())
 			}
 		}
 	}
@@ -362,19 +358,19 @@ func TestThePageOfConnections(t *testing.T) {
 	}
 
 	d = read(t, func(w io.Writer) error {
-		return p.Connections(w, pages.ConnectionsPage{Form: form, Address: "ana@example.org", Endpoint: "https://media.example.org/mcp"})
+		return p.AuthorizedApps(w, pages.AuthorizedAppsPage{Form: form, Email: "ana@example.org", Endpoint: "https://media.example.org/mcp"})
 	})
-	if !strings.Contains(d.text(), "Nothing is connected yet") || !strings.Contains(d.text(), "https://media.example.org/mcp") || len(d.all("form")) != 1 {
+	if !strings.Contains(d.text(), "No authorized applications yet") || !strings.Contains(d.text(), "https://media.example.org/mcp") || len(d.all("form")) != 1 {
 		t.Errorf("the empty page says %s", d.text())
 	}
 }
 
-func TestThePageThatLeadsBack(t *testing.T) {
+func TestAppRedirect_OpensTheApplication(t *testing.T) {
 	t.Parallel()
 	p := newPages(t)
-	for allowed, want := range map[bool]string{true: "You allowed Cursor to use your files", false: "Cursor was not connected to your files"} {
+	for allowed, want := range map[bool]string{true: "You allowed Cursor to use your files", false: "Cursor was not allowed to use your files"} {
 		d := read(t, func(w io.Writer) error {
-			return p.Return(w, pages.ReturnPage{Application: pages.Application{Name: "Cursor", Scheme: "cursor"}, Link: toApp, Allowed: allowed})
+			return p.AppRedirect(w, pages.AppRedirectPage{Application: pages.Application{Name: "Cursor", Scheme: "cursor"}, Link: toApp, Allowed: allowed})
 		})
 		var refresh []string
 		for _, meta := range d.all("meta") {
@@ -389,7 +385,7 @@ func TestThePageThatLeadsBack(t *testing.T) {
 			t.Errorf("the page says %s", d.text())
 		}
 	}
-	d := read(t, func(w io.Writer) error { return p.Problem(w, pages.ProblemPage{Title: "Expired"}) })
+	d := read(t, func(w io.Writer) error { return p.Error(w, pages.ErrorPage{Title: "Expired"}) })
 	for _, meta := range d.all("meta") {
 		if meta.get("http-equiv") != "" {
 			t.Errorf("another page leads to %s", meta.get("content"))
@@ -397,22 +393,22 @@ func TestThePageThatLeadsBack(t *testing.T) {
 	}
 }
 
-func TestThePageOfAProblem(t *testing.T) {
+func TestError_ShowsTextAndBackLink(t *testing.T) {
 	t.Parallel()
 	p := newPages(t)
 	d := read(t, func(w io.Writer) error {
-		return p.Problem(w, pages.ProblemPage{Title: "Expired", Text: "Too late.", Hint: "Begin again.", RetryLink: "/account/connections"})
+		return p.Error(w, pages.ErrorPage{Title: "Expired", Text: "Too late.", Hint: "Start again."})
 	})
-	if d.text() == "" || d.all("h1")[0].text() != "Expired" || !strings.Contains(d.text(), "Too late. Begin again. Try again") {
+	if d.text() == "" || d.all("h1")[0].text() != "Expired" || !strings.Contains(d.text(), "Too late. Start again.") {
 		t.Errorf("the page says %s", d.text())
 	}
 	d = read(t, func(w io.Writer) error {
-		return p.Problem(w, pages.ProblemPage{Title: "No", Text: "It can't.", Back: &pages.WayBack{Host: "evil.example", Link: toStranger}})
+		return p.Error(w, pages.ErrorPage{Title: "No", Text: "It can't.", Back: &pages.BackLink{Host: "evil.example", Link: toUnverifiedApp}})
 	})
-	if links := d.all("a"); len(links) != 1 || links[0].get("href") != toStranger || links[0].text() != "Go back to evil.example" || !strings.Contains(links[0].get("rel"), "noreferrer") || strings.Contains(d.source, "http-equiv=\"refresh") {
+	if links := d.all("a"); len(links) != 1 || links[0].get("href") != toUnverifiedApp || links[0].text() != "Go back to evil.example" || !strings.Contains(links[0].get("rel"), "noreferrer") || strings.Contains(d.source, "http-equiv=\"refresh") {
 		t.Errorf("the way back is %s", d.source)
 	}
-	if d := read(t, func(w io.Writer) error { return p.Problem(w, pages.ProblemPage{Title: "Expired", Text: "Too late."}) }); len(d.all("a")) != 0 {
+	if d := read(t, func(w io.Writer) error { return p.Error(w, pages.ErrorPage{Title: "Expired", Text: "Too late."}) }); len(d.all("a")) != 0 {
 		t.Error("there is a link to nowhere")
 	}
 }
@@ -423,7 +419,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
-func TestAPageThatCantBeWrittenSaysSo(t *testing.T) {
+func TestPages_ReturnWriteErrors(t *testing.T) {
 	t.Parallel()
 	for name, page := range everyPage(newPages(t), "x") {
 		if err := page(full{}); !errors.Is(err, errFull) {
@@ -432,7 +428,7 @@ func TestAPageThatCantBeWrittenSaysSo(t *testing.T) {
 	}
 }
 
-func TestAnAddressOfAPageIsEscaped(t *testing.T) {
+func TestPages_EscapeIDsInURLs(t *testing.T) {
 	t.Parallel()
 	d := read(t, func(w io.Writer) error {
 		return newPages(t).Code(w, pages.CodePage{Form: pages.Form{Request: "x&change=0#\"><b>"}})

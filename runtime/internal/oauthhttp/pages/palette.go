@@ -5,94 +5,95 @@ import (
 	"strings"
 )
 
-// Contrast that WCAG 2.2 AA asks for.
+// Minimum contrast ratios of WCAG 2.2 AA.
 const (
-	aaText = 4.5 // of text, 1.4.3
-	aaPart = 3.0 // of what shows where a control is, and of the focus, 1.4.11
+	aaText    = 4.5 // text: success criterion 1.4.3
+	aaNonText = 3.0 // borders of controls and the focus indicator: success criterion 1.4.11
 )
 
-// palette is every colour of the pages under one scheme. The style sheet has no other.
+// palette holds all colors of one color scheme. The style sheet uses no others.
 type palette struct {
-	page, surface, soft    colour // grounds: behind everything, of the card, of what is set apart
-	text, muted            colour
-	line                   colour // decoration only
-	field                  colour // borders of inputs and buttons
-	fill, hover, ink, edge colour // the main button: ground, ground under the pointer, text, border
-	accent                 colour // links, focus, what is chosen
+	background, surface, subtle                       rgbColor // backgrounds: of the page, of the card, of highlighted parts
+	text, muted                                       rgbColor
+	divider                                           rgbColor // decorative
+	controlBorder                                     rgbColor // borders of inputs and buttons
+	buttonBg, buttonHoverBg, buttonText, buttonBorder rgbColor // the primary button
+	accent                                            rgbColor // links, focus indicator, selection
 
-	problem, problemSoft colour
-	warning, warningSoft colour
-	good, goodSoft       colour
+	errorText, errorBg     rgbColor
+	warningText, warningBg rgbColor
+	successText, successBg rgbColor
 }
 
-func lightPalette(brand colour) palette {
+func lightPalette(brand rgbColor) palette {
 	p := palette{
-		page: rgb(0xf5f6f8), surface: white, soft: rgb(0xf1f3f6),
-		text: rgb(0x16191e), muted: rgb(0x535c69), line: rgb(0xe2e6eb), field: rgb(0x7b8593),
-		problem: rgb(0xa3161d), problemSoft: rgb(0xfdefef),
-		warning: rgb(0x7a4300), warningSoft: rgb(0xfff4de),
-		good: rgb(0x12603a), goodSoft: rgb(0xe8f6ee),
+		background: colorOf(0xf5f6f8), surface: white, subtle: colorOf(0xf1f3f6),
+		text: colorOf(0x16191e), muted: colorOf(0x535c69), divider: colorOf(0xe2e6eb), controlBorder: colorOf(0x7b8593),
+		errorText: colorOf(0xa3161d), errorBg: colorOf(0xfdefef),
+		warningText: colorOf(0x7a4300), warningBg: colorOf(0xfff4de),
+		successText: colorOf(0x12603a), successBg: colorOf(0xe8f6ee),
 	}
-	return p.branded(brand, black)
+	return p.withBrandColor(brand, black)
 }
 
-func darkPalette(brand colour) palette {
+func darkPalette(brand rgbColor) palette {
 	p := palette{
-		page: rgb(0x0e1013), surface: rgb(0x17191e), soft: rgb(0x22262d),
-		text: rgb(0xeef1f5), muted: rgb(0xa8b1be), line: rgb(0x2c3139), field: rgb(0x7c8694),
-		problem: rgb(0xffa3a1), problemSoft: rgb(0x391a1c),
-		warning: rgb(0xffcf87), warningSoft: rgb(0x33260f),
-		good: rgb(0x8fe0b0), goodSoft: rgb(0x132d1f),
+		background: colorOf(0x0e1013), surface: colorOf(0x17191e), subtle: colorOf(0x22262d),
+		text: colorOf(0xeef1f5), muted: colorOf(0xa8b1be), divider: colorOf(0x2c3139), controlBorder: colorOf(0x7c8694),
+		errorText: colorOf(0xffa3a1), errorBg: colorOf(0x391a1c),
+		warningText: colorOf(0xffcf87), warningBg: colorOf(0x33260f),
+		successText: colorOf(0x8fe0b0), successBg: colorOf(0x132d1f),
 	}
-	return p.branded(brand, white)
+	return p.withBrandColor(brand, white)
 }
 
-func rgb(hex uint32) colour { return colour{uint8(hex >> 16), uint8(hex >> 8), uint8(hex)} } //nolint:gosec // the bytes of a constant
+func colorOf(hex uint32) rgbColor { return rgbColor{uint8(hex >> 16), uint8(hex >> 8), uint8(hex)} } //nolint:gosec // the bytes of a constant
 
-// branded adds the colours that come from the brand's. The button keeps that colour;
-// where it would vanish its border, like all links, is moved towards the far end.
-func (p palette) branded(brand, far colour) palette {
-	p.fill, p.ink = brand, ink(brand)
-	// Away from the text, so that this is read even better; black and white have nowhere to go.
+// withBrandColor derives the colors of the primary button and of links. The button has the
+// brand color; its border and all links are mixed with far until their contrast suffices.
+func (p palette) withBrandColor(brand, far rgbColor) palette {
+	p.buttonBg, p.buttonText = brand, readableOn(brand)
+	// The hover color moves away from the text color, which raises the contrast. Black and
+	// white can only move towards it.
 	away := white
-	if p.ink == white {
+	if p.buttonText == white {
 		away = black
 	}
-	if p.hover = brand.mix(away, 0.14); p.hover == brand {
-		p.hover = brand.mix(p.ink, 0.14)
+	if p.buttonHoverBg = brand.mix(away, 0.14); p.buttonHoverBg == brand {
+		p.buttonHoverBg = brand.mix(p.buttonText, 0.14)
 	}
-	p.edge = brand.readable(far, aaPart, p.surface, p.page)
-	p.accent = brand.readable(far, aaText, p.surface, p.page, p.soft)
+	p.buttonBorder = brand.readable(far, aaNonText, p.surface, p.background)
+	p.accent = brand.readable(far, aaText, p.surface, p.background, p.subtle)
 	return p
 }
 
-// css returns the colours their names in the style sheet.
+// css returns the palette as CSS custom properties.
 func (p palette) css() string {
 	var text strings.Builder
 	for _, v := range []struct {
 		name  string
-		value colour
+		value rgbColor
 	}{
-		{"page", p.page}, {"surface", p.surface}, {"soft", p.soft},
-		{"text", p.text}, {"muted", p.muted}, {"line", p.line}, {"field", p.field},
-		{"fill", p.fill}, {"hover", p.hover}, {"ink", p.ink}, {"edge", p.edge}, {"accent", p.accent},
-		{"problem", p.problem}, {"problem-soft", p.problemSoft},
-		{"warning", p.warning}, {"warning-soft", p.warningSoft},
-		{"good", p.good}, {"good-soft", p.goodSoft},
+		{"background", p.background}, {"surface", p.surface}, {"subtle", p.subtle},
+		{"text", p.text}, {"muted", p.muted}, {"divider", p.divider}, {"control-border", p.controlBorder},
+		{"button-bg", p.buttonBg}, {"button-hover-bg", p.buttonHoverBg}, {"button-text", p.buttonText}, {"button-border", p.buttonBorder}, {"accent", p.accent},
+		{"error-text", p.errorText}, {"error-bg", p.errorBg},
+		{"warning-text", p.warningText}, {"warning-bg", p.warningBg},
+		{"success-text", p.successText}, {"success-bg", p.successBg},
 	} {
 		fmt.Fprintf(&text, "--%s:%s;", v.name, v.value)
 	}
 	return text.String()
 }
 
-// stylesheet puts both schemes before the rules.
+// stylesheet returns the custom properties of both color schemes, followed by the rules.
 func stylesheet(light, dark palette, rules string) string {
 	return ":root{color-scheme:light dark;" + light.css() + "}\n@media (prefers-color-scheme:dark){:root{" + dark.css() + "}}\n" + rules
 }
 
-// mark is what stands for the service when it has no logo: a picture in a frame.
-func mark(light, dark palette) string {
-	return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><style>.a{fill:` + light.fill.String() + `;stroke:` + light.edge.String() + `}.b{fill:` + light.ink.String() + `}` +
-		`@media (prefers-color-scheme:dark){.a{fill:` + dark.fill.String() + `;stroke:` + dark.edge.String() + `}.b{fill:` + dark.ink.String() + `}}</style>` +
+// markSVG returns the icon of a service without a logo: a framed picture.
+func markSVG(light, dark palette) string {
+	return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><style>.a{fill:` + light.buttonBg.String() + `;stroke:` + light.buttonBorder.String() + `}.b{fill:` + light.buttonText.String() + `}` +
+		`@media (prefers-color-scheme:dark){.a{fill:` + dark.buttonBg.String() + `;stroke:` + dark.buttonBorder.String() + `}.b{fill:` + dark.buttonText.String() + `}}</style>` +
 		`<rect class="a" x=".5" y=".5" width="31" height="31" rx="8"/><circle class="b" cx="11" cy="11" r="2.5"/><path class="b" d="M6 24l6.5-8 4 4.5L21 14l5 10z"/></svg>`
 }

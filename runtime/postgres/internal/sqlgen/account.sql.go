@@ -12,36 +12,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const apps = `-- name: Apps :many
-SELECT id, account_id, name, created_at, closed_at FROM app WHERE account_id = $1 ORDER BY name
-`
-
-func (q *Queries) Apps(ctx context.Context, accountID uuid.UUID) ([]App, error) {
-	rows, err := q.db.Query(ctx, apps, accountID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []App
-	for rows.Next() {
-		var i App
-		if err := rows.Scan(
-			&i.ID,
-			&i.AccountID,
-			&i.Name,
-			&i.CreatedAt,
-			&i.ClosedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const closeAccount = `-- name: CloseAccount :exec
 UPDATE account SET closed_at = $2::timestamptz WHERE id = $1 AND closed_at IS NULL
 `
@@ -53,15 +23,6 @@ type CloseAccountParams struct {
 
 func (q *Queries) CloseAccount(ctx context.Context, arg CloseAccountParams) error {
 	_, err := q.db.Exec(ctx, closeAccount, arg.ID, arg.Now)
-	return err
-}
-
-const closeApps = `-- name: CloseApps :exec
-UPDATE app SET closed_at = now() WHERE id = ANY ($1::uuid[])
-`
-
-func (q *Queries) CloseApps(ctx context.Context, ids []uuid.UUID) error {
-	_, err := q.db.Exec(ctx, closeApps, ids)
 	return err
 }
 
@@ -128,7 +89,7 @@ type EraseItemsParams struct {
 	Batch     int32
 }
 
-// The id comes from a status, which others can write: name and state must fit as well.
+// The id comes from a status, which others can write: the name must match and the account must be closed.
 func (q *Queries) EraseItems(ctx context.Context, arg EraseItemsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, eraseItems,
 		arg.ID,
@@ -194,7 +155,7 @@ type InsertAccountParams struct {
 	McpTools      []string
 }
 
-// Nothing is returned when the MediaAccount has an open account already.
+// Returns no row if the MediaAccount already has an open account.
 func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (Account, error) {
 	row := q.db.QueryRow(ctx, insertAccount,
 		arg.ID,
@@ -229,121 +190,12 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 	return i, err
 }
 
-const insertHold = `-- name: InsertHold :exec
+const insertUsage = `-- name: InsertUsage :exec
 INSERT INTO account_usage (account_id) VALUES ($1)
 `
 
-func (q *Queries) InsertHold(ctx context.Context, accountID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, insertHold, accountID)
-	return err
-}
-
-const insertKey = `-- name: InsertKey :exec
-INSERT INTO api_key (id, account_id, app_id, hash, generation, created_at) VALUES ($1, $2, $3, $4, $5, $6)
-`
-
-type InsertKeyParams struct {
-	ID         uuid.UUID
-	AccountID  uuid.UUID
-	AppID      uuid.UUID
-	Hash       []byte
-	Generation int64
-	CreatedAt  time.Time
-}
-
-func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) error {
-	_, err := q.db.Exec(ctx, insertKey,
-		arg.ID,
-		arg.AccountID,
-		arg.AppID,
-		arg.Hash,
-		arg.Generation,
-		arg.CreatedAt,
-	)
-	return err
-}
-
-const insertTotals = `-- name: InsertTotals :exec
-INSERT INTO app_total (app_id, account_id, slot)
-SELECT $1, $2, slot FROM generate_series(0, 15) AS slot
-ON CONFLICT DO NOTHING
-`
-
-type InsertTotalsParams struct {
-	AppID     uuid.UUID
-	AccountID uuid.UUID
-}
-
-func (q *Queries) InsertTotals(ctx context.Context, arg InsertTotalsParams) error {
-	_, err := q.db.Exec(ctx, insertTotals, arg.AppID, arg.AccountID)
-	return err
-}
-
-const keys = `-- name: Keys :many
-SELECT k.id, k.app_id, k.hash, k.generation, k.created_at, k.expires_at, u.last_used_at
-FROM api_key k
-JOIN app ON app.id = k.app_id AND app.closed_at IS NULL
-LEFT JOIN api_key_use u ON u.key_id = k.id
-WHERE k.account_id = $1 AND (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)
-ORDER BY k.created_at DESC, k.id DESC
-`
-
-type KeysParams struct {
-	AccountID uuid.UUID
-	Now       time.Time
-}
-
-type KeysRow struct {
-	ID         uuid.UUID
-	AppID      uuid.UUID
-	Hash       []byte
-	Generation int64
-	CreatedAt  time.Time
-	ExpiresAt  *time.Time
-	LastUsedAt *time.Time
-}
-
-func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
-	rows, err := q.db.Query(ctx, keys, arg.AccountID, arg.Now)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []KeysRow
-	for rows.Next() {
-		var i KeysRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.AppID,
-			&i.Hash,
-			&i.Generation,
-			&i.CreatedAt,
-			&i.ExpiresAt,
-			&i.LastUsedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const limitKeys = `-- name: LimitKeys :exec
-UPDATE api_key SET expires_at = $2::timestamptz
-WHERE app_id = $1 AND (expires_at IS NULL OR expires_at > $2::timestamptz)
-`
-
-type LimitKeysParams struct {
-	AppID     uuid.UUID
-	ExpiresAt time.Time
-}
-
-// Every other key of the app ends at the given time at the latest.
-func (q *Queries) LimitKeys(ctx context.Context, arg LimitKeysParams) error {
-	_, err := q.db.Exec(ctx, limitKeys, arg.AppID, arg.ExpiresAt)
+func (q *Queries) InsertUsage(ctx context.Context, accountID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, insertUsage, accountID)
 	return err
 }
 
@@ -373,49 +225,6 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 	return i, err
 }
 
-const lockApp = `-- name: LockApp :one
-SELECT app.id, app.account_id, app.name, app.created_at, app.closed_at FROM app JOIN account ON account.id = app.account_id
-WHERE app.id = $1 AND app.closed_at IS NULL AND account.closed_at IS NULL FOR NO KEY UPDATE OF app
-`
-
-func (q *Queries) LockApp(ctx context.Context, id uuid.UUID) (App, error) {
-	row := q.db.QueryRow(ctx, lockApp, id)
-	var i App
-	err := row.Scan(
-		&i.ID,
-		&i.AccountID,
-		&i.Name,
-		&i.CreatedAt,
-		&i.ClosedAt,
-	)
-	return i, err
-}
-
-const openApp = `-- name: OpenApp :one
-INSERT INTO app (id, account_id, name) VALUES ($1, $2, $3)
-ON CONFLICT (account_id, name) DO UPDATE SET closed_at = NULL
-RETURNING id, account_id, name, created_at, closed_at
-`
-
-type OpenAppParams struct {
-	ID        uuid.UUID
-	AccountID uuid.UUID
-	Name      string
-}
-
-func (q *Queries) OpenApp(ctx context.Context, arg OpenAppParams) (App, error) {
-	row := q.db.QueryRow(ctx, openApp, arg.ID, arg.AccountID, arg.Name)
-	var i App
-	err := row.Scan(
-		&i.ID,
-		&i.AccountID,
-		&i.Name,
-		&i.CreatedAt,
-		&i.ClosedAt,
-	)
-	return i, err
-}
-
 const ownedBucket = `-- name: OwnedBucket :one
 SELECT bucket FROM account WHERE bucket_owned AND closed_at IS NULL ORDER BY id LIMIT 1
 `
@@ -427,103 +236,6 @@ func (q *Queries) OwnedBucket(ctx context.Context) (string, error) {
 	return bucket, err
 }
 
-const principal = `-- name: Principal :one
-SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
-FROM api_key
-JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
-JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
-WHERE api_key.hash = $1
-`
-
-type PrincipalRow struct {
-	Account Account
-	App     App
-	ApiKey  ApiKey
-}
-
-// Who holds the key with this hash. Expired keys are told by the caller's clock.
-func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, error) {
-	row := q.db.QueryRow(ctx, principal, hash)
-	var i PrincipalRow
-	err := row.Scan(
-		&i.Account.ID,
-		&i.Account.Namespace,
-		&i.Account.Name,
-		&i.Account.DisplayName,
-		&i.Account.Owners,
-		&i.Account.MaxStorage,
-		&i.Account.MaxUploadSize,
-		&i.Account.Bucket,
-		&i.Account.BucketOwned,
-		&i.Account.Suspended,
-		&i.Account.McpReadOnly,
-		&i.Account.McpTools,
-		&i.Account.CreatedAt,
-		&i.Account.ClosedAt,
-		&i.App.ID,
-		&i.App.AccountID,
-		&i.App.Name,
-		&i.App.CreatedAt,
-		&i.App.ClosedAt,
-		&i.ApiKey.ID,
-		&i.ApiKey.AccountID,
-		&i.ApiKey.AppID,
-		&i.ApiKey.Hash,
-		&i.ApiKey.Generation,
-		&i.ApiKey.CreatedAt,
-		&i.ApiKey.ExpiresAt,
-	)
-	return i, err
-}
-
-const principalOfKey = `-- name: PrincipalOfKey :one
-SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
-FROM api_key
-JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
-JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
-WHERE api_key.id = $1
-`
-
-type PrincipalOfKeyRow struct {
-	Account Account
-	App     App
-	ApiKey  ApiKey
-}
-
-func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOfKeyRow, error) {
-	row := q.db.QueryRow(ctx, principalOfKey, id)
-	var i PrincipalOfKeyRow
-	err := row.Scan(
-		&i.Account.ID,
-		&i.Account.Namespace,
-		&i.Account.Name,
-		&i.Account.DisplayName,
-		&i.Account.Owners,
-		&i.Account.MaxStorage,
-		&i.Account.MaxUploadSize,
-		&i.Account.Bucket,
-		&i.Account.BucketOwned,
-		&i.Account.Suspended,
-		&i.Account.McpReadOnly,
-		&i.Account.McpTools,
-		&i.Account.CreatedAt,
-		&i.Account.ClosedAt,
-		&i.App.ID,
-		&i.App.AccountID,
-		&i.App.Name,
-		&i.App.CreatedAt,
-		&i.App.ClosedAt,
-		&i.ApiKey.ID,
-		&i.ApiKey.AccountID,
-		&i.ApiKey.AppID,
-		&i.ApiKey.Hash,
-		&i.ApiKey.Generation,
-		&i.ApiKey.CreatedAt,
-		&i.ApiKey.ExpiresAt,
-	)
-	return i, err
-}
-
 const reservedUsage = `-- name: ReservedUsage :one
 SELECT coalesce(sum(reserved), 0)::bigint FROM upload WHERE account_id = $1
 `
@@ -533,36 +245,6 @@ func (q *Queries) ReservedUsage(ctx context.Context, accountID uuid.UUID) (int64
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
-}
-
-const revokeKeysOfAccount = `-- name: RevokeKeysOfAccount :exec
-UPDATE api_key SET expires_at = $2::timestamptz
-WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > $2::timestamptz)
-`
-
-type RevokeKeysOfAccountParams struct {
-	AccountID uuid.UUID
-	Now       time.Time
-}
-
-func (q *Queries) RevokeKeysOfAccount(ctx context.Context, arg RevokeKeysOfAccountParams) error {
-	_, err := q.db.Exec(ctx, revokeKeysOfAccount, arg.AccountID, arg.Now)
-	return err
-}
-
-const revokeKeysOfApps = `-- name: RevokeKeysOfApps :exec
-UPDATE api_key SET expires_at = $1::timestamptz
-WHERE app_id = ANY ($2::uuid[]) AND (expires_at IS NULL OR expires_at > $1::timestamptz)
-`
-
-type RevokeKeysOfAppsParams struct {
-	Now    time.Time
-	AppIds []uuid.UUID
-}
-
-func (q *Queries) RevokeKeysOfApps(ctx context.Context, arg RevokeKeysOfAppsParams) error {
-	_, err := q.db.Exec(ctx, revokeKeysOfApps, arg.Now, arg.AppIds)
-	return err
 }
 
 const sealedUsage = `-- name: SealedUsage :one
@@ -596,23 +278,6 @@ func (q *Queries) SetBucketOwned(ctx context.Context, arg SetBucketOwnedParams) 
 	return err
 }
 
-const touchKeys = `-- name: TouchKeys :exec
-INSERT INTO api_key_use (key_id, last_used_at)
-SELECT used.id, used.at FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS at) AS used
-JOIN api_key ON api_key.id = used.id
-ON CONFLICT (key_id) DO UPDATE SET last_used_at = greatest(api_key_use.last_used_at, excluded.last_used_at)
-`
-
-type TouchKeysParams struct {
-	Ids    []uuid.UUID
-	UsedAt []time.Time
-}
-
-func (q *Queries) TouchKeys(ctx context.Context, arg TouchKeysParams) error {
-	_, err := q.db.Exec(ctx, touchKeys, arg.Ids, arg.UsedAt)
-	return err
-}
-
 const updateAccount = `-- name: UpdateAccount :one
 UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
     max_upload_size = $4, suspended = $5,
@@ -634,7 +299,7 @@ type UpdateAccountParams struct {
 	ID            uuid.UUID
 }
 
-// Writes, and so notifies, only when something differs.
+// Writes, and so notifies, only if a value differs.
 func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (Account, error) {
 	row := q.db.QueryRow(ctx, updateAccount,
 		arg.DisplayName,

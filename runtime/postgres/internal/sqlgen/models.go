@@ -185,26 +185,26 @@ type RateLimitEvent struct {
 }
 
 type ResumableUpload struct {
-	ItemID       uuid.UUID
-	AccountID    uuid.UUID
-	AppID        uuid.UUID
-	Length       *int64
-	FileName     string
-	DeclaredType string
-	Access       string
-	Caption      string
-	GroupLabel   string
-	Metadata     string
-	Received     int64
-	Digest       []byte
-	MultipartID  string
-	Parts        []media.Part
-	Whole        bool
-	Tail         string
-	TailBytes    int64
-	TailHash     []byte
-	MimeType     string
-	ExpiresAt    time.Time
+	ItemID          uuid.UUID
+	AccountID       uuid.UUID
+	AppID           uuid.UUID
+	Length          *int64
+	FileName        string
+	DeclaredType    string
+	Access          string
+	Caption         string
+	GroupLabel      string
+	Metadata        string
+	Received        int64
+	Digest          []byte
+	MultipartID     string
+	Parts           []media.Part
+	SinglePut       bool
+	IncompletePart  string
+	IncompleteBytes int64
+	IncompleteHash  []byte
+	MimeType        string
+	ExpiresAt       time.Time
 }
 
 type SettingsPin struct {

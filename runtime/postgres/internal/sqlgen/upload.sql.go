@@ -13,6 +13,44 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
+const adjustUsage = `-- name: AdjustUsage :execrows
+UPDATE account_usage SET bytes = account_usage.bytes + $2::bigint
+FROM account
+WHERE account_usage.account_id = $1 AND account.id = $1
+  AND ($2::bigint <= 0 OR account_usage.bytes + $2::bigint <= account.max_storage)
+`
+
+type AdjustUsageParams struct {
+	AccountID uuid.UUID
+	Delta     int64
+}
+
+// Changes the usage by delta; it increases up to the storage cap only.
+func (q *Queries) AdjustUsage(ctx context.Context, arg AdjustUsageParams) (int64, error) {
+	result, err := q.db.Exec(ctx, adjustUsage, arg.AccountID, arg.Delta)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const availableBytes = `-- name: AvailableBytes :one
+SELECT (account.max_storage - account_usage.bytes)::bigint AS bytes, account.max_storage FROM account JOIN account_usage ON account_usage.account_id = account.id WHERE account.id = $1
+`
+
+type AvailableBytesRow struct {
+	Bytes      int64
+	MaxStorage int64
+}
+
+// The bytes up to the storage cap; negative if the cap was lowered below the usage.
+func (q *Queries) AvailableBytes(ctx context.Context, id uuid.UUID) (AvailableBytesRow, error) {
+	row := q.db.QueryRow(ctx, availableBytes, id)
+	var i AvailableBytesRow
+	err := row.Scan(&i.Bytes, &i.MaxStorage)
+	return i, err
+}
+
 const bucketOf = `-- name: BucketOf :one
 SELECT bucket FROM account WHERE id = $1
 `
@@ -25,17 +63,17 @@ func (q *Queries) BucketOf(ctx context.Context, id uuid.UUID) (string, error) {
 }
 
 const commitUploads = `-- name: CommitUploads :many
-WITH asked AS MATERIALIZED (
+WITH requested AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS file_name, unnest($3::text[]) AS access,
         unnest($4::text[]) AS caption, unnest($5::text[]) AS group_label, unnest($6::text[]) AS objects,
         unnest($7::bigint[]) AS bytes, unnest($8::timestamptz[]) AS created_at
 ), done AS (
-    DELETE FROM upload USING asked WHERE upload.item_id = asked.id AND upload.reserved = asked.bytes
+    DELETE FROM upload USING requested WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
-SELECT asked.id, done.account_id, done.app_id, asked.file_name, asked.access, asked.caption, asked.group_label, asked.objects::jsonb, asked.bytes, asked.created_at
-FROM asked JOIN done ON done.item_id = asked.id
+SELECT requested.id, done.account_id, done.app_id, requested.file_name, requested.access, requested.caption, requested.group_label, requested.objects::jsonb, requested.bytes, requested.created_at
+FROM requested JOIN done ON done.item_id = requested.id
 RETURNING id
 `
 
@@ -50,8 +88,8 @@ type CommitUploadsParams struct {
 	CreatedAt []time.Time
 }
 
-// The usual commit: what was reserved is what is stored, so the account's hold stays
-// as it is. The answer names the items that were made; any other is settled alone.
+// Commits the uploads whose reservation equals the stored bytes, so that the usage does not
+// change. Returns their items; every other upload is committed alone.
 func (q *Queries) CommitUploads(ctx context.Context, arg CommitUploadsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, commitUploads,
 		arg.Ids,
@@ -88,6 +126,23 @@ DELETE FROM upload WHERE item_id = $1
 func (q *Queries) DeleteUpload(ctx context.Context, itemID uuid.UUID) error {
 	_, err := q.db.Exec(ctx, deleteUpload, itemID)
 	return err
+}
+
+const deleteUploadReturning = `-- name: DeleteUploadReturning :one
+DELETE FROM upload WHERE item_id = $1 RETURNING item_id, account_id, app_id, reserved, lease_ends
+`
+
+func (q *Queries) DeleteUploadReturning(ctx context.Context, itemID uuid.UUID) (Upload, error) {
+	row := q.db.QueryRow(ctx, deleteUploadReturning, itemID)
+	var i Upload
+	err := row.Scan(
+		&i.ItemID,
+		&i.AccountID,
+		&i.AppID,
+		&i.Reserved,
+		&i.LeaseEnds,
+	)
+	return i, err
 }
 
 const expiredUploads = `-- name: ExpiredUploads :many
@@ -136,23 +191,6 @@ func (q *Queries) ExpiredUploads(ctx context.Context, arg ExpiredUploadsParams) 
 	return items, nil
 }
 
-const headroom = `-- name: Headroom :one
-SELECT (account.max_storage - account_usage.bytes)::bigint AS bytes, account.max_storage FROM account JOIN account_usage ON account_usage.account_id = account.id WHERE account.id = $1
-`
-
-type HeadroomRow struct {
-	Bytes      int64
-	MaxStorage int64
-}
-
-// How many bytes the account can still hold; negative when the cap was lowered below what it holds.
-func (q *Queries) Headroom(ctx context.Context, id uuid.UUID) (HeadroomRow, error) {
-	row := q.db.QueryRow(ctx, headroom, id)
-	var i HeadroomRow
-	err := row.Scan(&i.Bytes, &i.MaxStorage)
-	return i, err
-}
-
 const insertItem = `-- name: InsertItem :exec
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -199,18 +237,18 @@ func (q *Queries) ItemExists(ctx context.Context, id uuid.UUID) (bool, error) {
 }
 
 const openUploads = `-- name: OpenUploads :many
-WITH asked AS MATERIALIZED (
+WITH requested AS MATERIALIZED (
     SELECT unnest($1::uuid[]) AS item_id, unnest($2::uuid[]) AS app_id,
         unnest($3::bigint[]) AS bytes, unnest($4::timestamptz[]) AS lease_ends
-), held AS (
-    UPDATE account_usage SET bytes = account_usage.bytes + (SELECT sum(asked.bytes) FROM asked)
+), increased AS (
+    UPDATE account_usage SET bytes = account_usage.bytes + (SELECT sum(requested.bytes) FROM requested)
     FROM account
     WHERE account_usage.account_id = $5::uuid AND account.id = account_usage.account_id
-      AND account_usage.bytes + (SELECT sum(asked.bytes) FROM asked) <= account.max_storage
+      AND account_usage.bytes + (SELECT sum(requested.bytes) FROM requested) <= account.max_storage
     RETURNING account_usage.account_id
 )
 INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends)
-SELECT asked.item_id, held.account_id, asked.app_id, asked.bytes, asked.lease_ends FROM asked, held
+SELECT requested.item_id, increased.account_id, requested.app_id, requested.bytes, requested.lease_ends FROM requested, increased
 RETURNING item_id
 `
 
@@ -222,8 +260,8 @@ type OpenUploadsParams struct {
 	AccountID uuid.UUID
 }
 
-// Notes the uploads of one account and reserves their bytes: all of them, or none
-// when the cap has no room for all. The answer names those that were noted.
+// Opens uploads of one account and reserves their bytes: all of them, or none if they exceed
+// the storage cap. Returns the opened uploads.
 func (q *Queries) OpenUploads(ctx context.Context, arg OpenUploadsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, openUploads,
 		arg.ItemIds,
@@ -251,18 +289,18 @@ func (q *Queries) OpenUploads(ctx context.Context, arg OpenUploadsParams) ([]uui
 }
 
 const reserve = `-- name: Reserve :one
-WITH relaxed AS MATERIALIZED (
+WITH asynchronous AS MATERIALIZED (
     SELECT set_config('synchronous_commit', 'off', true)
-), mine AS MATERIALIZED (
-    SELECT upload.account_id FROM upload, relaxed WHERE upload.item_id = $3 FOR UPDATE OF upload
-), held AS (
+), running AS MATERIALIZED (
+    SELECT upload.account_id FROM upload, asynchronous WHERE upload.item_id = $3 FOR UPDATE OF upload
+), increased AS (
     UPDATE account_usage SET bytes = account_usage.bytes + $1::bigint
-    FROM mine JOIN account ON account.id = mine.account_id
-    WHERE account_usage.account_id = mine.account_id AND account_usage.bytes + $1::bigint <= account.max_storage
+    FROM running JOIN account ON account.id = running.account_id
+    WHERE account_usage.account_id = running.account_id AND account_usage.bytes + $1::bigint <= account.max_storage
     RETURNING 1
 )
 UPDATE upload SET reserved = reserved + $1::bigint, lease_ends = $2
-FROM held
+FROM increased
 WHERE upload.item_id = $3
 RETURNING upload.reserved
 `
@@ -273,52 +311,13 @@ type ReserveParams struct {
 	ItemID    uuid.UUID
 }
 
-// Holds bytes for an upload when the cap has room, and extends its lease. The
-// answer is asynchronous: the row account_usage is shared by all uploads of the
-// account, and waiting for the disk with its lock held would make them queue. A
-// crash of the server loses this together with everything later, and the commit
-// settles the difference under the cap again.
+// Reserves bytes for an upload if they fit the storage cap, and extends its lease. The commit
+// is asynchronous: all uploads of the account share the row of account_usage, and would queue
+// behind a disk flush that holds its lock. A crash of the server loses the reservation
+// together with everything later; the commit of the upload adjusts the usage under the cap.
 func (q *Queries) Reserve(ctx context.Context, arg ReserveParams) (int64, error) {
 	row := q.db.QueryRow(ctx, reserve, arg.Bytes, arg.LeaseEnds, arg.ItemID)
 	var reserved int64
 	err := row.Scan(&reserved)
 	return reserved, err
-}
-
-const settleHold = `-- name: SettleHold :execrows
-UPDATE account_usage SET bytes = account_usage.bytes + $2::bigint
-FROM account
-WHERE account_usage.account_id = $1 AND account.id = $1
-  AND ($2::bigint <= 0 OR account_usage.bytes + $2::bigint <= account.max_storage)
-`
-
-type SettleHoldParams struct {
-	AccountID uuid.UUID
-	Delta     int64
-}
-
-// Changes the account's hold by delta; growth only under the cap.
-func (q *Queries) SettleHold(ctx context.Context, arg SettleHoldParams) (int64, error) {
-	result, err := q.db.Exec(ctx, settleHold, arg.AccountID, arg.Delta)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const takeUpload = `-- name: TakeUpload :one
-DELETE FROM upload WHERE item_id = $1 RETURNING item_id, account_id, app_id, reserved, lease_ends
-`
-
-func (q *Queries) TakeUpload(ctx context.Context, itemID uuid.UUID) (Upload, error) {
-	row := q.db.QueryRow(ctx, takeUpload, itemID)
-	var i Upload
-	err := row.Scan(
-		&i.ItemID,
-		&i.AccountID,
-		&i.AppID,
-		&i.Reserved,
-		&i.LeaseEnds,
-	)
-	return i, err
 }

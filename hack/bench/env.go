@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"mediastack.dev/hack/provision"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/runtime/account"
+)
+
+// environment is what is measured, without Kubernetes: PostgreSQL and an S3 store. Benchmarks add
+// tenants and runtimes.
+type environment struct {
+	options
+	group   *servers.Group
+	dir     string
+	server  *servers.Postgres
+	s3      *servers.S3
+	bare    *minio.Core
+	secret  string
+	watched map[string]int // process ids by name, for CPU time
+}
+
+const database = "bench"
+
+func startEnvironment(ctx context.Context, o options) (*environment, error) {
+	if o.Dir != "" && !servers.PostgresCanReach(o.Dir) {
+		return nil, fmt.Errorf("the user postgres can't reach %s: choose another --dir", o.Dir)
+	}
+	dir, err := os.MkdirTemp(o.Dir, "mediastack-bench-")
+	if err != nil {
+		return nil, err
+	}
+	env := &environment{options: o, group: servers.NewGroup(), dir: dir, secret: servers.RandomSecret(32), watched: map[string]int{}}
+	if err := env.start(ctx); err != nil {
+		env.close()
+		return nil, err
+	}
+	return env, nil
+}
+
+func (env *environment) start(ctx context.Context) (err error) {
+	if err := os.Chmod(env.dir, 0o755); err != nil { // the user postgres must pass
+		return err
+	}
+	env.server, err = env.group.StartPostgres(ctx, servers.PostgresConfig{
+		Dir: filepath.Join(env.dir, "postgres"), LogFile: filepath.Join(env.dir, "postgres.log"), Volatile: env.volatile,
+	})
+	if err != nil {
+		return err
+	}
+	if err := env.server.CreateDatabase(ctx, database); err != nil {
+		return err
+	}
+	if env.s3, err = env.group.StartS3(ctx, servers.S3Config{Dir: filepath.Join(env.dir, "s3"), LogFile: filepath.Join(env.dir, "s3.log")}); err != nil {
+		return err
+	}
+	env.watched[postgres], env.watched[store] = env.server.PID(), env.s3.PID()
+	env.bare, err = newS3Client(env.s3.Access)
+	return err
+}
+
+// newS3Client makes a client that keeps as many connections as the runtime's own.
+func newS3Client(access servers.S3Access) (*minio.Core, error) {
+	client, err := newClient()
+	if err != nil {
+		return nil, err
+	}
+	return minio.NewCore(strings.TrimPrefix(access.Endpoint, "http://"), &minio.Options{Region: access.Region, Transport: client.Transport,
+		Creds: credentials.NewStaticV4(access.AccessKey, access.SecretKey, "")})
+}
+
+// newClient keeps connections as the bare S3 client does, and asks for no compression.
+func newClient() (*http.Client, error) {
+	transport, err := minio.DefaultTransport(false)
+	if err != nil {
+		return nil, err
+	}
+	transport.MaxIdleConnsPerHost = 256
+	return &http.Client{Transport: transport}, nil
+}
+
+// close ends everything and removes what was written.
+func (env *environment) close() {
+	env.group.Close()
+	_ = os.RemoveAll(env.dir)
+}
+
+// warnings returns the last lines of the logs that report trouble, which close removes.
+func (env *environment) warnings() string {
+	const most = 5
+	var found []string
+	paths, _ := filepath.Glob(filepath.Join(env.dir, "*.log"))
+	for _, path := range paths {
+		content, _ := os.ReadFile(path)
+		var lines []string
+		for line := range strings.Lines(string(content)) {
+			if strings.Contains(line, "WARN") || strings.Contains(line, "ERROR") || strings.Contains(line, "FATAL") || strings.Contains(line, "panic") {
+				lines = append(lines, filepath.Base(path)+": "+line)
+			}
+		}
+		found = append(found, lines[max(0, len(lines)-most):]...)
+	}
+	return strings.TrimSpace(strings.Join(found, ""))
+}
+
+// tenant is an account with its default app and a key.
+type tenant struct {
+	provision.Tenant
+	bucketDir string // where the store keeps the bucket's objects
+}
+
+func (env *environment) tenant(ctx context.Context, name string, owners ...string) (tenant, error) {
+	made, err := provision.Accounts(ctx, env.server.URL(database), env.s3.Access,
+		account.Spec{Namespace: "bench", Name: name, Owners: owners, MaxStorage: 1 << 50, MaxUploadSize: 1 << 40})
+	if err != nil {
+		return tenant{}, err
+	}
+	t := tenant{Tenant: made[0], bucketDir: filepath.Join(env.dir, "s3", "objects", made[0].Account.Bucket)}
+	if _, err := os.Stat(t.bucketDir); err != nil {
+		return tenant{}, fmt.Errorf("the store keeps its objects elsewhere: %w", err)
+	}
+	return t, nil
+}
+
+// removeObjects removes a directory of the tenant's bucket from the disk, so that what one round
+// stored does not slow the next one down.
+func (t tenant) removeObjects(prefix string) error {
+	return os.RemoveAll(filepath.Join(t.bucketDir, prefix))
+}
+
+// storeSettings are the settings of everything that reaches the stores.
+func (env *environment) storeSettings() []string {
+	return append(servers.StoreSettings(env.server.URL(database), env.s3.Access), "SERVICE_LOG_LEVEL="+env.LogLevel)
+}
+
+// endpoint is a server that is measured, with a client that keeps connections to it.
+type endpoint struct {
+	*servers.Process
+	baseURL string
+	key     string
+	client  *http.Client
+}
+
+// endpoint makes the endpoint of a process, which name is what tables call.
+func (env *environment) endpoint(name string, process *servers.Process, baseURL, key string) (*endpoint, error) {
+	env.watched[name] = process.PID()
+	client, err := newClient()
+	return &endpoint{Process: process, baseURL: baseURL, key: key, client: client}, err
+}
+
+// serve starts a runtime for a tenant. name is what tables call it; settings are
+// added to its environment.
+func (env *environment) serve(ctx context.Context, name string, t tenant, settings ...string) (*endpoint, error) {
+	runtime, err := env.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, LogDir: env.dir, Secret: env.secret, Stores: env.storeSettings(),
+		Env: append(settings, servers.Unlimited...)})
+	if err != nil {
+		return nil, err
+	}
+	return env.endpoint(name, runtime.Process, runtime.BaseURL, t.APIKey)
+}

@@ -1,0 +1,494 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"mediastack.dev/hack/kubeapply"
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/setup"
+)
+
+const (
+	runtimeBinary  = "mediastack-runtime"
+	operatorBinary = "mediastack-operator"
+	database       = "mediastack"
+
+	operatorNamespace = "mediastack-system"
+	operatorAccount   = "mediastack-operator"
+	sampleNamespace   = "team-a"
+	sampleName        = "demo"
+
+	fieldManager = "mediastack-dev"
+	pollEvery    = 100 * time.Millisecond
+)
+
+var (
+	accounts = schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: "mediaaccounts"}
+	secrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+)
+
+// stack is one run of the dev stack.
+type stack struct {
+	*runCommand
+
+	data     *dataDir
+	group    *servers.Group
+	progress *progress
+
+	state    state
+	runtime  string // paths of the two shipped programs
+	operator string
+	config   *rest.Config
+
+	postgres     *servers.Postgres
+	s3           *servers.S3
+	kube         *servers.Kubernetes
+	mail         *servers.Process
+	operatorProc *servers.Process
+	runtimeProc  *servers.Process
+	// stopFinalizer ends the finalizer of namespaces; nil before it runs.
+	stopFinalizer func()
+
+	description description
+}
+
+// start brings everything up, in the order of their dependencies.
+func (s *stack) start(ctx context.Context) error {
+	// What an earlier run left behind would writeDescription a stack that does not run.
+	if err := s.data.removeDescription(); err != nil {
+		return err
+	}
+	saved, fresh, err := s.data.loadState()
+	if err != nil {
+		return err
+	}
+	s.state = saved
+	if s.runtime, err = setup.FindBinary(runtimeBinary); err != nil {
+		return err
+	}
+	if s.operator, err = setup.FindBinary(operatorBinary); err != nil {
+		return err
+	}
+	if err := s.choosePorts(); err != nil {
+		return err
+	}
+	if err := s.data.writeJSON(stateFile, s.state); err != nil {
+		return err
+	}
+	if err := s.startServers(ctx, fresh); err != nil {
+		return err
+	}
+	if err := s.startProduct(ctx); err != nil {
+		return err
+	}
+	account, err := s.waitReady(ctx)
+	if err != nil {
+		return err
+	}
+	return s.writeDescription(ctx, account)
+}
+
+// choosePorts settles every port: a flag's, else the last run's where it is free, else any.
+func (s *stack) choosePorts() error {
+	saved := &s.state.Ports
+	for _, choice := range []struct {
+		flag    string
+		flagged int
+		saved   *int
+	}{
+		{"port", s.Ports.API, &saved.API},
+		{"admin-port", s.Ports.Admin, &saved.Admin},
+		{"postgres-port", s.Ports.Postgres, &saved.Postgres},
+		{"s3-port", s.Ports.S3, &saved.S3},
+		{"kube-port", s.Ports.Kube, &saved.Kube},
+		{"smtp-port", s.Ports.SMTP, &saved.SMTP},
+		{"operator-health-port", s.Ports.OperatorHealth, &saved.OperatorHealth},
+		{"operator-metrics-port", s.Ports.OperatorMetrics, &saved.OperatorMetrics},
+	} {
+		if choice.flagged != 0 {
+			port, err := servers.ChoosePort(choice.flagged)
+			if err != nil {
+				return fmt.Errorf("%w; choose another with --%s, or let it be chosen", err, choice.flag)
+			}
+			*choice.saved = port
+			continue
+		}
+		port, err := servers.ChoosePort(*choice.saved)
+		if err != nil {
+			if port, err = servers.FreePort(); err != nil {
+				return err
+			}
+		}
+		*choice.saved = port
+	}
+	return nil
+}
+
+func (s *stack) log(name string) string { return s.data.path(filepath.Join("logs", name)) }
+
+// startServers starts what the product depends on.
+func (s *stack) startServers(ctx context.Context, fresh bool) error {
+	postgresDir, outside, err := s.data.postgresDir(fresh)
+	if err != nil {
+		return err
+	}
+	if outside {
+		s.progress.printf("PostgreSQL can't reach %s, so its data goes to %s", s.data.dir, postgresDir)
+	}
+	s.progress.printf("starting PostgreSQL, the S3 store, the mail sink and the Kubernetes API server")
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		s.postgres, err = s.group.StartPostgres(ctx, servers.PostgresConfig{
+			Dir: postgresDir, LogFile: s.log("postgres.log"), TCP: true, Port: s.state.Ports.Postgres, Password: s.state.PostgresPassword,
+		})
+		if err != nil {
+			return err
+		}
+		if err := s.postgres.CreateDatabase(ctx, database); err != nil {
+			return err
+		}
+		s.progress.printf("PostgreSQL is ready on port %d", s.postgres.Port)
+		return nil
+	})
+	group.Go(func() (err error) {
+		s.s3, err = s.group.StartS3(ctx, servers.S3Config{
+			Dir: s.data.path("s3"), LogFile: s.log("s3.log"), Port: s.state.Ports.S3,
+			AccessKey: s.state.S3AccessKey, SecretKey: s.state.S3SecretKey,
+		})
+		if err == nil {
+			s.progress.printf("the S3 store is ready on port %d", s.s3.Port)
+		}
+		return err
+	})
+	group.Go(func() (err error) {
+		var address string
+		s.mail, address, err = s.group.StartMailSink(ctx, s.state.Ports.SMTP, s.log("mailsink.log"))
+		if err == nil {
+			s.progress.printf("the mail sink is ready on %s", address)
+		}
+		return err
+	})
+	group.Go(func() (err error) {
+		s.kube, err = s.group.StartKubernetes(ctx, servers.KubernetesConfig{
+			Dir: s.data.path("kubernetes"), LogDir: s.data.path("logs"), Port: s.state.Ports.Kube,
+		})
+		if err == nil {
+			s.progress.printf("the Kubernetes API server is ready on port %d", s.kube.Port)
+		}
+		return err
+	})
+	return group.Wait()
+}
+
+// startProduct applies the manifests and starts the operator and the runtime.
+func (s *stack) startProduct(ctx context.Context) error {
+	s.config = rest.CopyConfig(s.kube.Config)
+	s.config.QPS = -1 // the limit is meant for many clients
+	product, both := errgroup.WithContext(ctx)
+	product.Go(func() error {
+		if err := s.group.Run(both, s.runtimeSpec("the database migration", "migrate.log", "migrate")); err != nil {
+			return err
+		}
+		s.progress.printf("the database is migrated")
+		var err error
+		s.runtimeProc, err = s.group.Start(both, s.serveSpec())
+		if err == nil {
+			s.progress.printf("the runtime is ready at %s", s.baseURL())
+		}
+		return err
+	})
+	product.Go(func() error {
+		return s.apply(both, "the resource definitions and the operator's rights", "default/namespace.yaml", "crd/bases", "rbac")
+	})
+	if err := product.Wait(); err != nil {
+		return err
+	}
+
+	kubeconfig, err := s.kube.ServiceAccountKubeconfig(ctx, operatorNamespace, operatorAccount)
+	if err != nil {
+		return err
+	}
+	if s.operatorProc, err = s.group.Start(ctx, s.operatorSpec(kubeconfig)); err != nil {
+		return err
+	}
+	s.progress.printf("the operator is ready")
+	if err := s.startFinalizer(ctx); err != nil {
+		return err
+	}
+	return s.apply(ctx, "the samples", "samples")
+}
+
+// startFinalizer starts the finalizer of namespaces. It returns when the samples can be
+// applied: their namespace may have been deleted shortly before the last run ended.
+func (s *stack) startFinalizer(ctx context.Context) error {
+	finalizer, err := newNamespaceFinalizer(s.config)
+	if err != nil {
+		return err
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		finalizer.run(running, s.progress.printf)
+	}()
+	s.stopFinalizer = func() {
+		cancel()
+		<-ended
+	}
+	ctx, cancelWait := context.WithTimeout(ctx, s.ReadyTimeout)
+	defer cancelWait()
+	if err := finalizer.waitDeleted(ctx, sampleNamespace); err != nil {
+		return fmt.Errorf("wait until the namespace %s, which is terminating, is gone: %w", sampleNamespace, err)
+	}
+	return nil
+}
+
+// apply applies the manifests of files and directories of config/.
+func (s *stack) apply(ctx context.Context, what string, paths ...string) error {
+	root, err := setup.RepoRoot()
+	if err != nil {
+		return err
+	}
+	for i, path := range paths {
+		paths[i] = filepath.Join(root, "config", path)
+	}
+	objects, err := kubeapply.Read(paths...)
+	if err != nil {
+		return fmt.Errorf("read the manifests: %w", err)
+	}
+	if err := kubeapply.Apply(ctx, s.config, fieldManager, objects...); err != nil {
+		return err
+	}
+	s.progress.printf("%s are applied (%d objects)", what, len(objects))
+	return nil
+}
+
+func (s *stack) baseURL() string { return "http://" + address(s.state.Ports.API) }
+
+func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// storeEnv is what the operator and the runtime have in common.
+func (s *stack) storeEnv() []string {
+	access := s.s3.Access
+	return []string{
+		"SERVICE_DATABASE_URL=" + s.postgres.URL(database),
+		"SERVICE_S3_ENDPOINT=" + access.Endpoint,
+		"SERVICE_S3_REGION=" + access.Region,
+		"SERVICE_S3_ACCESS_KEY=" + access.AccessKey,
+		"SERVICE_S3_SECRET_KEY=" + access.SecretKey,
+		"SERVICE_BASE_URL=" + s.baseURL(),
+	}
+}
+
+// inheritedEnv is what the caller set of the runtime's settings, for trying them out.
+func inheritedEnv() []string {
+	var env []string
+	for _, setting := range os.Environ() {
+		if strings.HasPrefix(setting, "SERVICE_") {
+			env = append(env, setting)
+		}
+	}
+	return env
+}
+
+// defaultEnv is what the caller may change: mail goes to the sink, pages of any port of
+// this machine may call the service, and developers log in more often than users.
+func (s *stack) defaultEnv() []string {
+	return []string{
+		"SERVICE_LOG_FORMAT=text",
+		"SERVICE_CORS_ORIGINS=http://localhost:*",
+		"SERVICE_SMTP_HOST=127.0.0.1",
+		"SERVICE_SMTP_PORT=" + strconv.Itoa(s.state.Ports.SMTP),
+		"SERVICE_SMTP_TLS=none",
+		"SERVICE_MAIL_FROM=login@mediastack.localhost",
+		"SERVICE_LOGIN_CODES_PER_EMAIL=100",
+		"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL=100",
+		"SERVICE_LOGIN_CODES_PER_IP=1000",
+	}
+}
+
+// runtimeEnv is the environment of the runtime's processes. What the stack itself
+// decides stands last, and wins.
+func (s *stack) runtimeEnv() []string {
+	return slices.Concat(s.defaultEnv(), inheritedEnv(), s.storeEnv(), []string{
+		"SERVICE_SECRET=" + s.state.ServerSecret,
+		"SERVICE_LISTEN=" + address(s.state.Ports.API),
+		"SERVICE_ADMIN_LISTEN=" + address(s.state.Ports.Admin),
+	})
+}
+
+func (s *stack) runtimeSpec(name, logFile string, args ...string) servers.Spec {
+	return servers.Spec{
+		Name: name, Path: s.runtime, Args: args, LogFile: s.log(logFile),
+		Env:          s.runtimeEnv(),
+		OrphanSignal: syscall.SIGTERM,
+	}
+}
+
+func (s *stack) serveSpec() servers.Spec {
+	spec := s.runtimeSpec("the runtime", "runtime.log", "serve")
+	spec.Ready = servers.Answers("http://" + address(s.state.Ports.Admin) + "/readyz")
+	return spec
+}
+
+func (s *stack) operatorSpec(kubeconfig string) servers.Spec {
+	return servers.Spec{
+		Name: "the operator", Path: s.operator, LogFile: s.log("operator.log"),
+		Args: []string{
+			"--kubeconfig", kubeconfig,
+			"--health-listen", address(s.state.Ports.OperatorHealth),
+			"--metrics-listen", address(s.state.Ports.OperatorMetrics),
+			"--leader-elect", "--leader-election-namespace", operatorNamespace,
+		},
+		// An upload shows in the account's status soon.
+		Env:          append(s.storeEnv(), "SERVICE_LOG_FORMAT=text", "SERVICE_USAGE_INTERVAL=10s"),
+		OrphanSignal: syscall.SIGTERM,
+		Ready:        servers.Answers("http://" + address(s.state.Ports.OperatorHealth) + "/readyz"),
+	}
+}
+
+// waitReady waits until the sample account's condition Ready is True, and prints what it waits for.
+func (s *stack) waitReady(ctx context.Context) (*unstructured.Unstructured, error) {
+	client, err := dynamic.NewForConfig(s.config)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.ReadyTimeout, fmt.Errorf("it was not ready after %s", s.ReadyTimeout))
+	defer cancel()
+	dead := make(chan error, 1)
+	go func() { dead <- s.group.Dead(ctx) }()
+	printed := ""
+	for {
+		account, err := client.Resource(accounts).Namespace(sampleNamespace).Get(ctx, sampleName, metav1.GetOptions{})
+		if err != nil && ctx.Err() == nil {
+			return nil, fmt.Errorf("read the MediaAccount %s/%s: %w", sampleNamespace, sampleName, err)
+		}
+		now := "its operator has not looked at it yet"
+		if err == nil {
+			status, reason, message := kubeapply.Condition(account, "Ready")
+			// What an earlier run left may name another port.
+			rest, _, _ := unstructured.NestedString(account.Object, "status", "endpoints", "rest")
+			if status == "True" && rest == s.baseURL() {
+				s.progress.printf("the MediaAccount %s/%s is Ready", sampleNamespace, sampleName)
+				return account, nil
+			}
+			if reason != "" && status != "True" {
+				now = reason + ": " + message
+			}
+		}
+		if now != printed {
+			s.progress.printf("waiting for the MediaAccount %s/%s (%s)", sampleNamespace, sampleName, now)
+			printed = now
+		}
+		select {
+		case err := <-dead:
+			if err != nil {
+				return nil, err
+			}
+			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+				return nil, fmt.Errorf("the MediaAccount %s/%s did not become Ready: %w (%s); the operator's log is %s", sampleNamespace, sampleName, cause, now, s.operatorProc.LogFile())
+			}
+			return nil, context.Canceled
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// writeDescription collects what a user needs and writes it into stack.json, and for shells
+// into stack.env.
+func (s *stack) writeDescription(ctx context.Context, account *unstructured.Unstructured) error {
+	tenant, err := readTenant(ctx, s.config, account)
+	if err != nil {
+		return err
+	}
+	root, err := setup.RepoRoot()
+	if err != nil {
+		return err
+	}
+	access := s.s3.Access
+	s.description = description{
+		BaseURL:     s.baseURL(),
+		MCPURL:      tenant.mcpURL,
+		AdminURL:    "http://" + address(s.state.Ports.Admin),
+		APIKey:      tenant.apiKey,
+		Owner:       tenant.owner,
+		Account:     sampleNamespace + "/" + sampleName,
+		Kubeconfig:  s.kube.Kubeconfig,
+		Kubectl:     kubectl(),
+		DatabaseURL: s.postgres.URL(database),
+		S3: s3Description{
+			Endpoint: access.Endpoint, Region: access.Region,
+			AccessKey: access.AccessKey, SecretKey: access.SecretKey, Bucket: tenant.bucket,
+		},
+		SMTP:     address(s.state.Ports.SMTP),
+		Picture:  filepath.Join(root, "docs", "login.png"),
+		Download: s.data.path("login.webp"),
+		Logs:     s.data.path("logs"),
+		Runtime:  s.runtime,
+		Env:      s.data.path(envFile),
+	}
+	if err := s.data.write(envFile, shellLines(s.runtimeEnv())); err != nil {
+		return err
+	}
+	return s.data.writeJSON(descriptionFile, s.description)
+}
+
+// shellLines sets variables in any shell.
+func shellLines(env []string) []byte {
+	var text strings.Builder
+	for _, setting := range env {
+		name, value, _ := strings.Cut(setting, "=")
+		fmt.Fprintf(&text, "export %s='%s'\n", name, strings.ReplaceAll(value, "'", `'\''`))
+	}
+	return []byte(text.String())
+}
+
+// kubectl is the path of the kubectl that fits the API server, or just its name.
+func kubectl() string {
+	if tools, err := setup.FindKube(); err == nil && tools.Kubectl != "" {
+		return tools.Kubectl
+	}
+	return "kubectl"
+}
+
+// stop ends the group, those first that use others, and makes sure that nothing is left.
+func (s *stack) stop() {
+	if err := s.data.removeDescription(); err != nil {
+		s.progress.printf("%v", err)
+	}
+	if s.stopFinalizer != nil {
+		s.stopFinalizer()
+	}
+	for _, process := range []*servers.Process{s.runtimeProc, s.operatorProc, s.mail} {
+		if process != nil {
+			process.Stop()
+		}
+	}
+	if s.kube != nil {
+		s.kube.Stop()
+	}
+	if s.s3 != nil {
+		s.s3.Stop()
+	}
+	if s.postgres != nil {
+		s.postgres.Stop()
+	}
+	s.group.Close()
+}

@@ -1,0 +1,211 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/http/cookiejar"
+	"net/mail"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// user has a browser without JavaScript, and reads the mail of one address.
+type user struct {
+	t       *testing.T
+	service *loginService
+	address string
+	http    *http.Client
+	read    int      // emails that were read before
+	steps   []string // which replica served each
+}
+
+func (s *loginService) user(t *testing.T, address string) *user {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	// Earlier e-mails do not belong to this login.
+	return &user{t: t, service: s, address: address, read: len(s.emails(t, address)),
+		http: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+// logIn logs in, from the authorization URL that an application opens to the page that the
+// application answers with. application is the name that the consent must show.
+func (p *user) logIn(authorization, application string) {
+	p.t.Helper()
+	at := p.open(authorization)
+	at = p.send(at, "/oauth/login/email", url.Values{"email": {p.address}})
+	p.service.loggedIn = append(p.service.loggedIn, p.address)
+	at = p.send(at, "/oauth/login/code", url.Values{"code": {p.code()}})
+	if !strings.Contains(at.text, application) {
+		p.t.Fatalf("the consent does not name %s: %s", application, at.text)
+	}
+	at = p.send(at, "/oauth/consent", url.Values{"decision": {"allow"}})
+	if strings.HasPrefix(at.url.String(), p.service.balancer.server.URL) || at.status != http.StatusOK {
+		p.t.Fatalf("the browser ends at %s (%d): %s", at.url.Path, at.status, at.text)
+	}
+}
+
+// page is what the browser shows.
+type page struct {
+	url    *url.URL
+	status int
+	text   string
+	forms  []form
+}
+
+type form struct {
+	action string
+	fields url.Values
+}
+
+func (p *user) open(address string) page {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, address, nil)
+	must(p.t, err)
+	return p.show(r)
+}
+
+// send fills in the form that leads to a path and sends it.
+func (p *user) send(from page, path string, typed url.Values) page {
+	p.t.Helper()
+	for _, form := range from.forms {
+		target, err := from.url.Parse(form.action)
+		must(p.t, err)
+		if target.Path != path {
+			continue
+		}
+		for name, values := range typed {
+			form.fields[name] = values
+		}
+		r, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, target.String(), strings.NewReader(form.fields.Encode()))
+		must(p.t, err)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", from.url.Scheme+"://"+from.url.Host)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		return p.show(r)
+	}
+	p.t.Fatalf("%s (%d) has no form for %s: %s", from.url.Path, from.status, path, from.text)
+	return page{}
+}
+
+// show follows redirects to a page, be it of the service or of the application.
+func (p *user) show(r *http.Request) page {
+	p.t.Helper()
+	for {
+		response, err := p.http.Do(r)
+		must(p.t, err)
+		body, err := io.ReadAll(response.Body)
+		must(p.t, err)
+		_ = response.Body.Close()
+		if served := response.Header.Get(servedBy); served != "" {
+			p.steps = append(p.steps, served)
+		}
+		to, err := response.Location()
+		if errors.Is(err, http.ErrNoLocation) {
+			return page{url: r.URL, status: response.StatusCode, text: string(body), forms: p.forms(string(body))}
+		}
+		must(p.t, err)
+		r, err = http.NewRequestWithContext(p.t.Context(), http.MethodGet, to.String(), nil)
+		must(p.t, err)
+	}
+}
+
+// forms returns the forms of a page with the values that they would send.
+func (p *user) forms(text string) (found []form) {
+	html := xml.NewDecoder(strings.NewReader(text))
+	html.Strict, html.AutoClose, html.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	for {
+		token, err := html.Token()
+		if err != nil {
+			return found // its end, or no HTML
+		}
+		tag, ok := token.(xml.StartElement)
+		if !ok {
+			continue
+		}
+		attributes := map[string]string{}
+		for _, attribute := range tag.Attr {
+			attributes[attribute.Name.Local] = attribute.Value
+		}
+		_, checked := attributes["checked"]
+		switch {
+		case tag.Name.Local == "form":
+			found = append(found, form{action: attributes["action"], fields: url.Values{}})
+		case tag.Name.Local == "input" && attributes["name"] != "" && len(found) > 0 && (attributes["type"] != "radio" || checked):
+			found[len(found)-1].fields.Set(attributes["name"], attributes["value"])
+		}
+	}
+}
+
+// inMail is the code, on a line of its own.
+var inMail = regexp.MustCompile(`(?m)^\s*(\d{8})\s*$`)
+
+// code waits for the next e-mail and returns its code.
+func (p *user) code() string {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), clientTimeout)
+	defer cancel()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for {
+		if emails := p.service.emails(p.t, p.address); len(emails) > p.read {
+			p.read = len(emails)
+			match := inMail.FindStringSubmatch(emails[p.read-1])
+			if match == nil {
+				p.t.Fatalf("the email has no code: %s", emails[p.read-1])
+			}
+			return match[1]
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			p.t.Fatalf("no email loggedIn for %s", p.address)
+		}
+	}
+}
+
+// emails returns the plain texts of the emails that the mail server took for an address.
+func (s *loginService) emails(t *testing.T, address string) (texts []string) {
+	t.Helper()
+	printed, err := os.ReadFile(s.mailLog)
+	must(t, err)
+	for _, one := range strings.Split(string(printed), "----- mail from ")[1:] {
+		head, message, _ := strings.Cut(one, "\n")
+		message, _, whole := strings.Cut(message, "\n----- end of mail\n")
+		if !whole || !strings.Contains(head, " to "+address+" at ") {
+			continue
+		}
+		email, err := mail.ReadMessage(strings.NewReader(message))
+		must(t, err)
+		texts = append(texts, plain(t, email))
+	}
+	return texts
+}
+
+// plain returns the text part of an e-mail, decoded.
+func plain(t *testing.T, email *mail.Message) string {
+	t.Helper()
+	kind, parameters, err := mime.ParseMediaType(email.Header.Get("Content-Type"))
+	must(t, err)
+	if kind != "multipart/alternative" {
+		t.Fatalf("the email is %s", kind)
+	}
+	for parts := multipart.NewReader(email.Body, parameters["boundary"]); ; {
+		part, err := parts.NextPart() // which decodes quoted-printable
+		must(t, err)
+		if kind, _, _ := mime.ParseMediaType(part.Header.Get("Content-Type")); kind == "text/plain" {
+			text, err := io.ReadAll(part)
+			must(t, err)
+			return string(text)
+		}
+	}
+}

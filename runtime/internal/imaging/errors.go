@@ -1,0 +1,81 @@
+package imaging
+
+import (
+	"errors"
+	"fmt"
+
+	"mediastack.dev/runtime/internal/imaging/protocol"
+	"mediastack.dev/runtime/media"
+)
+
+// RejectedError is the error for a file of which no derivative, or not the one in Variant,
+// can be created.
+type RejectedError struct {
+	// Variant is the derivative that is missing; empty = all.
+	Variant media.Variant
+	// Reason is a protocol.Reason as text, the value of the metric label result.
+	Reason string
+	// Text is the message of libvips, for the log.
+	Text string
+}
+
+func (r *RejectedError) Error() string {
+	if r.Variant != "" {
+		return fmt.Sprintf("no %s (%s): %s", r.Variant, r.Reason, r.Text)
+	}
+	return fmt.Sprintf("rejected (%s): %s", r.Reason, r.Text)
+}
+
+// ErrWorker is in the chain of the error for a file on which two workers crashed, hung or
+// violated the protocol.
+var ErrWorker = errors.New("image worker failed")
+
+// ErrSource is in the chain of the error for a file that could not be read.
+var ErrSource = errors.New("reading the image failed")
+
+// ErrClosed is in the chain of the error for a job that was not done before Close.
+var ErrClosed = errors.New("the image workers have been stopped")
+
+// workerError is the error of a worker that failed; the job is retried on another one.
+type workerError struct{ cause error }
+
+func (e *workerError) Error() string { return ErrWorker.Error() + ": " + e.cause.Error() }
+
+func (e *workerError) Unwrap() []error { return []error{ErrWorker, e.cause} }
+
+func missingError(e protocol.DerivativeError) error {
+	return &RejectedError{Variant: variantOf(e.Variant), Reason: e.Reason.String(), Text: sanitize(e.Text)}
+}
+
+func rejectedError(r protocol.Rejected) error {
+	return &RejectedError{Reason: r.Reason.String(), Text: sanitize(r.Text)}
+}
+
+// resultLabel returns the value of the metric label result.
+func resultLabel(err error, canceled bool) string {
+	var rejected *RejectedError
+	switch {
+	case err == nil:
+		return "success"
+	case canceled:
+		return "canceled"
+	case errors.As(err, &rejected):
+		return rejected.Reason
+	case errors.Is(err, ErrSource):
+		return "source_error"
+	case errors.Is(err, errTimeout):
+		return "timeout"
+	}
+	return "worker_error"
+}
+
+// sanitize returns text of a worker as one line of printable ASCII.
+func sanitize(text string) string {
+	runes := []rune(text)
+	for i, r := range runes {
+		if r < ' ' || r > '~' {
+			runes[i] = '?'
+		}
+	}
+	return string(runes)
+}

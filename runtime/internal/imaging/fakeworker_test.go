@@ -1,0 +1,205 @@
+package imaging_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/internal/imaging/protocol"
+)
+
+// fakeWorkerPrefix begins the file name under which the test binary is a fake image worker.
+const fakeWorkerPrefix = "fakeworker-"
+
+func TestMain(m *testing.M) {
+	// Workers get no environment, so that the file name selects the behaviour.
+	if role, ok := strings.CutPrefix(filepath.Base(os.Args[0]), fakeWorkerPrefix); ok {
+		os.Exit(runFakeWorker(role))
+	}
+	os.Exit(m.Run())
+}
+
+// fakeWorker returns the path of a program that behaves as role says.
+func fakeWorker(t testing.TB, role string) string {
+	t.Helper()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), fakeWorkerPrefix+role)
+	if err := os.Symlink(own, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// renamedWorker returns the real worker under a path of the test, which distinguishes its
+// processes from others.
+func renamedWorker(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "mediastack-imaging")
+	if err := os.Symlink(realWorker(t), path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// once reports whether it is called for the first time by a program of this path.
+func once() bool {
+	file, err := os.OpenFile(os.Args[0]+".once", os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return false
+	}
+	return file.Close() == nil
+}
+
+// pixel returns the container of a WebP image of one pixel.
+func pixel(more ...byte) []byte {
+	bitmap := append([]byte("VP8L\x06\x00\x00\x00\x2f\x00\x00\x00\x00\x00"), more...)
+	return append([]byte{'R', 'I', 'F', 'F', byte(4 + len(bitmap)), 0, 0, 0, 'W', 'E', 'B', 'P'}, bitmap...)
+}
+
+// runFakeWorker is the main function of a fake worker.
+func runFakeWorker(role string) int {
+	out, in := protocol.NewWriter(os.Stdout), protocol.NewReader(os.Stdin)
+	version := uint16(protocol.Version)
+	switch {
+	case role == "fails-to-start", role == "starts-once" && !once():
+		fmt.Fprintln(os.Stderr, "no libvips here")
+		return 7
+	case role == "is-killed-once" && once():
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case role == "other-version":
+		version++
+	case role == "handshakes-with-garbage":
+		fmt.Println("hello, world")
+	case role == "writes-to-stderr":
+		for range 10_000 {
+			fmt.Fprintf(os.Stderr, "\x1b[31m%s\n", strings.Repeat("noise ", 1000))
+		}
+	}
+	_ = out.Handshake(protocol.Handshake{Version: version})
+	if role == "does-not-read" {
+		forever()
+	}
+	for {
+		job, err := readJob(in)
+		if err != nil {
+			return 0
+		}
+		if job.Number == 0 {
+			continue // aborted
+		}
+		answer(role, job, out)
+	}
+}
+
+// readJob reads a job to its end. The job has no number if it was aborted.
+func readJob(in *protocol.Reader) (job protocol.Job, err error) {
+	for {
+		frame, err := in.Next()
+		if err != nil {
+			return job, err
+		}
+		switch frame.Kind {
+		case protocol.KindJob:
+			if job, err = frame.Job(); err != nil {
+				return job, err
+			}
+		case protocol.KindEnd:
+			return job, nil
+		case protocol.KindAbort:
+			return protocol.Job{}, nil
+		}
+	}
+}
+
+func answer(role string, job protocol.Job, out *protocol.Writer) {
+	header := protocol.DerivativeHeader{Number: job.Number, Variant: protocol.Thumbnail, Bytes: uint64(len(pixel())), Width: 1, Height: 1}
+	failure := protocol.DerivativeError{Number: job.Number, Variant: protocol.Thumbnail, Reason: protocol.ReasonEncode, Text: "mux error"}
+	image := pixel()
+	switch role {
+	case "crashes", "starts-once":
+		os.Exit(3)
+	case "crashes-once":
+		if once() {
+			os.Exit(3)
+		}
+	case "hangs":
+		forever()
+	case "hangs-once":
+		if once() {
+			forever()
+		}
+	case "closes-its-output":
+		_ = os.Stdout.Close()
+		forever()
+	case "writes-garbage":
+		_, _ = os.Stdout.Write(bytes.Repeat([]byte("garbage!"), 1000))
+		forever()
+	case "writes-forever":
+		for {
+			_ = out.Data(make([]byte, protocol.MaxData))
+		}
+	case "announces-a-terabyte":
+		header.Bytes = 1 << 40
+	case "answers-another-job":
+		header.Number++
+	case "sends-an-unrequested-derivative":
+		header.Variant = protocol.WebP
+	case "sends-no-webp":
+		image = []byte("<script>alert(1)</script>")
+		header.Bytes = uint64(len(image))
+	case "announces-another-size":
+		header.Width = 2
+	case "sends-a-large-thumbnail":
+		image[21], header.Width = 0xff, 256
+	case "sends-more-than-announced":
+		header.Bytes--
+	case "sends-it-twice":
+		_ = errors.Join(out.DerivativeHeader(header), out.Data(image))
+	case "is-done-without-derivatives":
+		_ = out.Done(protocol.Done{Number: job.Number})
+		return
+	case "rejects-another-job":
+		_ = out.Rejected(protocol.Rejected{Number: job.Number + 1, Reason: protocol.ReasonCorrupt})
+		return
+	case "rejects":
+		_ = out.Rejected(protocol.Rejected{Number: job.Number, Reason: protocol.ReasonCorrupt, Text: "it is \x1b[31mbroken\n"})
+		return
+	case "crashes-after-the-thumbnail":
+		_ = errors.Join(out.DerivativeHeader(header), out.Data(image))
+		os.Exit(3)
+	case "fails-the-conversion":
+		failure.Variant = protocol.WebP
+		_ = errors.Join(out.DerivativeHeader(header), out.Data(image), out.DerivativeError(failure), out.Done(protocol.Done{Number: job.Number}))
+		return
+	case "fails-both":
+		second := failure
+		second.Variant = protocol.WebP
+		_ = errors.Join(out.DerivativeError(failure), out.DerivativeError(second), out.Done(protocol.Done{Number: job.Number}))
+		return
+	case "fails-it-twice":
+		_ = errors.Join(out.DerivativeError(failure), out.DerivativeError(failure))
+	case "rejects-after-a-failure":
+		_ = errors.Join(out.DerivativeError(failure), out.Rejected(protocol.Rejected{Number: job.Number, Reason: protocol.ReasonCorrupt}))
+		return
+	case "adds-metadata":
+		image = pixel([]byte("EXIF\x06\x00\x00\x00secret")...)
+		header.Bytes = uint64(len(image))
+	}
+	_ = errors.Join(out.DerivativeHeader(header), out.Data(image), out.Done(protocol.Done{Number: job.Number}))
+	if role == "writes-after-done" {
+		_, _ = io.WriteString(os.Stdout, "and another thing")
+	}
+}
+
+// forever blocks on a timer: the Go runtime ends a program whose goroutines are all blocked.
+func forever() { <-time.After(time.Hour) }

@@ -1,0 +1,244 @@
+// Package runtimetest is the test environment of the APIs (REST, TUS, MCP, OAuth): a database and an
+// S3 store, tenants as the operator provisions them, replicas, a clock that can be advanced, and a log
+// that can be read. All parts are real.
+package runtimetest
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/keys"
+	"mediastack.dev/runtime/oauth"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/redact"
+	"mediastack.dev/runtime/settings"
+)
+
+// BaseURL is the URL of every replica; clients dial the address of theirs instead of resolving it.
+const BaseURL = "http://media.test"
+
+// Env is a database and an S3 store, with what the operator uses to provision accounts.
+type Env struct {
+	Database postgres.Config
+	Store    *postgres.Store
+	Objects  *objectstore.Store
+	Registry *account.Registry
+	Settings *settings.Service
+}
+
+// New makes an environment for a test.
+func New(t *testing.T) *Env {
+	t.Helper()
+	return NewWith(t, testenv.Postgres(t), testenv.S3(t))
+}
+
+// NewWith makes an environment with this database and this S3 store.
+func NewWith(t *testing.T, database string, access testenv.S3Access) *Env {
+	t.Helper()
+	objects, err := objectstore.New(ObjectStoreConfig(access))
+	must(t, err)
+	cfg := postgres.Config{DatabaseURL: database, DatabaseConns: 8}
+	must(t, postgres.Migrate(t.Context(), cfg, slog.New(slog.DiscardHandler)))
+	store, err := postgres.Open(t.Context(), cfg)
+	must(t, err)
+	t.Cleanup(store.Close)
+	return &Env{Database: cfg, Store: store, Objects: objects,
+		Registry: account.NewRegistry(store, "t", time.Now), Settings: settings.NewService(store)}
+}
+
+// ObjectStoreConfig is the configuration that reaches an S3 store.
+func ObjectStoreConfig(a testenv.S3Access) objectstore.Config {
+	return objectstore.Config{Endpoint: a.Endpoint, Region: a.Region, AccessKey: a.AccessKey, SecretKey: a.SecretKey}
+}
+
+// Tenant is a provisioned account with the key of one of its apps.
+type Tenant struct {
+	Account account.Account
+	Spec    account.Spec
+	App     account.App
+	Key     string
+	KeyID   uuid.UUID
+}
+
+// Tenant provisions an account, as the operator does for a MediaAccount.
+func (e *Env) Tenant(t *testing.T, spec account.Spec) Tenant {
+	t.Helper()
+	spec.Namespace = "team"
+	made, err := e.Registry.Ensure(t.Context(), spec)
+	must(t, err)
+	_, err = e.Objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: spec.Name}, false)
+	must(t, err)
+	must(t, e.Registry.SetBucketOwned(t.Context(), made.ID, true))
+	return e.AddApp(t, Tenant{Account: made, Spec: spec}, "")
+}
+
+// Change updates an account, as the operator does for a changed MediaAccount.
+func (e *Env) Change(t *testing.T, of Tenant, change func(*account.Spec)) {
+	t.Helper()
+	of.Spec.Namespace = "team"
+	change(&of.Spec)
+	_, err := e.Registry.Ensure(t.Context(), of.Spec)
+	must(t, err)
+}
+
+// AddApp returns the Default App of a tenant's account, or another one by its name, with a
+// key of its own.
+func (e *Env) AddApp(t *testing.T, of Tenant, name string) Tenant {
+	t.Helper()
+	var more []string
+	if name != "" {
+		more = []string{name}
+	}
+	apps, err := e.Registry.SetApps(t.Context(), of.Account.ID, more)
+	must(t, err)
+	for _, app := range apps {
+		if name == "" || app.Name == name {
+			token, key, err := e.Registry.IssueKey(t.Context(), app.ID, 1, 0)
+			must(t, err)
+			of.App, of.Key, of.KeyID = app, token.Reveal(), key.ID
+			return of
+		}
+	}
+	t.Fatalf("the app %s is missing", name)
+	return Tenant{}
+}
+
+// Owner is the e-mail of the user of Session.
+const Owner = "owner@example.org"
+
+// Session returns an access token for a tenant's key, as a login with these scopes issues it. It is for BaseURL and Credentials("a"), and lasts an hour.
+func (e *Env) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token string) {
+	t.Helper()
+	secret, err := Credentials("a").ServerSecret()
+	must(t, err)
+	signer, err := secret.Signer(keys.PurposeOAuth)
+	must(t, err)
+	token, hash, err := oauth.NewAccessToken(signer)
+	must(t, err)
+	conn, err := pgx.Connect(t.Context(), e.Database.DatabaseURL)
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), `WITH owned AS (UPDATE account SET owners = ARRAY[$1] WHERE id = $2),
+		given AS (INSERT INTO oauth_grant (id, account_id, key_id, email, client_id, client_name, redirect_uri, scopes, resource, created_at)
+			VALUES (gen_random_uuid(), $2, $3, $1, 'test', 'test', 'http://localhost/', $4, $5, now()) RETURNING id)
+		INSERT INTO oauth_token (hash, grant_id, refresh, created_at, expires_at) SELECT $6, id, false, now(), now() + interval '1 hour' FROM given`,
+		Owner, of.Account.ID, of.KeyID, append([]oauth.Scope{}, scopes...), BaseURL+"/mcp", hash[:])
+	must(t, err)
+	return token
+}
+
+// Principal returns the principal of a tenant's key.
+func (e *Env) Principal(t *testing.T, of Tenant) account.Principal {
+	t.Helper()
+	token, ok := account.ParseToken(of.Key)
+	if !ok {
+		t.Fatal("no key")
+	}
+	found, err := e.Store.FindPrincipal(t.Context(), token.Hash())
+	must(t, err)
+	return found
+}
+
+// QueryInt returns the number that a query selects.
+func (e *Env) QueryInt(t *testing.T, query string, args ...any) (n int64) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), e.Database.DatabaseURL)
+	must(t, err)
+	defer conn.Close(t.Context())
+	must(t, conn.QueryRow(t.Context(), query, args...).Scan(&n))
+	return n
+}
+
+// Credentials is a configuration with a server secret of one repeated character.
+func Credentials(char string) auth.Config {
+	return auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat(char, 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
+}
+
+// Images is a pool of one real worker.
+func Images(t *testing.T, registry prometheus.Registerer, log *slog.Logger) *imaging.Pool {
+	t.Helper()
+	pool, err := imaging.New(t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(t, imaging.ProgramName),
+		Workers: 1, Queue: 4, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30}, imaging.Deps{Registry: registry, Log: log})
+	must(t, err)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// Dialer returns a transport that reaches address whatever the URL says.
+func Dialer(address string) *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		},
+		ExpectContinueTimeout: 10 * time.Second,
+	}
+}
+
+// Clock is a clock that a test can advance; it starts at the real time.
+type Clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+// Now is the clock's time.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+// Advance advances the clock.
+func (c *Clock) Advance(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += by
+}
+
+// Log holds a replica's log. It is safe for concurrent use.
+type Log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Logger writes everything into the log.
+func (l *Log) Logger() *slog.Logger {
+	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: redact.Attr}))
+}
+
+// Write adds to the log.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// String is all that was logged.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

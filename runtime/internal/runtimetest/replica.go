@@ -1,0 +1,153 @@
+package runtimetest
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/media"
+)
+
+// MediaConfig is the configuration of media of a replica that no test changed.
+func MediaConfig() media.Config {
+	return media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: 5 * time.Second,
+		UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second}
+}
+
+// ServerConfig is the configuration of the server of a replica that no test changed.
+func ServerConfig() server.Config {
+	return server.Config{BaseURL: BaseURL, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
+		StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second}
+}
+
+// CoreConfig says how to build a Core. What is nil or zero is the environment's own.
+type CoreConfig struct {
+	Server   server.Config
+	Media    media.Config
+	Limits   limit.Config
+	Auth     auth.Config
+	Delivery delivery.Config
+	// Now is the clock.
+	Now func() time.Time
+	// Images reports whether uploads get derivatives, by the worker that make has built.
+	Images bool
+
+	Store       media.Store
+	Objects     media.ObjectStore
+	Credentials auth.CredentialStore
+	Settings    media.Settings
+	// Changes are the notifications that empty the caches: of authentication, and these.
+	Changes   accountcache.Source
+	Caches    []accountcache.Cache
+	Presigner delivery.Presigner
+}
+
+// Core is what the APIs of a replica share.
+type Core struct {
+	Registry *prometheus.Registry
+	Limits   *limit.Limiter
+	Auth     *auth.Authenticator
+	Media    *media.Service
+	Files    *delivery.Delivery
+	// Logs is what the replica logs.
+	Logs *Log
+
+	log    *slog.Logger
+	server server.Config
+	feed   *accountcache.Feed
+}
+
+// Core builds the parts of a replica that stand behind its APIs.
+func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
+	t.Helper()
+	c := &Core{Registry: prometheus.NewRegistry(), Logs: &Log{}, server: config.Server}
+	c.log = c.Logs.Logger()
+	if config.Store == nil {
+		config.Store = e.Store
+	}
+	if config.Objects == nil {
+		config.Objects = e.Objects
+	}
+	if config.Credentials == nil {
+		config.Credentials = e.Store
+	}
+	if config.Settings == nil {
+		config.Settings = e.Settings
+	}
+	if config.Changes == nil {
+		config.Changes = e.Store
+	}
+	if config.Delivery == (delivery.Config{}) {
+		config.Delivery = delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}
+	}
+	var err error
+	c.Limits, err = limit.New(config.Limits, limit.Deps{Registry: c.Registry, Now: config.Now, Log: c.log})
+	must(t, err)
+	config.Auth.Brand = config.Server.Brand
+	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Limits: c.Limits, Now: config.Now, Log: c.log})
+	must(t, err)
+	c.feed = accountcache.NewFeed(config.Changes, c.log, append(config.Caches, c.Auth.Sessions())...)
+	deps := media.Deps{Store: config.Store, Objects: config.Objects, Settings: config.Settings, Now: config.Now, Log: c.log}
+	if config.Images {
+		deps.Deriver = Images(t, c.Registry, c.log)
+	}
+	c.Media, err = media.New(config.Media, deps)
+	must(t, err)
+	secret, err := config.Auth.ServerSecret()
+	must(t, err)
+	c.Files, err = delivery.New(config.Delivery, config.Server.BaseURL, secret, c.Media, e.Objects, config.Presigner, config.Now, c.log)
+	must(t, err)
+	return c
+}
+
+// Replica is a running server.
+type Replica struct {
+	*server.Server
+	// Client reaches it whatever the URL says.
+	Client *http.Client
+	// Stop ends the server in order; StopListening ends what runs beside it, such as locks.
+	Stop, StopListening context.CancelFunc
+	// Ended receives what the server returned.
+	Ended chan error
+}
+
+// Serve runs a server with APIs, and beside it the listeners. All end with the test.
+func (c *Core) Serve(t *testing.T, checks []server.Check, apis []func(chi.Router), listeners ...func(context.Context) error) *Replica {
+	t.Helper()
+	running, err := server.New(c.server, c.log, c.Registry, c.Limits, checks, apis...)
+	must(t, err)
+	must(t, running.Listen(t.Context()))
+	serving, stop := context.WithCancel(context.Background())
+	listening, stopListening := context.WithCancel(context.Background())
+	r := &Replica{Server: running, Stop: stop, StopListening: stopListening, Ended: make(chan error, 1)}
+	var beside, done sync.WaitGroup
+	beside.Go(func() { c.Auth.Run(listening) })
+	for _, listen := range append(listeners, c.feed.Run) {
+		beside.Go(func() { _ = listen(listening) })
+	}
+	done.Go(func() { r.Ended <- running.Run(serving) })
+	t.Cleanup(func() { stop(); done.Wait(); stopListening(); beside.Wait() })
+	transport := Dialer(running.Addr())
+	t.Cleanup(transport.CloseIdleConnections)
+	r.Client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
+	return r
+}
+
+// RandomBytes returns n random bytes.
+func RandomBytes(n int) []byte {
+	data := make([]byte, n)
+	_, _ = rand.Read(data)
+	return data
+}

@@ -1,0 +1,63 @@
+package media
+
+import (
+	"context"
+	"io"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/settings"
+)
+
+// Deriver makes derivatives: thumbnails and WebP conversions. internal/imaging.Pool
+// implements it. It is safe for concurrent use.
+type Deriver interface {
+	// CheckAdmission returns Busy if the account already holds its maximum of image slots. It
+	// reserves nothing. It rejects a flooding account before its body is read, without
+	// affecting other accounts.
+	CheckAdmission(account uuid.UUID) error
+	// Reserve acquires an image slot for a file that turned out to be an image. Busy when the
+	// account holds its maximum, and when all slots are held and it holds one of them.
+	Reserve(account uuid.UUID) (ImageSlot, error)
+	// ReserveWait is Reserve for a file that is stored already: it waits for a slot. Busy when
+	// ctx ends first.
+	ReserveWait(ctx context.Context, account uuid.UUID) (ImageSlot, error)
+	// Handles reports whether Derive would try to make derivatives of a file of this type and
+	// size. It is cheap.
+	Handles(mimeType string, bytes int64) bool
+	// Derive waits for a worker, in turns between accounts, and returns the derivatives that
+	// could be made. The error says why others are missing: the file is broken, it exceeds a
+	// limit, or it killed its worker twice. Such an error does not fail the upload. Two do: an
+	// Unavailable fault of Source, and an error that wraps ctx.Err().
+	Derive(ctx context.Context, job ImageJob) ([]Derivative, error)
+}
+
+// ImageSlot is a slot of the queue of images.
+type ImageSlot interface {
+	// Release releases the slot, once. It has no effect after a worker has taken the job.
+	Release()
+	// Contended reports whether all slots are held: the holder should not keep its slot for
+	// long before there is a job.
+	Contended() bool
+}
+
+// ImageJob is one file of which derivatives are needed.
+type ImageJob struct {
+	ItemID    uuid.UUID
+	AccountID uuid.UUID // accounts take turns
+	MimeType  string    // as detected
+	Bytes     int64     // length of the file
+	// Slot is released when a worker takes the job, or by its owner. A job without a slot is
+	// not limited.
+	Slot ImageSlot
+	// Source opens the file from its first byte. It is called again for a retry.
+	Source   func(ctx context.Context) (io.ReadCloser, error)
+	Settings settings.Effective
+}
+
+// Derivative is a small file made from another one.
+type Derivative struct {
+	Variant  Variant // WebP or Thumbnail
+	MimeType string
+	Data     []byte
+}

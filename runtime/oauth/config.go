@@ -1,0 +1,61 @@
+package oauth
+
+import (
+	"fmt"
+	"time"
+)
+
+// Config bounds logins and tokens. The tags are flag and environment names.
+type Config struct {
+	SessionTTL       time.Duration `name:"login-ttl" env:"SERVICE_LOGIN_TTL" default:"15m" help:"Lifetime of a login session: for the login, and then for the list of authorized applications."`
+	CodeTTL          time.Duration `name:"login-code-ttl" env:"SERVICE_LOGIN_CODE_TTL" default:"10m" help:"Lifetime of a login code."`
+	MaxAttempts      int           `name:"login-max-attempts" env:"SERVICE_LOGIN_MAX_ATTEMPTS" default:"5" help:"Maximum wrong codes in one login session."`
+	ResendAfter      time.Duration `name:"login-resend-after" env:"SERVICE_LOGIN_RESEND_AFTER" default:"30s" help:"Minimum time between two codes for the same e-mail address, across all login sessions and replicas."`
+	CodesPerEmail    int           `name:"login-codes-per-email" env:"SERVICE_LOGIN_CODES_PER_EMAIL" default:"5" help:"Maximum codes per hour for one e-mail address."`
+	AttemptsPerEmail int           `name:"login-attempts-per-email" env:"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL" default:"15" help:"Maximum code attempts per hour for one e-mail address, across all login sessions."`
+	CodesPerIP       int           `name:"login-codes-per-ip" env:"SERVICE_LOGIN_CODES_PER_IP" default:"20" help:"Maximum codes per hour for one client IP address (IPv6: one /64)."`
+
+	AuthorizationCodeTTL time.Duration `name:"oauth-code-ttl" env:"SERVICE_OAUTH_CODE_TTL" default:"60s" help:"Lifetime of an authorization code."`
+	AccessTTL            time.Duration `name:"oauth-access-ttl" env:"SERVICE_OAUTH_ACCESS_TTL" default:"1h" help:"Lifetime of an access token."`
+	RefreshTTL           time.Duration `name:"oauth-refresh-ttl" env:"SERVICE_OAUTH_REFRESH_TTL" default:"720h" help:"Lifetime of a refresh token; each refresh issues a new one."`
+	RefreshGrace         time.Duration `name:"oauth-refresh-grace" env:"SERVICE_OAUTH_REFRESH_GRACE" default:"90s" help:"How long a used refresh token still works, for clients that refresh in parallel. Later use revokes the grant."`
+	RegistrationsPerIP   int           `name:"oauth-registrations-per-ip" env:"SERVICE_OAUTH_REGISTRATIONS_PER_IP" default:"100" help:"Maximum new client registrations per hour for one client IP address (IPv6: one /64)."`
+}
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
+	for _, d := range []struct {
+		name            string
+		value, min, max time.Duration
+	}{
+		{"SERVICE_LOGIN_TTL", c.SessionTTL, time.Minute, 24 * time.Hour},
+		{"SERVICE_LOGIN_CODE_TTL", c.CodeTTL, time.Minute, time.Hour},
+		{"SERVICE_LOGIN_RESEND_AFTER", c.ResendAfter, 0, rateLimitWindow},
+		{"SERVICE_OAUTH_CODE_TTL", c.AuthorizationCodeTTL, time.Second, 10 * time.Minute},
+		{"SERVICE_OAUTH_ACCESS_TTL", c.AccessTTL, time.Minute, 24 * time.Hour},
+		{"SERVICE_OAUTH_REFRESH_TTL", c.RefreshTTL, time.Hour, 366 * 24 * time.Hour},
+		{"SERVICE_OAUTH_REFRESH_GRACE", c.RefreshGrace, 0, 10 * time.Minute},
+	} {
+		if d.value < d.min || d.value > d.max {
+			return fmt.Errorf("%s must be from %s to %s, not %s", d.name, d.min, d.max, d.value)
+		}
+	}
+	if c.CodeTTL > c.SessionTTL {
+		return fmt.Errorf("SERVICE_LOGIN_CODE_TTL must be at most SERVICE_LOGIN_TTL, %s, not %s", c.SessionTTL, c.CodeTTL)
+	}
+	for _, n := range []struct {
+		name       string
+		value, max int
+	}{
+		{"SERVICE_LOGIN_MAX_ATTEMPTS", c.MaxAttempts, 10},
+		{"SERVICE_LOGIN_CODES_PER_EMAIL", c.CodesPerEmail, 100},
+		{"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL", c.AttemptsPerEmail, 100},
+		{"SERVICE_LOGIN_CODES_PER_IP", c.CodesPerIP, 10_000},
+		{"SERVICE_OAUTH_REGISTRATIONS_PER_IP", c.RegistrationsPerIP, 10_000},
+	} {
+		if n.value < 1 || n.value > n.max {
+			return fmt.Errorf("%s must be from 1 to %d, not %d", n.name, n.max, n.value)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package oauth
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// CodeDigits is the length of a login code. Codes are short because users type them; the
+// number of attempts is limited instead. Six digits would withstand a fast attack. With a few
+// attempts per day on each of ten thousand owners, an attacker would take over one account
+// in weeks; eight digits hold for years.
+const CodeDigits = 8
+
+// LoginCode is a new one-time code for a login session.
+type LoginCode struct {
+	Email     string
+	MAC       []byte
+	Now       time.Time
+	ExpiresAt time.Time
+	// EncryptedEmail is the e-mail with the code, for the outbox.
+	EncryptedEmail []byte
+}
+
+// SendCode creates a login code and queues an e-mail with it. network is the source of the
+// request. Whether the address belongs to an account is checked when the e-mail is about to
+// be sent, so that SendCode behaves the same for all addresses. Invalid for a malformed
+// address, Busy if a rate limit is exceeded.
+func (s *Service) SendCode(ctx context.Context, session LoginSession, address string, network string) error {
+	email, err := ParseEmail(address)
+	if err != nil {
+		return err
+	}
+	if session.LoggedIn() {
+		return ReasonAlreadyLoggedIn.Fault()
+	}
+	if session.Attempts >= s.cfg.MaxAttempts {
+		return ReasonTooManyAttempts.Fault()
+	}
+	number, err := rand.Int(rand.Reader, big.NewInt(100_000_000))
+	if err != nil {
+		return fmt.Errorf("generate a login code: %w", err)
+	}
+	digits := fmt.Sprintf("%0*d", CodeDigits, number)
+	now := s.Now()
+	code := LoginCode{Email: email, MAC: s.mac(codeMACInput(session.ID, email, digits)...), Now: now, ExpiresAt: now.Add(s.cfg.CodeTTL)}
+	plain, err := json.Marshal(LoginEmail{To: email, Code: digits, ExpiresAt: code.ExpiresAt})
+	if err != nil {
+		return fmt.Errorf("encode an e-mail: %w", err)
+	}
+	code.EncryptedEmail = s.Encrypter.Encrypt(plain)
+	err = s.Store.SetLoginCode(ctx, session.ID, session.CookieHash, code, []RateLimit{
+		s.resendLimit(email),
+		s.rateLimit("codes_per_ip", network, s.cfg.CodesPerIP, ReasonTooManyCodesForNetwork),
+		s.rateLimit("codes_per_email", email, s.cfg.CodesPerEmail, ReasonTooManyCodesForEmail),
+	})
+	if err != nil {
+		return sessionExpired(err)
+	}
+	s.Log.LogAttrs(ctx, slog.LevelInfo, "login code requested", slog.String("login", session.ID.String()), slog.String("email", MaskEmail(email)))
+	select {
+	case s.emailQueued <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// resendLimit permits one code per e-mail address in Config.ResendAfter, across all sessions
+// and replicas. It does not delay a user who corrects a mistyped address.
+func (s *Service) resendLimit(email string) RateLimit {
+	limit := s.rateLimit("resend", email, 1, ReasonResendTooSoon)
+	limit.Window = s.cfg.ResendAfter
+	return limit
+}
+
+// ResendIn returns the time until another code can be requested.
+func (s *Service) ResendIn(session LoginSession) time.Duration {
+	if session.CodeSentAt == nil {
+		return 0
+	}
+	return max(0, session.CodeSentAt.Add(s.cfg.ResendAfter).Sub(s.Now()))
+}
+
+// codeMACInput binds a code to its session and its e-mail address.
+func codeMACInput(id uuid.UUID, email, digits string) []string {
+	return []string{"login_code", id.String(), email, digits}
+}
+
+// VerifyCode logs the browser in if text is the newest code of its session, and returns the
+// new value of the cookie. The old cookie, which an attacker may have planted (session
+// fixation), becomes invalid. Invalid for a wrong code, NotFound if the session has no
+// attempts left, Busy if there were too many attempts for the e-mail address.
+func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text string) (string, error) {
+	if session.Email == "" {
+		return "", ReasonNoCodeSent.Fault()
+	}
+	digits, err := parseCode(text)
+	if err != nil {
+		return "", err
+	}
+	if session.LoggedIn() {
+		return "", ReasonAlreadyLoggedIn.Fault()
+	}
+	current, err := s.Store.ConsumeAttempt(ctx, session.ID, session.CookieHash, s.cfg.MaxAttempts, s.Now(), func(locked LoginSession) RateLimit {
+		return s.rateLimit("attempts_per_email", locked.Email, s.cfg.AttemptsPerEmail, ReasonTooManyAttemptsForEmail)
+	})
+	if fault.Is(err, fault.NotFound) {
+		return "", ReasonTooManyAttempts.Fault()
+	}
+	if err != nil {
+		return "", err
+	}
+	now := s.Now()
+	switch {
+	case current.CodeMAC == nil || current.CodeExpiresAt == nil || !now.Before(*current.CodeExpiresAt):
+		return "", ReasonCodeExpired.Fault()
+	case s.verifyMAC(current.CodeMAC, codeMACInput(current.ID, current.Email, digits)...):
+		return s.completeLogin(ctx, current, now)
+	case current.Attempts >= s.cfg.MaxAttempts:
+		return "", ReasonTooManyAttempts.Fault()
+	}
+	return "", ReasonIncorrectCode.Fault()
+}
+
+// completeLogin marks the session as logged in and returns its new cookie.
+func (s *Service) completeLogin(ctx context.Context, session LoginSession, now time.Time) (string, error) {
+	cookie, err := newSecret("")
+	if err != nil {
+		return "", err
+	}
+	if err := s.Store.CompleteLogin(ctx, session.ID, session.CodeMAC, hashSecret(cookie), now, now.Add(s.cfg.SessionTTL)); err != nil {
+		return "", sessionExpired(err)
+	}
+	s.Log.LogAttrs(ctx, slog.LevelInfo, "logged in", slog.String("login", session.ID.String()), slog.String("email", MaskEmail(session.Email)))
+	return cookie, nil
+}
+
+// parseCode returns the digits of a code as a user typed it.
+func parseCode(text string) (string, error) {
+	digits := strings.Map(func(r rune) rune {
+		if r == ' ' || r == '-' || r == '\u00a0' {
+			return -1
+		}
+		return r
+	}, text)
+	if len(digits) != CodeDigits || strings.Trim(digits, "0123456789") != "" {
+		return "", ReasonMalformedCode.Fault()
+	}
+	return digits, nil
+}

@@ -1,0 +1,106 @@
+package oauth_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/oauth"
+)
+
+func TestRateLimit_HoldsPerEmailAcrossSessions(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	var browsers []*loginBrowser
+	for range 5 {
+		b := w.startLogin(t, authorizationRequest())
+		must(t, b.sendCode(t, owner))
+		browsers = append(browsers, b)
+	}
+	late := w.startLogin(t, authorizationRequest())
+	err := late.sendCode(t, owner)
+	is(t, "a sixth code in an hour", err, fault.Busy)
+	if wait := fault.From(err).RetryAfter; wait < 59*time.Minute || wait > time.Hour {
+		t.Errorf("come back in %s", wait)
+	}
+	if late.session(t).Email != "" {
+		t.Error("the rejected code was stored")
+	}
+	must(t, late.sendCode(t, "bo@example.org")) // others are not concerned
+	codes := w.mailedCodes(t, owner)
+	if len(codes) != 5 {
+		t.Fatalf("%d codes were mailed", len(codes))
+	}
+	for i := range 15 {
+		_, err := w.VerifyCode(t.Context(), browsers[i/4].session(t), wrong(codes[i/4]))
+		is(t, "a wrong code", err, fault.Invalid)
+	}
+	_, err = w.VerifyCode(t.Context(), browsers[4].session(t), codes[4])
+	is(t, "the sixteenth try in an hour", err, fault.Busy)
+	if attempts := browsers[4].session(t).Attempts; attempts != 0 {
+		t.Errorf("the rejected attempt counts: %d", attempts)
+	}
+	w.clock.Advance(time.Hour)
+	late = w.startLogin(t, authorizationRequest())
+	late.logIn(t, owner)
+}
+
+func TestRateLimit_HoldsPerNetwork(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t)
+	for i := range 20 {
+		must(t, w.startLogin(t, authorizationRequest()).sendCode(t, string(rune('a'+i))+"@example.org"))
+	}
+	b := w.startLogin(t, authorizationRequest())
+	is(t, "one more", b.sendCode(t, "z@example.org"), fault.Busy)
+	must(t, w.SendCode(t.Context(), b.session(t), "z@example.org", "198.51.100.0/32"))
+}
+
+// The limit held for one session only: many sessions could send a code to the same address
+// at once, each through another replica.
+func TestResendLimit_HoldsPerEmailAcrossSessionsAndReplicas(t *testing.T) {
+	t.Parallel()
+	for name, email := range map[string]string{"an owner's address": owner, "an address that owns nothing": "unknown@example.org"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := defaults
+			cfg.CodesPerEmail, cfg.ResendAfter = 100, 30*time.Second
+			w := newEnv(t, func(c *oauth.Config) { *c = cfg })
+			replicas := []*oauth.Service{w.Service, w.service(t, cfg, "a")}
+			var mu sync.Mutex
+			var rejected []error
+			var sending sync.WaitGroup
+			for n := range 8 {
+				b := w.startLogin(t, authorizationRequest())
+				session := b.session(t)
+				sending.Go(func() {
+					err := replicas[n%2].SendCode(context.WithoutCancel(t.Context()), session, strings.ToUpper(email), network)
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						rejected = append(rejected, err)
+					}
+				})
+			}
+			sending.Wait()
+			for _, err := range rejected {
+				is(t, "a code at the same time", err, fault.Busy)
+				if f := fault.From(err); !errors.Is(err, oauth.ReasonResendTooSoon) || f.RetryAfter <= 0 || f.RetryAfter > cfg.ResendAfter {
+					t.Errorf("the error is %v, retry after %s", err, f.RetryAfter)
+				}
+			}
+			if queued := w.QueryInt(t, "SELECT count(*) FROM email_outbox"); len(rejected) != 7 || queued != 1 {
+				t.Errorf("%d of 8 rejected, %d e-mails queued", len(rejected), queued)
+			}
+			late := w.startLogin(t, authorizationRequest())
+			must(t, late.sendCode(t, "mistyped@example.org")) // another address need not wait
+			w.clock.Advance(cfg.ResendAfter)
+			must(t, late.sendCode(t, email))
+			is(t, "again", w.startLogin(t, authorizationRequest()).sendCode(t, email), fault.Busy)
+		})
+	}
+}

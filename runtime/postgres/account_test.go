@@ -1,0 +1,196 @@
+package postgres_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+)
+
+func TestEnsureAccount_WritesOnlyDifferences(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	r := registry(store)
+	first, err := r.Ensure(t.Context(), spec)
+	must(t, err)
+	if first.Bucket == "" || first.Owners[0] != "ada@example.org" {
+		t.Errorf("created %+v", first)
+	}
+	before := version(t, url, "account")
+	again, err := r.Ensure(t.Context(), spec)
+	must(t, err)
+	if again.ID != first.ID || again.Bucket != first.Bucket || version(t, url, "account") != before {
+		t.Error("ensuring the same again must write nothing and give the same account")
+	}
+	changed := spec
+	changed.MaxStorage, changed.Suspended, changed.Bucket = 2000, true, "another-bucket"
+	updated, err := r.Ensure(t.Context(), changed)
+	must(t, err)
+	if updated.ID != first.ID || updated.MaxStorage != 2000 || !updated.Suspended || updated.Bucket != first.Bucket {
+		t.Errorf("updated to %+v; the bucket must stay", updated)
+	}
+}
+
+func TestOwners_DifferingInCaseAreOneOwner(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	r := registry(store)
+	owned := spec
+	owned.Owners = []string{"o'brien@example.org", "Ada@Example.org", "ada@example.ORG"}
+	first, err := r.Ensure(t.Context(), owned)
+	must(t, err)
+	if want := []string{"ada@example.org", "o'brien@example.org"}; !slices.Equal(first.Owners, want) {
+		t.Errorf("owners are %q, want %q", first.Owners, want)
+	}
+	before := version(t, url, "account")
+	owned.Owners = []string{"ADA@EXAMPLE.ORG", "O'Brien@Example.org"}
+	_, err = r.Ensure(t.Context(), owned)
+	must(t, err)
+	if version(t, url, "account") != before {
+		t.Error("another spelling of the same owners is written")
+	}
+}
+
+func TestEnsureAccount_ConcurrentCallsCreateOne(t *testing.T) {
+	t.Parallel()
+	store, _ := setup(t)
+	r := registry(store)
+	ids := make([]uuid.UUID, 12)
+	var all sync.WaitGroup
+	for i := range ids {
+		all.Go(func() {
+			a, err := r.Ensure(t.Context(), spec)
+			if err != nil {
+				t.Errorf("ensure: %v", err)
+			}
+			ids[i] = a.ID
+		})
+	}
+	all.Wait()
+	if len(slices.Compact(ids)) != 1 {
+		t.Errorf("several accounts were created: %v", ids)
+	}
+}
+
+func TestEnsureAccount_RejectsBucketOfAnotherAccount(t *testing.T) {
+	t.Parallel()
+	store, _ := setup(t)
+	r := registry(store)
+	one, two := spec, spec
+	one.Bucket, two.Bucket, two.Name = "shared", "shared", "other"
+	first, err := r.Ensure(t.Context(), one)
+	must(t, err)
+	if _, err := r.Ensure(t.Context(), two); !fault.Is(err, fault.Conflict) || fault.From(err).Public != "bucket shared is owned by another account" {
+		t.Errorf("a second account with the bucket: %v", err)
+	}
+	must(t, r.Close(t.Context(), first.ID))
+	if _, err := r.Ensure(t.Context(), two); err != nil {
+		t.Errorf("after the first was closed: %v", err)
+	}
+}
+
+func TestEnsureAccount_RejectsInvalidSpecs(t *testing.T) {
+	t.Parallel()
+	store, _ := setup(t)
+	for name, change := range map[string]func(*account.Spec){
+		"not an address": func(s *account.Spec) { s.Owners = []string{"Ada <ada@example.org>"} },
+		"no storage":     func(s *account.Spec) { s.MaxStorage = 0 },
+		"no upload size": func(s *account.Spec) { s.MaxUploadSize = -1 },
+	} {
+		bad := spec
+		change(&bad)
+		if _, err := registry(store).Ensure(t.Context(), bad); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := registry(store).Find(t.Context(), spec.Namespace, spec.Name); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a rejected account exists: %v", err)
+	}
+}
+
+func TestEraseAccount_KeepsOpenAccount(t *testing.T) {
+	t.Parallel()
+	store, _ := setup(t)
+	a, err := registry(store).Ensure(t.Context(), spec)
+	must(t, err)
+	if _, err := registry(store).Erase(t.Context(), a.Namespace, a.Name, a.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := registry(store).Find(t.Context(), spec.Namespace, spec.Name); err != nil {
+		t.Errorf("an open account was erased: %v", err)
+	}
+}
+
+// A status with the id of another tenant's account once erased that tenant's items.
+func TestEraseAccount_RequiresNameOfAccount(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	r := registry(store)
+	a, err := r.Ensure(t.Context(), spec)
+	must(t, err)
+	_, err = r.SetApps(t.Context(), a.ID, nil)
+	must(t, err)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
+		SELECT gen_random_uuid(), account_id, id, 'photo.jpg', 'private', '', '', '[]', 0, now() FROM app`)
+	must(t, err)
+	kept := func(when string) {
+		t.Helper()
+		var items int
+		must(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM item`).Scan(&items))
+		if items != 1 {
+			t.Errorf("%s erased the items", when)
+		}
+	}
+	erase := func(namespace, name string) {
+		t.Helper()
+		if left, err := r.Erase(t.Context(), namespace, name, a.ID); err != nil || left != 0 {
+			t.Errorf("erasing a missing account: %d, %v", left, err)
+		}
+	}
+	erase(a.Namespace, a.Name)
+	kept("an open account's erasure")
+	must(t, r.Close(t.Context(), a.ID))
+	erase("another", a.Name)
+	erase(a.Namespace, "another")
+	kept("another tenant's erasure")
+}
+
+// The tool policy is written when it changes. An empty list, which allows no tool, is kept
+// apart from a missing list, which allows every tool.
+func TestEnsureAccount_KeepsToolPolicy(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	r := registry(store)
+	want := spec
+	for _, agents := range []account.ToolPolicy{
+		{}, {ReadOnly: true}, {Tools: []string{}}, {}, {Tools: []string{"get_media", "list_media"}}, {ReadOnly: true, Tools: []string{"get_media"}},
+	} {
+		want.ToolPolicy = agents
+		made, err := r.Ensure(t.Context(), want)
+		must(t, err)
+		found, err := r.Find(t.Context(), want.Namespace, want.Name)
+		must(t, err)
+		if !made.ToolPolicy.Equal(agents) || !found.ToolPolicy.Equal(agents) {
+			t.Errorf("want %+v, made %+v, found %+v", agents, made.ToolPolicy, found.ToolPolicy)
+		}
+		before := version(t, url, "account")
+		_, err = r.Ensure(t.Context(), want)
+		must(t, err)
+		if version(t, url, "account") != before {
+			t.Errorf("%+v is written twice", agents)
+		}
+	}
+	want.Name, want.ToolPolicy = "born-with-it", account.ToolPolicy{Tools: []string{}}
+	if made, err := r.Ensure(t.Context(), want); err != nil || !made.ToolPolicy.Equal(want.ToolPolicy) {
+		t.Errorf("%+v, %v", made.ToolPolicy, err)
+	}
+}

@@ -1,0 +1,102 @@
+package postgres_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+)
+
+func TestAppsAndKeys_Lifecycle(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	r := registry(store)
+	a, err := r.Ensure(t.Context(), spec)
+	must(t, err)
+	apps, err := r.SetApps(t.Context(), a.ID, []string{"blog"})
+	must(t, err)
+	if len(apps) != 2 || apps[0].Name != account.DefaultApp || apps[1].Name != "blog" {
+		t.Fatalf("apps are %+v", apps)
+	}
+	before := version(t, url, "app") + version(t, url, "app_total")
+	again, err := r.SetApps(t.Context(), a.ID, []string{"blog"})
+	must(t, err)
+	if !slices.Equal(again, apps) || version(t, url, "app")+version(t, url, "app_total") != before {
+		t.Error("setting the same apps must write nothing")
+	}
+
+	first, firstKey, err := r.IssueKey(t.Context(), apps[0].ID, 1, 0)
+	must(t, err)
+	blog, _, err := r.IssueKey(t.Context(), apps[1].ID, 1, 0)
+	must(t, err)
+	p, err := store.FindPrincipal(t.Context(), first.Hash())
+	must(t, err)
+	if p.Account.ID != a.ID || p.App != apps[0] || p.Key.ID != firstKey.ID || !p.Key.Hash.Equal(first.Hash()) {
+		t.Errorf("the principal of the key is %+v", p)
+	}
+	second, _, err := r.IssueKey(t.Context(), apps[0].ID, 2, time.Hour)
+	must(t, err)
+	keys, err := r.Keys(t.Context(), a.ID)
+	must(t, err)
+	if len(keys) != 3 || !keys[0].Hash.Equal(second.Hash()) || keys[0].ExpiresAt != nil {
+		t.Errorf("after a rotation with overlap the keys are %+v", keys)
+	}
+	if p, err := store.FindPrincipal(t.Context(), first.Hash()); err != nil || p.Key.ExpiresAt == nil || time.Until(*p.Key.ExpiresAt) > time.Hour {
+		t.Errorf("the old key must end after the overlap: %+v, %v", p.Key, err)
+	}
+	_, _, err = r.IssueKey(t.Context(), apps[0].ID, 2, 0)
+	must(t, err)
+	if keys, err := r.Keys(t.Context(), a.ID); err != nil || len(keys) != 2 {
+		t.Errorf("without overlap only the newest of an app stays: %+v, %v", keys, err)
+	}
+
+	_, err = r.SetApps(t.Context(), a.ID, nil)
+	must(t, err)
+	if _, err := store.FindPrincipal(t.Context(), blog.Hash()); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the key of a closed app: %v", err)
+	}
+	reopened, err := r.SetApps(t.Context(), a.ID, []string{"blog"})
+	must(t, err)
+	if reopened[1].ID != apps[1].ID {
+		t.Error("an app that comes back is the one it was")
+	}
+	if p, err := store.FindPrincipal(t.Context(), blog.Hash()); err == nil && p.Key.ExpiresAt == nil {
+		t.Error("the old key of an app that came back must stay dead")
+	}
+
+	must(t, r.Close(t.Context(), a.ID))
+	must(t, r.Close(t.Context(), a.ID))
+	if _, err := store.FindPrincipal(t.Context(), second.Hash()); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the key of a closed account: %v", err)
+	}
+	if left, err := r.Erase(t.Context(), a.Namespace, a.Name, a.ID); err != nil || left != 0 {
+		t.Errorf("erase: %d, %v", left, err)
+	}
+	if v := version(t, url, "account") + version(t, url, "api_key") + version(t, url, "app"); v != "" {
+		t.Errorf("rows are left after erase: %s", v)
+	}
+}
+
+func TestTouchKeys_KeepsLatestUseWithoutNotification(t *testing.T) {
+	t.Parallel()
+	store, _ := setup(t)
+	r := registry(store)
+	a, err := r.Ensure(t.Context(), spec)
+	must(t, err)
+	apps, err := r.SetApps(t.Context(), a.ID, nil)
+	must(t, err)
+	_, key, err := r.IssueKey(t.Context(), apps[0].ID, 1, 0)
+	must(t, err)
+	used := time.Now().Truncate(time.Microsecond)
+	must(t, store.TouchKeys(t.Context(), map[uuid.UUID]time.Time{key.ID: used, uuid.New(): used}))
+	must(t, store.TouchKeys(t.Context(), map[uuid.UUID]time.Time{key.ID: used.Add(-time.Hour)}))
+	keys, err := r.Keys(t.Context(), a.ID)
+	must(t, err)
+	if keys[0].LastUsedAt == nil || !keys[0].LastUsedAt.Equal(used) {
+		t.Errorf("last used %v, want %v", keys[0].LastUsedAt, used)
+	}
+}

@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Bounds of a batch.
+const (
+	maxBatchCalls = 64
+	batchTimeout  = 15 * time.Second
+)
+
+// batcher executes calls in batches: while a batch of a key runs, later calls of that key
+// queue for the next one. A single call runs at once. A busy account thus pays one round trip
+// and one disk flush for many uploads, and no call waits for others to arrive. It is safe for
+// concurrent use.
+type batcher[K comparable, C any] struct {
+	// exec executes a batch and reports for every call whether it succeeded.
+	exec func(ctx context.Context, key K, payloads []C) (ok []bool, err error)
+
+	mu    sync.Mutex
+	queue map[K][]*batchCall[C] // has a key while its batches run
+}
+
+type batchCall[C any] struct {
+	payload C
+	done    chan struct{}
+	ok      bool
+	err     error
+}
+
+func newBatcher[K comparable, C any](exec func(ctx context.Context, key K, payloads []C) ([]bool, error)) *batcher[K, C] {
+	return &batcher[K, C]{exec: exec, queue: map[K][]*batchCall[C]{}}
+}
+
+// Do executes one call in a batch of its key. It waits for the result also when ctx ends, so
+// that the caller always knows it; batchTimeout bounds the wait. If ctx has ended before, the
+// call is not executed.
+func (b *batcher[K, C]) Do(ctx context.Context, key K, payload C) (ok bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	call := &batchCall[C]{payload: payload, done: make(chan struct{})}
+	b.mu.Lock()
+	calls, running := b.queue[key]
+	b.queue[key] = append(calls, call)
+	b.mu.Unlock()
+	if !running {
+		go b.run(context.WithoutCancel(ctx), key)
+	}
+	<-call.done
+	return call.ok, call.err
+}
+
+// run executes batches of a key until its queue is empty.
+func (b *batcher[K, C]) run(ctx context.Context, key K) {
+	for {
+		b.mu.Lock()
+		calls := b.queue[key]
+		if len(calls) == 0 {
+			delete(b.queue, key)
+			b.mu.Unlock()
+			return
+		}
+		calls = calls[:min(len(calls), maxBatchCalls)]
+		b.queue[key] = b.queue[key][len(calls):]
+		b.mu.Unlock()
+		b.flush(ctx, key, calls)
+	}
+}
+
+// flush executes a batch. One call that the database rejects fails the whole batch, so each
+// is then executed alone.
+func (b *batcher[K, C]) flush(ctx context.Context, key K, calls []*batchCall[C]) {
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
+	defer cancel()
+	payloads := make([]C, len(calls))
+	for i, call := range calls {
+		payloads[i] = call.payload
+	}
+	ok, err := b.exec(ctx, key, payloads)
+	for i, call := range calls {
+		switch {
+		case err == nil:
+			call.ok = ok[i]
+		case len(calls) == 1 || isTransient(err):
+			call.err = err
+		default:
+			var alone []bool
+			if alone, call.err = b.exec(ctx, key, payloads[i:i+1]); call.err == nil {
+				call.ok = alone[0]
+			}
+		}
+		close(call.done)
+	}
+}

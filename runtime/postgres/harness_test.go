@@ -1,0 +1,69 @@
+package postgres_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/tus"
+	"mediastack.dev/runtime/postgres"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+func open(t *testing.T, url string) *postgres.Store {
+	t.Helper()
+	store, err := postgres.Open(context.Background(), postgres.Config{DatabaseURL: url})
+	must(t, err)
+	t.Cleanup(store.Close)
+	return store
+}
+
+func migrate(t *testing.T, url string) {
+	t.Helper()
+	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, slog.New(slog.DiscardHandler)))
+}
+
+var (
+	_ auth.CredentialStore = (*postgres.Store)(nil)
+	_ tus.Locks            = (*postgres.UploadLocks)(nil)
+)
+
+func setup(t *testing.T) (*postgres.Store, string) {
+	t.Helper()
+	url := testenv.Postgres(t)
+	migrate(t, url)
+	return open(t, url), url
+}
+
+func registry(store *postgres.Store) *account.Registry {
+	return account.NewRegistry(store, "media", time.Now)
+}
+
+var spec = account.Spec{Namespace: "team-a", Name: "demo", DisplayName: "Demo", Owners: []string{"Ada@Example.org"}, MaxStorage: 1000, MaxUploadSize: 100}
+
+// version returns the row versions of a table: every write changes it.
+func version(t *testing.T, url, table string) string {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	var all string
+	must(t, conn.QueryRow(t.Context(), `SELECT coalesce(string_agg(xmin::text || ctid::text, ' ' ORDER BY ctid), '') FROM `+table).Scan(&all))
+	return all
+}
+
+func value[T any](v T) *T { return &v }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,150 @@
+-- name: AccountByID :one
+SELECT * FROM account WHERE id = $1;
+
+-- name: OpenAccountsAfter :many
+SELECT * FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2;
+
+-- name: ItemsAfter :many
+-- Reads pages, so that no transaction stays open for the duration of a check.
+SELECT id, objects FROM item WHERE account_id = $1 AND id > sqlc.arg(after)::uuid ORDER BY id LIMIT $2;
+
+-- name: ItemsByID :many
+SELECT id, objects FROM item WHERE account_id = $1 AND id = ANY (sqlc.arg(ids)::uuid[]);
+
+-- name: SizeMismatchesAfter :many
+-- Items whose recorded bytes are not the sum of their objects'.
+SELECT item.id, item.bytes, actual.bytes AS actual_bytes
+FROM item, LATERAL (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0)::bigint AS bytes FROM jsonb_array_elements(item.objects) AS o (object)) AS actual
+WHERE item.account_id = $1 AND item.id > sqlc.arg(after)::uuid AND item.bytes <> actual.bytes
+ORDER BY item.id LIMIT $2;
+
+-- name: FindReferences :many
+-- The references to keys, in one statement and so in one snapshot: an object whose reference
+-- moves from its upload to its item, or from there to the removal queue, is always found in
+-- one of them.
+SELECT 'item'::text AS referrer, (o.object ->> 'key')::text AS key, false AS abort_multipart
+FROM item, jsonb_array_elements(item.objects) AS o (object)
+WHERE item.account_id = sqlc.arg(account_id) AND item.id = ANY (sqlc.arg(ids)::uuid[])
+UNION ALL
+SELECT 'upload'::text, upload.item_id::text, true
+FROM upload WHERE upload.account_id = sqlc.arg(account_id) AND upload.item_id = ANY (sqlc.arg(ids)::uuid[])
+UNION ALL
+SELECT 'removal'::text, k.key::text, r.abort_multipart
+FROM object_removal r, unnest(r.keys) AS k (key)
+WHERE r.bucket = sqlc.arg(bucket) AND k.key = ANY (sqlc.arg(keys)::text[]);
+
+-- name: CounterDrift :many
+-- Counters that differ from a recount, in one snapshot: every statement that changes
+-- items or uploads also changes their counters.
+WITH sealed AS MATERIALIZED (
+    SELECT app_id, group_label, count(*) FILTER (WHERE access = 'public') AS public_items,
+        count(*) FILTER (WHERE access = 'private') AS private_items, sum(bytes) AS bytes
+    FROM item WHERE item.account_id = sqlc.arg(account_id) AND sealed_at IS NOT NULL GROUP BY app_id, group_label
+), apps AS (
+    SELECT app_id, sum(public_items) AS public_items, sum(private_items) AS private_items, sum(bytes) AS bytes FROM sealed GROUP BY app_id
+), app_recorded AS (
+    SELECT app_id, sum(public_items) AS public_items, sum(private_items) AS private_items, sum(bytes) AS bytes
+    FROM app_total WHERE app_total.account_id = sqlc.arg(account_id) GROUP BY app_id
+), group_recorded AS (
+    SELECT g.app_id, g.group_label, sum(public_items) AS public_items, sum(private_items) AS private_items
+    FROM group_total g JOIN app ON app.id = g.app_id WHERE app.account_id = sqlc.arg(account_id) GROUP BY g.app_id, g.group_label
+), compared AS (
+    SELECT 'account_usage'::text AS counter, NULL::uuid AS app_id, ''::text AS group_label,
+        0::numeric AS recorded_public, 0::numeric AS recorded_private, coalesce((SELECT bytes FROM account_usage WHERE account_usage.account_id = sqlc.arg(account_id)), 0)::numeric AS recorded_bytes,
+        0::numeric AS actual_public, 0::numeric AS actual_private,
+        coalesce((SELECT sum(bytes) FROM item WHERE item.account_id = sqlc.arg(account_id)), 0)
+            + coalesce((SELECT sum(reserved) FROM upload WHERE upload.account_id = sqlc.arg(account_id)), 0) AS actual_bytes
+    UNION ALL
+    SELECT 'app_total', coalesce(n.app_id, a.app_id), '', coalesce(n.public_items, 0), coalesce(n.private_items, 0), coalesce(n.bytes, 0),
+        coalesce(a.public_items, 0), coalesce(a.private_items, 0), coalesce(a.bytes, 0)
+    FROM app_recorded n FULL JOIN apps a ON a.app_id = n.app_id
+    UNION ALL
+    SELECT 'group_total', coalesce(n.app_id, s.app_id), coalesce(n.group_label, s.group_label), coalesce(n.public_items, 0), coalesce(n.private_items, 0), 0,
+        coalesce(s.public_items, 0), coalesce(s.private_items, 0), 0
+    FROM group_recorded n FULL JOIN (SELECT * FROM sealed WHERE group_label <> '') s ON s.app_id = n.app_id AND s.group_label = n.group_label
+)
+SELECT counter::text AS counter, coalesce(app_id, '00000000-0000-0000-0000-000000000000')::uuid AS app_id, group_label::text AS group_label,
+    recorded_public::bigint AS recorded_public, recorded_private::bigint AS recorded_private, recorded_bytes::bigint AS recorded_bytes,
+    actual_public::bigint AS actual_public, actual_private::bigint AS actual_private, actual_bytes::bigint AS actual_bytes
+FROM compared
+WHERE (recorded_public, recorded_private, recorded_bytes) <> (actual_public, actual_private, actual_bytes)
+ORDER BY CASE counter WHEN 'account_usage' THEN 0 WHEN 'group_total' THEN 1 ELSE 2 END, app_id, group_label;
+
+-- name: PageIndexDrift :many
+-- Blocks of the pagination index that, with their deltas, differ from a recount, in one snapshot.
+WITH blocks AS (
+    SELECT b.app_id, b.first_id, b.items, b.public_items, lead(b.first_id) OVER (PARTITION BY b.app_id ORDER BY b.first_id) AS next_id
+    FROM (
+        SELECT i.app_id, i.first_id, i.items, i.public_items FROM item_page_block i JOIN app ON app.id = i.app_id WHERE app.account_id = sqlc.arg(account_id)
+        UNION ALL
+        SELECT app.id, '00000000-0000-0000-0000-000000000000'::uuid, 0, 0 FROM app WHERE app.account_id = sqlc.arg(account_id)
+            AND NOT EXISTS (SELECT FROM item_page_block z WHERE z.app_id = app.id AND z.first_id = '00000000-0000-0000-0000-000000000000'::uuid)
+    ) AS b
+), deltas AS (
+    SELECT c.app_id, c.first_id, sum(c.delta) AS items, coalesce(sum(c.delta) FILTER (WHERE c.public), 0) AS public_items
+    FROM (
+        SELECT c.app_id, c.delta, c.public, coalesce((SELECT max(b.first_id::text)::uuid FROM blocks b WHERE b.app_id = c.app_id AND b.first_id <= c.id),
+            '00000000-0000-0000-0000-000000000000'::uuid) AS first_id
+        FROM item_page_delta c JOIN app ON app.id = c.app_id WHERE app.account_id = sqlc.arg(account_id)
+    ) AS c GROUP BY 1, 2
+), compared AS (
+    SELECT b.app_id, b.first_id, b.items + coalesce(c.items, 0) AS items, b.public_items + coalesce(c.public_items, 0) AS public_items,
+        r.items AS actual_items, r.public_items AS actual_public
+    FROM blocks b LEFT JOIN deltas c ON c.app_id = b.app_id AND c.first_id = b.first_id,
+    LATERAL (
+        SELECT count(*) AS items, count(*) FILTER (WHERE i.access = 'public') AS public_items FROM item i
+        WHERE i.app_id = b.app_id AND i.sealed_at IS NOT NULL AND i.id >= b.first_id AND (b.next_id IS NULL OR i.id < b.next_id)
+    ) AS r
+)
+SELECT app_id, first_id, items::bigint AS items, public_items::bigint AS public_items, actual_items::bigint AS actual_items, actual_public::bigint AS actual_public
+FROM compared WHERE (items, public_items) <> (actual_items, actual_public) ORDER BY app_id, first_id;
+
+-- name: InvalidateBlock :exec
+-- Makes the next compaction count a block again: a delta of zero.
+INSERT INTO item_page_delta (app_id, id, delta, public) VALUES (sqlc.arg(app_id), sqlc.arg(first_id), 0, false);
+
+-- name: LockRepair :exec
+-- Serializes repairs: two that add the same difference would add it twice.
+SELECT pg_advisory_xact_lock(sqlc.arg(class)::int, hashtext(sqlc.arg(account)::text));
+
+-- name: EnsureTotals :exec
+-- A seal updates a slot, and would not be counted without its row.
+INSERT INTO app_total (app_id, account_id, slot)
+SELECT app.id, app.account_id, slot FROM app, generate_series(0, sqlc.arg(slots)::int - 1) AS slot WHERE app.account_id = $1
+ON CONFLICT DO NOTHING;
+
+-- name: RepairAppTotal :exec
+INSERT INTO app_total (app_id, account_id, slot, public_items, private_items, bytes)
+VALUES (sqlc.arg(app_id), sqlc.arg(account_id), 0, sqlc.arg(public_items), sqlc.arg(private_items), sqlc.arg(bytes))
+ON CONFLICT (app_id, slot) DO UPDATE SET public_items = app_total.public_items + excluded.public_items,
+    private_items = app_total.private_items + excluded.private_items, bytes = app_total.bytes + excluded.bytes;
+
+-- name: RepairGroupTotal :exec
+INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
+VALUES (sqlc.arg(app_id), sqlc.arg(group_label), 0, sqlc.arg(public_items), sqlc.arg(private_items))
+ON CONFLICT (app_id, group_label, slot) DO UPDATE SET public_items = group_total.public_items + excluded.public_items,
+    private_items = group_total.private_items + excluded.private_items;
+
+-- name: EnsureUsage :exec
+INSERT INTO account_usage (account_id) VALUES ($1) ON CONFLICT DO NOTHING;
+
+-- name: AddUsage :exec
+UPDATE account_usage SET bytes = bytes + sqlc.arg(delta)::bigint WHERE account_id = $1;
+
+-- name: RepairItemBytes :exec
+-- Computes the sum in the statement, so that it is right for the current objects.
+UPDATE item SET bytes = (SELECT coalesce(sum((o.object ->> 'bytes')::bigint), 0) FROM jsonb_array_elements(item.objects) AS o (object))::bigint
+WHERE item.account_id = $1 AND item.id = $2;
+
+-- name: LockItem :one
+SELECT * FROM item WHERE account_id = $1 AND id = $2 FOR UPDATE;
+
+-- name: SetItemObjects :exec
+UPDATE item SET objects = $2, bytes = $3 WHERE id = $1;
+
+-- name: DecrementAppTotal :exec
+UPDATE app_total SET bytes = bytes - sqlc.arg(bytes)::bigint WHERE app_id = $1 AND slot = 0;
+
+-- name: CountPending :one
+SELECT (SELECT count(*) FROM upload WHERE upload.account_id = sqlc.arg(account_id))::bigint AS uploads,
+    (SELECT count(*) FROM object_removal WHERE object_removal.account_id = sqlc.arg(account_id))::bigint AS removals;

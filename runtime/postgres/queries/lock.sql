@@ -1,8 +1,0 @@
--- name: TryUploadLock :one
-SELECT pg_try_advisory_lock(sqlc.arg(key)::bigint);
-
--- name: UploadUnlock :exec
-SELECT pg_advisory_unlock(sqlc.arg(key)::bigint);
-
--- name: AskForUpload :exec
-SELECT pg_notify(sqlc.arg(channel)::text, sqlc.arg(payload)::text);

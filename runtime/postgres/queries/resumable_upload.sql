@@ -1,0 +1,28 @@
+-- name: InsertResumable :exec
+INSERT INTO resumable_upload (item_id, account_id, app_id, length, file_name, declared_type, access, caption, group_label, metadata, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+
+-- name: FindResumable :one
+-- reserved and lease_ends are null when the upload has ended. A running upload expires with its lease.
+SELECT sqlc.embed(resumable_upload), upload.reserved, upload.lease_ends FROM resumable_upload LEFT JOIN upload ON upload.item_id = resumable_upload.item_id
+WHERE resumable_upload.app_id = $1 AND resumable_upload.item_id = $2;
+
+-- name: SetLength :execrows
+UPDATE resumable_upload SET length = $3 WHERE app_id = $1 AND item_id = $2 AND length IS NULL;
+
+-- name: SaveProgress :execrows
+-- Saves only if the offset is still the one that the caller read: a replica that lost the upload to another one
+-- changes nothing, also if both have the same offset, each with a multipart upload of its own.
+WITH running AS (
+    UPDATE upload SET lease_ends = sqlc.arg(expires_at) WHERE upload.item_id = sqlc.arg(item_id) RETURNING item_id
+)
+UPDATE resumable_upload SET received = sqlc.arg(received), digest = sqlc.arg(digest), multipart_id = sqlc.arg(multipart_id), parts = sqlc.arg(parts),
+    single_put = sqlc.arg(single_put), incomplete_part = sqlc.arg(incomplete_part), incomplete_bytes = sqlc.arg(incomplete_bytes), incomplete_hash = sqlc.arg(incomplete_hash), mime_type = sqlc.arg(mime_type), expires_at = sqlc.arg(expires_at)
+FROM running WHERE resumable_upload.item_id = running.item_id AND resumable_upload.received = sqlc.arg(before)::bigint
+    AND (resumable_upload.multipart_id IN ('', sqlc.arg(multipart_id)) OR sqlc.arg(multipart_id) = '');
+
+-- name: DeleteExpiredResumables :execrows
+DELETE FROM resumable_upload WHERE item_id IN (
+    SELECT r.item_id FROM resumable_upload r WHERE r.expires_at < sqlc.arg(cutoff)::timestamptz
+        AND NOT EXISTS (SELECT FROM upload WHERE upload.item_id = r.item_id)
+    ORDER BY r.expires_at LIMIT sqlc.arg(batch)::int);

@@ -1,0 +1,137 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres/internal/sqlgen"
+)
+
+// OpenResumable implements media.ResumableStore.
+func (s *Store) OpenResumable(ctx context.Context, upload media.ResumableState) error {
+	return s.inTx(ctx, "open resumable upload", func(q *sqlgen.Queries) error {
+		opened, err := q.OpenUploads(ctx, sqlgen.OpenUploadsParams{
+			AccountID: upload.Scope.AccountID, ItemIds: []uuid.UUID{upload.ItemID}, AppIds: []uuid.UUID{upload.Scope.AppID},
+			Bytes: []int64{upload.Reserved}, LeaseEnds: []time.Time{upload.Expires},
+		})
+		if err != nil {
+			return err
+		}
+		if len(opened) == 0 {
+			room, err := q.AvailableBytes(ctx, upload.Scope.AccountID)
+			if err != nil {
+				return err
+			}
+			return media.QuotaExceeded(room.MaxStorage)
+		}
+		params := sqlgen.InsertResumableParams{
+			ItemID: upload.ItemID, AccountID: upload.Scope.AccountID, AppID: upload.Scope.AppID, FileName: upload.Fields.FileName,
+			DeclaredType: upload.Fields.MimeType, Access: string(upload.Fields.Access), Caption: upload.Fields.Caption,
+			GroupLabel: upload.Fields.Group, Metadata: upload.Metadata, ExpiresAt: upload.Expires,
+		}
+		if upload.Length != media.UnknownLength {
+			params.Length = &upload.Length
+		}
+		return q.InsertResumable(ctx, params)
+	})
+}
+
+// errUploadNotFound is also the error for an upload that ended and for one of another tenant:
+// callers can't tell them apart.
+var errUploadNotFound = fault.New(fault.NotFound, "upload not found")
+
+// FindResumable implements media.ResumableStore.
+func (s *Store) FindResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
+	row, err := s.queries.FindResumable(ctx, sqlgen.FindResumableParams{AppID: scope.AppID, ItemID: itemID})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return media.ResumableState{}, errUploadNotFound
+	}
+	if err != nil {
+		return media.ResumableState{}, toFault(err, "read resumable upload")
+	}
+	r := row.ResumableUpload
+	upload := media.ResumableState{
+		ItemID: itemID, Scope: scope, Length: media.UnknownLength,
+		Fields:   media.Fields{FileName: r.FileName, MimeType: r.DeclaredType, Access: media.Access(r.Access), Caption: r.Caption, Group: r.GroupLabel},
+		Metadata: r.Metadata,
+		Progress: media.Progress{Received: r.Received, Digest: r.Digest, MultipartID: r.MultipartID, Parts: r.Parts, SinglePut: r.SinglePut,
+			IncompletePart: media.Variant(r.IncompletePart), IncompleteBytes: r.IncompleteBytes, IncompleteHash: r.IncompleteHash, MimeType: r.MimeType},
+		Expires: r.ExpiresAt,
+	}
+	if r.Length != nil {
+		upload.Length = *r.Length
+	}
+	if row.Reserved != nil && row.LeaseEnds != nil {
+		upload.Reserved, upload.Expires = *row.Reserved, *row.LeaseEnds
+		return upload, nil
+	}
+	item, err := s.Item(ctx, scope, itemID)
+	if fault.Is(err, fault.NotFound) {
+		return media.ResumableState{}, errUploadNotFound
+	}
+	upload.Item = &item
+	return upload, err
+}
+
+// SetLength implements media.ResumableStore.
+func (s *Store) SetLength(ctx context.Context, scope media.Scope, itemID uuid.UUID, length int64) error {
+	set, err := s.queries.SetLength(ctx, sqlgen.SetLengthParams{AppID: scope.AppID, ItemID: itemID, Length: &length})
+	if err == nil && set == 0 {
+		err = fault.New(fault.Conflict, "the length of the upload is already set")
+	}
+	return toFault(err, "set an upload's length")
+}
+
+// SaveProgress implements media.ResumableStore.
+func (s *Store) SaveProgress(ctx context.Context, itemID uuid.UUID, before int64, p media.Progress, expires time.Time) error {
+	if p.Parts == nil {
+		p.Parts = []media.Part{}
+	}
+	if p.Digest == nil {
+		p.Digest = []byte{}
+	}
+	if p.IncompleteHash == nil {
+		p.IncompleteHash = media.SHA256{}
+	}
+	saved, err := s.queries.SaveProgress(ctx, sqlgen.SaveProgressParams{
+		ItemID: itemID, Before: before, Received: p.Received, Digest: p.Digest, MultipartID: p.MultipartID, Parts: p.Parts, SinglePut: p.SinglePut,
+		IncompletePart: string(p.IncompletePart), IncompleteBytes: p.IncompleteBytes, IncompleteHash: p.IncompleteHash, MimeType: p.MimeType, ExpiresAt: expires,
+	})
+	if err == nil && saved == 0 {
+		err = fault.New(fault.Conflict, "the upload was terminated or advanced by another request")
+	}
+	return toFault(err, "save an upload's progress")
+}
+
+// CommitResumable implements media.ResumableStore.
+func (s *Store) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
+	var removal *media.Removal
+	err := s.inTx(ctx, "commit resumable upload", func(q *sqlgen.Queries) error {
+		if err := commitAdjusted(ctx, q, item); err != nil || len(incompleteParts) == 0 {
+			return err
+		}
+		bucket, err := q.BucketOf(ctx, item.AccountID)
+		if err != nil {
+			return err
+		}
+		id, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: item.AccountID, Bucket: bucket, Keys: incompleteParts, NotBefore: notBefore})
+		removal = &media.Removal{ID: id, Bucket: bucket, Keys: incompleteParts}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return removal, nil
+}
+
+// DeleteExpiredResumables implements media.PurgeStore.
+func (s *Store) DeleteExpiredResumables(ctx context.Context, cutoff time.Time, batch int) (int, error) {
+	n, err := s.queries.DeleteExpiredResumables(ctx, sqlgen.DeleteExpiredResumablesParams{Cutoff: cutoff, Batch: batchSize(batch)})
+	return int(n), toFault(err, "delete expired resumable uploads")
+}
