@@ -9,6 +9,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/endpoint"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -45,12 +46,12 @@ func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 func (r *Reconciler) endpoints() *v1alpha1.EndpointsStatus {
 	return &v1alpha1.EndpointsStatus{
 		REST:      r.config.BaseURL,
-		Resumable: r.config.BaseURL + "/media/create/resumable",
+		Resumable: r.config.BaseURL + endpoint.Resumable,
 		MCP:       r.mcpURL(),
 	}
 }
 
-func (r *Reconciler) mcpURL() string { return r.config.BaseURL + "/mcp" }
+func (r *Reconciler) mcpURL() string { return r.config.BaseURL + endpoint.Tools }
 
 // toAccountSpec converts the spec to that of the account package.
 func toAccountSpec(object *v1alpha1.MediaAccount) account.Spec {

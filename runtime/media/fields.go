@@ -30,6 +30,15 @@ type Fields struct {
 	Group    string
 }
 
+// BindGroup returns the fields with the group that an upload signature is bound to, which
+// overrides the client's. An empty group leaves the fields unchanged.
+func (f Fields) BindGroup(group string) Fields {
+	if group != "" {
+		f.Group = group
+	}
+	return f
+}
+
 // Validate returns an Invalid fault that names the first field out of bounds. Commit calls it
 // as well; an edge that has the fields before the file calls it early.
 func (f Fields) Validate() error {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
 )
 
 // Access is who may read a sealed item's file.
@@ -77,6 +79,10 @@ func (o Objects) Bytes() int64 {
 	}
 	return sum
 }
+
+// ErrItemNotFound is the fault of an item that does not exist or belongs to another app: callers
+// cannot tell the two apart.
+var ErrItemNotFound = fault.New(fault.NotFound, "media item not found")
 
 // Item is a stored media file with its metadata.
 type Item struct {

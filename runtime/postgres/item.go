@@ -10,13 +10,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
 // errItemNotFound is also the error for an item of another tenant: callers can't tell the two apart.
-var errItemNotFound = fault.New(fault.NotFound, "media item not found")
+var errItemNotFound = media.ErrItemNotFound
 
 // itemFault is toFault for a query that returns one item.
 func itemFault(err error, op string) error {

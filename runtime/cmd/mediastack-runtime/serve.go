@@ -156,25 +156,22 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	api, err := rest.New(rest.Parts{
-		Media: items, Settings: preferences, Auth: authenticator, Documents: files.Links(),
-		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
-	})
+	api, err := rest.New(rest.Config{BaseURL: c.Server.BaseURL, Brand: c.Server.Brand},
+		rest.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs()})
 	if err != nil {
 		return components{}, err
 	}
 	locks := store.UploadLocks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
-		Media: items, Auth: authenticator, Documents: files.Links(), Locks: locks,
+		Media: items, Auth: authenticator, URLs: files.URLs(), Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
 	})
 	if err != nil {
 		return components{}, err
 	}
-	tools, err := mcp.New(c.Tools, mcp.Parts{
-		Media: items, Settings: preferences, Auth: authenticator, Documents: files.Links(), Limits: limits,
-		BaseURL: c.Server.BaseURL, Origins: c.Server.CORSOrigins, Version: versionText(),
-	})
+	toolsCfg := c.Tools
+	toolsCfg.BaseURL, toolsCfg.Origins, toolsCfg.Version = c.Server.BaseURL, c.Server.CORSOrigins, versionText()
+	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Limits: limits})
 	if err != nil {
 		return components{}, err
 	}

@@ -97,27 +97,6 @@ func (e ErrorCode) Valid() bool {
 	}
 }
 
-// Defines values for Source.
-const (
-	Default Source = "default"
-	Pinned  Source = "pinned"
-	Tenant  Source = "tenant"
-)
-
-// Valid indicates whether the value is a known member of the Source enum.
-func (e Source) Valid() bool {
-	switch e {
-	case Default:
-		return true
-	case Pinned:
-		return true
-	case Tenant:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for UploadErrorError.
 const (
 	UploadErrorErrorBadRequest          UploadErrorError = "Bad Request"
@@ -218,47 +197,6 @@ type MediaItem struct {
 	Original string `json:"original,omitempty"`
 }
 
-// Settings defines model for Settings.
-type Settings struct {
-	// UseWebP Convert uploaded JPEG and PNG images to WebP.
-	UseWebP           bool `json:"useWebP"`
-	WebpOutputQuality int  `json:"webpOutputQuality"`
-
-	// ThumbnailWidth Pixels; a thumbnail fits inside the box and is never enlarged.
-	ThumbnailWidth  int `json:"thumbnailWidth"`
-	ThumbnailHeight int `json:"thumbnailHeight"`
-
-	// Sources Where the value of each field comes from.
-	Sources struct {
-		UseWebP           Source `json:"useWebP"`
-		WebpOutputQuality Source `json:"webpOutputQuality"`
-		ThumbnailWidth    Source `json:"thumbnailWidth"`
-		ThumbnailHeight   Source `json:"thumbnailHeight"`
-	} `json:"sources"`
-
-	// PinnedBy The MediaSettings object that pins fields; absent when none does.
-	PinnedBy string `json:"pinnedBy,omitempty"`
-
-	// Changed In the answer of a change only. The fields whose value changed.
-	Changed *[]string `json:"changed,omitempty"`
-}
-
-// SettingsChange defines model for SettingsChange.
-type SettingsChange struct {
-	// Changed Ignored.
-	Changed interface{} `json:"changed,omitempty"`
-
-	// PinnedBy Ignored.
-	PinnedBy interface{} `json:"pinnedBy,omitempty"`
-
-	// Sources Ignored.
-	Sources           interface{} `json:"sources,omitempty"`
-	ThumbnailHeight   *int        `json:"thumbnailHeight,omitempty"`
-	ThumbnailWidth    *int        `json:"thumbnailWidth,omitempty"`
-	UseWebP           *bool       `json:"useWebP,omitempty"`
-	WebpOutputQuality *int        `json:"webpOutputQuality,omitempty"`
-}
-
 // Signature defines model for Signature.
 type Signature struct {
 	Signature string `json:"signature"`
@@ -268,9 +206,6 @@ type Signature struct {
 type SignatureRequest struct {
 	Group *string `json:"group,omitempty"`
 }
-
-// Source defines model for Source.
-type Source string
 
 // Totals defines model for Totals.
 type Totals struct {
@@ -320,6 +255,9 @@ type MediaID = openapi_types.UUID
 
 // Page defines model for Page.
 type Page = int
+
+// CurrentSettings defines model for CurrentSettings.
+type CurrentSettings = Settings
 
 // LacksScope defines model for LacksScope.
 type LacksScope = Error

@@ -14,7 +14,8 @@ import (
 var openAPITemplate []byte
 
 // RenderSpec returns the OpenAPI document as JSON: with baseURL as its server, brand in the names of
-// the headers, and without the extensions that only the code generator reads.
+// the headers, the schemas of the settings, and without the extensions that only the code generator
+// reads.
 func RenderSpec(baseURL, brand string) ([]byte, error) {
 	var document map[string]any
 	branded := bytes.ReplaceAll(openAPITemplate, []byte("x-service-"), []byte("x-"+brand+"-"))
@@ -22,6 +23,9 @@ func RenderSpec(baseURL, brand string) ([]byte, error) {
 		return nil, fmt.Errorf("read openapi.yaml: %w", err)
 	}
 	document["servers"] = []any{map[string]any{"url": strings.TrimRight(baseURL, "/")}}
+	components, _ := document["components"].(map[string]any)
+	schemas, _ := components["schemas"].(map[string]any)
+	addSettings(schemas)
 	stripExtensions(document)
 	return json.Marshal(document)
 }

@@ -226,7 +226,7 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 			t.Fatalf("an hour later it is answered %v", got)
 		}
 	}
-	// Made-up ones are refused without a look-up, and shut nobody out.
+	// Made-up ones are rejected without a look-up, and shut nobody out.
 	calls := s.store.(*scripted).calls.Load()
 	other := newStorm(t)
 	foreign, _, err := oauth.NewAccessToken(signer(t, "z"))

@@ -13,21 +13,15 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/oauth"
 )
 
-// UploadRoute is the specification's upload, and ResumableRoute the TUS uploads: what
-// lies below it belongs to it.
-const (
-	UploadRoute    = httpapi.UploadRoute
-	ResumableRoute = UploadRoute + "/resumable"
-)
-
-// TakesSignature reports whether an upload signature is a credential on a route. route is a
-// pattern of the router.
-func TakesSignature(route string) bool {
-	return route == UploadRoute || route == ResumableRoute || strings.HasPrefix(route, ResumableRoute+"/")
+// AcceptsSignature reports whether a route, a pattern of the router, accepts upload
+// signatures.
+func AcceptsSignature(route string) bool {
+	return route == api.UploadRoute || route == api.ResumableRoute || strings.HasPrefix(route, api.ResumableRoute+"/")
 }
 
 // Authenticate returns the caller of a request, and records it in the request info. Wrong
@@ -48,7 +42,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 
 // authenticate checks the credential, by the schemes that the route accepts.
 func (a *Authenticator) authenticate(r *http.Request) (Identity, error) {
-	if TakesSignature(chi.RouteContext(r.Context()).RoutePattern()) {
+	if AcceptsSignature(chi.RouteContext(r.Context()).RoutePattern()) {
 		return a.authenticateUpload(r.Context(), r.Header)
 	}
 	return a.authenticateOwner(r.Context(), r.Header)

@@ -46,7 +46,7 @@ func (a *Authenticator) checkOperation(w http.ResponseWriter, identity Identity,
 		return err
 	}
 	if identity.GrantID != uuid.Nil && !identity.Account.ToolPolicy.Allows(operation) {
-		return fault.New(fault.Forbidden, "%s is not allowed for connected applications in this account", operation)
+		return NotAllowed(operation)
 	}
 	return nil
 }
@@ -59,5 +59,15 @@ func (a *Authenticator) RequireScope(w http.ResponseWriter, identity Identity, s
 		return nil
 	}
 	w.Header().Set("WWW-Authenticate", a.scopeChallenge())
+	return InsufficientScope(scope)
+}
+
+// InsufficientScope returns the fault of a credential that lacks a scope.
+func InsufficientScope(scope Scope) error {
 	return fault.New(fault.Forbidden, "insufficient scope: %s required", scope)
+}
+
+// NotAllowed returns the fault of an operation that the tool policy of the account does not allow.
+func NotAllowed(operation account.Operation) error {
+	return fault.New(fault.Forbidden, "%s is not allowed for assistants and connected applications in this account", operation)
 }

@@ -15,6 +15,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/oauth"
 )
@@ -25,7 +26,7 @@ func (s *storm) send(header, value string, meanwhile func()) (identity Identity,
 	s.t.Helper()
 	let := false
 	router := chi.NewRouter()
-	router.With(s.Middleware(ChallengeAll)).Post(UploadRoute, func(w http.ResponseWriter, r *http.Request) {
+	router.With(s.Middleware(ChallengeAll)).Post(api.UploadRoute, func(w http.ResponseWriter, r *http.Request) {
 		let = true
 		text, err := io.ReadAll(r.Body)
 		if string(text) != "body" {
@@ -40,7 +41,7 @@ func (s *storm) send(header, value string, meanwhile func()) (identity Identity,
 		}
 		identity = FromContext(r.Context())
 	})
-	r := httptest.NewRequest(http.MethodPost, UploadRoute, io.MultiReader(strings.NewReader("body"), &lastRead{meanwhile}))
+	r := httptest.NewRequest(http.MethodPost, api.UploadRoute, io.MultiReader(strings.NewReader("body"), &lastRead{meanwhile}))
 	r = r.WithContext(httpapi.NewContext(r.Context(), &httpapi.RequestInfo{ClientIP: netip.MustParseAddr("192.0.2.1")}))
 	r.Header.Set(header, value)
 	if router.ServeHTTP(httptest.NewRecorder(), r); !let {
@@ -138,7 +139,7 @@ func TestMiddleware_AcceptsASignatureThatExpiresBeforeTheBodyEnds(t *testing.T) 
 	if kind != none || !identity.Signed || identity.Group != "g" {
 		t.Errorf("it is answered %v, %+v", kind, identity)
 	}
-	r := httptest.NewRequest(http.MethodPost, UploadRoute, nil)
+	r := httptest.NewRequest(http.MethodPost, api.UploadRoute, nil)
 	r.Header.Set(s.SignatureHeader, signature)
 	if _, err := s.authenticateUpload(r.Context(), r.Header); !fault.Is(err, fault.InvalidSignature) {
 		t.Errorf("a new request is answered %v", err)
@@ -172,14 +173,14 @@ func TestReauthenticate_RejectsACredentialThatEndedMeanwhile(t *testing.T) {
 	s := newStorm(t)
 	var err error
 	router := chi.NewRouter()
-	router.With(s.Middleware(ChallengeAll)).Delete(ResumableRoute, func(w http.ResponseWriter, r *http.Request) {
+	router.With(s.Middleware(ChallengeAll)).Delete(api.ResumableRoute, func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody {
 			t.Errorf("the empty body is %T", r.Body)
 		}
 		s.apply(func(p *account.Principal) { p.Account.Suspended = true })
 		err = s.Reauthenticate(w, r)
 	})
-	r := httptest.NewRequest(http.MethodDelete, ResumableRoute, http.NoBody)
+	r := httptest.NewRequest(http.MethodDelete, api.ResumableRoute, http.NoBody)
 	r.Header.Set(s.KeyHeader, s.key)
 	w := httptest.NewRecorder()
 	if router.ServeHTTP(w, r); !fault.Is(err, fault.Unauthenticated) || w.Header().Get("WWW-Authenticate") == "" {

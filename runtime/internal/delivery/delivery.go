@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
@@ -87,7 +88,7 @@ type Presigner interface {
 type Delivery struct {
 	items     Items
 	objects   Objects
-	links     *Links
+	urls      *URLs
 	downloads *downloadLimiter
 	presign   Presigner // nil unless clients are redirected
 	ttl       time.Duration
@@ -125,15 +126,15 @@ func New(cfg Config, deps Deps) (*Delivery, error) {
 		return nil, err
 	}
 	d := &Delivery{items: deps.Items, objects: deps.Objects, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log,
-		links: &Links{base: strings.TrimRight(deps.BaseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: deps.Now}}
+		urls: &URLs{base: strings.TrimRight(deps.BaseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: deps.Now}}
 	if cfg.Mode == Redirect {
 		d.presign, d.ttl = deps.Presigner, cfg.RedirectTTL
 	}
 	return d, nil
 }
 
-// Links returns the builder of the URLs that Delivery serves.
-func (d *Delivery) Links() *Links { return d.links }
+// URLs returns the URLs that Delivery serves.
+func (d *Delivery) URLs() *URLs { return d.urls }
 
 // Mount adds the routes.
 func (d *Delivery) Mount(r chi.Router) {
@@ -141,7 +142,7 @@ func (d *Delivery) Mount(r chi.Router) {
 	r.Head(route, d.serve)
 }
 
-const route = prefix + "{mediaId}/{variant}/{name}"
+const route = api.FilePath + "{mediaId}/{variant}/{name}"
 
 // serve handles GET and HEAD.
 func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
@@ -184,14 +185,14 @@ func (d *Delivery) resolveFile(r *http.Request) (resolvedFile, error) {
 	}
 	object, exists := item.Objects.Find(variant)
 	exists = exists && err == nil
-	if exists && openToAll(item, variant) {
+	if exists && isPublic(item, variant) {
 		return resolvedFile{item: item, object: object, bucket: bucket, maxAge: d.maxAge, public: true}, nil
 	}
 	query := r.URL.Query()
 	if !query.Has("signature") && !query.Has("expires") {
 		return resolvedFile{}, notFound
 	}
-	expiresIn, err := d.links.verify(id, variant, query.Get("expires"), query.Get("signature"))
+	expiresIn, err := d.urls.verify(id, variant, query.Get("expires"), query.Get("signature"))
 	if err != nil {
 		return resolvedFile{}, err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 )
@@ -179,8 +180,8 @@ func TestContent_ReadsLikeTheFile(t *testing.T) {
 func FuzzVerify_AcceptsSignedURLsOnly(f *testing.F) {
 	item := publicItem(1)
 	item.Access = media.Private
-	links := newDelivery(f, item, nil).Links()
-	parsed, err := url.Parse(links.Document(item).File)
+	urls := newDelivery(f, item, nil).URLs()
+	parsed, err := url.Parse(urls.URL(item, item.File()))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func FuzzVerify_AcceptsSignedURLsOnly(f *testing.F) {
 	f.Fuzz(func(t *testing.T, gotExpires, gotCode, variant string, id []byte) {
 		var itemID uuid.UUID
 		copy(itemID[:], id)
-		_, err := links.verify(itemID, media.Variant(variant), gotExpires, gotCode)
+		_, err := urls.verify(itemID, media.Variant(variant), gotExpires, gotCode)
 		same := gotExpires == expires && gotCode == code && variant == "original" && itemID == item.ID
 		if same != (err == nil) {
 			t.Fatalf("verify gave %v", err)
@@ -232,7 +233,7 @@ func TestNameOf_DerivativesHaveTheirOwnExtension(t *testing.T) {
 	item.FileName = "holiday.photo.jpeg"
 	item.Objects = append(item.Objects,
 		media.Object{Variant: media.WebP, MimeType: "image/webp", Bytes: 7}, media.Object{Variant: media.Thumbnail, MimeType: "image/png"})
-	document := newDelivery(t, item, nil).Links().Document(item)
+	document := api.NewMediaItem(item, newDelivery(t, item, nil).URLs())
 	if !strings.HasSuffix(document.File, "/webp/holiday.photo.webp") || !strings.HasSuffix(document.Thumbnail, "/thumbnail/holiday.photo.png") {
 		t.Errorf("%+v", document)
 	}

@@ -114,7 +114,7 @@ func disposition(file resolvedFile) string {
 	if inlineTypes[file.object.MimeType] {
 		kind = "inline"
 	}
-	name := nameOf(file.item, file.object)
+	name := downloadName(file.item, file.object)
 	var ascii, utf8 strings.Builder
 	for _, r := range name {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' || r == '%' {

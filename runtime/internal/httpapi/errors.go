@@ -154,8 +154,12 @@ func codeOf(status int, kind fault.Kind) api.ErrorCode {
 	case kind == fault.QuotaExceeded && status == http.StatusRequestEntityTooLarge:
 		return api.ErrorCodeStorageCapExceeded
 	}
-	if code, ok := errorCodes[status]; ok {
+	code, known := errorCodes[status]
+	switch {
+	case known:
 		return code
+	case status < http.StatusInternalServerError:
+		return api.ErrorCodeInvalidRequest
 	}
 	return api.ErrorCodeInternalError
 }

@@ -46,7 +46,7 @@ func TestWriteError_EveryKindHasItsStatusCodeAndText(t *testing.T) {
 		if w.Code != want.status || body.Error != want.text || body.Code != want.code || !body.Code.Valid() {
 			t.Errorf("%s: %d %q %q", kind, w.Code, body.Error, body.Code)
 		}
-		few := NewRequestInfo(httptest.NewRequest(http.MethodPost, UploadRoute, nil), "", netip.Addr{})
+		few := NewRequestInfo(httptest.NewRequest(http.MethodPost, api.UploadRoute, nil), "", netip.Addr{})
 		if w, body := fail(few, fault.New(kind, "public")); w.Code != want.status || body.Error != want.fewer {
 			t.Errorf("%s on the upload: %d %q", kind, w.Code, body.Error)
 		}
@@ -59,7 +59,7 @@ func TestWriteError_EveryKindHasItsStatusCodeAndText(t *testing.T) {
 	}
 }
 
-// The MCP endpoint's clients parse JSON-RPC, whatever refuses them.
+// The MCP endpoint's clients parse JSON-RPC, whatever rejects them.
 func TestWriteError_OnTheToolsRouteIsJSONRPC(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -73,7 +73,7 @@ func TestWriteError_OnTheToolsRouteIsJSONRPC(t *testing.T) {
 		{errors.New("secret"), 500, `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"` + internalDetail + `","data":{"code":"internal_error"}}}`},
 	} {
 		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut} {
-			w, _ := fail(NewRequestInfo(httptest.NewRequest(method, ToolsRoute+"?x=y", nil), "", netip.Addr{}), tt.err)
+			w, _ := fail(NewRequestInfo(httptest.NewRequest(method, api.ToolsRoute+"?x=y", nil), "", netip.Addr{}), tt.err)
 			if got := strings.TrimSpace(w.Body.String()); w.Code != tt.status || got != tt.body {
 				t.Errorf("%v: %d %s", tt.err, w.Code, got)
 			}
@@ -104,16 +104,70 @@ func TestWriteError_RetryAfterIsInWholeSeconds(t *testing.T) {
 	}
 }
 
-func TestCodeOf_EveryCodeOfTheDocumentHasItsStatus(t *testing.T) {
+// The document's list of codes is the only one: each is given, and no other.
+func TestDescribe_GivesEveryCodeOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
-	given := map[api.ErrorCode]bool{codeOf(http.StatusForbidden, fault.InvalidSignature): true, codeOf(http.StatusRequestEntityTooLarge, fault.QuotaExceeded): true, codeOf(http.StatusInternalServerError, fault.Internal): true}
+	given := map[api.ErrorCode]bool{}
+	for _, kind := range []fault.Kind{fault.Internal, fault.InvalidSignature, fault.QuotaExceeded} {
+		given[Describe(fault.New(kind, "")).Body.Code] = true
+	}
 	for status, code := range errorCodes {
+		if got := DescribeStatus(status, fault.New(fault.Invalid, "")).Body.Code; got != code {
+			t.Errorf("%d: %q, want %q", status, got, code)
+		}
 		given[code] = true
-		if got := codeOf(status, fault.Invalid); got != code || !code.Valid() {
-			t.Errorf("%d: %q", status, got)
+	}
+	text, err := api.RenderSpec("http://media.test", "service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Components struct {
+			Schemas struct {
+				ErrorCode struct{ Enum []api.ErrorCode }
+			}
 		}
 	}
-	if len(given) != 18 { // those of openapi.yaml
-		t.Errorf("%d codes are given: %v", len(given), given)
+	if err := json.Unmarshal(text, &document); err != nil {
+		t.Fatal(err)
+	}
+	want := document.Components.Schemas.ErrorCode.Enum
+	for _, code := range want {
+		if !given[code] {
+			t.Errorf("%s is never given", code)
+		}
+	}
+	if len(given) != len(want) {
+		t.Errorf("given are %v, the document has %v", given, want)
+	}
+}
+
+// OAuth has an error object of its own; the status, the text and Retry-After of the service's own
+// faults are those of every interface.
+func TestWriteOAuthError_HasTheStatusAndTextOfEveryInterface(t *testing.T) {
+	t.Parallel()
+	for err, code := range map[error]string{
+		fault.New(fault.Busy, "busy"):                    "temporarily_unavailable",
+		fault.New(fault.Unavailable, "no database"):      "temporarily_unavailable",
+		errors.New("secret"):                             "server_error",
+		fault.New(fault.Invalid, "the code was used"):    "invalid_grant",
+		fault.New(fault.NotFound, "no such client here"): "invalid_grant",
+	} {
+		want, body := fail(&RequestInfo{}, err)
+		r := httptest.NewRequest(http.MethodPost, "/oauth/token", nil)
+		got := httptest.NewRecorder()
+		WriteOAuthError(got, r, http.StatusBadRequest, "invalid_grant", err)
+		var object struct {
+			Error       string `json:"error"`
+			Description string `json:"error_description"`
+		}
+		_ = json.Unmarshal(got.Body.Bytes(), &object)
+		status := want.Code
+		if code == "invalid_grant" {
+			status = http.StatusBadRequest
+		}
+		if got.Code != status || object.Error != code || object.Description != body.Detail || got.Header().Get("Retry-After") != want.Header().Get("Retry-After") {
+			t.Errorf("%v: %d %s, want %d %q", err, got.Code, got.Body, want.Code, body.Detail)
+		}
 	}
 }

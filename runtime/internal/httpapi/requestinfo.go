@@ -10,6 +10,8 @@ import (
 	"net/netip"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/internal/api"
 )
 
 // RequestInfo is what the log records about a request. It belongs to the request's
@@ -51,18 +53,11 @@ func FromContext(ctx context.Context) *RequestInfo {
 // counts.
 func SetError(ctx context.Context, err error) { FromContext(ctx).err = err }
 
-// UploadRoute is the route whose errors the specification defines, and ToolsRoute the MCP
-// endpoint, whose errors are JSON-RPC error responses.
-const (
-	UploadRoute = "/media/create"
-	ToolsRoute  = "/mcp"
-)
-
 // NewRequestInfo returns the info of a request. The form of error responses depends on the
 // request's path, so that it also applies to errors before there is a route: on POST
-// /media/create the field `error` is one of the specification's four texts, and on ToolsRoute
-// errors are JSON-RPC error responses.
+// /media/create the field `error` is one of the specification's four texts, and on the MCP
+// endpoint errors are JSON-RPC error responses.
 func NewRequestInfo(r *http.Request, id string, clientIP netip.Addr) *RequestInfo {
 	return &RequestInfo{RequestID: id, ClientIP: clientIP,
-		legacyErrorText: r.Method == http.MethodPost && r.URL.Path == UploadRoute, rpc: r.URL.Path == ToolsRoute}
+		legacyErrorText: r.Method == http.MethodPost && r.URL.Path == api.UploadRoute, rpc: r.URL.Path == api.ToolsRoute}
 }

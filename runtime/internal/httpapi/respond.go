@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
+
+	"mediastack.dev/runtime/redact"
 )
 
 // EncodeJSON returns a document as JSON, without a line break at its end. It does not escape
@@ -38,3 +41,15 @@ func WriteJSON(w http.ResponseWriter, r *http.Request, status int, document any)
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // if the client is gone, the log line has the number of bytes written
 }
+
+// Truncate shortens a name that a client sent, for an error text, and masks credentials in it.
+func Truncate(name string) string {
+	name = redact.Text(strings.ToValidUTF8(name, "\uFFFD")) // first: a truncated credential is not recognized
+	if runes := []rune(name); len(runes) > maxQuoted {
+		return string(runes[:maxQuoted]) + "..."
+	}
+	return name
+}
+
+// maxQuoted bounds what an error text quotes, in characters.
+const maxQuoted = 40

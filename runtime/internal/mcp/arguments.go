@@ -11,19 +11,18 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
-	"mediastack.dev/runtime/redact"
 )
 
-// arguments are what a tool was called with. The first thing that is wrong is kept in
-// err; ranges are for the use cases to judge.
+// arguments are the arguments of a call. err is the first error; the use cases check ranges.
 type arguments struct {
 	fields map[string]json.RawMessage
 	err    error
 }
 
-// readArguments refuses what the tool does not know, and misses what it needs: an
-// argument that is misspelt must not seem to have been taken.
+// readArguments decodes the arguments of a call. It rejects unknown and missing ones: a misspelt
+// argument that is silently ignored would seem to have been applied.
 func readArguments(of tool, text json.RawMessage) *arguments {
 	a := &arguments{}
 	if text = bytes.TrimSpace(text); len(text) > 0 && !bytes.Equal(text, null) {
@@ -40,12 +39,12 @@ func readArguments(of tool, text json.RawMessage) *arguments {
 		if known == "" {
 			known = "none"
 		}
-		a.err = fault.New(fault.Invalid, "there is no argument %q: those of %s are %s", shown(name), of.name, known)
+		a.err = fault.New(fault.Invalid, "unknown argument %q; %s allows: %s", httpapi.Truncate(name), of.name(), known)
 		return a
 	}
 	for _, name := range of.input.Required {
 		if _, ok := a.fields[name]; !ok {
-			a.err = fault.New(fault.Invalid, "%s is missing: %s needs %s", name, of.name, strings.Join(of.input.Required, ", "))
+			a.err = fault.New(fault.Invalid, "%s is missing: %s needs %s", name, of.name(), strings.Join(of.input.Required, ", "))
 			return a
 		}
 	}
@@ -53,15 +52,6 @@ func readArguments(of tool, text json.RawMessage) *arguments {
 }
 
 var null = []byte("null")
-
-// shown keeps a client's word in an answer short.
-func shown(name string) string {
-	name = redact.Text(name) // a credential that is cut is not known for one
-	if runes := []rune(name); len(runes) > 40 {
-		return string(runes[:40]) + "..."
-	}
-	return name
-}
 
 // read decodes an argument, if it is there.
 func read[T any](a *arguments, name, kind string) *T {
@@ -84,8 +74,7 @@ func (a *arguments) text(name string) string {
 	return ""
 }
 
-// access is one of the two, or nothing when it was not sent. An empty one is neither: who
-// sends it may mean either.
+// access returns one of the two values, or "" if it was not sent. It rejects an empty one.
 func (a *arguments) access(name string) media.Access {
 	value := media.Access(a.text(name))
 	if _, sent := a.fields[name]; sent && a.err == nil && value != media.Public && value != media.Private {
@@ -96,7 +85,7 @@ func (a *arguments) access(name string) media.Access {
 
 func (a *arguments) boolean(name string) *bool { return read[bool](a, name, "true or false") }
 
-// integer takes 80.0 too: a client's language may know one kind of number only.
+// integer accepts 80.0 too: JavaScript, for one, has a single kind of number.
 func (a *arguments) integer(name string) *int {
 	value := read[float64](a, name, "an integer")
 	if value == nil {

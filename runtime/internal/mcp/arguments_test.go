@@ -7,13 +7,13 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// FuzzArguments holds the reader to this: whatever comes, it is read or refused with a
+// FuzzArguments holds the reader to this: whatever comes, it is read or rejected with a
 // fault that is the caller's, and what is read is what package json reads.
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{`{"mediaId":"x","page":1}`, `{"page":1e9}`, `{"page":-0.0}`, `{"useWebP":null}`, `[]`, `null`, ``, `{"page":1,"page":"x"}`, `{"mediaId":"\ud800"}`} {
 		f.Add(seed)
 	}
-	of := tool{name: "t", input: takes(nil, field("mediaId", identifier(), ""), field("page", numberFrom(1), ""), field("useWebP", yesNo(), ""), field("group", words(), ""))}
+	of := tool{operation: "t", input: inputObject(nil, prop("mediaId", uuidString(), ""), prop("page", intMin(1), ""), prop("useWebP", boolean(), ""), prop("group", str(), ""))}
 	f.Fuzz(func(t *testing.T, text string) {
 		if text != "" && !json.Valid([]byte(text)) {
 			return // the protocol has read it before

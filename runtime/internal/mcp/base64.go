@@ -7,21 +7,21 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// fileLimit is the largest file that upload_media takes, in bytes (specification,
+// maxFile bounds the file of upload_media, in bytes (specification,
 // "Limits": 10 MB).
-const fileLimit = 10 << 20
+const maxFile = 10 << 20
 
-// What a character of base64 stands for: below 64 its bits, otherwise one of these.
+// The class of a character: its bits if below 64, otherwise one of these.
 const (
 	padding = 64 + iota
 	space
-	stranger
+	notBase64
 )
 
-// alphabet reads both alphabets, the standard one and the one for URLs.
+// alphabet maps the characters of both alphabets, the standard and the URL-safe one.
 var alphabet = func() (table [256]byte) {
 	for i := range table {
-		table[i] = stranger
+		table[i] = notBase64
 	}
 	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
 		table[c] = byte(i)
@@ -34,8 +34,8 @@ var alphabet = func() (table [256]byte) {
 	return table
 }()
 
-// decoder reads base64 while it arrives, in either alphabet, with padding or without.
-// It belongs to one goroutine.
+// decoder decodes base64 while it arrives, in either alphabet, with or without padding. It belongs
+// to one goroutine.
 type decoder struct {
 	from  io.Reader
 	raw   [16 << 10]byte
@@ -49,8 +49,7 @@ type decoder struct {
 	at, size       int64
 }
 
-// Read returns the next bytes of the file. Its errors are faults, those of the body
-// excepted.
+// Read returns the next bytes of the file. Its errors are faults, except for errors of the body.
 func (d *decoder) Read(p []byte) (int, error) {
 	for len(d.ready) == 0 {
 		if d.err != nil {
@@ -63,7 +62,7 @@ func (d *decoder) Read(p []byte) (int, error) {
 				d.err = d.finish()
 			}
 		}
-		if d.size += int64(len(d.ready)); d.size > fileLimit {
+		if d.size += int64(len(d.ready)); d.size > maxFile {
 			d.ready, d.err = nil, errFileTooLarge
 		}
 	}
@@ -72,8 +71,8 @@ func (d *decoder) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// errFileTooLarge is told in the words of upload_media.
-var errFileTooLarge = tooMuch("the file is larger than %d bytes", fileLimit)
+// errFileTooLarge is replaced by describeUploadError.
+var errFileTooLarge = bodyTooLarge("the file is larger than %d bytes", maxFile)
 
 func (d *decoder) decode(text []byte) error {
 	for _, c := range text {
@@ -85,7 +84,7 @@ func (d *decoder) decode(text []byte) error {
 		case value == padding:
 			d.pads++
 			continue
-		case value == stranger:
+		case value == notBase64:
 			return fault.New(fault.Invalid, "%s is not base64: character %d can't be part of it; send the bytes of the file as base64 and nothing else, without a data: prefix", fileArgument, d.at)
 		case d.pads > 0:
 			return fault.New(fault.Invalid, "%s is not base64: something follows the padding at character %d", fileArgument, d.at)
@@ -102,7 +101,7 @@ func (d *decoder) decode(text []byte) error {
 	return nil
 }
 
-// finish judges the end, and gives the bytes that are left.
+// finish checks the end, and decodes the remaining bytes.
 func (d *decoder) finish() error {
 	switch {
 	case d.size == 0 && len(d.ready) == 0 && d.digits == 0 && d.pads == 0:

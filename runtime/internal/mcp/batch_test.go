@@ -32,13 +32,13 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 	for name, tt := range map[string]struct {
 		body string
 		code int
-		id   string // that the refusal has
+		id   string // that the rejection has
 		says string
 	}{
-		"an id twice":                      {"[" + remove("1") + "," + ping("1") + "]", request, "null", "two calls of the batch have the id 1"},
+		"an id twice":                      {"[" + remove("1") + "," + ping("1") + "]", request, "null", "two requests of the batch have the id 1"},
 		"an id twice, apart":               {"[" + ping("1") + "," + ping("2") + "," + remove("1") + "]", request, "null", "id 1"},
 		"an id in two forms":               {"[" + remove("1") + "," + ping("1.0") + "]", request, "null", "id 1.0"},
-		"an id of text in two forms":       {"[" + remove(`"a"`) + "," + ping(`"\u0061"`) + "]", request, "null", "two calls"},
+		"an id of text in two forms":       {"[" + remove(`"a"`) + "," + ping(`"\u0061"`) + "]", request, "null", "two requests"},
 		"an id that is broken":             {remove("1.5"), request, "null", "the id must be"},
 		"an id of 2^63":                    {remove("9223372036854775808"), request, "null", "the id must be"},
 		"an id of 2^53":                    {remove("9007199254740992"), request, "null", "the id must be"},
@@ -47,12 +47,12 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 		"an id that is a word":             {remove("true"), request, "null", "the id must be"},
 		"an id that is an object":          {remove(`{"a":1}`), request, "null", "the id must be"},
 		"an id that is a list":             {remove("[1]"), request, "null", "the id must be"},
-		"an id of half a character":        {remove(`"\ud800"`), request, "null", "the id must be"},
+		"an id of half a character":        {remove(`"\ud800"`), request, "null", "valid characters"},
 		"an id that is broken, in a batch": {"[" + remove("1") + "," + ping("1.5") + "]", request, "null", "the id must be"},
-		"another value behind it":          {remove("1") + "\n{}", parse, "null", "nothing behind it"},
-		"words behind it":                  {remove("1") + "x", parse, "null", "nothing behind it"},
-		"a bracket behind it":              {remove("1") + "]", parse, "null", "nothing behind it"},
-		"another value behind a batch":     {"[" + remove("1") + "][]", parse, "null", "nothing behind it"},
+		"another value behind it":          {remove("1") + "\n{}", parse, "null", "exactly one JSON value"},
+		"words behind it":                  {remove("1") + "x", parse, "null", "exactly one JSON value"},
+		"a bracket behind it":              {remove("1") + "]", parse, "null", "exactly one JSON value"},
+		"another value behind a batch":     {"[" + remove("1") + "][]", parse, "null", "exactly one JSON value"},
 		"a name in upper case":             {"[" + remove("1") + `,{"jsonrpc":"2.0","id":2,"METHOD":"ping"}]`, request, "null", "must have a method"},
 		"only a name in upper case":        {`{"jsonrpc":"2.0","id":2,"METHOD":"ping"}`, request, "2", "must have a method"},
 		"neither a call nor an answer":     {`{"jsonrpc":"2.0","id":2}`, request, "2", "must have a method"},
@@ -64,7 +64,7 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 		"a version that is a number":       {`{"jsonrpc":2.0,"id":2,"method":"ping"}`, request, "2", "jsonrpc must be"},
 		"a method that is a number":        {`{"jsonrpc":"2.0","id":2,"method":5}`, request, "2", "method must be"},
 		"an empty method":                  {`{"jsonrpc":"2.0","id":2,"method":""}`, request, "2", "method must be"},
-		"a field twice":                    {strings.Replace(remove("1"), `"id":1`, `"id":1,"id":2`, 1), request, "null", `"id" twice`},
+		"a field twice":                    {strings.Replace(remove("1"), `"id":1`, `"id":1,"id":2`, 1), request, "null", `duplicate field "id"`},
 		"a number in a batch":              {"[" + remove("1") + ",5]", request, "null", "must be a JSON object"},
 		"a batch in a batch":               {"[" + remove("1") + ",[]]", request, "null", "must be a JSON object"},
 		"a number":                         {"5", request, "null", "must be a JSON object"},
@@ -95,7 +95,7 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 	}
 }
 
-// What the SDK refuses by itself says nothing of the inside either.
+// What the SDK rejects by itself says nothing of the inside either.
 func TestRefusalsOfTheSDKAreInPlainWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

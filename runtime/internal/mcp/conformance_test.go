@@ -28,7 +28,7 @@ func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
 	t.Parallel()
 	packages := node.New(t, "hack/test/clients/mcp")
 	target := newFixture(t)
-	fixture := &httputil.ReverseProxy{FlushInterval: -1, Transport: patient(), Rewrite: func(r *httputil.ProxyRequest) {
+	fixture := &httputil.ReverseProxy{FlushInterval: -1, Transport: lenient(), Rewrite: func(r *httputil.ProxyRequest) {
 		takeIn(r)
 		r.SetURL(target)
 		// The fixture judges hosts and origins itself, and must not do it in our place.
@@ -121,9 +121,9 @@ func accepts(address string) func(context.Context) error {
 	}
 }
 
-// patient makes a connection for each request: on a busy machine one that was kept may
+// lenient makes a connection for each request: on a busy machine one that was kept may
 // end just when the next request goes out, and a proxy can't send that again.
-func patient() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
+func lenient() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
 
 // takeIn reads a request's body before it is led on: the server may answer before it has
 // read all of it, and closes the body of whoever still sends.
@@ -144,7 +144,7 @@ func serveWithKey(t *testing.T, wrap func(*mcp.API)) string {
 	one := w.tenant(t, "one")
 	address := "http://" + listener.Addr().String()
 	rt := w.replica(t, func(o *options) { o.server.BaseURL, o.wrap = address, wrap })
-	proxy := &httputil.ReverseProxy{FlushInterval: -1, Transport: patient(), Rewrite: func(r *httputil.ProxyRequest) {
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Transport: lenient(), Rewrite: func(r *httputil.ProxyRequest) {
 		takeIn(r)
 		r.Out.URL.Scheme, r.Out.URL.Host = "http", rt.server.Addr() // the Host header stays
 		r.Out.Header.Set("X-Service-Apikey", one.Key)

@@ -13,6 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 )
 
 // Revisions of the protocol that changed what is decided here.
@@ -36,7 +37,7 @@ func revision(header http.Header) string {
 // rejects the same requests, as plain text.
 func checkHeaders(w http.ResponseWriter, r *http.Request) error {
 	reject := func(status int, public string) error {
-		return invalid{error: fault.New(fault.Invalid, "%s", public), code: jsonrpc.CodeInvalidRequest, status: status}
+		return rpcError{error: fault.New(fault.Invalid, "%s", public), code: jsonrpc.CodeInvalidRequest, status: status}
 	}
 	switch {
 	case r.Method != http.MethodPost:
@@ -77,15 +78,15 @@ func acceptsBoth(values []string) bool {
 func checkRevision(header http.Header, messages []message, batch bool) error {
 	named, supported := revision(header), sdk.SupportedProtocolVersions()
 	if !slices.Contains(supported, named) {
-		told := invalid{error: fault.New(fault.Invalid, "unsupported protocol version; supported are %s", strings.Join(supported, ", ")),
-			code: sdk.CodeUnsupportedProtocolVersion, data: sdk.UnsupportedProtocolVersionData{Supported: supported, Requested: shown(named)}}
+		rejected := rpcError{error: fault.New(fault.Invalid, "unsupported protocol version; supported are %s", strings.Join(supported, ", ")),
+			code: sdk.CodeUnsupportedProtocolVersion, data: sdk.UnsupportedProtocolVersionData{Supported: supported, Requested: httpapi.Truncate(named)}}
 		if !batch {
-			told.id = messages[0].id
+			rejected.id = messages[0].id
 		}
-		return told
+		return rejected
 	}
 	if batch && named >= batchlessRevision {
-		return refused(nil, "protocol version %s has no batches: send one message", named)
+		return invalidRequest(nil, "protocol version %s has no batches: send one message", named)
 	}
 	return nil
 }
@@ -96,7 +97,7 @@ func checkRevision(header http.Header, messages []message, batch bool) error {
 // others by sdkHandler, one after the other.
 func dispatch(sdkHandler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := callOf(r.Context())
+		c := stateFromContext(r.Context())
 		var responses []response
 		for _, m := range c.messages {
 			if m.isRequest() {
@@ -120,9 +121,9 @@ func dispatch(sdkHandler http.Handler) http.Handler {
 }
 
 // respond answers one request.
-func (c *call) respond(sdkHandler http.Handler, r *http.Request, m message) response {
-	if err := m.check(); err != nil {
-		c.note(err)
+func (c *requestState) respond(sdkHandler http.Handler, r *http.Request, m message) response {
+	if err := m.validateParams(); err != nil {
+		c.addError(err)
 		answer := errorResponse(err)
 		if _, supported := paramsOf[m.method]; !supported {
 			answer.status = unknownMethodStatus(r.Header)
@@ -149,7 +150,7 @@ func unknownMethodStatus(header http.Header) int {
 // checked returns what the SDK answered. It replaces what is not JSON, as http.Error
 // writes it, so that no client has to parse it: every such answer that is known is
 // decided before the SDK is called.
-func (c *call) checked(r *http.Request, m message, got recorder) response {
+func (c *requestState) checked(r *http.Request, m message, got recorder) response {
 	if got.status == 0 {
 		got.status = http.StatusOK
 	}
@@ -157,13 +158,13 @@ func (c *call) checked(r *http.Request, m message, got recorder) response {
 		return response{status: got.status, body: got.body.Bytes()}
 	}
 	if r.Context().Err() == nil { // otherwise the client is gone, and the SDK had nobody to answer
-		c.note(fmt.Errorf("%s: %d %.200q", notFromSDK, got.status, got.body.String()))
+		c.addError(fmt.Errorf("%s: %d %.200q", notFromSDK, got.status, got.body.String()))
 	}
-	told := invalid{error: fault.New(fault.Invalid, "the request was rejected"), code: jsonrpc.CodeInvalidRequest, id: m.id, status: got.status}
+	rejected := rpcError{error: fault.New(fault.Invalid, "the request was rejected"), code: jsonrpc.CodeInvalidRequest, id: m.id, status: got.status}
 	if got.status < http.StatusBadRequest || got.status >= http.StatusInternalServerError {
-		told.error, told.code, told.status = fault.New(fault.Internal, "the service failed"), jsonrpc.CodeInternalError, http.StatusInternalServerError
+		rejected.error, rejected.code, rejected.status = fault.New(fault.Internal, "the service failed"), jsonrpc.CodeInternalError, http.StatusInternalServerError
 	}
-	return errorResponse(told)
+	return errorResponse(rejected)
 }
 
 // notFromSDK begins the log's error for an answer of the SDK that is not JSON.

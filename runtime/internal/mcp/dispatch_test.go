@@ -279,7 +279,7 @@ func TestNotification_IsNotAnswered(t *testing.T) {
 	}
 }
 
-// Before, one member that the SDK does not know refused all of them.
+// Before, one member that the SDK does not know rejected all of them.
 func TestBatch_AnswersEveryRequestByItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -7,7 +7,7 @@ const NotFromSDK = notFromSDK
 
 // Serve puts another handler of the protocol behind everything that stands in front of
 // the service's own.
-func (a *API) Serve(next http.Handler) { a.handler = a.behind(next) }
+func (a *API) Serve(next http.Handler) { a.handler = a.preprocess(next) }
 
 // ServeSDK puts a handler in the place of the SDK's.
-func (a *API) ServeSDK(next http.Handler) { a.handler = a.behind(dispatch(next)) }
+func (a *API) ServeSDK(next http.Handler) { a.handler = a.preprocess(dispatch(next)) }

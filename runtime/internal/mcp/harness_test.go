@@ -92,10 +92,10 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Now: time.Now, Images: o.images, Store: o.store})
 	rt := &replica{auth: core.Auth, media: core.Media, logs: core.Logs}
 	files := core.Files
-	plain, err := rest.New(rest.Parts{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: o.server.BaseURL, Brand: o.brand})
+	plain, err := rest.New(rest.Config{BaseURL: o.server.BaseURL, Brand: o.brand}, rest.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs()})
 	must(t, err)
-	rt.api, err = mcp.New(o.mcp, mcp.Parts{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), Limits: core.Limits,
-		BaseURL: o.server.BaseURL, Origins: o.server.CORSOrigins, Version: "test"})
+	o.mcp.BaseURL, o.mcp.Origins, o.mcp.Version = o.server.BaseURL, o.server.CORSOrigins, "test"
+	rt.api, err = mcp.New(o.mcp, mcp.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs(), Limits: core.Limits})
 	must(t, err)
 	must(t, rt.api.Register(core.Registry))
 	if o.wrap != nil {

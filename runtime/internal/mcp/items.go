@@ -3,16 +3,12 @@ package mcp
 import (
 	"context"
 
-	"github.com/google/uuid"
-
-	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
 )
 
-func (a *API) listMedia(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
+func (a *API) listMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
 	number, limit := media.DefaultPage, media.DefaultLimit
 	if page := args.integer("page"); page != nil {
 		number = *page
@@ -24,7 +20,7 @@ func (a *API) listMedia(ctx context.Context, grant auth.Identity, args *argument
 	if args.err != nil {
 		return nil, args.err
 	}
-	page, err := a.parts.Media.List(ctx, grant.Principal, filter, number, limit)
+	page, err := a.deps.Media.List(ctx, identity.Principal, filter, number, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -34,56 +30,49 @@ func (a *API) listMedia(ctx context.Context, grant auth.Identity, args *argument
 		Page       int             `json:"page"`
 	}{MediaItems: make([]api.MediaItem, 0, len(page.Items)), Total: page.Total, Page: page.Number}
 	for _, item := range page.Items {
-		list.MediaItems = append(list.MediaItems, a.parts.Documents.Document(item))
+		list.MediaItems = append(list.MediaItems, api.NewMediaItem(item, a.deps.URLs))
 	}
 	return list, nil
 }
 
-// one carries out what concerns one item.
-func (a *API) one(ctx context.Context, grant auth.Identity, args *arguments,
-	find func(context.Context, account.Principal, uuid.UUID) (media.Item, error),
-) (any, error) {
+func (a *API) getMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
 	id := args.id("mediaId")
 	if args.err != nil {
 		return nil, args.err
 	}
-	item, err := find(ctx, grant.Principal, id)
+	item, err := a.deps.Media.Get(ctx, identity.Principal, id)
 	if err != nil {
-		return nil, missing(err)
+		return nil, err
 	}
-	return a.parts.Documents.Document(item), nil
+	return api.NewMediaItem(item, a.deps.URLs), nil
 }
 
-// missing describes every item that can\'t be had in the same words.
-func missing(err error) error {
-	if fault.Is(err, fault.NotFound) {
-		return fault.Wrap(err, fault.NotFound, "there is no such item: it may be deleted, or a draft that was not sealed within 24 hours; list_media lists what there is")
-	}
-	return err
-}
-
-func (a *API) getMedia(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
-	return a.one(ctx, grant, args, a.parts.Media.Get)
-}
-
-func (a *API) sealMedia(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
-	return a.one(ctx, grant, args, a.parts.Media.Seal)
-}
-
-func (a *API) deleteMedia(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
+func (a *API) sealMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
 	id := args.id("mediaId")
 	if args.err != nil {
 		return nil, args.err
 	}
-	return api.Deleted{Deleted: true, MediaId: id}, missing(a.parts.Media.Delete(ctx, grant.Principal, id))
+	item, err := a.deps.Media.Seal(ctx, identity.Principal, id)
+	if err != nil {
+		return nil, err
+	}
+	return api.NewMediaItem(item, a.deps.URLs), nil
 }
 
-func (a *API) getMediaCount(ctx context.Context, grant auth.Identity, _ *arguments) (any, error) {
-	count, err := a.parts.Media.Count(ctx, grant.Principal, media.Filter{})
+func (a *API) deleteMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
+	id := args.id("mediaId")
+	if args.err != nil {
+		return nil, args.err
+	}
+	return api.Deleted{Deleted: true, MediaId: id}, a.deps.Media.Delete(ctx, identity.Principal, id)
+}
+
+func (a *API) getMediaCount(ctx context.Context, identity auth.Identity, _ *arguments) (any, error) {
+	count, err := a.deps.Media.Count(ctx, identity.Principal, media.Filter{})
 	return api.Count{Count: count}, err
 }
 
-func (a *API) getTotalStorage(ctx context.Context, grant auth.Identity, _ *arguments) (any, error) {
-	totals, err := a.parts.Media.Totals(ctx, grant.Principal)
+func (a *API) getTotalStorage(ctx context.Context, identity auth.Identity, _ *arguments) (any, error) {
+	totals, err := a.deps.Media.Totals(ctx, identity.Principal)
 	return api.Totals{Storage: totals.Storage, MaxStorage: totals.MaxStorage}, err
 }

@@ -1,8 +1,7 @@
 // Package mcp is the interface for assistants: the Model Context Protocol at /mcp, in
 // its stateless form and in the older ones, with the ten tools of the specification.
-// The SDK speaks the protocol; the tools translate to the use cases of media and
-// settings, and what stands around the SDK here keeps strangers out and memory
-// bounded. Package server mounts it.
+// The SDK implements the protocol, the tools translate to the use cases of media and settings.
+// What precedes the SDK validates hosts, bounds memory and authorizes. Package server mounts it.
 package mcp
 
 import (
@@ -25,9 +24,17 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// Config says who may come. The tags are flag and environment names.
+// Config is the configuration of the interface. The tags are flag and environment names; the
+// program sets the fields that have none.
 type Config struct {
 	Hosts []string `name:"mcp-hosts" env:"SERVICE_MCP_HOSTS" help:"Hosts (name or name:port) besides SERVICE_BASE_URL's that clients may reach the tools by, such as a name inside the cluster."`
+
+	// BaseURL is the URL by which clients reach the service.
+	BaseURL string `kong:"-"`
+	// Origins are the web origins whose pages may call, as in the configuration of package server.
+	Origins []string `kong:"-"`
+	// Version is the version of the service, for clients that display it.
+	Version string `kong:"-"`
 }
 
 // Validate checks the form of the hosts.
@@ -40,167 +47,160 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Documents shows items to clients. delivery.Links implements it.
-type Documents interface {
-	Document(item media.Item) api.MediaItem
-}
-
-// Parts are what the interface stands on.
-type Parts struct {
-	Media     *media.Service
-	Settings  *settings.Service
-	Auth      *auth.Authenticator
-	Documents Documents
+// Deps are the dependencies of an API.
+type Deps struct {
+	Media    *media.Service
+	Settings *settings.Service
+	Auth     *auth.Authenticator
+	URLs     api.URLs
 	// Limits count the messages of a batch; nil = none.
 	Limits *limit.Limiter
-	// BaseURL is how clients reach the service.
-	BaseURL string
-	// Origins are the web origins whose pages may call, as package server has them.
-	Origins []string
-	// Version is the service's own, for clients that show it.
-	Version string
 }
 
 // API serves the endpoint. It is safe for concurrent use.
 type API struct {
-	parts   Parts
+	cfg     Config
+	deps    Deps
 	base    string
-	visitor *visitors
+	hosts   *hostGuard
 	tools   []tool
 	calls   *prometheus.CounterVec
 	handler http.Handler
 }
 
-// listTTL is how long a client may keep a list of tools, in milliseconds: a change of
-// the account's leash shows then, and counts at once.
+// listTTL is how long clients may cache the list of tools, in milliseconds. A change of the tool
+// policy applies to calls at once, and is listed after that time.
 const listTTL = 60_000
 
-// New joins the interface to its parts.
-func New(cfg Config, parts Parts) (*API, error) {
+// New returns an API that uses deps.
+func New(cfg Config, deps Deps) (*API, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	a := &API{parts: parts, base: strings.TrimRight(parts.BaseURL, "/")}
+	a := &API{cfg: cfg, deps: deps, base: strings.TrimRight(cfg.BaseURL, "/")}
 	var err error
-	if a.visitor, err = newVisitors(parts.BaseURL, cfg.Hosts, parts.Origins); err != nil {
+	if a.hosts, err = newHostGuard(cfg.BaseURL, cfg.Hosts, cfg.Origins); err != nil {
 		return nil, err
 	}
-	a.tools = a.allTools()
+	a.tools = a.newTools()
 	a.calls = newCalls(a.tools)
-	a.handler = a.behind(dispatch(a.speak()))
+	a.handler = a.preprocess(dispatch(a.newSDKHandler()))
 	return a, nil
 }
 
-// Mount adds the routes. Only POST does something; the others are there so that a
-// client which tries them first is asked for its credential, and not sent away.
+// Mount adds the routes. Only POST is supported; the other methods are routed so that a client
+// which tries them first gets a challenge for its credential.
 func (a *API) Mount(r chi.Router) {
 	r.Group(func(r chi.Router) {
-		r.Use(a.visitor.check, a.parts.Auth.Middleware(auth.ChallengeLogin))
+		r.Use(a.hosts.check, a.deps.Auth.Middleware(auth.ChallengeLogin))
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
-			r.Method(method, httpapi.ToolsRoute, a.handler)
+			r.Method(method, api.ToolsRoute, a.handler)
 		}
 	})
 }
 
-// speak is the SDK's handler with the tools.
-func (a *API) speak() http.Handler {
-	server := sdk.NewServer(&sdk.Implementation{Name: "mediastack", Title: "Media storage", Version: a.parts.Version, WebsiteURL: a.base},
+// newSDKHandler returns the SDK's handler with the tools.
+func (a *API) newSDKHandler() http.Handler {
+	server := sdk.NewServer(&sdk.Implementation{Name: "mediastack", Title: "Media storage", Version: a.cfg.Version, WebsiteURL: a.base},
 		&sdk.ServerOptions{
 			Instructions: a.instructions(),
-			// Neither a log nor news of changed lists: nothing here outlives a request.
+			// Neither logging nor list notifications: nothing here outlives a request.
 			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
-			// The SDK's own word is "public": a shared cache would hand one tenant's list to others.
+			// The default of the SDK is "public": a shared cache would return one tenant's list to others.
 			SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope, c.TTLMs = "private", listTTL },
-			Logger:       slog.New(slog.DiscardHandler), // what goes wrong is in the request's line
+			Logger:       slog.New(slog.DiscardHandler), // errors are in the log line of the request
 		})
 	for _, t := range a.tools {
-		server.AddTool(t.definition(), a.caller(t))
+		server.AddTool(t.definition(), a.toolHandler(t))
 	}
-	server.AddReceivingMiddleware(a.leash)
+	server.AddReceivingMiddleware(a.authorizeTools)
 	return sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, &sdk.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: restLimit + 1,
-		// The visitors' list stands in its place: it knows how the service is reached.
+		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: maxEnvelope + 1,
+		// hostGuard replaces it: it derives the hosts from the configuration.
 		DisableLocalhostProtection:   true,
 		PropagateRequestCancellation: true,
 	})
 }
 
-// behind puts a handler of the protocol behind what every message passes: the file is
-// taken out of the body, and messages are counted.
-func (a *API) behind(next http.Handler) http.Handler {
+// preprocess returns next behind what applies to every request: headers are checked, the file is
+// extracted from the body, scopes are checked and messages are counted towards the limits.
+func (a *API) preprocess(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w = &privately{ResponseWriter: w}
+		w = &noStoreWriter{ResponseWriter: w}
 		if err := checkHeaders(w, r); err != nil {
-			refuse(w, r, err) // unread
+			writeRPCError(w, r, err) // before the body is read
 			return
 		}
-		c := newCall(a.parts.Media, auth.FromContext(r.Context()), a.maySend(auth.FromContext(r.Context())))
-		defer func() { httpapi.SetError(r.Context(), c.end(r.Context())) }()
+		c := newRequestState(a.deps.Media, auth.FromContext(r.Context()), canUpload(auth.FromContext(r.Context())))
+		defer func() { httpapi.SetError(r.Context(), c.close(r.Context())) }()
 		control := http.NewResponseController(w)
 		c.stop = func() { _ = control.SetReadDeadline(time.Now()) } // a transport without deadlines has none
 		// At the end of the body the middleware checks the credential again.
-		rest, err := lift(http.MaxBytesReader(w, r.Body, bodyLimit), func(from *text, needed bool) (string, error) { return c.take(r.Context(), from, needed) })
+		envelope, err := extractFiles(http.MaxBytesReader(w, r.Body, maxBody), func(from *stringReader, isUpload bool) (string, error) {
+			return c.receiveFile(r.Context(), from, isUpload)
+		})
 		if err != nil {
-			c.note(err)
-			refuse(w, r, err)
+			c.addError(err)
+			writeRPCError(w, r, err)
 			return
 		}
-		c.grant = auth.FromContext(r.Context())
-		c.messages, c.batch, err = readMessages(rest)
+		c.identity = auth.FromContext(r.Context())
+		c.messages, c.batch, err = readMessages(envelope)
 		if err == nil {
 			err = checkRevision(r.Header, c.messages, c.batch)
 		}
 		if err != nil {
-			c.note(err)
-			refuse(w, r, err)
+			c.addError(err)
+			writeRPCError(w, r, err)
 			return
 		}
-		if err := a.demand(r.Context(), w, c.grant, c.messages); err != nil {
-			c.note(err)
-			refuse(w, r, err)
+		if err := a.checkScopes(r.Context(), w, c.identity, c.messages); err != nil {
+			c.addError(err)
+			writeRPCError(w, r, err)
 			return
 		}
 		// The first message was counted with the request.
 		for range len(c.messages) - 1 {
-			decision := a.parts.Limits.AllowKey(c.grant.Key.ID)
+			decision := a.deps.Limits.AllowKey(c.identity.Key.ID)
 			if !decision.Limited {
-				decision = a.parts.Limits.AllowIP(httpapi.FromContext(r.Context()).ClientIP)
+				decision = a.deps.Limits.AllowIP(httpapi.FromContext(r.Context()).ClientIP)
 			}
 			if decision.Limited {
 				httpapi.WriteError(w, r, decision.Err())
-				c.note(decision.Err())
+				c.addError(decision.Err())
 				return
 			}
 		}
-		next.ServeHTTP(w, withBody(r.WithContext(withCall(r.Context(), c)), rest))
+		next.ServeHTTP(w, withBody(r.WithContext(newContext(r.Context(), c)), envelope))
 	})
 }
 
-// privately keeps answers out of caches, and in one piece on their way through proxies.
-type privately struct {
+// noStoreWriter sets the headers that prevent caches from storing answers, and proxies from
+// buffering or transforming them.
+type noStoreWriter struct {
 	http.ResponseWriter
-	told bool
+	wroteHeader bool
 }
 
-// WriteHeader begins the answer.
-func (p *privately) WriteHeader(status int) {
-	if !p.told {
-		p.told = true
-		header := p.Header()
+// WriteHeader sends the headers.
+func (n *noStoreWriter) WriteHeader(status int) {
+	if !n.wroteHeader {
+		n.wroteHeader = true
+		header := n.Header()
 		header.Set("Cache-Control", "private, no-store, no-transform")
 		header.Set("X-Accel-Buffering", "no")
 		header.Set("X-Content-Type-Options", "nosniff")
 	}
-	p.ResponseWriter.WriteHeader(status)
+	n.ResponseWriter.WriteHeader(status)
 }
 
 // Write sends bytes.
-func (p *privately) Write(b []byte) (int, error) {
-	if !p.told {
-		p.WriteHeader(http.StatusOK)
+func (n *noStoreWriter) Write(b []byte) (int, error) {
+	if !n.wroteHeader {
+		n.WriteHeader(http.StatusOK)
 	}
-	return p.ResponseWriter.Write(b)
+	return n.ResponseWriter.Write(b)
 }
 
 // Unwrap lets http.ResponseController reach the connection.
-func (p *privately) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (n *noStoreWriter) Unwrap() http.ResponseWriter { return n.ResponseWriter }

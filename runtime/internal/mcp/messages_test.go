@@ -14,8 +14,8 @@ import (
 )
 
 // FuzzMessages holds the reader to this: what it lets through, the SDK reads, with ids
-// that come back as they were and are no other's in the batch; what it refuses, it
-// refuses in words of our own.
+// that come back as they were and are no other's in the batch; what it rejects, it
+// rejects in words of our own.
 func FuzzMessages(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, `{"jsonrpc":"2.0","id":1.0,"method":"ping"}`,
@@ -29,8 +29,8 @@ func FuzzMessages(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if bytes.Count(body, []byte{'['})+bytes.Count(body, []byte{'{'}) > depthLimit {
-			return // may be too deep, which lift refuses
+		if bytes.Count(body, []byte{'['})+bytes.Count(body, []byte{'{'}) > maxDepth {
+			return // may be too deep, which lift rejects
 		}
 		messages, batch, err := readMessages(body)
 		if err != nil {
@@ -45,7 +45,7 @@ func FuzzMessages(f *testing.F) {
 			if !m.isRequest() {
 				continue // the SDK does not see it
 			}
-			if err := m.check(); err != nil {
+			if err := m.validateParams(); err != nil {
 				rejected(t, body, err)
 				continue
 			}
@@ -73,7 +73,7 @@ func FuzzMessages(f *testing.F) {
 // of the implementation.
 func rejected(t *testing.T, body []byte, err error) {
 	t.Helper()
-	var told invalid
+	var told rpcError
 	if !errors.As(err, &told) || !fault.Is(err, fault.Invalid) || told.code == 0 {
 		t.Fatalf("%q: %v", body, err)
 	}

@@ -17,12 +17,12 @@ func TestWhatAFaultCountsAs(t *testing.T) {
 		err        error
 		here, left string
 	}{
-		{nil, callOK, callOK},
-		{fault.New(fault.Invalid, "x"), callRefused, callRefused},
-		{fault.New(fault.Busy, "x"), callRefused, callRefused},
-		{fault.New(fault.QuotaExceeded, "x"), callRefused, callRefused},
-		{fault.New(fault.Unavailable, "x"), callFailed, callLeft},
-		{broken, callFailed, callLeft},
+		{nil, outcomeOK, outcomeOK},
+		{fault.New(fault.Invalid, "x"), outcomeRejected, outcomeRejected},
+		{fault.New(fault.Busy, "x"), outcomeRejected, outcomeRejected},
+		{fault.New(fault.QuotaExceeded, "x"), outcomeRejected, outcomeRejected},
+		{fault.New(fault.Unavailable, "x"), outcomeError, outcomeCanceled},
+		{broken, outcomeError, outcomeCanceled},
 	} {
 		if here, gone := outcome(t.Context(), tt.err), outcome(left, tt.err); here != tt.here || gone != tt.left {
 			t.Errorf("%v: %s, and %s when the client has left", tt.err, here, gone)

@@ -54,12 +54,12 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 			token, _, err := w.Registry.IssueKey(t.Context(), of.App.ID, 2, 0)
 			must(t, err)
 			return token.Reveal()
-		}, refusedKey, false},
+		}, rejectedKey, false},
 		"suspended": {func(t *testing.T, w *world, of tenant) string {
 			t.Helper()
 			w.Change(t, of, func(s *account.Spec) { s.Suspended = true })
 			return of.Key
-		}, refusedKey, false},
+		}, rejectedKey, false},
 		"on a leash": {func(t *testing.T, w *world, of tenant) string {
 			t.Helper()
 			w.Change(t, of, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{Tools: []string{}} })
@@ -79,7 +79,7 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 				eventually(t, "the replica knows", func() bool { return tt.ended(t, rt, one) })
 				got := held.answer()
 				if tt.leash {
-					if got.status != http.StatusOK || !strings.Contains(string(got.body), "does not let assistants use "+name) {
+					if got.status != http.StatusOK || !strings.Contains(string(got.body), name+" is not allowed for assistants") {
 						t.Errorf("%s: %d %s", name, got.status, got.body)
 					}
 				} else if got.status != http.StatusUnauthorized || !strings.HasPrefix(got.header.Get("WWW-Authenticate"), "Bearer resource_metadata=") {
@@ -100,7 +100,7 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 	}
 }
 
-func refusedKey(t *testing.T, rt *replica, of tenant) bool {
+func rejectedKey(t *testing.T, rt *replica, of tenant) bool {
 	t.Helper()
 	return rt.post(t, listTools, apiKey(of.Key)).status == http.StatusUnauthorized
 }

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 )
 
-// schema is a JSON Schema (2020-12), as far as the tools need one. It tells models what
-// may be sent; the use cases hold to it.
+// schema is a JSON Schema (2020-12), as far as the tools need one. It documents the arguments for
+// models; the use cases validate.
 type schema struct {
 	Type        string     `json:"type,omitempty"`
 	Title       string     `json:"title,omitempty"`
@@ -22,10 +22,10 @@ type schema struct {
 	Items       *schema    `json:"items,omitempty"`
 	Properties  properties `json:"properties,omitempty"`
 	Required    []string   `json:"required,omitempty"`
-	// AdditionalProperties is false where anything else is refused, nil where more may
-	// come one day.
+	// AdditionalProperties is false where unknown properties are rejected, and nil where later
+	// versions may add some.
 	AdditionalProperties *bool `json:"additionalProperties,omitempty"`
-	// Encoding is that of the bytes in a string.
+	// Encoding is the encoding of bytes in a string.
 	Encoding string `json:"contentEncoding,omitempty"`
 }
 
@@ -35,7 +35,7 @@ type property struct {
 	schema
 }
 
-// properties keep the order in which they are written: models read it.
+// properties keep their order, which models read.
 type properties []property
 
 // MarshalJSON writes an object.
@@ -79,8 +79,8 @@ func (p properties) names() []string {
 	return names
 }
 
-// arguments is the schema of an input: nothing but what is named is taken.
-func takes(required []string, fields ...property) schema {
+// inputObject returns the schema of arguments, which rejects unknown properties.
+func inputObject(required []string, fields ...property) schema {
 	closed := false
 	if fields == nil {
 		fields = properties{}
@@ -88,23 +88,24 @@ func takes(required []string, fields ...property) schema {
 	return schema{Type: "object", Properties: fields, Required: required, AdditionalProperties: &closed}
 }
 
-// gives is the schema of an output, of which every field is always there.
-func gives(fields ...property) schema {
+// outputObject returns the schema of an output, whose properties are all required.
+func outputObject(fields ...property) schema {
 	return schema{Type: "object", Properties: fields, Required: properties(fields).names()}
 }
 
-func field(name string, s schema, description string) property {
+// prop returns a property of an object.
+func prop(name string, s schema, description string) property {
 	s.Description = description
 	return property{name: name, schema: s}
 }
 
-func words() schema                 { return schema{Type: "string"} }
-func upTo(length int) schema        { return schema{Type: "string", MaxLength: length} }
-func oneOf(values ...string) schema { return schema{Type: "string", Enum: values} }
-func identifier() schema            { return schema{Type: "string", Format: "uuid"} }
-func yesNo() schema                 { return schema{Type: "boolean"} }
-func always(value any) schema       { return schema{Type: "boolean", Const: value} }
-func number(from, to int) schema    { return schema{Type: "integer", Minimum: &from, Maximum: &to} }
-func numberFrom(from int) schema    { return schema{Type: "integer", Minimum: &from} }
-func listOf(items schema) schema    { return schema{Type: "array", Items: &items} }
-func orElse(s schema, v any) schema { s.Default = v; return s }
+func str() schema                        { return schema{Type: "string"} }
+func maxLen(length int) schema           { return schema{Type: "string", MaxLength: length} }
+func enum(values ...string) schema       { return schema{Type: "string", Enum: values} }
+func uuidString() schema                 { return schema{Type: "string", Format: "uuid"} }
+func boolean() schema                    { return schema{Type: "boolean"} }
+func constant(value any) schema          { return schema{Type: "boolean", Const: value} }
+func intRange(from, to int) schema       { return schema{Type: "integer", Minimum: &from, Maximum: &to} }
+func intMin(from int) schema             { return schema{Type: "integer", Minimum: &from} }
+func array(items schema) schema          { return schema{Type: "array", Items: &items} }
+func withDefault(s schema, v any) schema { s.Default = v; return s }

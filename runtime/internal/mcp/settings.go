@@ -9,31 +9,29 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-func (a *API) getMediaSettings(ctx context.Context, grant auth.Identity, _ *arguments) (any, error) {
-	layers, err := a.parts.Settings.Get(ctx, grant.Account.ID)
+func (a *API) getMediaSettings(ctx context.Context, identity auth.Identity, _ *arguments) (any, error) {
+	layers, err := a.deps.Settings.Get(ctx, identity.Account.ID)
 	if err != nil {
 		return nil, err
 	}
-	effective, sources := layers.Effective(), layers.Sources()
-	document := api.Settings{UseWebP: effective.UseWebP, WebpOutputQuality: effective.WebPOutputQuality,
-		ThumbnailWidth: effective.ThumbnailWidth, ThumbnailHeight: effective.ThumbnailHeight}
-	document.Sources.UseWebP = api.Source(sources["useWebP"])
-	document.Sources.WebpOutputQuality = api.Source(sources["webpOutputQuality"])
-	document.Sources.ThumbnailWidth = api.Source(sources["thumbnailWidth"])
-	document.Sources.ThumbnailHeight = api.Source(sources["thumbnailHeight"])
-	if len(layers.Pinned.Fields()) > 0 {
-		document.PinnedBy = layers.PinnedBy
-	}
-	return document, nil
+	return api.NewSettings(layers), nil
 }
 
-func (a *API) updateMediaSettings(ctx context.Context, grant auth.Identity, args *arguments) (any, error) {
-	change := settings.Layer{UseWebP: args.boolean("useWebP"), WebPOutputQuality: args.integer("webpOutputQuality"),
-		ThumbnailWidth: args.integer("thumbnailWidth"), ThumbnailHeight: args.integer("thumbnailHeight")}
+func (a *API) updateMediaSettings(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
 	if args.err != nil {
 		return nil, args.err
 	}
-	if _, err := a.parts.Settings.Update(ctx, grant.Account.ID, change); err != nil {
+	var change settings.Layer
+	for _, field := range settings.Fields() {
+		value, sent := args.fields[field.Name]
+		if !sent {
+			continue
+		}
+		if err := change.Set(field.Name, value); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := a.deps.Settings.Update(ctx, identity.Account.ID, change); err != nil {
 		if fault.Is(err, fault.Conflict) {
 			return nil, fault.Wrap(err, fault.Conflict, "%s: nothing was changed; leave these out, or have the user ask the administrator who pinned them", fault.From(err).Public)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -36,7 +37,7 @@ func (rt *replica) tools(t *testing.T, key string) []listed {
 	return message.Result.Tools
 }
 
-// wrong is an input that a tool refuses.
+// wrong is an input that a tool rejects.
 type wrong struct {
 	input object
 	says  string // a part of the sentence
@@ -75,7 +76,7 @@ var badIDs = []wrong{
 	{object{"mediaId": ""}, "mediaId must be an id"},
 	{object{"mediaId": "../x"}, "mediaId must be an id"},
 	{object{"mediaId": "{0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e}"}, "mediaId must be an id"},
-	{object{"mediaId": "0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e"}, "there is no such item"},
+	{object{"mediaId": "0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e"}, "media item not found"},
 }
 
 // rows must have every tool that is registered.
@@ -181,7 +182,7 @@ func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
 		}
 		if _, byID := tool.InputSchema.Properties["mediaId"]; byID {
 			theirs := fails(t, rt.call(t, one.Key, tool.Name, object{"mediaId": strangers}))
-			if none := fails(t, rt.call(t, one.Key, tool.Name, object{"mediaId": uuid.NewString()})); theirs != none || !strings.Contains(none, "there is no such item") {
+			if none := fails(t, rt.call(t, one.Key, tool.Name, object{"mediaId": uuid.NewString()})); theirs != none || !strings.Contains(none, "media item not found") {
 				t.Errorf("%s: another tenant's item: %q, none: %q", tool.Name, theirs, none)
 			}
 		}
@@ -192,7 +193,7 @@ func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
 	if got := gives[api.MediaItem](t, rt.call(t, other.Key, "get_media", object{"mediaId": strangers})); !got.Temp {
 		t.Errorf("the other tenant's draft is %+v", got)
 	}
-	if got := gives[api.Settings](t, rt.call(t, other.Key, "get_media_settings", nil)); got.UseWebP || got.Sources.UseWebP != api.Default {
+	if got := gives[api.Settings](t, rt.call(t, other.Key, "get_media_settings", nil)); got.UseWebP || got.Sources["useWebP"] != settings.FromDefault {
 		t.Errorf("the other tenant's settings are %+v", got)
 	}
 	if got := gives[api.Count](t, rt.call(t, other.Key, "get_media_count", nil)); got.Count != 0 {
@@ -226,7 +227,7 @@ func misfits(tool listed, right object) []wrong {
 		input[name] = value
 		return input
 	}
-	bad := []wrong{{with("surprise", 1), `there is no argument "surprise"`}, {with(strings.Repeat("x", 100), 1), "there is no argument"}}
+	bad := []wrong{{with("surprise", 1), `unknown argument "surprise"`}, {with(strings.Repeat("x", 100), 1), "unknown argument"}}
 	for name, field := range tool.InputSchema.Properties {
 		values := []any{nil, []any{}, object{}}
 		if field.Type != "string" {
@@ -241,7 +242,7 @@ func misfits(tool listed, right object) []wrong {
 		for _, value := range values {
 			bad = append(bad, wrong{with(name, value), name + " must be"})
 		}
-		bad = append(bad, wrong{with(strings.ToUpper(name), "x"), "there is no argument"})
+		bad = append(bad, wrong{with(strings.ToUpper(name), "x"), "unknown argument"})
 		if slices.Contains(tool.InputSchema.Required, name) {
 			less := with("x", 1)
 			delete(less, "x")
@@ -289,7 +290,7 @@ func TestCredentialsThatEnd(t *testing.T) {
 	for name := range rows {
 		names = append(names, name)
 	}
-	refused := func(key string) bool {
+	rejected := func(key string) bool {
 		for _, name := range names {
 			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":{}}}`
 			if got := rt.post(t, body, apiKey(key)); got.status != http.StatusUnauthorized {
@@ -303,10 +304,10 @@ func TestCredentialsThatEnd(t *testing.T) {
 		gives[api.Count](t, rt.call(t, key, "get_media_count", nil))
 	}
 	w.Change(t, suspended, func(s *account.Spec) { s.Suspended = true })
-	eventually(t, "a suspended account is refused", func() bool { return refused(suspended.Key) })
+	eventually(t, "a suspended account is rejected", func() bool { return rejected(suspended.Key) })
 	_, _, err := w.Registry.IssueKey(t.Context(), revoked.App.ID, 2, 0)
 	must(t, err)
-	eventually(t, "a revoked key is refused", func() bool { return refused(revoked.Key) })
+	eventually(t, "a revoked key is rejected", func() bool { return rejected(revoked.Key) })
 }
 
 func TestAPinnedSettingIsRefusedByName(t *testing.T) {
@@ -321,9 +322,11 @@ func TestAPinnedSettingIsRefusedByName(t *testing.T) {
 	if !strings.Contains(says, "webpOutputQuality: pinned by MediaSettings team-a/site") || !strings.Contains(says, "nothing was changed") {
 		t.Errorf("it says %q", says)
 	}
-	want := api.Settings{WebpOutputQuality: 40, ThumbnailWidth: 320, ThumbnailHeight: 50, PinnedBy: "team-a/site"}
-	want.Sources.UseWebP, want.Sources.WebpOutputQuality, want.Sources.ThumbnailWidth, want.Sources.ThumbnailHeight = api.Default, api.Pinned, api.Default, api.Tenant
-	if got := gives[api.Settings](t, rt.call(t, one.Key, "get_media_settings", nil)); got != want {
+	want := api.Settings{
+		Effective: settings.Effective{WebPOutputQuality: 40, ThumbnailWidth: 320, ThumbnailHeight: 50}, PinnedBy: "team-a/site",
+		Sources: api.Sources{"useWebP": settings.FromDefault, "webpOutputQuality": settings.FromPin, "thumbnailWidth": settings.FromDefault, "thumbnailHeight": settings.FromTenant},
+	}
+	if got := gives[api.Settings](t, rt.call(t, one.Key, "get_media_settings", nil)); !reflect.DeepEqual(got, want) {
 		t.Errorf("the settings are %+v, want %+v", got, want)
 	}
 }

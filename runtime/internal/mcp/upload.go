@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
 )
 
-// uploadMedia makes a draft of the file that was in the request. The file has arrived,
-// and is stored only when everything else is right.
+// uploadMedia creates a draft from the file of the request. The file has been received, and is
+// stored only if all arguments are valid.
 func (a *API) uploadMedia(ctx context.Context, _ auth.Identity, args *arguments) (any, error) {
 	named := args.text(fileArgument)
 	fields := media.Fields{
@@ -30,15 +31,15 @@ func (a *API) uploadMedia(ctx context.Context, _ auth.Identity, args *arguments)
 	if err := fields.Validate(); err != nil {
 		return nil, err
 	}
-	upload, err := callOf(ctx).file(named)
+	upload, err := stateFromContext(ctx).file(named)
 	if err != nil {
-		return nil, a.explained(err)
+		return nil, a.describeUploadError(err)
 	}
 	defer upload.Close(ctx)
 	upload.DeclareType(fields.MimeType)
 	item, err := upload.Commit(ctx, fields)
 	if err != nil {
-		return nil, a.explained(err)
+		return nil, a.describeUploadError(err)
 	}
 	return uploaded{MediaID: item.ID.String()}, nil
 }
@@ -47,15 +48,15 @@ type uploaded struct {
 	MediaID string `json:"mediaId"`
 }
 
-// explained adds to the fault of a file that is too large what to do instead.
-func (a *API) explained(err error) error {
+// describeUploadError adds to the fault of a file that is too large what to do instead.
+func (a *API) describeUploadError(err error) error {
 	if errors.Is(err, errFileTooLarge) {
-		return fault.Wrap(err, fault.TooLarge, "the file is larger than %d bytes (10 MB), the most that %s takes; nothing was stored. Don't cut it up: %s", fileLimit, uploadName, a.largerFiles())
+		return fault.Wrap(err, fault.TooLarge, "the file is larger than %d bytes (10 MB), the most that %s takes; nothing was stored. Don't cut it up: %s", maxFile, account.UploadMedia, a.largeFileHint())
 	}
 	return err
 }
 
-func (a *API) createUploadSignature(_ context.Context, grant auth.Identity, args *arguments) (any, error) {
+func (a *API) createUploadSignature(_ context.Context, identity auth.Identity, args *arguments) (any, error) {
 	group := args.text("group")
 	if args.err != nil {
 		return nil, args.err
@@ -63,5 +64,5 @@ func (a *API) createUploadSignature(_ context.Context, grant auth.Identity, args
 	if err := media.CheckGroup(group); err != nil {
 		return nil, err
 	}
-	return api.Signature{Signature: a.parts.Auth.Sign(grant, group)}, nil
+	return api.Signature{Signature: a.deps.Auth.Sign(identity, group)}, nil
 }

@@ -17,18 +17,20 @@ import (
 	"mediastack.dev/runtime/internal/httpapi"
 )
 
-// bodyLimit bounds the JSON that a request may carry, in bytes.
-const bodyLimit = 64 << 10
+// maxBody bounds the JSON body of a request, in bytes.
+const maxBody = 64 << 10
 
-// unknownField begins the error of package json for a field that the target lacks.
-const unknownField = "json: unknown field "
+// unknownFieldPrefix begins the error of encoding/json for a field that the target lacks.
+const unknownFieldPrefix = "json: unknown field "
 
-// readJSON reads an optional JSON object; an empty body leaves target as it is, and
-// so does every field that the object lacks. A field that nobody knows is refused: a
-// misspelt group would bind a signature, or a list, to nothing. So is null, which a
-// client may mean as "not set" or as "without".
-func (a *API) readJSON(w http.ResponseWriter, r *http.Request, target any) error {
-	text, err := a.readBody(w, r)
+var null = []byte("null")
+
+// readJSON reads an optional JSON object; an empty body leaves target unchanged, and so does
+// every field that the object lacks. It rejects unknown fields: a misspelt group would bind a
+// signature, or a list, to no group. It rejects null, which a client may mean as "not set" or as
+// "none".
+func readJSON(w http.ResponseWriter, r *http.Request, target any) error {
+	text, err := readBody(w, r)
 	if err != nil || len(text) == 0 {
 		return err
 	}
@@ -36,45 +38,49 @@ func (a *API) readJSON(w http.ResponseWriter, r *http.Request, target any) error
 	decoder.DisallowUnknownFields()
 	if err = decoder.Decode(target); err == nil {
 		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the object")
+			err = errors.New("data after the object")
 		}
 	}
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case err == nil:
 		return checkFields(r, text, target)
-	case strings.HasPrefix(err.Error(), unknownField):
-		return fault.Wrap(err, fault.Invalid, "there is no field %s", strings.TrimPrefix(err.Error(), unknownField))
+	case strings.HasPrefix(err.Error(), unknownFieldPrefix):
+		return fault.Wrap(err, fault.Invalid, "unknown field %s", strings.TrimPrefix(err.Error(), unknownFieldPrefix))
 	case errors.As(err, &mismatch) && mismatch.Field != "":
-		return fault.Wrap(err, fault.Invalid, "%s must be %s", mismatch.Field, kindOf(mismatch))
+		return fault.Wrap(err, fault.Invalid, "%s must be %s", mismatch.Field, jsonTypeName(mismatch))
 	}
 	return fault.Wrap(err, fault.Invalid, "the body must be a JSON object")
 }
 
+// readNoFields reads a body that must be empty or an object without fields: a field that is
+// silently ignored would seem to have been applied.
+func readNoFields(w http.ResponseWriter, r *http.Request) error { return readJSON(w, r, &struct{}{}) }
+
 // checkFields rejects an object with a field that is null, that the query has as well, or
-// whose name is a field's in another case, which package json takes for the same.
+// whose name differs from a field's in case, which encoding/json ignores.
 func checkFields(r *http.Request, text []byte, target any) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return fault.Wrap(err, fault.Invalid, "the body must be a JSON object")
 	}
-	query := slices.Collect(maps.Keys(r.URL.Query()))
+	query := r.URL.Query()
 	known := fieldsOf(target)
-	for _, name := range sorted(fields) {
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(known, name) {
-			return fault.New(fault.Invalid, "there is no field %q", shown(name))
+			return fault.New(fault.Invalid, "unknown field %q", httpapi.Truncate(name))
 		}
 		if bytes.Equal(fields[name], null) {
-			return fault.New(fault.Invalid, "%s must not be null: leave it out", shown(name))
+			return fault.New(fault.Invalid, "%s must not be null: leave it out", name)
 		}
-		if slices.Contains(query, name) {
-			return fault.New(fault.Invalid, "%s must be sent once, in the query or in the body", shown(name))
+		if query.Has(name) {
+			return fault.New(fault.Invalid, "%s must be sent once, in the query or in the body", name)
 		}
 	}
 	return nil
 }
 
-// fieldsOf returns the names of the JSON fields of what a pointer points to, a struct.
+// fieldsOf returns the names of the JSON fields of a struct, given a pointer to it.
 func fieldsOf(target any) []string {
 	kind := reflect.TypeOf(target).Elem()
 	names := make([]string, kind.NumField())
@@ -84,18 +90,8 @@ func fieldsOf(target any) []string {
 	return names
 }
 
-// withoutFields calls next when the body is empty or an object without fields. Any other
-// body is refused, so that a misspelt request does not seem to have been understood.
-func (a *API) withoutFields(w http.ResponseWriter, r *http.Request, next func()) {
-	if err := a.readJSON(w, r, &struct{}{}); err != nil {
-		httpapi.WriteError(w, r, err)
-		return
-	}
-	next()
-}
-
-// kindOf says in a client's words what a field should have been.
-func kindOf(mismatch *json.UnmarshalTypeError) string {
+// jsonTypeName returns the expected type of a field, for the error text.
+func jsonTypeName(mismatch *json.UnmarshalTypeError) string {
 	switch mismatch.Type.Kind().String() {
 	case "int":
 		return "an integer"
@@ -105,27 +101,27 @@ func kindOf(mismatch *json.UnmarshalTypeError) string {
 	return "of another type"
 }
 
-// readBody returns the JSON object in the body, or nothing when the body is empty. An object
-// that has a field twice is rejected.
-func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
+// readBody returns the JSON object in the body, or nothing if the body is empty. It rejects an
+// object with a duplicate field.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLong *http.MaxBytesError
 	var known *fault.Error
 	switch {
-	case errors.As(err, &known): // the credential ended while the body came
+	case errors.As(err, &known): // the credential was revoked while the body arrived
 		return nil, err
 	case errors.As(err, &tooLong):
-		return nil, fault.Wrap(err, fault.TooLarge, "the body must be at most %d bytes", bodyLimit)
+		return nil, fault.Wrap(err, fault.TooLarge, "the body must be at most %d bytes", maxBody)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, fault.Wrap(err, fault.Invalid, "the body did not arrive in time")
 	case err != nil:
-		return nil, fault.Wrap(err, fault.Invalid, "the body was cut short")
+		return nil, fault.Wrap(err, fault.Invalid, "unexpected end of request body")
 	}
 	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] != '{' {
 		return nil, fault.New(fault.Invalid, "the body must be a JSON object")
 	}
-	if !utf8.Valid(text) { // package json would put other characters in their place
+	if !utf8.Valid(text) { // encoding/json would replace the invalid bytes
 		return nil, fault.New(fault.Invalid, "the body must be UTF-8")
 	}
-	return text, checkDuplicates(text)
+	return text, rejectDuplicates(text)
 }

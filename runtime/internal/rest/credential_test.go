@@ -23,7 +23,7 @@ func (rt *runtime) uploadSigned(t *testing.T, s string, parts ...part) answer {
 	return rt.do(t, http.MethodPost, "/media/create", signature(s), form(parts...))
 }
 
-func TestASignatureUploadsIntoItsAppAndGroup(t *testing.T) {
+func TestSignature_UploadsIntoItsAppAndGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -35,9 +35,9 @@ func TestASignatureUploadsIntoItsAppAndGroup(t *testing.T) {
 		t.Errorf("unbound: %+v", item)
 	}
 	// Another replica takes it, and the bound group wins.
-	bound := rt.sign(t, one.Key, `{"group": "guests"}`)
+	bound := rt.sign(t, one.Key, `{"group": "friends"}`)
 	item = second.uploadSigned(t, bound, field("group", "mine"), file).item(t)
-	if item.Group != "guests" {
+	if item.Group != "friends" {
 		t.Errorf("bound: %+v", item)
 	}
 	got := rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).item(t)
@@ -46,14 +46,14 @@ func TestASignatureUploadsIntoItsAppAndGroup(t *testing.T) {
 	}
 }
 
-func TestSignaturesThatAreNotAccepted(t *testing.T) {
+func TestSignature_InvalidIsRejected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.runtime(t)
 	file := filePart("a.txt", []byte("hello"))
-	refused := func(t *testing.T, s string) {
+	rejected := func(t *testing.T, s string) {
 		t.Helper()
-		rt.uploadSigned(t, s, file).refused(t, http.StatusForbidden, "Invalid signature")
+		rt.uploadSigned(t, s, file).rejected(t, http.StatusForbidden, "Invalid signature")
 	}
 	t.Run("garbage and changes", func(t *testing.T) {
 		t.Parallel()
@@ -65,14 +65,14 @@ func TestSignaturesThatAreNotAccepted(t *testing.T) {
 		}
 		for _, s := range []string{"x", ".", "x.y", claims, claims + ".", "." + code, good + "A", "A" + good, claims + "." + claims,
 			good[:len(good)-1], strings.Repeat("A", 5000), claims[:10] + other + claims[11:] + "." + code, "é" + good} {
-			refused(t, s)
+			rejected(t, s)
 		}
 		rt.uploadSigned(t, good, file).item(t)
 	})
 	t.Run("made with another secret", func(t *testing.T) {
 		t.Parallel()
 		foreign := w.runtime(t, func(o *options) { o.secret = secretOf("z") })
-		refused(t, foreign.sign(t, w.tenant(t, "foreign").Key, ""))
+		rejected(t, foreign.sign(t, w.tenant(t, "foreign").Key, ""))
 	})
 	t.Run("of a rotated key", func(t *testing.T) {
 		t.Parallel()
@@ -103,11 +103,11 @@ func TestSignaturesThatAreNotAccepted(t *testing.T) {
 		late.clock.Advance(time.Hour - 10*time.Second)
 		late.uploadSigned(t, s, file).item(t)
 		late.clock.Advance(11 * time.Second)
-		late.uploadSigned(t, s, file).refused(t, http.StatusForbidden, "Invalid signature")
+		late.uploadSigned(t, s, file).rejected(t, http.StatusForbidden, "Invalid signature")
 	})
 }
 
-func TestThePreviousSecretIsAcceptedAndNotSignedWith(t *testing.T) {
+func TestSecret_PreviousIsAcceptedAndNotSignedWith(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -119,16 +119,16 @@ func TestThePreviousSecretIsAcceptedAndNotSignedWith(t *testing.T) {
 	old := before.sign(t, one.Key, "")
 	item := before.upload(t, one.Key, file)
 	during.uploadSigned(t, old, file).item(t)
-	after.uploadSigned(t, old, file).refused(t, http.StatusForbidden, "Invalid signature")
+	after.uploadSigned(t, old, file).rejected(t, http.StatusForbidden, "Invalid signature")
 	if got := during.do(t, http.MethodGet, item.File); got.status != http.StatusOK {
 		t.Errorf("an address by the previous secret: %d", got.status)
 	}
-	after.do(t, http.MethodGet, item.File).refused(t, http.StatusForbidden, "Invalid signature")
+	after.do(t, http.MethodGet, item.File).rejected(t, http.StatusForbidden, "Invalid signature")
 	after.uploadSigned(t, during.sign(t, one.Key, ""), file).item(t)
-	before.uploadSigned(t, during.sign(t, one.Key, ""), file).refused(t, http.StatusForbidden, "Invalid signature")
+	before.uploadSigned(t, during.sign(t, one.Key, ""), file).rejected(t, http.StatusForbidden, "Invalid signature")
 }
 
-func TestARevokedKeyStopsOnEveryRuntimeWithinASecond(t *testing.T) {
+func TestKey_RevokedStopsOnEveryRuntimeWithinASecond(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
@@ -140,7 +140,7 @@ func TestARevokedKeyStopsOnEveryRuntimeWithinASecond(t *testing.T) {
 	token, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
 	for _, rt := range runtimes {
-		eventually(t, time.Second, "the old key is refused", func() bool {
+		eventually(t, time.Second, "the old key is rejected", func() bool {
 			return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 		})
 		if got := rt.do(t, http.MethodGet, "/media/get", key(token.Reveal())); got.status != http.StatusOK {
@@ -150,7 +150,7 @@ func TestARevokedKeyStopsOnEveryRuntimeWithinASecond(t *testing.T) {
 	}
 }
 
-func TestAChangeIsNotMissedWhenTheListenerLosesItsConnection(t *testing.T) {
+func TestKey_RevokedWhileTheListenerIsDisconnectedStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -169,13 +169,13 @@ func TestAChangeIsNotMissedWhenTheListenerLosesItsConnection(t *testing.T) {
 	}
 	_, _, err = w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
-	eventually(t, time.Second, "the old key is refused", func() bool {
+	eventually(t, time.Second, "the old key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 	})
 	eventually(t, 5*time.Second, "the runtime listens again", func() bool { return listeners("*") == 1 })
 }
 
-func TestASuspendedAccountIsRefusedUntilItIsServedAgain(t *testing.T) {
+func TestAccount_SuspendedIsRejectedUntilItIsResumed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -183,7 +183,7 @@ func TestASuspendedAccountIsRefusedUntilItIsServedAgain(t *testing.T) {
 	one.Spec.Suspended = true
 	_, err := w.Registry.Ensure(t.Context(), one.Spec)
 	must(t, err)
-	eventually(t, time.Second, "the suspended account is refused", func() bool {
+	eventually(t, time.Second, "the suspended account is rejected", func() bool {
 		got := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
 		return got.status == http.StatusUnauthorized && strings.Contains(string(got.body), "suspended")
 	})
@@ -195,7 +195,7 @@ func TestASuspendedAccountIsRefusedUntilItIsServedAgain(t *testing.T) {
 	})
 }
 
-func TestARotatedKeyEndsWithItsOverlap(t *testing.T) {
+func TestKey_RotatedEndsWithItsOverlap(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -206,10 +206,10 @@ func TestARotatedKeyEndsWithItsOverlap(t *testing.T) {
 	rt.clock.Advance(time.Hour - 10*time.Second)
 	rt.expect(t, one, 0, 0)
 	rt.clock.Advance(11 * time.Second)
-	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).refused(t, http.StatusUnauthorized, "Unauthorized")
+	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusUnauthorized, "Unauthorized")
 }
 
-func TestTheBrandIsInHeaderNamesAndInTheDescription(t *testing.T) {
+func TestBrand_IsInHeaderNamesAndInTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -217,7 +217,7 @@ func TestTheBrandIsInHeaderNamesAndInTheDescription(t *testing.T) {
 	if got := rt.do(t, http.MethodGet, "/media/get", header("x-acme-apikey", one.Key)); got.status != http.StatusOK {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).refused(t, http.StatusUnauthorized, "Unauthorized")
+	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusUnauthorized, "Unauthorized")
 	description := string(rt.do(t, http.MethodGet, "/openapi.json").body)
 	for _, want := range []string{`"x-acme-apikey"`, `"x-acme-signature"`, `"servers":[{"url":"http://media.test"}]`} {
 		if !strings.Contains(description, want) {

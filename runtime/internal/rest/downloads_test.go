@@ -47,7 +47,7 @@ func (rt *runtime) sends(t *testing.T, files int) {
 	})
 }
 
-func TestOnlySoManyFilesAreSentAtOnce(t *testing.T) {
+func TestDownloads_AreLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -64,12 +64,12 @@ func TestOnlySoManyFilesAreSentAtOnce(t *testing.T) {
 		if got.status == http.StatusOK {
 			t.Fatal("a third file was sent")
 		}
-		if detail := got.refused(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many downloads at once" || got.header.Get("Retry-After") != "2" {
+		if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many downloads at once" || got.header.Get("Retry-After") != "2" {
 			t.Errorf("%q, %v", detail, got.header)
 		}
 		for name, want := range map[string]string{"Cache-Control": "no-store", "Content-Type": "application/json", "ETag": "", "Content-Disposition": "", "Content-Range": "", "Last-Modified": ""} {
 			if value := got.header.Get(name); value != want {
-				t.Errorf("a refusal with %s %q, want %q", name, value, want)
+				t.Errorf("a rejection with %s %q, want %q", name, value, want)
 			}
 		}
 	}
@@ -88,7 +88,7 @@ func TestOnlySoManyFilesAreSentAtOnce(t *testing.T) {
 		t.Errorf("an empty file: %d", got.status)
 	}
 	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_rejected_total{limit="process"} 3`) {
-		t.Error("the refusals are not counted")
+		t.Error("the rejections are not counted")
 	}
 
 	if status, body := first.takes(t); status != http.StatusOK || !bytes.Equal(body, data) {
@@ -105,7 +105,7 @@ func TestOnlySoManyFilesAreSentAtOnce(t *testing.T) {
 	rt.sends(t, 2)
 }
 
-func TestOneAddressCannotTakeAllDownloads(t *testing.T) {
+func TestDownloads_OfOneClientAreLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -119,7 +119,7 @@ func TestOneAddressCannotTakeAllDownloads(t *testing.T) {
 	rt.begins(t, item.File, "X-Forwarded-For: 2001:db8::2")
 	rt.sends(t, 2)
 	got := rt.do(t, http.MethodGet, item.File, from("2001:db8::3"), header("Range", "bytes=0-0")) // of the same network
-	if detail := got.refused(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many downloads at once from this address" || got.header.Get("Retry-After") == "" {
+	if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many downloads at once from this address" || got.header.Get("Retry-After") == "" {
 		t.Errorf("%q, %v", detail, got.header)
 	}
 	for _, other := range []string{"2001:db8:0:1::1", "198.51.100.1"} {
@@ -129,7 +129,7 @@ func TestOneAddressCannotTakeAllDownloads(t *testing.T) {
 	}
 	rt.sends(t, 2)
 	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_rejected_total{limit="client_ip"} 1`) {
-		t.Error("the refusal is not counted")
+		t.Error("the rejection is not counted")
 	}
 	must(t, greedy.Close())
 	rt.sends(t, 1)

@@ -87,8 +87,8 @@ type options struct {
 	images           bool // uploads get derivatives, by the worker that make has built
 }
 
-func secretOf(letter string) string {
-	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, 32)))
+func secretOf(char string) string {
+	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(char, 32)))
 }
 
 func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
@@ -110,7 +110,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 		Now: rt.clock.Now, Images: o.images, Presigner: o.presigned, Settings: uploadSettings, Caches: []accountcache.Cache{uploadSettings}})
 	rt.logs, rt.files = core.Logs, core.Files
 	var err error
-	rt.api, err = rest.New(rest.Parts{Media: core.Media, Settings: settings.NewService(uploadSettings), Auth: core.Auth, Documents: rt.files.Links(), BaseURL: baseURL, Brand: o.brand})
+	rt.api, err = rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Settings: settings.NewService(uploadSettings), Auth: core.Auth, URLs: rt.files.URLs()})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
 	replica := core.Serve(t, checks, []func(chi.Router){rt.api.Mount, rt.files.Mount})
@@ -235,8 +235,8 @@ func decode[T any](t *testing.T, a answer) T {
 	return value
 }
 
-// refused checks the status and the error text, and gives the detail.
-func (a answer) refused(t *testing.T, status int, text string) string {
+// rejected checks the status and the error text, and gives the detail.
+func (a answer) rejected(t *testing.T, status int, text string) string {
 	t.Helper()
 	var body api.Error
 	if err := json.Unmarshal(a.body, &body); err != nil || a.status != status || body.Error != text {

@@ -27,7 +27,7 @@ func photo(t *testing.T, width, height int) []byte {
 	return file.Bytes()
 }
 
-func TestImagesAreShownSmallAndConverted(t *testing.T) {
+func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -78,9 +78,9 @@ func TestImagesAreShownSmallAndConverted(t *testing.T) {
 	}
 	// The conversion was published, and not what the camera wrote into the original.
 	plain, _, _ := strings.Cut(item.Original, "?")
-	rt.do(t, http.MethodGet, plain).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
 	// What opens one variant opens no other.
-	rt.do(t, http.MethodGet, strings.Replace(private.Thumbnail, "/thumbnail/", "/original/", 1)).refused(t, http.StatusForbidden, "Invalid signature")
+	rt.do(t, http.MethodGet, strings.Replace(private.Thumbnail, "/thumbnail/", "/original/", 1)).rejected(t, http.StatusForbidden, "Invalid signature")
 
 	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
 		t.Fatalf("delete: %d %s", got.status, got.body)

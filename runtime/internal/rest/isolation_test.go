@@ -31,7 +31,7 @@ type isolation struct {
 
 const (
 	anyItem = "0190a0a0-0000-7000-8000-000000000000"
-	noItem  = `{"error":"Not Found","code":"not_found","detail":"there is no such item"}`
+	noItem  = `{"error":"Not Found","code":"not_found","detail":"media item not found"}`
 )
 
 // sameAsMissing asks a route for another tenant's items, and for one that never was:
@@ -119,7 +119,7 @@ func isolations() map[operation]isolation {
 	}
 }
 
-func TestEveryRouteKeepsTenantsApart(t *testing.T) {
+func TestRoutes_IsolateTenants(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.runtime(t)
@@ -155,29 +155,29 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 			}
 			for _, id := range []uuid.UUID{sealed.MediaId, draft.MediaId} {
 				path := strings.Replace(route.path, "{mediaId}", id.String(), 1)
-				send(path).refused(t, http.StatusUnauthorized, "Unauthorized")
+				send(path).rejected(t, http.StatusUnauthorized, "Unauthorized")
 				for _, wrong := range []string{made.Reveal(), "x", one.Key + "x", one.Key[:len(one.Key)-1], " "} {
-					send(path, key(wrong)).refused(t, http.StatusUnauthorized, "Unauthorized")
+					send(path, key(wrong)).rejected(t, http.StatusUnauthorized, "Unauthorized")
 				}
 				// The address of a file opens that file and nothing else, one's own or another's.
 				_, address, _ := strings.Cut(draft.File, "?")
 				for _, query := range []string{address, theirAddress} {
-					send(path+"?"+query).refused(t, http.StatusUnauthorized, "Unauthorized")
+					send(path+"?"+query).rejected(t, http.StatusUnauthorized, "Unauthorized")
 					if got := send(path+"?"+query, key(other.Key)); got.status != http.StatusBadRequest {
 						t.Errorf("with a key and a file's address: %d %s", got.status, got.body)
 					}
 				}
-				if !auth.TakesSignature(route.path) {
+				if !auth.AcceptsSignature(route.path) {
 					// A signature opens uploads and nothing else.
 					for _, s := range []string{granted, theirGrant} {
-						send(path, signature(s)).refused(t, http.StatusUnauthorized, "Unauthorized")
+						send(path, signature(s)).rejected(t, http.StatusUnauthorized, "Unauthorized")
 					}
 				}
 			}
-			if auth.TakesSignature(route.path) {
+			if auth.AcceptsSignature(route.path) {
 				// Another tenant's signature uploads to that tenant.
 				item := send(route.path, signature(theirGrant)).item(t)
-				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).refused(t, http.StatusNotFound, "Not Found")
+				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).rejected(t, http.StatusNotFound, "Not Found")
 				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(other.Key)).item(t)
 			}
 		})
@@ -196,7 +196,7 @@ func TestEveryRouteKeepsTenantsApart(t *testing.T) {
 	}
 }
 
-func TestWhatHasEndedOpensNoRoute(t *testing.T) {
+func TestRoutes_RejectEndedCredentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.runtime(t)
@@ -246,12 +246,12 @@ func TestWhatHasEndedOpensNoRoute(t *testing.T) {
 						}
 					case c.open:
 					default:
-						rt.do(t, route.method, path, append([]option{key(of.Key)}, c.send...)...).refused(t, http.StatusUnauthorized, "Unauthorized")
+						rt.do(t, route.method, path, append([]option{key(of.Key)}, c.send...)...).rejected(t, http.StatusUnauthorized, "Unauthorized")
 						status, text := http.StatusUnauthorized, "Unauthorized"
-						if auth.TakesSignature(route.path) {
+						if auth.AcceptsSignature(route.path) {
 							status, text = http.StatusForbidden, "Invalid signature"
 						}
-						rt.do(t, route.method, path, append([]option{signature(granted)}, c.send...)...).refused(t, status, text)
+						rt.do(t, route.method, path, append([]option{signature(granted)}, c.send...)...).rejected(t, status, text)
 					}
 				}
 			}
@@ -259,14 +259,14 @@ func TestWhatHasEndedOpensNoRoute(t *testing.T) {
 	}
 }
 
-func TestAppsOfOneAccountAreKeptApart(t *testing.T) {
+func TestRoutes_IsolateAppsOfOneAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.runtime(t)
 	one := w.tenant(t, "one")
 	blog := w.AddApp(t, one, "blog")
 	sealed := rt.sealed(t, one.Key, filePart("a", []byte("abc")))
-	rt.do(t, "GET", "/media/get/"+sealed.MediaId.String(), key(blog.Key)).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, "GET", "/media/get/"+sealed.MediaId.String(), key(blog.Key)).rejected(t, http.StatusNotFound, "Not Found")
 	// The totals are the account's, the count is the app's.
 	if got := decode[api.Totals](t, rt.do(t, "GET", "/media/get/size", key(blog.Key))); got.Storage != 3 {
 		t.Errorf("totals %+v", got)
@@ -276,6 +276,6 @@ func TestAppsOfOneAccountAreKeptApart(t *testing.T) {
 	}
 	// A signature is bound to its app.
 	item := rt.uploadSigned(t, rt.sign(t, blog.Key, ""), filePart("b", []byte("b"))).item(t)
-	rt.do(t, "GET", "/media/get/"+item.MediaId.String(), key(one.Key)).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, "GET", "/media/get/"+item.MediaId.String(), key(one.Key)).rejected(t, http.StatusNotFound, "Not Found")
 	rt.do(t, "GET", "/media/get/"+item.MediaId.String(), key(blog.Key)).item(t)
 }

@@ -18,7 +18,7 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 )
 
-func TestAKeyThatAsksTooOftenIsToldWhenToComeBack(t *testing.T) {
+func TestKeyLimit_AnswersRetryAfter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
@@ -33,13 +33,13 @@ func TestAKeyThatAsksTooOftenIsToldWhenToComeBack(t *testing.T) {
 	rt.uploadSigned(t, granted, file).item(t) // counts for its key
 	rt.upload(t, one.Key, file)
 	got := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
-	got.refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	got.rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	if after := got.header.Get("Retry-After"); after != "100" || !strings.HasPrefix(got.header.Get("RateLimit"), `"api_key";r=0;t=`) {
 		t.Errorf("Retry-After %q, %v", after, got.header)
 	}
 	for name, send := range map[string]option{"by key": key(one.Key), "by signature": signature(granted)} {
 		got := rt.do(t, http.MethodPost, "/media/create", send, form(file))
-		if detail := got.refused(t, http.StatusTooManyRequests, "Bad Request"); detail != "too many requests" || got.header.Get("Retry-After") == "" {
+		if detail := got.rejected(t, http.StatusTooManyRequests, "Bad Request"); detail != "too many requests" || got.header.Get("Retry-After") == "" {
 			t.Errorf("an upload %s: %q, %v", name, detail, got.header)
 		}
 	}
@@ -47,7 +47,7 @@ func TestAKeyThatAsksTooOftenIsToldWhenToComeBack(t *testing.T) {
 		t.Errorf("another tenant: %d", got.status)
 	}
 	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_rate_limit_rejections_total{limit="api_key"} 3`) {
-		t.Error("the refusals are not counted")
+		t.Error("the rejections are not counted")
 	}
 	rt.clock.Advance(100 * time.Second)
 	if got := rt.do(t, http.MethodGet, "/media/get", key(one.Key)); got.status != http.StatusOK {
@@ -55,7 +55,7 @@ func TestAKeyThatAsksTooOftenIsToldWhenToComeBack(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatAsksTooOftenIsRefusedBeforeAnythingElse(t *testing.T) {
+func TestClientLimit_RejectsBeforeAnythingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -71,14 +71,14 @@ func TestAnAddressThatAsksTooOftenIsRefusedBeforeAnythingElse(t *testing.T) {
 			}
 		}
 	}
-	rt.do(t, http.MethodGet, item.File, from("198.51.100.1")).refused(t, http.StatusTooManyRequests, "Too Many Requests")
-	rt.do(t, http.MethodGet, item.File, from("2001:db8::ffff")).refused(t, http.StatusTooManyRequests, "Too Many Requests") // of the same network
-	rt.do(t, http.MethodGet, "/no/such/route", from("198.51.100.1")).refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	rt.do(t, http.MethodGet, item.File, from("198.51.100.1")).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
+	rt.do(t, http.MethodGet, item.File, from("2001:db8::ffff")).rejected(t, http.StatusTooManyRequests, "Too Many Requests") // of the same network
+	rt.do(t, http.MethodGet, "/no/such/route", from("198.51.100.1")).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	if got := rt.do(t, http.MethodGet, item.File, from("198.51.100.2")); got.status != http.StatusOK {
 		t.Errorf("another address: %d", got.status)
 	}
 
-	// An upload is refused before its body: nobody has to send it.
+	// An upload is rejected before its body: nobody has to send it.
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
@@ -94,7 +94,7 @@ func TestAnAddressThatAsksTooOftenIsRefusedBeforeAnythingElse(t *testing.T) {
 	}
 }
 
-func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
+func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, late := w.tenant(t, "one"), w.tenant(t, "late")
@@ -111,8 +111,8 @@ func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
 		rt.expect(t, one, 0, 0)
 	}
 	granted := rt.sign(t, one.Key, "")
-	for range 10 { // no credential is no guess
-		rt.do(t, http.MethodGet, "/media/get").refused(t, http.StatusUnauthorized, "Unauthorized")
+	for range 10 { // a request without a credential is not counted
+		rt.do(t, http.MethodGet, "/media/get").rejected(t, http.StatusUnauthorized, "Unauthorized")
 	}
 	wrong := func() answer {
 		made, err := account.NewToken()
@@ -120,15 +120,15 @@ func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
 		return rt.do(t, http.MethodGet, "/media/get", key(made.Reveal()))
 	}
 	for range 4 {
-		wrong().refused(t, http.StatusUnauthorized, "Unauthorized")
+		wrong().rejected(t, http.StatusUnauthorized, "Unauthorized")
 	}
-	rt.uploadSigned(t, granted+"A", filePart("a", nil)).refused(t, http.StatusForbidden, "Invalid signature")
+	rt.uploadSigned(t, granted+"A", filePart("a", nil)).rejected(t, http.StatusForbidden, "Invalid signature")
 	got := wrong()
-	if detail := got.refused(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many wrong credentials" || got.header.Get("Retry-After") == "" {
+	if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many wrong credentials" || got.header.Get("Retry-After") == "" {
 		t.Errorf("%q, %v", detail, got.header)
 	}
 	// Even a good key that nobody has shown yet might be a guess, from there.
-	rt.do(t, http.MethodGet, "/media/get", key(late.Key)).refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	rt.do(t, http.MethodGet, "/media/get", key(late.Key)).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	// But who is known goes on, from the same address: also when the answer that is
 	// remembered is over, the account has changed, or changes are not heard for a while.
 	rt.expect(t, one, 0, 0)
@@ -143,20 +143,20 @@ func TestWhoGuessesKeysIsStoppedAndShutsNobodyOut(t *testing.T) {
 	rt.expect(t, one, 0, 0)
 	eventually(t, 10*time.Second, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "account notifications disconnected") })
 	rt.expect(t, one, 0, 0)
-	wrong().refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	wrong().rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	// A key that was revoked is looked up once, and then as unknown as any.
 	must(t, w.Registry.Close(t.Context(), one.Account.ID))
-	eventually(t, 10*time.Second, "the key is refused", func() bool {
+	eventually(t, 10*time.Second, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 	})
-	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).refused(t, http.StatusTooManyRequests, "Too Many Requests")
+	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	rt.clock.Advance(100 * time.Second)
 	if got := rt.do(t, http.MethodGet, "/media/get", key(late.Key)); got.status != http.StatusOK {
 		t.Errorf("when the time has come: %d %s", got.status, got.body)
 	}
 }
 
-func TestAnUploadThatCreepsIsGivenUp(t *testing.T) {
+func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -187,7 +187,7 @@ func TestAnUploadThatCreepsIsGivenUp(t *testing.T) {
 		t.Errorf("the client is told %s", got[:n])
 	}
 	// The same pace is fine where no rate is asked for: a body of 15 steps takes longer than the stall.
-	patient := w.runtime(t, func(o *options) { o.server.StallTimeout = time.Second })
+	lenient := w.runtime(t, func(o *options) { o.server.StallTimeout = time.Second })
 	body, kind := encode(filePart("a.txt", []byte("0123456789")))
 	reader, writer := io.Pipe()
 	go func() {
@@ -201,13 +201,13 @@ func TestAnUploadThatCreepsIsGivenUp(t *testing.T) {
 		}
 		_ = writer.Close()
 	}()
-	done := patient.do(t, http.MethodPost, "/media/create", key(one.Key), header("Content-Type", kind), func(r *request) { r.body = reader })
+	done := lenient.do(t, http.MethodPost, "/media/create", key(one.Key), header("Content-Type", kind), func(r *request) { r.body = reader })
 	if item := done.item(t); item.Size != 10 {
 		t.Errorf("%s", done.body)
 	}
 }
 
-func TestADownloadThatNobodyTakesIsGivenUp(t *testing.T) {
+func TestDownload_ThatStallsIsAborted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -236,13 +236,13 @@ func TestADownloadThatNobodyTakesIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestAnUploadWithoutRoomLeavesNothingToClearUp(t *testing.T) {
+func TestUpload_WithoutFreeStorageLeavesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 1<<20, 1<<20 })
 	rt := w.runtime(t)
 	rt.sealed(t, one.Key, filePart("a.bin", make([]byte, 900<<10)))
-	rt.do(t, http.MethodPost, "/media/create", key(one.Key), form(filePart("b.bin", make([]byte, 200<<10)))).refused(t, http.StatusRequestEntityTooLarge, "Bad Request")
+	rt.do(t, http.MethodPost, "/media/create", key(one.Key), form(filePart("b.bin", make([]byte, 200<<10)))).rejected(t, http.StatusRequestEntityTooLarge, "Bad Request")
 	if log := rt.logs.String(); strings.Contains(log, "abandoned") || strings.Contains(log, "SQLSTATE") {
 		t.Errorf("the log: %s", log)
 	}

@@ -20,14 +20,14 @@ func (a *API) ListMedia(w http.ResponseWriter, r *http.Request, params api.ListM
 // ListMediaByPost answers POST /media/get. Each parameter is in the query or in the body.
 func (a *API) ListMediaByPost(w http.ResponseWriter, r *http.Request, params api.ListMediaByPostParams) {
 	query := asQuery(api.ListMediaParams(params))
-	if err := a.readJSON(w, r, &query); err != nil {
+	if err := readJSON(w, r, &query); err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
 	a.list(w, r, query)
 }
 
-// asQuery returns the parameters of a URL the form of those in a body.
+// asQuery converts the parameters of a URL to those of a body.
 func asQuery(p api.ListMediaParams) api.ListQuery {
 	return api.ListQuery{Page: p.Page, Limit: p.Limit, Access: p.Access, Group: p.Group}
 }
@@ -45,7 +45,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) 
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	page, err := a.Media.List(r.Context(), principal(r), filter, number, limit)
+	page, err := a.deps.Media.List(r.Context(), principal(r), filter, number, limit)
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return
@@ -54,7 +54,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) 
 	w.Header().Set("Link", a.links(page, filter))
 	documents := make([]api.MediaItem, 0, len(page.Items))
 	for _, item := range page.Items {
-		documents = append(documents, a.Documents.Document(item))
+		documents = append(documents, api.NewMediaItem(item, a.deps.URLs))
 	}
 	httpapi.WriteJSON(w, r, http.StatusOK, documents)
 }
@@ -67,7 +67,7 @@ func (a *API) CountMedia(w http.ResponseWriter, r *http.Request, params api.Coun
 // CountMediaByPost answers POST /media/get/count. Each filter is in the query or in the body.
 func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params api.CountMediaByPostParams) {
 	query := api.CountQuery(params)
-	if err := a.readJSON(w, r, &query); err != nil {
+	if err := readJSON(w, r, &query); err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
@@ -75,26 +75,30 @@ func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params ap
 }
 
 func (a *API) count(w http.ResponseWriter, r *http.Request, query api.CountQuery) {
-	reply(w, r, func() (api.Count, error) {
-		filter, err := filterOf(query.Access, query.Group)
-		if err != nil {
-			return api.Count{}, err
-		}
-		count, err := a.Media.Count(r.Context(), principal(r), filter)
-		return api.Count{Count: count}, err
-	})
+	filter, err := filterOf(query.Access, query.Group)
+	if err != nil {
+		httpapi.WriteError(w, r, err)
+		return
+	}
+	count, err := a.deps.Media.Count(r.Context(), principal(r), filter)
+	if err != nil {
+		httpapi.WriteError(w, r, err)
+		return
+	}
+	httpapi.WriteJSON(w, r, http.StatusOK, api.Count{Count: count})
 }
 
 // filterOf returns the filter of a request. An empty group is no filter; an empty access is
-// neither of the two.
+// rejected.
 func filterOf(access *api.Access, group *string) (media.Filter, error) {
 	if access != nil && *access == "" {
 		return media.Filter{}, fault.New(fault.Invalid, "access must be public or private")
 	}
-	return media.Filter{Access: media.Access(value(access)), Group: value(group)}, nil
+	return media.Filter{Access: media.Access(deref(access)), Group: deref(group)}, nil
 }
 
-// links names the pages around this one (RFC 8288). An empty list has one empty page.
+// links returns the header Link with the pages around this one (RFC 8288). An empty list has one
+// empty page.
 func (a *API) links(page media.Page, filter media.Filter) string {
 	limit := int64(page.Limit)
 	last := max(1, (page.Total+limit-1)/limit)
@@ -108,7 +112,7 @@ func (a *API) links(page media.Page, filter media.Filter) string {
 		if filter.Group != "" {
 			query.Set("group", filter.Group)
 		}
-		links = append(links, "<"+strings.TrimRight(a.BaseURL, "/")+"/media/get?"+query.Encode()+`>; rel="`+relation+`"`)
+		links = append(links, "<"+a.base+api.ListRoute+"?"+query.Encode()+`>; rel="`+relation+`"`)
 	}
 	add("first", 1)
 	if current > 1 {

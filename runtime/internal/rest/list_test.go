@@ -76,7 +76,7 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	if err != nil {
 		f.Fatal(err)
 	}
-	api, err := New(Parts{Media: service, Auth: keys, BaseURL: "http://media.test", Brand: "service"})
+	api, err := New(Config{BaseURL: "http://media.test", Brand: "service"}, Deps{Media: service, Auth: keys})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (rt *runtime) hold(t *testing.T, body *runtimetest.PausedBody, of tenant, e
 	}()
 	body.Wait(t)
 	end()
-	eventually(t, 10*time.Second, "the key is refused", func() bool {
+	eventually(t, 10*time.Second, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get/count", key(of.Key)).status == http.StatusUnauthorized
 	})
 	body.Release()
@@ -50,7 +50,7 @@ func (rt *runtime) hold(t *testing.T, body *runtimetest.PausedBody, of tenant, e
 
 // Only the headers were judged: a body that was begun in time and held back was taken
 // from a key that had been revoked.
-func TestAnUploadIsNoDraftWhenItsCredentialEndsBeforeItDoes(t *testing.T) {
+func TestUpload_WhoseCredentialEndsBeforeItsBodyIsNoDraft(t *testing.T) {
 	t.Parallel()
 	for how, end := range endings {
 		for _, size := range []int{1000, media.PartSize + 2<<20} { // in memory only, and partly in S3
@@ -80,7 +80,7 @@ func TestAnUploadIsNoDraftWhenItsCredentialEndsBeforeItDoes(t *testing.T) {
 	}
 }
 
-func TestAHeldBackDocumentChangesNothingOnceItsKeyIsRevoked(t *testing.T) {
+func TestBody_WhoseCredentialEndsBeforeItChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.runtime(t)
@@ -106,7 +106,7 @@ func TestAHeldBackDocumentChangesNothingOnceItsKeyIsRevoked(t *testing.T) {
 }
 
 // An upload that began while its signature was good may outlast it.
-func TestASignatureMayExpireUnderALongUpload(t *testing.T) {
+func TestSignature_MayExpireDuringAnUpload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

@@ -36,7 +36,7 @@ func follow(t *testing.T, method string, from answer, send ...option) answer {
 	return answer{status: response.StatusCode, header: response.Header, body: body}
 }
 
-func TestRedirectsLeadToTheFileAndNowhereElse(t *testing.T) {
+func TestRedirect_LeadsToTheFile(t *testing.T) {
 	t.Parallel()
 	for name, open := range testenv.Stores() {
 		t.Run(name, func(t *testing.T) {
@@ -85,8 +85,8 @@ func TestRedirectsLeadToTheFileAndNowhereElse(t *testing.T) {
 				t.Errorf("a page: %d %v", page.status, page.header)
 			}
 			plain, _, _ := strings.Cut(private.File, "?")
-			rt.do(t, http.MethodGet, plain).refused(t, http.StatusNotFound, "Not Found")
-			rt.do(t, http.MethodGet, private.File+"A").refused(t, http.StatusForbidden, "Invalid signature")
+			rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
+			rt.do(t, http.MethodGet, private.File+"A").rejected(t, http.StatusForbidden, "Invalid signature")
 
 			// The permission is for this object and this answer.
 			parsed, err := url.Parse(location)
@@ -124,14 +124,14 @@ func TestRedirectsLeadToTheFileAndNowhereElse(t *testing.T) {
 				t.Errorf("shortly before its end it lasts for %s s, %v", lasts, err)
 			}
 			rt.clock.Advance(21 * time.Second)
-			rt.do(t, http.MethodGet, private.File).refused(t, http.StatusForbidden, "Invalid signature")
+			rt.do(t, http.MethodGet, private.File).rejected(t, http.StatusForbidden, "Invalid signature")
 			rt.do(t, http.MethodDelete, "/media/delete/"+public.MediaId.String(), key(one.Key))
-			rt.do(t, http.MethodGet, public.File).refused(t, http.StatusNotFound, "Not Found")
+			rt.do(t, http.MethodGet, public.File).rejected(t, http.StatusNotFound, "Not Found")
 		})
 	}
 }
 
-func TestRedirectsUseThePublicNameOfTheStore(t *testing.T) {
+func TestRedirect_UsesThePublicEndpoint(t *testing.T) {
 	t.Parallel()
 	signer, err := objectstore.NewPresigner(objectstore.Config{Endpoint: "http://10.0.0.1:9000", Region: "us-east-1", AccessKey: "a", SecretKey: "secret"}, "https://files.example.org")
 	must(t, err)

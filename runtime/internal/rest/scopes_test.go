@@ -30,7 +30,7 @@ func (c *contract) scopeOf(o operation) string {
 	return ""
 }
 
-func TestEveryRouteDemandsTheScopeThatIsDescribed(t *testing.T) {
+func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })
@@ -62,7 +62,7 @@ func TestEveryRouteDemandsTheScopeThatIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	// The leash of the account holds a login by REST as it does by MCP, and no key.
+	// The tool policy of the account holds a login by REST as it does by MCP, and no key.
 	for name, agents := range map[string]account.ToolPolicy{"read-only": {ReadOnly: true}, "three tools": {Tools: []string{"list_media", "get_media_count", "update_media_settings"}}, "none": {Tools: []string{}}} {
 		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = agents })
 		both := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite)
@@ -86,7 +86,7 @@ func TestEveryRouteDemandsTheScopeThatIsDescribed(t *testing.T) {
 			}
 		}
 	}
-	// A credential too many is refused, and so is one of another kind.
+	// A credential too many is rejected, and so is one of another kind.
 	read := tokens["media:read"]
 	for name, send := range map[string][]option{
 		"a key and a token":       {key(one.Key), bearer(read)},
@@ -97,11 +97,11 @@ func TestEveryRouteDemandsTheScopeThatIsDescribed(t *testing.T) {
 		if strings.HasPrefix(name, "a signature") {
 			method, path = http.MethodPost, "/media/create"
 		}
-		rt.do(t, method, path, send...).refused(t, http.StatusBadRequest, "Bad Request")
+		rt.do(t, method, path, send...).rejected(t, http.StatusBadRequest, "Bad Request")
 	}
 	for name, token := range map[string]string{"an API key": one.Key, "nothing": "", "another token": read[:len(read)-1] + "_", "too much": read + "x", "a refresh token": "mrt_" + read[4:]} {
 		got := rt.do(t, http.MethodGet, "/media/get", bearer(token))
-		got.refused(t, http.StatusUnauthorized, "Unauthorized")
+		got.rejected(t, http.StatusUnauthorized, "Unauthorized")
 		if challenge := got.header.Get("WWW-Authenticate"); !strings.Contains(challenge, "ApiKey ") || !strings.Contains(challenge, `resource_metadata="`+baseURL+`/.well-known/oauth-protected-resource/mcp"`) || !strings.Contains(challenge, `error="invalid_token"`) {
 			t.Errorf("%s: %q", name, challenge)
 		}
@@ -112,18 +112,18 @@ func TestEveryRouteDemandsTheScopeThatIsDescribed(t *testing.T) {
 	}
 }
 
-func TestWithoutLoginsNoTokenIsAccepted(t *testing.T) {
+func TestAccessToken_IsRejectedWithoutLogins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	token := w.Session(t, one, auth.ScopeRead)
 	for _, resource := range []string{"", "http://other.test/mcp"} {
 		rt := w.runtime(t, func(o *options) { o.resource = resource })
-		rt.do(t, http.MethodGet, "/media/get", bearer(token)).refused(t, http.StatusUnauthorized, "Unauthorized")
+		rt.do(t, http.MethodGet, "/media/get", bearer(token)).rejected(t, http.StatusUnauthorized, "Unauthorized")
 	}
 }
 
-func TestASignatureEndsWithTheLoginThatMadeIt(t *testing.T) {
+func TestSignature_EndsWithItsLogin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.runtime(t, func(o *options) { o.resource = runtimetest.BaseURL + "/mcp" })

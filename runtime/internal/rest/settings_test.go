@@ -11,7 +11,7 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// The document of GET was refused for its "sources", so no client could read, change and
+// The document of GET was rejected for its "sources", so no client could read, change and
 // write back.
 func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 	t.Parallel()
@@ -44,11 +44,11 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 				t.Errorf("one field was changed: %s", after.body)
 			}
 			// Fields that were only written back keep their source.
-			want := api.Default
+			want := settings.FromDefault
 			if len(pins.Fields()) > 0 {
-				want = api.Pinned
+				want = settings.FromPin
 			}
-			if s := got.Sources; s.ThumbnailWidth != api.Tenant || s.UseWebP != api.Default || s.WebpOutputQuality != want || s.ThumbnailHeight != api.Default {
+			if s := got.Sources; s["thumbnailWidth"] != settings.FromTenant || s["useWebP"] != settings.FromDefault || s["webpOutputQuality"] != want || s["thumbnailHeight"] != settings.FromDefault {
 				t.Errorf("sources after one change: %+v", s)
 			}
 			// The answer of a change can be written back too.
@@ -62,7 +62,7 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 	}
 }
 
-func TestSettings_RefuseAnotherValueOfAPinnedField(t *testing.T) {
+func TestSettings_RejectAnotherValueOfAPinnedField(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -72,15 +72,15 @@ func TestSettings_RefuseAnotherValueOfAPinnedField(t *testing.T) {
 	change := func(body string) answer {
 		return rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
 	}
-	detail := change(`{"thumbnailWidth": 101, "webpOutputQuality": 70, "useWebP": true}`).refused(t, http.StatusConflict, "Conflict")
+	detail := change(`{"thumbnailWidth": 101, "webpOutputQuality": 70, "useWebP": true}`).rejected(t, http.StatusConflict, "Conflict")
 	if detail != "thumbnailWidth: pinned by MediaSettings team-a/site" {
 		t.Errorf("the detail names other fields: %s", detail)
 	}
 	if rows := w.QueryInt(t, "SELECT count(*) FROM settings_tenant"); rows != 0 {
-		t.Errorf("a refused change left %d rows", rows)
+		t.Errorf("a rejected change left %d rows", rows)
 	}
 	if got := decode[api.Settings](t, change(`{"thumbnailWidth": 100, "useWebP": true}`)); !slices.Equal(*got.Changed, []string{"useWebP"}) {
-		t.Errorf("the pinned value was refused or stored: %v", *got.Changed)
+		t.Errorf("the pinned value was rejected or stored: %v", *got.Changed)
 	}
 	// A value that was only written back is no choice of the tenant's once the pin has gone.
 	must(t, w.Settings.Unpin(t.Context(), one.Account.ID, "team-a/site"))
@@ -96,7 +96,7 @@ func TestSettings_AnUpdateThatChangesNothingSaysSo(t *testing.T) {
 	rt := w.runtime(t)
 	for _, body := range []string{`{}`, `{"useWebP": false, "thumbnailWidth": 320}`, `{"sources": null}`} {
 		got := rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
-		if !strings.Contains(string(got.body), `"changed":[]`) || decode[api.Settings](t, got).Sources.UseWebP != api.Default {
+		if !strings.Contains(string(got.body), `"changed":[]`) || decode[api.Settings](t, got).Sources["useWebP"] != settings.FromDefault {
 			t.Errorf("%s: %d %s", body, got.status, got.body)
 		}
 	}

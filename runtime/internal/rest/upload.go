@@ -4,43 +4,42 @@ import (
 	"net/http"
 	"time"
 
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/rest/multipartform"
 	"mediastack.dev/runtime/media"
 )
 
-// CreateMedia answers POST /media/create. The file goes to the object store while it
-// arrives; nothing is read before the upload has a place and could fit, and it becomes a
-// draft only if the credential is still good then.
+// CreateMedia answers POST /media/create. The file is sent to the object store while it arrives.
+// The body is not read before the upload has a slot and may fit into the account. The draft is
+// created only if the credential is still valid at the end of the body.
 func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 	item, err := a.receive(w, r)
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	w.Header().Set("Location", a.location(item.ID))
-	httpapi.WriteJSON(w, r, http.StatusCreated, a.Documents.Document(item))
+	w.Header().Set("Location", a.itemURL(item.ID))
+	httpapi.WriteJSON(w, r, http.StatusCreated, api.NewMediaItem(item, a.deps.URLs))
 }
 
 func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {
-	form, err := newForm(r)
+	form, err := multipartform.New(r)
 	if err != nil {
 		return media.Item{}, err
 	}
-	defer form.close()
-	grant := auth.FromContext(r.Context())
-	upload, err := a.Media.Begin(r.Context(), grant.Principal, form.fileAtLeast(r.ContentLength))
+	defer form.Close()
+	upload, err := a.deps.Media.Begin(r.Context(), principal(r), multipartform.MinFileSize(r.ContentLength))
 	if err != nil {
 		return media.Item{}, err
 	}
 	defer upload.Close(r.Context())
 	control := http.NewResponseController(w)
 	upload.OnSlow(func(error) { _ = control.SetReadDeadline(time.Now()) }) // a transport without deadlines has none
-	if err := form.read(r.Context(), upload); err != nil {
+	fields, err := form.Read(r.Context(), upload)
+	if err != nil {
 		return media.Item{}, err
 	}
-	if grant.Group != "" {
-		form.fields.Group = grant.Group
-	}
-	return upload.Commit(r.Context(), form.fields)
+	return upload.Commit(r.Context(), fields.BindGroup(auth.FromContext(r.Context()).Group))
 }

@@ -12,12 +12,13 @@ import (
 	"github.com/jub0bs/cors/cfgerrors"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 )
 
 // publicPaths are the prefixes of paths that pages of every origin may request: files, which
 // are protected by their URL, and the OAuth endpoints of clients. They use no cookies.
-var publicPaths = []string{"/media/file/", "/.well-known/", "/oauth/register", "/oauth/token", "/oauth/revoke"}
+var publicPaths = []string{api.FilePath, api.WellKnownPath, api.RegisterRoute, api.TokenRoute, api.RevokeRoute}
 
 // preflightMaxAge is how long browsers cache a preflight, in seconds.
 const preflightMaxAge = 600

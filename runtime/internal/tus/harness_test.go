@@ -149,14 +149,14 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		Images: o.images, Store: o.store, Objects: o.objects, Credentials: store, Changes: source})
 	rt.auth, rt.logs = core.Auth, core.Logs
 	files := core.Files
-	plain, err := rest.New(rest.Parts{Media: core.Media, Settings: w.Settings, Auth: rt.auth, Documents: files.Links(), BaseURL: baseURL, Brand: o.brand})
+	plain, err := rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs()})
 	must(t, err)
 	locks := store.UploadLocks(rt.logs.Logger())
 	var locking tus.Locks = locks
 	if o.beforeLock != nil {
 		locking = hookedLocks{Locks: locks, before: o.beforeLock}
 	}
-	rt.api, err = tus.New(o.tus, tus.Deps{Media: core.Media, Auth: rt.auth, Documents: files.Links(), Locks: locking, BaseURL: baseURL, Brand: o.brand})
+	rt.api, err = tus.New(o.tus, tus.Deps{Media: core.Media, Auth: rt.auth, URLs: files.URLs(), Locks: locking, BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	replica := core.Serve(t, nil, []func(chi.Router){plain.Mount, rt.api.Mount, files.Mount}, locks.Run)
 	rt.server, rt.stop, rt.hangUp, rt.client = replica.Server, replica.Stop, replica.StopListening, replica.Client

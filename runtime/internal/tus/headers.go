@@ -49,10 +49,7 @@ func (s *requestState) readCreation() error {
 	if err != nil {
 		return err
 	}
-	if s.identity.Group != "" {
-		fields.Group = s.identity.Group
-	}
-	s.creation = creation{fields: fields, metadata: s.header.Get("Upload-Metadata"), hasChunk: s.header.Get("Content-Type") == chunkType}
+	s.creation = creation{fields: fields.BindGroup(s.identity.Group), metadata: s.header.Get("Upload-Metadata"), hasChunk: s.header.Get("Content-Type") == chunkType}
 	s.checksum, err = readChecksum(s.header.Values("Upload-Checksum"))
 	return err
 }

@@ -50,17 +50,12 @@ type Locks interface {
 	Lock(ctx context.Context, name uuid.UUID, requestRelease func(), beforeWait func() error) (unlock func(), err error)
 }
 
-// Documents returns the media document of an item. delivery.Links implements it.
-type Documents interface {
-	Document(item media.Item) api.MediaItem
-}
-
 // Deps are the dependencies of an API.
 type Deps struct {
-	Media     *media.Service
-	Auth      *auth.Authenticator
-	Documents Documents
-	Locks     Locks
+	Media *media.Service
+	Auth  *auth.Authenticator
+	URLs  api.URLs
+	Locks Locks
 	// BaseURL is the URL under which clients reach the service.
 	BaseURL string
 	// Brand is the word in header names.
@@ -79,8 +74,8 @@ type API struct {
 }
 
 const (
-	collectionRoute = auth.ResumableRoute
-	uploadRoute     = auth.ResumableRoute + "/{uploadId}"
+	collectionRoute = api.ResumableRoute
+	uploadRoute     = api.ResumableUploadRoute
 )
 
 // version is the supported version of the protocol.

@@ -1,4 +1,4 @@
-package rest
+package multipartform
 
 import (
 	"strings"
@@ -9,9 +9,9 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-func TestNamesAreReadAsClientsMeanThem(t *testing.T) {
+func TestParseDisposition_ReadsNamesAsClientsMeanThem(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", dispositionLimit)
+	long := strings.Repeat("x", maxDisposition)
 	for name, tt := range map[string]struct{ given, want, cleaned string }{
 		"a plain name":                            {`filename="photo.jpg"`, "photo.jpg", "photo.jpg"},
 		"a name without quotation marks":          {`filename=photo.jpg`, "photo.jpg", "photo.jpg"},
@@ -51,7 +51,7 @@ func TestNamesAreReadAsClientsMeanThem(t *testing.T) {
 		"semicolons too many":                     {`; ;filename="a.txt";;`, "a.txt", "a.txt"},
 		"a very long name":                        {`filename="` + long[:7000] + `.jpeg"`, long[:7000] + ".jpeg", long[:250] + ".jpeg"},
 	} {
-		got, ok := readDisposition(`form-data; name="file"; ` + tt.given)
+		got, ok := parseDisposition(`form-data; name="file"; ` + tt.given)
 		if !ok || got.kind != "form-data" || got.name != "file" || got.fileName != tt.want {
 			t.Errorf("%s: %+v, %t; want %q", name, got, ok, tt.want)
 		}
@@ -63,7 +63,7 @@ func TestNamesAreReadAsClientsMeanThem(t *testing.T) {
 		"nothing": "", "no kind": `; name="file"`, "a name twice": `form-data; name="a"; NAME="b"`,
 		"a file name twice": `form-data; filename="a"; filename="b"`, "too long": `form-data; name="` + long + `"`,
 	} {
-		if got, ok := readDisposition(given); ok {
+		if got, ok := parseDisposition(given); ok {
 			t.Errorf("%s passed as %+v", name, got)
 		}
 	}
@@ -75,12 +75,12 @@ func FuzzAnyDispositionIsReadOnce(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		got, ok := readDisposition(value)
+		got, ok := parseDisposition(value)
 		if !ok {
 			return
 		}
 		// Latin-1 and encoded words take at most three times the room in UTF-8.
-		if len(value) > dispositionLimit || len(got.name) > len(value) || len(got.fileName) > 3*len(value) {
+		if len(value) > maxDisposition || len(got.name) > len(value) || len(got.fileName) > 3*len(value) {
 			t.Fatalf("%d bytes became %+v", len(value), got)
 		}
 		cleaned := media.CleanFileName(got.fileName)
@@ -105,18 +105,18 @@ func FuzzAQuotedNameComesBack(f *testing.F) {
 			}
 		}
 		escaped := `form-data; name="file"; filename="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"; x=y`
-		if got, ok := readDisposition(escaped); !ok || got.fileName != name || got.name != "file" {
+		if got, ok := parseDisposition(escaped); !ok || got.fileName != name || got.name != "file" {
 			t.Fatalf("escaped by backslashes: %q gave %+v", escaped, got)
 		}
 		if utf8.ValidString(name) {
 			exact := "form-data; name=file; filename*=UTF-8''" + percent(name)
-			if got, ok := readDisposition(exact); !ok || got.fileName != name || got.name != "file" {
+			if got, ok := parseDisposition(exact); !ok || got.fileName != name || got.name != "file" {
 				t.Fatalf("exact: %q gave %+v", exact, got)
 			}
 		}
 		if !strings.Contains(name, `\`) {
 			browser := `form-data; name="file"; filename="` + strings.ReplaceAll(name, `"`, "%22") + `"`
-			if got, ok := readDisposition(browser); !ok || got.fileName != name || got.name != "file" {
+			if got, ok := parseDisposition(browser); !ok || got.fileName != name || got.name != "file" {
 				t.Fatalf("as browsers: %q gave %+v", browser, got)
 			}
 		}

@@ -53,7 +53,7 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 		draft := rt.upload(t, other.Key, "f", []byte("f"))
 		for name := range rows {
 			got := rt.call(t, one.Key, name, rows[name].right(draft))
-			if forbidden := got.IsError && strings.Contains(got.Content[0].Text, "does not let assistants use "+name); forbidden == slices.Contains(tt.names, name) {
+			if forbidden := got.IsError && strings.Contains(got.Content[0].Text, name+" is not allowed for assistants"); forbidden == slices.Contains(tt.names, name) {
 				t.Errorf("%+v: %s gives %s", tt.agents, name, got.Content[0].Text)
 			}
 		}
@@ -106,7 +106,7 @@ func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 		must(t, err)
 		must(t, write.Close())
 		got := <-answered
-		if forbidden := bytes.Contains(got.body, []byte("does not let assistants use upload_media")); forbidden != (tt.of.Key == held.Key) {
+		if forbidden := bytes.Contains(got.body, []byte("upload_media is not allowed for assistants")); forbidden != (tt.of.Key == held.Key) {
 			t.Errorf("%s: %d %s", tt.of.Account.Name, got.status, got.body)
 		}
 		if made := bytes.Contains(got.body, []byte("structuredContent")); made != (tt.takes && tt.place == right) {

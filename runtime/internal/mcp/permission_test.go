@@ -11,9 +11,9 @@ import (
 // writes.
 func TestScopesBindTools(t *testing.T) {
 	t.Parallel()
-	reader, writer := tool{name: "get_media", reads: true}, tool{name: "seal_media"}
+	reader, writer := tool{operation: account.GetMedia}, tool{operation: account.SealMedia}
 	for name, tt := range map[string]struct {
-		grant         auth.Identity
+		identity      auth.Identity
 		read, written bool
 	}{
 		"nobody":              {auth.Identity{}, false, false},
@@ -23,8 +23,8 @@ func TestScopesBindTools(t *testing.T) {
 		"a key":               {auth.Identity{Scopes: []auth.Scope{auth.ScopeRead, auth.ScopeWrite}}, true, true},
 		"a key, held to read": {auth.Identity{Scopes: []auth.Scope{auth.ScopeRead, auth.ScopeWrite}, Principal: account.Principal{Account: account.Account{ToolPolicy: account.ToolPolicy{ReadOnly: true}}}}, true, false},
 	} {
-		if permitted(tt.grant, reader) == nil != tt.read || permitted(tt.grant, writer) == nil != tt.written {
-			t.Errorf("%s: %v, %v", name, permitted(tt.grant, reader), permitted(tt.grant, writer))
+		if authorize(tt.identity, reader) == nil != tt.read || authorize(tt.identity, writer) == nil != tt.written {
+			t.Errorf("%s: %v, %v", name, authorize(tt.identity, reader), authorize(tt.identity, writer))
 		}
 	}
 }

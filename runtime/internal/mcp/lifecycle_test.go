@@ -102,7 +102,7 @@ func TestAppsOfAnAccountAreStrangers(t *testing.T) {
 		token, _, err := w.Registry.IssueKey(t.Context(), app.ID, 1, 0)
 		must(t, err)
 		for _, tool := range []string{"get_media", "seal_media", "delete_media"} {
-			if says := fails(t, rt.call(t, token.Reveal(), tool, object{"mediaId": id})); !strings.Contains(says, "there is no such item") {
+			if says := fails(t, rt.call(t, token.Reveal(), tool, object{"mediaId": id})); !strings.Contains(says, "media item not found") {
 				t.Errorf("%s says %q", tool, says)
 			}
 		}

@@ -22,7 +22,7 @@ func noise(seed uint64, n int) []byte {
 	return data
 }
 
-func TestAFileGoesFromUploadToDelete(t *testing.T) {
+func TestItem_FromUploadToDelete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -57,7 +57,7 @@ func TestAFileGoesFromUploadToDelete(t *testing.T) {
 
 	// Its file is under the signed address only.
 	plain, _, _ := strings.Cut(draft.File, "?")
-	rt.do(t, http.MethodGet, plain).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
 	if file := rt.do(t, http.MethodGet, draft.File); !bytes.Equal(file.body, photo) {
 		t.Error("the draft's file is not what was sent")
 	}
@@ -93,9 +93,9 @@ func TestAFileGoesFromUploadToDelete(t *testing.T) {
 		t.Errorf("delete answered %s, want %s", gone.body, want)
 	}
 	rt.expect(t, one, 1, int64(len(film)))
-	rt.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).refused(t, http.StatusNotFound, "Not Found")
-	rt.do(t, http.MethodGet, plain).refused(t, http.StatusNotFound, "Not Found")
-	rt.do(t, http.MethodDelete, "/media/delete/"+id, key(one.Key)).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).rejected(t, http.StatusNotFound, "Not Found")
+	rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
+	rt.do(t, http.MethodDelete, "/media/delete/"+id, key(one.Key)).rejected(t, http.StatusNotFound, "Not Found")
 
 	// A draft can be deleted too.
 	other := rt.upload(t, one.Key, filePart("x", []byte("x")))
@@ -132,7 +132,7 @@ func (rt *runtime) expect(t *testing.T, of tenant, items, storage int64) {
 	}
 }
 
-func TestPartsMayComeInAnyOrder(t *testing.T) {
+func TestUpload_AcceptsPartsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -147,7 +147,7 @@ func TestPartsMayComeInAnyOrder(t *testing.T) {
 	}
 }
 
-func TestListsPageAndFilter(t *testing.T) {
+func TestList_PagesAndFilters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

@@ -18,7 +18,7 @@ import (
 // lifted returns the body without its files, and the files.
 func lifted(body io.Reader) (string, []string, error) {
 	var files []string
-	rest, err := lift(body, func(from *text, _ bool) (string, error) {
+	rest, err := extractFiles(body, func(from *stringReader, _ bool) (string, error) {
 		content, _ := io.ReadAll(from)
 		files = append(files, string(content))
 		return "F", nil
@@ -53,7 +53,7 @@ func TestFilesAreLiftedOutOfJSON(t *testing.T) {
 }
 
 // Before, raw control characters and unknown escapes were accepted in a file and in no
-// other string, and \b and \f were read as the letters.
+// other string, and \b and \f were read as the characters.
 func TestFileString_IsReadAsJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -70,7 +70,7 @@ func TestFileString_IsReadAsJSON(t *testing.T) {
 	for _, text := range wrong {
 		for _, around := range []string{text, "aGk" + text, text + "aGk=", strings.Repeat("A", 40<<10) + text} {
 			_, _, err := lifted(strings.NewReader(`{"fileBase64":"` + around + `"}`))
-			var told invalid
+			var told rpcError
 			if !errors.As(err, &told) || told.code != jsonrpc.CodeParseError || !fault.Is(err, fault.Invalid) {
 				t.Errorf("%.20q: %v", around, err)
 			}
@@ -94,7 +94,7 @@ func BenchmarkFile(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(size)
 			for b.Loop() {
-				_, err := lift(strings.NewReader(body), func(from *text, _ bool) (string, error) {
+				_, err := extractFiles(strings.NewReader(body), func(from *stringReader, _ bool) (string, error) {
 					_, err := io.Copy(io.Discard, &decoder{from: from})
 					return "F", err
 				})
@@ -106,14 +106,14 @@ func BenchmarkFile(b *testing.B) {
 	}
 }
 
-// FuzzLift holds the lifter against package json: of a JSON document it takes what
+// FuzzLift holds the bodyScanner against package json: of a JSON document it takes what
 // package json finds under the name, and leaves everything else.
 func FuzzLift(f *testing.F) {
 	for _, seed := range []string{`{"fileBase64":"a\u0041\n","x":["fileBase64",{"fileBase64":1}]}`, `[{"a":"\\\""},{"fileBase64":"="}]`, `"fileBase64"`, `{"fileBase64"`, "{\"fileBase64\":\"a\nb\"}", `{"fileBase64":"\q"}`, `{"fileBase64":"\u00zz"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if len(body) > restLimit {
+		if len(body) > maxEnvelope {
 			return
 		}
 		rest, _, err := lifted(bytes.NewReader(body))

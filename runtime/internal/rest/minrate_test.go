@@ -10,7 +10,7 @@ import (
 )
 
 // A connection that stood still held the memory that others waited for.
-func TestAnUploadThatOthersWaitForIsGivenUp(t *testing.T) {
+func TestUpload_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")

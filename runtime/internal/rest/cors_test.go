@@ -14,7 +14,7 @@ func (rt *runtime) preflight(t *testing.T, path, origin, method, headers string)
 	return rt.do(t, http.MethodOptions, path, header("Origin", origin), header("Access-Control-Request-Method", method), header("Access-Control-Request-Headers", headers))
 }
 
-func TestPagesOfAllowedOriginsUploadAndNoOthers(t *testing.T) {
+func TestCORS_OnlyAllowedOriginsUpload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -51,7 +51,7 @@ func TestPagesOfAllowedOriginsUploadAndNoOthers(t *testing.T) {
 			t.Errorf("pages can't read %s: %s", name, exposed)
 		}
 	}
-	// A page can read why it is refused, also by a limit.
+	// A page can read why it is rejected, also by a limit.
 	for _, status := range []int{http.StatusCreated, http.StatusTooManyRequests} {
 		got := rt.do(t, http.MethodPost, "/media/create", header("Origin", "https://app.example.org"), signature(granted), form(file))
 		if got.status != status || got.header.Get(allow) == "" {
@@ -74,7 +74,7 @@ func TestPagesOfAllowedOriginsUploadAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestWithoutOriginsOnlyFilesAreForPages(t *testing.T) {
+func TestCORS_WithoutOriginsAllowsFilesOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

@@ -127,22 +127,22 @@ func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
 		if got.status != want {
 			t.Errorf("host %q, origin %q: %d %s", tt.host, tt.origin, got.status, got.body)
 		}
-		var refusal struct{ Error struct{ Message string } }
-		if err := json.Unmarshal(got.body, &refusal); err != nil || (refusal.Error.Message == "") != tt.good {
+		var rejection struct{ Error struct{ Message string } }
+		if err := json.Unmarshal(got.body, &rejection); err != nil || (rejection.Error.Message == "") != tt.good {
 			t.Errorf("host %q, origin %q: %s", tt.host, tt.origin, got.body)
 		}
 	}
 	if got := rt.post(t, listTools, apiKey(one.Key), func(r *http.Request) { r.Header["Origin"] = []string{"http://media.test", "http://evil.test"} }); got.status != http.StatusForbidden {
 		t.Errorf("two origins: %d", got.status)
 	}
-	// Browsers ask first, without a credential, and can then read why they are refused.
+	// Browsers ask first, without a credential, and can then read why they are rejected.
 	asked := rt.send(t, http.MethodOptions, "/mcp", nil, header("Origin", "https://app.example.org"), header("Access-Control-Request-Method", "POST"),
 		header("Access-Control-Request-Headers", "accept,authorization,content-type,last-event-id,mcp-method,mcp-name,mcp-protocol-version,mcp-session-id,x-service-apikey"))
 	if asked.status != http.StatusNoContent || asked.header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
 		t.Errorf("a page may ask: %d %v", asked.status, asked.header)
 	}
-	refused := rt.post(t, listTools, header("Origin", "https://app.example.org"))
-	if exposed := strings.Join(refused.header.Values("Access-Control-Expose-Headers"), ","); refused.status != http.StatusUnauthorized || !strings.Contains(strings.ToLower(exposed), "www-authenticate") {
+	rejected := rt.post(t, listTools, header("Origin", "https://app.example.org"))
+	if exposed := strings.Join(rejected.header.Values("Access-Control-Expose-Headers"), ","); rejected.status != http.StatusUnauthorized || !strings.Contains(strings.ToLower(exposed), "www-authenticate") {
 		t.Errorf("a page reads %q", exposed)
 	}
 }
@@ -217,8 +217,8 @@ func TestProtocolErrorsStayThat(t *testing.T) {
 		"nothing":                       {``, nil, http.StatusBadRequest, ""},
 		"another type":                  {listTools, []option{header("Content-Type", "text/plain")}, http.StatusUnsupportedMediaType, ""},
 		"no UTF-8":                      {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"x\":\"\xff\"}", nil, http.StatusBadRequest, "UTF-8"},
-		"too much besides the file":     {`{"jsonrpc":"2.0","id":1,"method":"tools/list","x":"` + strings.Repeat("x", 256<<10) + `"}`, nil, http.StatusRequestEntityTooLarge, "at most 262144 bytes"},
-		"too deep":                      {strings.Repeat("[", 200<<10), nil, http.StatusBadRequest, "100 objects and lists deep"},
+		"too much besides the file":     {`{"jsonrpc":"2.0","id":1,"method":"tools/list","x":"` + strings.Repeat("x", 256<<10) + `"}`, nil, http.StatusRequestEntityTooLarge, "exceeds 262144 bytes"},
+		"too deep":                      {strings.Repeat("[", 200<<10), nil, http.StatusBadRequest, "nested at most 100 levels"},
 		"a batch where there is none":   {"[" + listTools + "]", nil, http.StatusBadRequest, "batch"},
 		"too many in a batch":           {"[" + strings.Repeat(listTools+",", 50) + listTools + "]", []option{header("Mcp-Protocol-Version", "2025-03-26")}, http.StatusRequestEntityTooLarge, "50 messages"},
 	} {
@@ -376,7 +376,7 @@ func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
 		}
 	}
 	// A body without an end is read up to its bound.
-	endless := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"upload_media","arguments":{"fileBase64":"`), io.LimitReader(letters{}, 80<<20))
+	endless := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"upload_media","arguments":{"fileBase64":"`), io.LimitReader(characters{}, 80<<20))
 	if got := rt.send(t, http.MethodPost, "/mcp", endless, apiKey(one.Key)); got.status != http.StatusRequestEntityTooLarge {
 		t.Errorf("80 MB: %d %s", got.status, got.body)
 	}
@@ -390,7 +390,7 @@ func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
 		t.Errorf("over the cap: %s", says)
 	}
 	// Where it is of no use, a file is dropped.
-	if says := fails(t, rt.call(t, one.Key, "get_media_count", object{"fileBase64": large})); !strings.Contains(says, `there is no argument "fileBase64"`) {
+	if says := fails(t, rt.call(t, one.Key, "get_media_count", object{"fileBase64": large})); !strings.Contains(says, `unknown argument "fileBase64"`) {
 		t.Errorf("for another tool: %s", says)
 	}
 	if n := w.traces(t); n != 0 {
@@ -461,10 +461,10 @@ func TestNothingInternalLeaks(t *testing.T) {
 	}
 }
 
-// letters has no end.
-type letters struct{}
+// characters has no end.
+type characters struct{}
 
-func (letters) Read(p []byte) (int, error) {
+func (characters) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = 'A'
 	}

@@ -1,4 +1,4 @@
-package rest
+package multipartform
 
 import (
 	"mime"
@@ -7,23 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// dispositionLimit bounds the Content-Disposition that is taken apart.
-const dispositionLimit = 8 << 10
+// maxDisposition bounds a Content-Disposition, in bytes.
+const maxDisposition = 8 << 10
 
-// disposition is the Content-Disposition of a part, as its sender meant it.
+// disposition is the parsed Content-Disposition of a part.
 type disposition struct {
 	kind     string // in lower case
 	name     string
-	fileName string // as it was sent: package media decides what remains of it
+	fileName string // as it was sent; package media sanitizes it
 }
 
-// readDisposition reads what clients really send. Names in quotation marks are raw
-// UTF-8 in which browsers write only the mark itself and line breaks with percent
-// signs; older clients put a backslash before the mark; some forget to do either, or
-// to quote at all. filename* (RFC 8187) is exact and wins. It gives false for what has
-// no kind, says one thing twice, or is too long.
-func readDisposition(value string) (disposition, bool) {
-	if len(value) > dispositionLimit {
+// parseDisposition parses a Content-Disposition as clients write it in practice. Quoted names
+// are raw UTF-8 in which browsers percent-encode only the quotation mark and line breaks; older
+// clients escape the mark with a backslash; some do neither, or do not quote at all. filename*
+// (RFC 8187) takes precedence. It reports false for a value without a type, with a duplicate
+// parameter, or that is too long.
+func parseDisposition(value string) (disposition, bool) {
+	if len(value) > maxDisposition {
 		return disposition{}, false
 	}
 	kind, rest, _ := strings.Cut(value, ";")
@@ -33,19 +33,19 @@ func readDisposition(value string) (disposition, bool) {
 		var name, text string
 		name, text, rest = nextParameter(rest)
 		if name == "" && text == "" {
-			continue // an empty parameter: a semicolon too many
+			continue // an empty parameter, as in ";;"
 		}
-		if _, twice := seen[name]; twice {
+		if _, duplicate := seen[name]; duplicate {
 			return disposition{}, false
 		}
 		seen[name] = text
 	}
 	d.name = seen["name"]
-	d.fileName = plainName(seen["filename"])
-	if exact, ok := exactName(seen["filename*"]); ok {
+	d.fileName = parseFileName(seen["filename"])
+	if exact, ok := parseExtValue(seen["filename*"]); ok {
 		d.fileName = exact
-	} else if _, pieces := seen["filename*0"]; pieces || seen["filename*0*"] != "" {
-		// A name in pieces, as mail programs write long ones (RFC 2231).
+	} else if _, continued := seen["filename*0"]; continued || seen["filename*0*"] != "" {
+		// A name in continuations, as mail programs write long ones (RFC 2231).
 		if _, params, err := mime.ParseMediaType(value); err == nil {
 			d.fileName = params["filename"]
 		}
@@ -53,7 +53,7 @@ func readDisposition(value string) (disposition, bool) {
 	return d, d.kind != ""
 }
 
-// nextParameter cuts the first parameter off. The name is in lower case.
+// nextParameter splits the first parameter from text. The name is in lower case.
 func nextParameter(text string) (name, value, rest string) {
 	end := strings.IndexAny(text, "=;")
 	if end < 0 || text[end] == ';' {
@@ -64,7 +64,7 @@ func nextParameter(text string) (name, value, rest string) {
 	text = strings.TrimLeft(text[end+1:], " \t")
 	if quoted, ok := strings.CutPrefix(text, `"`); ok {
 		if value, rest, ok = unquote(quoted, true); !ok {
-			// Perhaps it ends in a backslash that is none before a mark: C:\Pictures\.
+			// The backslash before the last quotation mark may be part of the name: C:\Pictures\.
 			value, rest, ok = unquote(quoted, false)
 		}
 		if ok {
@@ -75,9 +75,9 @@ func nextParameter(text string) (name, value, rest string) {
 	return name, strings.TrimSpace(value), rest
 }
 
-// unquote reads up to the mark that ends the value: one that the next parameter or
-// the end follows. A backslash stands for what comes after it only before a mark or
-// another backslash: old browsers send paths as they are.
+// unquote returns the value up to its closing quotation mark, which is followed by the next
+// parameter or by the end. A backslash is an escape only before a quotation mark or another
+// backslash: old browsers send paths unescaped.
 func unquote(text string, escapes bool) (value, rest string, ok bool) {
 	var read strings.Builder
 	for i := 0; i < len(text); i++ {
@@ -93,7 +93,7 @@ func unquote(text string, escapes bool) (value, rest string, ok bool) {
 			if after[0] == ';' {
 				return read.String(), after[1:], true
 			}
-			_ = read.WriteByte(c) // a mark within the name that nobody escaped
+			_ = read.WriteByte(c) // an unescaped quotation mark within the name
 		default:
 			_ = read.WriteByte(c)
 		}
@@ -101,27 +101,27 @@ func unquote(text string, escapes bool) (value, rest string, ok bool) {
 	return "", "", false
 }
 
-// escaped is what the HTML standard has browsers write for three characters of a plain
-// name. No other percent sign stands for anything.
-var escaped = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0d", "\r", "%0A", "\n", "%0a", "\n")
+// formUnescaper decodes the three characters that the HTML standard has browsers percent-encode in
+// a name. Any other percent sign is literal.
+var formUnescaper = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0d", "\r", "%0A", "\n", "%0a", "\n")
 
-// words decodes RFC 2047.
-var words = mime.WordDecoder{}
+// wordDecoder decodes encoded words (RFC 2047).
+var wordDecoder = mime.WordDecoder{}
 
-// plainName reads a filename. One that consists of encoded words is what it says: so
-// clients that descend from mail programs send what is not ASCII.
-func plainName(text string) string {
+// parseFileName parses a filename parameter. It decodes encoded words, in which clients with the
+// code of mail programs send what is not ASCII.
+func parseFileName(text string) string {
 	if strings.HasPrefix(text, "=?") && strings.HasSuffix(text, "?=") {
-		if decoded, err := words.DecodeHeader(text); err == nil && !strings.Contains(decoded, "=?") {
+		if decoded, err := wordDecoder.DecodeHeader(text); err == nil && !strings.Contains(decoded, "=?") {
 			return decoded
 		}
 	}
-	return escaped.Replace(text)
+	return formUnescaper.Replace(text)
 }
 
-// exactName reads a filename* (RFC 8187), in one of the two encodings that ever were
-// required.
-func exactName(text string) (string, bool) {
+// parseExtValue parses a filename* parameter (RFC 8187), in one of the two encodings that were
+// ever required.
+func parseExtValue(text string) (string, bool) {
 	encoding, rest, ok := strings.Cut(text, "'")
 	_, coded, another := strings.Cut(rest, "'")
 	if !ok || !another {

@@ -37,7 +37,7 @@ func many(n int) []part {
 	return parts
 }
 
-func TestBadUploadsAreRefusedAndLeaveNothing(t *testing.T) {
+func TestUpload_InvalidLeavesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxUploadSize = 1 << 20 })
@@ -62,17 +62,17 @@ func TestBadUploadsAreRefusedAndLeaveNothing(t *testing.T) {
 		{"no form", []option{key(one.Key), text("{}"), header("Content-Type", "application/json")}, 415, "Bad Request", "multipart/form-data"},
 		{"no content type", []option{key(one.Key), text("x")}, 415, "Bad Request", "multipart/form-data"},
 		{"no boundary", []option{key(one.Key), text("x"), header("Content-Type", "multipart/form-data")}, 400, "Bad Request", "boundary"},
-		{"an empty body", []option{key(one.Key), raw("")}, 400, "Bad Request", "cut short"},
-		{"text instead of parts", []option{key(one.Key), raw("hello")}, 400, "Bad Request", "cut short"},
-		{"a body that ends in the file", []option{key(one.Key), raw(head + "hello")}, 400, "Bad Request", "cut short"},
-		{"a body that ends after the file", []option{key(one.Key), raw(head + "hello\r\n--b")}, 400, "Bad Request", "cut short"},
+		{"an empty body", []option{key(one.Key), raw("")}, 400, "Bad Request", "unexpected end of multipart body"},
+		{"text instead of parts", []option{key(one.Key), raw("hello")}, 400, "Bad Request", "unexpected end of multipart body"},
+		{"a body that ends in the file", []option{key(one.Key), raw(head + "hello")}, 400, "Bad Request", "unexpected end of multipart body"},
+		{"a body that ends after the file", []option{key(one.Key), raw(head + "hello\r\n--b")}, 400, "Bad Request", "unexpected end of multipart body"},
 		{"a body without its last boundary", []option{key(one.Key), raw(head + "hello\r\n--b\r\n")}, 400, "Bad Request", "Content-Disposition"},
 		{"a part without a disposition", []option{key(one.Key), raw("--b\r\nX: y\r\n\r\nx\r\n--b--\r\n")}, 400, "Bad Request", "Content-Disposition"},
 		{"a base64 part", []option{key(one.Key), raw(strings.Replace(head, "\r\n\r\n", "\r\nContent-Transfer-Encoding: base64\r\n\r\n", 1) + "eA==\r\n--b--\r\n")}, 400, "Bad Request", "transfer encoding"},
-		{"an empty form", []option{key(one.Key), raw("--b--\r\n")}, 400, "Bad Request", "file is missing"},
-		{"no file", []option{key(one.Key), form(field("access", "public"))}, 400, "Bad Request", "file is missing"},
-		{"two files", []option{key(one.Key), form(good, good)}, 400, "Bad Request", "twice"},
-		{"a field twice", []option{key(one.Key), form(field("group", "a"), field("group", "b"), good)}, 400, "Bad Request", "twice"},
+		{"an empty form", []option{key(one.Key), raw("--b--\r\n")}, 400, "Bad Request", `missing form field "file"`},
+		{"no file", []option{key(one.Key), form(field("access", "public"))}, 400, "Bad Request", `missing form field "file"`},
+		{"two files", []option{key(one.Key), form(good, good)}, 400, "Bad Request", "duplicate form field"},
+		{"a field twice", []option{key(one.Key), form(field("group", "a"), field("group", "b"), good)}, 400, "Bad Request", "duplicate form field"},
 		{"an unknown access value", []option{key(one.Key), form(good, field("access", "secret"))}, 400, "Bad Request", "public or private"},
 		{"a caption over its limit", []option{key(one.Key), form(good, field("caption", strings.Repeat("c", 4097)))}, 400, "Bad Request", "4096"},
 		{"a caption far over its limit", []option{key(one.Key), form(field("caption", strings.Repeat("c", 9000)), good)}, 400, "Bad Request", "too long"},
@@ -90,7 +90,7 @@ func TestBadUploadsAreRefusedAndLeaveNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got := rt.do(t, http.MethodPost, "/media/create", tt.send...)
-			if detail := got.refused(t, tt.status, tt.text); !strings.Contains(detail, tt.detail) {
+			if detail := got.rejected(t, tt.status, tt.text); !strings.Contains(detail, tt.detail) {
 				t.Errorf("the detail %q does not say %q", detail, tt.detail)
 			}
 			if tt.status == http.StatusUnauthorized && got.header.Get("WWW-Authenticate") == "" {
@@ -120,7 +120,7 @@ func chunked() option {
 	return func(r *request) { r.body = struct{ io.Reader }{r.body} }
 }
 
-func TestAFileOfExactlyMaxUploadSizeIsTaken(t *testing.T) {
+func TestUpload_OfExactlyMaxUploadSizeIsAccepted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxUploadSize = 1 << 20 })
@@ -133,7 +133,7 @@ func TestAFileOfExactlyMaxUploadSizeIsTaken(t *testing.T) {
 	}
 }
 
-func TestTheCapRefusesWith413(t *testing.T) {
+func TestUpload_OverTheCapIsRejected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage = 10 << 20 })
@@ -141,14 +141,14 @@ func TestTheCapRefusesWith413(t *testing.T) {
 	rt.upload(t, one.Key, filePart("a", noise(1, 9<<20)))
 	for name, change := range map[string]option{"by its length": func(*request) {}, "on the way": chunked()} {
 		got := rt.do(t, http.MethodPost, "/media/create", key(one.Key), form(filePart("b", noise(2, 9<<20))), change)
-		if detail := got.refused(t, http.StatusRequestEntityTooLarge, "Bad Request"); !strings.Contains(detail, "cap") {
+		if detail := got.rejected(t, http.StatusRequestEntityTooLarge, "Bad Request"); !strings.Contains(detail, "cap") {
 			t.Errorf("%s: detail %q", name, detail)
 		}
 	}
 	rt.upload(t, one.Key, filePart("c", noise(3, 1<<20)))
 }
 
-func TestBadRequestsAreRefused(t *testing.T) {
+func TestRequest_InvalidIsRejected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -163,9 +163,9 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	}{
 		{"GET", "/media/get?page=0", nil, 400, "Bad Request", "page"},
 		{"GET", "/media/get?page=-1", nil, 400, "Bad Request", "page"},
-		{"GET", "/media/get?page=x", nil, 400, "Bad Request", "page must be an integer"},
-		{"GET", "/media/get?page=1.5", nil, 400, "Bad Request", "page must be an integer"},
-		{"GET", "/media/get?page=99999999999999999999", nil, 400, "Bad Request", "page must be an integer"},
+		{"GET", "/media/get?page=x", nil, 400, "Bad Request", "page must be a single integer"},
+		{"GET", "/media/get?page=1.5", nil, 400, "Bad Request", "page must be a single integer"},
+		{"GET", "/media/get?page=99999999999999999999", nil, 400, "Bad Request", "page must be a single integer"},
 		{"GET", "/media/get?page=9223372036854775807&limit=100", nil, 400, "Bad Request", "page"},
 		{"GET", "/media/get?page=1&page=2", nil, 400, "Bad Request", "page"},
 		{"GET", "/media/get?limit=0", nil, 400, "Bad Request", "limit"},
@@ -177,12 +177,12 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		{"GET", "/media/get?group=%ff", nil, 400, "Bad Request", "UTF-8"},
 		{"GET", "/media/get?access=public&access=private", nil, 400, "Bad Request", "access must be sent once"},
 		{"GET", "/media/get?group=a&group=b", nil, 400, "Bad Request", "group must be sent once"},
-		{"GET", "/media/get?grop=a", nil, 400, "Bad Request", `no parameter "grop"`}, // gave the whole list, once
-		{"POST", "/media/get?Page=1", nil, 400, "Bad Request", `no parameter "Page"`},
-		{"GET", "/media/get/size?group=a", nil, 400, "Bad Request", `no parameter "group"`},
+		{"GET", "/media/get?grop=a", nil, 400, "Bad Request", `unknown parameter "grop"`}, // gave the whole list, once
+		{"POST", "/media/get?Page=1", nil, 400, "Bad Request", `unknown parameter "Page"`},
+		{"GET", "/media/get/size?group=a", nil, 400, "Bad Request", `unknown parameter "group"`},
 		{"POST", "/media/get/size?" + strings.Repeat("x", 100), nil, 400, "Bad Request", strings.Repeat("x", 40) + `..."`},
-		{"POST", "/media/signature/create?group=a", nil, 400, "Bad Request", `no parameter "group"`},
-		{"POST", "/media/create?access=public", nil, 400, "Bad Request", `no parameter "access"`},
+		{"POST", "/media/signature/create?group=a", nil, 400, "Bad Request", `unknown parameter "group"`},
+		{"POST", "/media/create?access=public", nil, 400, "Bad Request", `unknown parameter "access"`},
 		// These once gave the whole list: what can't be read of a query fell out unseen.
 		{"GET", "/media/get?group=50%", nil, 400, "Bad Request", "query"},
 		{"GET", "/media/get?page=2;limit=1", nil, 400, "Bad Request", "query"},
@@ -209,10 +209,10 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		{"POST", "/settings/media/create", []option{json, text(`{"webpOutputQuality": 101}`)}, 400, "Bad Request", "webpOutputQuality"},
 		{"POST", "/settings/media/create", []option{json, text(`{"webpOutputQuality": 1.5}`)}, 400, "Bad Request", "an integer"},
 		{"POST", "/settings/media/create", []option{json, text(`{"thumbnailWidth": 0}`)}, 400, "Bad Request", "thumbnailWidth"},
-		{"GET", "/media/get/" + "not-a-uuid", nil, 404, "Not Found", "no such item"},
-		{"GET", "/media/get" + noItem, nil, 404, "Not Found", "no such item"},
-		{"POST", "/media/seal/x", nil, 404, "Not Found", "no such item"},
-		{"DELETE", "/media/delete/x", nil, 404, "Not Found", "no such item"},
+		{"GET", "/media/get/" + "not-a-uuid", nil, 404, "Not Found", "media item not found"},
+		{"GET", "/media/get" + noItem, nil, 404, "Not Found", "media item not found"},
+		{"POST", "/media/seal/x", nil, 404, "Not Found", "media item not found"},
+		{"DELETE", "/media/delete/x", nil, 404, "Not Found", "media item not found"},
 		{"GET", "/media/file/x/original/a", nil, 404, "Not Found", "file not found"},
 		{"GET", "/media/file" + noItem + "/original/a", nil, 404, "Not Found", "file not found"},
 		{"GET", "/media/file" + noItem + "/other/a", nil, 404, "Not Found", "file not found"},
@@ -231,7 +231,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
 			t.Parallel()
 			got := rt.do(t, tt.method, tt.path, append(tt.send, key(one.Key))...)
-			if detail := got.refused(t, tt.status, tt.text); !strings.Contains(detail, tt.detail) {
+			if detail := got.rejected(t, tt.status, tt.text); !strings.Contains(detail, tt.detail) {
 				t.Errorf("the detail %q does not say %q", detail, tt.detail)
 			}
 		})
@@ -242,7 +242,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 	}
 }
 
-func TestSettingsAreChangedAllOrNothing(t *testing.T) {
+func TestSettings_AreChangedAllOrNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -262,24 +262,24 @@ func TestSettingsAreChangedAllOrNothing(t *testing.T) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	changed := change(`{"useWebP": true, "webpOutputQuality": 55.0}`)
-	if got := decode[api.Settings](t, changed); !got.UseWebP || got.WebpOutputQuality != 55 || got.Sources.UseWebP != api.Tenant {
+	if got := decode[api.Settings](t, changed); !got.UseWebP || got.WebPOutputQuality != 55 || got.Sources["useWebP"] != settings.FromTenant {
 		t.Errorf("after the change: %s", changed.body)
 	}
 	wide := 100
 	must(t, w.Settings.Pin(t.Context(), one.Account.ID, layer(&wide), "team-a/site"))
 	before := get()
 	got := change(`{"thumbnailWidth": 10, "webpOutputQuality": 1}`)
-	if detail := got.refused(t, http.StatusConflict, "Conflict"); detail != "thumbnailWidth: pinned by MediaSettings team-a/site" {
+	if detail := got.rejected(t, http.StatusConflict, "Conflict"); detail != "thumbnailWidth: pinned by MediaSettings team-a/site" {
 		t.Errorf("detail %q", detail)
 	}
 	if after := get(); after != before || !strings.Contains(after, `"pinnedBy":"team-a/site"`) {
-		t.Errorf("a refused change left %s, was %s", after, before)
+		t.Errorf("a rejected change left %s, was %s", after, before)
 	}
 	change(`{"useWebP": false}`)
 	change(`{}`)
 }
 
-func TestRefusalsAnswerBeforeTheBodyIsSent(t *testing.T) {
+func TestUpload_IsRejectedBeforeItsBodyIsSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage = 10 << 20 })
@@ -310,7 +310,7 @@ func TestRefusalsAnswerBeforeTheBodyIsSent(t *testing.T) {
 	}
 }
 
-func TestAClientThatSendsAllTheSameReadsTheRefusal(t *testing.T) {
+func TestUpload_RejectedWhileItsBodyIsSentIsAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.runtime(t)
@@ -322,6 +322,6 @@ func TestAClientThatSendsAllTheSameReadsTheRefusal(t *testing.T) {
 			r.body = bytes.NewReader(body)
 			r.header.Set("Content-Type", kind)
 		})
-		got.refused(t, http.StatusUnauthorized, "Unauthorized")
+		got.rejected(t, http.StatusUnauthorized, "Unauthorized")
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"mediastack.dev/hack/testenv"
 )
 
-func TestShutdownFinishesARunningUploadAndTakesNoNewOnes(t *testing.T) {
+func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -43,7 +43,7 @@ func TestShutdownFinishesARunningUploadAndTakesNoNewOnes(t *testing.T) {
 	_, err := writer.Write(body[:9<<20]) // the upload is under way: more than any buffer has gone in
 	must(t, err)
 	rt.stop()
-	eventually(t, 5*time.Second, "new connections are refused", func() bool {
+	eventually(t, 5*time.Second, "new connections are rejected", func() bool {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 		if err == nil {
 			_ = conn.Close()
@@ -81,7 +81,7 @@ func (rt *runtime) admin(t *testing.T, path string) answer {
 	return answer{status: response.StatusCode, header: response.Header, body: body}
 }
 
-func TestReadinessNamesWhatIsMissingAndRecovers(t *testing.T) {
+func TestReadiness_NamesWhatIsMissingAndRecovers(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
@@ -108,10 +108,10 @@ func TestReadinessNamesWhatIsMissingAndRecovers(t *testing.T) {
 	if got := rt.admin(t, "/readyz"); got.status != http.StatusOK {
 		t.Errorf("after migrate: %d %s", got.status, got.body)
 	}
-	rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())).refused(t, http.StatusUnauthorized, "Unauthorized")
+	rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())).rejected(t, http.StatusUnauthorized, "Unauthorized")
 }
 
-func TestMetricsCountByRouteAndNotByPath(t *testing.T) {
+func TestMetrics_CountByRoute(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -135,7 +135,7 @@ func TestMetricsCountByRouteAndNotByPath(t *testing.T) {
 	}
 }
 
-func TestLogsTellOfRequestsAndHoldNoCredential(t *testing.T) {
+func TestLogs_HaveEveryRequestAndNoCredential(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -181,7 +181,7 @@ func TestLogsTellOfRequestsAndHoldNoCredential(t *testing.T) {
 	}
 }
 
-func TestAnUploadThatStallsIsGivenUp(t *testing.T) {
+func TestUpload_ThatStallsIsAborted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -200,7 +200,7 @@ func TestAnUploadThatStallsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAnUploadWhoseClientLeavesKeepsNothing(t *testing.T) {
+func TestUpload_WhoseClientLeavesKeepsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

@@ -13,7 +13,7 @@ import (
 )
 
 // POST /media/seal/{mediaId} sealed whatever its body said.
-func TestPost_RefusesFieldsThatTheRouteDoesNotHave(t *testing.T) {
+func TestPost_RejectsUnknownFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -21,7 +21,7 @@ func TestPost_RefusesFieldsThatTheRouteDoesNotHave(t *testing.T) {
 	draft := rt.upload(t, one.Key, filePart("a.txt", []byte("a")))
 	id := draft.MediaId.String()
 	bodies := map[string]string{
-		`{"mediaId": "x"}`: `there is no field "mediaId"`, `nonsense`: "JSON object", `[]`: "JSON object", `null`: "JSON object",
+		`{"mediaId": "x"}`: `unknown field "mediaId"`, `nonsense`: "JSON object", `[]`: "JSON object", `null`: "JSON object",
 		`{} {}`: "JSON object", `{"a":`: "JSON object", "{\"\xff\": 1}": "UTF-8", "a=b": "JSON object",
 	}
 	for _, o := range loadContract(t).operations() {
@@ -31,19 +31,19 @@ func TestPost_RefusesFieldsThatTheRouteDoesNotHave(t *testing.T) {
 		}
 		path := strings.ReplaceAll(o.path, "{mediaId}", id)
 		for body, want := range bodies {
-			if o.path == "/settings/media/create" && strings.HasPrefix(want, "there") {
-				want = `there is no setting "mediaId"`
+			if o.path == "/settings/media/create" && strings.HasPrefix(want, "unknown field") {
+				want = `unknown setting "mediaId"`
 			}
 			got := rt.do(t, http.MethodPost, path, key(one.Key), text(body))
-			if detail := got.refused(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, want) {
+			if detail := got.rejected(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, want) {
 				t.Errorf("%s with %s: %s", o, body, detail)
 			}
 		}
 		got := rt.do(t, http.MethodPost, path, key(one.Key), text(`{"a":"`+strings.Repeat("a", 70_000)+`"}`))
-		got.refused(t, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+		got.rejected(t, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
 	}
 	if item := rt.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).item(t); !item.Temp {
-		t.Error("a refused request sealed the draft")
+		t.Error("a rejected request sealed the draft")
 	}
 	for _, path := range []string{"/media/get/" + id, "/media/get/count", "/media/get/size", "/settings/media/get", "/media/seal/" + id} {
 		for _, body := range []string{"", " \n", "{}", " { } "} {
@@ -54,7 +54,7 @@ func TestPost_RefusesFieldsThatTheRouteDoesNotHave(t *testing.T) {
 	}
 }
 
-func TestCount_TakesTheFiltersOfTheList(t *testing.T) {
+func TestCount_AcceptsTheFiltersOfTheList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
@@ -85,19 +85,19 @@ func TestCount_TakesTheFiltersOfTheList(t *testing.T) {
 		t.Errorf("an empty group: %d", got.Count)
 	}
 	for path, want := range map[string]string{
-		"?access=secret": "public or private", "?access=": "public or private", "?group=a&group=b": "group must be sent once", "?page=1": `no parameter "page"`, "?grop=a": `no parameter "grop"`,
+		"?access=secret": "public or private", "?access=": "public or private", "?group=a&group=b": "group must be sent once", "?page=1": `unknown parameter "page"`, "?grop=a": `unknown parameter "grop"`,
 		fmt.Sprintf("?group=%s", strings.Repeat("g", 256)): "255",
 	} {
-		if detail := rt.do(t, http.MethodGet, "/media/get/count"+path, key(one.Key)).refused(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, want) {
+		if detail := rt.do(t, http.MethodGet, "/media/get/count"+path, key(one.Key)).rejected(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, want) {
 			t.Errorf("%s: %s", path, detail)
 		}
 	}
-	rt.do(t, http.MethodPost, "/media/get/count", key(one.Key), text(`{"limit": 1}`)).refused(t, http.StatusBadRequest, "Bad Request")
+	rt.do(t, http.MethodPost, "/media/get/count", key(one.Key), text(`{"limit": 1}`)).rejected(t, http.StatusBadRequest, "Bad Request")
 }
 
 // The query was ignored when the body had the same parameter, the first of two fields was
 // ignored, and null and an empty access were no filter.
-func TestParameters_AreSentOnceAndMeanSomething(t *testing.T) {
+func TestParameters_DuplicateOrEmptyAreRejected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -106,19 +106,19 @@ func TestParameters_AreSentOnceAndMeanSomething(t *testing.T) {
 	tests := []request{
 		{"/media/get?page=1", `{"page": 1}`, "page must be sent once, in the query or in the body"},
 		{"/media/get?limit=1", `{"group": "a", "limit": 2}`, "limit must be sent once"},
-		{"/media/signature/create", `{"group": "a", "group": "b"}`, `the field "group" must be sent once`},
+		{"/media/signature/create", `{"group": "a", "group": "b"}`, `duplicate field "group"`},
 		{"/media/signature/create", `{"group": null}`, "group must not be null"},
-		{"/media/seal/0190a0a0-0000-7000-8000-000000000000", `{"a": 1, "a": 1}`, `the field "a" must be sent once`},
-		{"/settings/media/create", `{"thumbnailWidth": 210, "thumbnailWidth": 220}`, `the field "thumbnailWidth" must be sent once`},
-		{"/settings/media/create", `{"thumbnailWidth": 210, "sources": {"useWebP": "tenant", "list": [{"a": 1, "a": 2}]}}`, `the field "a" must be sent once`},
+		{"/media/seal/0190a0a0-0000-7000-8000-000000000000", `{"a": 1, "a": 1}`, `duplicate field "a"`},
+		{"/settings/media/create", `{"thumbnailWidth": 210, "thumbnailWidth": 220}`, `duplicate field "thumbnailWidth"`},
+		{"/settings/media/create", `{"thumbnailWidth": 210, "sources": {"useWebP": "tenant", "list": [{"a": 1, "a": 2}]}}`, `duplicate field "a"`},
 	}
 	for _, path := range []string{"/media/get", "/media/get/count"} {
 		tests = append(tests,
 			request{path + "?group=x", `{"group": "y"}`, "group must be sent once, in the query or in the body"},
-			request{path, `{"Group": "x"}`, `there is no field "Group"`},
+			request{path, `{"Group": "x"}`, `unknown field "Group"`},
 			request{path + "?access=public", `{"access": "public"}`, "access must be sent once"},
 			request{path + "?group=", `{"group": "y"}`, "group must be sent once"},
-			request{path, `{"group": "x", "Group": "y"}`, `the field "Group" must be sent once`},
+			request{path, `{"group": "x", "Group": "y"}`, `duplicate field "Group"`},
 			request{path, `{"group": null}`, "group must not be null"},
 			request{path, `{"access": null}`, "access must not be null"},
 			request{path, `{"access": ""}`, "access must be public or private"},
@@ -129,7 +129,7 @@ func TestParameters_AreSentOnceAndMeanSomething(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.path+" "+tt.body, func(t *testing.T) {
 			got := rt.do(t, http.MethodPost, tt.path, key(one.Key), text(tt.body))
-			if detail := got.refused(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, tt.want) {
+			if detail := got.rejected(t, http.StatusBadRequest, "Bad Request"); !strings.Contains(detail, tt.want) {
 				t.Errorf("the detail is %q", detail)
 			}
 		})
@@ -144,7 +144,7 @@ func TestParameters_AreSentOnceAndMeanSomething(t *testing.T) {
 }
 
 // A body that stalled was called cut.
-func TestBody_ThatStallsIsToldFromOneThatIsCut(t *testing.T) {
+func TestBody_StalledAndIncompleteDiffer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -152,7 +152,7 @@ func TestBody_ThatStallsIsToldFromOneThatIsCut(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cut  bool
 		want string
-	}{"stalls": {false, "did not arrive in time"}, "is cut": {true, "cut short"}} {
+	}{"stalls": {false, "did not arrive in time"}, "is cut": {true, "unexpected end"}} {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 		must(t, err)
 		must(t, conn.SetDeadline(time.Now().Add(30*time.Second)))

@@ -1,4 +1,4 @@
-package rest
+package multipartform
 
 import (
 	"bufio"
@@ -22,33 +22,34 @@ import (
 
 // collector takes a file into memory.
 type collector struct {
-	files [][]byte
-	claim string
+	files        [][]byte
+	declaredType string
 }
 
 // Receive reads the file to its end.
-func (c *collector) Receive(_ context.Context, file io.Reader, claim string) error {
+func (c *collector) Receive(_ context.Context, file io.Reader, declaredType string) error {
 	data, err := io.ReadAll(file)
 	if err == nil {
-		c.files, c.claim = append(c.files, data), claim
+		c.files, c.declaredType = append(c.files, data), declaredType
 	}
 	return err
 }
 
 // parse reads a body as the upload's handler does.
-func parse(body io.Reader, contentType string) (*form, *collector, error) {
+func parse(body io.Reader, contentType string) (*Form, *collector, error) {
 	r := httptest.NewRequest(http.MethodPost, "/media/create", body)
 	r.Header.Set("Content-Type", contentType)
-	f, err := newForm(r)
+	f, err := New(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer f.close()
+	defer f.Close()
 	var c collector
-	return f, &c, f.read(context.Background(), &c)
+	_, err = f.Read(context.Background(), &c)
+	return f, &c, err
 }
 
-func FuzzAnyBodyIsAFormOrRefused(f *testing.F) {
+func FuzzForm_AnyBodyIsAFormOrInvalid(f *testing.F) {
 	const head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
 	for _, seed := range []string{"", "--b--", "--b--\r\n", head, head + "x", head + "x\r\n--b", head + "x\r\n--b-", head + "x\r\n--b--",
 		head + "x\r\n--b--\r\nepilogue", "preamble\r\n" + head + "\r\n--b--", head + "x\n--b--", strings.ReplaceAll(head, "\r\n", "\n") + "x\n--b--\n",
@@ -79,7 +80,7 @@ func FuzzAnyBodyIsAFormOrRefused(f *testing.F) {
 	})
 }
 
-func FuzzWhatIsSentArrives(f *testing.F) {
+func FuzzForm_ReturnsWhatWasSent(f *testing.F) {
 	f.Add("a.txt", "public", "caption", "group", []byte("hello"), uint8(0))
 	f.Add("a\x00\x01b\x7f.txt", "private", "", "", []byte("\x00\x01\r\n--\r\n\x7f"), uint8(1))
 	f.Add(`q"uo\te; x=y`, "", "\r\n--b--", "日本", []byte("\r\n--b\r\n"), uint8(3))
@@ -124,7 +125,7 @@ func FuzzWhatIsSentArrives(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if form.fields != want || len(got.files) != 1 || !bytes.Equal(got.files[0], data) || got.claim != "image/png" {
+		if form.fields != want || len(got.files) != 1 || !bytes.Equal(got.files[0], data) || got.declaredType != "image/png" {
 			t.Fatalf("got %+v and %d files, want %+v", form.fields, len(got.files), want)
 		}
 	})
@@ -157,10 +158,10 @@ func parts(body io.Reader) (all []string, err error) {
 	}
 }
 
-// FuzzOnlyHeadersLoseTheirControls holds the reader that drops control characters
+// FuzzHeaderSanitizer_ChangesHeadersOnly holds the reader that drops control characters
 // against package multipart alone: what the one reads of an untouched form, the other
 // reads of the form that went through, to the byte; also when it arrives in pieces.
-func FuzzOnlyHeadersLoseTheirControls(f *testing.F) {
+func FuzzHeaderSanitizer_ChangesHeadersOnly(f *testing.F) {
 	for _, seed := range []string{"", "--b\r\nA: b\r\n\r\nx\x00\r\n--b\r\nC: d\r\n\r\n\x01--b\r\n--b--", "--b\r\nA: b\r\n c\r\n\r\n\x00\r\n--b--\r\n",
 		"--b\nA: b\n\n\x00\n--b--", "--b\r\nA: \x00b\r\n\r\n--b\r\n\r\n\r\n\r\n--b \r\n\r\n\x7f\r\n--b--", "--b\r\n \r\n\x00\r\n--b--", "--b\r\nA: b\r\n \r\n\r\n\x00\r\n--b--", "--b\r\nA: b\n\n\x00c: d\r\n\r\nx\r\n--b--", "\r\n--b\r\n\r\n\x00\r\n--b--",
 		"--b\r\nA: b\x00\r\n\r\n" + strings.Repeat("\x00\r\n--", 50) + "\r\n--b--"} {
@@ -169,7 +170,7 @@ func FuzzOnlyHeadersLoseTheirControls(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		want, plainErr := parts(bytes.NewReader(body))
 		for name, from := range map[string]io.Reader{"at once": bytes.NewReader(body), "byte by byte": iotest.OneByteReader(bytes.NewReader(body)), "in halves": iotest.HalfReader(bytes.NewReader(body))} {
-			clean := newControls(bufio.NewReaderSize(from, 64), "b")
+			clean := newHeaderSanitizer(bufio.NewReaderSize(from, 64), "b")
 			through, err := io.ReadAll(clean)
 			if err != nil || len(through)+int(clean.dropped) != len(body) {
 				t.Fatalf("%s: %d of %d bytes, %d dropped, %v", name, len(through), len(body), clean.dropped, err)
@@ -182,7 +183,7 @@ func FuzzOnlyHeadersLoseTheirControls(f *testing.F) {
 	})
 }
 
-func TestTheFileDoesNotCountTowardsWhatSurroundsIt(t *testing.T) {
+func TestForm_DoesNotCountTheFileAsOverhead(t *testing.T) {
 	t.Parallel()
 	var body bytes.Buffer
 	writer := multipart.NewWriter(&body)
@@ -195,12 +196,36 @@ func TestTheFileDoesNotCountTowardsWhatSurroundsIt(t *testing.T) {
 	if err != nil || !bytes.Equal(got.files[0], file) {
 		t.Fatalf("%v", err)
 	}
-	if surrounding := form.meter.total - form.meter.inFile; surrounding > 5000 {
+	if surrounding := form.overhead.total - form.overhead.inFile; surrounding > 5000 {
 		t.Errorf("%d bytes surround the file", surrounding)
 	}
 }
 
-func TestErrorsOfTheStoreAreNotTheClients(t *testing.T) {
+// The middleware checks the credential at the end of the body, also if everything of the form
+// has arrived before.
+func TestForm_ReturnsTheErrorAtTheEndOfTheBody(t *testing.T) {
+	t.Parallel()
+	const form = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n--b--"
+	denied := fault.New(fault.Unauthenticated, "revoked")
+	for name, body := range map[string]io.Reader{
+		"behind the last boundary":  io.MultiReader(strings.NewReader(form), iotest.ErrReader(denied)),
+		"with the last boundary":    iotest.DataErrReader(io.MultiReader(strings.NewReader(form+"\r\n"), iotest.ErrReader(denied))),
+		"behind an epilogue":        io.MultiReader(strings.NewReader(form+"\r\nmore"), iotest.ErrReader(denied)),
+		"in the middle of the file": io.MultiReader(strings.NewReader(form[:70]), iotest.ErrReader(denied)),
+		"in the middle of a header": io.MultiReader(strings.NewReader(form[:20]), iotest.ErrReader(denied)),
+		"byte by byte, at the end":  iotest.OneByteReader(io.MultiReader(strings.NewReader(form), iotest.ErrReader(denied))),
+	} {
+		if _, _, err := parse(body, "multipart/form-data; boundary=b"); !errors.Is(err, denied) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	long := form + "\r\n" + strings.Repeat("x", maxOverhead+1)
+	if _, _, err := parse(strings.NewReader(long), "multipart/form-data; boundary=b"); !errors.Is(err, errOverhead) {
+		t.Errorf("a long epilogue: %v", err)
+	}
+}
+
+func TestForm_PassesErrorsOfTheSink(t *testing.T) {
 	t.Parallel()
 	var body bytes.Buffer
 	writer := multipart.NewWriter(&body)
@@ -208,12 +233,12 @@ func TestErrorsOfTheStoreAreNotTheClients(t *testing.T) {
 	_ = writer.Close()
 	r := httptest.NewRequest(http.MethodPost, "/media/create", &body)
 	r.Header.Set("Content-Type", writer.FormDataContentType())
-	form, err := newForm(r)
+	form, err := New(r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("the store is broken")
-	if err := form.read(t.Context(), failing{broken}); !errors.Is(err, broken) || fault.From(err).Kind != fault.Internal {
+	if _, err := form.Read(t.Context(), failing{broken}); !errors.Is(err, broken) || fault.From(err).Kind != fault.Internal {
 		t.Errorf("got %v", err)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 )
 
-func TestFilesAreServedByRangeAndCondition(t *testing.T) {
+func TestFile_IsServedByRangeAndCondition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -130,7 +130,7 @@ func TestFilesAreServedByRangeAndCondition(t *testing.T) {
 	}
 }
 
-func TestADeletedItemStopsBeingServedAtOnce(t *testing.T) {
+func TestFile_OfADeletedItemIsNotFoundAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -144,7 +144,7 @@ func TestADeletedItemStopsBeingServedAtOnce(t *testing.T) {
 		}
 		rt.do(t, http.MethodDelete, "/media/delete/"+id.String(), key(one.Key))
 		for _, send := range [][]option{nil, {header("If-None-Match", before.header.Get("ETag"))}, {header("If-Modified-Since", before.header.Get("Last-Modified"))}, {header("Range", "bytes=0-1")}} {
-			other.do(t, http.MethodGet, listed.File, send...).refused(t, http.StatusNotFound, "Not Found")
+			other.do(t, http.MethodGet, listed.File, send...).rejected(t, http.StatusNotFound, "Not Found")
 			if got := other.do(t, http.MethodHead, listed.File, send...); got.status != http.StatusNotFound {
 				t.Errorf("%s: HEAD answers %d", access, got.status)
 			}
@@ -169,7 +169,7 @@ func (rt *runtime) severalRanges(t *testing.T, file string, data []byte) {
 	}
 }
 
-func TestAnyNameComesBack(t *testing.T) {
+func TestFileName_AnyIsReturned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -188,7 +188,7 @@ func TestAnyNameComesBack(t *testing.T) {
 		"evil\u202egpj.exe":               "evilgpj.exe",
 		"composed \u00fc.txt":             "composed \u00fc.txt",
 		"decomposed u\u0308.txt":          "decomposed u\u0308.txt",
-		"a\x00b\x01c\x1b[31md\x7f\te.txt": "abc[31mde.txt", // refused the whole upload, once
+		"a\x00b\x01c\x1b[31md\x7f\te.txt": "abc[31mde.txt", // rejected the whole upload, once
 		"%2e%2e%2f.txt":                   "%2e%2e%2f.txt",
 		strings.Repeat("ü", 200) + ".jpg": strings.Repeat("ü", 125) + ".jpg",
 	} {
@@ -218,7 +218,7 @@ func TestAnyNameComesBack(t *testing.T) {
 	}
 }
 
-func TestNamesGoThroughCurlAndBack(t *testing.T) {
+func TestFileName_FromCurlIsReturned(t *testing.T) {
 	t.Parallel()
 	curl, err := exec.LookPath("curl")
 	if err != nil {
@@ -262,7 +262,7 @@ func TestNamesGoThroughCurlAndBack(t *testing.T) {
 	}
 }
 
-func TestOnlyListedTypesAreShownInline(t *testing.T) {
+func TestFile_OnlyListedTypesAreInline(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -292,7 +292,7 @@ func TestOnlyListedTypesAreShownInline(t *testing.T) {
 	}
 }
 
-func TestSignedAddressesOpenOneFileForAWhile(t *testing.T) {
+func TestSignedURL_OpensOneFileUntilItExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -332,24 +332,24 @@ func TestSignedAddressesOpenOneFileForAWhile(t *testing.T) {
 			}
 			continue
 		}
-		t.Run(name, func(t *testing.T) { got.refused(t, tt.status, tt.text) })
+		t.Run(name, func(t *testing.T) { got.rejected(t, tt.status, tt.text) })
 	}
 	rt.clock.Advance(time.Hour - 100*time.Second)
 	if got := rt.do(t, http.MethodGet, private.File); got.status != http.StatusOK || !strings.HasPrefix(got.header.Get("Cache-Control"), "private, max-age=") {
 		t.Errorf("shortly before its end: %d, %s", got.status, got.header.Get("Cache-Control"))
 	}
 	rt.clock.Advance(101 * time.Second)
-	rt.do(t, http.MethodGet, private.File).refused(t, http.StatusForbidden, invalid)
+	rt.do(t, http.MethodGet, private.File).rejected(t, http.StatusForbidden, invalid)
 
 	fresh := rt.do(t, http.MethodGet, "/media/get/"+private.MediaId.String(), key(one.Key)).item(t)
 	if got := rt.do(t, http.MethodGet, fresh.File); string(got.body) != "private" {
 		t.Errorf("a fresh address: %d", got.status)
 	}
 	rt.do(t, http.MethodDelete, "/media/delete/"+private.MediaId.String(), key(one.Key))
-	rt.do(t, http.MethodGet, fresh.File).refused(t, http.StatusNotFound, "Not Found")
+	rt.do(t, http.MethodGet, fresh.File).rejected(t, http.StatusNotFound, "Not Found")
 }
 
-func TestAFileWhoseObjectIsLostIsAnErrorAndNotAnEmptyFile(t *testing.T) {
+func TestFile_WhoseObjectIsLostIsAnError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -358,7 +358,7 @@ func TestAFileWhoseObjectIsLostIsAnErrorAndNotAnEmptyFile(t *testing.T) {
 	must(t, w.Objects.Remove(t.Context(), one.Account.Bucket, []string{"media/" + item.MediaId.String() + "/original"}))
 	for _, send := range [][]option{nil, {header("Range", "bytes=1-2")}, {header("Range", "bytes=1-1,3-3")}} {
 		got := rt.do(t, http.MethodGet, item.File, send...)
-		got.refused(t, http.StatusInternalServerError, "Internal Server Error")
+		got.rejected(t, http.StatusInternalServerError, "Internal Server Error")
 		if got.header.Get("Content-Disposition") != "" || got.header.Get("ETag") != "" || strings.Contains(got.header.Get("Cache-Control"), "public") {
 			t.Errorf("the error has a file's headers: %v", got.header)
 		}

@@ -59,8 +59,8 @@ func TestAddress_StaysTheSameWithinAStep(t *testing.T) {
 			d, item := at(t, &now, tt.ttl, tt.step)
 			made := map[string]time.Time{} // the first time of each address
 			for ; now.Before(start.Add(3 * tt.step)); now = now.Add(tt.step / 20) {
-				address := d.Links().Document(item).File
-				if again := d.Links().Document(item).File; again != address {
+				address := d.URLs().URL(item, item.File())
+				if again := d.URLs().URL(item, item.File()); again != address {
 					t.Fatalf("one moment, two addresses: %s and %s", address, again)
 				}
 				if first, ok := made[address]; ok && now.Sub(first) >= tt.step {
@@ -86,7 +86,7 @@ func TestAddress_LivesAtLeastTTLAndAtMostAStepLonger(t *testing.T) {
 			now := start.Add(offset)
 			made := now
 			d, item := at(t, &now, tt.ttl, tt.step)
-			address := d.Links().Document(item).File
+			address := d.URLs().URL(item, item.File())
 			parsed, err := url.Parse(address)
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,37 @@
+package api
+
+import "mediastack.dev/runtime/endpoint"
+
+// The routes of the runtime, as patterns of the router. Those of the login pages are in
+// package oauthhttp, which alone uses them.
+const (
+	UploadRoute          = "/media/create"
+	SealRoute            = "/media/seal/{mediaId}"
+	ListRoute            = "/media/get"
+	CountRoute           = "/media/get/count"
+	TotalStorageRoute    = "/media/get/size"
+	GetRoute             = "/media/get/{mediaId}"
+	DeleteRoute          = "/media/delete/{mediaId}"
+	CreateSignatureRoute = "/media/signature/create"
+	GetSettingsRoute     = "/settings/media/get"
+	UpdateSettingsRoute  = "/settings/media/create"
+
+	SpecRoute = "/openapi.json"
+
+	// ResumableRoute is the collection of TUS uploads, ResumableUploadRoute one of them.
+	ResumableRoute       = endpoint.Resumable
+	ResumableUploadRoute = ResumableRoute + "/{uploadId}"
+
+	// ToolsRoute is the MCP endpoint.
+	ToolsRoute = endpoint.Tools
+
+	// FilePath begins the URLs of files.
+	FilePath = "/media/file/"
+
+	// The OAuth endpoints that applications call. WellKnownPath begins the URLs of metadata
+	// documents (RFC 8615).
+	RegisterRoute = "/oauth/register"
+	TokenRoute    = "/oauth/token"
+	RevokeRoute   = "/oauth/revoke"
+	WellKnownPath = "/.well-known/"
+)

@@ -1,0 +1,95 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
+)
+
+// toolError returns the result of a tool that failed: the text of the fault as on every
+// interface, with a hint for the model, and its code in _meta. It records the error for the log
+// and the metric.
+func (a *API) toolError(ctx context.Context, tool string, err error) *sdk.CallToolResult {
+	stateFromContext(ctx).addError(fmt.Errorf("%s: %w", tool, err))
+	a.count(ctx, tool, err)
+	return &sdk.CallToolResult{IsError: true, Meta: sdk.Meta{metaCode: httpapi.Describe(err).Body.Code},
+		Content: []sdk.Content{&sdk.TextContent{Text: errorText(ctx, err)}}}
+}
+
+// metaCode is the key of the error code in the _meta of a tool's result.
+const metaCode = "mediastack.dev/code"
+
+// errorText returns the text of a fault, followed by what the model can do about it.
+func errorText(ctx context.Context, err error) string {
+	described := httpapi.Describe(err)
+	text := described.Body.Detail
+	if text == "" {
+		text = described.Body.Error
+	}
+	retry := fmt.Sprintf("try again in %d seconds", httpapi.Seconds(described.RetryAfter))
+	switch fault.From(err).Kind { //nolint:exhaustive // the text of all others says what to change
+	case fault.Internal:
+		return "The service failed; this is not the fault of the arguments. Try once more. If it fails again, tell the user the request id " + httpapi.FromContext(ctx).RequestID + "."
+	case fault.Unavailable:
+		return text + ": nothing was changed, " + retry
+	case fault.Busy:
+		return text + ": " + retry
+	case fault.QuotaExceeded:
+		return text + ": delete items that are not needed any more with delete_media, or have the user ask for more storage"
+	case fault.NotFound:
+		return text + ": it may be deleted, or a draft that was not sealed within 24 hours; list_media lists what there is"
+	case fault.Forbidden:
+		return text + ": use the tools that are listed, or have the user ask the account's administrator"
+	}
+	return text
+}
+
+// writeRPCError answers a request that does not reach the SDK with a JSON-RPC error, and records
+// the error for the log.
+func writeRPCError(w http.ResponseWriter, r *http.Request, err error) {
+	if known := new(rpcError); !errors.As(err, known) {
+		httpapi.WriteError(w, r, err)
+		return
+	}
+	httpapi.SetError(r.Context(), err)
+	errorResponse(err).write(w)
+}
+
+// response is a JSON-RPC response, and its HTTP status outside of a batch.
+type response struct {
+	status int
+	body   []byte
+}
+
+// errorResponse returns the JSON-RPC error response for a fault. A nil id is null.
+func errorResponse(err error) response {
+	rejected := rpcError{error: err, code: jsonrpc.CodeInvalidRequest}
+	_ = errors.As(err, &rejected)
+	described := httpapi.Describe(err)
+	if rejected.status != 0 {
+		described = httpapi.DescribeStatus(rejected.status, err)
+	}
+	rpc := described.RPC()
+	rpc.ID, rpc.Error.Code = rejected.id, rejected.code
+	if rejected.data != nil {
+		rpc.Error.Data = rejected.data
+	}
+	body, _ := json.Marshal(rpc) // of strings and JSON that was read
+	return response{status: described.Status, body: body}
+}
+
+func (r response) write(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(r.body)))
+	w.WriteHeader(r.status)
+	_, _ = w.Write(r.body) // if the client is gone, the log line has the number of bytes written
+}

@@ -1,0 +1,144 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/media"
+)
+
+// requestState is the state of one HTTP request, passed through the SDK by context: the file
+// that its body contained, and the errors of its tools. The SDK runs tools in goroutines of its
+// own.
+type requestState struct {
+	media     *media.Service
+	identity  auth.Identity
+	canUpload bool // the caller may use upload_media
+	// messages are those of the body; batch is set if it is an array of them.
+	messages []message
+	batch    bool
+	// stop aborts a read of the request's body.
+	stop func()
+
+	mu     sync.Mutex
+	slow   error // set if the file arrives below the minimum rate while others wait
+	files  []*file
+	errs   []error
+	closed bool
+}
+
+// file is the content of a fileBase64 argument of the request.
+type file struct {
+	upload *media.Upload // nil if err is set, or once a tool has claimed it
+	err    error
+}
+
+type requestStateKey struct{}
+
+// newContext returns a context that carries the state of a request.
+func newContext(ctx context.Context, c *requestState) context.Context {
+	return context.WithValue(ctx, requestStateKey{}, c)
+}
+
+// stateFromContext returns the state of the request that a tool acts for.
+func stateFromContext(ctx context.Context) *requestState {
+	c, _ := ctx.Value(requestStateKey{}).(*requestState)
+	return c
+}
+
+func newRequestState(service *media.Service, identity auth.Identity, canUpload bool) *requestState {
+	return &requestState{media: service, identity: identity, canUpload: canUpload}
+}
+
+// placeholderPrefix begins the string that replaces a file in the JSON which the SDK reads.
+const placeholderPrefix = "file "
+
+// receiveFile receives a file while it arrives and returns its placeholder. Package media bounds
+// the memory that it takes, and stores nothing before the tool commits. A file below the minimum
+// transfer rate while other uploads wait ends the request: the answer of a tool would have to
+// wait for the rest of the body.
+func (c *requestState) receiveFile(ctx context.Context, from *stringReader, isUpload bool) (string, error) {
+	one := &file{}
+	name := placeholderPrefix + strconv.Itoa(len(c.files))
+	c.files = append(c.files, one)
+	switch {
+	case !c.canUpload || !isUpload:
+		one.err = fault.New(fault.Conflict, "unexpected file argument")
+	case len(c.files) > 1: // each would hold a slot that the other waits for
+		one.err = fault.New(fault.Invalid, "send one file in a request")
+	default:
+		one.upload, one.err = c.beginUpload(ctx, &decoder{from: from})
+	}
+	return name, c.tooSlow()
+}
+
+// interrupt aborts reading the body. It may be called often.
+func (c *requestState) interrupt(why error) {
+	c.mu.Lock()
+	c.slow = why
+	c.mu.Unlock()
+	c.stop()
+}
+
+func (c *requestState) tooSlow() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slow
+}
+
+func (c *requestState) beginUpload(ctx context.Context, from io.Reader) (*media.Upload, error) {
+	upload, err := c.media.Begin(ctx, c.identity.Principal, 0)
+	if err != nil {
+		return nil, err
+	}
+	upload.OnSlow(c.interrupt)
+	if err := upload.Receive(ctx, from, ""); err != nil {
+		upload.Close(ctx)
+		return nil, err
+	}
+	return upload, nil
+}
+
+// file returns the upload that a placeholder stands for. The caller closes it.
+func (c *requestState) file(named string) (*media.Upload, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, one := range c.files {
+		if named != placeholderPrefix+strconv.Itoa(i) {
+			continue
+		}
+		upload, err := one.upload, one.err
+		if upload == nil && err == nil || c.closed {
+			err = errors.New("the file was claimed before, or after the end of its request")
+			return nil, err
+		}
+		one.upload = nil
+		return upload, err
+	}
+	return nil, errors.New("the file was not extracted from the body")
+}
+
+// addError records an error for the log.
+func (c *requestState) addError(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err)
+}
+
+// close releases the files that no tool has claimed, and returns the recorded errors.
+func (c *requestState) close(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for _, one := range c.files {
+		if one.upload != nil {
+			one.upload.Close(ctx)
+		}
+	}
+	return errors.Join(c.errs...)
+}
