@@ -1,8 +1,8 @@
 package setup_test
 
 import (
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,20 +67,31 @@ func TestFindKube_AcceptsAssetsWithoutKubectl(t *testing.T) {
 }
 
 func TestPackages_NamesMissingOnes(t *testing.T) {
-	t.Setenv("PATH", t.TempDir()) // neither programs nor apt-get
-	err := setup.Packages(t.Context(), io.Discard, setup.Building)
-	if err == nil || !strings.Contains(err.Error(), "`apt-get install gcc ") || !strings.Contains(err.Error(), " pkg-config libvips-dev`") {
-		t.Errorf("got %v", err)
+	root, err := setup.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err == nil || strings.Contains(err.Error(), "exiftool") {
-		t.Errorf("building needs no test tools: %v", err)
-	}
-	err = setup.Packages(t.Context(), io.Discard, setup.Running)
-	if err == nil || !strings.Contains(err.Error(), " curl ") || strings.Contains(err.Error(), "chromium") {
-		t.Errorf("running needs curl and no browser: %v", err)
-	}
-	err = setup.Packages(t.Context(), io.Discard, setup.Everything)
-	if err == nil || !strings.Contains(err.Error(), " libimage-exiftool-perl ") || !strings.Contains(err.Error(), " chromium`") {
-		t.Errorf("got %v", err)
+	for purpose, want := range map[string]struct {
+		names  []string
+		absent string
+	}{
+		"libvips":  {[]string{"`apt-get install gcc ", " pkg-config libvips-dev`"}, "exiftool"},
+		"running":  {[]string{" curl "}, "chromium"},
+		"packages": {[]string{" libimage-exiftool-perl ", " chromium`"}, "ceph"},
+	} {
+		command := exec.Command("/bin/bash", filepath.Join(root, "hack", "packages.sh"), purpose)
+		command.Env = []string{"PATH=" + t.TempDir()} // neither programs nor apt-get
+		printed, err := command.CombinedOutput()
+		if err == nil {
+			t.Errorf("%s: it does not fail", purpose)
+		}
+		for _, name := range want.names {
+			if !strings.Contains(string(printed), name) {
+				t.Errorf("%s: %q is not in %s", purpose, name, printed)
+			}
+		}
+		if strings.Contains(string(printed), want.absent) {
+			t.Errorf("%s: %q is in %s", purpose, want.absent, printed)
+		}
 	}
 }
