@@ -167,3 +167,13 @@ func (env *environment) serve(ctx context.Context, name string, t tenant, settin
 	}
 	return env.endpoint(name, runtime.Process, runtime.BaseURL, t.APIKey)
 }
+
+// serveTenant makes a tenant, and starts a runtime for it.
+func (b *bench) serveTenant(ctx context.Context, name string) (tenant, *endpoint, error) {
+	t, err := b.env.tenant(ctx, name)
+	if err != nil {
+		return tenant{}, nil, err
+	}
+	e, err := b.env.serve(ctx, service, t)
+	return t, e, err
+}
