@@ -11,12 +11,14 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/procfs"
 
 	"mediastack.dev/hack/setup"
 )
@@ -300,7 +302,7 @@ func (p *Postgres) Kill() {
 	// A stopped server starts no process between the count and the kill; one that was
 	// missed would hold the memory that all share, and keep the next server from starting.
 	_ = syscall.Kill(p.PID(), syscall.SIGSTOP)
-	backends := childrenOf(p.PID())
+	backends := Children(p.PID())
 	p.Process.Kill()
 	for _, pid := range backends {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -312,37 +314,27 @@ func (p *Postgres) Kill() {
 	}
 }
 
-// childrenOf lists the processes that a process has started.
-func childrenOf(pid int) []int {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+// Children returns the processes that a process has started, by their ids in order.
+func Children(pid int) []int {
+	processes, _ := procfs.AllProcs()
 	var children []int
-	for _, stat := range stats {
-		child, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
-		if err != nil {
-			continue
-		}
-		if fields := processStat(child); len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
-			children = append(children, child)
+	for _, process := range processes {
+		if stat, err := process.Stat(); err == nil && stat.PPID == pid {
+			children = append(children, process.PID)
 		}
 	}
+	slices.Sort(children)
 	return children
 }
 
 // processLives reports whether a process has not ended; one that only waits to be collected has.
 func processLives(pid int) bool {
-	fields := processStat(pid)
-	return len(fields) > 0 && fields[0] != "Z" && fields[0] != "X"
-}
-
-// processStat reads a process's state, parent and what follows; nothing when it is gone.
-func processStat(pid int) []string {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
-		return nil
+		return false
 	}
-	// The name before it is in brackets and may hold anything.
-	end := strings.LastIndex(string(content), ")")
-	return strings.Fields(string(content[end+1:]))
+	stat, err := process.Stat()
+	return err == nil && stat.State != "Z" && stat.State != "X"
 }
 
 func (p *Postgres) ping(ctx context.Context) error {
