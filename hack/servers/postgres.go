@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -59,6 +60,25 @@ type Postgres struct {
 
 	config    PostgresConfig
 	socketDir string
+	group     *Group
+	spec      Spec
+}
+
+// MakeDataDir makes a new directory below parent, the one for temporary files when it is empty, in which
+// PostgreSQL can keep its data: see PostgresCanReach.
+func MakeDataDir(parent, pattern string) (string, error) {
+	parent = cmp.Or(parent, os.TempDir())
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	if !PostgresCanReach(parent) {
+		return "", fmt.Errorf("the user postgres can't reach %s: choose another directory", parent)
+	}
+	dir, err := os.MkdirTemp(parent, pattern)
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o711) // the user postgres must pass
 }
 
 // PostgresCanReach reports whether PostgreSQL, which never runs as root, could keep its data in a
@@ -130,8 +150,8 @@ func (g *Group) StartPostgres(ctx context.Context, config PostgresConfig) (*Post
 		return nil, err
 	}
 
-	postgres := &Postgres{Port: config.Port, config: config, socketDir: socketDir}
-	spec := Spec{
+	postgres := &Postgres{Port: config.Port, config: config, socketDir: socketDir, group: g}
+	postgres.spec = Spec{
 		Name:       "PostgreSQL",
 		Path:       filepath.Join(bin, "postgres"),
 		Args:       postgres.arguments(),
@@ -142,7 +162,7 @@ func (g *Group) StartPostgres(ctx context.Context, config PostgresConfig) (*Post
 		OrphanSignal: syscall.SIGINT,
 		Ready:        postgres.ping,
 	}
-	if postgres.Process, err = g.startAfterCrash(ctx, spec); err != nil {
+	if err := postgres.Restart(ctx); err != nil {
 		return nil, err
 	}
 	if err := postgres.prepareRole(ctx); err != nil {
@@ -152,20 +172,21 @@ func (g *Group) StartPostgres(ctx context.Context, config PostgresConfig) (*Post
 	return postgres, nil
 }
 
-// startAfterCrash starts a server whose predecessor may have been killed a moment ago: the children
-// of that one need some time to notice, and until then PostgreSQL does not start.
-func (g *Group) startAfterCrash(ctx context.Context, spec Spec) (*Process, error) {
+// Restart starts a server that has ended again, with its data and at its address. One that was killed a
+// moment ago may have children that need some time to notice, and until then PostgreSQL does not start.
+func (p *Postgres) Restart(ctx context.Context) error {
 	deadline := time.Now().Add(crashTimeout)
 	for {
-		process, err := g.Start(ctx, spec)
+		process, err := p.group.Start(ctx, p.spec)
 		var exit *ExitError
 		if !errors.As(err, &exit) || time.Now().After(deadline) ||
 			!strings.Contains(exit.LastLine, "pre-existing shared memory block") && !strings.Contains(exit.LastLine, `"postmaster.pid" already exists`) {
-			return process, err
+			p.Process = process
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			return err
 		case <-time.After(probePause):
 		}
 	}

@@ -95,3 +95,48 @@ func TestPackages_NamesMissingOnes(t *testing.T) {
 		}
 	}
 }
+
+func TestPinned_BuildsOncePerVersion(t *testing.T) {
+	root, err := setup.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	module, program := t.TempDir(), filepath.Join(t.TempDir(), "bin", "tool")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(module, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := func() (string, error) {
+		out, err := exec.Command(filepath.Join(root, "hack", "pinned.sh"), program, module, "example.org/tool").CombinedOutput()
+		return string(out), err
+	}
+	write("main.go", "package main\n\nfunc main() { println(1) }\n")
+	write("go.mod", "module example.org/tool\n\ngo 1.24\n")
+	if out, err := build(); err == nil {
+		t.Errorf("a module without go.sum is not pinned, and is built: %s", out)
+	}
+	write("go.sum", "")
+	if out, err := build(); err != nil || !strings.Contains(out, "tool: built in") {
+		t.Fatalf("the first build: %v: %s", err, out)
+	}
+	if out, err := build(); err != nil || out != "" {
+		t.Errorf("the same version again: %v: %s", err, out)
+	}
+	write("main.go", "package main\n\nfunc main() { println(2) }\n")
+	write("go.mod", "module example.org/tool\n\ngo 1.25\n")
+	if out, err := build(); err != nil || !strings.Contains(out, "tool: built in") {
+		t.Errorf("another version: %v: %s", err, out)
+	}
+	write("main.go", "package main\n\nfunc main() { missing() }\n")
+	write("go.mod", "module example.org/tool\n\ngo 1.24\n")
+	for range 2 {
+		if out, err := build(); err == nil {
+			t.Errorf("a version that does not compile: %s", out)
+		}
+	}
+	if out, err := exec.Command(program).CombinedOutput(); err != nil || string(out) != "2\n" {
+		t.Errorf("after a build that failed the program prints %q: %v", out, err)
+	}
+}
