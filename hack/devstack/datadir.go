@@ -207,16 +207,7 @@ func (d *dataDir) writeJSON(name string, value any) error {
 	if err != nil {
 		return err
 	}
-	return d.write(name, append(content, '\n'))
-}
-
-// write replaces a private file at once.
-func (d *dataDir) write(name string, content []byte) error {
-	temporary := d.path(name + ".new")
-	if err := os.WriteFile(temporary, content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, d.path(name))
+	return servers.WritePrivate(d.path(name), append(content, '\n'))
 }
 
 // removeDescription removes the description of a stack that has ended.

@@ -72,25 +72,15 @@ func main() {
 	}
 }
 
-// interrupts carries every signal after the first one, which cancels the context.
+// interrupts carries every signal; the first one cancels the context.
 type interrupts <-chan os.Signal
 
 func interruptible() (context.Context, interrupts) {
-	ctx, cancel := context.WithCancel(context.Background())
+	stopSignals := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+	ctx, _ := signal.NotifyContext(context.Background(), stopSignals...)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	further := make(chan os.Signal, 1)
-	go func() {
-		<-signals
-		cancel()
-		for again := range signals {
-			select {
-			case further <- again:
-			default:
-			}
-		}
-	}()
-	return ctx, further
+	signal.Notify(signals, stopSignals...)
+	return ctx, signals
 }
 
 type stopCommand struct{ dataFlag }

@@ -49,15 +49,8 @@ func newNamespaceFinalizer(config *rest.Config) (*namespaceFinalizer, error) {
 // run makes a pass every finalizeEvery until ctx ends. It reports an error once for as
 // long as it lasts.
 func (f *namespaceFinalizer) run(ctx context.Context, report func(format string, args ...any)) {
-	ticker := time.NewTicker(finalizeEvery)
-	defer ticker.Stop()
 	reported := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		failure := ""
 		if err := f.pass(ctx); err != nil {
 			failure = err.Error()
@@ -66,7 +59,7 @@ func (f *namespaceFinalizer) run(ctx context.Context, report func(format string,
 			report("%s", failure)
 		}
 		reported = failure
-	}
+	}, finalizeEvery)
 }
 
 // pass deletes the objects of every terminating namespace, and completes the deletion of

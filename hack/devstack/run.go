@@ -32,7 +32,7 @@ type runCommand struct {
 }
 
 // Run starts the stack and supervises it until it is interrupted or one of its processes dies.
-func (c *runCommand) Run(ctx context.Context, command *kong.Context, further interrupts) error {
+func (c *runCommand) Run(ctx context.Context, command *kong.Context, signals interrupts) error {
 	if c.PurgeEvery <= 0 {
 		return fmt.Errorf("--purge-every must be longer than nothing, not %s", c.PurgeEvery)
 	}
@@ -70,11 +70,10 @@ func (c *runCommand) Run(ctx context.Context, command *kong.Context, further int
 		progress:   &progress{started: time.Now(), out: parent.out()},
 	}
 	go func() {
-		if _, ok := <-further; ok {
-			// A second signal kills all processes at once.
-			s.group.KillAll()
-			os.Exit(exitInterrupted)
-		}
+		<-signals
+		<-signals // the second one kills all processes at once
+		s.group.KillAll()
+		os.Exit(exitInterrupted)
 	}()
 	return s.run(ctx, parent)
 }

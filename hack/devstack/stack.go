@@ -257,13 +257,6 @@ func (s *stack) startFinalizer(ctx context.Context) error {
 
 // apply applies the manifests of files and directories of config/.
 func (s *stack) apply(ctx context.Context, what string, paths ...string) error {
-	root, err := setup.RepoRoot()
-	if err != nil {
-		return err
-	}
-	for i, path := range paths {
-		paths[i] = filepath.Join(root, "config", path)
-	}
 	objects, err := kubeapply.Read(paths...)
 	if err != nil {
 		return fmt.Errorf("read the manifests: %w", err)
@@ -424,7 +417,7 @@ func (s *stack) writeDescription(ctx context.Context, kube client.Client, accoun
 		Runtime:  s.runtime,
 		Env:      s.data.path(envFile),
 	}
-	if err := s.data.write(envFile, shellLines(s.runtimeEnv())); err != nil {
+	if err := servers.WritePrivate(s.data.path(envFile), shellLines(s.runtimeEnv())); err != nil {
 		return err
 	}
 	return s.data.writeJSON(descriptionFile, s.description)

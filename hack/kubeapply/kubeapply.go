@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/hack/setup"
 )
 
 const (
@@ -26,10 +28,16 @@ const (
 	pollInterval  = 50 * time.Millisecond
 )
 
-// Read reads the objects of YAML files and of the YAML files of directories, except kustomization.yaml.
+// Read reads the objects of YAML files of config/ and of the YAML files of its directories, except
+// kustomization.yaml.
 func Read(paths ...string) ([]*unstructured.Unstructured, error) {
+	root, err := setup.RepoRoot()
+	if err != nil {
+		return nil, err
+	}
 	var objects []*unstructured.Unstructured
 	for _, path := range paths {
+		path = filepath.Join(root, "config", path)
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/google/uuid"
 
 	"mediastack.dev/hack/setup"
 )
@@ -87,11 +88,7 @@ func (c *Ceph) configure(ctx context.Context) error {
 		}
 		addresses[i] = loopback(port)
 	}
-	id, err := os.ReadFile("/proc/sys/kernel/random/uuid")
-	if err != nil {
-		return err
-	}
-	fsid := strings.TrimSpace(string(id))
+	fsid := uuid.NewString()
 	config := fmt.Sprintf(cephConfig, fsid, addresses[0], addresses[1], c.dir)
 	if err := os.WriteFile(c.path("ceph.conf"), []byte(config), 0o600); err != nil {
 		return err
@@ -118,11 +115,7 @@ func (c *Ceph) startMonitor(ctx context.Context) error {
 }
 
 func (c *Ceph) startOSD(ctx context.Context) error {
-	id, err := os.ReadFile("/proc/sys/kernel/random/uuid")
-	if err != nil {
-		return err
-	}
-	osd := strings.TrimSpace(string(id))
+	osd := uuid.NewString()
 	// It waits for the monitor.
 	if err := c.run(ctx, c.programs.Admin, "--connect-timeout", "60", "osd", "new", osd, "0"); err != nil {
 		return err
@@ -130,7 +123,7 @@ func (c *Ceph) startOSD(ctx context.Context) error {
 	if err := c.run(ctx, c.programs.OSD, "-i", "0", "--mkfs", "--osd-uuid", osd); err != nil {
 		return err
 	}
-	_, err = c.group.Start(ctx, c.spec("the Ceph OSD", c.programs.OSD, "-f", "-i", "0"))
+	_, err := c.group.Start(ctx, c.spec("the Ceph OSD", c.programs.OSD, "-f", "-i", "0"))
 	return err
 }
 

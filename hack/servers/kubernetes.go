@@ -108,7 +108,7 @@ func (g *Group) startAPIServer(ctx context.Context, k *Kubernetes, binary string
 		return fmt.Errorf("make the key that signs tokens: %w", err)
 	}
 	admin := RandomSecret(32)
-	if err := writePrivate(k.path("tokens.csv"), []byte(admin+",admin,admin,system:masters\n")); err != nil {
+	if err := WritePrivate(k.path("tokens.csv"), []byte(admin+",admin,admin,system:masters\n")); err != nil {
 		return err
 	}
 	var err error
@@ -146,7 +146,7 @@ func (k *Kubernetes) makeSigningKey() error {
 	if err != nil {
 		return err
 	}
-	return writePrivate(path, key)
+	return WritePrivate(path, key)
 }
 
 // ready reports whether the API server can be used, and keeps the access to it.
@@ -195,11 +195,11 @@ func (k *Kubernetes) writeKubeconfig(path string, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	return writePrivate(path, content)
+	return WritePrivate(path, content)
 }
 
-// writePrivate replaces a file at once, readable by its owner only.
-func writePrivate(path string, content []byte) error {
+// WritePrivate replaces a file at once, readable by its owner only.
+func WritePrivate(path string, content []byte) error {
 	temporary := path + ".new"
 	if err := os.WriteFile(temporary, content, 0o600); err != nil {
 		return err

@@ -277,9 +277,6 @@ func (p *Process) waitReady(ctx context.Context) error {
 	}
 }
 
-// Name is the name from the process's Spec.
-func (p *Process) Name() string { return p.spec.Name }
-
 // PID is the process id.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 

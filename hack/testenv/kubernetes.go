@@ -3,7 +3,6 @@ package testenv
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,7 +10,6 @@ import (
 
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
-	"mediastack.dev/hack/setup"
 )
 
 // fieldManager owns what Apply applies.
@@ -50,23 +48,11 @@ func ServiceAccountKubeconfig(t testing.TB, namespace, name string) string {
 // Manifests returns the objects of files and directories of config/.
 func Manifests(t testing.TB, paths ...string) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := readManifests(paths...)
+	objects, err := kubeapply.Read(paths...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return objects
-}
-
-func readManifests(paths ...string) ([]*unstructured.Unstructured, error) {
-	root, err := setup.RepoRoot()
-	if err != nil {
-		return nil, err
-	}
-	var files []string
-	for _, path := range paths {
-		files = append(files, filepath.Join(root, "config", path))
-	}
-	return kubeapply.Read(files...)
 }
 
 // Apply applies objects to the API server as an administrator. It returns when the custom resource
@@ -83,7 +69,7 @@ func startKubernetes(ctx context.Context, e *environment) (*servers.Kubernetes, 
 	if err != nil {
 		return nil, err
 	}
-	definitions, err := readManifests("crd/bases")
+	definitions, err := kubeapply.Read("crd/bases")
 	if err != nil {
 		return nil, fmt.Errorf("read the custom resource definitions: %w; run `make generate`", err)
 	}
