@@ -29,8 +29,8 @@ const host = "media.example"
 type service struct {
 	database string
 	mailLog  string
-	// base and api are the address of the service in the browser and behind the proxy,
-	// plain that of the second one, which is ready for another code after a second.
+	// base and api are the address of the service in the browser and behind the proxy; it sends
+	// another code after a second. plain is that of the second runtime, where the default pause holds.
 	base, api, plain string
 	front            *httptest.Server
 }

@@ -8,7 +8,6 @@ export const essential = ['address', 'code', 'consent', 'connections']
 export async function visitStates(fixture, visit) {
   const [one, both] = ['ana.lopez@example.org', 'bo.winter@example.org']
   const ana = await fixture.newUser({ address: one, javascript: true })
-  const plain = fixture.plain
   const known = await fixture.register('Claude', 'https://claude.ai/api/mcp/auth_callback')
   const unknown = await fixture.register('Claude Desktop Helper', 'https://claude-desktop.example/callback')
   const cursor = await fixture.register('Cursor', 'cursor://anysphere.cursor-mcp/oauth/callback')
@@ -79,8 +78,8 @@ export async function visitStates(fixture, visit) {
   await visit('over', ana)
   await ana.close()
 
-  const again = await plain.newUser({ address: one, javascript: true })
-  await again.go(plain.link(await plain.program('Workbench')))
+  const again = await fixture.newUser({ address: one, javascript: true })
+  await again.go(fixture.link(bench))
   await again.sendAddress()
   await waitFor(async () => (await again.press('.aside button')).status() === 200, 'another code')
   await visit('code-resent', again)
