@@ -53,9 +53,9 @@ func newStorm(t *testing.T) *storm {
 	return s
 }
 
-func (s *storm) token() account.Token {
+func (s *storm) token() account.KeySecret {
 	s.t.Helper()
-	token, err := account.NewToken()
+	token, err := account.NewKeySecret()
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func (s *storm) goesOn(when string) {
 	}
 }
 
-func TestAStormOfWrongKeysShutsNoGoodKeyOut(t *testing.T) {
+func TestGuessedKeys_DoNotLockOutAValidKey(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
 	s.goesOn("before the storm")
@@ -122,7 +122,7 @@ func TestAStormOfWrongKeysShutsNoGoodKeyOut(t *testing.T) {
 }
 
 // What was good permits a look-up, and the look-up decides.
-func TestAKeyThatEndsInAStormIsRefusedAndForgotten(t *testing.T) {
+func TestEndedKey_IsRejectedAndNotExemptFromTheLimit(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*storm, account.Principal){
 		"revoked": func(s *storm, p account.Principal) { delete(s.answers, p.Key.Hash) },
@@ -152,7 +152,7 @@ func TestAKeyThatEndsInAStormIsRefusedAndForgotten(t *testing.T) {
 	}
 }
 
-func TestAnAccountThatIsLetGoOnIsServedInTheStormAgain(t *testing.T) {
+func TestResumedAccount_IsServedWhileKeysAreGuessed(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
 	s.goesOn("before the storm")
@@ -172,7 +172,7 @@ func TestAnAccountThatIsLetGoOnIsServedInTheStormAgain(t *testing.T) {
 }
 
 // A look-up that fails says nothing about the key.
-func TestADirectoryThatIsAwayMakesNobodyForgotten(t *testing.T) {
+func TestFailedLookup_KeepsTheExemptionOfAKey(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
 	s.goesOn("before the storm")
@@ -192,7 +192,7 @@ func TestADirectoryThatIsAwayMakesNobodyForgotten(t *testing.T) {
 
 // Tokens that were good are no guesses: thousands of hosted applications share a few
 // addresses, and each sends its token once more when the hour is over.
-func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
+func TestExpiredToken_IsNotCountedAsAGuess(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
 	s.cfg.Resource = "http://media.test/mcp" // which the directory's sessions are for, until an hour after the start

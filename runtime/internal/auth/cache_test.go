@@ -71,7 +71,7 @@ func holder(hash account.Hash) account.Principal {
 	return account.Principal{Account: account.Account{ID: uuid.UUID{1}}, Key: account.Key{ID: uuid.UUID{2}, Hash: hash}}
 }
 
-func TestAKeyIsRememberedUntilItsTimeOrAChange(t *testing.T) {
+func TestSessionCache_KeepsAKeyUntilItsExpiryOrAChange(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	directory := &scripted{find: func(h account.Hash) (account.Principal, error) { return holder(h), nil }}
@@ -105,7 +105,7 @@ func TestAKeyIsRememberedUntilItsTimeOrAChange(t *testing.T) {
 	asks("still not", 1)
 }
 
-func TestAnUnknownKeyIsRememberedForSeconds(t *testing.T) {
+func TestSessionCache_KeepsAnUnknownKeyForSeconds(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	missing := fault.New(fault.NotFound, "no such key")
@@ -127,7 +127,7 @@ func TestAnUnknownKeyIsRememberedForSeconds(t *testing.T) {
 	}
 }
 
-func TestAFailureIsNotRemembered(t *testing.T) {
+func TestSessionCache_DoesNotKeepAFailure(t *testing.T) {
 	t.Parallel()
 	directory := &scripted{find: func(account.Hash) (account.Principal, error) {
 		return account.Principal{}, fault.New(fault.Unavailable, "down")
@@ -146,7 +146,7 @@ func TestAFailureIsNotRemembered(t *testing.T) {
 
 // An answer that was read before a change, and arrives after it, must not be kept:
 // it would let a revoked key live for the whole of its time.
-func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
+func TestSessionCache_DoesNotKeepAResultFromBeforeAChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		arrive := make(chan struct{})
@@ -180,7 +180,7 @@ func TestAnAnswerFromBeforeAChangeIsNotKept(t *testing.T) {
 	})
 }
 
-func TestRequestsShareOneLookUp(t *testing.T) {
+func TestSessionCache_SharesOneLookUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		arrive := make(chan struct{})
@@ -210,7 +210,7 @@ func TestRequestsShareOneLookUp(t *testing.T) {
 	})
 }
 
-func TestLastUsesAreWrittenEveryMinuteAndAtTheEnd(t *testing.T) {
+func TestLastUsed_IsFlushedEveryMinuteAndAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		directory := &scripted{fail: errors.New("down")}

@@ -28,8 +28,8 @@ func signer(t testing.TB, char string) *keys.Signer {
 	return made
 }
 
-// FuzzOnlyWhatWasSignedOpens changes a good signature in every way the fuzzer finds.
-func FuzzOnlyWhatWasSignedOpens(f *testing.F) {
+// FuzzSignature_ChangedIsRejected changes a good signature in every way the fuzzer finds.
+func FuzzSignature_ChangedIsRejected(f *testing.F) {
 	ours := signer(f, "a")
 	signed := claims{accountID: uuid.UUID{1}, appID: uuid.UUID{2}, keyID: uuid.UUID{3}, expires: time.Unix(2e9, 0), group: "friends"}
 	good := encodeSignature(ours, signed)
@@ -48,8 +48,8 @@ func FuzzOnlyWhatWasSignedOpens(f *testing.F) {
 	})
 }
 
-// FuzzClaimsComeBack signs anything, and reads it again.
-func FuzzClaimsComeBack(f *testing.F) {
+// FuzzClaims_AreDecodedAsEncoded signs anything, and reads it again.
+func FuzzClaims_AreDecodedAsEncoded(f *testing.F) {
 	ours, foreign := signer(f, "a"), signer(f, "b")
 	f.Add([]byte("account"), []byte("app"), []byte("key"), int64(2e9), "friends", uint16(3))
 	f.Add([]byte{}, []byte{}, []byte{}, int64(0), "", uint16(0))
@@ -87,7 +87,7 @@ func FuzzClaimsComeBack(f *testing.F) {
 	})
 }
 
-func TestOneListSaysWhichRoutesTakeSignatures(t *testing.T) {
+func TestAcceptsSignature_OnUploadRoutesOnly(t *testing.T) {
 	t.Parallel()
 	for route, want := range map[string]bool{
 		"/media/create": true, "/media/create/resumable": true, "/media/create/resumable/": true, "/media/create/resumable/{id}": true, "/media/create/resumable/*": true,
@@ -99,7 +99,7 @@ func TestOneListSaysWhichRoutesTakeSignatures(t *testing.T) {
 	}
 }
 
-func FuzzOnlyWhatWasSignedIsAccepted(f *testing.F) {
+func FuzzSignature_HasOneForm(f *testing.F) {
 	ours := signer(f, "s")
 	other := signer(f, "t")
 	principal := account.Principal{Account: account.Account{ID: uuid.New()}, App: account.App{ID: uuid.New()}, Key: account.Key{ID: uuid.New()}}

@@ -15,7 +15,7 @@ var inside = regexp.MustCompile(`(?i)json:|jsonrpc2|\bmcp\.|\*mcp|unmarshal|stru
 
 // Each of these bodies has a call in it that would delete the draft. Before, some were
 // carried out in part, and some were answered with another id or not at all.
-func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
+func TestBody_WithAMalformedMessageIsRejectedAsAWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -96,7 +96,7 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 }
 
 // What the SDK rejects by itself says nothing of the inside either.
-func TestRefusalsOfTheSDKAreInPlainWords(t *testing.T) {
+func TestSDKErrors_ShowNothingInternal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -119,7 +119,7 @@ func TestRefusalsOfTheSDKAreInPlainWords(t *testing.T) {
 	}
 }
 
-func TestIDsComeBackAsTheyWere(t *testing.T) {
+func TestRequestID_IsReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -138,7 +138,7 @@ func TestIDsComeBackAsTheyWere(t *testing.T) {
 
 // Nothing of a client is left between requests, so a cancellation can only concern its
 // own batch. It was answered with the SDK's "context canceled".
-func TestACancellationInABatchChangesNothing(t *testing.T) {
+func TestCancellation_InABatchHasNoEffect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

@@ -24,7 +24,7 @@ import (
 
 // The official suite calls tools of its own, which the SDK's fixture has. It stands
 // behind everything that stands in front of our tools.
-func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
+func TestMiddleware_ConformsWithTheFixtureOfTheSDK(t *testing.T) {
 	t.Parallel()
 	packages := node.New(t, "hack/test/clients/mcp")
 	target := newFixture(t)
@@ -44,7 +44,7 @@ func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
 }
 
 // What of the suite needs no tools of its own is held against ours.
-func TestTheEndpointConforms(t *testing.T) {
+func TestEndpoint_Conforms(t *testing.T) {
 	t.Parallel()
 	packages := node.New(t, "hack/test/clients/mcp")
 	address := serveWithKey(t, nil)

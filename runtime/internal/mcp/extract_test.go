@@ -26,7 +26,7 @@ func lifted(body io.Reader) (string, []string, error) {
 	return string(rest), files, err
 }
 
-func TestFilesAreLiftedOutOfJSON(t *testing.T) {
+func TestExtractFiles_ReplacesFilesByPlaceholders(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`{"fileBase64":"abc","x":1}`:                        `{"fileBase64":"F","x":1}`,
@@ -106,9 +106,9 @@ func BenchmarkFile(b *testing.B) {
 	}
 }
 
-// FuzzLift holds the bodyScanner against package json: of a JSON document it takes what
+// FuzzExtractFiles holds the bodyScanner against package json: of a JSON document it takes what
 // package json finds under the name, and leaves everything else.
-func FuzzLift(f *testing.F) {
+func FuzzExtractFiles(f *testing.F) {
 	for _, seed := range []string{`{"fileBase64":"a\u0041\n","x":["fileBase64",{"fileBase64":1}]}`, `[{"a":"\\\""},{"fileBase64":"="}]`, `"fileBase64"`, `{"fileBase64"`, "{\"fileBase64\":\"a\nb\"}", `{"fileBase64":"\q"}`, `{"fileBase64":"\u00zz"}`} {
 		f.Add([]byte(seed))
 	}
@@ -196,7 +196,7 @@ func FuzzBase64(f *testing.F) {
 	})
 }
 
-func TestTheBodysOwnErrorsPass(t *testing.T) {
+func TestExtractFiles_ReturnsErrorsOfTheBody(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	body := io.MultiReader(strings.NewReader(`{"fileBase64":"aaaa`), iotest.ErrReader(broken))

@@ -37,7 +37,7 @@ func newest(method string) option {
 	}
 }
 
-func TestWhoHasNoCredentialIsToldWhereToGetOne(t *testing.T) {
+func TestMissingCredential_IsAnsweredWithTheChallenge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -74,7 +74,7 @@ func (rt *replica) signature(t *testing.T, of tenant) string {
 	return gives[api.Signature](t, rt.call(t, of.Key, "create_upload_signature", nil)).Signature
 }
 
-func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
+func TestHostGuard_AllowsKnownHostsAndOriginsOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -147,7 +147,7 @@ func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
 	}
 }
 
-func TestHostsThatCannotBe(t *testing.T) {
+func TestConfig_RejectsMalformedHosts(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"http://media.test", "*.media.test", "a b", "u@media.test"} {
 		if err := (mcp.Config{Hosts: []string{name}}).Validate(); err == nil || !strings.Contains(err.Error(), "SERVICE_MCP_HOSTS") {
@@ -156,7 +156,7 @@ func TestHostsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestEveryRevisionIsSpoken(t *testing.T) {
+func TestProtocol_EveryRevisionIsSupported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -192,7 +192,7 @@ func TestEveryRevisionIsSpoken(t *testing.T) {
 }
 
 // What is no tool's failure is the protocol's.
-func TestProtocolErrorsStayThat(t *testing.T) {
+func TestProtocolErrors_AreNotToolErrors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -229,7 +229,7 @@ func TestProtocolErrorsStayThat(t *testing.T) {
 	}
 }
 
-func TestEveryMessageOfABatchCounts(t *testing.T) {
+func TestRateLimit_CountsEveryMessageOfABatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
@@ -265,7 +265,7 @@ func upload(id int, base64Text, more string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"upload_media","arguments":{%s"fileBase64":"%s","fileName":"f","mimeType":"application/x-test"}}}`, id, more, base64Text)
 }
 
-func TestEveryFormOfBase64IsRead(t *testing.T) {
+func TestUploadMedia_AcceptsEveryFormOfBase64(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -358,7 +358,7 @@ func escaped(text string) string {
 	return out.String()
 }
 
-func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
+func TestUploadMedia_OverABoundLeavesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, small := w.tenant(t, "one"), w.tenant(t, "small", smallLimits)
@@ -402,7 +402,7 @@ func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-func TestOneFileInARequest(t *testing.T) {
+func TestUploadMedia_AcceptsOneFilePerRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -431,7 +431,7 @@ func (broken) CountItems(context.Context, media.Scope, media.Filter) (int64, err
 }
 
 // A tool that panics takes nobody along.
-func TestAPanicEndsOneCall(t *testing.T) {
+func TestPanic_EndsOneCallOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -444,7 +444,7 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	eventually(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "the code is on fire") })
 }
 
-func TestNothingInternalLeaks(t *testing.T) {
+func TestToolError_ShowsNothingInternal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -472,7 +472,7 @@ func (characters) Read(p []byte) (int, error) {
 }
 
 // The names of the headers are the brand's.
-func TestTheBrandIsInEveryText(t *testing.T) {
+func TestBrand_IsInEveryText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -484,7 +484,7 @@ func TestTheBrandIsInEveryText(t *testing.T) {
 }
 
 // A client that leaves in the middle of its file leaves nothing behind.
-func TestAClientThatLeavesGivesItsPlaceBack(t *testing.T) {
+func TestUploadMedia_WhoseClientLeavesReleasesItsSlot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

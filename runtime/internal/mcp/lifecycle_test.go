@@ -19,7 +19,7 @@ type list struct {
 }
 
 // An assistant stores a file, seals it, finds it, and deletes it again.
-func TestAnAssistantsDay(t *testing.T) {
+func TestItem_FromUploadToDelete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -70,7 +70,7 @@ func TestAnAssistantsDay(t *testing.T) {
 }
 
 // Settings that an assistant changes count for what it uploads next.
-func TestAnImageIsProcessedAsTheSettingsSay(t *testing.T) {
+func TestUploadMedia_ProcessesImagesByTheSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -86,7 +86,7 @@ func TestAnImageIsProcessedAsTheSettingsSay(t *testing.T) {
 }
 
 // A key reaches its own app's items, and no other's of the account.
-func TestAppsOfAnAccountAreStrangers(t *testing.T) {
+func TestTools_IsolateAppsOfOneAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -116,7 +116,7 @@ func TestAppsOfAnAccountAreStrangers(t *testing.T) {
 }
 
 // The SDK's own client of the newest revision holds results against the schemas.
-func TestTheSDKsClientTalksToIt(t *testing.T) {
+func TestSDKClient_AcceptsResults(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

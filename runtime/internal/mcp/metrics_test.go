@@ -35,7 +35,7 @@ func (rt *replica) calls(t *testing.T) map[string]string {
 	return counts
 }
 
-func TestCallsAreCountedByToolAndOutcome(t *testing.T) {
+func TestMetrics_CountCallsByToolAndOutcome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, held := w.tenant(t, "one"), w.tenant(t, "held", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })

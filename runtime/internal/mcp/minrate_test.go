@@ -11,7 +11,7 @@ import (
 
 // A connection that stood still, or that dripped, held the memory that others waited
 // for. It is given up as an upload by REST is, whichever way its reading ends.
-func TestAFileThatOthersWaitForIsGivenUp(t *testing.T) {
+func TestUploadMedia_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 	t.Parallel()
 	for name, drips := range map[string]bool{"stands still": false, "drips": true} {
 		t.Run(name, func(t *testing.T) {

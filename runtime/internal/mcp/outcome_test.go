@@ -8,7 +8,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-func TestWhatAFaultCountsAs(t *testing.T) {
+func TestOutcome_OfEveryFault(t *testing.T) {
 	t.Parallel()
 	left, cancel := context.WithCancel(t.Context())
 	cancel()

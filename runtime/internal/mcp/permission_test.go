@@ -9,7 +9,7 @@ import (
 
 // Whoever is not known may use nothing, and a tool that does not say that it only reads
 // writes.
-func TestScopesBindTools(t *testing.T) {
+func TestAuthorize_RequiresTheScopeAndThePolicy(t *testing.T) {
 	t.Parallel()
 	reader, writer := tool{operation: account.GetMedia}, tool{operation: account.SealMedia}
 	for name, tt := range map[string]struct {

@@ -41,7 +41,7 @@ func callBody(t *testing.T, name string, arguments any) string {
 // Only the headers were judged: a call whose body was begun in time and held back was
 // carried out for a key that had been revoked, and for an assistant that had been put
 // on a leash.
-func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
+func TestCall_IsAuthorizedAtTheEndOfItsBody(t *testing.T) {
 	t.Parallel()
 	for how, tt := range map[string]struct {
 		end func(*testing.T, *world, tenant) (goOn string) // gives a key that is good once the account is as before

@@ -16,7 +16,7 @@ func bearer(token string) option { return header("Authorization", "Bearer "+toke
 
 // A token that lacks the scope of a tool is answered by status, before anything is done,
 // so that its client can ask the person for more (RFC 6750, section 3.1).
-func TestAnAccessTokenIsHeldToItsScopes(t *testing.T) {
+func TestAccessToken_IsLimitedToItsScopes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.replica(t)

@@ -31,7 +31,7 @@ func (rt *replica) names(t *testing.T, key string) []string {
 
 var reading = []string{"get_media", "get_media_count", "get_media_settings", "get_total_storage", "list_media"}
 
-func TestALeashHoldsListsAndCalls(t *testing.T) {
+func TestToolPolicy_RestrictsListsAndCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.replica(t)
@@ -69,7 +69,7 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 }
 
 // A file that nobody may send, or that no tool takes, is not even held in memory.
-func TestAForbiddenFileTakesNoPlace(t *testing.T) {
+func TestForbiddenFile_HoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	held := w.tenant(t, "held", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
@@ -116,7 +116,7 @@ func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 }
 
 // The names that spec.mcp.tools takes are those of the tools.
-func TestTheCustomResourceKnowsEveryTool(t *testing.T) {
+func TestCustomResource_AcceptsEveryTool(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "config", "crd", "bases", "mediastack.dev_mediaaccounts.yaml"))
 	must(t, err)

@@ -138,7 +138,7 @@ var rows = map[string]row{
 	}},
 }
 
-func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
+func TestTools_MatchTheirSchemasAndRejectOtherInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
@@ -270,7 +270,7 @@ func short(input object) string {
 	return string(text[:min(len(text), 100)])
 }
 
-func TestArgumentsThatAreNoObject(t *testing.T) {
+func TestArguments_MustBeAnObject(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -282,7 +282,7 @@ func TestArgumentsThatAreNoObject(t *testing.T) {
 	}
 }
 
-func TestCredentialsThatEnd(t *testing.T) {
+func TestTools_RejectEndedCredentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.replica(t)
@@ -310,7 +310,7 @@ func TestCredentialsThatEnd(t *testing.T) {
 	eventually(t, "a revoked key is rejected", func() bool { return rejected(revoked.Key) })
 }
 
-func TestAPinnedSettingIsRefusedByName(t *testing.T) {
+func TestPinnedSetting_IsRejectedByName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -332,7 +332,7 @@ func TestAPinnedSettingIsRefusedByName(t *testing.T) {
 }
 
 // A signature of this interface is one for the upload of REST, with its group.
-func TestASignatureUploadsByREST(t *testing.T) {
+func TestSignature_UploadsByREST(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

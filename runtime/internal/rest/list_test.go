@@ -72,7 +72,7 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	if err != nil {
 		f.Fatal(err)
 	}
-	token, err := account.NewToken()
+	token, err := account.NewKeySecret()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -88,10 +88,10 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	})
 }
 
-// FuzzAListIsTheOneAskedFor sends the same parameters in a query, by GET and POST, and
+// FuzzList_UsesTheParametersThatWereSent sends the same parameters in a query, by GET and POST, and
 // in a body: all three ask for the same list, or none asks for any; and nothing that
 // is asked of the store is out of bounds.
-func FuzzAListIsTheOneAskedFor(f *testing.F) {
+func FuzzList_UsesTheParametersThatWereSent(f *testing.F) {
 	for _, page := range []string{"", "1", "0", "-1", "007", "+1", "1.0", "1e2", " 1", "2147483648", "9223372036854775808", "x", "0x10"} {
 		f.Add(page, "10", "public", "a b&c", uint8(0xff))
 		f.Add("1", page, "", "", uint8(3))

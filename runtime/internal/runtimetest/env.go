@@ -147,7 +147,7 @@ func (e *Env) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token str
 // Principal returns the principal of a tenant's key.
 func (e *Env) Principal(t *testing.T, of Tenant) account.Principal {
 	t.Helper()
-	token, ok := account.ParseToken(of.Key)
+	token, ok := account.ParseKeySecret(of.Key)
 	if !ok {
 		t.Fatal("no key")
 	}

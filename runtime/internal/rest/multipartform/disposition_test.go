@@ -69,7 +69,7 @@ func TestParseDisposition_ReadsNamesAsClientsMeanThem(t *testing.T) {
 	}
 }
 
-func FuzzAnyDispositionIsReadOnce(f *testing.F) {
+func FuzzDisposition_IsParsedTheSameWayTwice(f *testing.F) {
 	for _, seed := range []string{`form-data; name="file"; filename="a.txt"`, `form-data; name=file; filename*=UTF-8''%e2%82%ac`, `form-data; name="a\"b"; filename="C:\x\"`,
 		`form-data; filename*0="a"; filename*1*=''%20`, `form-data; filename="=?UTF-8?B?w5w=?="`, `;;=;"`, "form-data; filename=\"\x00\""} {
 		f.Add(seed)
@@ -90,8 +90,8 @@ func FuzzAnyDispositionIsReadOnce(f *testing.F) {
 	})
 }
 
-// FuzzAQuotedNameComesBack writes a name in each way that clients do.
-func FuzzAQuotedNameComesBack(f *testing.F) {
+// FuzzDisposition_ReturnsAQuotedName writes a name in each way that clients do.
+func FuzzDisposition_ReturnsAQuotedName(f *testing.F) {
 	for _, seed := range []string{"a.txt", `q"uo\te; x=y`, "日本", `\`, `\\"`, `"`, ` a `, "a;b", "=?x?="} {
 		f.Add(seed)
 	}
