@@ -103,7 +103,7 @@ func (a *arguments) id(name string) uuid.UUID {
 	text := a.text(name)
 	id, err := uuid.Parse(text)
 	if a.err == nil && (err != nil || len(text) != 36) {
-		a.err = fault.New(fault.Invalid, "%s must be an id as upload_media and list_media give it, such as 0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e", name)
+		a.err = fault.New(fault.Invalid, "%s must be an id from upload_media or list_media, such as 0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e", name)
 	}
 	return id
 }

@@ -114,7 +114,7 @@ func everyForm() map[string]string {
 	return forms
 }
 
-// Before, the SDK's plain text was passed on for most of these.
+// The SDK would answer most of these with plain text.
 func TestMalformedRequests_AreAnsweredInJSONRPC(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -167,7 +167,7 @@ func TestMalformedRequests_AreAnsweredInJSONRPC(t *testing.T) {
 			}
 		}
 	}
-	// The replacement of plain text is for what nobody has foreseen.
+	// No request of this test needs the replacement of plain text.
 	if strings.Contains(rt.logs.String(), mcp.NotFromSDK) {
 		t.Errorf("the SDK answered in plain text:\n%s", linesWith(rt, mcp.NotFromSDK))
 	}
@@ -279,7 +279,7 @@ func TestNotification_IsNotAnswered(t *testing.T) {
 	}
 }
 
-// Before, one member that the SDK does not know rejected all of them.
+// The SDK would reject the whole batch for one unsupported method.
 func TestBatch_AnswersEveryRequestByItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -297,16 +297,16 @@ func TestBatch_AnswersEveryRequestByItself(t *testing.T) {
 		{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_media_count"}}]`
 	for _, revision := range []string{"", "2024-11-05", "2025-03-26"} {
 		got := rt.post(t, batch, apiKey(one.Key), inRevision(revision, ""))
-		var told []string
+		var codes []string
 		for _, one := range responses(t, revision, got) {
 			code := 0
 			if one.Error != nil {
 				code = one.Error.Code
 			}
-			told = append(told, fmt.Sprintf("%s: %d", one.ID, code))
+			codes = append(codes, fmt.Sprintf("%s: %d", one.ID, code))
 		}
 		const want = `1: 0, "two": -32601, 3: -32602, 4: -32602, 5: -32602, 6: -32601, 7: 0`
-		if strings.Join(told, ", ") != want || got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"structuredContent":{"count":0}`)) {
+		if strings.Join(codes, ", ") != want || got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"structuredContent":{"count":0}`)) {
 			t.Errorf("%q: %d %s", revision, got.status, got.body)
 		}
 		alone := rt.post(t, `[{"jsonrpc":"2.0","id":1,"method":"media/burn"}]`, apiKey(one.Key), inRevision(revision, ""))

@@ -154,7 +154,7 @@ func masked(err error) error {
 	if !errors.As(err, &quoting) {
 		return err
 	}
-	told := *quoting
-	told.Message = redact.Text(told.Message)
-	return &told
+	redacted := *quoting
+	redacted.Message = redact.Text(redacted.Message)
+	return &redacted
 }
