@@ -508,7 +508,7 @@ func TestUploadMedia_WhoseClientLeavesReleasesItsSlot(t *testing.T) {
 	if says := failed(t, rt.call(t, one.Key, "upload_media", uploadArguments("caption", "c"))); !strings.Contains(says, "try again in") {
 		t.Errorf("the slot is free: %s", says)
 	}
-	must(t, write.CloseWithError(errors.New("left"))) // which ends the connection
+	must(t, write.CloseWithError(errors.New("left"))) // closes the connection
 	if err := <-done; err == nil {
 		t.Error("the client did not disconnect")
 	}

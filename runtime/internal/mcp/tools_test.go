@@ -65,7 +65,7 @@ func nothing(string) object { return object{} }
 
 func draftID(id string) object { return object{"mediaId": id} }
 
-// aFile is a right input of upload_media, changed.
+// aFile returns valid arguments of upload_media with one field changed.
 func uploadArguments(field string, value any) object {
 	file := object{"fileBase64": one64, "fileName": "one.txt", "mimeType": "text/plain"}
 	file[field] = value
