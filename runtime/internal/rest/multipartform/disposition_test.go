@@ -23,7 +23,7 @@ func TestParseDisposition_ReadsNamesAsClientsMeanThem(t *testing.T) {
 		"a line break as browsers write it":       {`filename="a%0D%0Ab.txt"`, "a\r\nb.txt", "ab.txt"},
 		"a percent sign that escapes nothing":     {`filename="100%25 %2e%2e%2f.txt"`, `100%25 %2e%2e%2f.txt`, `100%25 %2e%2e%2f.txt`},
 		"a mark behind a backslash":               {`filename="7\" single.mp3"`, `7" single.mp3`, `7" single.mp3`},
-		"a mark that nobody escaped":              {`filename="7" single.mp3"; x=y`, `7" single.mp3`, `7" single.mp3`},
+		"an unescaped quotation mark":             {`filename="7" single.mp3"; x=y`, `7" single.mp3`, `7" single.mp3`},
 		"a backslash twice":                       {`filename="a\\b.txt"`, `a\b.txt`, "b.txt"},
 		"a path of Windows":                       {`filename="C:\Users\me\a.gif"`, `C:\Users\me\a.gif`, "a.gif"},
 		"a folder of Windows":                     {`filename="C:\Pictures\"`, `C:\Pictures\`, "file"},
@@ -79,7 +79,7 @@ func FuzzDisposition_IsParsedTheSameWayTwice(f *testing.F) {
 		if !ok {
 			return
 		}
-		// Latin-1 and encoded words take at most three times the room in UTF-8.
+		// Latin-1 and encoded words are at most three times as long in UTF-8.
 		if len(value) > maxDisposition || len(got.name) > len(value) || len(got.fileName) > 3*len(value) {
 			t.Fatalf("%d bytes became %+v", len(value), got)
 		}
@@ -90,7 +90,7 @@ func FuzzDisposition_IsParsedTheSameWayTwice(f *testing.F) {
 	})
 }
 
-// FuzzDisposition_ReturnsAQuotedName writes a name in each way that clients do.
+// FuzzDisposition_ReturnsAQuotedName parses a name in every form that clients send.
 func FuzzDisposition_ReturnsAQuotedName(f *testing.F) {
 	for _, seed := range []string{"a.txt", `q"uo\te; x=y`, "日本", `\`, `\\"`, `"`, ` a `, "a;b", "=?x?="} {
 		f.Add(seed)
