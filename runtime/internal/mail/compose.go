@@ -23,8 +23,8 @@ import (
 var templates embed.FS
 
 // composer renders login e-mails. Except for the code, their content comes from the
-// configuration. The name of the client is left out: anybody can register a client, and
-// could otherwise send text of their own in the service's name.
+// configuration. They do not contain the client's name: registration is open, so an attacker could
+// choose a name that is sent in e-mails of the service.
 type composer struct {
 	from  mail.Address
 	brand string

@@ -42,7 +42,7 @@ func TestOutbox_DeliversInEveryTLSMode(t *testing.T) {
 		"opportunistic TLS that is not offered":    {server: &server{}, tls: "opportunistic", sent: true},
 		"no TLS though it is offered":              {server: &server{certificate: &trusted}, tls: "none", sent: true},
 		"no TLS, authentication on this machine":   {server: &server{user: "media"}, tls: "none", user: "media", sent: true},
-		"authentication that fails":                {server: &server{certificate: &trusted, user: "somebody else"}, tls: "starttls", user: "media"},
+		"authentication that fails":                {server: &server{certificate: &trusted, user: "other"}, tls: "starttls", user: "media"},
 		"authentication that is not offered":       {server: &server{certificate: &trusted}, tls: "starttls", user: "media"},
 		"authentication that is wanted":            {server: &server{certificate: &trusted, user: "media"}, tls: "starttls"},
 	} {

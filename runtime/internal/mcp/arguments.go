@@ -74,7 +74,7 @@ func (a *arguments) text(name string) string {
 	return ""
 }
 
-// access returns one of the two values, or "" if it was not sent. It rejects an empty one.
+// access returns public or private, or "" if the argument is missing. It rejects an empty one.
 func (a *arguments) access(name string) media.Access {
 	value := media.Access(a.text(name))
 	if _, sent := a.fields[name]; sent && a.err == nil && value != media.Public && value != media.Private {

@@ -111,7 +111,7 @@ func (a *API) toolHandler(t tool) sdk.ToolHandler {
 func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, request sdk.Request) (result sdk.Result, err error) {
 		called := "" // the tool of a tools/call
-		// The SDK calls tools in goroutines of its own, where a panic would end the process.
+		// The SDK calls tools in its goroutines, where a panic would end the process.
 		defer func() {
 			if panicked := recover(); panicked != nil {
 				stateFromContext(ctx).addError(fault.Wrap(fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()), fault.Internal, "%s", method))

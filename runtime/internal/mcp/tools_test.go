@@ -104,15 +104,15 @@ var rows = map[string]row{
 		{uploadArguments("fileBase64", " \n"), "fileBase64 is empty"},
 		{uploadArguments("fileBase64", "data:text/plain;base64,"+one64), "without a data: prefix"},
 		{uploadArguments("fileBase64", "b25"), "?"}, // padding is optional
-		{uploadArguments("fileBase64", "b"), "cut short"},
-		{uploadArguments("fileBase64", "b25lb"), "cut short"},
+		{uploadArguments("fileBase64", "b"), "incomplete"},
+		{uploadArguments("fileBase64", "b25lb"), "incomplete"},
 		{uploadArguments("fileBase64", "b25="), "?"},
 		{uploadArguments("fileBase64", "b25=="), "padding is wrong"},
 		{uploadArguments("fileBase64", "===="), "padding is wrong"},
 		{uploadArguments("fileBase64", "b2=5"), "follows the padding"},
 		{uploadArguments("fileBase64", "+-+-"), "mixes"},
 		{uploadArguments("fileBase64", "b25lß"), "is not base64"},
-		{uploadArguments("fileBase64", "file 0"), "cut short"}, // a placeholder of this package
+		{uploadArguments("fileBase64", "file 0"), "incomplete"}, // a placeholder of this package
 		{uploadArguments("fileName", ""), "fileName is empty"},
 		{uploadArguments("mimeType", ""), "mimeType is empty"},
 		{uploadArguments("access", "secret"), "access must be public or private"},
