@@ -96,7 +96,7 @@ func (l *Limiter[K]) Acquire(ctx context.Context, key K) error {
 	return nil // granted at the same moment
 }
 
-// Release gives back a slot of key, and grants the slots that are free now.
+// Release releases a slot of key, and grants the slots that are free now.
 func (l *Limiter[K]) Release(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

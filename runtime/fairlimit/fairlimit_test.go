@@ -365,8 +365,8 @@ func TestTryAcquire_CountsWithoutALimit(t *testing.T) {
 	}
 }
 
-// Under concurrent use with cancellations, no bound is exceeded, and whoever neither gave
-// up nor was rejected gets a slot.
+// Under concurrent use with cancellations, no bound is exceeded, and every caller that is
+// neither canceled nor rejected gets a slot.
 func TestAcquire_HoldsItsBoundsUnderCancellation(t *testing.T) {
 	t.Parallel()
 	const limit, perKey = 5, 3

@@ -62,7 +62,7 @@ func (s *slot) held() bool { return s.limiter != nil }
 // contended reports whether others wait for the slot.
 func (s *slot) contended() bool { return s.held() && s.limiter.HasWaiters(s.accountID) }
 
-// release gives the slot back. A slot that is not held stays as it is.
+// release releases the slot. It does nothing if the slot is not held.
 func (s *slot) release() {
 	if s.held() {
 		s.limiter.Release(s.accountID)

@@ -26,7 +26,7 @@ type Owner struct {
 	Name      string `json:"name"`
 }
 
-// Claim makes bucket exist and belong to owner, and says whether it had to write
+// Claim makes bucket exist and belong to owner, and reports whether it had to write
 // anything. A bucket without a marker that was there before is taken only when
 // adopt is set and is otherwise a Conflict; so is one that another account hasMarker.
 // Two claims of one bucket at the same time: exactly one wins, by a conditional put.

@@ -172,7 +172,7 @@ func TestClaim_AdoptsABucketWithObjectsOnlyOnRequest(t *testing.T) {
 		must(t, store.Remove(t.Context(), bucket, []string{objectstore.MarkerKey}))
 		owner := objectstore.Owner{AccountID: uuid.NewString()}
 		if _, err := store.Claim(t.Context(), bucket, owner, false); !fault.Is(err, fault.Conflict) {
-			t.Errorf("an unmarked bucket that holds objects must be refused, not %v", err)
+			t.Errorf("an unmarked bucket that holds objects must be rejected, not %v", err)
 		}
 		if changed, err := store.Claim(t.Context(), bucket, owner, true); err != nil || !changed {
 			t.Errorf("adopt must take it: %v, %v", changed, err)
@@ -273,7 +273,7 @@ func TestNew_NamesTheConfigurationError(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"", "localhost:9000", "ftp://host", "http://host/path", "http://"} {
 		if _, err := objectstore.New(objectstore.Config{Endpoint: endpoint, AccessKey: "a", SecretKey: "b"}); err == nil || !strings.Contains(err.Error(), "https://host") {
-			t.Errorf("%q must be refused with an example, not %v", endpoint, err)
+			t.Errorf("%q must be rejected with an example, not %v", endpoint, err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestStore_UnavailableOnErrorResponses(t *testing.T) {
 			http.Error(w, "<html>Bad Gateway</html>", http.StatusBadGateway)
 		},
 		"a failure without words": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
-		"a key that is refused":   func(w http.ResponseWriter, _ *http.Request) { s3Error(w, 403, "InvalidAccessKeyId") },
+		"a key that is rejected":  func(w http.ResponseWriter, _ *http.Request) { s3Error(w, 403, "InvalidAccessKeyId") },
 		"no answer":               func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"half an answer": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")

@@ -96,12 +96,12 @@ func TestComplete_CanBeRepeated(t *testing.T) {
 	})
 }
 
-func TestComplete_RepeatedAfterCephRGWRefuses(t *testing.T) {
+func TestComplete_RetriesAfterCephRGWRejects(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
-	var refuses atomic.Bool
+	var rejecting atomic.Bool
 	store := between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
-		if !refuses.Load() || r.Method != http.MethodPost || !r.URL.Query().Has("uploadId") {
+		if !rejecting.Load() || r.Method != http.MethodPost || !r.URL.Query().Has("uploadId") {
 			return false
 		}
 		s3Error(w, http.StatusInternalServerError, "InternalError")
@@ -111,20 +111,20 @@ func TestComplete_RepeatedAfterCephRGWRefuses(t *testing.T) {
 	upload, err := store.StartMultipart(t.Context(), bucket, "media/x/original", "image/png")
 	must(t, err)
 	must(t, upload.Part(t.Context(), strings.NewReader("abc"), 3))
-	refuses.Store(true)
+	rejecting.Store(true)
 	if err := upload.Complete(t.Context(), "image/png"); errors.Is(err, media.ErrPartsLost) || !fault.Is(err, fault.Unavailable) {
-		t.Errorf("the parts are there, and the refusal was: %v", err)
+		t.Errorf("the parts are there, and Complete returned %v", err)
 	}
-	refuses.Store(false)
+	rejecting.Store(false)
 	must(t, upload.Complete(t.Context(), "image/png"))
-	refuses.Store(true)
+	rejecting.Store(true)
 	must(t, upload.Complete(t.Context(), "image/png")) // the object is there, whatever the store says
 	if got := read(t, store, bucket, "media/x/original", 0, -1); string(got) != "abc" {
 		t.Errorf("the object is %q", got)
 	}
 }
 
-// Ceph RGW refuses a Complete while an earlier one goes on, which may end at any moment.
+// Ceph RGW rejects a Complete while an earlier one is in progress, which may end at any moment.
 func TestComplete_SucceedsWhenAnotherRequestCompletesMeanwhile(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
@@ -293,7 +293,7 @@ func TestReadiness_LeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A bucket that is missing, or a database that is away, is no verdict on the store.
+// A bucket that is missing, or a database that is away, says nothing about the store.
 func TestReadiness_ProbesAgainUntilTheResultIsKnown(t *testing.T) {
 	t.Parallel()
 	store := open(t, testenv.S3(t))

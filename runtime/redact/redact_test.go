@@ -33,7 +33,7 @@ func TestText_MasksCredentials(t *testing.T) {
 		"signature: " + mac + " and " + strings.Replace(signature, ".", "%2E", 1): "signature: (hidden) and (hidden)%(hidden)",
 		"parsing \"4815 1623\": no":                                               "parsing \"(hidden)\": no",
 		"error parsing '12345678' as UUID":                                        "error parsing '(hidden)' as UUID",
-		"Get https://app.example.org/12345678: refused":                           "Get https://app.example.org/(hidden): refused",
+		"Get https://app.example.org/12345678: denied":                            "Get https://app.example.org/(hidden): denied",
 		"/12345678/12345678?a=12345678&b=12345678":                                "/(hidden)/(hidden)?a=(hidden)&b=(hidden)",
 		`strconv.ParseInt: parsing "12345678": invalid`:                           `strconv.ParseInt: parsing "(hidden)": invalid`,
 	} {
@@ -63,7 +63,7 @@ func TestText_LeavesOtherWordsAlone(t *testing.T) {
 	}
 }
 
-func TestAttr_MasksEveryPlaceOfALine(t *testing.T) {
+func TestAttr_MasksEveryPartOfALogLine(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	key := "msk_" + digits

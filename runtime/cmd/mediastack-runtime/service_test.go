@@ -22,8 +22,8 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 )
 
-// patience is when a test gives up on what should happen at once.
-const patience = 30 * time.Second
+// testTimeout bounds the wait for what should happen at once.
+const testTimeout = 30 * time.Second
 
 // service is a whole runtime in this process, with everything mounted, and a tenant.
 type service struct {
@@ -105,7 +105,7 @@ func withheld(ctx context.Context, address, head string, trickle bool) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(conn, head); err != nil {
@@ -192,9 +192,9 @@ func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
 	_, err := testenv.Group(t).Start(t.Context(), testenv.Spec{
 		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.TempDir(t), "runtime.log"),
 		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, testenv.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
-			"--discard-timeout=1m", // longer than the test's patience
+			"--discard-timeout=1m", // longer than testTimeout
 			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin)}, storesOf(database, s3)...),
-		Grace: patience, Ready: testenv.Answers(ready),
+		Grace: testTimeout, Ready: testenv.Answers(ready),
 	})
 	must(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
@@ -211,7 +211,7 @@ func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
 		held <- conn
 		_, _ = io.WriteString(conn, "POST /media/create HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n") // it may be rejected already
 	}
-	probe := &http.Client{Timeout: patience}
+	probe := &http.Client{Timeout: testTimeout}
 	for range 20 {
 		response, err := probe.Get(ready)
 		must(t, err)

@@ -24,7 +24,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// stored gives the bytes of one object, and fails where a test says so. It stands for
+// stored returns the bytes of one object, and fails where a test asks for it. It simulates
 // failures of the object store that no real one makes on demand.
 type stored struct {
 	data    []byte

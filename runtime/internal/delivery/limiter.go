@@ -68,7 +68,7 @@ func (l *downloadLimiter) reject(limit, public string) error {
 	return &fault.Error{Kind: fault.Busy, Public: public, RetryAfter: retryAfter}
 }
 
-// Release gives back a slot of a client network.
+// Release releases a slot of a client network.
 func (l *downloadLimiter) Release(client netip.Prefix) { l.slots.Release(client) }
 
 // inFlight returns how many files are being sent.

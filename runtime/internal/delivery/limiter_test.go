@@ -60,7 +60,7 @@ func TestDownloadLimiter_NamesTheBoundThatIsReached(t *testing.T) {
 	}
 }
 
-func TestDownloadLimiter_GrantsEachClientOneSlotAtLeast(t *testing.T) {
+func TestDownloadLimiter_GrantsEachClientAtLeastOneSlot(t *testing.T) {
 	t.Parallel()
 	l := testLimiter(t, Config{MaxDownloads: 3, DownloadPerClientPercent: 1})
 	if err := l.Acquire(network("192.0.2.1")); err != nil {

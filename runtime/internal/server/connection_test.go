@@ -34,7 +34,7 @@ func busy(t *testing.T, s *Server, entered <-chan struct{}) *client {
 	c.send(t, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
 	select {
 	case <-entered:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the request does not begin")
 	}
 	return c
@@ -158,7 +158,7 @@ func TestAdminServer_AnswersWhileBodiesAreHeldBackThere(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout
-	s := startWith(t, cfg, nil, rejecting, func(s *Server) { s.admin.ReadTimeout, s.admin.WriteTimeout = 2*patience, 2*patience })
+	s := startWith(t, cfg, nil, rejecting, func(s *Server) { s.admin.ReadTimeout, s.admin.WriteTimeout = 2*testTimeout, 2*testTimeout })
 	for _, path := range []string{"/healthz", "/metrics", "/unknown"} {
 		for range maxAdminConnections {
 			dial(t, s.AdminAddr()).send(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")

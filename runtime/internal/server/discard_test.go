@@ -21,8 +21,8 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 )
 
-// patience is when a test gives up on what should happen at once.
-const patience = 30 * time.Second
+// testTimeout bounds the wait for what should happen at once.
+const testTimeout = 30 * time.Second
 
 // start runs a server of these routes until the test ends.
 func start(t *testing.T, cfg Config, mount func(chi.Router)) *Server {
@@ -60,7 +60,7 @@ func must(t *testing.T, err error) {
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
@@ -83,7 +83,7 @@ func dial(t *testing.T, address string) *client {
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	must(t, conn.SetDeadline(time.Now().Add(testTimeout)))
 	return &client{Conn: conn, in: bufio.NewReader(conn)}
 }
 
@@ -150,7 +150,7 @@ func unread() map[string]string {
 func TestUnreadBody_ResponseIsSentBeforeTheBodyArrives(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
-	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout // an answer that waits for it would miss the test's patience
+	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout // a response that waits for it would miss testTimeout
 	s := start(t, cfg, rejecting)
 	for name, head := range unread() {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestUnreadBody_LateBytesAreNoRequest(t *testing.T) {
 func TestUnreadBody_ClientThatReadsLastGetsItsAnswer(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
-	cfg.DiscardLimit, cfg.DiscardTimeout = 16<<20, patience
+	cfg.DiscardLimit, cfg.DiscardTimeout = 16<<20, testTimeout
 	s := start(t, cfg, rejecting)
 	body := bytes.Repeat([]byte("x"), 12<<20)
 	for name, send := range map[string]func(*client) error{
@@ -327,15 +327,15 @@ func TestAnonymousBody_HasItsOwnTimeoutAndIsEvictable(t *testing.T) {
 		})
 	}
 	s := start(t, cfg, known)
-	patient, hasty := dial(t, s.Addr()), dial(t, s.Addr())
+	steady, hasty := dial(t, s.Addr()), dial(t, s.Addr())
 	head := " HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n123"
-	patient.send(t, "POST /known"+head)
+	steady.send(t, "POST /known"+head)
 	hasty.send(t, "POST /read"+head)
 	if got := hasty.answer(t, http.MethodPost); got.status != http.StatusBadRequest || !got.closes {
 		t.Errorf("without a credential: %+v", got)
 	}
-	patient.send(t, "456789")
-	if got := patient.answer(t, http.MethodPost); got.status != http.StatusOK || got.closes {
+	steady.send(t, "456789")
+	if got := steady.answer(t, http.MethodPost); got.status != http.StatusOK || got.closes {
 		t.Errorf("with a credential: %+v", got)
 	}
 

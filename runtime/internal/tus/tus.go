@@ -41,7 +41,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Locks gives one request at a time the lock of a name. postgres.UploadLocks implements it.
+// Locks locks uploads by name for one request at a time. postgres.UploadLocks implements it.
 type Locks interface {
 	// Lock takes the lock. If another request holds it, Lock calls beforeWait; if that returns
 	// nil, Lock asks the holder to release the lock, and waits until ctx ends: then the fault
