@@ -24,7 +24,7 @@ import (
 // testTimeout bounds the wait for what should happen at once.
 const testTimeout = 30 * time.Second
 
-// start runs a server of these routes until the test ends.
+// start runs a server of the routes of mount until the test ends.
 func start(t *testing.T, cfg Config, mount func(chi.Router)) *Server {
 	t.Helper()
 	return startWith(t, cfg, nil, mount)
@@ -32,7 +32,7 @@ func start(t *testing.T, cfg Config, mount func(chi.Router)) *Server {
 
 func startWith(t *testing.T, cfg Config, limits *limit.Limiter, mount func(chi.Router), change ...func(*Server)) *Server {
 	t.Helper()
-	s, err := New(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), limits, nil, mount)
+	s, err := New(cfg, Deps{Mounts: []func(chi.Router){mount}, Limits: limits, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	for _, apply := range change {
 		apply(s)
@@ -57,7 +57,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually waits until something holds.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.After(testTimeout)
@@ -93,19 +93,19 @@ func (c *client) send(t *testing.T, text string) {
 	must(t, err)
 }
 
-// received is what a test looks at in an answer.
+// received is a response.
 type received struct {
 	status int
 	header http.Header
-	closes bool // the connection, after it
+	closes bool // Connection: close
 }
 
-// answer reads the next answer with its body.
+// answer reads the next response with its body.
 func (c *client) answer(t *testing.T, method string) received {
 	t.Helper()
 	response, err := http.ReadResponse(c.in, &http.Request{Method: method})
 	if err != nil {
-		t.Fatalf("no answer: %v", err)
+		t.Fatalf("no response: %v", err)
 	}
 	_, err = io.Copy(io.Discard, response.Body)
 	must(t, err)
@@ -123,7 +123,7 @@ func (c *client) ends(t *testing.T) string {
 	return string(text)
 }
 
-// rejecting are routes that leave the body alone.
+// rejecting are routes of which only /read reads the body.
 func rejecting(r chi.Router) {
 	r.Get("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) })
 	r.Post("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
@@ -136,7 +136,7 @@ func rejecting(r chi.Router) {
 	})
 }
 
-// unread are requests that are answered without a look at their body.
+// unread returns requests that are answered before their body is read.
 func unread() map[string]string {
 	requests := map[string]string{}
 	for _, request := range []string{"GET /", "POST /", "PUT /", "POST /closed", "POST /unknown"} {
@@ -175,7 +175,7 @@ func TestUnreadBody_ConnectionEndsWhenItDoesNotCome(t *testing.T) {
 			c.send(t, head)
 			c.answer(t, name[:strings.Index(name, " ")])
 			if more := c.ends(t); more != "" {
-				t.Errorf("behind the answer came %q", more)
+				t.Errorf("after the response came %q", more)
 			}
 		})
 	}
@@ -219,7 +219,7 @@ func TestUnreadBody_AbortedAnswerEndsTheConnection(t *testing.T) {
 	c := dial(t, s.Addr())
 	c.send(t, "POST /cut HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
 	if text := c.ends(t); text != "" {
-		t.Errorf("an aborted answer was %q", text)
+		t.Errorf("an aborted response was %q", text)
 	}
 }
 
@@ -235,11 +235,11 @@ func TestUnreadBody_ShortOneLeavesTheConnectionUsable(t *testing.T) {
 	}
 	c.send(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	if response := c.answer(t, http.MethodGet); response.status != http.StatusOK {
-		t.Errorf("the request behind it: %d", response.status)
+		t.Errorf("the next request: %d", response.status)
 	}
 }
 
-// A body that came too late was once at risk of being read as the next request.
+// A late body must never be parsed as the next request.
 func TestUnreadBody_LateBytesAreNoRequest(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
@@ -260,7 +260,7 @@ func TestUnreadBody_LateBytesAreNoRequest(t *testing.T) {
 	}
 }
 
-// Clients such as Python's http.client read the answer only after they have sent everything.
+// Clients such as Python's http.client read the response only after they have sent everything.
 func TestUnreadBody_ClientThatReadsLastGetsItsAnswer(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
@@ -308,13 +308,13 @@ func TestAmbiguousFraming_ClosesTheConnection(t *testing.T) {
 				t.Errorf("%d, close %v", response.status, response.closes)
 			}
 			if text := c.ends(t); text != "" {
-				t.Errorf("what stood behind it was answered: %q", text)
+				t.Errorf("the bytes after it were answered: %q", text)
 			}
 		})
 	}
 }
 
-// Eight addresses could hold all connections with bodies of logins that never came.
+// Eight client IPs could once hold all connections with login requests without their body.
 func TestAnonymousBody_HasItsOwnTimeoutAndIsEvictable(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
