@@ -31,7 +31,7 @@ const (
 	// The OAuth endpoints that applications call. WellKnownPath begins the URLs of metadata
 	// documents (RFC 8615).
 	RegisterRoute = "/oauth/register"
-	TokenRoute    = "/oauth/token"
+	TokenRoute    = "/oauth/token" //nolint:gosec // G101: a path, no credential
 	RevokeRoute   = "/oauth/revoke"
 	WellKnownPath = "/.well-known/"
 )

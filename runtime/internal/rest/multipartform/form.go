@@ -85,7 +85,7 @@ func MinFileSize(contentLength int64) int64 { return max(0, contentLength-maxOve
 func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 	for count := 0; ; count++ {
 		part, err := f.parts.NextRawPart()
-		if err == io.EOF { //nolint:errorlint // the parser's own, bare: the last boundary
+		if err == io.EOF { // the parser returns it unwrapped, at the last boundary
 			break
 		}
 		if err != nil {
