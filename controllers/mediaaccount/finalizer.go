@@ -30,7 +30,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, s *scope) bool {
 	return added
 }
 
-// removeFinalizer lets Kubernetes delete the object: everything outside the cluster that the
+// removeFinalizer removes the finalizer, so that Kubernetes deletes the object: everything outside the cluster that the
 // deletion policy does not retain is removed.
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 	removed, failure := s.RemoveFinalizer(ctx)

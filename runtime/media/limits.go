@@ -39,7 +39,7 @@ func newLimits(cfg Config, registry prometheus.Registerer) (limits, error) {
 }
 
 // slot is a slot of a limiter that an upload holds. Its owner releases it once; the zero
-// slot is held by nobody.
+// slot is not held.
 type slot struct {
 	limiter   *fairlimit.Limiter[uuid.UUID]
 	accountID uuid.UUID

@@ -164,7 +164,7 @@ func (r *Resumable) persist(ctx context.Context, t *transfer, verify func() erro
 
 // persistWhole stores a file of which nothing was sent before.
 func (r *Resumable) persistWhole(ctx context.Context, t *transfer) error {
-	if t.size >= minPart { // an earlier request may have begun a multipart upload
+	if t.size >= minPart { // an earlier request may have started a multipart upload
 		if err := r.abortOrphanedUploads(ctx, t); err != nil {
 			return err
 		}

@@ -40,14 +40,14 @@ func (s ResumableState) Phase() Phase {
 	return Receiving
 }
 
-// expired reports whether the upload has expired. Clients are told the expiry in whole
+// expired reports whether the upload has expired. Responses have the expiry in whole
 // seconds, so every replica rounds it down.
 func (s ResumableState) expired(now time.Time) bool {
 	return !now.Before(s.Expires.Truncate(time.Second))
 }
 
 // Progress is what a resumable upload has received, and where: all that any replica needs
-// to continue it. It is durable before a client is told of Received.
+// to continue it. It is durable before Received is sent to a client.
 //
 //	0                                                              Received
 //	|--- Parts[0] ---|--- Parts[1] ---| ... |--- incomplete part ---|

@@ -27,9 +27,9 @@ type Owner struct {
 }
 
 // Claim makes bucket exist and belong to owner, and reports whether it had to write
-// anything. A bucket without a marker that was there before is taken only when
-// adopt is set and is otherwise a Conflict; so is one that another account hasMarker.
-// Two claims of one bucket at the same time: exactly one wins, by a conditional put.
+// anything. An existing bucket without a marker is claimed only if adopt is set, and is
+// otherwise a Conflict, as is the bucket of another account. Of two concurrent claims of one
+// bucket exactly one succeeds, by a conditional put.
 func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt bool) (changed bool, err error) {
 	current, err := s.Owner(ctx, bucket)
 	switch {

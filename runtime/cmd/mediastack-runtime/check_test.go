@@ -73,7 +73,7 @@ func TestCheck_FindsAndRepairsOrphans(t *testing.T) {
 		lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 		var report consistency.Report
 		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil {
-			t.Fatalf("%v: the last line is no report: %v: %s", args, err, out)
+			t.Fatalf("%v: the last line is not a report: %v: %s", args, err, out)
 		}
 		findings := make([]consistency.Finding, len(lines)-1)
 		for i := range findings {

@@ -25,7 +25,7 @@ import (
 // testTimeout bounds the wait for what should happen at once.
 const testTimeout = 30 * time.Second
 
-// service is a whole runtime in this process, with everything mounted, and a tenant.
+// service is a runtime in this process with all routes, and a tenant.
 type service struct {
 	address, admin string
 	logs           *buffer
@@ -65,8 +65,8 @@ func whole(t *testing.T, flags ...string) *service {
 // route is a method and a path.
 type route struct{ method, path string }
 
-// routes are those of the OpenAPI document, with every method, and those that it leaves to
-// other documents; of unknown paths, too.
+// routes returns every method of the routes in the OpenAPI document, of the routes that other
+// documents describe, and of unknown paths.
 func (s *service) routes(t *testing.T) []route {
 	t.Helper()
 	response, err := http.Get("http://" + s.address + "/openapi.json")
@@ -97,8 +97,8 @@ func (s *service) routes(t *testing.T) []route {
 	return all
 }
 
-// withheld sends the header of a request whose body never comes, byte by byte if trickle
-// is set, and waits for the answer and for the end of the connection.
+// withheld sends the header of a request without its body, byte by byte if trickle is set,
+// and waits for the response and for the end of the connection.
 func withheld(ctx context.Context, address, head string, trickle bool) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -133,7 +133,7 @@ func withheld(ctx context.Context, address, head string, trickle bool) error {
 	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as net returns it
 		return err
 	}
-	if !trickle && !bytes.HasPrefix(text, []byte("HTTP/1.1 ")) { // of a client that writes on, the answer may be lost
+	if !trickle && !bytes.HasPrefix(text, []byte("HTTP/1.1 ")) { // a client that continues to write may lose the response
 		return errNoAnswer(text)
 	}
 	return nil
@@ -143,7 +143,7 @@ type errNoAnswer string
 
 func (e errNoAnswer) Error() string { return "the answer is " + string(e) }
 
-// A body that never came held a connection for ever: 400 of them took the service down,
+// A missing body once held a connection without a limit: 400 of them stopped the service,
 // without any credential.
 func TestEveryRoute_EndsBodiesThatNeverCome(t *testing.T) {
 	t.Parallel()
@@ -169,7 +169,7 @@ func TestEveryRoute_EndsBodiesThatNeverCome(t *testing.T) {
 	must(t, group.Wait())
 }
 
-// kindFor is a content type that the route reads a body of.
+// kindFor returns a content type that the route accepts.
 func kindFor(path string) string {
 	switch {
 	case strings.HasPrefix(path, "/media/create/resumable"):
@@ -182,7 +182,7 @@ func kindFor(path string) string {
 	return "application/json"
 }
 
-// With few file descriptors, bodies that never came kept even /readyz from answering.
+// With few file descriptors, requests without their body once blocked even /readyz.
 func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
 	t.Parallel()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)

@@ -110,7 +110,7 @@ func TestSend_AbortsTheConnectionIfTheBodyBreaks(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err == nil {
-			t.Errorf("%s: %d bytes came as if they were all", name, len(body))
+			t.Errorf("%s: a response of %d bytes looks complete", name, len(body))
 		}
 	}
 	server.Close() // waits for the handlers

@@ -138,7 +138,7 @@ func FuzzSanitizeRange_ServesTheRequestedSlice(f *testing.F) {
 	})
 }
 
-// compare holds an answer of parts against the slices that were asked for.
+// compare compares the parts of a response with the requested slices.
 func compare(t *testing.T, got *http.Response, body, data []byte, spans []span) {
 	t.Helper()
 	name := func(s span) string { return fmt.Sprintf("bytes %d-%d/%d", s.from, s.to-1, len(data)) }
@@ -163,6 +163,6 @@ func compare(t *testing.T, got *http.Response, body, data []byte, spans []span) 
 		}
 	}
 	if _, err := parts.NextPart(); err != io.EOF {
-		t.Fatalf("more parts than were asked for: %v", err)
+		t.Fatalf("more parts than were requested: %v", err)
 	}
 }

@@ -206,7 +206,7 @@ func (d Decision) Err() error {
 	case policyFailures:
 		public = "too many wrong credentials"
 	case policyLogins:
-		public = "Too many logins were begun from your network."
+		public = "Too many logins were started from your network."
 	}
 	return &fault.Error{Kind: fault.Busy, Public: public, RetryAfter: d.wait,
 		Cause: errors.New("over the limit by " + d.policy)}

@@ -22,8 +22,8 @@ import (
 var templates embed.FS
 
 // composer renders login e-mails. Except for the code, their content comes from the
-// configuration. The name of the client is left out: anybody can register a client, and
-// could otherwise send text of their own in the service's name.
+// configuration. The name of the client is left out: every client can register,
+// and could otherwise send its own text in the service's name.
 type composer struct {
 	from  mail.Address
 	brand string

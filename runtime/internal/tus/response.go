@@ -148,7 +148,7 @@ func (i *responseInterceptor) describe(header http.Header) error {
 		header.Set("Upload-Metadata", state.Metadata)
 	}
 	if state.Item == nil {
-		// The main promise of this interface, whatever tusd does: no client is told an offset
+		// The main promise of this interface, whatever tusd does: no response has an offset
 		// equal to the length before the draft exists.
 		if header.Get("Upload-Offset") == strconv.FormatInt(state.Length, 10) || state.Length == 0 {
 			return errors.New("an upload that is not committed would have been reported complete")
