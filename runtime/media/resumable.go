@@ -100,7 +100,7 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 
 // FindResumable returns an upload of the principal's app as it is. It returns NotFound for
 // any other upload, and from the upload's expiry on; a request that found it before may go
-// on, and what it receives renews the lease. Before its State is sent to a client, call
+// continue, and received bytes renew the lease. Before its State is sent to a client, call
 // FinishReceived.
 func (s *Service) FindResumable(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {
 	state, err := s.store.FindResumable(ctx, ScopeOf(p), id)
@@ -245,7 +245,7 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 	}
 	if r.state.Progress.IncompleteBytes > 0 {
 		// The length was declared after the last byte had arrived, or the request that
-		// received that byte died before it stored the last part.
+		// received that byte was aborted before it stored the last part.
 		if _, err := r.Append(ctx, r.state.Progress.Received, strings.NewReader(""), nil); err != nil {
 			return Item{}, err
 		}
@@ -279,7 +279,7 @@ func (r *Resumable) assemble(ctx context.Context, t *transfer) (Objects, error) 
 	r.restoreMultipart(t)
 	switch {
 	case t.multipart != nil:
-		// Another replica may have completed it, and may have died before it committed.
+		// Another replica may have completed it, and may have failed before it committed.
 		if err := t.completeMultipart(ctx); err != nil {
 			return nil, err
 		}

@@ -43,8 +43,8 @@ func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt boo
 		return false, classify(err, "look for bucket "+bucket)
 	}
 	if exists && !adopt {
-		// A crash between making a bucket and marking it leaves an empty, unhasMarker
-		// bucket behind: that one is ours to take, since there is nothing to lose.
+		// A crash between the creation of a bucket and that of its marker leaves an empty bucket
+		// without a marker, which can be claimed.
 		empty, err := s.empty(ctx, bucket)
 		if err != nil {
 			return false, err
