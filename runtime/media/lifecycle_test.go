@@ -17,7 +17,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-func TestItem_GoesThroughItsWholeLifecycle(t *testing.T) {
+func TestItem_CompletesItsLifecycle(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"empty": 0, "one byte": 1, "small": 100_000, "exactly one part": media.PartSize,
 		"one byte over a part": media.PartSize + 1, "exactly two parts": 2 * media.PartSize, "several parts": 3*media.PartSize + 4711} {

@@ -60,7 +60,7 @@ func TestRateGuard_EnforcesTheRateWhileOthersWait(t *testing.T) {
 		"it has half the rate":     {func(u *transfer, _ func()) int { return u.tooSlowAfter(20, 500) }, 10},
 		"it has the rate":          {func(u *transfer, _ func()) int { return u.tooSlowAfter(1000, 1000) }, 0},
 		"it stops after many fast": {func(u *transfer, _ func()) int { return max(u.tooSlowAfter(100, 1_000_000), u.tooSlowAfter(20, 0)) }, 5},
-		"it pauses and goes on": {func(u *transfer, _ func()) int {
+		"it pauses and continues": {func(u *transfer, _ func()) int {
 			return max(u.tooSlowAfter(4, 0), u.tooSlowAfter(4, 10_000), u.tooSlowAfter(4, 0))
 		}, 0},
 		"no other account waits": {func(u *transfer, stopWaiting func()) int { stopWaiting(); return u.tooSlowAfter(1000, 0) }, 0},

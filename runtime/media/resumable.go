@@ -98,8 +98,8 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 	return s.newResumable(p, state), nil
 }
 
-// FindResumable returns an upload of the principal's app as it is. It returns NotFound for
-// any other upload, and from the upload's expiry on; a request that found it before may go
+// FindResumable returns an upload of the principal's app, unchanged. It returns NotFound for
+// any other upload, and once the upload has expired. A request that found it before may
 // continue, and received bytes renew the lease. Before its State is sent to a client, call
 // FinishReceived.
 func (s *Service) FindResumable(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {

@@ -279,7 +279,7 @@ func TestResumable_ExpiresWithoutProgressAndLeavesNothing(t *testing.T) {
 
 // The purge frees the storage of every upload that returns NotFound, also of one whose
 // length was declared late, which once extended the lease but not the expiry.
-func TestResumable_ExpiresAtTheSecondThatClientsAreTold(t *testing.T) {
+func TestResumable_ExpiresAtTheSecondOfUploadExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)

@@ -255,7 +255,7 @@ func TestReadiness_ReportsAStoreWithoutConditionalPut(t *testing.T) {
 			var log bytes.Buffer
 			ready := objectstore.NewReadiness(between(t, access, answer), func(context.Context) (string, error) { return known, nil }, slog.New(slog.NewTextHandler(&log, nil)))
 			err := ready.Check(t.Context())
-			if says := strings.HasPrefix(name, "it says so"); says != (err != nil) {
+			if rejects := strings.HasPrefix(name, "it rejects"); rejects != (err != nil) {
 				t.Errorf("without a bucket: %v", err)
 			}
 			known = bucket

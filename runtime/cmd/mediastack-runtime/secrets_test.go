@@ -109,7 +109,7 @@ func secretHeader(secret string) string {
 
 // A key that was sent in a wrong field, such as a path or the name of a field, was once quoted
 // in errors and logged in clear.
-func TestMisplacedCredentials_AreInNoLogAndNoAnswer(t *testing.T) {
+func TestMisplacedCredentials_AreInNoLogAndNoResponse(t *testing.T) {
 	t.Parallel()
 	s := whole(t, "--rate-limit-key=0", "--rate-limit-ip=0")
 	all := s.routes(t)

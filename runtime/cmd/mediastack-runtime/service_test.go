@@ -22,7 +22,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 )
 
-// testTimeout bounds the wait for what should happen at once.
+// testTimeout bounds the waits of the tests.
 const testTimeout = 30 * time.Second
 
 // service is a runtime in this process with all routes, and a tenant.
@@ -145,7 +145,7 @@ func (e errNoAnswer) Error() string { return "the answer is " + string(e) }
 
 // A missing body once held a connection without a limit: 400 of them stopped the service,
 // without any credential.
-func TestEveryRoute_EndsBodiesThatNeverCome(t *testing.T) {
+func TestEveryRoute_EndsRequestsWithoutTheirBody(t *testing.T) {
 	t.Parallel()
 	s := whole(t, "--stall-timeout=1s", "--discard-timeout=1s", "--max-connections=0", "--max-connections-per-ip=0")
 	var group errgroup.Group
@@ -183,7 +183,7 @@ func kindFor(path string) string {
 }
 
 // With few file descriptors, requests without their body once blocked even /readyz.
-func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
+func TestAdminServer_RespondsUnderPublicOverload(t *testing.T) {
 	t.Parallel()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)
 	runtimetest.NewWith(t, database, s3)

@@ -227,7 +227,7 @@ func FuzzDisposition_IsOneSafeHeader(f *testing.F) {
 	})
 }
 
-func TestNameOf_DerivativesHaveTheirOwnExtension(t *testing.T) {
+func TestDownloadName_DerivativesHaveTheirOwnExtension(t *testing.T) {
 	t.Parallel()
 	item := publicItem(1)
 	item.FileName = "holiday.photo.jpeg"

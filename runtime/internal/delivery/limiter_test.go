@@ -88,7 +88,7 @@ func TestDownloadLimiter_CountsWithoutALimit(t *testing.T) {
 	}
 }
 
-func TestDownload_ReleasesItsSlotHoweverItEnds(t *testing.T) {
+func TestDownload_ReleasesItsSlotOnEveryOutcome(t *testing.T) {
 	t.Parallel()
 	data := make([]byte, 1_000_000)
 	for name, objects := range map[string]*stored{

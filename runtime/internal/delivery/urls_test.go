@@ -44,7 +44,7 @@ func get(d *Delivery, address string) (status int, cache string) {
 	return recorder.Code, recorder.Header().Get("Cache-Control")
 }
 
-func TestAddress_StaysTheSameWithinAStep(t *testing.T) {
+func TestURL_StaysTheSameWithinAStep(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct{ ttl, step time.Duration }{

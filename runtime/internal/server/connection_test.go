@@ -135,7 +135,7 @@ func TestConnections_IdleOnesMakeRoom(t *testing.T) {
 	}
 }
 
-func TestAdminServer_AnswersWhileThePublicOneIsFull(t *testing.T) {
+func TestAdminServer_RespondsWhileThePublicServerIsFull(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.MaxConnections = minConnections
@@ -154,7 +154,7 @@ func TestAdminServer_AnswersWhileThePublicOneIsFull(t *testing.T) {
 	}
 }
 
-func TestAdminServer_AnswersWhileBodiesAreHeldBackThere(t *testing.T) {
+func TestAdminServer_RespondsWhilePublicBodiesAreWithheld(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout

@@ -21,7 +21,7 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 )
 
-// testTimeout bounds the wait for what should happen at once.
+// testTimeout bounds the waits of the tests.
 const testTimeout = 30 * time.Second
 
 // start runs a server of the routes of mount until the test ends.
@@ -163,7 +163,7 @@ func TestUnreadBody_ResponseIsSentBeforeTheBodyArrives(t *testing.T) {
 	}
 }
 
-func TestUnreadBody_ConnectionEndsWhenItDoesNotCome(t *testing.T) {
+func TestUnreadBody_ConnectionClosesWhenTheBodyIsMissing(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, 100*time.Millisecond
@@ -175,13 +175,13 @@ func TestUnreadBody_ConnectionEndsWhenItDoesNotCome(t *testing.T) {
 			c.send(t, head)
 			c.answer(t, name[:strings.Index(name, " ")])
 			if more := c.ends(t); more != "" {
-				t.Errorf("after the response came %q", more)
+				t.Errorf("after the response the server sent %q", more)
 			}
 		})
 	}
 }
 
-func TestUnreadBody_ConnectionEndsWhenItTrickles(t *testing.T) {
+func TestUnreadBody_ConnectionClosesWhenTheBodyTrickles(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.StallTimeout, cfg.MinRate = time.Second, 1024
@@ -213,7 +213,7 @@ func TestUnreadBody_ConnectionEndsWhenItTrickles(t *testing.T) {
 	}
 }
 
-func TestUnreadBody_AbortedAnswerEndsTheConnection(t *testing.T) {
+func TestUnreadBody_AbortedResponseClosesTheConnection(t *testing.T) {
 	t.Parallel()
 	s := start(t, valid(), rejecting)
 	c := dial(t, s.Addr())
@@ -261,7 +261,7 @@ func TestUnreadBody_LateBytesAreNoRequest(t *testing.T) {
 }
 
 // Clients such as Python's http.client read the response only after they have sent everything.
-func TestUnreadBody_ClientThatReadsLastGetsItsAnswer(t *testing.T) {
+func TestUnreadBody_ClientThatReadsLastGetsItsResponse(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.DiscardLimit, cfg.DiscardTimeout = 16<<20, testTimeout

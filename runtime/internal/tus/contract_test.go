@@ -147,7 +147,7 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 		must(t, err)
 		unlockOther()
 	}
-	// As tusd sees it: ErrLockTimeout and nothing else when the time is over.
+	// tusd gets exactly ErrLockTimeout after the timeout.
 	one := w.tenant(t, "one")
 	principal := w.Principal(t, one)
 	service := w.service(t)
@@ -165,7 +165,7 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	}
 	unlock()
 
-	// Many at once, of one upload: never two holders at once.
+	// Many concurrent requests for one lock: never two holders at once.
 	var holders, most atomic.Int64
 	var all sync.WaitGroup
 	for n := range 12 {

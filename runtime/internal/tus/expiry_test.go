@@ -98,7 +98,7 @@ func TestRunningPatch_ExtendsTheExpiryWithItsBytes(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestRunningPatch_GoesOnWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) {
+func TestRunningPatch_ContinuesWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")

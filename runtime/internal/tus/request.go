@@ -150,7 +150,7 @@ func (s *requestState) fail(err error) error {
 	return err
 }
 
-// denied returns the fault of a credential that ended while the body came; nil if it is
+// denied returns the fault of a credential that was revoked while the body was received; nil if it is
 // valid. Bytes received until then are kept: they are not visible, count towards the cap and
 // expire with the upload. The app that created the upload continues it with a valid
 // credential, and an account that was suspended for an hour need not send them again.
