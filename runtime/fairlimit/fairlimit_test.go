@@ -72,7 +72,7 @@ func TestAcquire_GrantsSlotsToWaitingKeysInTurn(t *testing.T) {
 			t.Error("the first waiter has no slot")
 		}
 		l.Release("busy")
-		// The quiet key came last and is before the busy one's second waiter.
+		// The quiet key was queued last, and is served before the second waiter of the busy one.
 		if !granted(t, other) {
 			t.Error("the quiet key has no slot")
 		}
@@ -202,7 +202,7 @@ func TestTryAcquire_NamesTheBoundThatIsReached(t *testing.T) {
 		want error
 	}{
 		{"one", nil}, {"one", nil}, {"one", ErrKeyLimit}, {"two", nil}, {"three", nil}, {"three", ErrLimit},
-		{"one", ErrLimit}, // the bound of all comes first
+		{"one", ErrLimit}, // the total bound is checked first
 	} {
 		if err := l.TryAcquire(tt.key); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.key, err, tt.want)

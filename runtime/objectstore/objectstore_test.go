@@ -263,7 +263,7 @@ func TestStore_UnavailableWhenTheStoreIsDown(t *testing.T) {
 	bucket, _ := claimed(t, store)
 	server.Stop()
 	if err := store.Ping(t.Context()); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("ping of a dead store: %v", err)
+		t.Errorf("ping of a stopped store: %v", err)
 	}
 	server.Start()
 	put(t, store, bucket, "media/x", "text/plain", []byte("x"))

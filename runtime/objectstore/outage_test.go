@@ -135,7 +135,7 @@ func TestOpen_UnavailableWhenTheStoreIsKilledWhileItSends(t *testing.T) {
 	server := testenv.S3Server(t)
 	store := open(t, server.Server.Access)
 	bucket, _ := claimed(t, store)
-	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20) // more than any buffer on the way holds
+	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20) // more than all buffers can hold
 	put(t, store, bucket, "media/x", "text/plain", data)
 	body, err := store.Open(t.Context(), bucket, "media/x", 0, -1)
 	must(t, err)

@@ -31,7 +31,7 @@ func TestListen_ReceivesChangesAfterServerRestart(t *testing.T) {
 	server.Kill()
 	<-lost
 	if err := store.Ping(t.Context()); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("ping of a dead server: %v", err)
+		t.Errorf("ping of a stopped server: %v", err)
 	}
 	server.Start()
 	<-connected
