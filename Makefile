@@ -7,13 +7,14 @@ MAKEFLAGS += --no-print-directory
 # Everything but the image worker is pure Go. Settings of the caller must not change what is built.
 export CGO_ENABLED := 0
 export GOWORK := off
+export GOOS :=
+export GOARCH :=
 # -trimpath everywhere, so that programs, tests and linters share the build cache.
 export GOFLAGS := -buildvcs=false -trimpath
 
 export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-CACHE := $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack)
+CACHE := $(abspath $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack))
 TOOLS := $(CACHE)/bin
-SETUP := go run ./hack/cmd/setup
 # Packages that link libvips. They need cgo, so the other steps exclude them.
 CGO_PACKAGES := ./runtime/cmd/mediastack-imaging/... ./runtime/internal/imaging/vips/...
 
@@ -31,14 +32,12 @@ status: bin/mediastack-dev ## Print whether the dev stack runs, and its commands
 clean: bin/mediastack-dev ## Remove the data of the dev stack (fails while it runs)
 	@bin/mediastack-dev clean $(ARGS)
 
-# Stopping a stack must not require a checkout that compiles.
-bin/mediastack-dev:
-	@$(SETUP) dev-stack
 
 ##@ Build
 .PHONY: build generate api-viewer fmt
-build: ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
-	@$(SETUP) build
+build: libvips ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
+	go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
+	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./runtime/cmd/mediastack-imaging
 
 generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 	$(TOOLS)/controller-gen object paths=./api/...
@@ -50,7 +49,7 @@ generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 api-viewer: ## Vendor the pinned Swagger UI of the API reference (needs npm)
 	@hack/api-viewer.sh
 
-fmt: lint-tool ## Format all Go code
+fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
@@ -75,7 +74,7 @@ test-stores: packages minio build dev-services ## Run the tests of objects, medi
 	done
 	@command -v radosgw > /dev/null || echo "Ceph RGW is not installed, so its tests did not run: apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
 
-lint: lint-tool libvips ## Run the linters, which include the import rules
+lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
@@ -99,39 +98,55 @@ crash: running build dev-services ## Kill the service hundreds of times under lo
 screenshots: packages build dev-services ## Take the screenshots of the documentation, and of every login page in every state into PICTURES (screenshots/)
 	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PRODUCT=$(CURDIR)/docs/product.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestPages_AreAccessible|TestAPIReference_ShowsEveryOperation' ./hack/test/browser
 
-vulncheck: ## Check for known vulnerabilities (needs the vulnerability database on the network)
-	@$(SETUP) govulncheck
+vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerability database on the network)
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages kube minio tusd dev-services dev-stack tools
+.PHONY: packages libvips running dev-services dev-stack kube minio tusd tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
-	@$(SETUP) packages
-
-kube: ## Build etcd, kube-apiserver and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
-	@$(SETUP) kube
-
-minio: ## Build the MinIO server into the cache (tests only)
-	@$(SETUP) minio
-
-tusd: ## Build the tusd server into the cache (benchmarks only)
-	@$(SETUP) tusd
+libvips running packages:
+	@hack/packages.sh $@
 
 dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/
-	@$(SETUP) dev-services
+	go -C hack/devservices build -ldflags "-s -w" -o ../../bin/mediastack-devservices .
 
+# As a file it is a target for the commands of a stack that runs, which must not require a checkout that compiles.
 dev-stack: ## Build the program of the dev stack into bin/
-	@$(SETUP) dev-stack
+dev-stack bin/mediastack-dev:
+	go build -ldflags "-s -w" -o bin/mediastack-dev ./hack/devstack
 
-tools: ## Build the pinned generators and linters into the cache
-	@$(SETUP) tools
+# The go.mod of a module under hack/ pins each of the following programs. They are built once, into the cache.
+KUBERNETES := $(shell awk '$$1 == "k8s.io/kubernetes" { print substr($$2, 2) }' hack/kube/go.mod)
+KUBE := $(CACHE)/kube/$(KUBERNETES)
+# Without these a control plane would call itself v0.0.0.
+KUBE_VERSION := gitVersion=v$(KUBERNETES) gitMajor=$(word 1,$(subst ., ,$(KUBERNETES))) gitMinor=$(word 2,$(subst ., ,$(KUBERNETES))) gitTreeState=clean gitCommit=gomod buildDate=2026-01-01T00:00:00Z
+KUBE_LDFLAGS := $(foreach pkg,k8s.io/component-base/version k8s.io/client-go/pkg/version,$(foreach value,$(KUBE_VERSION),-X $(pkg).$(value)))
 
-.PHONY: lint-tool libvips running
-libvips running:
-	@$(SETUP) $@
+kube: $(if $(KUBEBUILDER_ASSETS),,kube-apiserver kubectl etcd) ## Build etcd, kube-apiserver and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
 
-lint-tool:
-	@$(SETUP) golangci-lint
+minio: ## Build the MinIO server into the cache (tests only)
+	@hack/pinned.sh $(TOOLS)/minio hack/minio github.com/minio/minio
+
+tusd: ## Build the tusd server into the cache (benchmarks only)
+	@hack/pinned.sh $(TOOLS)/tusd hack/tusd github.com/tus/tusd/v2/cmd/tusd
+
+tools: controller-gen sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
+
+.PHONY: kube-apiserver kubectl etcd controller-gen sqlc oapi-codegen golangci-lint govulncheck
+kube-apiserver kubectl:
+	@hack/pinned.sh $(KUBE)/$@ hack/kube k8s.io/kubernetes/cmd/$@ "$(KUBE_LDFLAGS)"
+etcd:
+	@hack/pinned.sh $(KUBE)/$@ hack/etcd go.etcd.io/etcd/server/v3
+controller-gen:
+	@hack/pinned.sh $(TOOLS)/$@ hack/tools/$@ sigs.k8s.io/controller-tools/cmd/$@
+sqlc:
+	@hack/pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/sqlc-dev/sqlc/cmd/$@
+oapi-codegen:
+	@hack/pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/oapi-codegen/oapi-codegen/v2/cmd/$@
+golangci-lint:
+	@hack/pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/golangci/golangci-lint/v2/cmd/$@
+govulncheck:
+	@hack/pinned.sh $(TOOLS)/$@ hack/tools/$@ golang.org/x/vuln/cmd/$@
 
 .PHONY: help
 help: ## List the targets

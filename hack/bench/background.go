@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -22,17 +21,9 @@ type backgroundLoad struct {
 }
 
 func (b *bench) newBackgroundLoad(ctx context.Context, e *endpoint) (*backgroundLoad, error) {
-	data := make([]byte, 10_000)
-	if _, err := rand.Read(data); err != nil {
-		return nil, err
-	}
-	f, err := newForm("bench.bin", data)
-	if err != nil {
-		return nil, err
-	}
-	s := &backgroundLoad{e: e, form: f, pace: b.Pace}
+	s := &backgroundLoad{e: e, form: newForm("bench.bin", randomBytes(10_000)), pace: b.Pace}
 	for range 100 {
-		draft, err := e.store(ctx, f)
+		draft, err := e.store(ctx, s.form)
 		if err != nil {
 			return nil, err
 		}
@@ -74,14 +65,34 @@ func (b *bench) measureLatency(ctx context.Context, s *backgroundLoad, what stri
 
 // run sends requests until ctx ends, and waits for the answers to all of them.
 func (s *backgroundLoad) run(ctx context.Context, found *latencies) error {
-	const most = 1000 // in flight, before the load is taken to be too much
 	answers := context.WithoutCancel(ctx)
 	var mu sync.Mutex
-	group, failed := errgroup.WithContext(answers)
+	return atPace(ctx, s.pace, func(n int, due time.Time) error {
+		of := &found.gets
+		var err error
+		if n%4 == 0 {
+			of = &found.uploads
+			_, err = s.e.store(answers, s.form)
+		} else {
+			_, err = s.e.get(answers, "/media/get/"+s.ids[n%len(s.ids)])
+		}
+		took := time.Since(due)
+		mu.Lock()
+		defer mu.Unlock()
+		of.times = append(of.times, took)
+		return err
+	})
+}
+
+// atPace begins calls at an even pace until ctx ends or one fails, and waits for all of them. A call is
+// given when it was due, so that its time includes what it waited to begin.
+func atPace(ctx context.Context, perSecond int, call func(n int, due time.Time) error) error {
+	const most = 1000 // in flight, before the load is taken to be too much
+	group, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	group.SetLimit(most)
 	start := time.Now()
 	for n := 0; ; n++ {
-		due := start.Add(time.Duration(n) * time.Second / time.Duration(s.pace))
+		due := start.Add(time.Duration(n) * time.Second / time.Duration(perSecond))
 		select {
 		case <-ctx.Done():
 			return group.Wait()
@@ -89,26 +100,7 @@ func (s *backgroundLoad) run(ctx context.Context, found *latencies) error {
 			return group.Wait()
 		case <-time.After(time.Until(due)):
 		}
-		group.Go(func() error {
-			upload := n%4 == 0
-			// From when the request was due: what waits to be sent waits, too.
-			if upload {
-				if _, err := s.e.store(answers, s.form); err != nil {
-					return err
-				}
-			} else if _, err := s.e.get(answers, "/media/get/"+s.ids[n%len(s.ids)]); err != nil {
-				return err
-			}
-			took := time.Since(due)
-			mu.Lock()
-			defer mu.Unlock()
-			if upload {
-				found.uploads.times = append(found.uploads.times, took)
-			} else {
-				found.gets.times = append(found.gets.times, took)
-			}
-			return nil
-		})
+		group.Go(func() error { return call(n, due) })
 	}
 }
 
@@ -163,7 +155,7 @@ func (b *bench) printLatency(what, by string, before, during, after latencies) {
 		times.row(append([]string{kind.what, milliseconds(idle.percentile(0.5)), milliseconds(middle.percentile(0.5)), milliseconds(first.percentile(0.99)),
 			milliseconds(last.percentile(0.99)), milliseconds(middle.percentile(0.99))}, found.cells()...)...)
 	}
-	times.print(b.out, 1)
+	times.print(b.out)
 	b.note("")
 	names := b.env.columns(client, service, postgres, store)
 	shares := table{append([]string{"cores busy"}, names...)}
@@ -181,7 +173,7 @@ func (b *bench) printLatency(what, by string, before, during, after latencies) {
 		}
 		shares.row(cells...)
 	}
-	shares.print(b.out, 1)
+	shares.print(b.out)
 	b.note("%d requests a second come at an even pace, %d of them in all during the %s; the idle service is watched for %s before and after", b.Pace,
 		len(during.gets.times)+len(during.uploads.times), what, b.Idle)
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mediastack.dev/hack/servers"
 )
 
 // Baselines are this program, started again: here, the test.
@@ -20,14 +22,11 @@ func TestMain(m *testing.M) {
 // tiny are options with which a whole run takes seconds. What it measures means nothing.
 func tiny(t *testing.T) options {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "bench-test-")
+	dir, err := servers.MakeDataDir("", "bench-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { // the user postgres must pass
-		t.Fatal(err)
-	}
 	return options{Clients: 4, Rounds: 1, Length: 90 * time.Millisecond, Items: 3000, Photos: 2, Megapixels: 0.02, Drafts: 200, Idle: 200 * time.Millisecond,
 		Pace: 100, Logins: 20, Uploads: 4, UploadBytes: 20_000_000, HugeBytes: 1_000_000, ResumableBytes: 20 << 20, LogLevel: "info", Dir: dir, volatile: true}
 }

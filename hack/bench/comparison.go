@@ -82,9 +82,9 @@ func (c *comparison) cpuCells(rounds []round) []string {
 	}))))
 }
 
-// print prints both tables; texts is how many columns of the rates are texts.
-func (c *comparison) print(texts int) {
-	c.rates.print(c.b.out, texts)
+// print prints both tables.
+func (c *comparison) print() {
+	c.rates.print(c.b.out)
 	c.b.note("")
-	c.cpu.print(c.b.out, 2)
+	c.cpu.print(c.b.out)
 }

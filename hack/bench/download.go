@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -18,11 +17,7 @@ const hashEvery = 50
 // download compares files served by the runtime, and through it by redirect, with bare
 // gets of the same objects, and with a proxy that does nothing else.
 func download(ctx context.Context, b *bench) error {
-	t, err := b.env.tenant(ctx, "download")
-	if err != nil {
-		return err
-	}
-	e, err := b.env.serve(ctx, service, t)
+	t, e, err := b.serveTenant(ctx, "download")
 	if err != nil {
 		return err
 	}
@@ -84,7 +79,7 @@ func download(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	c.print(2)
+	c.print()
 	b.note("%d clients; sealed public files; every length and every %dth hash is checked; a redirect is two requests for each file", b.Clients, hashEvery)
 	return nil
 }
@@ -108,14 +103,8 @@ type files struct {
 
 // storeFiles uploads and seals public files.
 func (b *bench) storeFiles(ctx context.Context, e *endpoint, size, copies int) (*files, error) {
-	data := make([]byte, size)
-	if _, err := rand.Read(data); err != nil {
-		return nil, err
-	}
-	f, err := newForm("bench.bin", data, "access", "public")
-	if err != nil {
-		return nil, err
-	}
+	data := randomBytes(size)
+	f := newForm("bench.bin", data, "access", "public")
 	stored := &files{size: int64(size), sum: sha256.Sum256(data)}
 	for range copies {
 		draft, err := e.store(ctx, f)

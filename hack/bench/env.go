@@ -32,10 +32,7 @@ type environment struct {
 const database = "bench"
 
 func startEnvironment(ctx context.Context, o options) (*environment, error) {
-	if o.Dir != "" && !servers.PostgresCanReach(o.Dir) {
-		return nil, fmt.Errorf("the user postgres can't reach %s: choose another --dir", o.Dir)
-	}
-	dir, err := os.MkdirTemp(o.Dir, "mediastack-bench-")
+	dir, err := servers.MakeDataDir(o.Dir, "mediastack-bench-")
 	if err != nil {
 		return nil, err
 	}
@@ -48,9 +45,6 @@ func startEnvironment(ctx context.Context, o options) (*environment, error) {
 }
 
 func (env *environment) start(ctx context.Context) (err error) {
-	if err := os.Chmod(env.dir, 0o755); err != nil { // the user postgres must pass
-		return err
-	}
 	env.server, err = env.group.StartPostgres(ctx, servers.PostgresConfig{
 		Dir: filepath.Join(env.dir, "postgres"), LogFile: filepath.Join(env.dir, "postgres.log"), Volatile: env.volatile,
 	})
@@ -166,4 +160,14 @@ func (env *environment) serve(ctx context.Context, name string, t tenant, settin
 		return nil, err
 	}
 	return env.endpoint(name, runtime.Process, runtime.BaseURL, t.APIKey)
+}
+
+// serveTenant makes a tenant, and starts a runtime for it.
+func (b *bench) serveTenant(ctx context.Context, name string) (tenant, *endpoint, error) {
+	t, err := b.env.tenant(ctx, name)
+	if err != nil {
+		return tenant{}, nil, err
+	}
+	e, err := b.env.serve(ctx, service, t)
+	return t, e, err
 }

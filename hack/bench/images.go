@@ -24,11 +24,7 @@ func images(ctx context.Context, b *bench) error {
 			return fmt.Errorf("%w: run `make packages`", err)
 		}
 	}
-	t, err := b.env.tenant(ctx, "images")
-	if err != nil {
-		return err
-	}
-	e, err := b.env.serve(ctx, service, t)
+	t, e, err := b.serveTenant(ctx, "images")
 	if err != nil {
 		return err
 	}
@@ -55,10 +51,7 @@ func images(ctx context.Context, b *bench) error {
 		if err := b.sameWork(ctx, t, e, line); err != nil {
 			return fmt.Errorf("%s: %w", file.name, err)
 		}
-		f, err := newForm(file.name, file.data)
-		if err != nil {
-			return err
-		}
+		f := newForm(file.name, file.data)
 		sides := []side{
 			// Twice as many uploads as cores, so that a worker has its next image while another one is sent and stored.
 			{name: "REST", clients: 2 * cores, call: func(ctx context.Context, _ int64) error {
@@ -75,7 +68,7 @@ func images(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	c.print(1)
+	c.print()
 	b.note("%d uploads in flight against %d vips processes at a time (VIPS_CONCURRENCY=1, vipsthumbnail then webpsave, quality %d on both sides); "+
 		"imaging is part of runtime; the REST side also stores three objects and a row", 2*cores, cores, webpQuality)
 	return nil
@@ -156,11 +149,7 @@ func (b *bench) sameWork(ctx context.Context, t tenant, e *endpoint, line *comma
 	if err := line.makeIn(ctx, dir); err != nil {
 		return err
 	}
-	f, err := newForm(line.name, line.data)
-	if err != nil {
-		return err
-	}
-	draft, err := e.create(ctx, f)
+	draft, err := e.create(ctx, newForm(line.name, line.data))
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -20,7 +21,6 @@ import (
 	"time"
 
 	"github.com/emersion/go-smtp"
-	"golang.org/x/sync/errgroup"
 )
 
 // owners is how many addresses log in, in turn: each may do it some dozens of times an hour.
@@ -169,36 +169,25 @@ func newUsers(ctx context.Context, e *endpoint, sink *smtpSink, of tenant, owner
 // logIns returns an activity: so many logins per second for a while.
 func (c *users) logIns(perSecond int, d time.Duration) func(context.Context) error {
 	return func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		start := time.Now()
-		for n := 0; ; n++ {
-			due := start.Add(time.Duration(n) * time.Second / time.Duration(perSecond))
-			if due.Sub(start) >= d {
-				return group.Wait()
-			}
+		begin, stop := context.WithTimeout(ctx, d)
+		defer stop()
+		return atPace(begin, perSecond, func(_ int, due time.Time) error {
+			// An owner logs in once at a time; with all of them busy the service is too slow for the pace.
 			select {
-			case <-ctx.Done():
-				return group.Wait()
-			case <-time.After(time.Until(due)):
-			}
-			group.Go(func() error {
-				// An owner logs in once at a time; with all of them busy the service is too slow for the pace.
-				select {
-				case owner := <-c.free:
-					err := c.logIn(ctx, owner)
-					c.free <- owner
-					if err != nil {
-						return fmt.Errorf("a login: %w", err)
-					}
-				case <-ctx.Done():
-					return ctx.Err()
+			case owner := <-c.free:
+				err := c.logIn(ctx, owner)
+				c.free <- owner
+				if err != nil {
+					return fmt.Errorf("a login: %w", err)
 				}
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				c.took = append(c.took, time.Since(due))
-				return nil
-			})
-		}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.took = append(c.took, time.Since(due))
+			return nil
+		})
 	}
 }
 
@@ -210,16 +199,31 @@ var attribute = regexp.MustCompile(`(name|value)="([^"]*)"`)
 // visit is one browser's login.
 type visit struct {
 	*users
-	cookie   string
-	fields   url.Values
-	location string // of the last redirect
+	browser  *http.Client
+	fields   url.Values // hidden ones of the page
+	location string     // of the redirect that leaves the service
+}
+
+func (c *users) newVisit() *visit {
+	jar, _ := cookiejar.New(nil) // never fails, by its contract
+	stay := func(next *http.Request, _ []*http.Request) error {
+		if strings.HasPrefix(next.URL.String(), c.e.baseURL+"/") {
+			return nil
+		}
+		return http.ErrUseLastResponse
+	}
+	return &visit{users: c, browser: &http.Client{Transport: c.e.client.Transport, Jar: jar, CheckRedirect: stay}}
 }
 
 func (c *users) logIn(ctx context.Context, owner string) error {
 	sum := sha256.Sum256([]byte(verifier))
 	query := url.Values{"response_type": {"code"}, "client_id": {c.client}, "redirect_uri": {callback}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}
-	v := &visit{users: c}
-	if err := v.open(ctx, "/oauth/authorize?"+query.Encode()); err != nil {
+	v := c.newVisit()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.e.baseURL+"/oauth/authorize?"+query.Encode(), nil)
+	if err != nil {
+		return err
+	}
+	if err := v.do(request); err != nil {
 		return err
 	}
 	if err := v.send(ctx, "/oauth/login/email", url.Values{"email": {owner}}); err != nil {
@@ -248,15 +252,6 @@ func (c *users) logIn(ctx context.Context, owner string) error {
 	return err
 }
 
-// open asks for a page and follows it while it stays with the service.
-func (v *visit) open(ctx context.Context, path string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, v.e.baseURL+path, nil)
-	if err != nil {
-		return err
-	}
-	return v.do(request)
-}
-
 func (v *visit) send(ctx context.Context, path string, fields url.Values) error {
 	for _, name := range []string{"request", "csrf"} {
 		fields.Set(name, v.fields.Get(name))
@@ -270,11 +265,9 @@ func (v *visit) send(ctx context.Context, path string, fields url.Values) error 
 	return v.do(request)
 }
 
+// do sends a request, follows redirects within the service, and reads the page.
 func (v *visit) do(request *http.Request) error {
-	if v.cookie != "" {
-		request.Header.Set("Cookie", v.cookie)
-	}
-	response, err := v.e.client.Transport.RoundTrip(request)
+	response, err := v.browser.Do(request)
 	if err != nil {
 		return err
 	}
@@ -283,19 +276,10 @@ func (v *visit) do(request *http.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, cookie := range response.Cookies() {
-		v.cookie = cookie.Name + "=" + cookie.Value
-	}
-	v.location = response.Header.Get("Location")
-	switch {
-	case response.StatusCode == http.StatusSeeOther && strings.HasPrefix(v.location, "/"):
-		return v.open(request.Context(), v.location)
-	case response.StatusCode == http.StatusSeeOther:
-		return nil
-	case response.StatusCode != http.StatusOK:
+	v.location, v.fields = response.Header.Get("Location"), url.Values{}
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusSeeOther {
 		return fmt.Errorf("%s %s was answered %s: %.300s", request.Method, request.URL.Path, response.Status, bytes.TrimSpace(body))
 	}
-	v.fields = url.Values{}
 	for _, input := range hidden.FindAllString(string(body), -1) {
 		found := map[string]string{}
 		for _, match := range attribute.FindAllStringSubmatch(input, -1) {

@@ -100,12 +100,24 @@ func (o options) validate() error {
 		o.HugeBytes < 0 || o.Megapixels <= 0 {
 		return errors.New("all numbers must be positive, and items at least 1000")
 	}
-	for _, name := range o.Names {
-		if !slices.ContainsFunc(benchmarks, func(one benchmark) bool { return one.name == name }) {
-			return fmt.Errorf("there is no benchmark %q: see --help", name)
-		}
+	_, err := o.chosen()
+	return err
+}
+
+// chosen returns the named benchmarks, or all of them.
+func (o options) chosen() ([]benchmark, error) {
+	if len(o.Names) == 0 {
+		return benchmarks, nil
 	}
-	return nil
+	var chosen []benchmark
+	for _, name := range o.Names {
+		at := slices.IndexFunc(benchmarks, func(one benchmark) bool { return one.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("there is no benchmark %q: see --help", name)
+		}
+		chosen = append(chosen, benchmarks[at])
+	}
+	return chosen, nil
 }
 
 // run runs the chosen benchmarks, each in an environment of its own. One that fails does not keep the
@@ -114,16 +126,12 @@ func run(ctx context.Context, o options, out *report) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	chosen, err := o.chosen()
+	if err != nil {
+		return err
+	}
 	out.note("%d cores, %s; the runtime has no rate limits and logs at %s; %d rounds of each side after a warm-up round; medians",
 		runtime.NumCPU(), runtime.Version(), o.LogLevel, o.Rounds)
-	chosen := benchmarks
-	if len(o.Names) > 0 {
-		chosen = nil
-		for _, name := range o.Names {
-			at := slices.IndexFunc(benchmarks, func(one benchmark) bool { return one.name == name })
-			chosen = append(chosen, benchmarks[at])
-		}
-	}
 	var failed []error
 	for _, one := range chosen {
 		started := time.Now()

@@ -3,11 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 
 	"mediastack.dev/runtime/media"
@@ -50,7 +48,7 @@ func tools(ctx context.Context, b *bench) error {
 		pair{against: 1, target: minimum(0.6), name: "get_media", cells: []string{"get_media"}}); err != nil {
 		return err
 	}
-	c.print(1)
+	c.print()
 	b.note("%d clients; the bare SDK has one tool that does nothing, and neither a database nor a key", b.Clients)
 	e.Stop()
 	direct.Stop()
@@ -65,11 +63,7 @@ const (
 
 // toolMemory sends the largest files that upload_media takes, a few times over, and measures memory.
 func (b *bench) toolMemory(ctx context.Context, t tenant) error {
-	file := make([]byte, toolFileBytes)
-	if _, err := rand.Read(file); err != nil {
-		return err
-	}
-	arguments := map[string]any{"fileBase64": base64.StdEncoding.EncodeToString(file), "fileName": "bench.bin", "mimeType": "application/octet-stream"}
+	arguments := map[string]any{"fileBase64": base64.StdEncoding.EncodeToString(randomBytes(toolFileBytes)), "fileName": "bench.bin", "mimeType": "application/octet-stream"}
 	b.note("")
 	return b.measureMemory(ctx, t, fmt.Sprintf("upload_media, %d of %s", toolFiles, sizeName(toolFileBytes)), 400, nil, func(ctx context.Context, e *endpoint) error {
 		for range b.Rounds {
@@ -111,12 +105,7 @@ func (e *endpoint) callTool(ctx context.Context, name string, arguments map[stri
 		"MCP-Protocol-Version": revision, "Mcp-Method": "tools/call", "Mcp-Name": name, "x-service-apikey": e.key} {
 		request.Header.Set(header, value)
 	}
-	response, err := e.client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
+	answer, err := e.send(request, http.StatusOK)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +116,7 @@ func (e *endpoint) callTool(ctx context.Context, name string, arguments map[stri
 		}
 	}
 	if err := json.Unmarshal(answer, &message); err != nil || message.Result == nil || message.Result.IsError {
-		return nil, fmt.Errorf("%s was answered %s: %.300s", name, response.Status, answer)
+		return nil, fmt.Errorf("%s was answered %.300s", name, answer)
 	}
 	return message.Result.StructuredContent, nil
 }

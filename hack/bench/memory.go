@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,14 +18,7 @@ func memory(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	block := make([]byte, 1<<20)
-	if _, err := rand.Read(block); err != nil {
-		return err
-	}
-	f, err := newForm("bench.bin", nil)
-	if err != nil {
-		return err
-	}
+	block, f := randomBytes(1<<20), newForm("bench.bin", nil)
 	// The file goes where the empty form ends its part.
 	end := bytes.LastIndex(f.body, []byte("\r\n--"))
 	b.say("%s: %d uploads of %d bytes at once", b.name, b.Uploads, b.UploadBytes)
@@ -46,7 +38,7 @@ func (b *bench) measureMemory(ctx context.Context, t tenant, what string, limit 
 	if err != nil {
 		return err
 	}
-	idle, _ := memoryOf(e.PID(), "VmRSS")
+	idle := mebibytes(memoryOf(e.PID()).VmRSS)
 	watched, stop := context.WithCancel(ctx)
 	defer stop()
 	peak := make(chan float64, 1)
@@ -59,8 +51,8 @@ func (b *bench) measureMemory(ctx context.Context, t tenant, what string, limit 
 	if err != nil {
 		return err
 	}
-	own, ok := memoryOf(e.PID(), "VmHWM")
-	if !ok {
+	own := mebibytes(memoryOf(e.PID()).VmHWM)
+	if own == 0 {
 		return fmt.Errorf("the kernel does not report how much memory the runtime had")
 	}
 	sizes := table{{"resident memory, MiB", "idle", "peak", "min", "max", "target", "", "sampled"}}
@@ -72,7 +64,7 @@ func (b *bench) measureMemory(ctx context.Context, t tenant, what string, limit 
 	if b.name == "memory" {
 		row(what+", with image workers", nil, max(own, most))
 	}
-	sizes.print(b.out, 1)
+	sizes.print(b.out)
 	b.note("all were stored in %s; the runtime's peak is the kernel's VmHWM", took.Round(time.Second/10))
 	return nil
 }
@@ -109,12 +101,11 @@ func residentTree(root int) float64 {
 	if err != nil {
 		return 0
 	}
-	sum := 0.0
+	sum := uint64(0)
 	for _, pid := range tree(stats, root) {
-		resident, _ := memoryOf(pid, "VmRSS")
-		sum += resident
+		sum += memoryOf(pid).VmRSS
 	}
-	return sum
+	return mebibytes(sum)
 }
 
 func (b *bench) uploadLarge(ctx context.Context, t tenant, e *endpoint, f form, body io.Reader) error {

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
-	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // Names of the processes in tables.
@@ -25,51 +22,28 @@ const (
 // ticks is how many of the kernel's units of CPU time make a second; Linux shows it so to all programs.
 const ticks = 100
 
-// stat is the state in /proc of a process.
-type stat struct {
-	parent        int
-	own, children float64 // CPU seconds: its own, and of children that have ended
+// readStats reads the state of all processes, by their ids.
+func readStats() (map[int]procfs.ProcStat, error) {
+	processes, err := procfs.AllProcs()
+	stats := map[int]procfs.ProcStat{}
+	for _, process := range processes {
+		if stat, err := process.Stat(); err == nil { // otherwise it has just ended
+			stats[process.PID] = stat
+		}
+	}
+	return stats, err
 }
 
-// readStats reads the state of all processes.
-func readStats() (map[int]stat, error) {
-	paths, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return nil, err
-	}
-	stats := map[int]stat{}
-	for _, path := range paths {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has just ended
-		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			return nil, err
-		}
-		// The name before it is in brackets and may hold anything.
-		fields := strings.Fields(string(content[strings.LastIndexByte(string(content), ')')+1:]))
-		const parent, utime, childrenUtime = 1, 11, 13
-		if len(fields) <= childrenUtime+1 {
-			return nil, fmt.Errorf("%s has %d fields", path, len(fields))
-		}
-		var numbers [5]float64
-		for i, at := range []int{parent, utime, utime + 1, childrenUtime, childrenUtime + 1} {
-			if numbers[i], err = strconv.ParseFloat(fields[at], 64); err != nil {
-				return nil, err
-			}
-		}
-		stats[pid] = stat{parent: int(numbers[0]), own: (numbers[1] + numbers[2]) / ticks, children: (numbers[3] + numbers[4]) / ticks}
-	}
-	return stats, nil
-}
+// ownTime is the CPU seconds of a process, childrenTime those of its children that have ended.
+func ownTime(s procfs.ProcStat) float64      { return float64(s.UTime+s.STime) / ticks }
+func childrenTime(s procfs.ProcStat) float64 { return float64(s.CUTime+s.CSTime) / ticks }
 
 // tree returns a process and all its descendants.
-func tree(stats map[int]stat, root int) []int {
+func tree(stats map[int]procfs.ProcStat, root int) []int {
 	found := []int{root}
 	for i := 0; i < len(found); i++ {
 		for pid, s := range stats {
-			if s.parent == found[i] {
+			if s.PPID == found[i] {
 				found = append(found, pid)
 			}
 		}
@@ -88,10 +62,10 @@ func (env *environment) cpu() (usage, error) {
 	}
 	self := stats[os.Getpid()]
 	// What this program runs and waits for is the vips command line.
-	used := usage{client: self.own, vips: self.children}
+	used := usage{client: ownTime(self), vips: childrenTime(self)}
 	for name, pid := range env.watched {
 		for _, member := range tree(stats, pid) {
-			seconds := stats[member].own + stats[member].children
+			seconds := ownTime(stats[member]) + childrenTime(stats[member])
 			used[name] += seconds
 			if name == service && member != pid {
 				used[workers] += seconds
@@ -121,19 +95,14 @@ func (env *environment) columns(all ...string) []string {
 	return shown
 }
 
-// memoryOf reads a figure of /proc/PID/status, such as VmHWM, in MiB; false when the process has ended.
-func memoryOf(pid int, figure string) (float64, bool) {
-	status, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
+// memoryOf returns how much memory a process has; nothing when it has ended.
+func memoryOf(pid int) procfs.ProcStatus {
+	process, err := procfs.NewProc(pid)
 	if err != nil {
-		return 0, false
+		return procfs.ProcStatus{}
 	}
-	defer status.Close()
-	lines := bufio.NewScanner(status)
-	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), figure+":"); ok {
-			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 64)
-			return kib / 1024, err == nil
-		}
-	}
-	return 0, false
+	status, _ := process.NewStatus()
+	return status
 }
+
+func mebibytes(bytes uint64) float64 { return float64(bytes) / (1 << 20) }

@@ -3,13 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -63,10 +61,7 @@ func purge(ctx context.Context, b *bench) error {
 // makeDrafts loads drafts that are a day and an hour old, and stores their objects.
 func (b *bench) makeDrafts(ctx context.Context, t tenant) error {
 	started := time.Now()
-	data := make([]byte, draftBytes)
-	if _, err := rand.Read(data); err != nil {
-		return err
-	}
+	data := randomBytes(draftBytes)
 	var ids []uuid.UUID
 	_, err := b.env.seed(ctx, t, seed{items: b.Drafts, drafts: true, access: third, object: func(id uuid.UUID) (string, int64) {
 		ids = append(ids, id)
@@ -76,32 +71,23 @@ func (b *bench) makeDrafts(ctx context.Context, t tenant) error {
 	if err != nil {
 		return err
 	}
-	const writers = 16
-	var next atomic.Int64
-	group, ctx := errgroup.WithContext(ctx)
-	for range writers {
+	group, writing := errgroup.WithContext(ctx)
+	group.SetLimit(16)
+	for n, id := range ids {
+		if n > 0 && n%20_000 == 0 {
+			b.say("%s: %d of %d objects stored", b.name, n, len(ids))
+		}
 		group.Go(func() error {
-			for {
-				n := int(next.Add(1)) - 1
-				if n >= len(ids) {
-					return nil
-				}
-				if n > 0 && n%20_000 == 0 {
-					b.say("%s: %d of %d objects stored", b.name, n, len(ids))
-				}
-				_, err := b.env.bare.Client.PutObject(ctx, t.Account.Bucket, media.ObjectKey(ids[n], media.Original), bytes.NewReader(data), draftBytes,
-					minio.PutObjectOptions{DisableContentSha256: true})
-				if err != nil {
-					return err
-				}
-			}
+			_, err := b.env.bare.Client.PutObject(writing, t.Account.Bucket, media.ObjectKey(id, media.Original), bytes.NewReader(data), draftBytes,
+				minio.PutObjectOptions{DisableContentSha256: true})
+			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	b.say("%s: %d drafts with their objects made in %s", b.name, b.Drafts, time.Since(started).Round(time.Second))
-	return b.env.vacuum(context.WithoutCancel(ctx))
+	return b.env.vacuum(ctx)
 }
 
 // runPurge runs one pass, as the CronJob does.

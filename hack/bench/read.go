@@ -70,7 +70,7 @@ func read(ctx context.Context, b *bench) error {
 	if err := measure("list, limit 100, private", "/media/get?limit=100", &private, direct, nil); err != nil {
 		return err
 	}
-	c.print(1)
+	c.print()
 	b.note("%d clients; both sides gave the same JSON; a list is two queries on both; the bare side neither signs the addresses of private items nor asks for a key", b.Clients)
 	return nil
 }

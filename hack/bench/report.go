@@ -8,8 +8,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
-	"unicode/utf8"
 )
 
 // target is the wanted value of a figure; it is shown, never enforced.
@@ -107,7 +107,7 @@ func (r *report) summary() {
 	for _, one := range r.results {
 		t.row(append([]string{one.Benchmark, one.Case, one.Figure}, one.cells()...)...)
 	}
-	t.print(r.out, 3)
+	t.print(r.out)
 }
 
 // write writes the results as JSON.
@@ -127,29 +127,13 @@ type table [][]string
 
 func (t *table) row(cells ...string) { *t = append(*t, cells) }
 
-// print aligns the columns: the first texts to the left, the others to the right.
-func (t table) print(out io.Writer, texts int) {
-	var widths []int
+// print aligns the columns.
+func (t table) print(out io.Writer) {
+	aligned := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range t {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
+		fmt.Fprintln(aligned, strings.Join(row, "\t"))
 	}
-	for _, row := range t {
-		var line strings.Builder
-		for i, cell := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i < texts {
-				line.WriteString(cell + pad + "  ")
-			} else {
-				line.WriteString(pad + cell + "  ")
-			}
-		}
-		fmt.Fprintln(out, strings.TrimRight(line.String(), " "))
-	}
+	_ = aligned.Flush() // what it writes to is a terminal or a buffer
 }
 
 // number shows three digits that count, or all before the point.

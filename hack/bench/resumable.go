@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,11 +26,7 @@ const barePart = 16 << 20
 // resumable compares the upload of a large file by one client with bare multipart uploads and with
 // tusd; then it measures memory with many concurrent uploads.
 func resumable(ctx context.Context, b *bench) error {
-	t, err := b.env.tenant(ctx, "resumable")
-	if err != nil {
-		return err
-	}
-	e, err := b.env.serve(ctx, service, t)
+	t, e, err := b.serveTenant(ctx, "resumable")
 	if err != nil {
 		return err
 	}
@@ -39,10 +34,7 @@ func resumable(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	block := make([]byte, 1<<20)
-	if _, err := rand.Read(block); err != nil {
-		return err
-	}
+	block := randomBytes(1 << 20)
 	c := b.compare("upload", "ratio of MB/s", []string{"request size", "against", "TUS MB/s", "its MB/s"}, client, service, tusd, postgres, store)
 	c.show = func(perSecond float64) string { return number(perSecond * float64(b.ResumableBytes) / 1e6) }
 	for _, chunk := range []int64{8 << 20, 64 << 20} {
@@ -77,7 +69,7 @@ func resumable(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	c.print(2)
+	c.print()
 	b.note("one client sends %s; the bare side sends parts of 16 MiB, one after the other; tusd has its own defaults", sizeName(int(b.ResumableBytes)))
 	e.Stop()
 	other.Stop()

@@ -96,7 +96,7 @@ func scale(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	c.print(1)
+	c.print()
 	b.note("%d clients; time of a request at %d items by its time at %d; deep pages are chosen at random in each request", scaleClients, sizes[1], sizes[0])
 	return b.plainOffset(ctx, large, sizes[1])
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -16,11 +15,7 @@ import (
 // upload compares uploads through REST with bare puts of the same bytes, and with puts
 // through a proxy that does nothing else.
 func upload(ctx context.Context, b *bench) error {
-	t, err := b.env.tenant(ctx, "upload")
-	if err != nil {
-		return err
-	}
-	e, err := b.env.serve(ctx, service, t)
+	t, e, err := b.serveTenant(ctx, "upload")
 	if err != nil {
 		return err
 	}
@@ -34,10 +29,7 @@ func upload(ctx context.Context, b *bench) error {
 		bytes  int
 		target float64
 	}{{"100 KB", 100_000, 0.8}, {"10 MB", 10_000_000, 0.9}} {
-		sides, err := b.uploads(t, e, through, size.bytes)
-		if err != nil {
-			return err
-		}
+		sides := b.uploads(t, e, through, size.bytes)
 		var pairs []pair
 		for i, other := range sides[1:] {
 			p := pair{against: i + 1, target: minimum(size.target), name: size.name + ", " + other.name, cells: []string{size.name, other.name}}
@@ -50,22 +42,14 @@ func upload(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	c.print(2)
-	peak, _ := memoryOf(e.PID(), "VmHWM")
-	b.note("%d clients; the client and all servers share the cores, so CPU time is what decides; the runtime's peak was %.0f MiB", b.Clients, peak)
+	c.print()
+	b.note("%d clients; the client and all servers share the cores, so CPU time is what decides; the runtime's peak was %.0f MiB", b.Clients, mebibytes(memoryOf(e.PID()).VmHWM))
 	return nil
 }
 
-func (b *bench) uploads(t tenant, e, through *endpoint, size int) ([]side, error) {
-	data := make([]byte, size)
-	if _, err := rand.Read(data); err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(data)
-	f, err := newForm("bench.bin", data)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) uploads(t tenant, e, through *endpoint, size int) []side {
+	data := randomBytes(size)
+	sum, f := sha256.Sum256(data), newForm("bench.bin", data)
 	var lastKey atomic.Value
 	// One object of each round is read again, and all of them are removed.
 	check := func(prefix string) func(context.Context) error {
@@ -102,7 +86,7 @@ func (b *bench) uploads(t tenant, e, through *endpoint, size int) ([]side, error
 		}
 		return err
 	}}
-	return []side{viaREST, direct, passed}, nil
+	return []side{viaREST, direct, passed}
 }
 
 // original is the key of an item's file.

@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
@@ -39,11 +39,6 @@ const (
 	pollEvery    = 100 * time.Millisecond
 )
 
-var (
-	accounts = schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: "mediaaccounts"}
-	secrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-)
-
 // stack is one run of the dev stack.
 type stack struct {
 	*runCommand
@@ -60,9 +55,7 @@ type stack struct {
 	postgres     *servers.Postgres
 	s3           *servers.S3
 	kube         *servers.Kubernetes
-	mail         *servers.Process
 	operatorProc *servers.Process
-	runtimeProc  *servers.Process
 	// stopFinalizer ends the finalizer of namespaces; nil before it runs.
 	stopFinalizer func()
 
@@ -98,11 +91,15 @@ func (s *stack) start(ctx context.Context) error {
 	if err := s.startProduct(ctx); err != nil {
 		return err
 	}
-	account, err := s.waitReady(ctx)
+	kube, err := newKubeClient(s.config)
 	if err != nil {
 		return err
 	}
-	return s.writeDescription(ctx, account)
+	account, err := s.waitReady(ctx, kube)
+	if err != nil {
+		return err
+	}
+	return s.writeDescription(ctx, kube, account)
 }
 
 // choosePorts settles every port: a flag's, else the last run's where it is free, else any.
@@ -177,9 +174,8 @@ func (s *stack) startServers(ctx context.Context, fresh bool) error {
 		}
 		return err
 	})
-	group.Go(func() (err error) {
-		var address string
-		s.mail, address, err = s.group.StartMailSink(ctx, s.state.Ports.SMTP, s.log("mailsink.log"))
+	group.Go(func() error {
+		_, address, err := s.group.StartMailSink(ctx, s.state.Ports.SMTP, s.log("mailsink.log"))
 		if err == nil {
 			s.progress.printf("the mail sink is ready on %s", address)
 		}
@@ -207,8 +203,7 @@ func (s *stack) startProduct(ctx context.Context) error {
 			return err
 		}
 		s.progress.printf("the database is migrated")
-		var err error
-		s.runtimeProc, err = s.group.Start(both, s.serveSpec())
+		_, err := s.group.Start(both, s.serveSpec())
 		if err == nil {
 			s.progress.printf("the runtime is ready at %s", s.baseURL())
 		}
@@ -286,15 +281,7 @@ func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Ito
 
 // storeEnv is what the operator and the runtime have in common.
 func (s *stack) storeEnv() []string {
-	access := s.s3.Access
-	return []string{
-		"SERVICE_DATABASE_URL=" + s.postgres.URL(database),
-		"SERVICE_S3_ENDPOINT=" + access.Endpoint,
-		"SERVICE_S3_REGION=" + access.Region,
-		"SERVICE_S3_ACCESS_KEY=" + access.AccessKey,
-		"SERVICE_S3_SECRET_KEY=" + access.SecretKey,
-		"SERVICE_BASE_URL=" + s.baseURL(),
-	}
+	return append(servers.StoreSettings(s.postgres.URL(database), s.s3.Access), "SERVICE_BASE_URL="+s.baseURL())
 }
 
 // inheritedEnv is what the caller set of the runtime's settings, for trying them out.
@@ -365,36 +352,29 @@ func (s *stack) operatorSpec(kubeconfig string) servers.Spec {
 }
 
 // waitReady waits until the sample account's condition Ready is True, and prints what it waits for.
-func (s *stack) waitReady(ctx context.Context) (*unstructured.Unstructured, error) {
-	client, err := dynamic.NewForConfig(s.config)
-	if err != nil {
-		return nil, err
-	}
+func (s *stack) waitReady(ctx context.Context, kube client.Client) (*v1alpha1.MediaAccount, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.ReadyTimeout, fmt.Errorf("it was not ready after %s", s.ReadyTimeout))
 	defer cancel()
 	dead := make(chan error, 1)
 	go func() { dead <- s.group.Dead(ctx) }()
 	printed := ""
 	for {
-		account, err := client.Resource(accounts).Namespace(sampleNamespace).Get(ctx, sampleName, metav1.GetOptions{})
+		var account v1alpha1.MediaAccount
+		err := kube.Get(ctx, sampleAccount, &account)
 		if err != nil && ctx.Err() == nil {
-			return nil, fmt.Errorf("read the MediaAccount %s/%s: %w", sampleNamespace, sampleName, err)
+			return nil, fmt.Errorf("read the MediaAccount %s: %w", sampleAccount, err)
 		}
 		now := "its operator has not looked at it yet"
-		if err == nil {
-			status, reason, message := kubeapply.Condition(account, "Ready")
-			// What an earlier run left may name another port.
-			rest, _, _ := unstructured.NestedString(account.Object, "status", "endpoints", "rest")
-			if status == "True" && rest == s.baseURL() {
-				s.progress.printf("the MediaAccount %s/%s is Ready", sampleNamespace, sampleName)
-				return account, nil
-			}
-			if reason != "" && status != "True" {
-				now = reason + ": " + message
+		if ready := meta.FindStatusCondition(account.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
+			if ready.Status != metav1.ConditionTrue {
+				now = ready.Reason + ": " + ready.Message
+			} else if account.Status.Endpoints != nil && account.Status.Endpoints.REST == s.baseURL() { // what an earlier run left may name another port
+				s.progress.printf("the MediaAccount %s is Ready", sampleAccount)
+				return &account, nil
 			}
 		}
 		if now != printed {
-			s.progress.printf("waiting for the MediaAccount %s/%s (%s)", sampleNamespace, sampleName, now)
+			s.progress.printf("waiting for the MediaAccount %s (%s)", sampleAccount, now)
 			printed = now
 		}
 		select {
@@ -403,7 +383,7 @@ func (s *stack) waitReady(ctx context.Context) (*unstructured.Unstructured, erro
 				return nil, err
 			}
 			if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-				return nil, fmt.Errorf("the MediaAccount %s/%s did not become Ready: %w (%s); the operator's log is %s", sampleNamespace, sampleName, cause, now, s.operatorProc.LogFile())
+				return nil, fmt.Errorf("the MediaAccount %s did not become Ready: %w (%s); the operator's log is %s", sampleAccount, cause, now, s.operatorProc.LogFile())
 			}
 			return nil, context.Canceled
 		case <-time.After(pollEvery):
@@ -413,8 +393,8 @@ func (s *stack) waitReady(ctx context.Context) (*unstructured.Unstructured, erro
 
 // writeDescription collects what a user needs and writes it into stack.json, and for shells
 // into stack.env.
-func (s *stack) writeDescription(ctx context.Context, account *unstructured.Unstructured) error {
-	tenant, err := readTenant(ctx, s.config, account)
+func (s *stack) writeDescription(ctx context.Context, kube client.Client, account *v1alpha1.MediaAccount) error {
+	apiKey, mcpURL, err := readKey(ctx, kube)
 	if err != nil {
 		return err
 	}
@@ -425,17 +405,17 @@ func (s *stack) writeDescription(ctx context.Context, account *unstructured.Unst
 	access := s.s3.Access
 	s.description = description{
 		BaseURL:     s.baseURL(),
-		MCPURL:      tenant.mcpURL,
+		MCPURL:      mcpURL,
 		AdminURL:    "http://" + address(s.state.Ports.Admin),
-		APIKey:      tenant.apiKey,
-		Owner:       tenant.owner,
-		Account:     sampleNamespace + "/" + sampleName,
+		APIKey:      apiKey,
+		Owner:       string(account.Spec.Owners[0]),
+		Account:     sampleAccount.String(),
 		Kubeconfig:  s.kube.Kubeconfig,
 		Kubectl:     kubectl(),
 		DatabaseURL: s.postgres.URL(database),
 		S3: s3Description{
 			Endpoint: access.Endpoint, Region: access.Region,
-			AccessKey: access.AccessKey, SecretKey: access.SecretKey, Bucket: tenant.bucket,
+			AccessKey: access.AccessKey, SecretKey: access.SecretKey, Bucket: account.Status.Bucket,
 		},
 		SMTP:     address(s.state.Ports.SMTP),
 		Picture:  filepath.Join(root, "docs", "login.png"),
@@ -468,27 +448,13 @@ func kubectl() string {
 	return "kubectl"
 }
 
-// stop ends the group, those first that use others, and makes sure that nothing is left.
+// stop ends every process, the last started first: those that use others are the later ones.
 func (s *stack) stop() {
 	if err := s.data.removeDescription(); err != nil {
 		s.progress.printf("%v", err)
 	}
 	if s.stopFinalizer != nil {
 		s.stopFinalizer()
-	}
-	for _, process := range []*servers.Process{s.runtimeProc, s.operatorProc, s.mail} {
-		if process != nil {
-			process.Stop()
-		}
-	}
-	if s.kube != nil {
-		s.kube.Stop()
-	}
-	if s.s3 != nil {
-		s.s3.Stop()
-	}
-	if s.postgres != nil {
-		s.postgres.Stop()
 	}
 	s.group.Close()
 }

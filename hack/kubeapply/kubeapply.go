@@ -132,18 +132,3 @@ func waitServed(ctx context.Context, mapper meta.RESTMapper, objects []*unstruct
 	}
 	return nil
 }
-
-// Condition returns a condition in an object's status; all three are empty where there is none.
-func Condition(object *unstructured.Unstructured, kind string) (status, reason, message string) {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, entry := range conditions {
-		condition, ok := entry.(map[string]any)
-		if !ok || condition["type"] != kind {
-			continue
-		}
-		status, _ = condition["status"].(string)
-		reason, _ = condition["reason"].(string)
-		message, _ = condition["message"].(string)
-	}
-	return status, reason, message
-}

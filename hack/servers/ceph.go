@@ -141,10 +141,9 @@ func (c *Ceph) addUser(ctx context.Context) error {
 		"--access-key", c.accessKey, "--secret-key", c.secretKey, "--max-buckets", "0")
 }
 
-// StartGateway starts a Ceph RGW. A port of zero chooses a free one. All gateways show the same
-// buckets.
-func (c *Ceph) StartGateway(ctx context.Context, port int, logFile string) (*S3, error) {
-	port, err := ChoosePort(port)
+// StartGateway starts a Ceph RGW on a free port. All gateways show the same buckets.
+func (c *Ceph) StartGateway(ctx context.Context, logFile string) (*S3, error) {
+	port, err := FreePort()
 	if err != nil {
 		return nil, fmt.Errorf("Ceph RGW: %w", err)
 	}
@@ -152,12 +151,9 @@ func (c *Ceph) StartGateway(ctx context.Context, port int, logFile string) (*S3,
 	spec := c.spec("Ceph RGW", c.programs.Gateway, "-f", "-n", "client.admin", "--keyring", c.path("keyring"), "--rgw-frontends", "beast endpoint="+loopback(port),
 		"--admin-socket", "", "--debug-rgw", "0")
 	spec.LogFile, spec.Ready = logFile, Answers(endpoint+"/")
-	process, err := c.group.Start(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
 	access := S3Access{Endpoint: endpoint, Region: defaultRegion, AccessKey: c.accessKey, SecretKey: c.secretKey}
-	return &S3{Process: process, Access: access, Port: port}, nil
+	gateway := &S3{Access: access, Port: port, group: c.group, spec: spec}
+	return gateway, gateway.Restart(ctx)
 }
 
 func (c *Ceph) path(name string) string { return filepath.Join(c.dir, name) }

@@ -198,12 +198,6 @@ func (k *Kubernetes) writeKubeconfig(path string, config *rest.Config) error {
 	return writePrivate(path, content)
 }
 
-// Stop ends the API server, then etcd.
-func (k *Kubernetes) Stop() {
-	k.APIServer.Stop()
-	k.Etcd.Stop()
-}
-
 // writePrivate replaces a file at once, readable by its owner only.
 func writePrivate(path string, content []byte) error {
 	temporary := path + ".new"

@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,12 +12,14 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/procfs"
 
 	"mediastack.dev/hack/setup"
 )
@@ -57,6 +60,25 @@ type Postgres struct {
 
 	config    PostgresConfig
 	socketDir string
+	group     *Group
+	spec      Spec
+}
+
+// MakeDataDir makes a new directory below parent, the one for temporary files when it is empty, in which
+// PostgreSQL can keep its data: see PostgresCanReach.
+func MakeDataDir(parent, pattern string) (string, error) {
+	parent = cmp.Or(parent, os.TempDir())
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", err
+	}
+	if !PostgresCanReach(parent) {
+		return "", fmt.Errorf("the user postgres can't reach %s: choose another directory", parent)
+	}
+	dir, err := os.MkdirTemp(parent, pattern)
+	if err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, 0o711) // the user postgres must pass
 }
 
 // PostgresCanReach reports whether PostgreSQL, which never runs as root, could keep its data in a
@@ -128,8 +150,8 @@ func (g *Group) StartPostgres(ctx context.Context, config PostgresConfig) (*Post
 		return nil, err
 	}
 
-	postgres := &Postgres{Port: config.Port, config: config, socketDir: socketDir}
-	spec := Spec{
+	postgres := &Postgres{Port: config.Port, config: config, socketDir: socketDir, group: g}
+	postgres.spec = Spec{
 		Name:       "PostgreSQL",
 		Path:       filepath.Join(bin, "postgres"),
 		Args:       postgres.arguments(),
@@ -140,7 +162,7 @@ func (g *Group) StartPostgres(ctx context.Context, config PostgresConfig) (*Post
 		OrphanSignal: syscall.SIGINT,
 		Ready:        postgres.ping,
 	}
-	if postgres.Process, err = g.startAfterCrash(ctx, spec); err != nil {
+	if err := postgres.Restart(ctx); err != nil {
 		return nil, err
 	}
 	if err := postgres.prepareRole(ctx); err != nil {
@@ -150,20 +172,21 @@ func (g *Group) StartPostgres(ctx context.Context, config PostgresConfig) (*Post
 	return postgres, nil
 }
 
-// startAfterCrash starts a server whose predecessor may have been killed a moment ago: the children
-// of that one need some time to notice, and until then PostgreSQL does not start.
-func (g *Group) startAfterCrash(ctx context.Context, spec Spec) (*Process, error) {
+// Restart starts a server that has ended again, with its data and at its address. One that was killed a
+// moment ago may have children that need some time to notice, and until then PostgreSQL does not start.
+func (p *Postgres) Restart(ctx context.Context) error {
 	deadline := time.Now().Add(crashTimeout)
 	for {
-		process, err := g.Start(ctx, spec)
+		process, err := p.group.Start(ctx, p.spec)
 		var exit *ExitError
 		if !errors.As(err, &exit) || time.Now().After(deadline) ||
 			!strings.Contains(exit.LastLine, "pre-existing shared memory block") && !strings.Contains(exit.LastLine, `"postmaster.pid" already exists`) {
-			return process, err
+			p.Process = process
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			return err
 		case <-time.After(probePause):
 		}
 	}
@@ -300,7 +323,7 @@ func (p *Postgres) Kill() {
 	// A stopped server starts no process between the count and the kill; one that was
 	// missed would hold the memory that all share, and keep the next server from starting.
 	_ = syscall.Kill(p.PID(), syscall.SIGSTOP)
-	backends := childrenOf(p.PID())
+	backends := Children(p.PID())
 	p.Process.Kill()
 	for _, pid := range backends {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -312,37 +335,27 @@ func (p *Postgres) Kill() {
 	}
 }
 
-// childrenOf lists the processes that a process has started.
-func childrenOf(pid int) []int {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+// Children returns the processes that a process has started, by their ids in order.
+func Children(pid int) []int {
+	processes, _ := procfs.AllProcs()
 	var children []int
-	for _, stat := range stats {
-		child, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
-		if err != nil {
-			continue
-		}
-		if fields := processStat(child); len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
-			children = append(children, child)
+	for _, process := range processes {
+		if stat, err := process.Stat(); err == nil && stat.PPID == pid {
+			children = append(children, process.PID)
 		}
 	}
+	slices.Sort(children)
 	return children
 }
 
 // processLives reports whether a process has not ended; one that only waits to be collected has.
 func processLives(pid int) bool {
-	fields := processStat(pid)
-	return len(fields) > 0 && fields[0] != "Z" && fields[0] != "X"
-}
-
-// processStat reads a process's state, parent and what follows; nothing when it is gone.
-func processStat(pid int) []string {
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
-		return nil
+		return false
 	}
-	// The name before it is in brackets and may hold anything.
-	end := strings.LastIndex(string(content), ")")
-	return strings.Fields(string(content[end+1:]))
+	stat, err := process.Stat()
+	return err == nil && stat.State != "Z" && stat.State != "X"
 }
 
 func (p *Postgres) ping(ctx context.Context) error {

@@ -44,6 +44,15 @@ type S3 struct {
 	Access S3Access
 	// Port is the TCP port.
 	Port int
+
+	group *Group
+	spec  Spec
+}
+
+// Restart starts a store that has ended again, with its data and at its address.
+func (s *S3) Restart(ctx context.Context) (err error) {
+	s.Process, err = s.group.Start(ctx, s.spec)
+	return err
 }
 
 // StartS3 starts versitygw, the store of the dev stack.
@@ -95,12 +104,9 @@ func (g *Group) startS3(ctx context.Context, config S3Config, name, health strin
 	spec.LogFile = config.LogFile
 	spec.Env = append(spec.Env, accessEnv+"="+config.AccessKey, secretEnv+"="+config.SecretKey)
 	spec.Ready = Answers(endpoint + health)
-	process, err := g.Start(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
 	access := S3Access{Endpoint: endpoint, Region: defaultRegion, AccessKey: config.AccessKey, SecretKey: config.SecretKey}
-	return &S3{Process: process, Access: access, Port: port}, nil
+	store := &S3{Access: access, Port: port, group: g, spec: spec}
+	return store, store.Restart(ctx)
 }
 
 // StartMailSink starts an SMTP server that prints what it receives into its log. Zero chooses a free port.

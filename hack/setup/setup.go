@@ -1,7 +1,5 @@
-// Package setup prepares a machine for the dev stack, the tests and the code generators: it
-// installs the Debian packages they need and builds pinned programs, once, into a cache directory.
-// The command hack/cmd/setup and the dev stack call it. It needs the standard library only, so
-// that it compiles in a moment on a machine that has nothing yet.
+// Package setup finds the programs that the Makefile has installed and built for the dev stack, the
+// benchmarks and the tests. The error for a missing one names the command to run.
 package setup
 
 import (
@@ -83,7 +81,7 @@ func FindKube() (KubeTools, error) {
 	if err != nil {
 		return KubeTools{}, err
 	}
-	dir = filepath.Join(dir, kubeFolder)
+	dir = filepath.Join(dir, "kube", KubernetesVersion)
 	tools := KubeTools{
 		Etcd:      filepath.Join(dir, "etcd"),
 		APIServer: filepath.Join(dir, "kube-apiserver"),

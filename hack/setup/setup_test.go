@@ -1,8 +1,8 @@
 package setup_test
 
 import (
-	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,20 +67,76 @@ func TestFindKube_AcceptsAssetsWithoutKubectl(t *testing.T) {
 }
 
 func TestPackages_NamesMissingOnes(t *testing.T) {
-	t.Setenv("PATH", t.TempDir()) // neither programs nor apt-get
-	err := setup.Packages(t.Context(), io.Discard, setup.Building)
-	if err == nil || !strings.Contains(err.Error(), "`apt-get install gcc ") || !strings.Contains(err.Error(), " pkg-config libvips-dev`") {
-		t.Errorf("got %v", err)
+	root, err := setup.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err == nil || strings.Contains(err.Error(), "exiftool") {
-		t.Errorf("building needs no test tools: %v", err)
+	for purpose, want := range map[string]struct {
+		names  []string
+		absent string
+	}{
+		"libvips":  {[]string{"`apt-get install gcc ", " pkg-config libvips-dev`"}, "exiftool"},
+		"running":  {[]string{" curl "}, "chromium"},
+		"packages": {[]string{" libimage-exiftool-perl ", " chromium`"}, "ceph"},
+	} {
+		command := exec.Command("/bin/bash", filepath.Join(root, "hack", "packages.sh"), purpose)
+		command.Env = []string{"PATH=" + t.TempDir()} // neither programs nor apt-get
+		printed, err := command.CombinedOutput()
+		if err == nil {
+			t.Errorf("%s: it does not fail", purpose)
+		}
+		for _, name := range want.names {
+			if !strings.Contains(string(printed), name) {
+				t.Errorf("%s: %q is not in %s", purpose, name, printed)
+			}
+		}
+		if strings.Contains(string(printed), want.absent) {
+			t.Errorf("%s: %q is in %s", purpose, want.absent, printed)
+		}
 	}
-	err = setup.Packages(t.Context(), io.Discard, setup.Running)
-	if err == nil || !strings.Contains(err.Error(), " curl ") || strings.Contains(err.Error(), "chromium") {
-		t.Errorf("running needs curl and no browser: %v", err)
+}
+
+func TestPinned_BuildsOncePerVersion(t *testing.T) {
+	root, err := setup.RepoRoot()
+	if err != nil {
+		t.Fatal(err)
 	}
-	err = setup.Packages(t.Context(), io.Discard, setup.Everything)
-	if err == nil || !strings.Contains(err.Error(), " libimage-exiftool-perl ") || !strings.Contains(err.Error(), " chromium`") {
-		t.Errorf("got %v", err)
+	module, program := t.TempDir(), filepath.Join(t.TempDir(), "bin", "tool")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(module, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := func() (string, error) {
+		out, err := exec.Command(filepath.Join(root, "hack", "pinned.sh"), program, module, "example.org/tool").CombinedOutput()
+		return string(out), err
+	}
+	write("main.go", "package main\n\nfunc main() { println(1) }\n")
+	write("go.mod", "module example.org/tool\n\ngo 1.24\n")
+	if out, err := build(); err == nil {
+		t.Errorf("a module without go.sum is not pinned, and is built: %s", out)
+	}
+	write("go.sum", "")
+	if out, err := build(); err != nil || !strings.Contains(out, "tool: built in") {
+		t.Fatalf("the first build: %v: %s", err, out)
+	}
+	if out, err := build(); err != nil || out != "" {
+		t.Errorf("the same version again: %v: %s", err, out)
+	}
+	write("main.go", "package main\n\nfunc main() { println(2) }\n")
+	write("go.mod", "module example.org/tool\n\ngo 1.25\n")
+	if out, err := build(); err != nil || !strings.Contains(out, "tool: built in") {
+		t.Errorf("another version: %v: %s", err, out)
+	}
+	write("main.go", "package main\n\nfunc main() { missing() }\n")
+	write("go.mod", "module example.org/tool\n\ngo 1.24\n")
+	for range 2 {
+		if out, err := build(); err == nil {
+			t.Errorf("a version that does not compile: %s", out)
+		}
+	}
+	if out, err := exec.Command(program).CombinedOutput(); err != nil || string(out) != "2\n" {
+		t.Errorf("after a build that failed the program prints %q: %v", out, err)
 	}
 }

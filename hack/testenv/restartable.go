@@ -9,14 +9,17 @@ import (
 )
 
 // Restartable is a server of one test, which may stop it, kill it and start it again at the same address.
-type Restartable[T any] struct {
-	// Server is the running server; it changes with every Start.
+type Restartable[T server] struct {
+	// Server is the server.
 	Server T
 
-	t     testing.TB
-	stop  func(T)
-	kill  func(T)
-	start func(ctx context.Context) (T, error)
+	t testing.TB
+}
+
+type server interface {
+	Stop()
+	Kill()
+	Restart(ctx context.Context) error
 }
 
 // Start starts the server again, with the data and at the address that it had.
@@ -24,32 +27,26 @@ func (s *Restartable[T]) Start() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	server, err := s.start(ctx)
-	if err != nil {
+	if err := s.Server.Restart(ctx); err != nil {
 		s.t.Fatal(err)
 	}
-	s.Server = server
 }
 
 // Stop ends the server in order.
-func (s *Restartable[T]) Stop() { s.stop(s.Server) }
+func (s *Restartable[T]) Stop() { s.Server.Stop() }
 
 // Kill ends the server as a crash would.
-func (s *Restartable[T]) Kill() { s.kill(s.Server) }
+func (s *Restartable[T]) Kill() { s.Server.Kill() }
 
 // PostgresServer starts a PostgreSQL cluster that only this test uses.
 func PostgresServer(t testing.TB) *Restartable[*servers.Postgres] {
 	t.Helper()
-	dir, group := TempDir(t), Group(t)
-	config := servers.PostgresConfig{Dir: filepath.Join(dir, "pg"), LogFile: filepath.Join(dir, "postgres.log"), Volatile: true}
-	server := &Restartable[*servers.Postgres]{
-		t:     t,
-		stop:  func(p *servers.Postgres) { p.Stop() },
-		kill:  func(p *servers.Postgres) { p.Kill() },
-		start: func(ctx context.Context) (*servers.Postgres, error) { return group.StartPostgres(ctx, config) },
+	dir := TempDir(t)
+	started, err := Group(t).StartPostgres(t.Context(), servers.PostgresConfig{Dir: filepath.Join(dir, "pg"), LogFile: filepath.Join(dir, "postgres.log"), Volatile: true})
+	if err != nil {
+		t.Fatal(err)
 	}
-	server.Start()
-	return server
+	return &Restartable[*servers.Postgres]{Server: started, t: t}
 }
 
 // Database makes an empty database on a cluster of the test's own and returns its URL, which stays the
@@ -75,22 +72,13 @@ func S3Server(t testing.TB) *Restartable[*servers.S3] {
 			t.Fatalf("the test needs Ceph: %v", err)
 		}
 		start = func(ctx context.Context, config servers.S3Config) (*servers.S3, error) {
-			return cluster.StartGateway(ctx, config.Port, config.LogFile)
+			return cluster.StartGateway(ctx, config.LogFile)
 		}
 	}
-	server := &Restartable[*servers.S3]{
-		t:    t,
-		stop: func(s *servers.S3) { s.Stop() },
-		kill: func(s *servers.S3) { s.Kill() },
-		start: func(ctx context.Context) (*servers.S3, error) {
-			s3, err := start(ctx, config)
-			if err == nil {
-				config.Port, config.AccessKey, config.SecretKey = s3.Port, s3.Access.AccessKey, s3.Access.SecretKey
-			}
-			return s3, err
-		},
+	started, err := start(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
 	}
-	server.Start()
-	t.Cleanup(func() { server.Server.Stop() })
-	return server
+	t.Cleanup(func() { started.Stop() }) // of the process that runs then
+	return &Restartable[*servers.S3]{Server: started, t: t}
 }

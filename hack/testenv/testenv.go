@@ -48,7 +48,7 @@ var (
 		if err != nil {
 			return nil, err
 		}
-		return cluster.StartGateway(ctx, 0, e.path("radosgw.log"))
+		return cluster.StartGateway(ctx, e.path("radosgw.log"))
 	})
 	kubernetes = once(startKubernetes)
 
@@ -85,12 +85,8 @@ func newEnvironment() (*environment, error) {
 		parent = "/tmp"
 	}
 	sweep(parent)
-	dir, err := os.MkdirTemp(parent, dirPrefix)
+	dir, err := servers.MakeDataDir(parent, dirPrefix)
 	if err != nil {
-		return nil, err
-	}
-	// PostgreSQL runs as another user when the tests run as root, and has to pass.
-	if err := os.Chmod(dir, 0o711); err != nil {
 		return nil, err
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -238,11 +234,8 @@ func TempDir(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp(e.dir, "t-")
+	dir, err := servers.MakeDataDir(e.dir, "t-")
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })

@@ -141,6 +141,7 @@ export class User {
 
   // press clicks something that leads to another page.
   async press(selector) {
+    await this.waitForAutofocus()
     try {
       const [response] = await Promise.all([this.page.waitForNavigation(), this.page.click(selector)])
       return response
@@ -150,6 +151,7 @@ export class User {
   }
 
   async fill(selector, text) {
+    await this.waitForAutofocus()
     await this.page.$eval(selector, (field) => { field.focus(); field.select() })
     await this.page.keyboard.sendCharacter(text)
   }
@@ -206,6 +208,12 @@ export class User {
   async expectNoText(...words) {
     const text = await this.text()
     for (const word of words) expect(!text.includes(word), `the page at ${this.page.url()} says ${JSON.stringify(word)}: ${text}`)
+  }
+
+  // waitForAutofocus waits until the browser has done the page's autofocus. A script that sets the focus
+  // earlier than that has the browser complain that autofocus was blocked.
+  async waitForAutofocus() {
+    await waitFor(async () => !(await this.has('[autofocus]')) || this.has('body :focus'), 'the autofocus of the page')
   }
 
   // waitForFocus waits until the autofocus field has the focus.

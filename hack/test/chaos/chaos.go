@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"mediastack.dev/hack/servers"
 )
 
 // fault is a kind of fault. It draws all it needs from the scheduler's random source before it
@@ -183,29 +182,13 @@ func (c *chaos) killWorker(ctx context.Context, n int) bool {
 	var workers []int
 	for _, replica := range c.env.replicas {
 		if replica.ready(ctx) == nil {
-			workers = append(workers, children(replica.pid())...)
+			workers = append(workers, servers.Children(replica.pid())...)
 		}
 	}
 	if len(workers) == 0 {
 		return false
 	}
 	return syscall.Kill(workers[n%len(workers)], syscall.SIGKILL) == nil
-}
-
-// children lists the processes that a process has started.
-func children(pid int) []int {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	var found []int
-	for _, file := range files {
-		text, _ := os.ReadFile(file)
-		for _, field := range strings.Fields(string(text)) {
-			if child, err := strconv.Atoi(field); err == nil {
-				found = append(found, child)
-			}
-		}
-	}
-	slices.Sort(found)
-	return found
 }
 
 func (c *chaos) stopS3(ctx context.Context, length time.Duration) error {
@@ -216,13 +199,10 @@ func (c *chaos) stopS3(ctx context.Context, length time.Duration) error {
 	return c.env.s3.Signal(syscall.SIGCONT)
 }
 
-// background runs beside the clients all the time: purges, consistency checks, and samples of the
+// startBackground starts what runs beside the clients all the time: purges, consistency checks, and samples of the
 // storage quota.
-type background struct{ all sync.WaitGroup }
-
-func startBackground(ctx context.Context, e *environment, m *model) *background {
-	b := &background{}
-	b.all.Go(func() {
+func (e *environment) startBackground(ctx context.Context, m *model, all *sync.WaitGroup) {
+	all.Go(func() {
 		for ctx.Err() == nil {
 			if p, err := e.startPurge(ctx); err == nil {
 				select {
@@ -235,7 +215,7 @@ func startBackground(ctx context.Context, e *environment, m *model) *background 
 			sleep(ctx, 300*time.Millisecond)
 		}
 	})
-	b.all.Go(func() {
+	all.Go(func() {
 		for ctx.Err() == nil {
 			sleep(ctx, 5*time.Second)
 			if ctx.Err() != nil {
@@ -253,8 +233,5 @@ func startBackground(ctx context.Context, e *environment, m *model) *background 
 			}
 		}
 	})
-	b.all.Go(func() { e.sampleQuota(ctx, m) })
-	return b
+	all.Go(func() { e.sampleQuota(ctx, m) })
 }
-
-func (b *background) wait() { b.all.Wait() }

@@ -46,11 +46,9 @@ type environment struct {
 	group *servers.Group
 	dir   string
 
-	dbConfig servers.PostgresConfig
 	db       *servers.Postgres
 	adminURL string // past the proxy
 	dbProxy  *proxy
-	s3Config servers.S3Config
 	s3       *servers.S3
 	s3Proxy  *proxy
 
@@ -61,19 +59,8 @@ type environment struct {
 }
 
 func startEnvironment(ctx context.Context, parent string) (*environment, error) {
-	if parent != "" {
-		if err := os.MkdirAll(parent, 0o755); err != nil {
-			return nil, err
-		}
-		if !servers.PostgresCanReach(parent) {
-			return nil, fmt.Errorf("the user postgres can't reach %s: choose another --dir", parent)
-		}
-	}
-	dir, err := os.MkdirTemp(parent, "mediastack-chaos-")
+	dir, err := servers.MakeDataDir(parent, "mediastack-chaos-")
 	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil { // the user postgres must pass
 		return nil, err
 	}
 	e := &environment{group: servers.NewGroup(), dir: dir, tenants: []*tenant{
@@ -91,21 +78,18 @@ func startEnvironment(ctx context.Context, parent string) (*environment, error) 
 func (e *environment) start(ctx context.Context) error {
 	var err error
 	// Volatile: processes are killed here, not the machine.
-	e.dbConfig = servers.PostgresConfig{Dir: filepath.Join(e.dir, "postgres"), LogFile: filepath.Join(e.dir, "postgres.log"),
-		TCP: true, Password: servers.RandomSecret(8), Volatile: true}
-	if e.db, err = e.group.StartPostgres(ctx, e.dbConfig); err != nil {
+	if e.db, err = e.group.StartPostgres(ctx, servers.PostgresConfig{Dir: filepath.Join(e.dir, "postgres"), LogFile: filepath.Join(e.dir, "postgres.log"),
+		TCP: true, Password: servers.RandomSecret(8), Volatile: true}); err != nil {
 		return err
 	}
-	e.dbConfig.Port, e.adminURL = e.db.Port, e.db.AdminURL(database)
+	e.adminURL = e.db.AdminURL(database)
 	if err := e.db.CreateDatabase(ctx, database); err != nil {
 		return err
 	}
-	e.s3Config = servers.S3Config{Dir: filepath.Join(e.dir, "s3"), LogFile: filepath.Join(e.dir, "s3.log")}
-	if e.s3, err = e.group.StartS3(ctx, e.s3Config); err != nil {
+	if e.s3, err = e.group.StartS3(ctx, servers.S3Config{Dir: filepath.Join(e.dir, "s3"), LogFile: filepath.Join(e.dir, "s3.log")}); err != nil {
 		return err
 	}
 	access := e.s3.Access
-	e.s3Config.Port, e.s3Config.AccessKey, e.s3Config.SecretKey = e.s3.Port, access.AccessKey, access.SecretKey
 	if e.raw, err = minio.New(strings.TrimPrefix(access.Endpoint, "http://"), &minio.Options{Region: access.Region,
 		Creds: credentials.NewStaticV4(access.AccessKey, access.SecretKey, "")}); err != nil {
 		return err
@@ -146,15 +130,15 @@ func (e *environment) start(ctx context.Context) error {
 
 // provision makes the accounts of the tenants.
 func (e *environment) provision(ctx context.Context) error {
+	var specs []account.Spec
 	for _, t := range e.tenants {
-		made, err := provision.Accounts(ctx, e.db.URL(database), e.s3.Access,
-			account.Spec{Namespace: "chaos", Name: t.name, MaxStorage: t.maxStorage, MaxUploadSize: 64 << 20})
-		if err != nil {
-			return err
-		}
-		t.Tenant = made[0]
+		specs = append(specs, account.Spec{Namespace: "chaos", Name: t.name, MaxStorage: t.maxStorage, MaxUploadSize: 64 << 20})
 	}
-	return nil
+	made, err := provision.Accounts(ctx, e.db.URL(database), e.s3.Access, specs...)
+	for i := range made {
+		e.tenants[i].Tenant = made[i]
+	}
+	return err
 }
 
 // kill ends a runtime as a crash would and starts it again at once. died is how it had ended by
@@ -174,19 +158,16 @@ func (r *replica) pid() int {
 }
 
 // killPostgres kills PostgreSQL with its connections, and brings it back after a while.
-func (e *environment) killPostgres(ctx context.Context, down time.Duration) (err error) {
+func (e *environment) killPostgres(ctx context.Context, down time.Duration) error {
 	e.db.Kill()
 	sleep(ctx, down)
-	// Its port must be given back by those that were connected.
-	e.db, err = e.group.StartPostgres(context.WithoutCancel(ctx), e.dbConfig)
-	return err
+	return e.db.Restart(context.WithoutCancel(ctx))
 }
 
-func (e *environment) killS3(ctx context.Context, down time.Duration) (err error) {
+func (e *environment) killS3(ctx context.Context, down time.Duration) error {
 	e.s3.Kill()
 	sleep(ctx, down)
-	e.s3, err = e.group.StartS3(context.WithoutCancel(ctx), e.s3Config)
-	return err
+	return e.s3.Restart(context.WithoutCancel(ctx))
 }
 
 // logLines returns what the runtimes logged of a request.

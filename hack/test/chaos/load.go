@@ -54,21 +54,15 @@ var operations = []operation{
 	{"totals", 2, func(ctx context.Context, c *client) { c.look(ctx, "/media/get/size") }},
 }
 
-// load is all clients.
-type load struct{ all sync.WaitGroup }
-
-func startLoad(ctx context.Context, e *environment, m *model, o options) *load {
+// startLoad starts all clients.
+func (e *environment) startLoad(ctx context.Context, m *model, o options, all *sync.WaitGroup) {
 	pictures := makePictures()
-	l := &load{}
 	for n := range o.Clients {
 		c := &client{env: e, model: m, tenant: e.tenants[n%len(e.tenants)], number: n, pictures: pictures,
 			draw: rand.New(rand.NewPCG(o.Seed, uint64(100+n))), http: newHTTP()}
-		l.all.Go(func() { c.work(ctx) })
+		all.Go(func() { c.work(ctx) })
 	}
-	return l
 }
-
-func (l *load) wait() { l.all.Wait() }
 
 // newHTTP makes a client that sends every request once: net/http would repeat a
 // delete whose connection broke, and the second answer would hide the first.

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -70,8 +71,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 func (e *environment) inject(ctx context.Context, o options, m *model, out io.Writer) (keep bool, err error) {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	l := startLoad(working, e, m, o)
-	b := startBackground(working, e, m)
+	var all sync.WaitGroup
+	e.startLoad(working, m, o, &all)
+	e.startBackground(working, m, &all)
 	c := newChaos(e, m, o.Seed)
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
@@ -89,8 +91,7 @@ func (e *environment) inject(ctx context.Context, o options, m *model, out io.Wr
 		}
 	}
 	stop()
-	l.wait()
-	b.wait()
+	all.Wait()
 	if err == nil && !m.failed() && ctx.Err() == nil {
 		err = e.verify(ctx, m, o.Wait)
 	}

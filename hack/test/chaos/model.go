@@ -68,38 +68,22 @@ func (v expectation) check(status int) string {
 	return ""
 }
 
-// sealAnswered records the answer to a seal, and returns what is wrong with it.
-func (i *item) sealAnswered(status int) string {
+// answered records the answer to a seal or a delete in what was tried and done of it, and returns what
+// is wrong with it.
+func (i *item) answered(status int, tried, done *bool) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	v := i.expected()
-	i.sealTried = true
-	switch status {
-	case 200:
-		i.sealed = true
-	case 404:
-		if v != there {
-			i.missing = true
-		}
-	}
+	*tried = true
+	*done = *done || status == 200
+	i.missing = i.missing || status == 404 && v != there
 	return v.check(status)
 }
 
-// deleteAnswered records the answer to a delete, and returns what is wrong with it.
+func (i *item) sealAnswered(status int) string { return i.answered(status, &i.sealTried, &i.sealed) }
+
 func (i *item) deleteAnswered(status int) string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	v := i.expected()
-	i.deleteTried = true
-	switch status {
-	case 200:
-		i.deleted = true
-	case 404:
-		if v != there {
-			i.missing = true
-		}
-	}
-	return v.check(status)
+	return i.answered(status, &i.deleteTried, &i.deleted)
 }
 
 // raced records the answers to a concurrent seal and delete, in any order.

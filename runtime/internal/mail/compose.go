@@ -23,8 +23,8 @@ import (
 var templates embed.FS
 
 // composer renders login e-mails. Except for the code, their content comes from the
-// configuration. They do not contain the client's name: registration is open, so an attacker could
-// choose a name that is sent in e-mails of the service.
+// configuration. The name of the client is left out: every client can register,
+// and could otherwise send its own text in the service's name.
 type composer struct {
 	from  mail.Address
 	brand string

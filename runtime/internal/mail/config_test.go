@@ -21,15 +21,15 @@ func TestValidate_NamesTheInvalidSetting(t *testing.T) {
 		change func(*mail.Config)
 		want   string // empty = fine
 	}{
-		"as it should be":            {func(*mail.Config) {}, ""},
-		"a sender with a name":       {func(c *mail.Config) { c.From = "Media <login@media.example>" }, ""},
-		"an IPv6 address":            {func(c *mail.Config) { c.Host = "2001:db8::25" }, ""},
-		"authentication over TLS":    {func(c *mail.Config) { c.User, c.Password = "u", "secret" }, ""},
-		"authentication, implicit":   {func(c *mail.Config) { c.User, c.Password, c.TLS = "u", "secret", "implicit" }, ""},
-		"in clear on this machine":   {func(c *mail.Config) { c.User, c.Password, c.TLS, c.Host = "u", "secret", "none", "127.0.0.1" }, ""},
-		"in clear on localhost":      {func(c *mail.Config) { c.User, c.Password, c.TLS, c.Host = "u", "secret", "none", "localhost" }, ""},
-		"in clear elsewhere":         {func(c *mail.Config) { c.User, c.Password, c.TLS = "u", "secret", "none" }, "SERVICE_SMTP_USER"},
-		"perhaps in clear elsewhere": {func(c *mail.Config) { c.User, c.Password, c.TLS = "u", "secret", "opportunistic" }, "SERVICE_SMTP_USER"},
+		"as it should be":             {func(*mail.Config) {}, ""},
+		"a sender with a name":        {func(c *mail.Config) { c.From = "Media <login@media.example>" }, ""},
+		"an IPv6 address":             {func(c *mail.Config) { c.Host = "2001:db8::25" }, ""},
+		"authentication over TLS":     {func(c *mail.Config) { c.User, c.Password = "u", "secret" }, ""},
+		"authentication, implicit":    {func(c *mail.Config) { c.User, c.Password, c.TLS = "u", "secret", "implicit" }, ""},
+		"in clear on this machine":    {func(c *mail.Config) { c.User, c.Password, c.TLS, c.Host = "u", "secret", "none", "127.0.0.1" }, ""},
+		"in clear on localhost":       {func(c *mail.Config) { c.User, c.Password, c.TLS, c.Host = "u", "secret", "none", "localhost" }, ""},
+		"in clear elsewhere":          {func(c *mail.Config) { c.User, c.Password, c.TLS = "u", "secret", "none" }, "SERVICE_SMTP_USER"},
+		"opportunistic TLS elsewhere": {func(c *mail.Config) { c.User, c.Password, c.TLS = "u", "secret", "opportunistic" }, "SERVICE_SMTP_USER"},
 		"a name like localhost": {func(c *mail.Config) {
 			c.User, c.Password, c.TLS, c.Host = "u", "secret", "none", "localhost.example.org"
 		}, "SERVICE_SMTP_USER"},

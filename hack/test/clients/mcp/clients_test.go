@@ -143,7 +143,9 @@ func goRun(t *testing.T, s *service, file []byte) result {
 
 func goConnect(t *testing.T, transport *mcp.StreamableClientTransport) *mcp.ClientSession {
 	t.Helper()
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), clientTimeout)
+	t.Cleanup(cancel)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "go", Version: "1"}, nil).Connect(ctx, transport, nil)
 	must(t, err)
 	t.Cleanup(func() { _ = session.Close() })
 	return session
@@ -154,14 +156,16 @@ func goScenario(t *testing.T, session *mcp.ClientSession, file []byte) (got resu
 	if v := session.InitializeResult().ProtocolVersion; v != newest {
 		t.Errorf("it speaks %s", v)
 	}
-	list, err := session.ListTools(t.Context(), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), clientTimeout)
+	defer cancel()
+	list, err := session.ListTools(ctx, nil)
 	must(t, err)
 	for _, tool := range list.Tools {
 		got.Tools = append(got.Tools, tool.Name)
 	}
 	call := func(name string, arguments map[string]any, into any) string {
 		t.Helper()
-		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})
+		result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: arguments})
 		must(t, err)
 		text := result.Content[0].(*mcp.TextContent).Text
 		if !result.IsError {

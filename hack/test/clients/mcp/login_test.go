@@ -172,9 +172,14 @@ func (s *loginService) goLogsIn(t *testing.T, address string, file []byte) {
 			ClientName: "Gopher", RedirectURIs: []string{callback.URL + "/callback"}, GrantTypes: []string{"authorization_code", "refresh_token"}, TokenEndpointAuthMethod: "none",
 		}},
 		RequestRefreshToken: true,
-		AuthorizationCodeFetcher: func(_ context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
+		AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
 			user.logIn(args.URL, "Gopher")
-			return <-answers, nil
+			select {
+			case answer := <-answers:
+				return answer, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		},
 	})
 	must(t, err)

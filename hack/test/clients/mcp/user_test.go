@@ -34,7 +34,7 @@ func (s *loginService) user(t *testing.T, address string) *user {
 	must(t, err)
 	// Earlier e-mails do not belong to this login.
 	return &user{t: t, service: s, address: address, read: len(s.emails(t, address)),
-		http: &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+		http: &http.Client{Jar: jar, Timeout: clientTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
 // logIn logs in, from the authorization URL that an application opens to the page that the
@@ -43,8 +43,9 @@ func (p *user) logIn(authorization, application string) {
 	p.t.Helper()
 	at := p.open(authorization)
 	at = p.send(at, "/oauth/login/email", url.Values{"email": {p.address}})
+	p.form(at, "/oauth/login/code") // an e-mail is sent only before this page
 	p.service.loggedIn = append(p.service.loggedIn, p.address)
-	at = p.send(at, "/oauth/login/code", url.Values{"code": {p.code()}})
+	at = p.send(at, "/oauth/login/code", url.Values{"code": {p.code(at)}})
 	if !strings.Contains(at.text, application) {
 		p.t.Fatalf("the consent does not name %s: %s", application, at.text)
 	}
@@ -74,27 +75,37 @@ func (p *user) open(address string) page {
 	return p.show(r)
 }
 
-// send fills in the form that leads to a path and sends it.
-func (p *user) send(from page, path string, typed url.Values) page {
+// form returns the form of a page that leads to a path, with the URL that it is sent to.
+func (p *user) form(from page, path string) (*url.URL, form) {
 	p.t.Helper()
 	for _, form := range from.forms {
 		target, err := from.url.Parse(form.action)
 		must(p.t, err)
-		if target.Path != path {
-			continue
+		if target.Path == path {
+			return target, form
 		}
-		for name, values := range typed {
-			form.fields[name] = values
-		}
-		r, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, target.String(), strings.NewReader(form.fields.Encode()))
-		must(p.t, err)
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		r.Header.Set("Origin", from.url.Scheme+"://"+from.url.Host)
-		r.Header.Set("Sec-Fetch-Site", "same-origin")
-		return p.show(r)
 	}
 	p.t.Fatalf("%s (%d) has no form for %s: %s", from.url.Path, from.status, path, from.text)
-	return page{}
+	return nil, form{}
+}
+
+// send fills in the form that leads to a path and sends it. The page must have the fields that a user
+// types into and the buttons that a user presses.
+func (p *user) send(from page, path string, typed url.Values) page {
+	p.t.Helper()
+	target, form := p.form(from, path)
+	for name, values := range typed {
+		if !strings.Contains(from.text, `name="`+name+`"`) {
+			p.t.Fatalf("the page with the form for %s has no %s: %s", path, name, from.text)
+		}
+		form.fields[name] = values
+	}
+	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodPost, target.String(), strings.NewReader(form.fields.Encode()))
+	must(p.t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", from.url.Scheme+"://"+from.url.Host)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return p.show(r)
 }
 
 // show follows redirects to a page, be it of the service or of the application.
@@ -149,10 +160,13 @@ func (p *user) forms(text string) (found []form) {
 // inMail is the code, on a line of its own.
 var inMail = regexp.MustCompile(`(?m)^\s*(\d{8})\s*$`)
 
-// code waits for the next e-mail and returns its code.
-func (p *user) code() string {
+// emailTimeout is short enough for every client of a test to wait in vain before the test's deadline.
+const emailTimeout = 30 * time.Second
+
+// code waits for the next e-mail and returns its code. from is the page that asks for it.
+func (p *user) code(from page) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), clientTimeout)
+	ctx, cancel := context.WithTimeout(p.t.Context(), emailTimeout)
 	defer cancel()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
@@ -168,7 +182,7 @@ func (p *user) code() string {
 		select {
 		case <-look.C:
 		case <-ctx.Done():
-			p.t.Fatalf("no email loggedIn for %s", p.address)
+			p.t.Fatalf("no e-mail came for %s within %s; the page is %s", p.address, emailTimeout, from.text)
 		}
 	}
 }

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Usage: packages.sh libvips | running | packages
+#
+# Installs the Debian packages that are missing, as root on Debian or Ubuntu; anywhere else it prints
+# which are missing, and fails.
+#
+#   libvips   what the image worker is built and run with
+#   running   what the dev stack, the benchmarks and the crash run need, too
+#   packages  what the tests need, too
+set -euo pipefail
+purpose=$1
+
+# need PACKAGE TEST...: adds the package to the missing ones if the test fails.
+need() { "${@:2}" >/dev/null 2>&1 || missing+=("$1"); }
+program() { command -v "$1"; }
+postgres() { compgen -G '/usr/lib/postgresql/*/bin/postgres' || program postgres; }
+
+look() {
+	missing=()
+	need gcc program gcc
+	need libc6-dev test -e /usr/include/stdlib.h
+	need pkg-config program pkg-config
+	need libvips-dev pkg-config --exists 'vips >= 8.14'
+	[ "$purpose" != libvips ] || return 0
+	need postgresql postgres
+	need curl program curl # for the lines that the dev stack prints
+	need libvips-tools program vips
+	[ "$purpose" != running ] || return 0
+	need libimage-exiftool-perl program exiftool
+	need webp program webpinfo
+	need nodejs program node
+	need npm program npm
+	need chromium program chromium
+}
+
+explain() {
+	echo "packages are missing: on Debian and Ubuntu, run \`apt-get install ${missing[*]}\` as root;" \
+		"elsewhere, install what has those programs and libraries (libvips 8.14 or newer)" >&2
+	exit 1
+}
+
+apt() {
+	DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=120 -o Dpkg::Options::=--force-confold "$@" >/dev/null
+}
+
+look
+((${#missing[@]})) || exit 0
+if ((EUID != 0)) || ! program apt-get >/dev/null; then explain; fi
+conf=/etc/postgresql-common/createcluster.conf
+if [[ " ${missing[*]} " == *" postgresql "* && ! -e $conf ]]; then
+	# The package would make and start a cluster of its own; the dev stack and the tests have theirs.
+	mkdir -p "$(dirname "$conf")"
+	printf '# Written by hack/packages.sh of mediastack, which runs PostgreSQL clusters of its own.\ncreate_main_cluster = false\n' >"$conf"
+fi
+echo "Debian packages: installing ${missing[*]}" >&2
+apt update
+apt install -y --no-install-recommends "${missing[@]}"
+look
+((${#missing[@]} == 0)) || explain
