@@ -129,7 +129,7 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 	}
 }
 
-// rejected tries to create an object in a dry run and expects an error that contains says.
+// rejected creates an object in a dry run and expects an error that contains says.
 func rejected(t *testing.T, resource dynamic.ResourceInterface, o *unstructured.Unstructured, says string) {
 	t.Helper()
 	_, err := resource.Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: "Strict"})
@@ -137,7 +137,7 @@ func rejected(t *testing.T, resource dynamic.ResourceInterface, o *unstructured.
 		t.Fatalf("%v is accepted", o.Object["spec"])
 	}
 	if !strings.Contains(err.Error(), says) {
-		t.Errorf("the answer is %q, want it to say %q", err, says)
+		t.Errorf("the response is %q, want %q in it", err, says)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestMaxUploadSize_DescriptionAgreesWithTheRuntime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if parts := fmt.Sprintf("10,000 parts of %dMi", media.PartSize>>20); !strings.Contains(strings.ReplaceAll(description, "\n", " "), parts) {
-		t.Errorf("the description does not say %q: %s", parts, description)
+		t.Errorf("the description does not contain %q: %s", parts, description)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestOwners_MaximumNumberAndLengthIsAccepted(t *testing.T) {
 }
 
 // An owner that the API server accepts must be able to log in, and the other way round.
-// International domains are converted where a person logs in, and only there.
+// International domains are converted at the login only.
 func TestOwners_FollowTheRuleOfLogins(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
@@ -328,7 +328,7 @@ func TestUpdate_ImmutableFieldsAreRejected(t *testing.T) {
 			}
 			made.Object["spec"] = object(t, kind, id, c.after).Object["spec"]
 			if _, err = resource.Update(t.Context(), made, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("the answer is %v, want it to say %q", err, c.says)
+				t.Errorf("the response is %v, want %q in it", err, c.says)
 			}
 		})
 	}

@@ -7,7 +7,7 @@ import (
 	"mediastack.dev/controllers/reconcile"
 )
 
-// conditions computes every condition of a MediaAccount from what the steps saw.
+// conditions computes every condition of a MediaAccount from the results of the steps.
 func conditions(seen observed) []metav1.Condition {
 	return append(summarize(seen).Conditions(),
 		seen.bucket.condition(v1alpha1.ConditionBucketReady, seen),

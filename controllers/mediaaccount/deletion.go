@@ -24,7 +24,7 @@ const (
 
 // closeAccount closes the account, which revokes every key at once. It saves the account's id
 // and bucket in the status first, since a closed account cannot be found by name any more.
-// PostgreSQL overrides what the status said before, since other clients can write a status.
+// PostgreSQL overrides the earlier values of the status, since other clients can write a status.
 func (r *Reconciler) closeAccount(ctx context.Context, s *scope) bool {
 	s.observed.deletion = &deletionProgress{message: "Closing the account"}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)

@@ -30,8 +30,8 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, s *scope) bool {
 	return added
 }
 
-// removeFinalizer lets Kubernetes delete the object: everything outside the cluster that the
-// deletion policy does not retain is removed.
+// removeFinalizer removes the finalizer, so that Kubernetes deletes the object. Everything
+// outside the cluster that the deletion policy does not retain is removed before.
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 	removed, failure := s.RemoveFinalizer(ctx)
 	if !removed {

@@ -6,14 +6,14 @@ import (
 	"mediastack.dev/controllers/reconcile"
 )
 
-// stepResult is what a step saw of its part of the account.
+// stepResult is the result of a step.
 type stepResult struct {
 	ready   bool
 	message string // the condition's message, when ready
 	failure *reconcile.StepError
 }
 
-// observed is what the steps saw; the conditions are computed from nothing else.
+// observed are the results of the steps. The conditions are computed from them only.
 type observed struct {
 	suspended bool
 	account   stepResult
@@ -24,7 +24,7 @@ type observed struct {
 	deletion  *deletionProgress // nil unless the object is being deleted
 }
 
-// deletionProgress is how far a deletion is.
+// deletionProgress is the progress of a deletion.
 type deletionProgress struct {
 	message string
 	failure *reconcile.StepError
@@ -40,7 +40,7 @@ func (o observed) failures() []*reconcile.StepError {
 }
 
 // generationObserved reports whether this generation was handled: every part is ready, or
-// waits until a user changes something.
+// requires a change by a user.
 func (o observed) generationObserved() bool {
 	if o.deletion != nil || o.retry() != nil {
 		return false

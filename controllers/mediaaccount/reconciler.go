@@ -2,9 +2,9 @@
 // bucket, its apps, and a Secret with an API key for each app. The operator's manager runs
 // its Reconciler.
 //
-// Each step of a reconcile has a file of its own. A step looks at the world, changes what
-// differs and records what it saw in observed; conditions.go computes the conditions from
-// observed alone.
+// Each step of a reconcile has a file of its own. A step compares the desired state with the
+// actual one, changes what differs and records the result in observed; conditions.go computes
+// the conditions from observed only.
 package mediaaccount
 
 import (

@@ -91,7 +91,7 @@ func planSecret(want desiredSecret, existing *corev1.Secret, keys []account.Key)
 
 // keyIndex returns the index of the key that the Secret holds, or -1 when it is none of keys.
 func keyIndex(secret *corev1.Secret, keys []account.Key) int {
-	token, ok := account.ParseToken(string(secret.Data[v1alpha1.SecretAPIKey]))
+	token, ok := account.ParseKeySecret(string(secret.Data[v1alpha1.SecretAPIKey]))
 	if !ok {
 		return -1
 	}

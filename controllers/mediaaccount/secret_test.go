@@ -21,13 +21,13 @@ func accountUsage(items int64) account.Usage {
 
 // keyPair is a key with its token, as a Secret and PostgreSQL share it.
 type keyPair struct {
-	token account.Token
+	token account.KeySecret
 	key   account.Key
 }
 
 func newKey(t *testing.T, generation int64) keyPair {
 	t.Helper()
-	token, err := account.NewToken()
+	token, err := account.NewKeySecret()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, s *scope) bool {
 	return added
 }
 
-// removeFinalizer lets Kubernetes delete the object: it pins nothing any more.
+// removeFinalizer removes the finalizer, so that Kubernetes deletes the object: it has no pins any more.
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 	removed, failure := s.RemoveFinalizer(ctx)
 	s.observed.failure = failure

@@ -47,7 +47,7 @@ func TestAccount_IsProvisioned(t *testing.T) {
 	owner, err := b.store.Owner(b.ctx, found.Bucket)
 	must(t, err)
 	if owner != (objectstore.Owner{AccountID: found.ID.String(), Namespace: b.namespace, Name: "demo"}) {
-		t.Errorf("the bucket's marker says %+v", owner)
+		t.Errorf("the bucket's marker is %+v", owner)
 	}
 	for _, app := range []string{"default", "web"} {
 		secret := b.secret("demo", app)

@@ -47,7 +47,7 @@ func TestDeletion_RetainKeepsTheBucketAndRevokesTheKeys(t *testing.T) {
 	if err := b.Get(b.ctx, client.ObjectKeyFromObject(key), key); !apierrors.IsNotFound(err) {
 		t.Errorf("the Secret still exists: %v", err)
 	}
-	// One of the same name is another account.
+	// A new object of the same name is another account.
 	again := b.account("demo")
 	b.ready(again)
 	if again.Status.AccountID == id.String() || again.Status.Bucket == bucket {
@@ -164,7 +164,7 @@ func TestDeletion_NothingIsCreatedInATerminatingNamespace(t *testing.T) {
 	must(t, b.Delete(b.ctx, secret))
 	b.settle()
 	if err := b.Get(b.ctx, client.ObjectKeyFromObject(secret), secret); !apierrors.IsNotFound(err) {
-		t.Errorf("the Secret was made again: %v", err)
+		t.Errorf("the Secret was created again: %v", err)
 	}
 	keys, err := b.registry.Keys(b.ctx, b.accountID(object))
 	must(t, err)

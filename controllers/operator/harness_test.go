@@ -300,7 +300,7 @@ func (b *harness) secret(account, app string) *corev1.Secret {
 // opens reports whether the runtime accepts a Secret's key.
 func (b *harness) opens(key []byte) bool {
 	b.t.Helper()
-	token, ok := account.ParseToken(string(key))
+	token, ok := account.ParseKeySecret(string(key))
 	if !ok {
 		b.t.Fatalf("the key has no valid form")
 	}

@@ -77,7 +77,7 @@ func TestSecret_InvalidKeyIsReplaced(t *testing.T) {
 		return ""
 	})
 	if b.opens(old) {
-		t.Error("the key that nobody holds any more still opens the account")
+		t.Error("the revoked key still opens the account")
 	}
 }
 
@@ -113,8 +113,8 @@ func TestKeys_NewGenerationRotatesWithOverlap(t *testing.T) {
 	}
 }
 
-// A crash between the new key's row and the Secret leaves a current key that nobody
-// holds, while clients use the older one: it keeps its overlap.
+// A crash between the new key's row and the Secret leaves a current key that is in no Secret,
+// while clients use the older one: the older one keeps its overlap.
 func TestKeys_InterruptedRotationKeepsTheOverlap(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)

@@ -20,7 +20,7 @@ func TestOutage_OfTheObjectStoreShowsAndRecovers(t *testing.T) {
 	b.shows(old, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonObjectStoreUnavailable)
 	b.shows(old, v1alpha1.ConditionBucketReady, metav1.ConditionUnknown, v1alpha1.ReasonObjectStoreUnavailable)
 	b.shows(old, v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonObjectStoreUnavailable)
-	// What does not need the store goes on without it.
+	// The steps that do not need the store succeed.
 	fresh := b.account("fresh")
 	b.shows(fresh, v1alpha1.ConditionKeysReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
 	if fresh.Status.ObservedGeneration != -1 {

@@ -1,7 +1,7 @@
-// Package account is the tenants' side of the heart: accounts, their apps and API
-// keys, and what can be done with them. The operator calls Registry to hand over
-// desired state; the runtime looks up principals. It knows no HTTP and no
-// Kubernetes, and reaches PostgreSQL through Store.
+// Package account is the domain package of tenants: accounts, their apps and API keys, and the
+// operations on their media. The operator calls Registry with the desired state; the runtime
+// looks up principals. The package depends on neither HTTP nor Kubernetes, and reaches
+// PostgreSQL through Store.
 package account
 
 import (
@@ -20,7 +20,7 @@ const DefaultApp = "default"
 
 // Account is one tenant.
 type Account struct {
-	ID          uuid.UUID // UUIDv7, given once, never reused
+	ID          uuid.UUID // UUIDv7, never reused
 	Namespace   string    // of the MediaAccount
 	Name        string    // of the MediaAccount
 	DisplayName string
@@ -30,18 +30,19 @@ type Account struct {
 	// MaxUploadSize is the largest single file in bytes.
 	MaxUploadSize int64
 	Bucket        string
-	// BucketOwned is set while the operator knows the bucket's marker to name this
-	// account. Without it nothing is uploaded: the bucket could be somebody else's.
+	// BucketOwned is set while the marker in the bucket names this account. Otherwise uploads
+	// are rejected: the bucket may belong to another account.
 	BucketOwned bool
-	// Suspended accounts keep everything and serve nothing.
+	// Suspended is set while the account's requests are rejected. Nothing is deleted.
 	Suspended bool
 	// ToolPolicy restricts assistants and connected applications.
 	ToolPolicy ToolPolicy
-	// ClosedAt is set when the MediaAccount was deleted; a closed account's keys are revoked for good.
+	// ClosedAt is set when the MediaAccount was deleted. The keys of a closed account are revoked
+	// permanently.
 	ClosedAt *time.Time
 }
 
-// Spec is the desired state of an account, as the operator hands it over.
+// Spec is the desired state of an account, which the operator passes to Registry.
 type Spec struct {
 	Namespace     string
 	Name          string
@@ -49,7 +50,7 @@ type Spec struct {
 	Owners        []string // in any spelling that ParseEmail accepts
 	MaxStorage    int64
 	MaxUploadSize int64
-	// Bucket is derived by BucketName when empty. It is fixed at the first Ensure.
+	// Bucket is derived by BucketName if it is empty. It cannot change after the first Ensure.
 	Bucket     string
 	Suspended  bool
 	ToolPolicy ToolPolicy
@@ -62,20 +63,20 @@ type App struct {
 	Name      string
 }
 
-// Key is what is known of an API key. The key itself is known to its holder only.
+// Key is the record of an API key. The key itself is not stored, see KeySecret.
 type Key struct {
 	ID         uuid.UUID
 	AppID      uuid.UUID
 	Hash       Hash
 	Generation int64
 	CreatedAt  time.Time
-	// ExpiresAt is set on a key that was rotated away: it is valid until then.
+	// ExpiresAt is set when a newer key replaces this one, which is valid until then.
 	ExpiresAt *time.Time
-	// LastUsedAt is refreshed at a slow pace, so it can lag by minutes.
+	// LastUsedAt may lag by minutes.
 	LastUsedAt *time.Time
 }
 
-// Principal is who a request acts for: one app of one account, opened by one key.
+// Principal identifies the app that a request acts for, with its account and its key.
 type Principal struct {
 	Account Account
 	App     App
@@ -88,21 +89,21 @@ type Usage struct {
 	SealedBytes int64
 	DraftItems  int64
 	DraftBytes  int64
-	// Reserved is promised to running uploads.
+	// Reserved is the sum of the reservations of running uploads.
 	Reserved int64
 }
 
-var notBucket = regexp.MustCompile(`[^a-z0-9-]+`)
+var invalidBucketChars = regexp.MustCompile(`[^a-z0-9-]+`)
 
-// BucketName derives the bucket of an account from prefix, namespace, name and id:
-// readable at the front, unique by its end, at most 63 characters of [a-z0-9-]
-// (the common subset of S3 bucket naming rules).
+// BucketName returns the bucket of an account: a readable part from prefix, namespace and name,
+// and a suffix from the id that makes it unique. It has at most 63 characters of [a-z0-9-], which
+// every S3 implementation accepts.
 func BucketName(prefix, namespace, name string, id uuid.UUID) string {
 	sum := sha256.Sum256(id[:])
 	tail := hex.EncodeToString(sum[:5])
-	head := notBucket.ReplaceAllString(strings.ToLower(fmt.Sprintf("%s-%s-%s", prefix, namespace, name)), "-")
-	if longest := 63 - len(tail) - 1; len(head) > longest {
-		head = head[:longest]
+	head := invalidBucketChars.ReplaceAllString(strings.ToLower(fmt.Sprintf("%s-%s-%s", prefix, namespace, name)), "-")
+	if maxHead := 63 - len(tail) - 1; len(head) > maxHead {
+		head = head[:maxHead]
 	}
 	return strings.Trim(head, "-") + "-" + tail
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-func TestTokenHasItsFormAndHidesItself(t *testing.T) {
+func TestKeySecret_HasItsFormAndIsNeverPrinted(t *testing.T) {
 	t.Parallel()
-	token, err := NewToken()
+	token, err := NewKeySecret()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,20 +25,20 @@ func TestTokenHasItsFormAndHidesItself(t *testing.T) {
 	}
 	for _, text := range []string{fmt.Sprint(token), fmt.Sprintf("%v %+v %#v %s %q", token, token, token, token, token), string(shown), token.LogValue().String()} {
 		if strings.Contains(text, token.Reveal()[4:]) {
-			t.Errorf("the key shows itself in %s", text)
+			t.Errorf("the key is printed: %s", text)
 		}
 	}
-	parsed, ok := ParseToken(token.Reveal())
+	parsed, ok := ParseKeySecret(token.Reveal())
 	if !ok || !parsed.Hash().Equal(token.Hash()) {
-		t.Error("a key that was parsed must hash as the key that was made")
+		t.Error("a parsed key must have the hash of the key that was created")
 	}
 }
 
-func TestTokensDiffer(t *testing.T) {
+func TestNewKeySecret_ReturnsDifferentKeys(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 1000 {
-		token, err := NewToken()
+		token, err := NewKeySecret()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,24 +49,24 @@ func TestTokensDiffer(t *testing.T) {
 	}
 }
 
-func TestParseTokenRefusesOtherForms(t *testing.T) {
+func TestParseKeySecret_RejectsOtherForms(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "msk_", "msk_" + strings.Repeat("a", 42), "msk_" + strings.Repeat("a", 44), "key_" + strings.Repeat("a", 43),
 		"msk_" + strings.Repeat("-", 43), " msk_" + strings.Repeat("a", 43), "msk_" + strings.Repeat("a", 43) + "\n"} {
-		if _, ok := ParseToken(text); ok {
-			t.Errorf("%q must not pass for an API key", text)
+		if _, ok := ParseKeySecret(text); ok {
+			t.Errorf("%q is accepted as an API key", text)
 		}
 	}
 }
 
-func TestBucketNamesAreValidAndDiffer(t *testing.T) {
+func TestBucketName_IsValidAndUnique(t *testing.T) {
 	t.Parallel()
-	form := regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$`)
+	pattern := regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$`)
 	a, b := uuid.New(), uuid.New()
 	for _, name := range []string{"demo", "a.b", strings.Repeat("long", 30), "UPPER"} {
 		one, two := BucketName("media", "team-a", name, a), BucketName("media", "team-a", name, b)
-		if !form.MatchString(one) || strings.Contains(one, "--") && !strings.Contains(name, "--") {
-			t.Errorf("%q is not a good bucket name", one)
+		if !pattern.MatchString(one) || strings.Contains(one, "--") && !strings.Contains(name, "--") {
+			t.Errorf("%q is not a valid bucket name", one)
 		}
 		if one == two {
 			t.Errorf("two accounts share the bucket name %q", one)

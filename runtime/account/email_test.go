@@ -24,7 +24,7 @@ func TestParseEmail_ReturnsCanonicalForm(t *testing.T) {
 		if !ok || got != want {
 			t.Errorf("%q: got %q, %t, want %q", text, got, ok, want)
 		}
-		// What is an owner must be deliverable.
+		// Messages are sent to owners, so net/mail must accept the address.
 		if parsed, err := mail.ParseAddress(got); err != nil || parsed.Address != got {
 			t.Errorf("net/mail reads %q as %v: %v", got, parsed, err)
 		}
@@ -34,7 +34,7 @@ func TestParseEmail_ReturnsCanonicalForm(t *testing.T) {
 	}
 }
 
-func TestParseEmail_RefusesOtherText(t *testing.T) {
+func TestParseEmail_RejectsOtherText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "ana", "ana@", "@example.org", "ana@localhost", "ana@example", "ana@@example.org", "ana@example.org@example.org",

@@ -10,7 +10,7 @@ import (
 	"regexp"
 )
 
-// KeyPrefix begins every API key, so that secret scanners can know one.
+// KeyPrefix begins every API key, so that secret scanners recognize it.
 const KeyPrefix = "msk_"
 
 const (
@@ -18,30 +18,31 @@ const (
 	keyDigits = 43 // 62^43 > 2^256
 )
 
-var keyForm = regexp.MustCompile(`^msk_[0-9A-Za-z]{43}$`)
+var keyPattern = regexp.MustCompile(`^msk_[0-9A-Za-z]{43}$`)
 
-// Hash is the SHA-256 of an API key: all that is stored of it. A key has 256 bits
-// of entropy, so a fast hash is enough.
+// Hash is the SHA-256 of an API key, which is stored instead of the key. A key has 256 bits of
+// entropy, so a fast hash is sufficient.
 type Hash [sha256.Size]byte
 
-// Equal compares in constant time.
+// Equal reports whether two hashes are the same, in constant time.
 func (h Hash) Equal(other Hash) bool { return subtle.ConstantTimeCompare(h[:], other[:]) == 1 }
 
-// Token is an API key in clear. It prints and logs as a fixed word; Reveal gives the key.
-type Token struct{ clear string }
+// KeySecret is an API key in plain text. It is printed and logged as a fixed word; Reveal returns
+// the key.
+type KeySecret struct{ clear string }
 
-// NewToken draws a key from crypto/rand.
-func NewToken() (Token, error) {
-	digits, err := Draw()
-	return Token{clear: KeyPrefix + digits}, err
+// NewKeySecret returns a random key.
+func NewKeySecret() (KeySecret, error) {
+	digits, err := RandomBase62()
+	return KeySecret{clear: KeyPrefix + digits}, err
 }
 
-// Draw returns 43 base62 characters from crypto/rand: 256 bits of what nobody can guess.
-func Draw() (string, error) {
+// RandomBase62 returns 256 random bits as 43 base62 characters.
+func RandomBase62() (string, error) {
 	limit := new(big.Int).Lsh(big.NewInt(1), 256)
 	n, err := rand.Int(rand.Reader, limit)
 	if err != nil {
-		return "", fmt.Errorf("draw a secret: %w", err)
+		return "", fmt.Errorf("generate a secret: %w", err)
 	}
 	digits := make([]byte, keyDigits)
 	base, digit := big.NewInt(62), new(big.Int)
@@ -52,28 +53,29 @@ func Draw() (string, error) {
 	return string(digits), nil
 }
 
-// ParseToken accepts text only in the form of an API key: cheap to refuse before any look-up.
-func ParseToken(text string) (Token, bool) {
-	if !keyForm.MatchString(text) {
-		return Token{}, false
+// ParseKeySecret returns text as an API key, and reports whether it has the form of one. Text in
+// any other form is rejected without a look-up.
+func ParseKeySecret(text string) (KeySecret, bool) {
+	if !keyPattern.MatchString(text) {
+		return KeySecret{}, false
 	}
-	return Token{clear: text}, true
+	return KeySecret{clear: text}, true
 }
 
-// Hash is what the store keeps.
-func (t Token) Hash() Hash { return sha256.Sum256([]byte(t.clear)) }
+// Hash returns the hash that the store has for the key.
+func (t KeySecret) Hash() Hash { return sha256.Sum256([]byte(t.clear)) }
 
-// Reveal returns the key in clear, for the Secret that carries it to its owner.
-func (t Token) Reveal() string { return t.clear }
+// Reveal returns the key in plain text, for the Kubernetes Secret that is delivered to its owner.
+func (t KeySecret) Reveal() string { return t.clear }
 
 // String hides the key from %v and %s.
-func (t Token) String() string { return "msk_(hidden)" }
+func (t KeySecret) String() string { return "msk_(hidden)" }
 
 // GoString hides the key from %#v.
-func (t Token) GoString() string { return t.String() }
+func (t KeySecret) GoString() string { return t.String() }
 
 // LogValue hides the key from slog.
-func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
+func (t KeySecret) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
 // MarshalText hides the key from encoders.
-func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+func (t KeySecret) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

@@ -477,8 +477,8 @@ func TestRepairCounters_ExactBesideSealsAndDeletes(t *testing.T) {
 	d.balanced()
 }
 
-// passing is a store whose listing contains what is gone a moment later: an object that a
-// delete removes, a multipart upload that is completed.
+// passing is a store whose listing contains an object that is deleted right after it, and a
+// multipart upload that is completed.
 type passing struct {
 	*objectstore.Store
 	key string

@@ -1,6 +1,6 @@
 // Package fairlimit bounds how many operations run at once, fairly between keys: a key
 // is an account or a client network. Uploads, part memory, image workers, image queue
-// slots and downloads each have a Limiter. The package knows nothing of what it bounds.
+// slots and downloads each have a Limiter. The package does not depend on the operations.
 package fairlimit
 
 import (
@@ -61,15 +61,15 @@ func New[K comparable](cfg Config) *Limiter[K] {
 	return &Limiter[K]{cfg: cfg, keys: map[K]*keyState{}}
 }
 
-// TryAcquire takes a slot for key without waiting. It returns ErrLimit, or ErrKeyLimit if
-// only the key's own bound is reached. Release gives the slot back.
+// TryAcquire acquires a slot for key without waiting. It returns ErrLimit, or ErrKeyLimit if
+// only the key's own bound is reached. Release releases the slot.
 func (l *Limiter[K]) TryAcquire(key K) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	state := l.state(key)
 	defer l.evictIfIdle(key, state)
 	switch {
-	case l.hasRoom(state):
+	case l.canAcquire(state):
 		l.grant(state)
 		return nil
 	case l.inFlight >= l.cfg.Limit:
@@ -78,8 +78,8 @@ func (l *Limiter[K]) TryAcquire(key K) error {
 	return ErrKeyLimit
 }
 
-// Acquire takes a slot for key; if none is free it waits until one is granted. It returns
-// ErrQueueFull, or ctx's error if ctx ends first. Release gives the slot back.
+// Acquire acquires a slot for key; if none is free it waits until one is granted. It returns
+// ErrQueueFull, or ctx's error if ctx ends first. Release releases the slot.
 func (l *Limiter[K]) Acquire(ctx context.Context, key K) error {
 	granted, err := l.acquireOrEnqueue(key)
 	if granted == nil {
@@ -96,7 +96,7 @@ func (l *Limiter[K]) Acquire(ctx context.Context, key K) error {
 	return nil // granted at the same moment
 }
 
-// Release gives back a slot of key, and grants the slots that are free now.
+// Release releases a slot of key, and grants the slots that are free now.
 func (l *Limiter[K]) Release(key K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +110,7 @@ func (l *Limiter[K]) Release(key K) {
 	l.evictIfIdle(key, state)
 }
 
-// HasWaiters reports whether a caller waits who could get a slot that key gives back.
+// HasWaiters reports whether a caller waits that could get a slot which key releases.
 func (l *Limiter[K]) HasWaiters(key K) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,14 +144,14 @@ func (l *Limiter[K]) Waiting() int {
 	return l.waiting
 }
 
-// acquireOrEnqueue takes a slot, or returns a channel that is closed when one is granted.
+// acquireOrEnqueue acquires a slot, or returns a channel that is closed when one is granted.
 func (l *Limiter[K]) acquireOrEnqueue(key K) (granted chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	state := l.state(key)
 	defer l.evictIfIdle(key, state)
-	// A key with waiters never has room: slots that are free are granted at once.
-	if l.hasRoom(state) {
+	// A key with waiters can't acquire a slot: slots that are free are granted at once.
+	if l.canAcquire(state) {
 		l.grant(state)
 		return nil, nil
 	}
@@ -192,7 +192,7 @@ func (l *Limiter[K]) cancelWait(key K, granted chan struct{}) bool {
 // of the queue; a key that may have none now keeps its turn.
 func (l *Limiter[K]) grantNext() {
 	for l.inFlight < l.cfg.Limit || l.cfg.FirstBeyondLimit {
-		at := slices.IndexFunc(l.queue, func(key K) bool { return l.hasRoom(l.keys[key]) })
+		at := slices.IndexFunc(l.queue, func(key K) bool { return l.canAcquire(l.keys[key]) })
 		if at < 0 {
 			return
 		}
@@ -208,8 +208,8 @@ func (l *Limiter[K]) grantNext() {
 	}
 }
 
-// hasRoom reports whether a key may get one more slot now.
-func (l *Limiter[K]) hasRoom(state *keyState) bool {
+// canAcquire reports whether a key may get one more slot now.
+func (l *Limiter[K]) canAcquire(state *keyState) bool {
 	return state.inFlight < l.cfg.PerKey &&
 		(l.inFlight < l.cfg.Limit || l.cfg.FirstBeyondLimit && state.inFlight == 0)
 }

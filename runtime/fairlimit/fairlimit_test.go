@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// acquire takes a slot that must be free.
+// acquire acquires a slot that must be free.
 func acquire(t *testing.T, l *Limiter[string], key string) {
 	t.Helper()
 	if err := l.TryAcquire(key); err != nil {
@@ -51,7 +51,7 @@ func granted(t *testing.T, result <-chan error) bool {
 	}
 }
 
-// checkIdle fails if a Limiter without users keeps something.
+// checkIdle fails if a Limiter without users has state.
 func checkIdle[K comparable](t *testing.T, l *Limiter[K]) {
 	t.Helper()
 	if l.inFlight != 0 || l.waiting != 0 || len(l.keys) != 0 || len(l.queue) != 0 {
@@ -72,7 +72,7 @@ func TestAcquire_GrantsSlotsToWaitingKeysInTurn(t *testing.T) {
 			t.Error("the first waiter has no slot")
 		}
 		l.Release("busy")
-		// The quiet key came last and is before the busy one's second waiter.
+		// The quiet key was queued last, and is served before the second waiter of the busy one.
 		if !granted(t, other) {
 			t.Error("the quiet key has no slot")
 		}
@@ -179,7 +179,7 @@ func TestHasWaiters_CountsThoseWhoCouldGetTheSlot(t *testing.T) {
 				}
 			}
 		}
-		expect("nobody waits", map[string]bool{"busy": false, "quiet": false})
+		expect("no key waits", map[string]bool{"busy": false, "quiet": false})
 		waiters := map[string]<-chan error{"busy": wait(t, l, "busy")}
 		expect("a key at its bound waits", map[string]bool{"busy": true, "quiet": false})
 		waiters["other"] = wait(t, l, "other")
@@ -202,7 +202,7 @@ func TestTryAcquire_NamesTheBoundThatIsReached(t *testing.T) {
 		want error
 	}{
 		{"one", nil}, {"one", nil}, {"one", ErrKeyLimit}, {"two", nil}, {"three", nil}, {"three", ErrLimit},
-		{"one", ErrLimit}, // the bound of all comes first
+		{"one", ErrLimit}, // the total bound is checked first
 	} {
 		if err := l.TryAcquire(tt.key); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.key, err, tt.want)
@@ -218,8 +218,7 @@ func TestTryAcquire_NamesTheBoundThatIsReached(t *testing.T) {
 	checkIdle(t, l)
 }
 
-// One account sent enough images at once to fill the queue, and nobody else could
-// upload anything.
+// One account once filled the queue with images, and no other account could upload anything.
 func TestTryAcquire_GrantsEachKeyItsFirstSlotBeyondTheLimit(t *testing.T) {
 	t.Parallel()
 	l := New[string](Config{Limit: 4, PerKey: 2, FirstBeyondLimit: true})
@@ -299,8 +298,7 @@ func TestAcquire_WaitersBeyondTheLimitTakeTurns(t *testing.T) {
 	})
 }
 
-// A key that had got a slot was the first of the queue again, once the others had been
-// looked at.
+// A key that had been granted a slot was once the first of the queue again after a full round.
 func TestRelease_PutsAKeyThatGotASlotBehindTheOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -324,7 +322,7 @@ func TestRelease_PutsAKeyThatGotASlotBehindTheOthers(t *testing.T) {
 	})
 }
 
-// Ninety requests at once got past a look at the length of the queue.
+// Ninety concurrent requests once passed a separate check of the queue's length.
 func TestTryAcquire_GrantsNoSlotTwice(t *testing.T) {
 	t.Parallel()
 	l := New[int](Config{Limit: 64, PerKey: 32, FirstBeyondLimit: true})
@@ -365,8 +363,8 @@ func TestTryAcquire_CountsWithoutALimit(t *testing.T) {
 	}
 }
 
-// Under concurrent use with cancellations, no bound is exceeded, and whoever neither gave
-// up nor was rejected gets a slot.
+// Under concurrent use with cancellations, no bound is exceeded, and every caller that is
+// neither canceled nor rejected gets a slot.
 func TestAcquire_HoldsItsBoundsUnderCancellation(t *testing.T) {
 	t.Parallel()
 	const limit, perKey = 5, 3
@@ -406,7 +404,7 @@ func TestRelease_PanicsWithoutASlot(t *testing.T) {
 	l := New[string](Config{Limit: 1, PerKey: 1})
 	defer func() {
 		if recover() == nil {
-			t.Error("a slot was released that nobody held")
+			t.Error("a slot was released that no key held")
 		}
 		checkIdle(t, l)
 	}()

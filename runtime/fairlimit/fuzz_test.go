@@ -8,7 +8,7 @@ import (
 
 // FuzzLimiter runs a sequence of calls, one after the other, and checks after each of them
 // that the bounds hold, that no slot is free while a waiter could have it, and that no
-// waiter is passed over.
+// waiter is skipped.
 func FuzzLimiter(f *testing.F) {
 	for seed := range uint64(32) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -30,7 +30,7 @@ func FuzzLimiter(f *testing.F) {
 	})
 }
 
-// model is a Limiter with what its users know of it.
+// model is a Limiter with the state that its callers observe.
 type model struct {
 	t *testing.T
 	*Limiter[int]
@@ -143,7 +143,7 @@ func (m *model) check() {
 	}
 }
 
-// end releases all slots until nobody waits.
+// end releases all slots until no key waits.
 func (m *model) end() {
 	for range 10_000 {
 		held := false

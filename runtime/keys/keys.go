@@ -1,6 +1,6 @@
 // Package keys derives signing and encryption keys from the server secret (HKDF), one for
 // each purpose, so that a signature for one purpose is invalid for every other. Packages
-// auth, delivery, oauth and mail use it; it authenticates nobody.
+// auth, delivery, oauth and mail use it; it does not authenticate requests.
 package keys
 
 import (

@@ -27,17 +27,17 @@ func TestBufferReader_ReadsNothingAfterClose(t *testing.T) {
 	_ = body.Close()
 	b.release()
 	if n, err := body.Read(got); n != 0 || err == nil {
-		t.Errorf("a closed body gave %d bytes, %v", n, err)
+		t.Errorf("a closed body returned %d bytes, %v", n, err)
 	}
 	if _, err := body.Seek(0, 0); err != nil {
 		t.Error(err)
 	}
 	if n, err := body.Read(got); n != 0 || err == nil {
-		t.Errorf("a closed body gave %d bytes from its start, %v", n, err)
+		t.Errorf("a closed body returned %d bytes from its start, %v", n, err)
 	}
 }
 
-// limited gives odd pieces, as connections do.
+// limited returns pieces of odd sizes, as connections do.
 type limited struct {
 	data []byte
 	at   int

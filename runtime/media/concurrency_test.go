@@ -28,7 +28,7 @@ func TestCap_IsExactUnderConcurrency(t *testing.T) {
 	const room, uploads, workers = 50_000, 400, 16
 	b := setup(t)
 	p := b.tenant(room)
-	// Two runtimes have nothing in common but the database.
+	// Two runtimes share only the database.
 	second, err := media.New(config, media.Deps{Store: b.open(), Objects: b.objects, Settings: settings.NewService(b.store),
 		Now: b.clock.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
@@ -39,11 +39,11 @@ func TestCap_IsExactUnderConcurrency(t *testing.T) {
 		jobs <- 1 + sizes.IntN(1500)
 	}
 	close(jobs)
-	var stored, smallestRefused atomic.Int64
-	smallestRefused.Store(1 << 30)
+	var stored, smallestRejected atomic.Int64
+	smallestRejected.Store(1 << 30)
 	watching := make(chan struct{})
 	watched := make(chan struct{})
-	go func() { // never over, at any moment
+	go func() { // the cap is never exceeded
 		defer close(watched)
 		for {
 			select {
@@ -51,7 +51,7 @@ func TestCap_IsExactUnderConcurrency(t *testing.T) {
 				return
 			default:
 				if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held > room {
-					t.Errorf("the account holds %d bytes of %d", held, room)
+					t.Errorf("the account uses %d bytes of %d", held, room)
 				}
 			}
 		}
@@ -65,7 +65,7 @@ func TestCap_IsExactUnderConcurrency(t *testing.T) {
 				case err == nil:
 					stored.Add(int64(size))
 				case fault.Is(err, fault.QuotaExceeded):
-					for low := smallestRefused.Load(); int64(size) < low && !smallestRefused.CompareAndSwap(low, int64(size)); low = smallestRefused.Load() {
+					for low := smallestRejected.Load(); int64(size) < low && !smallestRejected.CompareAndSwap(low, int64(size)); low = smallestRejected.Load() {
 					}
 				default:
 					t.Errorf("an upload failed: %v", err)
@@ -79,9 +79,9 @@ func TestCap_IsExactUnderConcurrency(t *testing.T) {
 	b.balanced(p)
 	held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID)
 	if held != stored.Load() || held > room {
-		t.Errorf("%d bytes are held, %d were stored, the cap is %d", held, stored.Load(), room)
+		t.Errorf("%d bytes are used, %d were stored, the cap is %d", held, stored.Load(), room)
 	}
-	// Never short at the end: with nothing running, exactly the rest still fits, and not a byte more.
+	// With no upload running, exactly the remaining bytes fit, and not a byte more.
 	if _, err := upload(t.Context(), b.service, p, bytes.NewReader(make([]byte, room-held+1)), media.Fields{}); !fault.Is(err, fault.QuotaExceeded) {
 		t.Errorf("one byte over the cap: %v", err)
 	}
@@ -100,7 +100,7 @@ func TestLoweredCap_RejectsUploadsAndKeepsItems(t *testing.T) {
 		t.Errorf("an upload under a lowered cap: %v", err)
 	}
 	if got := b.bytesOf(p, item.File()); !bytes.Equal(got, data) {
-		t.Error("the item was touched")
+		t.Error("the item has changed")
 	}
 	must(t, b.service.Delete(t.Context(), p, item.ID))
 	b.upload(p, random(1), media.Fields{})
@@ -122,7 +122,7 @@ func TestSeal_WinsOrLosesAgainstPurge(t *testing.T) {
 	var sealed atomic.Int64
 	var all sync.WaitGroup
 	start := make(chan struct{})
-	for first := range sealers { // from the youngest on, as the purge comes from the oldest
+	for first := range sealers { // from the newest on; the purge starts with the oldest
 		all.Go(func() {
 			<-start
 			for i := drafts - 1 - first; i >= 0; i -= sealers {
@@ -140,7 +140,7 @@ func TestSeal_WinsOrLosesAgainstPurge(t *testing.T) {
 		<-start
 		var err error
 		if summary, err = b.purger.Run(t.Context()); err != nil {
-			t.Errorf("sweep: %v", err)
+			t.Errorf("purge: %v", err)
 		}
 	})
 	close(start)
@@ -206,7 +206,7 @@ func TestPurge_RunsOneAtATime(t *testing.T) {
 	}
 }
 
-// Invariant 1: what a crash leaves behind is known and swept. The upload is dropped
+// Invariant 1: what a crash leaves behind is known and purged. The upload is dropped
 // without Close, as a killed process drops it.
 func TestPurge_RemovesWhatACrashedUploadLeft(t *testing.T) {
 	t.Parallel()
@@ -223,7 +223,7 @@ func TestPurge_RemovesWhatACrashedUploadLeft(t *testing.T) {
 		t.Fatalf("only %d bytes are reserved in the middle of an upload", reserved)
 	}
 	if summary, err := b.purger.Run(t.Context()); err != nil || summary.UploadsExpired != 0 {
-		t.Errorf("a running upload was swept: %+v, %v", summary, err)
+		t.Errorf("a running upload was purged: %+v, %v", summary, err)
 	}
 	b.clock.advance(config.UploadLease + purgeConfig.UploadGrace + time.Second)
 	summary, err := b.purger.Run(t.Context())
@@ -232,23 +232,23 @@ func TestPurge_RemovesWhatACrashedUploadLeft(t *testing.T) {
 		t.Errorf("after the lease: %+v", summary)
 	}
 	b.balanced(p)
-	// It was alive after all: it must not come back to life.
+	// The upload was still running: it must not be committed any more.
 	must(t, writer.Close())
 	err = <-received
 	if err == nil {
 		_, err = u.Commit(t.Context(), media.Fields{})
 	}
 	if err == nil {
-		t.Error("an upload that was swept could be committed")
+		t.Error("a purged upload could be committed")
 	}
 	u.Close(t.Context())
 	b.balanced(p)
 	if n := b.number(`SELECT count(*) FROM item`); n != 0 {
-		t.Errorf("%d items came of a swept upload", n)
+		t.Errorf("%d items of a purged upload", n)
 	}
 }
 
-// A swept upload that still gets its bytes into S3 takes them out again.
+// A purged upload that still stores its object queues the object's removal.
 func TestUpload_LeavesNothingWhenExpiredBeforeItsCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -263,20 +263,20 @@ func TestUpload_LeavesNothingWhenExpiredBeforeItsCommit(t *testing.T) {
 	must(t, b.objects.Put(t.Context(), scope.Bucket, key, "text/plain", strings.NewReader("abc"), 3))
 	item := media.Item{ID: id, Access: media.Private, Objects: media.Objects{{Variant: media.Original, Key: key, Bytes: 3}}, CreatedAt: b.clock.Now()}
 	if err := b.store.CommitUpload(t.Context(), item); !fault.Is(err, fault.NotFound) {
-		t.Errorf("commit of a swept upload: %v", err)
+		t.Errorf("commit of a purged upload: %v", err)
 	}
 	removal, err := b.store.AbandonUpload(t.Context(), id, scope, []string{key}, b.clock.Now())
 	must(t, err)
 	if removal == nil {
-		t.Fatal("the object that came late is not queued")
+		t.Fatal("the removal of the late object is not queued")
 	}
 	_, err = b.purger.Run(t.Context())
 	must(t, err)
 	b.balanced(p)
 }
 
-// lateStore carries a write out after the request for it was given up, as a store does
-// that has the bytes when its client leaves.
+// lateStore executes a write after its request was canceled, as a store does that has
+// received the bytes when its client disconnects.
 type lateStore struct {
 	*objectstore.Store
 	late func(context.Context) error
@@ -310,8 +310,8 @@ func (p *lateParts) Complete(_ context.Context, contentType string) error {
 	return errGone
 }
 
-// A client that left just after its last byte once left an object behind that no row
-// named: S3 stored it after the abandoned upload had been removed for good.
+// A client that disconnected just after its last byte once left an object without a row: S3
+// stored it after the objects of the abandoned upload had been removed.
 func TestPurge_RemovesAnObjectStoredAfterItsUploadWasAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"small": 1000, "in parts": 2 * media.PartSize} {
@@ -336,7 +336,8 @@ func TestPurge_RemovesAnObjectStoredAfterItsUploadWasAbandoned(t *testing.T) {
 	}
 }
 
-// A commit whose answer was lost may have happened: abandoning it must not touch the item.
+// A commit whose response was lost may have succeeded: abandoning the upload must not change
+// the item.
 func TestAbandonUpload_ChangesNothingAfterCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -349,7 +350,7 @@ func TestAbandonUpload_ChangesNothingAfterCommit(t *testing.T) {
 	b.balanced(p)
 }
 
-// A reservation that PostgreSQL lost in a crash is settled at the commit, under the cap.
+// A reservation that PostgreSQL lost in a crash is adjusted at the commit, under the cap.
 func TestCommit_ReservesMissingBytesUnderTheCap(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -368,7 +369,7 @@ func TestCommit_ReservesMissingBytesUnderTheCap(t *testing.T) {
 	}
 }
 
-// Invariant 3: objects go after the row, tried until they are gone.
+// Invariant 3: objects are removed after the row, with retries until they are gone.
 func TestDelete_RemovesObjectsOnceS3IsBack(t *testing.T) {
 	t.Parallel()
 	b, s3 := setupOwnS3(t)
@@ -377,7 +378,7 @@ func TestDelete_RemovesObjectsOnceS3IsBack(t *testing.T) {
 	s3.Stop()
 	must(t, b.service.Delete(t.Context(), p, item.ID))
 	if _, err := b.service.Get(t.Context(), p, item.ID); !fault.Is(err, fault.NotFound) {
-		t.Errorf("a deleted item is still there: %v", err)
+		t.Errorf("a deleted item still exists: %v", err)
 	}
 	b.clock.advance(2 * time.Minute)
 	var summary media.PurgeSummary

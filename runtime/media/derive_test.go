@@ -33,7 +33,7 @@ func (b *harness) withImages(objects media.ObjectStore) *media.Service {
 	return service
 }
 
-// watched is a pool that tells when somebody is about to wait for a place.
+// watched is a pool that signals when an upload is about to wait for a slot.
 type watched struct {
 	*imaging.Pool
 	awaits chan struct{}
@@ -44,12 +44,12 @@ func (w *watched) ReserveWait(ctx context.Context, account uuid.UUID) (media.Ima
 	return w.Pool.ReserveWait(ctx, account)
 }
 
-// withQueue is withImages with the pool, whose queue has so many places.
-func (b *harness) withQueue(objects media.ObjectStore, cfg media.Config, places int) (*media.Service, *watched) {
+// withQueue is withImages that also returns the pool, whose queue has the given slots.
+func (b *harness) withQueue(objects media.ObjectStore, cfg media.Config, slots int) (*media.Service, *watched) {
 	b.t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	workers, err := imaging.New(b.t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(b.t, "mediastack-imaging"),
-		Workers: 1, Queue: places, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
+		Workers: 1, Queue: slots, Timeout: time.Minute, MaxBytes: 64 << 20, MaxPixels: 50_000_000, MaxFrames: 100, Memory: 2 << 30},
 		imaging.Deps{Registry: prometheus.NewRegistry(), Log: log})
 	must(b.t, err)
 	b.t.Cleanup(workers.Close)
@@ -60,30 +60,30 @@ func (b *harness) withQueue(objects media.ObjectStore, cfg media.Config, places 
 	return service, pool
 }
 
-// flood takes places in the queue as images that wait there do, until release is called.
+// flood reserves n slots of the queue, as images that wait there do, until release is called.
 func flood(t *testing.T, pool *watched, p account.Principal, n int) (release func()) {
 	t.Helper()
 	var all []media.ImageSlot
 	for range n {
-		place, err := pool.Reserve(p.Account.ID)
+		slot, err := pool.Reserve(p.Account.ID)
 		must(t, err)
-		all = append(all, place)
+		all = append(all, slot)
 	}
 	return func() {
-		for _, place := range all {
-			place.Release()
+		for _, slot := range all {
+			slot.Release()
 		}
 	}
 }
 
-// choose sets what the tenant wants of images.
+// choose sets the image settings of the tenant.
 func (b *harness) choose(p account.Principal, change settings.Layer) {
 	b.t.Helper()
 	_, err := settings.NewService(b.store).Update(b.t.Context(), p.Account.ID, change)
 	must(b.t, err)
 }
 
-// picture is an image of noise, so that its files are as large as it is.
+// picture returns an image of noise, which does not compress.
 func picture(width, height int) image.Image {
 	noise := random(width * height * 3)
 	img := image.NewNRGBA(image.Rect(0, 0, width, height))
@@ -115,8 +115,8 @@ func variants(item media.Item) string {
 	return strings.Join(names, " ")
 }
 
-// An image whose conversion did not fit into memory had no thumbnail either, and the log
-// said so twice.
+// An image whose conversion exceeded the memory once had no thumbnail either, and was logged
+// twice.
 func TestCommit_KeepsTheThumbnailOfAnImageThatCannotBeConverted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -159,7 +159,7 @@ func TestDerivatives_AreStoredCountedAndRemovedWithTheirItem(t *testing.T) {
 	}
 	original, _ := item.Objects.Find(media.Original)
 	if got := b.bytesOf(p, original); !bytes.Equal(got, file) {
-		t.Error("the original is not what was sent")
+		t.Error("the original differs from what was sent")
 	}
 	for _, object := range item.Objects {
 		if stored := b.bytesOf(p, object); int64(len(stored)) != object.Bytes {
@@ -167,13 +167,13 @@ func TestDerivatives_AreStoredCountedAndRemovedWithTheirItem(t *testing.T) {
 		}
 	}
 	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != item.Objects.Bytes() {
-		t.Errorf("%d bytes are held for %d stored", held, item.Objects.Bytes())
+		t.Errorf("%d bytes are used for %d stored", held, item.Objects.Bytes())
 	}
 	_, err = service.Seal(t.Context(), p, item.ID)
 	must(t, err)
 	b.balanced(p)
 
-	// A change of settings is for later uploads.
+	// A change of settings applies to later uploads.
 	no, width := false, 64
 	b.choose(p, settings.Layer{UseWebP: &no, ThumbnailWidth: &width})
 	later, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{FileName: "a.jpg"})
@@ -211,7 +211,7 @@ func TestPurge_RemovesTheDerivativesOfDrafts(t *testing.T) {
 	b.balanced(p)
 }
 
-// A file that no worker can make anything of is a file all the same.
+// A file that no worker can decode is stored without derivatives.
 func TestCommit_StoresABrokenImageWithoutDerivatives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -229,25 +229,25 @@ func TestCommit_StoresABrokenImageWithoutDerivatives(t *testing.T) {
 }
 
 // Invariant 5: derivatives count towards the cap; an upload that fits only without
-// them is refused, and nothing of it is kept.
+// them is rejected, and nothing of it is stored.
 func TestCommit_RejectedWhenTheCapCannotHoldTheDerivatives(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	file := jpegOf(t, picture(640, 480))
 	service, p := b.withImages(b.objects), b.tenant(int64(len(file))+10)
 	if _, err := upload(t.Context(), service, p, bytes.NewReader(file), media.Fields{}); !fault.Is(err, fault.QuotaExceeded) {
-		t.Errorf("an upload whose thumbnail has no room: %v", err)
+		t.Errorf("an upload whose thumbnail exceeds the cap: %v", err)
 	}
 	if left := b.stored(p); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 0 {
-		t.Errorf("%d bytes are still held", held)
+		t.Errorf("%d bytes are still used", held)
 	}
 	b.balanced(p)
 }
 
-// An image of several parts is in S3 already when its derivatives are made.
+// An image of several parts is read back from S3 for its derivatives.
 func TestDerive_ReadsALargeImageFromS3(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -264,7 +264,7 @@ func TestDerive_ReadsALargeImageFromS3(t *testing.T) {
 	b.balanced(p)
 }
 
-// brokenStore refuses one variant.
+// brokenStore fails to store one variant.
 type brokenStore struct {
 	media.ObjectStore
 	variant media.Variant
@@ -286,7 +286,7 @@ func TestCommit_LeavesNothingWhenADerivativeCannotBeStored(t *testing.T) {
 	if _, err := upload(t.Context(), service, p, bytes.NewReader(jpegOf(t, picture(400, 300))), media.Fields{}); !errors.Is(err, errStore) {
 		t.Fatalf("the upload: %v", err)
 	}
-	b.clock.advance(2 * time.Minute) // the write that failed may have happened: it is looked for again
+	b.clock.advance(2 * time.Minute) // the failed write may still take effect: the removal is repeated
 	_, err := b.purger.Run(t.Context())
 	must(t, err)
 	if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM object_removal) + (SELECT count(*) FROM item)`); n != 0 {
@@ -298,8 +298,8 @@ func TestCommit_LeavesNothingWhenADerivativeCannotBeStored(t *testing.T) {
 	b.balanced(p)
 }
 
-// The images of one account filled the queue, and every upload of everybody was refused,
-// text included.
+// The images of one account once filled the queue, and every upload of every account was
+// rejected, text included.
 func TestImageQueue_RejectsOnlyTheAccountThatFloodsIt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -310,14 +310,14 @@ func TestImageQueue_RejectsOnlyTheAccountThatFloodsIt(t *testing.T) {
 		return upload(t.Context(), service, p, bytes.NewReader(data), media.Fields{})
 	}
 	release := flood(t, pool, one, 2)
-	// Whatever it sends, nothing of it is read.
+	// Nothing of its uploads is read.
 	if u, err := service.Begin(t.Context(), one, 0); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
-		t.Errorf("who floods the queue: %v, %v", u, err)
+		t.Errorf("the account that floods the queue: %v, %v", u, err)
 	}
 	flooded := func(who string) {
 		for kind, data := range map[string][]byte{"an image": image, "text": text} {
 			if _, err := send(other, data); err != nil {
-				t.Errorf("%s flood the queue, and %s of another is refused: %v", who, kind, err)
+				t.Errorf("%s flood the queue, and %s of another account is rejected: %v", who, kind, err)
 			}
 		}
 	}
@@ -325,8 +325,8 @@ func TestImageQueue_RejectsOnlyTheAccountThatFloodsIt(t *testing.T) {
 	defer flood(t, pool, two, 2)()
 	flooded("two")
 
-	// Of an account that has an image in a full queue a second one is refused as soon as
-	// it is known for one, and other files are taken.
+	// If an account has an image in a full queue, its second one is rejected as soon as its
+	// type is detected; other files are accepted.
 	defer flood(t, pool, other, 1)()
 	sent := bytes.NewReader(pngOf(t, picture(1000, 1000)))
 	size := sent.Len()
@@ -347,7 +347,7 @@ func TestImageQueue_RejectsOnlyTheAccountThatFloodsIt(t *testing.T) {
 	b.balanced(other)
 }
 
-// An upload of images held its places in the queue after it had failed, or for good.
+// An upload of an image once held its slot in the queue after it had failed.
 func TestUpload_ReleasesItsImageSlot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -366,7 +366,7 @@ func TestUpload_ReleasesItsImageSlot(t *testing.T) {
 		must(t, err)
 		must(t, u.Receive(t.Context(), bytes.NewReader(image), ""))
 		if err := pool.CheckAdmission(p.Account.ID); !fault.Is(err, fault.Busy) {
-			t.Errorf("an image that has arrived has no place: %v", err)
+			t.Errorf("an image that was received has no slot: %v", err)
 		}
 		end(u)
 		if err := pool.CheckAdmission(p.Account.ID); err != nil {
@@ -375,7 +375,7 @@ func TestUpload_ReleasesItsImageSlot(t *testing.T) {
 	}
 }
 
-// Resumable uploads did not ask for room in the queue, and filled it for everybody.
+// Resumable uploads once did not wait for a slot in the queue, and filled it for all accounts.
 func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -394,7 +394,7 @@ func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	gone := make(chan error, 1)
 	go func() { _, err := r.Finish(left); gone <- err }()
 	<-pool.awaits
-	// The only place for uploads is free meanwhile.
+	// The only upload slot is free meanwhile.
 	_, err = upload(t.Context(), service, other, strings.NewReader("text"), media.Fields{})
 	must(t, err)
 	select {
@@ -404,7 +404,7 @@ func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 	}
 	leave()
 	if err := <-gone; !fault.Is(err, fault.Busy) {
-		t.Errorf("a client that left: %v", err)
+		t.Errorf("a client that disconnected: %v", err)
 	}
 	type outcome struct {
 		item media.Item
@@ -423,7 +423,7 @@ func TestFinish_WaitsForAnImageSlotWithoutHoldingAnUploadSlot(t *testing.T) {
 		t.Errorf("the item has %s", variants(done.item))
 	}
 	if err := pool.CheckAdmission(p.Account.ID); err != nil {
-		t.Errorf("a place is held for good: %v", err)
+		t.Errorf("a slot was not released: %v", err)
 	}
 	b.balanced(p)
 }

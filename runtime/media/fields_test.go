@@ -59,12 +59,12 @@ func TestFieldsValidate_NamesTheFieldOutOfBounds(t *testing.T) {
 		"group":   {Group: strings.Repeat("a", MaxGroup+1)},
 	} {
 		if err := bad.Validate(); !fault.Is(err, fault.Invalid) || !strings.Contains(fault.From(err).Public, name) {
-			t.Errorf("a bad %s must be refused by its name, not %v", name, err)
+			t.Errorf("a bad %s must be rejected with its name, not %v", name, err)
 		}
 	}
 	for name, bad := range map[string]Fields{"NUL": {Caption: "a\x00"}, "not UTF-8": {Group: "\xff"}, "line break in a group": {Group: "a\nb"}} {
 		if err := bad.Validate(); !fault.Is(err, fault.Invalid) {
-			t.Errorf("%s must be refused, not %v", name, err)
+			t.Errorf("%s must be rejected, not %v", name, err)
 		}
 	}
 	fields := Fields{Caption: "two\nlines"}

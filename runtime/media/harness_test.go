@@ -21,12 +21,12 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// discard is the log of parts that no test reads.
+// discard is a log that no test reads.
 var discard = slog.New(slog.DiscardHandler)
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// clock is a time that tests move.
+// clock is a clock that tests advance.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -44,7 +44,7 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// harness is a database, a bucket and the use cases over them.
+// harness is a database, a bucket and a media service that uses them.
 type harness struct {
 	t        *testing.T
 	url      string
@@ -185,7 +185,7 @@ func (b *harness) stored(p account.Principal) map[string]int64 {
 	return found
 }
 
-// number asks the database for one number.
+// number returns the result of a query for one number.
 func (b *harness) number(sql string, args ...any) int64 {
 	b.t.Helper()
 	conn, err := pgx.Connect(b.t.Context(), b.url)
@@ -204,17 +204,17 @@ func (b *harness) balanced(p account.Principal) {
 	held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, id)
 	recount := b.number(`SELECT (SELECT coalesce(sum(bytes), 0) FROM item WHERE account_id = $1) + (SELECT coalesce(sum(reserved), 0) FROM upload WHERE account_id = $1)`, id)
 	if held != recount {
-		b.t.Errorf("the account holds %d bytes, a recount gives %d", held, recount)
+		b.t.Errorf("the account uses %d bytes, the recount is %d", held, recount)
 	}
 	totals, err := b.service.Totals(b.t.Context(), p)
 	must(b.t, err)
 	if want := b.number(`SELECT coalesce(sum(bytes), 0)::bigint FROM item WHERE account_id = $1 AND sealed_at IS NOT NULL`, id); totals.Storage != want {
-		b.t.Errorf("storage says %d, a recount gives %d", totals.Storage, want)
+		b.t.Errorf("storage is %d, the recount is %d", totals.Storage, want)
 	}
 	count, err := b.service.Count(b.t.Context(), p, media.Filter{})
 	must(b.t, err)
 	if want := b.number(`SELECT count(*) FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL`, p.App.ID); count != want {
-		b.t.Errorf("count says %d, a recount gives %d", count, want)
+		b.t.Errorf("count is %d, the recount is %d", count, want)
 	}
 	named := b.number(`SELECT count(*) FROM item, jsonb_array_elements(objects) WHERE account_id = $1`, id)
 	weight := b.number(`SELECT coalesce(sum((o ->> 'bytes')::bigint), 0)::bigint FROM item, jsonb_array_elements(objects) AS o WHERE account_id = $1`, id)

@@ -17,7 +17,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-func TestItem_GoesThroughItsWholeLifecycle(t *testing.T) {
+func TestItem_CompletesItsLifecycle(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"empty": 0, "one byte": 1, "small": 100_000, "exactly one part": media.PartSize,
 		"one byte over a part": media.PartSize + 1, "exactly two parts": 2 * media.PartSize, "several parts": 3*media.PartSize + 4711} {
@@ -87,7 +87,7 @@ func TestItem_OfAnotherTenantIsNotFound(t *testing.T) {
 	} {
 		foreign, missing := call(item.ID), call(uuid.New())
 		if !fault.Is(foreign, fault.NotFound) || fault.From(foreign).Public != fault.From(missing).Public {
-			t.Errorf("%s: another tenant's item says %v, a missing one %v", name, foreign, missing)
+			t.Errorf("%s: the error for another tenant's item is %v, for a missing one %v", name, foreign, missing)
 		}
 	}
 	if page, err := b.service.List(t.Context(), yours, media.Filter{}, 1, 10); err != nil || page.Total != 0 || len(page.Items) != 0 {
@@ -98,7 +98,7 @@ func TestItem_OfAnotherTenantIsNotFound(t *testing.T) {
 	}
 }
 
-// broken gives some bytes and then an error, as a connection that is cut does.
+// broken returns some bytes and then an error, as a connection that is cut does.
 type broken struct{ left int }
 
 var errCut = errors.New("the connection was cut")
@@ -162,8 +162,8 @@ func TestUpload_LeavesNothingWhenItFails(t *testing.T) {
 	b.upload(small, make([]byte, media.PartSize+100), media.Fields{}) // exactly the cap still fits
 }
 
-// An account that waited for a bucket of somebody else's had keys already, and its
-// uploads went into that bucket.
+// An account that waited for a bucket of another owner once had keys already, and its uploads
+// went into that bucket.
 func TestUpload_UnavailableWithoutABucketOfTheAccount(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -193,7 +193,7 @@ func TestUpload_WaitsForASlotAndIsRejectedWhenTheQueueIsFull(t *testing.T) {
 	first, err := service.Begin(t.Context(), p, 0)
 	must(t, err)
 	queued := make(chan error, 2)
-	for range 2 { // one waits, the other finds the queue full
+	for range 2 { // one waits, the other is rejected: the queue is full
 		go func() {
 			u, err := service.Begin(t.Context(), p, 0)
 			if err == nil {
@@ -228,12 +228,12 @@ func TestList_ReturnsNewestFirstWithoutGapsBetweenPages(t *testing.T) {
 		filter media.Filter
 		want   []uuid.UUID
 	}{
-		"all":                {media.Filter{}, want},
-		"by access":          {media.Filter{Access: media.Public}, every(want, 0)},
-		"by group":           {media.Filter{Group: "even"}, every(want, 0)},
-		"by both":            {media.Filter{Group: "even", Access: media.Public}, every(want, 0)},
-		"by what there's no": {media.Filter{Group: "even", Access: media.Private}, nil},
-		"private":            {media.Filter{Access: media.Private}, every(want, 1)},
+		"all":             {media.Filter{}, want},
+		"by access":       {media.Filter{Access: media.Public}, every(want, 0)},
+		"by group":        {media.Filter{Group: "even"}, every(want, 0)},
+		"by both":         {media.Filter{Group: "even", Access: media.Public}, every(want, 0)},
+		"without a match": {media.Filter{Group: "even", Access: media.Private}, nil},
+		"private":         {media.Filter{Access: media.Private}, every(want, 1)},
 	} {
 		var got []uuid.UUID
 		for number := 1; ; number++ {
@@ -269,12 +269,12 @@ func every(ids []uuid.UUID, first int) []uuid.UUID {
 	return half
 }
 
-// creeper sends some of a file, and then next to nothing, or nothing, until it is
+// creeper sends a part of a file, and then one byte per tick, or nothing, until it is
 // interrupted.
 type creeper struct {
 	data  []byte
 	tick  <-chan time.Time // for one byte each
-	slow  chan struct{}    // closed when the data has gone
+	slow  chan struct{}    // closed when the data is sent
 	creep func()
 	end   chan struct{}
 	stop  func()
@@ -301,8 +301,8 @@ func (c *creeper) Read(p []byte) (int, error) {
 	}
 }
 
-// Fifteen connections that sent next to nothing held all the memory there is for larger
-// files, for as long as they liked.
+// Fifteen connections that sent almost nothing once held all the memory for larger files,
+// without a time limit.
 func TestUpload_BelowTheMinimumRateReleasesItsMemoryToOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -315,21 +315,21 @@ func TestUpload_BelowTheMinimumRateReleasesItsMemoryToOthers(t *testing.T) {
 	must(t, err)
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
-	creeps, stands := newCreeper(before, ticker.C), newCreeper(before, nil)
-	r.OnSlow(func(error) { stands.stop() })
+	creeping, stalled := newCreeper(before, ticker.C), newCreeper(before, nil)
+	r.OnSlow(func(error) { stalled.stop() })
 	for _, c := range []struct {
 		name string
 		file *creeper
 		run  func(io.Reader) error
 	}{
-		{"a request that creeps", creeps, func(file io.Reader) error {
+		{"a request that creeping", creeping, func(file io.Reader) error {
 			_, err := upload(t.Context(), service, slow, file, media.Fields{})
 			return err
 		}},
-		{"a resumable upload that stands still", stands, func(file io.Reader) error {
+		{"a resumable upload that stalls", stalled, func(file io.Reader) error {
 			n, err := r.Append(t.Context(), 0, file, nil)
 			if n != before || r.State().Progress.Received != before {
-				t.Errorf("%d of %d bytes are kept: %+v", n, before, r.State().Progress)
+				t.Errorf("%d of %d bytes were received: %+v", n, before, r.State().Progress)
 			}
 			return err
 		}},
@@ -348,8 +348,8 @@ func TestUpload_BelowTheMinimumRateReleasesItsMemoryToOthers(t *testing.T) {
 	b.balanced(quick)
 }
 
-// A bucket that is missing while the operator creates it again is not the client's mistake:
-// the edges answered 404 for it, each on its own.
+// A bucket that is missing while the operator creates it again is not the client's mistake.
+// The edges once returned 404 for it.
 func TestUpload_UnavailableWhileTheBucketIsMissing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -39,7 +39,7 @@ func newLimits(cfg Config, registry prometheus.Registerer) (limits, error) {
 }
 
 // slot is a slot of a limiter that an upload holds. Its owner releases it once; the zero
-// slot is held by nobody.
+// slot is not held.
 type slot struct {
 	limiter   *fairlimit.Limiter[uuid.UUID]
 	accountID uuid.UUID
@@ -62,7 +62,7 @@ func (s *slot) held() bool { return s.limiter != nil }
 // contended reports whether others wait for the slot.
 func (s *slot) contended() bool { return s.held() && s.limiter.HasWaiters(s.accountID) }
 
-// release gives the slot back. A slot that is not held stays as it is.
+// release releases the slot. It does nothing if the slot is not held.
 func (s *slot) release() {
 	if s.held() {
 		s.limiter.Release(s.accountID)

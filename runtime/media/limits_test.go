@@ -27,9 +27,9 @@ func TestLimits_ReturnBusyWithRetryAfter(t *testing.T) {
 		timeout time.Duration
 		leaves  bool
 	}{
-		"the queue is full":            {queue: 0, timeout: time.Minute},
-		"the timeout has passed":       {queue: 1, timeout: time.Nanosecond},
-		"the client is gone by itself": {queue: 1, timeout: time.Minute, leaves: true},
+		"the queue is full":      {queue: 0, timeout: time.Minute},
+		"the timeout has passed": {queue: 1, timeout: time.Nanosecond},
+		"the client disconnects": {queue: 1, timeout: time.Minute, leaves: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

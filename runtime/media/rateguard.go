@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// idleBudget is how long an upload may stand still while others wait for what it holds.
+	// idleBudget is how long an upload may stall while others wait for its slots or memory.
 	idleBudget = 5 * time.Second
 	// checkInterval is how often the rate of an upload is checked.
 	checkInterval = time.Second
@@ -17,11 +17,11 @@ const (
 
 // rateGuard enforces Config.UploadMinTransferRate while others wait for the slots or the memory
 // that an upload holds. Idle time consumes a budget; received bytes refill it. Time during
-// which nobody waits, and time spent in the object store, does not count.
+// which no other upload waits, and time spent in the object store, does not count.
 type rateGuard struct {
 	mu       sync.Mutex
 	abort    func(why error) // nil = a read can't be aborted
-	reading  bool            // what the upload holds does not change while it reads
+	reading  bool            // the slots of the upload do not change while it reads
 	received int64           // bytes since the last check
 	budget   minrate.Budget
 	slow     bool // the upload was below the rate, which ends it
@@ -72,7 +72,7 @@ func (t *transfer) checkRate(elapsed time.Duration) {
 	}
 }
 
-// contended reports whether others wait for something that the upload holds.
+// contended reports whether others wait for a slot that the upload holds.
 func (t *transfer) contended() bool {
 	return t.uploadSlot.contended() || t.partSlot.contended() || t.imageSlot != nil && t.imageSlot.Contended()
 }

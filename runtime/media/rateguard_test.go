@@ -56,15 +56,15 @@ func TestRateGuard_EnforcesTheRateWhileOthersWait(t *testing.T) {
 		run  func(u *transfer, stopWaiting func()) int
 		want int
 	}{
-		"it stands still":          {func(u *transfer, _ func()) int { return u.tooSlowAfter(20, 0) }, 5},
+		"it stalls":                {func(u *transfer, _ func()) int { return u.tooSlowAfter(20, 0) }, 5},
 		"it has half the rate":     {func(u *transfer, _ func()) int { return u.tooSlowAfter(20, 500) }, 10},
 		"it has the rate":          {func(u *transfer, _ func()) int { return u.tooSlowAfter(1000, 1000) }, 0},
 		"it stops after many fast": {func(u *transfer, _ func()) int { return max(u.tooSlowAfter(100, 1_000_000), u.tooSlowAfter(20, 0)) }, 5},
-		"it pauses and goes on": {func(u *transfer, _ func()) int {
+		"it pauses and continues": {func(u *transfer, _ func()) int {
 			return max(u.tooSlowAfter(4, 0), u.tooSlowAfter(4, 10_000), u.tooSlowAfter(4, 0))
 		}, 0},
-		"nobody waits": {func(u *transfer, stopWaiting func()) int { stopWaiting(); return u.tooSlowAfter(1000, 0) }, 0},
-		"somebody has waited": {func(u *transfer, stopWaiting func()) int {
+		"no other account waits": {func(u *transfer, stopWaiting func()) int { stopWaiting(); return u.tooSlowAfter(1000, 0) }, 0},
+		"another account has waited": {func(u *transfer, stopWaiting func()) int {
 			slow := u.tooSlowAfter(4, 0)
 			stopWaiting()
 			return max(slow, u.tooSlowAfter(20, 0))
@@ -103,7 +103,7 @@ func TestRateGuard_AbortsASlowReadUntilItEnds(t *testing.T) {
 		for range 5 {
 			u.checkRate(time.Second)
 		}
-		stopWaiting() // what was found too slow stays so
+		stopWaiting() // an upload that was too slow stays so
 		u.checkRate(time.Second)
 		if err := u.rate.endRead(1); !fault.Is(err, fault.Busy) || fault.From(err).RetryAfter <= 0 {
 			t.Errorf("the read: %v", err)

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// reservation is the row of an upload in the database: the bytes that the upload holds
+// reservation is the row of an upload in the database: the bytes that the upload reserves
 // under the account's cap, and its lease. The row is there before any byte of the upload
 // is sent to the object store, and it holds at least the bytes that are sent.
 type reservation struct {

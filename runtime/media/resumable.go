@@ -25,7 +25,7 @@ const (
 // Resumable is an upload that arrives in any number of requests, at any replica. Its state
 // is a row in the database; a Resumable is one request's view of it. Only one request at a
 // time may use an upload: the edge holds a lock for that. If the lock is lost, SaveProgress
-// lets one writer continue and fails for the other.
+// succeeds for one writer and fails for the other.
 //
 //	CreateResumable
 //	       |
@@ -53,7 +53,7 @@ const (
 //	    v     v
 //	 ended by Cancel, or by the purge after the lease
 //
-// What counts as received is durable. A client is told that an upload is complete only when
+// What counts as received is durable. A response reports that an upload is complete only when
 // it is Committed. A Resumable is not safe for concurrent use.
 type Resumable struct {
 	service     *Service
@@ -98,9 +98,9 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 	return s.newResumable(p, state), nil
 }
 
-// FindResumable returns an upload of the principal's app as it is. It returns NotFound for
-// any other upload, and from the upload's expiry on; a request that found it before may go
-// on, and what it receives renews the lease. Before clients are told its State, call
+// FindResumable returns an upload of the principal's app, unchanged. It returns NotFound for
+// any other upload, and once the upload has expired. A request that found it before may
+// continue, and received bytes renew the lease. Before its State is sent to a client, call
 // FinishReceived.
 func (s *Service) FindResumable(ctx context.Context, p account.Principal, id uuid.UUID) (*Resumable, error) {
 	state, err := s.store.FindResumable(ctx, ScopeOf(p), id)
@@ -114,7 +114,7 @@ func (s *Service) FindResumable(ctx context.Context, p account.Principal, id uui
 }
 
 // FinishReceived finishes an upload that has received everything; any other stays as it is.
-// After it, clients may be told the State.
+// After it, the State may be sent to clients.
 func (r *Resumable) FinishReceived(ctx context.Context) error {
 	if r.state.Phase() != Received {
 		return nil
@@ -245,7 +245,7 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 	}
 	if r.state.Progress.IncompleteBytes > 0 {
 		// The length was declared after the last byte had arrived, or the request that
-		// received that byte died before it stored the last part.
+		// received that byte was aborted before it stored the last part.
 		if _, err := r.Append(ctx, r.state.Progress.Received, strings.NewReader(""), nil); err != nil {
 			return Item{}, err
 		}
@@ -279,7 +279,7 @@ func (r *Resumable) assemble(ctx context.Context, t *transfer) (Objects, error) 
 	r.restoreMultipart(t)
 	switch {
 	case t.multipart != nil:
-		// Another replica may have completed it, and may have died before it committed.
+		// Another replica may have completed it, and may have failed before it committed.
 		if err := t.completeMultipart(ctx); err != nil {
 			return nil, err
 		}

@@ -80,7 +80,7 @@ func (r *Resumable) restoreIncompletePart(ctx context.Context, t *transfer) erro
 	return nil
 }
 
-// discardIncompletePart takes the incomplete part out of the progress, and returns the
+// discardIncompletePart removes the incomplete part from the progress, and returns the
 // Conflict that makes the client send it again.
 func (r *Resumable) discardIncompletePart(ctx context.Context, t *transfer) error {
 	r.service.log.WarnContext(ctx, "the incomplete part of a resumable upload is lost", "item", t.id, "bytes", r.state.Progress.IncompleteBytes)
@@ -93,7 +93,7 @@ func (r *Resumable) discardIncompletePart(ctx context.Context, t *transfer) erro
 }
 
 // resetProgress discards everything that was received, because S3 has lost it: a replica
-// that had lost the lock may have aborted the parts, or S3 may have died while it completed
+// that had lost the lock may have aborted the parts, or S3 may have failed while it completed
 // the object. Otherwise the upload could neither continue nor be finished. It returns the
 // Conflict that makes the client start again.
 func (r *Resumable) resetProgress(ctx context.Context, cause error) error {
@@ -125,8 +125,8 @@ func (r *Resumable) startMultipart(ctx context.Context, t *transfer) error {
 	return err
 }
 
-// abortOrphanedUploads aborts multipart uploads that an earlier request began and could not
-// record; otherwise they would stay for ever.
+// abortOrphanedUploads aborts multipart uploads that an earlier request started and could not
+// record; otherwise they would never be removed.
 func (r *Resumable) abortOrphanedUploads(ctx context.Context, t *transfer) error {
 	return notStored(r.service.objects.AbortIncomplete(ctx, t.scope.Bucket, t.key(Original)))
 }
@@ -164,7 +164,7 @@ func (r *Resumable) persist(ctx context.Context, t *transfer, verify func() erro
 
 // persistWhole stores a file of which nothing was sent before.
 func (r *Resumable) persistWhole(ctx context.Context, t *transfer) error {
-	if t.size >= minPart { // an earlier request may have begun a multipart upload
+	if t.size >= minPart { // an earlier request may have started a multipart upload
 		if err := r.abortOrphanedUploads(ctx, t); err != nil {
 			return err
 		}
@@ -181,8 +181,8 @@ func (r *Resumable) persistWhole(ctx context.Context, t *transfer) error {
 // persistIncompletePart stores the buffer as the incomplete part.
 func (r *Resumable) persistIncompletePart(ctx context.Context, t *transfer) error {
 	if r.state.Progress.IncompletePart == "" {
-		// The first incomplete part is recorded before it is stored. Otherwise it would stay
-		// for ever if it could not be recorded and the rest of the file needed none.
+		// The first incomplete part is recorded before it is stored. Otherwise it would never be
+		// removed if it could not be recorded and the rest of the file needed none.
 		first := r.state.Progress
 		first.IncompletePart = incompletePartVariants[1]
 		if err := r.saveProgress(ctx, first); err != nil {

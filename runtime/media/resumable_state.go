@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// UnknownLength is the length of an upload whose client has not declared it yet.
+// UnknownLength is the length of an upload until its client declares it.
 const UnknownLength = -1
 
 // ResumableState is a resumable upload as the store keeps it.
@@ -29,7 +29,7 @@ type ResumableState struct {
 	Item *Item
 }
 
-// Phase returns the state of the upload in the state machine that Resumable draws.
+// Phase returns the state of the upload in the state machine that the comment of Resumable shows.
 func (s ResumableState) Phase() Phase {
 	switch {
 	case s.Item != nil:
@@ -40,14 +40,14 @@ func (s ResumableState) Phase() Phase {
 	return Receiving
 }
 
-// expired reports whether the upload has expired. Clients are told the expiry in whole
+// expired reports whether the upload has expired. Responses have the expiry in whole
 // seconds, so every replica rounds it down.
 func (s ResumableState) expired(now time.Time) bool {
 	return !now.Before(s.Expires.Truncate(time.Second))
 }
 
 // Progress is what a resumable upload has received, and where: all that any replica needs
-// to continue it. It is durable before a client is told of Received.
+// to continue it. It is durable before Received is sent to a client.
 //
 //	0                                                              Received
 //	|--- Parts[0] ---|--- Parts[1] ---| ... |--- incomplete part ---|
@@ -106,7 +106,7 @@ type ResumableStore interface {
 	SetLength(ctx context.Context, scope Scope, itemID uuid.UUID, length int64) error
 	// SaveProgress replaces the progress and renews the lease. Conflict when the upload was
 	// ended, when it has not received exactly before bytes, and when it has another multipart
-	// upload; giving that up is allowed.
+	// upload; replacing it by none is allowed.
 	SaveProgress(ctx context.Context, itemID uuid.UUID, before int64, progress Progress, expires time.Time) error
 	// CommitResumable makes the draft as CommitUpload does, and queues the removal of the
 	// incomplete parts in the same transaction. It returns that removal, due at notBefore.

@@ -19,7 +19,7 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// create begins a resumable upload.
+// create creates a resumable upload.
 func (b *harness) create(p account.Principal, length int64) *media.Resumable {
 	b.t.Helper()
 	r, err := b.service.CreateResumable(b.t.Context(), p, length, media.Fields{FileName: "a.bin"}, "")
@@ -27,7 +27,7 @@ func (b *harness) create(p account.Principal, length int64) *media.Resumable {
 	return r
 }
 
-// resume finds the upload again, as the next request does, at any replica.
+// resume loads the upload, as the next request does, at any replica.
 func (b *harness) resume(service *media.Service, p account.Principal, r *media.Resumable) *media.Resumable {
 	b.t.Helper()
 	again, err := service.FindResumable(b.t.Context(), p, r.State().ItemID)
@@ -36,7 +36,7 @@ func (b *harness) resume(service *media.Service, p account.Principal, r *media.R
 	return again
 }
 
-// settled checks that an upload became an item with these bytes, and left nothing else.
+// settled checks that an upload became an item with the content file, and left nothing else.
 func (b *harness) settled(p account.Principal, r *media.Resumable, file []byte) {
 	b.t.Helper()
 	item := r.State().Item
@@ -46,19 +46,19 @@ func (b *harness) settled(p account.Principal, r *media.Resumable, file []byte) 
 	original := item.File()
 	sum := sha256.Sum256(file)
 	if got := b.bytesOf(p, original); !bytes.Equal(got, file) || !bytes.Equal(original.SHA256, sum[:]) || original.Bytes != int64(len(file)) {
-		b.t.Errorf("the item has %d bytes, sent were %d", len(got), len(file))
+		b.t.Errorf("the item has %d bytes, want %d", len(got), len(file))
 	}
 	b.clock.advance(2 * time.Minute)
 	_, err := b.purger.Run(b.t.Context())
 	must(b.t, err)
 	b.balanced(p)
-	b.nothingUnfinished(p)
+	b.nothingIncomplete(p)
 }
 
-func (b *harness) nothingUnfinished(p account.Principal) {
+func (b *harness) nothingIncomplete(p account.Principal) {
 	b.t.Helper()
 	must(b.t, b.objects.ListIncomplete(b.t.Context(), p.Account.Bucket, "", func(u media.IncompleteUpload) error {
-		b.t.Errorf("an unfinished upload of %s is left", u.Key)
+		b.t.Errorf("an incomplete upload of %s is left", u.Key)
 		return nil
 	}))
 }
@@ -67,7 +67,7 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
-	other := b.replica(config) // every request goes to another one
+	other := b.replica(config) // requests alternate between the replicas
 	random4 := rand.New(rand.NewPCG(4, 4))
 	for name, c := range map[string]struct {
 		size  int
@@ -96,7 +96,7 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 				wrote, err := r.Append(t.Context(), int64(at), bytes.NewReader(file[at:to]), nil)
 				must(t, err)
 				if wrote != int64(to-at) {
-					t.Fatalf("%d bytes of %d were taken", wrote, to-at)
+					t.Fatalf("%d bytes of %d were accepted", wrote, to-at)
 				}
 				at = to
 			}
@@ -104,13 +104,13 @@ func TestResumable_AcceptsPiecesOfAnySize(t *testing.T) {
 			must(t, err)
 			b.settled(p, r, file)
 			if again := b.resume(other, p, r); again.State().Item == nil || again.State().Item.ID != r.State().ItemID {
-				t.Error("asked again, the upload is not complete")
+				t.Error("after it was completed, the upload is not complete")
 			}
 		})
 	}
 }
 
-// A connection that breaks loses nothing of what arrived.
+// The bytes that arrived before a connection broke are kept.
 func TestResumable_KeepsWhatArrivedBeforeTheConnectionBroke(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -132,7 +132,7 @@ func TestResumable_KeepsWhatArrivedBeforeTheConnectionBroke(t *testing.T) {
 	}
 }
 
-// Bytes that their checksum does not fit are as if they had never come.
+// Bytes that do not match their checksum are discarded.
 func TestResumable_DiscardsBytesWithAWrongChecksum(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -144,12 +144,12 @@ func TestResumable_DiscardsBytesWithAWrongChecksum(t *testing.T) {
 	for _, garbage := range []int{500, 6 << 20, 39 << 20} {
 		wrote, err := r.Append(t.Context(), 1000, bytes.NewReader(make([]byte, garbage)), func() error { return errGone })
 		if wrote != 0 || !errors.Is(err, errGone) {
-			t.Errorf("unproven bytes: %d, %v", wrote, err)
+			t.Errorf("bytes with a wrong checksum: %d, %v", wrote, err)
 		}
-		// Cut off before the proof could be asked: the same.
+		// The same if the body is cut before its checksum can be verified.
 		cut := io.MultiReader(bytes.NewReader(make([]byte, garbage)), iotest.ErrReader(io.ErrUnexpectedEOF))
 		if wrote, err := r.Append(t.Context(), 1000, cut, func() error { return nil }); wrote != 0 || err == nil {
-			t.Errorf("bytes without their end: %d, %v", wrote, err)
+			t.Errorf("a body that is cut: %d, %v", wrote, err)
 		}
 		r = b.resume(b.service, p, r)
 	}
@@ -166,11 +166,11 @@ type failingStore struct {
 	before, after bool
 }
 
-func (s *failingStore) CommitResumable(ctx context.Context, item media.Item, tails []string, notBefore time.Time) (*media.Removal, error) {
+func (s *failingStore) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
 	if s.before {
 		return nil, errStore
 	}
-	removal, err := s.Store.CommitResumable(ctx, item, tails, notBefore)
+	removal, err := s.Store.CommitResumable(ctx, item, incompleteParts, notBefore)
 	if s.after && err == nil {
 		return nil, errStore
 	}
@@ -178,14 +178,14 @@ func (s *failingStore) CommitResumable(ctx context.Context, item media.Item, tai
 }
 
 // Invariant 6: an upload whose bytes have all arrived is not complete before its draft
-// is committed, and whoever asks next completes it, at any replica.
+// is committed, and the next request completes it, at any replica.
 func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	for name, store := range map[string]*failingStore{
-		"the commit failed":           {Store: b.store, before: true},
-		"the commit's answer is lost": {Store: b.store, after: true},
+		"the commit failed":    {Store: b.store, before: true},
+		"its response is lost": {Store: b.store, after: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			failing, err := media.New(config, media.Deps{Store: store, Objects: b.objects, Settings: settings.NewService(b.store),
@@ -203,7 +203,7 @@ func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 				again, err := failing.FindResumable(t.Context(), p, r.State().ItemID)
 				must(t, err)
 				if err := again.FinishReceived(t.Context()); !errors.Is(err, errStore) {
-					t.Errorf("asking at the replica that still fails: %v", err)
+					t.Errorf("a request to the replica that still fails: %v", err)
 				}
 			}
 			b.settled(p, b.resume(b.service, p, r), file)
@@ -211,8 +211,8 @@ func TestFinish_IsCompletedByTheNextRequestAtAnyReplica(t *testing.T) {
 	}
 }
 
-// S3 takes 10,000 parts: a large file that came in small pieces, each a part, could not
-// be stored beyond 50 GB.
+// S3 accepts 10,000 parts: a large file that arrived in small pieces, each stored as a part,
+// could not exceed 50 GB.
 func TestResumable_PartsSufficeForTheLargestFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -258,10 +258,10 @@ func TestResumable_ExpiresWithoutProgressAndLeavesNothing(t *testing.T) {
 		must(t, err)
 	}
 	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 1<<25 {
-		t.Errorf("%d bytes are held for the one upload that goes on", held)
+		t.Errorf("%d bytes are reserved for the one running upload", held)
 	}
 	if n := b.number(`SELECT count(*) FROM resumable_upload`); n != 1 {
-		t.Errorf("%d uploads are remembered", n)
+		t.Errorf("%d uploads exist", n)
 	}
 	must(t, b.resume(b.service, p, kept).Cancel(t.Context()))
 	b.clock.advance(2 * config.ResumableTTL)
@@ -271,15 +271,15 @@ func TestResumable_ExpiresWithoutProgressAndLeavesNothing(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	b.balanced(p)
-	b.nothingUnfinished(p)
+	b.nothingIncomplete(p)
 	if n := b.number(`SELECT count(*) FROM resumable_upload`); n != 0 {
-		t.Errorf("%d uploads are remembered", n)
+		t.Errorf("%d uploads exist", n)
 	}
 }
 
-// The purge frees the space of every upload that is answered NotFound, also of one whose
-// length was declared late: that extended the lease and not the expiry.
-func TestResumable_ExpiresAtTheSecondThatClientsAreTold(t *testing.T) {
+// The purge frees the storage of every upload that returns NotFound, also of one whose
+// length was declared late, which once extended the lease but not the expiry.
+func TestResumable_ExpiresAtTheSecondOfUploadExpires(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
@@ -288,10 +288,10 @@ func TestResumable_ExpiresAtTheSecondThatClientsAreTold(t *testing.T) {
 	must(t, r.DeclareLength(t.Context(), 10))
 	b.clock.advance(2 * time.Hour)
 	if again := b.resume(b.service, p, r); !again.State().Expires.Equal(r.State().Expires) {
-		t.Errorf("one call says %s, the next %s", r.State().Expires, again.State().Expires)
+		t.Errorf("one call returns %s, the next %s", r.State().Expires, again.State().Expires)
 	}
-	told := r.State().Expires.Truncate(time.Second)
-	b.clock.advance(told.Sub(b.clock.Now()) - time.Nanosecond)
+	expires := r.State().Expires.Truncate(time.Second)
+	b.clock.advance(expires.Sub(b.clock.Now()) - time.Nanosecond)
 	b.resume(b.service, p, r)
 	b.clock.advance(time.Nanosecond)
 	for name, service := range map[string]*media.Service{"here": b.service, "another replica": b.replica(config)} {
@@ -303,19 +303,19 @@ func TestResumable_ExpiresAtTheSecondThatClientsAreTold(t *testing.T) {
 	_, err := b.purger.Run(t.Context())
 	must(t, err)
 	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 0 {
-		t.Errorf("%d bytes are held after the purge", held)
+		t.Errorf("%d bytes are used after the purge", held)
 	}
 }
 
 func TestResumable_OfAnotherAppIsNotFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	p, stranger := b.tenant(1<<30), b.tenant(1<<30)
+	p, otherTenant := b.tenant(1<<30), b.tenant(1<<30)
 	r := b.create(p, 10)
-	if _, err := b.service.FindResumable(t.Context(), stranger, r.State().ItemID); !fault.Is(err, fault.NotFound) {
+	if _, err := b.service.FindResumable(t.Context(), otherTenant, r.State().ItemID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another tenant: %v", err)
 	}
-	// An item that came another way is no resumable upload: its address is not given out here.
+	// An item that was not a resumable upload has no state here.
 	plain := b.upload(p, random(10), media.Fields{})
 	if _, err := b.service.FindResumable(t.Context(), p, plain.ID); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an item: %v", err)
@@ -333,15 +333,15 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 		t.Errorf("over the size: %v", err)
 	}
 	if n := b.number(`SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload)`); n != 0 {
-		t.Errorf("%d rows of refused uploads", n)
+		t.Errorf("%d rows of rejected uploads", n)
 	}
-	// A length that is not known reserves as it grows.
+	// An upload of unknown length reserves as it grows.
 	file := random(18 << 20)
 	r := b.create(p, media.UnknownLength)
 	_, err := r.Append(t.Context(), 0, bytes.NewReader(file[:17<<20]), nil)
 	must(t, err)
 	if held := b.number(`SELECT bytes FROM account_usage WHERE account_id = $1`, p.Account.ID); held != 17<<20 {
-		t.Errorf("%d bytes are held for %d", held, 17<<20)
+		t.Errorf("%d bytes are reserved for %d", held, 17<<20)
 	}
 	if _, err := r.Finish(t.Context()); !fault.Is(err, fault.Conflict) {
 		t.Errorf("finished without its length: %v", err)
@@ -350,7 +350,7 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 		t.Errorf("a length over the cap: %v", err)
 	}
 	if err := r.DeclareLength(t.Context(), 1); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a length below what came: %v", err)
+		t.Errorf("a length below the received bytes: %v", err)
 	}
 	must(t, r.DeclareLength(t.Context(), int64(len(file))))
 	if err := r.DeclareLength(t.Context(), int64(len(file))+1); !fault.Is(err, fault.Conflict) {
@@ -373,8 +373,8 @@ func TestResumable_HoldsCapAndLength(t *testing.T) {
 	}
 }
 
-// Two replicas that both believe the upload is theirs: the second one to note its
-// progress is refused, and the file is right.
+// Two replicas that both believe to hold the lock: the second one fails to save its progress,
+// and the file is correct.
 func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -389,14 +389,14 @@ func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 	if wrote, err := theirs.Append(t.Context(), 1<<20, bytes.NewReader(make([]byte, 3<<20)), nil); wrote != 0 || !fault.Is(err, fault.Conflict) {
 		t.Errorf("the late writer: %d, %v", wrote, err)
 	}
-	// The late one wrote over the tail: it is asked for again, and never taken for right.
+	// The late writer has overwritten the incomplete part: its bytes are requested again.
 	mine = b.resume(b.service, p, r)
 	if wrote, err := mine.Append(t.Context(), 2<<20, bytes.NewReader(file[2<<20:]), nil); wrote > 0 || !fault.Is(err, fault.Conflict) {
-		t.Errorf("with a tail that is not ours: %d, %v", wrote, err)
+		t.Errorf("with an incomplete part of another writer: %d, %v", wrote, err)
 	}
 	mine = b.resume(b.service, p, r)
 	if got := mine.State().Progress.Received; got != 0 {
-		t.Fatalf("%d bytes are said to be received", got)
+		t.Fatalf("%d bytes are reported as received", got)
 	}
 	_, err = mine.Append(t.Context(), 0, bytes.NewReader(file), nil)
 	must(t, err)
@@ -405,13 +405,13 @@ func TestResumable_KeepsOneWriterWhenALockIsLost(t *testing.T) {
 	b.settled(p, mine, file)
 }
 
-// The same with parts: the late writer takes away the parts of the other one, or has
-// put others in their place. The upload starts over, and is not stuck until it expires.
+// The same with parts: the late writer removes the parts of the other one, or overwrites
+// them. The upload starts over, and is not blocked until it expires.
 func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 	t.Parallel()
 	file := random(20 << 20)
 	for name, lose := range map[string]func(b *harness, p account.Principal, r *media.Resumable){
-		"taken away by a late writer": func(b *harness, p account.Principal, r *media.Resumable) {
+		"removed by a late writer": func(b *harness, p account.Principal, r *media.Resumable) {
 			late := b.resume(b.replica(config), p, r)
 			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
 			must(b.t, err)
@@ -419,7 +419,7 @@ func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 				b.t.Errorf("the late writer: %d, %v", wrote, err)
 			}
 		},
-		"put over": func(b *harness, p account.Principal, r *media.Resumable) {
+		"overwritten": func(b *harness, p account.Principal, r *media.Resumable) {
 			_, err := b.resume(b.service, p, r).Append(b.t.Context(), 0, bytes.NewReader(file[:6<<20]), nil)
 			must(b.t, err)
 			mine, late := b.resume(b.service, p, r), b.resume(b.replica(config), p, r)
@@ -443,7 +443,7 @@ func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 			lose(b, p, r)
 			for try := 0; r.State().Item == nil; try++ {
 				if try == 4 {
-					t.Fatal("the upload is stuck")
+					t.Fatal("the upload is blocked")
 				}
 				r = b.resume(b.service, p, r)
 				at := r.State().Progress.Received
@@ -462,7 +462,7 @@ func TestResumable_RestartsWhenPartsAreLost(t *testing.T) {
 	}
 }
 
-// A replica that lost the upload, and the rest of it was sent and committed elsewhere.
+// A replica has lost the lock, and another one has received the rest and committed.
 func TestResumable_LateWriterLeavesNothingAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -480,8 +480,8 @@ func TestResumable_LateWriterLeavesNothingAfterTheCommit(t *testing.T) {
 	b.settled(p, r, file)
 }
 
-// S3 died while it joined the parts: everything was received, and nothing is there. Who
-// asks is told to begin again.
+// S3 failed during Complete: everything was received, and the object does not exist. The next
+// request reports offset 0.
 func TestFinish_RestartsWhenCompletingLostTheParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -502,8 +502,8 @@ func TestFinish_RestartsWhenCompletingLostTheParts(t *testing.T) {
 	b.settled(p, r, file)
 }
 
-// A multipart upload that was begun and could not be noted stayed in S3 for ever when the
-// file then came in one piece.
+// A multipart upload that was started but not recorded once stayed in S3 when the file was
+// then stored with one request.
 func TestResumable_UnrecordedMultipartUploadIsNotLeftInS3(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -514,7 +514,7 @@ func TestResumable_UnrecordedMultipartUploadIsNotLeftInS3(t *testing.T) {
 		Now: b.clock.Now, Log: discard})
 	must(t, err)
 	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:11<<19]), nil); !errors.Is(err, errStore) {
-		t.Fatalf("progress that can't be noted: %v", err)
+		t.Fatalf("progress that can't be saved: %v", err)
 	}
 	r = b.resume(b.service, p, r)
 	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), nil)
@@ -524,22 +524,22 @@ func TestResumable_UnrecordedMultipartUploadIsNotLeftInS3(t *testing.T) {
 	b.settled(p, r, file)
 }
 
-// A tail that was put, whose runtime died before it was noted, stayed in S3 for ever when
-// the file then came without one. A crash run found it.
+// An incomplete part that was stored, but not recorded before the runtime was killed, once
+// stayed in S3 when the file then had none. A crash run found it.
 func TestResumable_UnrecordedIncompletePartIsNotLeftInS3(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.tenant(1 << 30)
 	file := random(3000)
 	r := b.create(p, int64(len(file)))
-	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store, tailsOnly: true}, Objects: b.objects, Settings: settings.NewService(b.store),
+	failing, err := media.New(config, media.Deps{Store: &forgetfulStore{Store: b.store, incompleteOnly: true}, Objects: b.objects, Settings: settings.NewService(b.store),
 		Now: b.clock.Now, Log: discard})
 	must(t, err)
 	if _, err := b.resume(failing, p, r).Append(t.Context(), 0, bytes.NewReader(file[:1000]), nil); !errors.Is(err, errStore) {
-		t.Fatalf("a tail that can't be noted: %v", err)
+		t.Fatalf("an incomplete part that can't be recorded: %v", err)
 	}
 	if left := b.stored(p); len(left) != 1 {
-		t.Fatalf("the tail was not put: %v", left)
+		t.Fatalf("the incomplete part was not stored: %v", left)
 	}
 	r = b.resume(b.service, p, r)
 	_, err = r.Append(t.Context(), 0, bytes.NewReader(file), nil)
@@ -549,22 +549,23 @@ func TestResumable_UnrecordedIncompletePartIsNotLeftInS3(t *testing.T) {
 	b.settled(p, r, file)
 }
 
-// forgetfulStore is the real store that fails to note progress, or only that of tails.
+// forgetfulStore is the real store that fails to save progress, or only that with incomplete
+// parts.
 type forgetfulStore struct {
 	media.Store
-	tailsOnly bool
+	incompleteOnly bool
 }
 
 func (s *forgetfulStore) SaveProgress(ctx context.Context, id uuid.UUID, before int64, progress media.Progress, expires time.Time) error {
-	if s.tailsOnly && progress.IncompleteBytes == 0 {
+	if s.incompleteOnly && progress.IncompleteBytes == 0 {
 		return s.Store.SaveProgress(ctx, id, before, progress, expires)
 	}
 	return errStore
 }
 
-// Whoever took the last bytes may not have come to join them: they are in a tail, and
-// the upload must not be finished without it. A length that is declared after the
-// last byte is the simplest case of that.
+// The last bytes may be in an incomplete part, which was not assembled by the request that
+// received them: the upload must not be finished without it. A length that is declared after
+// the last byte is the simplest such case.
 func TestResumable_IncompletePartIsPartOfTheFile(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -579,8 +580,8 @@ func TestResumable_IncompletePartIsPartOfTheFile(t *testing.T) {
 	}
 }
 
-// A request that is cut short for good, its context with it, loses at most what was not
-// told yet; what was told is joined into the file.
+// A request that is canceled loses at most what was not reported yet; what was reported is in
+// the file.
 func TestResumable_ContinuesAfterACrashBetweenParts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -591,7 +592,7 @@ func TestResumable_ContinuesAfterACrashBetweenParts(t *testing.T) {
 		ctx, die := context.WithCancel(t.Context())
 		body := io.MultiReader(bytes.NewReader(file), readerFunc(func([]byte) (int, error) { die(); return 0, io.EOF }))
 		if _, err := r.Append(ctx, 0, body, nil); err == nil {
-			t.Fatal("the request did not die")
+			t.Fatal("the request was not canceled")
 		}
 		r = b.resume(b.replica(config), p, r)
 		if r.State().Item == nil {

@@ -99,7 +99,7 @@ func TestSniff_PrefersTheBytesOverTheDeclaredType(t *testing.T) {
 		"a PNG that is an archive too":               {png + "PK\x03\x04", "application/zip", "image/png"},
 		"text that begins like a bitmap":             {"BM hello, text", "image/bmp", "text/plain"},
 		"a page that begins like a bitmap":           {"BM" + page, "image/bmp", "text/plain"},
-		"sound without a head that tells":            {"\x00\x01\x02\x03", "audio/mpeg", "audio/mpeg"},
+		"sound without a known signature":            {"\x00\x01\x02\x03", "audio/mpeg", "audio/mpeg"},
 		"a document of mail":                         {"MIME-Version: 1.0\nContent-Type: multipart/related\n", "multipart/related", "text/plain"},
 	} {
 		if got := sniff([]byte(c.head), c.claim); got != c.want {

@@ -23,10 +23,10 @@ type Store interface {
 	ResumableStore
 
 	// OpenUpload durably records that objects of this item may reach S3 from now on, and
-	// reserves bytes for them under the cap. QuotaExceeded when the account has no room.
+	// reserves bytes for them under the cap. QuotaExceeded when the upload exceeds the cap.
 	OpenUpload(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
 	// Reserve reserves more bytes for the upload and renews its lease. QuotaExceeded when the
-	// account has no room; NotFound when the purge has expired the upload.
+	// upload exceeds the cap; NotFound when the purge has expired the upload.
 	Reserve(ctx context.Context, itemID uuid.UUID, scope Scope, bytes int64, leaseEnds time.Time) error
 	// AvailableBytes returns how many bytes the account can still hold. It is negative when
 	// the cap was lowered below what the account holds.

@@ -1,26 +1,27 @@
-// Package minrate judges whether a transfer keeps up a minimum rate. The HTTP server
-// sets the deadlines of reads and writes by it, and uploads are held to it while others
-// wait for what they hold.
+// Package minrate checks that a transfer has a minimum rate. The HTTP server sets the
+// deadlines of reads and writes with it. Package media applies it to uploads while others wait
+// for their slots or memory.
 package minrate
 
 import "time"
 
-// Budget is how long a peer may still keep a transfer waiting. Waiting consumes it,
-// bytes refill it at a rate, and it is never more than it was at the start: so a peer
-// stands still for no longer than that, and stays slower than the rate only for a while.
+// Budget is the idle time that a peer has left. Time during which the transfer waits for the
+// peer consumes it, and bytes refill it at a rate, up to its initial value. A peer can thus
+// stall for at most the initial value, and can be slower than the rate only for a limited
+// time.
 type Budget struct {
 	rate      int64
 	full      time.Duration
 	remaining time.Duration
 }
 
-// New returns a full Budget that bytes refill at rate bytes a second. With a rate of 0 it
-// stays full: one byte within it is enough.
+// New returns a full Budget that bytes refill at rate bytes per second. With a rate of 0 every
+// byte makes it full.
 func New(rate int64, full time.Duration) Budget {
 	return Budget{rate: rate, full: full, remaining: full}
 }
 
-// Record accounts for a transfer of n bytes during which the peer was waited for.
+// Record records that n bytes were transferred while the transfer waited for the peer.
 func (b *Budget) Record(n int64, waited time.Duration) {
 	if b.rate == 0 {
 		return
@@ -32,7 +33,7 @@ func (b *Budget) Record(n int64, waited time.Duration) {
 // Reset makes the budget full again.
 func (b *Budget) Reset() { b.remaining = b.full }
 
-// Remaining returns how long the peer may still keep the transfer waiting.
+// Remaining returns the remaining idle time.
 func (b *Budget) Remaining() time.Duration { return b.remaining }
 
 // Exceeded reports whether nothing of the budget remains.

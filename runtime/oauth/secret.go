@@ -18,7 +18,7 @@ const (
 
 // newSecret returns a random secret of 256 bits.
 func newSecret(prefix string) (string, error) {
-	digits, err := account.Draw()
+	digits, err := account.RandomBase62()
 	return prefix + digits, err
 }
 

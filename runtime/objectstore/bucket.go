@@ -26,10 +26,10 @@ type Owner struct {
 	Name      string `json:"name"`
 }
 
-// Claim makes bucket exist and belong to owner, and says whether it had to write
-// anything. A bucket without a marker that was there before is taken only when
-// adopt is set and is otherwise a Conflict; so is one that another account hasMarker.
-// Two claims of one bucket at the same time: exactly one wins, by a conditional put.
+// Claim makes bucket exist and belong to owner, and reports whether it had to write
+// anything. An existing bucket without a marker is claimed only if adopt is set, and is
+// otherwise a Conflict, as is the bucket of another account. Of two concurrent claims of one
+// bucket exactly one succeeds, by a conditional put.
 func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt bool) (changed bool, err error) {
 	current, err := s.Owner(ctx, bucket)
 	switch {
@@ -43,8 +43,8 @@ func (s *Store) Claim(ctx context.Context, bucket string, owner Owner, adopt boo
 		return false, classify(err, "look for bucket "+bucket)
 	}
 	if exists && !adopt {
-		// A crash between making a bucket and marking it leaves an empty, unhasMarker
-		// bucket behind: that one is ours to take, since there is nothing to lose.
+		// A crash between the creation of a bucket and that of its marker leaves an empty bucket
+		// without a marker, which can be claimed.
 		empty, err := s.empty(ctx, bucket)
 		if err != nil {
 			return false, err

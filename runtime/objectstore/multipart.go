@@ -23,7 +23,7 @@ type multipart struct {
 }
 
 // StartMultipart begins an object of unknown size. The request is not retried: a retry after
-// a lost response would leave an upload that nobody knows of. After an error the caller calls
+// a lost response would leave an upload with an unknown id. After an error the caller calls
 // AbortIncomplete.
 func (s *Store) StartMultipart(ctx context.Context, bucket, key, contentType string) (media.Multipart, error) {
 	id, err := s.noRetry.NewMultipartUpload(ctx, bucket, key, minio.PutObjectOptions{ContentType: contentType})

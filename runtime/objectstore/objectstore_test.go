@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// onBoth runs a test against both stores that this project is tried with: they
-// differ where S3 leaves room.
+// onBoth runs a test against both stores that this project is tested with: they differ where
+// S3 is not specified.
 func onBoth(t *testing.T, test func(t *testing.T, store *objectstore.Store)) {
 	for name, access := range testenv.Stores() {
 		t.Run(name, func(t *testing.T) {
@@ -92,18 +92,18 @@ func TestStore_ReturnsObjectsAsTheyWerePut(t *testing.T) {
 			key := "media/" + uuid.NewString() + "/original"
 			want := put(key)
 			if got := read(t, store, bucket, key, 0, -1); !bytes.Equal(got, want) {
-				t.Errorf("%s: %d bytes came back, and not the %d that were put", name, len(got), len(want))
+				t.Errorf("%s: read %d bytes, want the %d that were put", name, len(got), len(want))
 			}
 			stored, err := store.Stat(t.Context(), bucket, key)
 			if err != nil || stored.Bytes != int64(len(want)) {
-				t.Errorf("%s: stat says %d bytes, %v", name, stored.Bytes, err)
+				t.Errorf("%s: stat returned %d bytes, %v", name, stored.Bytes, err)
 			}
 			if len(want) > 100 {
 				if got := read(t, store, bucket, key, 10, 50); !bytes.Equal(got, want[10:60]) {
-					t.Errorf("%s: a range came back wrong", name)
+					t.Errorf("%s: a range is wrong", name)
 				}
 				if got := read(t, store, bucket, key, int64(len(want)-7), -1); !bytes.Equal(got, want[len(want)-7:]) {
-					t.Errorf("%s: the tail came back wrong", name)
+					t.Errorf("%s: the suffix is wrong", name)
 				}
 			}
 		}
@@ -144,7 +144,7 @@ func TestAbortIncomplete_AbortsTheUploadsOfAKey(t *testing.T) {
 			t.Error("an upload that was removed could still be completed")
 		}
 		if _, err := store.Stat(t.Context(), bucket, key); !fault.Is(err, fault.NotFound) {
-			t.Errorf("the object is there: %v", err)
+			t.Errorf("the object exists: %v", err)
 		}
 	})
 }
@@ -172,7 +172,7 @@ func TestClaim_AdoptsABucketWithObjectsOnlyOnRequest(t *testing.T) {
 		must(t, store.Remove(t.Context(), bucket, []string{objectstore.MarkerKey}))
 		owner := objectstore.Owner{AccountID: uuid.NewString()}
 		if _, err := store.Claim(t.Context(), bucket, owner, false); !fault.Is(err, fault.Conflict) {
-			t.Errorf("an unmarked bucket that holds objects must be refused, not %v", err)
+			t.Errorf("an unmarked bucket that holds objects must be rejected, not %v", err)
 		}
 		if changed, err := store.Claim(t.Context(), bucket, owner, true); err != nil || !changed {
 			t.Errorf("adopt must take it: %v, %v", changed, err)
@@ -218,7 +218,7 @@ func TestDrain_EmptiesABucketInBatches(t *testing.T) {
 		rounds := 0
 		for empty := false; !empty; rounds++ {
 			if rounds > 10 {
-				t.Fatal("the bucket does not get empty")
+				t.Fatal("the bucket is not drained")
 			}
 			empty, err = store.Drain(t.Context(), bucket, 3)
 			must(t, err)
@@ -263,7 +263,7 @@ func TestStore_UnavailableWhenTheStoreIsDown(t *testing.T) {
 	bucket, _ := claimed(t, store)
 	server.Stop()
 	if err := store.Ping(t.Context()); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("ping of a dead store: %v", err)
+		t.Errorf("ping of a stopped store: %v", err)
 	}
 	server.Start()
 	put(t, store, bucket, "media/x", "text/plain", []byte("x"))
@@ -273,7 +273,7 @@ func TestNew_NamesTheConfigurationError(t *testing.T) {
 	t.Parallel()
 	for _, endpoint := range []string{"", "localhost:9000", "ftp://host", "http://host/path", "http://"} {
 		if _, err := objectstore.New(objectstore.Config{Endpoint: endpoint, AccessKey: "a", SecretKey: "b"}); err == nil || !strings.Contains(err.Error(), "https://host") {
-			t.Errorf("%q must be refused with an example, not %v", endpoint, err)
+			t.Errorf("%q must be rejected with an example, not %v", endpoint, err)
 		}
 	}
 }

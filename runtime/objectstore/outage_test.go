@@ -33,8 +33,8 @@ func s3Error(w http.ResponseWriter, status int, code string) {
 	_, _ = fmt.Fprintf(w, "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>%s</Code><Message>m</Message><RequestId>r</RequestId></Error>", code)
 }
 
-// A store that is away, and one that fails, is Unavailable, whatever was asked of it and
-// however its answer ends. Reading half an object was answered 500.
+// Every call of a store that is down or fails returns Unavailable, however the response ends.
+// A truncated object once caused a 500.
 func TestStore_UnavailableOnErrorResponses(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
@@ -46,9 +46,9 @@ func TestStore_UnavailableOnErrorResponses(t *testing.T) {
 		"a page of a gateway": func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "<html>Bad Gateway</html>", http.StatusBadGateway)
 		},
-		"a failure without words": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
-		"a key that is refused":   func(w http.ResponseWriter, _ *http.Request) { s3Error(w, 403, "InvalidAccessKeyId") },
-		"no answer":               func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"a failure without a body": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
+		"a key that is rejected":   func(w http.ResponseWriter, _ *http.Request) { s3Error(w, 403, "InvalidAccessKeyId") },
+		"no answer":                func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 		"half an answer": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			_, _ = w.Write([]byte("<?xml version"))
@@ -115,8 +115,8 @@ func TestStore_UnavailableOnErrorResponses(t *testing.T) {
 	}
 }
 
-// needsBody reports whether an answer must fail a call: half of a body, with status 200,
-// is as good as a whole one to a call that reads none.
+// needsBody reports whether a truncated response with status 200 must fail a call: it does not
+// matter to a call that reads no body.
 func needsBody(answer, call string) bool {
 	if answer != "half an answer" {
 		return true
@@ -128,14 +128,14 @@ func needsBody(answer, call string) bool {
 	return true
 }
 
-// A store that is killed while it sends an object is Unavailable, and what it sent first is
-// what was put.
+// A read from a store that is killed while it sends an object returns Unavailable, and the
+// bytes before that are correct.
 func TestOpen_UnavailableWhenTheStoreIsKilledWhileItSends(t *testing.T) {
 	t.Parallel()
 	server := testenv.S3Server(t)
 	store := open(t, server.Server.Access)
 	bucket, _ := claimed(t, store)
-	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20) // more than any buffer on the way holds
+	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20) // more than all buffers can hold
 	put(t, store, bucket, "media/x", "text/plain", data)
 	body, err := store.Open(t.Context(), bucket, "media/x", 0, -1)
 	must(t, err)

@@ -15,21 +15,21 @@ import (
 	"mediastack.dev/runtime/objectstore"
 )
 
-// The client tried the begin of an upload again when its answer was lost, so that the
-// store had two and the caller knew of one: the other stayed for ever, even when the
-// item was deleted. A crash run found it.
+// The S3 client once retried the initiation of a multipart upload when the response was lost.
+// The store then had two, of which the caller knew one: the other was never removed. A crash
+// run found it.
 func TestStartMultipart_IsNotRetriedWhenTheResponseIsLost(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	target, err := url.Parse(access.Endpoint)
 	must(t, err)
-	var begun atomic.Int64
+	var initiated atomic.Int64
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }, // the host is signed
 		ModifyResponse: func(r *http.Response) error {
 			if r.Request.Method == http.MethodPost && r.Request.URL.Query().Has("uploads") {
-				begun.Add(1)
-				panic(http.ErrAbortHandler) // done, and nobody is told
+				initiated.Add(1)
+				panic(http.ErrAbortHandler) // executed, and the response is lost
 			}
 			return nil
 		},
@@ -41,13 +41,13 @@ func TestStartMultipart_IsNotRetriedWhenTheResponseIsLost(t *testing.T) {
 	store, lossy := open(t, access), open(t, behind)
 	bucket, _ := claimed(t, store)
 	if _, err := lossy.StartMultipart(t.Context(), bucket, "media/x/original", "image/png"); err == nil {
-		t.Fatal("an upload whose id nobody knows has begun")
+		t.Fatal("StartMultipart succeeded without a response")
 	}
-	if n := begun.Load(); n != 1 {
-		t.Errorf("it was begun %d times", n)
+	if n := initiated.Load(); n != 1 {
+		t.Errorf("the upload was initiated %d times", n)
 	}
 	if n := unfinished(t, store, bucket); n != 1 {
-		t.Errorf("%d uploads are unfinished", n)
+		t.Errorf("%d uploads are incomplete", n)
 	}
 	must(t, store.AbortIncomplete(t.Context(), bucket, "media/x/original"))
 	if n := unfinished(t, store, bucket); n != 0 {
@@ -80,9 +80,8 @@ func unfinished(t *testing.T, store *objectstore.Store, bucket string) (n int) {
 	return n
 }
 
-// A store that was killed while it joined the parts answered the repeated request with
-// success and had no object: an item was committed whose file did not exist. A crash
-// run found it.
+// A store that was killed during Complete once answered the repeated request with success
+// without an object: an item without its file was committed. A crash run found it.
 func TestComplete_FailsWithoutItsObject(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)

@@ -19,8 +19,8 @@ import (
 	"mediastack.dev/runtime/objectstore"
 )
 
-// Stores other than those that every test runs against are played by a proxy before a real
-// one, which changes the one answer in which they differ.
+// Stores that the tests do not run are simulated by a proxy in front of a real one, which
+// changes the one response in which they differ.
 
 // cephRGW answers as Ceph RGW does for a multipart upload that is gone: Complete with an
 // internal error, the list of its parts and a part with NoSuchKey.
@@ -41,8 +41,8 @@ func cephRGW(gone func() bool) func(w http.ResponseWriter, r *http.Request) bool
 	}
 }
 
-// A resumable upload whose parts were gone from Ceph RGW stayed where it was for ever,
-// because only NoSuchUpload counted.
+// A resumable upload that had lost its parts in Ceph RGW was once blocked until it expired,
+// because only NoSuchUpload was recognized.
 func TestMultipart_PartsLostWhenCephRGWDoesNotKnowTheUpload(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
@@ -96,12 +96,12 @@ func TestComplete_CanBeRepeated(t *testing.T) {
 	})
 }
 
-func TestComplete_RepeatedAfterCephRGWRefuses(t *testing.T) {
+func TestComplete_RetriesAfterCephRGWRejects(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
-	var refuses atomic.Bool
+	var rejecting atomic.Bool
 	store := between(t, access, func(w http.ResponseWriter, r *http.Request) bool {
-		if !refuses.Load() || r.Method != http.MethodPost || !r.URL.Query().Has("uploadId") {
+		if !rejecting.Load() || r.Method != http.MethodPost || !r.URL.Query().Has("uploadId") {
 			return false
 		}
 		s3Error(w, http.StatusInternalServerError, "InternalError")
@@ -111,20 +111,20 @@ func TestComplete_RepeatedAfterCephRGWRefuses(t *testing.T) {
 	upload, err := store.StartMultipart(t.Context(), bucket, "media/x/original", "image/png")
 	must(t, err)
 	must(t, upload.Part(t.Context(), strings.NewReader("abc"), 3))
-	refuses.Store(true)
+	rejecting.Store(true)
 	if err := upload.Complete(t.Context(), "image/png"); errors.Is(err, media.ErrPartsLost) || !fault.Is(err, fault.Unavailable) {
-		t.Errorf("the parts are there, and the refusal was: %v", err)
+		t.Errorf("the parts are there, and Complete returned %v", err)
 	}
-	refuses.Store(false)
+	rejecting.Store(false)
 	must(t, upload.Complete(t.Context(), "image/png"))
-	refuses.Store(true)
-	must(t, upload.Complete(t.Context(), "image/png")) // the object is there, whatever the store says
+	rejecting.Store(true)
+	must(t, upload.Complete(t.Context(), "image/png")) // the object exists, although the store reports an error
 	if got := read(t, store, bucket, "media/x/original", 0, -1); string(got) != "abc" {
 		t.Errorf("the object is %q", got)
 	}
 }
 
-// Ceph RGW refuses a Complete while an earlier one goes on, which may end at any moment.
+// Ceph RGW rejects a Complete while an earlier one is in progress, which may end at any moment.
 func TestComplete_SucceedsWhenAnotherRequestCompletesMeanwhile(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
@@ -154,8 +154,8 @@ func TestComplete_SucceedsWhenAnotherRequestCompletesMeanwhile(t *testing.T) {
 	must(t, store.ResumeMultipart(bucket, "media/x/original", upload.ID(), upload.Parts()).Complete(t.Context(), "image/png"))
 }
 
-// OpenStack Swift lists unfinished uploads without an UploadId: their removal failed for
-// ever, and with it the deletion of items and accounts.
+// OpenStack Swift lists incomplete uploads without an UploadId: their removal once always
+// failed, and with it the deletion of items and accounts.
 func TestListIncomplete_SkipsEntriesWithoutUploadID(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
@@ -192,7 +192,7 @@ func withoutConditionalPut(t *testing.T, access testenv.S3Access) map[string]fun
 	direct := open(t, access)
 	conditional := func(r *http.Request) bool { return r.Method == http.MethodPut && r.Header.Get("If-None-Match") == "*" }
 	return map[string]func(w http.ResponseWriter, r *http.Request) bool{
-		"it says so, as OpenStack Swift does": func(w http.ResponseWriter, r *http.Request) bool {
+		"it rejects the condition, as OpenStack Swift does": func(w http.ResponseWriter, r *http.Request) bool {
 			if conditional(r) {
 				s3Error(w, http.StatusNotImplemented, "NotImplemented")
 			}
@@ -225,7 +225,7 @@ func TestClaim_RejectedByAStoreWithoutConditionalPut(t *testing.T) {
 	access := testenv.S3(t)
 	for name, answer := range withoutConditionalPut(t, access) {
 		store, bucket := between(t, access, answer), "b-"+uuid.NewString()
-		for range 2 { // again and again
+		for range 2 { // repeated
 			changed, err := store.Claim(t.Context(), bucket, objectstore.Owner{AccountID: uuid.NewString()}, false)
 			if changed || !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.From(err).Public, notSupported) {
 				t.Errorf("%s: %v, %v", name, changed, err)
@@ -255,7 +255,7 @@ func TestReadiness_ReportsAStoreWithoutConditionalPut(t *testing.T) {
 			var log bytes.Buffer
 			ready := objectstore.NewReadiness(between(t, access, answer), func(context.Context) (string, error) { return known, nil }, slog.New(slog.NewTextHandler(&log, nil)))
 			err := ready.Check(t.Context())
-			if says := strings.HasPrefix(name, "it says so"); says != (err != nil) {
+			if rejects := strings.HasPrefix(name, "it rejects"); rejects != (err != nil) {
 				t.Errorf("without a bucket: %v", err)
 			}
 			known = bucket
@@ -293,7 +293,7 @@ func TestReadiness_LeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// A bucket that is missing, or a database that is away, is no verdict on the store.
+// A bucket that is missing, or a database that is away, says nothing about the store.
 func TestReadiness_ProbesAgainUntilTheResultIsKnown(t *testing.T) {
 	t.Parallel()
 	store := open(t, testenv.S3(t))

@@ -62,10 +62,10 @@ func TestAppsAndKeys_Lifecycle(t *testing.T) {
 	reopened, err := r.SetApps(t.Context(), a.ID, []string{"blog"})
 	must(t, err)
 	if reopened[1].ID != apps[1].ID {
-		t.Error("an app that comes back is the one it was")
+		t.Error("an app that is added again has another id")
 	}
 	if p, err := store.FindPrincipal(t.Context(), blog.Hash()); err == nil && p.Key.ExpiresAt == nil {
-		t.Error("the old key of an app that came back must stay dead")
+		t.Error("the old key of an app that is added again must stay revoked")
 	}
 
 	must(t, r.Close(t.Context(), a.ID))

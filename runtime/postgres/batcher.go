@@ -54,45 +54,44 @@ func (b *batcher[K, C]) Do(ctx context.Context, key K, payload C) (ok bool, err 
 	return call.ok, call.err
 }
 
-// run executes batches of a key until its queue is empty.
+// run executes batches of a key until its queue is empty. One call that the database rejects
+// fails the whole batch, so each is then executed alone.
 func (b *batcher[K, C]) run(ctx context.Context, key K) {
-	for {
-		b.mu.Lock()
-		calls := b.queue[key]
-		if len(calls) == 0 {
-			delete(b.queue, key)
-			b.mu.Unlock()
-			return
+	for calls := b.dequeue(key); len(calls) > 0; calls = b.dequeue(key) {
+		payloads := make([]C, len(calls))
+		for i, call := range calls {
+			payloads[i] = call.payload
 		}
-		calls = calls[:min(len(calls), maxBatchCalls)]
-		b.queue[key] = b.queue[key][len(calls):]
-		b.mu.Unlock()
-		b.flush(ctx, key, calls)
+		batchCtx, cancel := context.WithTimeout(ctx, batchTimeout)
+		ok, err := b.exec(batchCtx, key, payloads)
+		for i, call := range calls {
+			switch {
+			case err == nil:
+				call.ok = ok[i]
+			case len(calls) == 1 || isTransient(err):
+				call.err = err
+			default:
+				var alone []bool
+				if alone, call.err = b.exec(batchCtx, key, payloads[i:i+1]); call.err == nil {
+					call.ok = alone[0]
+				}
+			}
+			close(call.done)
+		}
+		cancel()
 	}
 }
 
-// flush executes a batch. One call that the database rejects fails the whole batch, so each
-// is then executed alone.
-func (b *batcher[K, C]) flush(ctx context.Context, key K, calls []*batchCall[C]) {
-	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
-	defer cancel()
-	payloads := make([]C, len(calls))
-	for i, call := range calls {
-		payloads[i] = call.payload
+// dequeue returns the calls of the next batch of a key. It deletes the key if there are none.
+func (b *batcher[K, C]) dequeue(key K) []*batchCall[C] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	queued := b.queue[key]
+	if len(queued) == 0 {
+		delete(b.queue, key)
+		return nil
 	}
-	ok, err := b.exec(ctx, key, payloads)
-	for i, call := range calls {
-		switch {
-		case err == nil:
-			call.ok = ok[i]
-		case len(calls) == 1 || isTransient(err):
-			call.err = err
-		default:
-			var alone []bool
-			if alone, call.err = b.exec(ctx, key, payloads[i:i+1]); call.err == nil {
-				call.ok = alone[0]
-			}
-		}
-		close(call.done)
-	}
+	n := min(len(queued), maxBatchCalls)
+	b.queue[key] = queued[n:]
+	return queued[:n]
 }

@@ -11,11 +11,11 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// recorder executes batches when the test lets it, and records them.
+// recorder records batches. It executes each when the test sends to release.
 type recorder struct {
 	mu      sync.Mutex
 	batches [][]int
-	release chan struct{} // one is received for each batch
+	release chan struct{} // one receive per batch
 }
 
 var errRejected = errors.New("the row is rejected")
@@ -105,7 +105,8 @@ func TestBatcher_TransientErrorIsNotRetriedPerCall(t *testing.T) {
 		return nil, fault.New(fault.Unavailable, "unreachable")
 	})
 	batch := []*batchCall[int]{{payload: 1, done: make(chan struct{})}, {payload: 2, done: make(chan struct{})}}
-	b.flush(t.Context(), "k", batch)
+	b.queue["k"] = batch
+	b.run(t.Context(), "k")
 	if executed != 1 || !fault.Is(batch[0].err, fault.Unavailable) || !fault.Is(batch[1].err, fault.Unavailable) {
 		t.Errorf("executed %d times: %v, %v", executed, batch[0].err, batch[1].err)
 	}

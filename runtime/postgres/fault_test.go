@@ -34,7 +34,7 @@ func TestToFault_KindOfEveryError(t *testing.T) {
 		"crash shutdown":                      {server("57P02"), fault.Unavailable},
 		"cannot connect now":                  {server("57P03"), fault.Unavailable},
 		"a database that was dropped":         {server("57P04"), fault.Unavailable},
-		"a statement that was cancelled":      {server("57014"), fault.Unavailable},
+		"a statement that was canceled":       {server("57014"), fault.Unavailable},
 		"too many connections":                {server("53300"), fault.Unavailable},
 		"out of memory":                       {server("53200"), fault.Unavailable},
 		"disk full":                           {server("53100"), fault.Unavailable},

@@ -26,12 +26,12 @@ func TestListen_ReceivesChangesAfterServerRestart(t *testing.T) {
 	a, err := registry(store).Ensure(t.Context(), spec)
 	must(t, err)
 	if got := <-changed; got != a.ID {
-		t.Errorf("heard of %v, not of %v", got, a.ID)
+		t.Errorf("notified of %v, not of %v", got, a.ID)
 	}
 	server.Kill()
 	<-lost
 	if err := store.Ping(t.Context()); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("ping of a dead server: %v", err)
+		t.Errorf("ping of a stopped server: %v", err)
 	}
 	server.Start()
 	<-connected
@@ -40,7 +40,7 @@ func TestListen_ReceivesChangesAfterServerRestart(t *testing.T) {
 	_, err = registry(store).Ensure(t.Context(), suspended)
 	must(t, err)
 	if got := <-changed; got != a.ID {
-		t.Errorf("after the restart heard of %v, not of %v", got, a.ID)
+		t.Errorf("after the restart notified of %v, not of %v", got, a.ID)
 	}
 	cancel()
 	must(t, <-done)

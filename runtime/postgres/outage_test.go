@@ -108,7 +108,7 @@ func work(t *testing.T, store *postgres.Store, scope media.Scope, stop <-chan st
 	}
 }
 
-// A query during which the server dies, in any way, returns Unavailable.
+// A query during which the server fails, in any way, returns Unavailable.
 func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
@@ -152,7 +152,7 @@ func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 	workers.Wait()
 	for _, texts := range wrong {
 		for text := range texts {
-			t.Errorf("a server that died: %s", text)
+			t.Errorf("a server that failed: %s", text)
 		}
 	}
 	t.Logf("%d calls met the outages", outages.Load())

@@ -35,7 +35,7 @@ func TestSettings_PinnedFieldRejectsTheWholeChange(t *testing.T) {
 	}
 	must(t, s.Unpin(t.Context(), a.ID, "team-a/another"))
 	if layers, err := s.Get(t.Context(), a.ID); err != nil || layers.PinnedBy != "team-a/site" {
-		t.Errorf("another object took the pins away: %+v, %v", layers, err)
+		t.Errorf("another object removed the pins: %+v, %v", layers, err)
 	}
 	must(t, s.Unpin(t.Context(), a.ID, "team-a/site"))
 	layers, err = s.Update(t.Context(), a.ID, settings.Layer{WebPOutputQuality: value(0)})

@@ -33,7 +33,7 @@ func TestText_MasksCredentials(t *testing.T) {
 		"signature: " + mac + " and " + strings.Replace(signature, ".", "%2E", 1): "signature: (hidden) and (hidden)%(hidden)",
 		"parsing \"4815 1623\": no":                                               "parsing \"(hidden)\": no",
 		"error parsing '12345678' as UUID":                                        "error parsing '(hidden)' as UUID",
-		"Get https://app.example.org/12345678: refused":                           "Get https://app.example.org/(hidden): refused",
+		"Get https://app.example.org/12345678: denied":                            "Get https://app.example.org/(hidden): denied",
 		"/12345678/12345678?a=12345678&b=12345678":                                "/(hidden)/(hidden)?a=(hidden)&b=(hidden)",
 		`strconv.ParseInt: parsing "12345678": invalid`:                           `strconv.ParseInt: parsing "(hidden)": invalid`,
 	} {
@@ -54,7 +54,7 @@ func TestText_LeavesOtherWordsAlone(t *testing.T) {
 	for _, text := range []string{
 		"", "/media/01234567-5f6f-7afa-be5e-3510feddacd9/original", "media/01a1fd74-5f6f-7afa-be5e-3510feddacd9/original", "the file must be at most 10485760 bytes", "msk_(hidden)", "mcl_" + mac,
 		"0af7651916cd43dd8448eb211c80319c", strings.Repeat("0123456789abcdef", 4), strings.Repeat("0123456789ABCDEF", 4), "a-bucket-of-team-a-01a1fd74-5f6f-7afa-be5e-3510feddacd9",
-		"mediastack.dev/runtime/internal/server.TestUnreadBody_AnswerGoesOutBeforeTheBodyComes", "mediastack_http_requests_total", "https://media.example.org/media/file/x/original/a.jpg",
+		"mediastack.dev/runtime/internal/server.TestUnreadBody_ResponseIsSentBeforeTheBodyArrives", "mediastack_http_requests_total", "https://media.example.org/media/file/x/original/a.jpg",
 		"SERVICE_MAX_CONNECTIONS must be 0, or at least 8, not 3",
 	} {
 		if got := redact.Text(text); got != text || redact.Secret(text) {
@@ -63,7 +63,7 @@ func TestText_LeavesOtherWordsAlone(t *testing.T) {
 	}
 }
 
-func TestAttr_MasksEveryPlaceOfALine(t *testing.T) {
+func TestAttr_MasksEveryPartOfALogLine(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	key := "msk_" + digits

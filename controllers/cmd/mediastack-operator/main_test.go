@@ -110,8 +110,8 @@ func TestFlags_MissingIsNamed(t *testing.T) {
 	}
 }
 
-// The operator comes up with its service account's rights alone, answers its probes,
-// takes the lease, and lets it go when it is asked to end.
+// The operator starts with the permissions of its service account only, answers its probes,
+// acquires the lease, and releases it at SIGTERM.
 func TestOperator_RunsAndShutsDown(t *testing.T) {
 	t.Parallel()
 	testenv.Apply(t, testenv.Manifests(t, "default/namespace.yaml", "rbac")...)

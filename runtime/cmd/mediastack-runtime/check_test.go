@@ -73,7 +73,7 @@ func TestCheck_FindsAndRepairsOrphans(t *testing.T) {
 		lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 		var report consistency.Report
 		if err := json.Unmarshal([]byte(lines[len(lines)-1]), &report); err != nil {
-			t.Fatalf("%v: the last line is no report: %v: %s", args, err, out)
+			t.Fatalf("%v: the last line is not a report: %v: %s", args, err, out)
 		}
 		findings := make([]consistency.Finding, len(lines)-1)
 		for i := range findings {
@@ -95,7 +95,7 @@ func TestCheck_FindsAndRepairsOrphans(t *testing.T) {
 		must(t, err)
 	}
 	if code, _, report, _ := check(first); code != 0 || report.Objects != 0 {
-		t.Errorf("the neighbour of a damaged account: %d %+v", code, report)
+		t.Errorf("another account than the damaged one: %d %+v", code, report)
 	}
 	if code, findings, report, _ := check(second, "--limit=3"); code != exitActionRequired || len(findings) != 3 || report.Omitted != 2 || report.Found[consistency.OrphanObject] != 5 || report.NeedsAttention != 5 {
 		t.Errorf("orphans: %d %+v %+v", code, report, findings)

@@ -183,7 +183,7 @@ func within(t *testing.T, what string, is func() bool) {
 	}
 }
 
-func TestTheProgramLinksNothingItMustNot(t *testing.T) {
+func TestRuntimeBinary_LinksNoForbiddenPackage(t *testing.T) {
 	t.Parallel()
 	deps, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {

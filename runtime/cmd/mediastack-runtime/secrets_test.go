@@ -12,7 +12,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 )
 
-// misplaced are texts of the form of every credential.
+// misplaced are texts in the format of every credential.
 var misplaced = map[string]string{
 	"API key":            "msk_" + strings.Repeat("aB3", 14) + "x",
 	"access token":       "mat_" + strings.Repeat("cD4", 14) + "x." + strings.Repeat("e9-", 14) + "x",
@@ -24,14 +24,14 @@ var misplaced = map[string]string{
 	"URL signature":      strings.Repeat("oP1-", 10) + "xyz",
 }
 
-// attempt is a request with a credential where none belongs.
+// attempt is a request with a credential in a wrong field.
 type attempt struct {
 	method, target string
 	header         http.Header
 	body           string
 }
 
-// attempts put the text into every place that a client fills.
+// attempts returns requests with the text in every field that a client can set.
 func attempts(all []route, secret string) []attempt {
 	var made []attempt
 	escaped := url.QueryEscape(secret)
@@ -107,9 +107,9 @@ func secretHeader(secret string) string {
 	return "X-" + strings.NewReplacer(".", "-", "_", "-").Replace(secret)
 }
 
-// A key that was sent in the wrong place, such as a path or the name of a field, was quoted
-// by errors, and logged in clear.
-func TestMisplacedCredentials_AreInNoLogAndNoAnswer(t *testing.T) {
+// A key that was sent in a wrong field, such as a path or the name of a field, was once quoted
+// in errors and logged in clear.
+func TestMisplacedCredentials_AreInNoLogAndNoResponse(t *testing.T) {
 	t.Parallel()
 	s := whole(t, "--rate-limit-key=0", "--rate-limit-ip=0")
 	all := s.routes(t)
@@ -139,7 +139,7 @@ func TestMisplacedCredentials_AreInNoLogAndNoAnswer(t *testing.T) {
 				must(t, response.Body.Close())
 				var header bytes.Buffer
 				must(t, response.Header.Write(&header))
-				// What was accepted is the client's own data, such as the name of a group.
+				// An accepted text is the client's own data, such as the name of a group.
 				accepted := response.StatusCode < http.StatusBadRequest && !strings.HasPrefix(a.target, "/mcp")
 				if !accepted && (leaks(string(text), secret) || leaks(header.String(), secret)) {
 					t.Errorf("%s: %s %s %q is answered %d %s%s", what, a.method, a.target, a.body, response.StatusCode, header.String(), text)

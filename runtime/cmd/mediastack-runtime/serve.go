@@ -197,7 +197,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		}
 		mounts = append(mounts, logins.Mount)
 	}
-	serving, err := server.New(c.Server, log, registry, limits, checks, mounts...)
+	serving, err := server.New(c.Server, server.Deps{Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Log: log})
 	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
 }
 

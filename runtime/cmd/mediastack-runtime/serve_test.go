@@ -13,7 +13,7 @@ import (
 	"mediastack.dev/hack/testenv"
 )
 
-// A store without conditional puts answered everything else, so that the runtime was ready.
+// A store without conditional puts answers all other requests, and the runtime was once ready.
 func TestServe_NamesAStoreWithoutConditionalPut(t *testing.T) {
 	t.Parallel()
 	s3 := testenv.S3(t)

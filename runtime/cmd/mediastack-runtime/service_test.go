@@ -22,10 +22,10 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 )
 
-// patience is when a test gives up on what should happen at once.
-const patience = 30 * time.Second
+// testTimeout bounds the waits of the tests.
+const testTimeout = 30 * time.Second
 
-// service is a whole runtime in this process, with everything mounted, and a tenant.
+// service is a runtime in this process with all routes, and a tenant.
 type service struct {
 	address, admin string
 	logs           *buffer
@@ -65,8 +65,8 @@ func whole(t *testing.T, flags ...string) *service {
 // route is a method and a path.
 type route struct{ method, path string }
 
-// routes are those of the OpenAPI document, with every method, and those that it leaves to
-// other documents; of unknown paths, too.
+// routes returns every method of the routes in the OpenAPI document, of the routes that other
+// documents describe, and of unknown paths.
 func (s *service) routes(t *testing.T) []route {
 	t.Helper()
 	response, err := http.Get("http://" + s.address + "/openapi.json")
@@ -97,15 +97,15 @@ func (s *service) routes(t *testing.T) []route {
 	return all
 }
 
-// withheld sends the header of a request whose body never comes, byte by byte if trickle
-// is set, and waits for the answer and for the end of the connection.
+// withheld sends the header of a request without its body, byte by byte if trickle is set,
+// and waits for the response and for the end of the connection.
 func withheld(ctx context.Context, address, head string, trickle bool) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(conn, head); err != nil {
@@ -133,7 +133,7 @@ func withheld(ctx context.Context, address, head string, trickle bool) error {
 	if timeout, ok := err.(net.Error); ok && timeout.Timeout() { //nolint:errorlint // as net returns it
 		return err
 	}
-	if !trickle && !bytes.HasPrefix(text, []byte("HTTP/1.1 ")) { // of a client that writes on, the answer may be lost
+	if !trickle && !bytes.HasPrefix(text, []byte("HTTP/1.1 ")) { // a client that continues to write may lose the response
 		return errNoAnswer(text)
 	}
 	return nil
@@ -143,9 +143,9 @@ type errNoAnswer string
 
 func (e errNoAnswer) Error() string { return "the answer is " + string(e) }
 
-// A body that never came held a connection for ever: 400 of them took the service down,
+// A missing body once held a connection without a limit: 400 of them stopped the service,
 // without any credential.
-func TestEveryRoute_EndsBodiesThatNeverCome(t *testing.T) {
+func TestEveryRoute_EndsRequestsWithoutTheirBody(t *testing.T) {
 	t.Parallel()
 	s := whole(t, "--stall-timeout=1s", "--discard-timeout=1s", "--max-connections=0", "--max-connections-per-ip=0")
 	var group errgroup.Group
@@ -169,7 +169,7 @@ func TestEveryRoute_EndsBodiesThatNeverCome(t *testing.T) {
 	must(t, group.Wait())
 }
 
-// kindFor is a content type that the route reads a body of.
+// kindFor returns a content type that the route accepts.
 func kindFor(path string) string {
 	switch {
 	case strings.HasPrefix(path, "/media/create/resumable"):
@@ -182,8 +182,8 @@ func kindFor(path string) string {
 	return "application/json"
 }
 
-// With few file descriptors, bodies that never came kept even /readyz from answering.
-func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
+// With few file descriptors, requests without their body once blocked even /readyz.
+func TestAdminServer_RespondsUnderPublicOverload(t *testing.T) {
 	t.Parallel()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)
 	runtimetest.NewWith(t, database, s3)
@@ -192,9 +192,9 @@ func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
 	_, err := testenv.Group(t).Start(t.Context(), testenv.Spec{
 		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.TempDir(t), "runtime.log"),
 		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, testenv.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
-			"--discard-timeout=1m", // longer than the test's patience
+			"--discard-timeout=1m", // longer than testTimeout
 			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin)}, storesOf(database, s3)...),
-		Grace: patience, Ready: testenv.Answers(ready),
+		Grace: testTimeout, Ready: testenv.Answers(ready),
 	})
 	must(t, err)
 	address := fmt.Sprintf("127.0.0.1:%d", port)
@@ -211,7 +211,7 @@ func TestAdminServer_AnswersWhateverThePublicOneSuffers(t *testing.T) {
 		held <- conn
 		_, _ = io.WriteString(conn, "POST /media/create HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n") // it may be rejected already
 	}
-	probe := &http.Client{Timeout: patience}
+	probe := &http.Client{Timeout: testTimeout}
 	for range 20 {
 		response, err := probe.Get(ready)
 		must(t, err)

@@ -39,8 +39,8 @@ func (s *countingStore) Layers(ctx context.Context, accountID uuid.UUID) (settin
 	return s.Store.Layers(ctx, accountID)
 }
 
-// signals is a cache that passes on what a feed delivers. Behind another cache in the feed,
-// it tells when that cache was called.
+// signals is a cache that forwards the calls of a feed to channels. After another cache in the
+// feed, it signals that that cache was called.
 type signals struct {
 	connected, disconnected chan struct{}
 	changed                 chan uuid.UUID
@@ -59,7 +59,7 @@ func (s *signals) Disconnected() { s.disconnected <- struct{}{} }
 // AccountChanged passes on.
 func (s *signals) AccountChanged(id uuid.UUID) { s.changed <- id }
 
-// replica is a cache as a process of the runtime has it.
+// replica is the cache of one process of the runtime.
 type replica struct {
 	t     *testing.T
 	store *countingStore
@@ -156,7 +156,7 @@ func TestSettings_IsDisabledWithoutNotifications(t *testing.T) {
 	r.wantWidth(id, 320, 1)
 	r.wantWidth(id, 320, 0)
 
-	// Connections that exist stay, that of the feed is ended, and it gets no other.
+	// Existing connections remain; that of the feed is terminated, and it can't reconnect.
 	config, err := pgx.ParseConfig(database)
 	must(t, err)
 	admin, err := pgx.Connect(t.Context(), testenv.Postgres(t)) // only another database can be closed
@@ -183,13 +183,13 @@ func TestSettings_IsDisabledWithoutNotifications(t *testing.T) {
 	r.wantWidth(id, 100, 0)
 }
 
-// slowStore answers when it is let.
+// slowStore returns when the test sends the result.
 type slowStore struct {
 	settings.Store
 	answer chan settings.Layers
 }
 
-// Layers waits for the answer.
+// Layers waits for the result.
 func (s *slowStore) Layers(context.Context, uuid.UUID) (settings.Layers, error) {
 	return <-s.answer, nil
 }
@@ -212,7 +212,7 @@ func TestSettings_DoesNotKeepLayersReadBeforeAChange(t *testing.T) {
 		<-got
 		go get()
 		synctest.Wait()
-		store.answer <- after // blocks for ever if the cache answered
+		store.answer <- after // blocks if the cache answered
 		if layers := <-got; layers != after {
 			t.Errorf("the cache has %+v", layers)
 		}

@@ -149,14 +149,14 @@ type Deleted struct {
 type Error struct {
 	Error string `json:"error"`
 
-	// Code A stable name of the reason, for programs.
+	// Code Stable name of the error, for programs.
 	Code ErrorCode `json:"code"`
 
-	// Detail What to change.
+	// Detail What the client can change.
 	Detail string `json:"detail,omitempty"`
 }
 
-// ErrorCode A stable name of the reason, for programs.
+// ErrorCode Stable name of the error, for programs.
 type ErrorCode string
 
 // ListQuery defines model for ListQuery.
@@ -182,10 +182,10 @@ type MediaItem struct {
 	// Access Who may read the file of a sealed item.
 	Access Access `json:"access"`
 
-	// File Address of the file. That of a draft or of a private item expires; read the item again for a fresh one.
+	// File URL of the file. The URL of a draft or of a private item expires; read the item for a new one.
 	File string `json:"file"`
 
-	// Thumbnail Address of the thumbnail; empty when there is none.
+	// Thumbnail URL of the thumbnail; empty when there is none.
 	Thumbnail string `json:"thumbnail"`
 	Caption   string `json:"caption"`
 	Group     string `json:"group"`
@@ -193,7 +193,7 @@ type MediaItem struct {
 	// Temp True while the item is a draft; absent afterwards.
 	Temp bool `json:"temp,omitempty"`
 
-	// Original Address of the file as it was sent, when `file` is a conversion of it; absent otherwise.
+	// Original URL of the uploaded file, when `file` is a conversion of it; absent otherwise.
 	Original string `json:"original,omitempty"`
 }
 
@@ -224,7 +224,7 @@ type Upload struct {
 	// Caption At most 4096 bytes of UTF-8.
 	Caption *string `json:"caption,omitempty"`
 
-	// File The file, once. Its part carries its name; its type is found from its bytes.
+	// File The file, once. The part has its name. Its type is detected from its bytes.
 	File openapi_types.File `json:"file"`
 
 	// Group At most 255 bytes of UTF-8.
@@ -233,10 +233,10 @@ type Upload struct {
 
 // UploadError defines model for UploadError.
 type UploadError struct {
-	// Code A stable name of the reason, for programs.
+	// Code Stable name of the error, for programs.
 	Code ErrorCode `json:"code"`
 
-	// Detail What to change.
+	// Detail What the client can change.
 	Detail *string          `json:"detail,omitempty"`
 	Error  UploadErrorError `json:"error"`
 }
@@ -268,20 +268,20 @@ type MediaItems = []MediaItem
 // TooMany defines model for TooMany.
 type TooMany = Error
 
-// UploadRefused defines model for UploadRefused.
-type UploadRefused = UploadError
+// UploadRejected defines model for UploadRejected.
+type UploadRejected = UploadError
 
 // ListMediaParams defines parameters for ListMedia.
 type ListMediaParams struct {
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// Limit Items on a page.
+	// Limit Items per page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Access Only items of this access.
 	Access *Access `form:"access,omitempty" json:"access,omitempty"`
 
-	// Group Only items whose group is exactly this. Empty means no filter.
+	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 }
 
@@ -289,13 +289,13 @@ type ListMediaParams struct {
 type ListMediaByPostParams struct {
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
 
-	// Limit Items on a page.
+	// Limit Items per page.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Access Only items of this access.
 	Access *Access `form:"access,omitempty" json:"access,omitempty"`
 
-	// Group Only items whose group is exactly this. Empty means no filter.
+	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 }
 
@@ -304,7 +304,7 @@ type CountMediaParams struct {
 	// Access Only items of this access.
 	Access *Access `form:"access,omitempty" json:"access,omitempty"`
 
-	// Group Only items whose group is exactly this. Empty means no filter.
+	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 }
 
@@ -313,7 +313,7 @@ type CountMediaByPostParams struct {
 	// Access Only items of this access.
 	Access *Access `form:"access,omitempty" json:"access,omitempty"`
 
-	// Group Only items whose group is exactly this. Empty means no filter.
+	// Group Only items of exactly this group. Empty means no filter.
 	Group *Group `form:"group,omitempty" json:"group,omitempty"`
 }
 
@@ -367,16 +367,16 @@ type ServerInterface interface {
 	// SealMedia Seal a draft
 	// (POST /media/seal/{mediaId})
 	SealMedia(w http.ResponseWriter, r *http.Request, mediaId MediaID)
-	// CreateSignature Make an upload signature
+	// CreateSignature Create an upload signature
 	// (POST /media/signature/create)
 	CreateSignature(w http.ResponseWriter, r *http.Request)
 	// UpdateSettings Change settings
 	// (POST /settings/media/create)
 	UpdateSettings(w http.ResponseWriter, r *http.Request)
-	// GetSettings Settings in force
+	// GetSettings Read the effective settings
 	// (GET /settings/media/get)
 	GetSettings(w http.ResponseWriter, r *http.Request)
-	// GetSettingsByPost Settings in force
+	// GetSettingsByPost Read the effective settings
 	// (POST /settings/media/get)
 	GetSettingsByPost(w http.ResponseWriter, r *http.Request)
 }
@@ -451,7 +451,7 @@ func (_ Unimplemented) SealMedia(w http.ResponseWriter, r *http.Request, mediaId
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// CreateSignature Make an upload signature
+// CreateSignature Create an upload signature
 // (POST /media/signature/create)
 func (_ Unimplemented) CreateSignature(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
@@ -463,13 +463,13 @@ func (_ Unimplemented) UpdateSettings(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetSettings Settings in force
+// GetSettings Read the effective settings
 // (GET /settings/media/get)
 func (_ Unimplemented) GetSettings(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
-// GetSettingsByPost Settings in force
+// GetSettingsByPost Read the effective settings
 // (POST /settings/media/get)
 func (_ Unimplemented) GetSettingsByPost(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNotImplemented)

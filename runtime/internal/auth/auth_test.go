@@ -19,9 +19,9 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-// storm is an authenticator, a key that is in use, and a stranger who guesses keys from
-// the same address. The clock stands still until the test moves it.
-type storm struct {
+// fixture is an authenticator and a valid key. An unknown client guesses keys from the IP address
+// of the key's holder. Only the test advances the clock.
+type fixture struct {
 	*Authenticator
 	t       *testing.T
 	now     time.Time
@@ -29,12 +29,12 @@ type storm struct {
 	answers map[account.Hash]account.Principal
 }
 
-func newStorm(t *testing.T) *storm {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	s := &storm{t: t, now: time.Unix(1e9, 0), answers: map[account.Hash]account.Principal{}}
+	s := &fixture{t: t, now: time.Unix(1e9, 0), answers: map[account.Hash]account.Principal{}}
 	token := s.token()
 	s.key, s.answers[token.Hash()] = token.Reveal(), holder(token.Hash())
-	store := &scripted{find: func(h account.Hash) (account.Principal, error) {
+	store := &scriptedStore{find: func(h account.Hash) (account.Principal, error) {
 		if principal, ok := s.answers[h]; ok {
 			return principal, nil
 		}
@@ -53,9 +53,9 @@ func newStorm(t *testing.T) *storm {
 	return s
 }
 
-func (s *storm) token() account.Token {
+func (s *fixture) token() account.KeySecret {
 	s.t.Helper()
-	token, err := account.NewToken()
+	token, err := account.NewKeySecret()
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func (s *storm) token() account.Token {
 }
 
 // shows sends a key, and gives how it fares.
-func (s *storm) shows(key string) fault.Kind {
+func (s *fixture) tryKey(key string) fault.Kind {
 	r := httptest.NewRequest("GET", "/media/get", nil)
 	r = r.WithContext(httpapi.NewContext(r.Context(), &httpapi.RequestInfo{ClientIP: netip.MustParseAddr("192.0.2.1")}))
 	r.Header.Set(s.KeyHeader, key)
@@ -74,129 +74,129 @@ func (s *storm) shows(key string) fault.Kind {
 	return fault.From(err).Kind
 }
 
-// none is the kind of no fault.
+// none is the kind of no error.
 const none fault.Kind = -1
 
-// rages lets seconds of the storm pass. It does not wait for the key.
-func (s *storm) rages(seconds int) {
+// guessKeys sends six wrong keys in each of the next seconds. Then further guesses are rejected.
+func (s *fixture) guessKeys(seconds int) {
 	s.t.Helper()
 	for range seconds {
 		s.now = s.now.Add(time.Second)
 		for range 6 {
-			s.shows(s.token().Reveal())
+			s.tryKey(s.token().Reveal())
 		}
 	}
-	if got := s.shows(s.token().Reveal()); got != fault.Busy {
-		s.t.Fatalf("a wrong key is answered %v: there is no storm", got)
+	if got := s.tryKey(s.token().Reveal()); got != fault.Busy {
+		s.t.Fatalf("a wrong key is answered %v: the limit is not reached", got)
 	}
 }
 
-func (s *storm) goesOn(when string) {
+func (s *fixture) expectAccepted(when string) {
 	s.t.Helper()
-	if got := s.shows(s.key); got != none {
+	if got := s.tryKey(s.key); got != none {
 		s.t.Errorf("%s the key is answered %v", when, got)
 	}
 }
 
-func TestAStormOfWrongKeysShutsNoGoodKeyOut(t *testing.T) {
+func TestGuessedKeys_DoNotLockOutAValidKey(t *testing.T) {
 	t.Parallel()
-	s := newStorm(t)
-	s.goesOn("before the storm")
-	s.rages(30)
-	for range 130 { // twice the time that an answer is remembered
-		s.rages(1)
-		s.goesOn("in the storm")
+	s := newFixture(t)
+	s.expectAccepted("before the guesses")
+	s.guessKeys(30)
+	for range 130 { // twice the TTL of the cache
+		s.guessKeys(1)
+		s.expectAccepted("during the guesses")
 	}
-	s.rages(300)
-	s.goesOn("after five minutes without a request")
+	s.guessKeys(300)
+	s.expectAccepted("after five minutes without a request")
 	s.sessions.AccountChanged(uuid.UUID{1})
-	s.goesOn("after a change of its account")
+	s.expectAccepted("after a change of its account")
 	s.sessions.Disconnected()
-	s.goesOn("while changes are not heard")
-	s.goesOn("still not") // nothing is remembered now
+	s.expectAccepted("while notifications are disconnected")
+	s.expectAccepted("still disconnected") // nothing is cached now
 	s.sessions.Connected()
-	s.goesOn("once they are heard again")
+	s.expectAccepted("once notifications are connected")
 	if known := s.sessions.lastValid.Len(); known != 1 {
-		t.Errorf("the stranger's keys are among the %d good ones", known)
+		t.Errorf("%d keys are known to be valid, guesses included", known)
 	}
 }
 
-// What was good permits a look-up, and the look-up decides.
-func TestAKeyThatEndsInAStormIsRefusedAndForgotten(t *testing.T) {
+// A key that was valid is looked up in spite of the limit, and the result of the look-up decides.
+func TestEndedKey_IsRejectedAndNotExemptFromTheLimit(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*storm, account.Principal){
-		"revoked": func(s *storm, p account.Principal) { delete(s.answers, p.Key.Hash) },
-		"expired": func(s *storm, p account.Principal) {
+	for name, end := range map[string]func(*fixture, account.Principal){
+		"revoked": func(s *fixture, p account.Principal) { delete(s.answers, p.Key.Hash) },
+		"expired": func(s *fixture, p account.Principal) {
 			p.Key.ExpiresAt = &s.now
 			s.answers[p.Key.Hash] = p
 		},
-		"closed": func(s *storm, p account.Principal) {
+		"closed": func(s *fixture, p account.Principal) {
 			p.Account.ClosedAt = &s.now
 			s.answers[p.Key.Hash] = p
 		},
 	} {
-		s := newStorm(t)
-		s.goesOn("before the storm")
-		s.rages(30)
+		s := newFixture(t)
+		s.expectAccepted("before the guesses")
+		s.guessKeys(30)
 		for _, principal := range s.answers {
 			end(s, principal)
 		}
 		s.sessions.AccountChanged(uuid.UUID{1})
-		if got := s.shows(s.key); got != fault.Unauthenticated {
+		if got := s.tryKey(s.key); got != fault.Unauthenticated {
 			t.Errorf("%s: answered %v", name, got)
 		}
-		s.sessions.AccountChanged(uuid.UUID{1}) // nothing else may hold it
-		if got := s.shows(s.key); got != fault.Busy {
-			t.Errorf("%s, the second time: answered %v, as if the key were still known", name, got)
+		s.sessions.AccountChanged(uuid.UUID{1}) // so that it is not cached as unknown
+		if got := s.tryKey(s.key); got != fault.Busy {
+			t.Errorf("%s, the second time: answered %v, as if the key were still exempt", name, got)
 		}
 	}
 }
 
-func TestAnAccountThatIsLetGoOnIsServedInTheStormAgain(t *testing.T) {
+func TestResumedAccount_IsServedWhileKeysAreGuessed(t *testing.T) {
 	t.Parallel()
-	s := newStorm(t)
-	s.goesOn("before the storm")
-	s.rages(30)
+	s := newFixture(t)
+	s.expectAccepted("before the guesses")
+	s.guessKeys(30)
 	for hash, principal := range s.answers {
 		principal.Account.Suspended = true
 		s.answers[hash] = principal
 		s.sessions.AccountChanged(uuid.UUID{1})
-		if got := s.shows(s.key); got != fault.Unauthenticated {
+		if got := s.tryKey(s.key); got != fault.Unauthenticated {
 			t.Errorf("suspended: answered %v", got)
 		}
 		principal.Account.Suspended = false
 		s.answers[hash] = principal
 	}
 	s.sessions.AccountChanged(uuid.UUID{1})
-	s.goesOn("when the account goes on")
+	s.expectAccepted("when the account is resumed")
 }
 
-// A look-up that fails says nothing about the key.
-func TestADirectoryThatIsAwayMakesNobodyForgotten(t *testing.T) {
+// A failed look-up does not show that the key is invalid.
+func TestFailedLookup_KeepsTheExemptionOfAKey(t *testing.T) {
 	t.Parallel()
-	s := newStorm(t)
-	s.goesOn("before the storm")
-	s.rages(30)
-	store, _ := s.store.(*scripted)
+	s := newFixture(t)
+	s.expectAccepted("before the guesses")
+	s.guessKeys(30)
+	store, _ := s.store.(*scriptedStore)
 	find := store.find
 	store.find = func(account.Hash) (account.Principal, error) {
 		return account.Principal{}, fault.New(fault.Unavailable, "down")
 	}
 	s.sessions.AccountChanged(uuid.UUID{1})
-	if got := s.shows(s.key); got != fault.Unavailable {
-		t.Errorf("while the directory is away: answered %v", got)
+	if got := s.tryKey(s.key); got != fault.Unavailable {
+		t.Errorf("while the store is unavailable: answered %v", got)
 	}
 	store.find = find
-	s.goesOn("when the directory is back")
+	s.expectAccepted("when the store is available")
 }
 
-// Tokens that were good are no guesses: thousands of hosted applications share a few
-// addresses, and each sends its token once more when the hour is over.
-func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
+// Thousands of hosted applications share a few IP addresses, and each sends its token once more
+// after it has expired.
+func TestExpiredToken_IsNotCountedAsAGuess(t *testing.T) {
 	t.Parallel()
-	s := newStorm(t)
-	s.cfg.Resource = "http://media.test/mcp" // which the directory's sessions are for, until an hour after the start
-	shows := func(token string) fault.Kind {
+	s := newFixture(t)
+	s.cfg.Resource = "http://media.test/mcp" // which the store's sessions are for, until an hour after the start
+	tryToken := func(token string) fault.Kind {
 		r := httptest.NewRequest("POST", "/mcp", nil)
 		r = r.WithContext(httpapi.NewContext(r.Context(), &httpapi.RequestInfo{ClientIP: netip.MustParseAddr("192.0.2.1")}))
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -216,34 +216,34 @@ func TestACredentialThatIsOverIsNoGuess(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.answers[hash], tokens[i] = holder(hash), token
-		if got := shows(token); got != none {
-			t.Fatalf("a good token is answered %v", got)
+		if got := tryToken(token); got != none {
+			t.Fatalf("a valid token is answered %v", got)
 		}
 	}
 	s.now = s.now.Add(time.Hour)
 	for _, token := range tokens {
-		if got := shows(token); got != fault.Unauthenticated {
+		if got := tryToken(token); got != fault.Unauthenticated {
 			t.Fatalf("an hour later it is answered %v", got)
 		}
 	}
-	// Made-up ones are rejected without a look-up, and shut nobody out.
-	calls := s.store.(*scripted).calls.Load()
-	other := newStorm(t)
+	// Forged tokens are rejected without a look-up, and do not count towards the limit.
+	calls := s.store.(*scriptedStore).calls.Load()
+	other := newFixture(t)
 	foreign, _, err := oauth.NewAccessToken(signer(t, "z"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, made := range []string{"mat_" + strings.Repeat("f", 43), "mat_" + strings.Repeat("f", 43) + "." + strings.Repeat("f", 43), foreign, tokens[0][:47] + foreign[47:], tokens[0] + "x", tokens[0][:47]} {
+	for _, forged := range []string{"mat_" + strings.Repeat("f", 43), "mat_" + strings.Repeat("f", 43) + "." + strings.Repeat("f", 43), foreign, tokens[0][:47] + foreign[47:], tokens[0] + "x", tokens[0][:47]} {
 		for range 61 {
-			if got := shows(made); got != fault.Unauthenticated {
-				t.Fatalf("%s is answered %v", made, got)
+			if got := tryToken(forged); got != fault.Unauthenticated {
+				t.Fatalf("%s is answered %v", forged, got)
 			}
 		}
 	}
-	if now := s.store.(*scripted).calls.Load(); now != calls {
-		t.Errorf("%d look-ups for made-up tokens", now-calls)
+	if now := s.store.(*scriptedStore).calls.Load(); now != calls {
+		t.Errorf("%d look-ups for forged tokens", now-calls)
 	}
-	if got := s.shows(other.key); got != fault.Unauthenticated { // a key that is wrong here, and the first one
+	if got := s.tryKey(other.key); got != fault.Unauthenticated { // a key that is wrong here, and the first one
 		t.Errorf("the first guess of a key is answered %v", got)
 	}
 }

@@ -93,7 +93,7 @@ func (a *Authenticator) authenticateOwner(ctx context.Context, header http.Heade
 
 func (a *Authenticator) authenticateAPIKey(ctx context.Context, received string) (Identity, error) {
 	rejected := fault.New(fault.Unauthenticated, "invalid API key")
-	token, ok := account.ParseToken(received)
+	token, ok := account.ParseKeySecret(received)
 	if !ok {
 		return Identity{}, rejected
 	}

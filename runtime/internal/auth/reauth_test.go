@@ -22,20 +22,20 @@ import (
 
 // send sends a request whose body ends after meanwhile, and returns the caller that the
 // handler sees then, the kind of the fault that ended the body, and the challenge.
-func (s *storm) send(header, value string, meanwhile func()) (identity Identity, kind fault.Kind, challenge string) {
+func (s *fixture) send(header, value string, meanwhile func()) (identity Identity, kind fault.Kind, challenge string) {
 	s.t.Helper()
-	let := false
+	handled := false
 	router := chi.NewRouter()
 	router.With(s.Middleware(ChallengeAll)).Post(api.UploadRoute, func(w http.ResponseWriter, r *http.Request) {
-		let = true
+		handled = true
 		text, err := io.ReadAll(r.Body)
 		if string(text) != "body" {
 			s.t.Errorf("read %q", text)
 		}
 		if challenge, kind = w.Header().Get("WWW-Authenticate"), none; err != nil {
 			kind = fault.From(err).Kind
-			if _, again := r.Body.Read(make([]byte, 1)); !errors.Is(again, err) {
-				s.t.Errorf("the next read returns %v", again)
+			if _, repeated := r.Body.Read(make([]byte, 1)); !errors.Is(repeated, err) {
+				s.t.Errorf("the next read returns %v", repeated)
 			}
 			return
 		}
@@ -44,13 +44,13 @@ func (s *storm) send(header, value string, meanwhile func()) (identity Identity,
 	r := httptest.NewRequest(http.MethodPost, api.UploadRoute, io.MultiReader(strings.NewReader("body"), &lastRead{meanwhile}))
 	r = r.WithContext(httpapi.NewContext(r.Context(), &httpapi.RequestInfo{ClientIP: netip.MustParseAddr("192.0.2.1")}))
 	r.Header.Set(header, value)
-	if router.ServeHTTP(httptest.NewRecorder(), r); !let {
+	if router.ServeHTTP(httptest.NewRecorder(), r); !handled {
 		s.t.Fatal("the request was rejected")
 	}
 	return identity, kind, challenge
 }
 
-// lastRead is the end of a body, which comes after something else.
+// lastRead is the end of a body. It calls meanwhile first.
 type lastRead struct{ meanwhile func() }
 
 // Read implements io.Reader.
@@ -59,14 +59,14 @@ func (l *lastRead) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// change is a change of the account of all keys, which the directory tells of.
-func (s *storm) change(apply func(*account.Principal)) {
+// change changes the account of all keys, and notifies the cache.
+func (s *fixture) change(apply func(*account.Principal)) {
 	s.apply(apply)
 	s.sessions.AccountChanged(uuid.UUID{1})
 }
 
-// apply is a change whose notification has not arrived.
-func (s *storm) apply(change func(*account.Principal)) {
+// apply changes the account of all keys. The notification has not arrived.
+func (s *fixture) apply(change func(*account.Principal)) {
 	for hash, principal := range s.answers {
 		change(&principal)
 		s.answers[hash] = principal
@@ -75,38 +75,38 @@ func (s *storm) apply(change func(*account.Principal)) {
 
 func TestMiddleware_RejectsACredentialThatEndsBeforeItsBody(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*storm){
-		"revoked":   func(s *storm) { clear(s.answers); s.sessions.AccountChanged(uuid.UUID{1}) },
-		"expired":   func(s *storm) { s.change(func(p *account.Principal) { p.Key.ExpiresAt = &s.now }) },
-		"closed":    func(s *storm) { s.change(func(p *account.Principal) { p.Account.ClosedAt = &s.now }) },
-		"suspended": func(s *storm) { s.change(func(p *account.Principal) { p.Account.Suspended = true }) },
+	for name, end := range map[string]func(*fixture){
+		"revoked":   func(s *fixture) { clear(s.answers); s.sessions.AccountChanged(uuid.UUID{1}) },
+		"expired":   func(s *fixture) { s.change(func(p *account.Principal) { p.Key.ExpiresAt = &s.now }) },
+		"closed":    func(s *fixture) { s.change(func(p *account.Principal) { p.Account.ClosedAt = &s.now }) },
+		"suspended": func(s *fixture) { s.change(func(p *account.Principal) { p.Account.Suspended = true }) },
 	} {
-		s := newStorm(t)
+		s := newFixture(t)
 		if _, kind, challenge := s.send(s.KeyHeader, s.key, func() { end(s) }); kind != fault.Unauthenticated || challenge == "" {
 			t.Errorf("%s: the key is answered %v, %q", name, kind, challenge)
 		}
-		s = newStorm(t)
+		s = newFixture(t)
 		made := holder(account.Hash{})
-		s.answers[account.Hash{}] = made // which is how this directory finds a key by its id
+		s.answers[account.Hash{}] = made // scriptedStore finds every key id by the zero hash
 		if _, kind, challenge := s.send(s.SignatureHeader, s.Sign(Identity{Principal: made}, "g"), func() { end(s) }); kind != fault.InvalidSignature || challenge != "" {
 			t.Errorf("%s: the signature is answered %v, %q", name, kind, challenge)
 		}
 	}
 }
 
-// A body that ended between the commit of a change and its notification was judged by the
-// cache, and became a draft of a suspended account.
+// A body may end between the commit of a change and its notification. The check at its end must
+// not use the cache, or a suspended account would get a draft.
 func TestMiddleware_SeesAChangeBeforeItsNotification(t *testing.T) {
 	t.Parallel()
-	for name, credential := range map[string]func(s *storm) (header, value string, want fault.Kind){
-		"key": func(s *storm) (string, string, fault.Kind) { return s.KeyHeader, s.key, fault.Unauthenticated },
-		"signature": func(s *storm) (string, string, fault.Kind) {
+	for name, credential := range map[string]func(s *fixture) (header, value string, want fault.Kind){
+		"key": func(s *fixture) (string, string, fault.Kind) { return s.KeyHeader, s.key, fault.Unauthenticated },
+		"signature": func(s *fixture) (string, string, fault.Kind) {
 			made := holder(account.Hash{})
 			s.answers[account.Hash{}] = made
 			return s.SignatureHeader, s.Sign(Identity{Principal: made}, ""), fault.InvalidSignature
 		},
 	} {
-		s := newStorm(t)
+		s := newFixture(t)
 		header, value, want := credential(s)
 		if _, kind, _ := s.send(header, value, func() { s.apply(func(p *account.Principal) { p.Account.Suspended = true }) }); kind != want {
 			t.Errorf("%s: it is answered %v", name, kind)
@@ -116,22 +116,22 @@ func TestMiddleware_SeesAChangeBeforeItsNotification(t *testing.T) {
 
 func TestMiddleware_UpdatesTheCallerAtTheEndOfTheBody(t *testing.T) {
 	t.Parallel()
-	s := newStorm(t)
-	store := s.store.(*scripted)
+	s := newFixture(t)
+	store := s.store.(*scriptedStore)
 	identity, kind, _ := s.send(s.KeyHeader, s.key, func() {})
 	if kind != none || identity.Account.ToolPolicy.ReadOnly || identity.Key.ID == uuid.Nil || store.calls.Load() != 2 {
 		t.Errorf("unchanged: %v, %+v after %d look-ups", kind, identity, store.calls.Load())
 	}
 	identity, kind, _ = s.send(s.KeyHeader, s.key, func() { s.change(func(p *account.Principal) { p.Account.ToolPolicy.ReadOnly = true }) })
 	if kind != none || !identity.Account.ToolPolicy.ReadOnly {
-		t.Errorf("on a leash: %v, %+v", kind, identity)
+		t.Errorf("read-only: %v, %+v", kind, identity)
 	}
 }
 
 // An upload that began while the signature was good may last longer than that.
 func TestMiddleware_AcceptsASignatureThatExpiresBeforeTheBodyEnds(t *testing.T) {
 	t.Parallel()
-	s := newStorm(t)
+	s := newFixture(t)
 	made := holder(account.Hash{})
 	s.answers[account.Hash{}] = made
 	signature := s.Sign(Identity{Principal: made}, "g")
@@ -146,10 +146,10 @@ func TestMiddleware_AcceptsASignatureThatExpiresBeforeTheBodyEnds(t *testing.T) 
 	}
 }
 
-// Clients whose key ended while they sent something guess nothing.
+// The client of a key that ends during its request has not guessed.
 func TestMiddleware_DoesNotCountASecondCheckThatFails(t *testing.T) {
 	t.Parallel()
-	s := newStorm(t)
+	s := newFixture(t)
 	before := s.answers
 	for range 100 {
 		_, kind, _ := s.send(s.KeyHeader, s.key, func() {
@@ -162,15 +162,15 @@ func TestMiddleware_DoesNotCountASecondCheckThatFails(t *testing.T) {
 		s.answers = before
 		s.sessions.AccountChanged(uuid.UUID{1})
 	}
-	if got := s.shows(s.token().Reveal()); got != fault.Unauthenticated {
-		t.Errorf("the address is answered %v", got)
+	if got := s.tryKey(s.token().Reveal()); got != fault.Unauthenticated {
+		t.Errorf("the client is answered %v", got)
 	}
 }
 
-// Handlers that wait for something else than the body ask for the check themselves.
+// A handler that waits for something else than the body calls Reauthenticate.
 func TestReauthenticate_RejectsACredentialThatEndedMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := newStorm(t)
+	s := newFixture(t)
 	var err error
 	router := chi.NewRouter()
 	router.With(s.Middleware(ChallengeAll)).Delete(api.ResumableRoute, func(w http.ResponseWriter, r *http.Request) {
@@ -191,7 +191,7 @@ func TestReauthenticate_RejectsACredentialThatEndedMeanwhile(t *testing.T) {
 // A change of the tool policy applies to the operation of a request that is in progress.
 func TestMiddleware_RejectsAnOperationThatIsNoLongerAllowed(t *testing.T) {
 	t.Parallel()
-	s := newStorm(t)
+	s := newFixture(t)
 	s.cfg.Resource = "http://media.test/mcp"
 	token, hash, err := oauth.NewAccessToken(s.tokens)
 	if err != nil {

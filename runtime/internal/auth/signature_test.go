@@ -28,28 +28,28 @@ func signer(t testing.TB, char string) *keys.Signer {
 	return made
 }
 
-// FuzzOnlyWhatWasSignedOpens changes a good signature in every way the fuzzer finds.
-func FuzzOnlyWhatWasSignedOpens(f *testing.F) {
+// FuzzSignature_ChangedIsRejected rejects every text but the signature itself.
+func FuzzSignature_ChangedIsRejected(f *testing.F) {
 	ours := signer(f, "a")
 	signed := claims{accountID: uuid.UUID{1}, appID: uuid.UUID{2}, keyID: uuid.UUID{3}, expires: time.Unix(2e9, 0), group: "friends"}
 	good := encodeSignature(ours, signed)
-	text, code, _ := strings.Cut(good, ".")
-	for _, seed := range []string{good, "", ".", text, "." + code, text + ".", code + "." + text, good + "=", good + ".", strings.ToUpper(good), good[:len(good)-1] + "B", "A" + good, good[:9] + "\r" + good[9:], good + "\n", encodeSignature(signer(f, "b"), signed)} {
+	text, mac, _ := strings.Cut(good, ".")
+	for _, seed := range []string{good, "", ".", text, "." + mac, text + ".", mac + "." + text, good + "=", good + ".", strings.ToUpper(good), good[:len(good)-1] + "B", "A" + good, good[:9] + "\r" + good[9:], good + "\n", encodeSignature(signer(f, "b"), signed)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, signature string) {
 		got, ok := decodeSignature(ours, signature)
 		if ok != (signature == good) {
-			t.Fatalf("%q opened: %t", signature, ok)
+			t.Fatalf("%q is accepted: %t", signature, ok)
 		}
 		if ok && got != signed {
-			t.Fatalf("it says %+v", got)
+			t.Fatalf("its claims are %+v", got)
 		}
 	})
 }
 
-// FuzzClaimsComeBack signs anything, and reads it again.
-func FuzzClaimsComeBack(f *testing.F) {
+// FuzzClaims_AreDecodedAsEncoded decodes the claims of every signature.
+func FuzzClaims_AreDecodedAsEncoded(f *testing.F) {
 	ours, foreign := signer(f, "a"), signer(f, "b")
 	f.Add([]byte("account"), []byte("app"), []byte("key"), int64(2e9), "friends", uint16(3))
 	f.Add([]byte{}, []byte{}, []byte{}, int64(0), "", uint16(0))
@@ -64,30 +64,30 @@ func FuzzClaimsComeBack(f *testing.F) {
 		copy(signed.appID[:], app)
 		copy(signed.keyID[:], key)
 		if signed.group = group; media.CheckGroup(group) != nil || expires < 0 || expires > 1<<40 {
-			return // such are never signed
+			return // Sign is never called with these
 		}
 		signed.expires = time.Unix(expires, 0)
 		signature := encodeSignature(ours, signed)
 		if got, ok := decodeSignature(ours, signature); !ok || got != signed {
-			t.Fatalf("%+v came back as %+v, %t", signed, got, ok)
+			t.Fatalf("%+v is decoded as %+v, %t", signed, got, ok)
 		}
 		if len(signature) > maxSignatureLen {
 			t.Fatalf("%d characters", len(signature))
 		}
 		if _, ok := decodeSignature(foreign, signature); ok {
-			t.Fatal("another secret opens it")
+			t.Fatal("another secret accepts it")
 		}
 		changed := []byte(signature)
 		at := int(flip) % len(changed)
 		if changed[at] ^= 1; changed[at] != signature[at] {
 			if _, ok := decodeSignature(ours, string(changed)); ok {
-				t.Fatalf("changed at %d it opens", at)
+				t.Fatalf("changed at %d it is accepted", at)
 			}
 		}
 	})
 }
 
-func TestOneListSaysWhichRoutesTakeSignatures(t *testing.T) {
+func TestAcceptsSignature_OnUploadRoutesOnly(t *testing.T) {
 	t.Parallel()
 	for route, want := range map[string]bool{
 		"/media/create": true, "/media/create/resumable": true, "/media/create/resumable/": true, "/media/create/resumable/{id}": true, "/media/create/resumable/*": true,
@@ -99,7 +99,7 @@ func TestOneListSaysWhichRoutesTakeSignatures(t *testing.T) {
 	}
 }
 
-func FuzzOnlyWhatWasSignedIsAccepted(f *testing.F) {
+func FuzzSignature_HasOneForm(f *testing.F) {
 	ours := signer(f, "s")
 	other := signer(f, "t")
 	principal := account.Principal{Account: account.Account{ID: uuid.New()}, App: account.App{ID: uuid.New()}, Key: account.Key{ID: uuid.New()}}
@@ -107,18 +107,18 @@ func FuzzOnlyWhatWasSignedIsAccepted(f *testing.F) {
 	f.Add("", int64(0), "")
 	f.Add("a.b", int64(1<<40), "日本")
 	f.Fuzz(func(t *testing.T, text string, expires int64, group string) {
-		// Whatever is accepted is exactly what its claims sign to: there is no second form.
+		// Equal claims have one signature only.
 		if claims, ok := decodeSignature(ours, text); ok && encodeSignature(ours, claims) != text {
-			t.Fatalf("%q is accepted and not in the one form", text)
+			t.Fatalf("%q is accepted, and differs from the signature of its claims", text)
 		}
 		if expires < 0 || expires > 1<<40 || len(group) > 255 || strings.ToValidUTF8(group, "") != group {
 			return
 		}
-		made := claimsOf(Identity{Principal: principal}, time.Unix(expires, 0), group)
-		signed := encodeSignature(ours, made)
+		created := claimsOf(Identity{Principal: principal}, time.Unix(expires, 0), group)
+		signed := encodeSignature(ours, created)
 		got, ok := decodeSignature(ours, signed)
-		if !ok || !got.expires.Equal(made.expires) || got.group != group || !got.matches(oauth.Session{Principal: principal}) {
-			t.Fatalf("%+v came back as %+v, %t", made, got, ok)
+		if !ok || !got.expires.Equal(created.expires) || got.group != group || !got.matches(oauth.Session{Principal: principal}) {
+			t.Fatalf("%+v is decoded as %+v, %t", created, got, ok)
 		}
 		if _, ok := decodeSignature(other, signed); ok {
 			t.Fatal("another secret accepts it")

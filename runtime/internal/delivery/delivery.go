@@ -36,14 +36,14 @@ const (
 
 // Config configures delivery. The tags are flag and environment names.
 type Config struct {
-	TTL                      time.Duration `env:"SERVICE_DELIVERY_TTL" default:"1h" help:"Minimum validity of the URL of a draft's or private item's file; SERVICE_DELIVERY_STEP is added to it."`
-	Step                     time.Duration `env:"SERVICE_DELIVERY_STEP" default:"1h" help:"Signed URLs expire at multiples of this time, so that the URL of a file, and the copy in a browser cache, stays valid for as long. 0 = every second."`
-	PublicMaxAge             time.Duration `env:"SERVICE_PUBLIC_MAX_AGE" default:"1h" help:"How long caches may keep the file of a public item, also after it was deleted."`
-	Mode                     Mode          `env:"SERVICE_DELIVERY_MODE" enum:"stream,redirect" default:"stream" help:"How files are sent: by this process (stream), or by the object store, to which clients are redirected (redirect)."`
-	RedirectTTL              time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"How long the URL of a redirect is valid."`
+	TTL                      time.Duration `env:"SERVICE_DELIVERY_TTL" default:"1h" help:"Minimum validity of a signed URL, for the file of a draft or private item. The URL is valid for up to SERVICE_DELIVERY_STEP longer."`
+	Step                     time.Duration `env:"SERVICE_DELIVERY_STEP" default:"1h" help:"Signed URLs expire at multiples of this time. Within it a file has one URL, so that browsers use their cached copy. 0 = one second."`
+	PublicMaxAge             time.Duration `env:"SERVICE_PUBLIC_MAX_AGE" default:"1h" help:"max-age of the file of a public item. A cache may serve the file for as long after its deletion."`
+	Mode                     Mode          `env:"SERVICE_DELIVERY_MODE" enum:"stream,redirect" default:"stream" help:"How files are sent: through this process (stream), or by a redirect to the object store (redirect)."`
+	RedirectTTL              time.Duration `env:"SERVICE_DELIVERY_REDIRECT_TTL" default:"1m" help:"Validity of the presigned URL of a redirect."`
 	PublicEndpoint           string        `env:"SERVICE_S3_PUBLIC_ENDPOINT" help:"S3 endpoint for clients, for redirects; by default that of this process."`
-	MaxDownloads             int           `env:"SERVICE_MAX_DOWNLOADS" default:"512" help:"Files sent at once by this process; each holds a connection to S3 and some 200 KiB of memory. 0 = no limit."`
-	DownloadPerClientPercent int           `name:"download-per-client-percent" env:"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT" default:"25" help:"Percent of them that one client IP (IPv6: one /64) may hold. Behind a proxy that SERVICE_TRUSTED_PROXIES does not name, all clients have one IP: then set 100."`
+	MaxDownloads             int           `env:"SERVICE_MAX_DOWNLOADS" default:"512" help:"Maximum number of concurrent downloads of this process. Each holds a connection to S3 and about 200 KiB of memory. 0 = no limit."`
+	DownloadPerClientPercent int           `name:"download-per-client-percent" env:"SERVICE_DOWNLOAD_PER_CLIENT_PERCENT" default:"25" help:"Percent of SERVICE_MAX_DOWNLOADS that one client IP (IPv6: one /64) may hold. Behind a proxy that SERVICE_TRUSTED_PROXIES does not name, all clients have one IP: then set 100."`
 }
 
 // Validate checks the bounds.
@@ -67,7 +67,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Items looks items up. media.Service implements it.
+// Items finds items. media.Service implements it.
 type Items interface {
 	ForDelivery(ctx context.Context, id uuid.UUID) (media.Item, string, error)
 }
@@ -99,7 +99,7 @@ type Delivery struct {
 
 // Deps are what Delivery uses.
 type Deps struct {
-	// BaseURL begins the URLs of files.
+	// BaseURL is the prefix of the URLs of files.
 	BaseURL string
 	Secret  keys.Secret
 	Items   Items

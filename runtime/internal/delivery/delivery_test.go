@@ -24,7 +24,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// stored gives the bytes of one object, and fails where a test says so. It stands for
+// stored returns the bytes of one object, and fails where a test asks for it. It simulates
 // failures of the object store that no real one makes on demand.
 type stored struct {
 	data    []byte
@@ -110,7 +110,7 @@ func TestSend_AbortsTheConnectionIfTheBodyBreaks(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err == nil {
-			t.Errorf("%s: %d bytes came as if they were all", name, len(body))
+			t.Errorf("%s: a response of %d bytes looks complete", name, len(body))
 		}
 	}
 	server.Close() // waits for the handlers
@@ -227,7 +227,7 @@ func FuzzDisposition_IsOneSafeHeader(f *testing.F) {
 	})
 }
 
-func TestNameOf_DerivativesHaveTheirOwnExtension(t *testing.T) {
+func TestDownloadName_DerivativesHaveTheirOwnExtension(t *testing.T) {
 	t.Parallel()
 	item := publicItem(1)
 	item.FileName = "holiday.photo.jpeg"

@@ -12,9 +12,9 @@ import (
 )
 
 // downloadLimiter bounds how many files are sent at once, by this process and to one
-// client network: each download holds a buffer and a connection to the object store for
-// as long as its client likes. A download that gets no slot is rejected at once and holds
-// nothing. A downloadLimiter is safe for concurrent use.
+// client network: each download holds a buffer and a connection to the object store until
+// its client has received the file. A download that gets no slot is rejected at once and
+// holds nothing. A downloadLimiter is safe for concurrent use.
 type downloadLimiter struct {
 	slots    *fairlimit.Limiter[netip.Prefix]
 	rejected *prometheus.CounterVec
@@ -52,7 +52,7 @@ func newDownloadLimiter(cfg Config, registry prometheus.Registerer) (*downloadLi
 	return l, registry.Register(l.rejected)
 }
 
-// Acquire takes a slot for a client network. It returns a Busy fault if none is free.
+// Acquire acquires a slot for a client network. It returns a Busy fault if none is free.
 func (l *downloadLimiter) Acquire(client netip.Prefix) error {
 	switch err := l.slots.TryAcquire(client); {
 	case errors.Is(err, fairlimit.ErrLimit):
@@ -68,7 +68,7 @@ func (l *downloadLimiter) reject(limit, public string) error {
 	return &fault.Error{Kind: fault.Busy, Public: public, RetryAfter: retryAfter}
 }
 
-// Release gives back a slot of a client network.
+// Release releases a slot of a client network.
 func (l *downloadLimiter) Release(client netip.Prefix) { l.slots.Release(client) }
 
 // inFlight returns how many files are being sent.

@@ -41,7 +41,7 @@ func TestDownloadLimiter_NamesTheBoundThatIsReached(t *testing.T) {
 		{two, ""},
 		{three, ""},
 		{three, "at once"},
-		{one, "at once"}, // what holds for all comes first
+		{one, "at once"}, // the limit of the process is checked first
 	} {
 		err := l.Acquire(tt.from)
 		if (err != nil) != (tt.rejected != "") || err != nil && (!fault.Is(err, fault.Busy) || !strings.HasSuffix(fault.From(err).Public, tt.rejected)) {
@@ -56,11 +56,11 @@ func TestDownloadLimiter_NamesTheBoundThatIsReached(t *testing.T) {
 		l.Release(from)
 	}
 	if l.inFlight() != 0 {
-		t.Errorf("%d slots are held by nobody", l.inFlight())
+		t.Errorf("%d slots are held without a download", l.inFlight())
 	}
 }
 
-func TestDownloadLimiter_GrantsEachClientOneSlotAtLeast(t *testing.T) {
+func TestDownloadLimiter_GrantsEachClientAtLeastOneSlot(t *testing.T) {
 	t.Parallel()
 	l := testLimiter(t, Config{MaxDownloads: 3, DownloadPerClientPercent: 1})
 	if err := l.Acquire(network("192.0.2.1")); err != nil {
@@ -88,11 +88,11 @@ func TestDownloadLimiter_CountsWithoutALimit(t *testing.T) {
 	}
 }
 
-func TestDownload_ReleasesItsSlotHoweverItEnds(t *testing.T) {
+func TestDownload_ReleasesItsSlotOnEveryOutcome(t *testing.T) {
 	t.Parallel()
 	data := make([]byte, 1_000_000)
 	for name, objects := range map[string]*stored{
-		"whole": {data: data}, "cut short": {data: data, breakAt: 700_000}, "never begun": {data: data, fail: fault.New(fault.Unavailable, "down")},
+		"whole": {data: data}, "cut short": {data: data, breakAt: 700_000}, "not opened": {data: data, fail: fault.New(fault.Unavailable, "down")},
 		"missing": {data: data, fail: fault.Wrap(errors.New("no such key"), fault.NotFound, "")},
 	} {
 		d := newDelivery(t, publicItem(len(data)), objects)

@@ -22,8 +22,8 @@ var specForm = regexp.MustCompile(`^([0-9]*)-([0-9]*)$`)
 // span is one range of a file, end excluded.
 type span struct{ from, to int }
 
-// model reads a Range as RFC 9110 writes it, with numbers of any size. known is false
-// for a field to pass over; malformed stands for one that may be refused.
+// model parses a Range by the grammar of RFC 9110, with numbers of any size. known is false
+// for a field that must be ignored; malformed is true for one that may be rejected.
 func model(value string, size int) (spans []span, known, malformed bool) {
 	unit, set, _ := strings.Cut(value, "=")
 	if !strings.EqualFold(strings.TrimSpace(unit), "bytes") {
@@ -69,8 +69,8 @@ func model(value string, size int) (spans []span, known, malformed bool) {
 
 func must(n *big.Int, _ bool) *big.Int { return n }
 
-// FuzzSanitizeRange_ServesTheRequestedSlice sends any Range through the whole handler: what comes
-// is a slice that was asked for, the whole file, or a refusal where there is nothing.
+// FuzzSanitizeRange_ServesTheRequestedSlice sends any Range through the whole handler: the
+// response is a slice that was requested, the whole file, or 416 if no range is satisfiable.
 func FuzzSanitizeRange_ServesTheRequestedSlice(f *testing.F) {
 	for _, seed := range []string{"", "bytes=0-9", "bytes=-5", "bytes=-0", "bytes=5-", "bytes=0-0,-1", "bytes=9-5", "Bytes = 0-1", "lines=1-2", "bytes=0-,0-", "bytes= 1-2 , 4-5,, ", "bytes=99-",
 		"bytes=1-99999999999999999999", "bytes=99999999999999999999-", "bytes=-99999999999999999999", "bytes=00-01", "bytes=+1-2", "bytes=0-1" + strings.Repeat(",3-4", 20), "bytes", "bytes=", "=0-1", "bytes=-", "bytes=0--1"} {
@@ -119,7 +119,7 @@ func FuzzSanitizeRange_ServesTheRequestedSlice(f *testing.F) {
 			}
 		case http.StatusRequestedRangeNotSatisfiable:
 			if whole || len(spans) > 0 && !malformed || got.Header.Get("Content-Range") != fmt.Sprintf("bytes */%d", size) {
-				t.Fatalf("%q of %d bytes is refused, but means %v", value, size, spans)
+				t.Fatalf("%q of %d bytes is rejected, but means %v", value, size, spans)
 			}
 		case http.StatusPartialContent:
 			if whole || malformed {
@@ -138,7 +138,7 @@ func FuzzSanitizeRange_ServesTheRequestedSlice(f *testing.F) {
 	})
 }
 
-// compare holds an answer of parts against the slices that were asked for.
+// compare compares the parts of a response with the requested slices.
 func compare(t *testing.T, got *http.Response, body, data []byte, spans []span) {
 	t.Helper()
 	name := func(s span) string { return fmt.Sprintf("bytes %d-%d/%d", s.from, s.to-1, len(data)) }
@@ -163,6 +163,6 @@ func compare(t *testing.T, got *http.Response, body, data []byte, spans []span) 
 		}
 	}
 	if _, err := parts.NextPart(); err != io.EOF {
-		t.Fatalf("more parts than were asked for: %v", err)
+		t.Fatalf("more parts than were requested: %v", err)
 	}
 }

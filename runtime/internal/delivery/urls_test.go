@@ -18,7 +18,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// at is a delivery of one private item whose clock shows *now.
+// at returns a Delivery of one private item with the clock *now.
 func at(t *testing.T, now *time.Time, ttl, step time.Duration) (*Delivery, media.Item) {
 	t.Helper()
 	item := publicItem(1)
@@ -35,7 +35,7 @@ func at(t *testing.T, now *time.Time, ttl, step time.Duration) (*Delivery, media
 	return d, item
 }
 
-// get asks for an address and returns the status and Cache-Control.
+// get requests a URL and returns the status and Cache-Control.
 func get(d *Delivery, address string) (status int, cache string) {
 	router := chi.NewRouter()
 	d.Mount(router)
@@ -44,7 +44,7 @@ func get(d *Delivery, address string) (status int, cache string) {
 	return recorder.Code, recorder.Header().Get("Cache-Control")
 }
 
-func TestAddress_StaysTheSameWithinAStep(t *testing.T) {
+func TestURL_StaysTheSameWithinAStep(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct{ ttl, step time.Duration }{
@@ -57,20 +57,20 @@ func TestAddress_StaysTheSameWithinAStep(t *testing.T) {
 			t.Parallel()
 			now := start
 			d, item := at(t, &now, tt.ttl, tt.step)
-			made := map[string]time.Time{} // the first time of each address
+			made := map[string]time.Time{} // the first time of each URL
 			for ; now.Before(start.Add(3 * tt.step)); now = now.Add(tt.step / 20) {
 				address := d.URLs().URL(item, item.File())
 				if again := d.URLs().URL(item, item.File()); again != address {
-					t.Fatalf("one moment, two addresses: %s and %s", address, again)
+					t.Fatalf("two URLs at one time: %s and %s", address, again)
 				}
 				if first, ok := made[address]; ok && now.Sub(first) >= tt.step {
-					t.Errorf("an address is made for longer than a step: %s", address)
+					t.Errorf("a URL is returned for longer than a step: %s", address)
 				} else if !ok {
 					made[address] = now
 				}
 			}
 			if len(made) > 4 {
-				t.Errorf("%d addresses in three steps", len(made))
+				t.Errorf("%d URLs in three steps", len(made))
 			}
 		})
 	}
@@ -94,7 +94,7 @@ func TestAddress_LivesAtLeastTTLAndAtMostAStepLonger(t *testing.T) {
 			expires, _ := strconv.ParseInt(parsed.Query().Get("expires"), 10, 64)
 			life := time.Unix(expires, 0).Sub(made)
 			if longest := tt.ttl + max(tt.step, time.Second); life < tt.ttl || life >= longest {
-				t.Errorf("TTL %s, step %s: an address made %s past the hour lives for %s", tt.ttl, tt.step, offset, life)
+				t.Errorf("TTL %s, step %s: a URL of %s past the hour is valid for %s", tt.ttl, tt.step, offset, life)
 			}
 			for _, left := range []time.Duration{life, tt.ttl, time.Second, 1} {
 				if left > life {

@@ -43,8 +43,8 @@ func StatusOf(kind fault.Kind) int {
 // StatusChecksumMismatch is the status of TUS for bytes that do not match their checksum.
 const StatusChecksumMismatch = 460
 
-// statusClientClosedRequest is what the log and the metrics record if the client left: what
-// failed because of that is no failure of the service. Nobody reads the answer.
+// statusClientClosedRequest is the status in the log and the metrics if the client disconnected:
+// an error that follows from it is not an error of the service. The client does not receive it.
 const statusClientClosedRequest = 499
 
 // Texts of the specification that no status code has.

@@ -59,7 +59,7 @@ func TestWriteError_EveryKindHasItsStatusCodeAndText(t *testing.T) {
 	}
 }
 
-// The MCP endpoint's clients parse JSON-RPC, whatever rejects them.
+// Clients of the MCP endpoint parse JSON-RPC, so every error there has this form.
 func TestWriteError_OnTheToolsRouteIsJSONRPC(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -104,7 +104,7 @@ func TestWriteError_RetryAfterIsInWholeSeconds(t *testing.T) {
 	}
 }
 
-// The document's list of codes is the only one: each is given, and no other.
+// Every code of the OpenAPI document is returned for some error, and no other code is.
 func TestDescribe_GivesEveryCodeOfTheOpenAPIDocument(t *testing.T) {
 	t.Parallel()
 	given := map[api.ErrorCode]bool{}
@@ -142,8 +142,8 @@ func TestDescribe_GivesEveryCodeOfTheOpenAPIDocument(t *testing.T) {
 	}
 }
 
-// OAuth has an error object of its own; the status, the text and Retry-After of the service's own
-// faults are those of every interface.
+// OAuth defines its error object. Status, text and Retry-After of other faults are those of every
+// interface.
 func TestWriteOAuthError_HasTheStatusAndTextOfEveryInterface(t *testing.T) {
 	t.Parallel()
 	for err, code := range map[error]string{

@@ -60,8 +60,8 @@ func key(k string) credential       { return credential{"x-service-apikey", k} }
 func bearer(k string) credential    { return credential{"Authorization", "Bearer " + k} }
 func signature(s string) credential { return credential{"x-service-signature", s} }
 
-// outcome is what an interface answers to a fault. The status of an MCP tool's result is 200,
-// whatever the fault: the protocol has it so.
+// outcome is the response of an interface to a fault. The status of a tool's result is always 200, as
+// the protocol requires.
 type outcome struct {
 	status     int
 	code, text string
@@ -169,7 +169,7 @@ func TestFault_IsTheSameOnEveryInterface(t *testing.T) {
 		return map[string]any{"fileBase64": base64.StdEncoding.EncodeToString(make([]byte, n)), "fileName": "a.bin", "mimeType": "application/octet-stream"}
 	}
 	for name, tt := range map[string]struct {
-		want     outcome // text may be a part
+		want     outcome // the text may be a substring
 		rest     outcome
 		tus, mcp *outcome
 	}{
@@ -212,7 +212,7 @@ func TestFault_OfALimitIsTheSameOnEveryInterface(t *testing.T) {
 	s := start(t, w, limit.Config{Key: 0.01, KeyBurst: 1})
 	one := w.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 20, MaxUploadSize: 1 << 20})
 	want := outcome{http.StatusTooManyRequests, "too_many_requests", "too many requests"}
-	for range 3 { // the burst, and what comes behind it
+	for range 3 { // the burst, and the next request
 		_, _ = s.send(http.MethodGet, api.ListRoute, key(one.Key), nil)
 	}
 	for name, got := range map[string]outcome{

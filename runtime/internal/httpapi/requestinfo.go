@@ -21,7 +21,7 @@ type RequestInfo struct {
 	RequestID string
 	// ClientIP is the IP address of the client, for limits; it is not logged.
 	ClientIP netip.Addr
-	// AccountID, AppID and KeyID identify the caller; zero if nobody was authenticated.
+	// AccountID, AppID and KeyID identify the caller; zero if the request is not authenticated.
 	AccountID, AppID, KeyID uuid.UUID
 
 	err             error

@@ -23,7 +23,7 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// photo is a file that is measured.
+// photo is a file of the benchmark.
 type photo struct {
 	name, mimeType, extension string
 	turned                    bool
@@ -51,8 +51,8 @@ func photos() []photo {
 // BenchmarkDerive_AgainstVipsthumbnail makes a thumbnail and a WebP conversion of each photo,
 // two at a time on two cores, with the pool and with the vips command line, and
 // reports the quotient of the medians: above 1, the pool is faster. Every round runs
-// both sides, so that a machine whose speed drifts favours none; cpu-ratio is the
-// quotient of the processor time, which other work on the machine changes little.
+// both, so that a drift of the machine's speed affects both; cpu-ratio is the quotient of
+// the processor time, which other processes on the machine affect little.
 func BenchmarkDerive_AgainstVipsthumbnail(b *testing.B) {
 	program := renamedWorker(b)
 	cfg := config(program)
@@ -135,10 +135,10 @@ func processorTime(b *testing.B, program string) time.Duration {
 	return total
 }
 
-// twice runs work two times at once and gives the time until both have ended.
+// twice runs work two times concurrently and returns the time until both have ended.
 func twice(b *testing.B, folder string, work func(ctx context.Context, to string) error) time.Duration {
 	b.Helper()
-	begun := time.Now()
+	start := time.Now()
 	var both sync.WaitGroup
 	for i := range 2 {
 		both.Go(func() {
@@ -148,5 +148,5 @@ func twice(b *testing.B, folder string, work func(ctx context.Context, to string
 		})
 	}
 	both.Wait()
-	return time.Since(begun)
+	return time.Since(start)
 }

@@ -29,15 +29,15 @@ type outcome struct {
 	picture              looks
 }
 
-// looks say what the derivatives show.
+// looks is the expected content of the derivatives.
 type looks int
 
 const (
-	anything    looks = iota // not looked at
+	anything    looks = iota // not compared
 	thePicture               // imagetest.Picture, upright
-	greyPicture              // without its colours
+	greyPicture              // without its colors
 	cutPicture               // with its red quarter transparent
-	printed                  // in the colours that a press can print
+	printed                  // in the colors that CMYK can represent
 )
 
 func rejected(reasons string) outcome { return outcome{rejected: reasons} }
@@ -51,7 +51,7 @@ func whole(shows looks) outcome {
 	return outcome{thumbnail: image.Pt(200, 133), converted: image.Pt(600, 400), picture: shows}
 }
 
-// still is whole for a file that is never converted.
+// still is whole for a file type that is never converted.
 func still(shows looks) outcome { return outcome{thumbnail: image.Pt(200, 133), picture: shows} }
 
 func (o outcome) convertedTo(width, height int) outcome {
@@ -61,14 +61,14 @@ func (o outcome) convertedTo(width, height int) outcome {
 
 // outcomes has an entry for each file of the corpus.
 var outcomes = map[string]outcome{
-	"jpeg, orientation 1, with a place":          whole(thePicture),
-	"jpeg, orientation 2, with a place":          whole(thePicture),
-	"jpeg, orientation 3, with a place":          whole(thePicture),
-	"jpeg, orientation 4, with a place":          whole(thePicture),
-	"jpeg, orientation 5, with a place":          whole(thePicture),
-	"jpeg, orientation 6, with a place":          whole(thePicture),
-	"jpeg, orientation 7, with a place":          whole(thePicture),
-	"jpeg, orientation 8, with a place":          whole(thePicture),
+	"jpeg, orientation 1, with GPS":              whole(thePicture),
+	"jpeg, orientation 2, with GPS":              whole(thePicture),
+	"jpeg, orientation 3, with GPS":              whole(thePicture),
+	"jpeg, orientation 4, with GPS":              whole(thePicture),
+	"jpeg, orientation 5, with GPS":              whole(thePicture),
+	"jpeg, orientation 6, with GPS":              whole(thePicture),
+	"jpeg, orientation 7, with GPS":              whole(thePicture),
+	"jpeg, orientation 8, with GPS":              whole(thePicture),
 	"jpeg, orientation 0":                        whole(thePicture),
 	"jpeg, orientation 77":                       whole(thePicture),
 	"png, orientation 6 in eXIf":                 whole(thePicture),
@@ -81,10 +81,10 @@ var outcomes = map[string]outcome{
 	"jpeg, progressive":                          whole(thePicture),
 	"png, interlaced":                            whole(thePicture),
 	"webp, still":                                still(thePicture),
-	"webp, orientation 6, with a place":          still(thePicture),
+	"webp, orientation 6, with GPS":              still(thePicture),
 	"avif":                                       still(thePicture),
 	"heic":                                       still(thePicture),
-	"heic, with a place":                         still(thePicture),
+	"heic, with GPS":                             still(thePicture),
 	"gif, still":                                 still(thePicture),
 
 	"png, 16 bits":            whole(thePicture),
@@ -163,8 +163,8 @@ var outcomes = map[string]outcome{
 	"a vips file that is called png": rejected("unsupported_format"),
 }
 
-// TestDerive_Corpus sends every file through a real worker, and looks at what comes out
-// with tools that know nothing of ours.
+// TestDerive_Corpus derives every file by a real worker, and inspects the derivatives with
+// independent tools.
 func TestDerive_Corpus(t *testing.T) {
 	t.Parallel()
 	corpus, err := imagetest.All(t.Context())
@@ -179,7 +179,7 @@ func TestDerive_Corpus(t *testing.T) {
 	for _, file := range corpus {
 		want, known := outcomes[file.Name]
 		if !known || seen[file.Name] {
-			t.Errorf("%s: it has no outcome of its own", file.Name)
+			t.Errorf("%s: it has no expected outcome", file.Name)
 			continue
 		}
 		seen[file.Name] = true
@@ -187,7 +187,7 @@ func TestDerive_Corpus(t *testing.T) {
 		var no *imaging.RejectedError
 		switch {
 		case want.rejected != "" && (!errors.As(err, &no) || !strings.Contains("|"+want.rejected+"|", "|"+no.Reason+"|")):
-			t.Errorf("%s: it should be refused (%s), but: %v, %d derivatives", file.Name, want.rejected, err, len(derivatives))
+			t.Errorf("%s: want it rejected (%s), got %v, %d derivatives", file.Name, want.rejected, err, len(derivatives))
 			continue
 		case want.rejected != "":
 			continue
@@ -207,7 +207,7 @@ func TestDerive_Corpus(t *testing.T) {
 				t.Errorf("%s: the %s is %s", file.Name, d.Variant, d.MimeType)
 			}
 			if bytes.Contains(d.Data, []byte(imagetest.Secret)) || bytes.Contains(d.Data, []byte("<script")) {
-				t.Errorf("%s: the %s holds what was hidden in the file", file.Name, d.Variant)
+				t.Errorf("%s: the %s contains the file's secret metadata", file.Name, d.Variant)
 			}
 			name := fmt.Sprintf("%03d-%s.webp", len(sizes), d.Variant)
 			if err := os.WriteFile(filepath.Join(folder, name), d.Data, 0o600); err != nil {
@@ -232,8 +232,8 @@ func TestDerive_Corpus(t *testing.T) {
 	}
 }
 
-// A conversion reads every pixel in order; a thumbnail alone is shrunk while it is
-// loaded, and must find out as well that pixels are missing.
+// A conversion reads every pixel in order. A thumbnail without a conversion is scaled while
+// it is loaded, and must also fail if pixels are missing.
 func TestDerive_CorruptFileHasNoThumbnail(t *testing.T) {
 	t.Parallel()
 	corpus, err := imagetest.All(t.Context())
@@ -247,25 +247,25 @@ func TestDerive_CorruptFileHasNoThumbnail(t *testing.T) {
 		job.Settings.UseWebP = false
 		derivatives, err := pool.Derive(t.Context(), job)
 		var no *imaging.RejectedError
-		if refused := errors.As(err, &no); refused != (want.rejected != "") || !refused && len(derivatives) != 1 {
+		if rejected := errors.As(err, &no); rejected != (want.rejected != "") || !rejected && len(derivatives) != 1 {
 			t.Errorf("%s: %v, %d derivatives", file.Name, err, len(derivatives))
 		}
 	}
 }
 
-// inspect asks exiftool, webpinfo and vipsheader about the derivatives in a folder.
+// inspect checks the derivatives in a folder with exiftool, webpinfo and vipsheader.
 func inspect(t *testing.T, folder string, sizes map[string]image.Point) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*.webp"))
 	if err != nil || len(files) < 60 {
-		t.Fatalf("only %d derivatives to look at (%v)", len(files), err)
+		t.Fatalf("only %d derivatives to inspect (%v)", len(files), err)
 	}
 	var found []map[string]any
 	if err := json.Unmarshal(tool(t, "exiftool", append([]string{"-json", "-G1"}, files...)...), &found); err != nil {
 		t.Fatal(err)
 	}
 	if len(found) != len(files) {
-		t.Errorf("exiftool looked at %d of %d files", len(found), len(files))
+		t.Errorf("exiftool read %d of %d files", len(found), len(files))
 	}
 	for _, tags := range found {
 		for tag := range tags {
@@ -294,7 +294,7 @@ func inspect(t *testing.T, folder string, sizes map[string]image.Point) {
 	}
 }
 
-// field reads a number from what vipsheader says.
+// field reads a number from the output of vipsheader.
 func field(header []byte, name string) int {
 	for line := range strings.Lines(string(header)) {
 		if value, ok := strings.CutPrefix(line, name+": "); ok {
@@ -317,7 +317,7 @@ func tool(t testing.TB, name string, args ...string) []byte {
 	return out
 }
 
-// decode reads a WebP file's pixels with libwebp's own tool.
+// decode decodes a WebP file with libwebp's command line tool.
 func decode(t testing.TB, path string) image.Image {
 	t.Helper()
 	tool(t, "dwebp", "-quiet", path, "-o", path+".png")
@@ -333,17 +333,17 @@ func decode(t testing.TB, path string) image.Image {
 	return decoded
 }
 
-// press are the colours of the corners after a way through CMYK, as `vips icc_transform` has them.
+// press are the colors of the corners after a conversion to CMYK and back by `vips icc_transform`.
 var press = [4]color.NRGBA{{223, 61, 52, 255}, {115, 178, 48, 255}, {63, 59, 137, 255}, {236, 236, 236, 255}}
 
-// look compares the middle of each quarter with what the picture shows there.
+// look compares the center of each quarter with the picture's color there.
 func look(t *testing.T, what string, shown image.Image, want looks) {
 	t.Helper()
 	size := shown.Bounds().Size()
-	for quarter, colour := range imagetest.Corners {
+	for quarter, corner := range imagetest.Corners {
 		x, y := size.X/4+quarter%2*size.X/2, size.Y/4+quarter/2*size.Y/2
 		got := color.NRGBAModel.Convert(shown.At(x, y)).(color.NRGBA)
-		expected, tolerance := color.NRGBA(colour), 14.0
+		expected, tolerance := color.NRGBA(corner), 14.0
 		switch {
 		case want == cutPicture && quarter == 0:
 			if got.A > 4 {
@@ -351,10 +351,10 @@ func look(t *testing.T, what string, shown image.Image, want looks) {
 			}
 			continue
 		case want == printed:
-			// A thumbnail is shrunk in another space on its way.
+			// A thumbnail is scaled in another color space.
 			expected, tolerance = press[quarter], 20
 		case want == greyPicture:
-			level := color.GrayModel.Convert(colour).(color.Gray).Y
+			level := color.GrayModel.Convert(corner).(color.Gray).Y
 			expected = color.NRGBA{level, level, level, 255}
 		}
 		if distance(got, expected) > tolerance {

@@ -15,11 +15,12 @@ import (
 	"mediastack.dev/runtime/internal/imaging/protocol"
 )
 
-// fakeWorkerPrefix begins the file name under which the test binary is a fake image worker.
+// fakeWorkerPrefix is the prefix of the file names under which the test binary is a fake image
+// worker.
 const fakeWorkerPrefix = "fakeworker-"
 
 func TestMain(m *testing.M) {
-	// Workers get no environment, so that the file name selects the behaviour.
+	// Workers get no environment, so that the file name selects the behavior.
 	if role, ok := strings.CutPrefix(filepath.Base(os.Args[0]), fakeWorkerPrefix); ok {
 		os.Exit(runFakeWorker(role))
 	}

@@ -18,8 +18,8 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// bundle is a pool with its metrics and its log.
-type bundle struct {
+// harness is a pool with its metrics and its log.
+type harness struct {
 	*imaging.Pool
 	t        testing.TB
 	registry *prometheus.Registry
@@ -56,9 +56,9 @@ func config(program string) imaging.Config {
 func realWorker(t testing.TB) string { t.Helper(); return testenv.Binary(t, imaging.ProgramName) }
 
 // open returns a pool that is closed at the end of the test.
-func open(t testing.TB, cfg imaging.Config) *bundle {
+func open(t testing.TB, cfg imaging.Config) *harness {
 	t.Helper()
-	b := &bundle{t: t, registry: prometheus.NewRegistry(), log: &buffer{}}
+	b := &harness{t: t, registry: prometheus.NewRegistry(), log: &buffer{}}
 	pool, err := imaging.New(t.Context(), cfg, imaging.Deps{Registry: b.registry, Log: slog.New(slog.NewTextHandler(b.log, nil))})
 	if err != nil {
 		t.Fatalf("%v; log: %s", err, b.log)
@@ -69,7 +69,7 @@ func open(t testing.TB, cfg imaging.Config) *bundle {
 }
 
 // metric returns the value of a metric with these label values, 0 if it is missing.
-func (b *bundle) metric(name string, labels ...string) float64 {
+func (b *harness) metric(name string, labels ...string) float64 {
 	b.t.Helper()
 	families, err := b.registry.Gather()
 	if err != nil {

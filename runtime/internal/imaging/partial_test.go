@@ -17,7 +17,7 @@ func variants(made []media.Derivative) (names []media.Variant) {
 	return names
 }
 
-// An image of 9990 x 9990 transparent pixels, within all limits, had no thumbnail, because
+// An image of 9990 x 9990 transparent pixels, within all limits, once had no thumbnail because
 // the encoder of its conversion ran out of memory.
 func TestDerive_LargeTransparentImageHasBothDerivatives(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestDerive_LargeTransparentImageHasBothDerivatives(t *testing.T) {
 	}
 }
 
-// Where no setting of the encoder has enough memory, there is a thumbnail all the same.
+// If the memory suffices for no setting of the encoder, there is still a thumbnail.
 func TestDerive_KeepsTheThumbnailIfTheConversionFails(t *testing.T) {
 	t.Parallel()
 	cfg := config(realWorker(t))
@@ -39,7 +39,7 @@ func TestDerive_KeepsTheThumbnailIfTheConversionFails(t *testing.T) {
 	if !errors.As(err, &rejected) || rejected.Variant != media.WebP || rejected.Reason != "out_of_memory" && rejected.Reason != "encoder_error" || len(made) != 1 || made[0].Variant != media.Thumbnail {
 		t.Errorf("made %v, %v; log %s", variants(made), err, pool.log)
 	}
-	// The worker is as good as before.
+	// The worker continues to work.
 	if made, err := pool.Derive(t.Context(), request("image/png", imagetest.PNG(imagetest.Picture(600, 400)))); err != nil || len(made) != 2 {
 		t.Errorf("the next job: %v, %v", variants(made), err)
 	}

@@ -212,7 +212,7 @@ func TestDerive_RestartsWorkersThatFailToStart(t *testing.T) {
 	if n := pool.metric("mediastack_image_worker_exits_total", "start_failed"); n != 3 {
 		t.Errorf("%g starts failed, want 3: the retry of the first job and both tries of the second", n)
 	}
-	// Somebody puts the installation right.
+	// The installation is repaired.
 	if err := errors.Join(os.Remove(program), os.Symlink(realWorker(t), program)); err != nil {
 		t.Fatal(err)
 	}
@@ -250,26 +250,26 @@ func TestHandles_ByTypeAndSize(t *testing.T) {
 	}
 }
 
-// held is a job whose file can't be read before release is called. It notes its name in order.
+// held is a job whose file can't be read before release is called.
 type held struct {
 	media.ImageJob
-	begun   chan struct{}
+	started chan struct{}
 	release func()
 }
 
 func hold(account uuid.UUID, begin func()) held {
-	h := held{ImageJob: smallJob(), begun: make(chan struct{})}
+	h := held{ImageJob: smallJob(), started: make(chan struct{})}
 	released := make(chan struct{})
 	h.release = sync.OnceFunc(func() { close(released) })
 	h.AccountID = account
-	var begun sync.Once
+	var started sync.Once
 	source := h.Source
 	h.Source = func(ctx context.Context) (io.ReadCloser, error) {
-		begun.Do(func() {
+		started.Do(func() {
 			if begin != nil {
 				begin()
 			}
-			close(h.begun)
+			close(h.started)
 		})
 		select {
 		case <-released:
@@ -281,13 +281,13 @@ func hold(account uuid.UUID, begin func()) held {
 	return h
 }
 
-// derived is the outcome of a job that runs on its own.
+// derived is the result of a job that runs in the background.
 type derived struct {
 	made []media.Derivative
 	err  error
 }
 
-func (b *bundle) begin(ctx context.Context, job media.ImageJob) <-chan derived {
+func (b *harness) begin(ctx context.Context, job media.ImageJob) <-chan derived {
 	done := make(chan derived, 1)
 	go func() {
 		made, err := b.Derive(ctx, job)
@@ -296,7 +296,7 @@ func (b *bundle) begin(ctx context.Context, job media.ImageJob) <-chan derived {
 	return done
 }
 
-func (b *bundle) waiting(n int) {
+func (b *harness) waiting(n int) {
 	b.t.Helper()
 	within(b.t, fmt.Sprintf("%d jobs wait", n), func() bool { return b.metric("mediastack_image_queue_length") == float64(n) })
 }
@@ -306,7 +306,7 @@ func TestDerive_AccountsTakeTurns(t *testing.T) {
 	pool := open(t, config(fakeWorker(t, "works")))
 	blocker := hold(uuid.New(), nil)
 	all := []<-chan derived{pool.begin(t.Context(), blocker.ImageJob)}
-	<-blocker.begun
+	<-blocker.started
 
 	var order []string
 	accounts := map[byte]uuid.UUID{'a': uuid.New(), 'b': uuid.New(), 'c': uuid.New()}
@@ -327,8 +327,8 @@ func TestDerive_AccountsTakeTurns(t *testing.T) {
 	}
 }
 
-// queued is a small job that has its place.
-func (b *bundle) queued(account uuid.UUID) media.ImageJob {
+// queued returns a small job that has a slot of the queue.
+func (b *harness) queued(account uuid.UUID) media.ImageJob {
 	b.t.Helper()
 	job := smallJob()
 	job.AccountID = account
@@ -348,8 +348,8 @@ func TestReserve_SlotIsReleasedWhenAWorkerTakesTheJob(t *testing.T) {
 	blocker := hold(busy, nil)
 	blocker.Slot = pool.queued(busy).Slot
 	all := []<-chan derived{pool.begin(t.Context(), blocker.ImageJob)}
-	<-blocker.begun
-	for i := range 2 { // the one that runs has no place any more
+	<-blocker.started
+	for i := range 2 { // the running job has released its slot
 		if err := pool.CheckAdmission(busy); err != nil {
 			t.Errorf("with %d jobs waiting: %v", i, err)
 		}
@@ -369,18 +369,18 @@ func TestReserve_SlotIsReleasedWhenAWorkerTakesTheJob(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()
 	if _, err := pool.ReserveWait(left, busy); !fault.Is(err, fault.Busy) {
-		t.Errorf("who left while it waited: %v", err)
+		t.Errorf("a job that was canceled while it waited: %v", err)
 	}
-	place := make(chan error, 1)
-	go func() { _, err := pool.ReserveWait(t.Context(), busy); place <- err }()
+	waited := make(chan error, 1)
+	go func() { _, err := pool.ReserveWait(t.Context(), busy); waited <- err }()
 	blocker.release()
 	for _, done := range all {
 		if d := <-done; d.err != nil {
 			t.Error(d.err)
 		}
 	}
-	if err := <-place; err != nil {
-		t.Errorf("who waited for a place: %v", err)
+	if err := <-waited; err != nil {
+		t.Errorf("a job that waited for a slot: %v", err)
 	}
 	if err := pool.CheckAdmission(busy); err != nil {
 		t.Error(err)
@@ -391,7 +391,7 @@ func TestDerive_CancelKillsTheWorker(t *testing.T) {
 	t.Parallel()
 	program := fakeWorker(t, "hangs")
 	cfg := config(program)
-	cfg.Timeout = 10 * time.Minute // it must not be the timeout that ends the job
+	cfg.Timeout = 10 * time.Minute // so that it does not end the job
 	pool := open(t, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	running := smallJob()
@@ -400,7 +400,7 @@ func TestDerive_CancelKillsTheWorker(t *testing.T) {
 		return &closing{Reader: strings.NewReader("ignored"), closed: read}, nil
 	}
 	ran := pool.begin(ctx, running)
-	<-read // all of it is with the worker, which never answers
+	<-read // the worker has received the whole file, and never answers
 	waited := pool.begin(ctx, smallJob())
 	pool.waiting(1)
 	before := children(t, program)
@@ -416,7 +416,7 @@ func TestDerive_CancelKillsTheWorker(t *testing.T) {
 		t.Errorf("worker %v still runs: %v", before, after)
 	}
 	if n := pool.metric("mediastack_image_jobs_total", "canceled"); n != 2 {
-		t.Errorf("%g cancelled", n)
+		t.Errorf("%g canceled", n)
 	}
 	if n := pool.metric("mediastack_image_worker_exits_total", "crashed"); n != 0 {
 		t.Errorf("%g workers failed", n)
@@ -438,8 +438,8 @@ func TestClose_EndsJobsAndWorkers(t *testing.T) {
 	pool := open(t, cfg)
 	blockers := []held{hold(uuid.New(), nil), hold(uuid.New(), nil)}
 	running := []<-chan derived{pool.begin(t.Context(), blockers[0].ImageJob), pool.begin(t.Context(), blockers[1].ImageJob)}
-	<-blockers[0].begun
-	<-blockers[1].begun
+	<-blockers[0].started
+	<-blockers[1].started
 	waiting := pool.begin(t.Context(), smallJob())
 	pool.waiting(1)
 	if n := len(children(t, program)); n != 2 {
@@ -477,10 +477,10 @@ func TestPool_RecyclesWorkers(t *testing.T) {
 		}
 	}
 	if second := children(t, program); len(second) != 1 || slices.Equal(first, second) {
-		t.Errorf("worker %v was not replaced: %v", first, second)
+		t.Errorf("worker %v was not recycled: %v", first, second)
 	}
 	if n := pool.metric("mediastack_image_worker_exits_total", "recycled"); n != 1 {
-		t.Errorf("%g workers were spent", n)
+		t.Errorf("%g workers were recycled", n)
 	}
 }
 
@@ -526,7 +526,7 @@ func TestDerive_SurvivesKilledWorkers(t *testing.T) {
 	cfg.Workers = 2
 	pool := open(t, cfg)
 	file := imagetest.JPEG(imagetest.Picture(600, 400))
-	// The first reading stops in the middle, until its worker is dead.
+	// The first read blocks in the middle of the file until its worker is dead.
 	half, killed := make(chan struct{}), make(chan struct{})
 	job := request("image/jpeg", file)
 	opened := 0
@@ -538,7 +538,7 @@ func TestDerive_SurvivesKilledWorkers(t *testing.T) {
 	}
 	done := pool.begin(t.Context(), job)
 	<-half
-	// The one worker that runs has the job: the second slot starts its own with its first job.
+	// The one running worker has the job: the second starts with its first job.
 	victims := children(t, program)
 	if len(victims) == 0 {
 		t.Fatal("no worker runs")
@@ -562,7 +562,7 @@ func TestDerive_SurvivesKilledWorkers(t *testing.T) {
 	}
 }
 
-// gate tells that it was reached and gives nothing until it is opened.
+// gate is a reader that closes reached at its first read, and blocks until opened is closed.
 type gate struct{ reached, opened chan struct{} }
 
 func (g *gate) Read([]byte) (int, error) {
@@ -576,7 +576,7 @@ func TestDerive_BoundsWorkerMemory(t *testing.T) {
 	cfg := config(realWorker(t))
 	cfg.Memory = 256 << 20
 	pool := open(t, cfg)
-	// Interlaced: no way around holding all 288 MB of it.
+	// An interlaced image needs all of its 288 MB in memory.
 	_, err := pool.Derive(t.Context(), request("image/png", imagetest.BlankPNG(6000, 6000, 16, 6, true)))
 	var no *imaging.RejectedError
 	if !errors.As(err, &no) || no.Reason != "out_of_memory" {
@@ -639,7 +639,7 @@ func TestConfigValidate_RejectsInvalidBounds(t *testing.T) {
 		}
 		cfg.Enabled = false
 		if err := cfg.Validate(); err != nil {
-			t.Errorf("switched off, nothing else matters: %v", err)
+			t.Errorf("other values of a disabled pool must not matter: %v", err)
 		}
 	}
 }

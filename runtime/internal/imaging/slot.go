@@ -19,7 +19,7 @@ type queueSlot struct {
 	once    sync.Once
 }
 
-// Release gives the slot back, once.
+// Release releases the slot once; further calls do nothing.
 func (s *queueSlot) Release() { s.once.Do(func() { s.limiter.Release(s.account) }) }
 
 // Contended reports whether all slots are held.

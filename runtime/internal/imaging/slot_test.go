@@ -15,14 +15,14 @@ func TestQueueSlot_IsReleasedOnce(t *testing.T) {
 	for i := range slots {
 		slots[i] = &queueSlot{limiter: limiter, account: uuid.UUID{1}}
 		if slots[i].Contended() {
-			t.Error("a slot is wanted while one is free")
+			t.Error("contended while a slot is free")
 		}
 		if err := limiter.TryAcquire(slots[i].account); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if !slots[0].Contended() {
-		t.Error("a slot is not wanted when all are held")
+		t.Error("not contended while all slots are held")
 	}
 	slots[0].Release()
 	slots[0].Release()

@@ -25,17 +25,17 @@ import (
 )
 
 // Config sets the rate limits. The tags are flag and environment names. Rates are in
-// requests a second; 0 disables a limit.
+// requests per second; 0 disables a limit.
 type Config struct {
-	Key            float64  `name:"rate-limit-key" env:"SERVICE_RATE_LIMIT_KEY" default:"500" help:"Requests a second of one API key, those by its upload signatures included; 0 = no limit. For each replica, like all rates."`
-	KeyBurst       int      `name:"rate-limit-key-burst" env:"SERVICE_RATE_LIMIT_KEY_BURST" default:"2000" help:"How many of them may come at once."`
-	IP             float64  `name:"rate-limit-ip" env:"SERVICE_RATE_LIMIT_IP" default:"1000" help:"Requests a second of one client address (IPv6: of one /64), files included; 0 = no limit."`
-	IPBurst        int      `name:"rate-limit-ip-burst" env:"SERVICE_RATE_LIMIT_IP_BURST" default:"4000" help:"How many of them may come at once."`
-	Failures       float64  `name:"rate-limit-auth-failures" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES" default:"1" help:"Credentials a second of one client address that may turn out wrong; 0 = no limit."`
-	FailuresBurst  int      `name:"rate-limit-auth-failures-burst" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES_BURST" default:"60" help:"How many of them may come at once."`
-	Logins         float64  `name:"rate-limit-logins" env:"SERVICE_RATE_LIMIT_LOGINS" default:"5" help:"Logins a second that one client address may begin; 0 = no limit."`
-	LoginsBurst    int      `name:"rate-limit-logins-burst" env:"SERVICE_RATE_LIMIT_LOGINS_BURST" default:"100" help:"How many of them may come at once."`
-	TrustedProxies []string `name:"trusted-proxies" env:"SERVICE_TRUSTED_PROXIES" help:"Addresses (CIDR) of the proxies in front, whose X-Forwarded-For is believed. Without it, all clients of a proxy count as one address."`
+	Key            float64  `name:"rate-limit-key" env:"SERVICE_RATE_LIMIT_KEY" default:"500" help:"Requests per second of one API key, including those by its upload signatures; 0 = no limit. Every replica counts separately, for all rate limits."`
+	KeyBurst       int      `name:"rate-limit-key-burst" env:"SERVICE_RATE_LIMIT_KEY_BURST" default:"2000" help:"Burst of SERVICE_RATE_LIMIT_KEY."`
+	IP             float64  `name:"rate-limit-ip" env:"SERVICE_RATE_LIMIT_IP" default:"1000" help:"Requests per second of one client IP (IPv6: one /64), including downloads; 0 = no limit."`
+	IPBurst        int      `name:"rate-limit-ip-burst" env:"SERVICE_RATE_LIMIT_IP_BURST" default:"4000" help:"Burst of SERVICE_RATE_LIMIT_IP."`
+	Failures       float64  `name:"rate-limit-auth-failures" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES" default:"1" help:"Failed authentications per second of one client IP; 0 = no limit."`
+	FailuresBurst  int      `name:"rate-limit-auth-failures-burst" env:"SERVICE_RATE_LIMIT_AUTH_FAILURES_BURST" default:"60" help:"Burst of SERVICE_RATE_LIMIT_AUTH_FAILURES."`
+	Logins         float64  `name:"rate-limit-logins" env:"SERVICE_RATE_LIMIT_LOGINS" default:"5" help:"Logins per second that one client IP may start; 0 = no limit."`
+	LoginsBurst    int      `name:"rate-limit-logins-burst" env:"SERVICE_RATE_LIMIT_LOGINS_BURST" default:"100" help:"Burst of SERVICE_RATE_LIMIT_LOGINS."`
+	TrustedProxies []string `name:"trusted-proxies" env:"SERVICE_TRUSTED_PROXIES" help:"IPs (CIDR) of the proxies in front, whose X-Forwarded-For is trusted. Without it, all clients of a proxy count as one client IP."`
 }
 
 // Validate checks the bounds.
@@ -206,7 +206,7 @@ func (d Decision) Err() error {
 	case policyFailures:
 		public = "too many wrong credentials"
 	case policyLogins:
-		public = "Too many logins were begun from your network."
+		public = "Too many logins were started from your network."
 	}
 	return &fault.Error{Kind: fault.Busy, Public: public, RetryAfter: d.wait,
 		Cause: errors.New("over the limit by " + d.policy)}

@@ -14,7 +14,7 @@ func TestMap_EvictsTheLeastRecentlyUsedEntry(t *testing.T) {
 	}
 	m.DeleteFunc(func(v int) bool { return v == 7 })
 	if _, ok := m.Get(7); ok || m.Len() != 2 {
-		t.Error("an unwanted entry stayed")
+		t.Error("an entry that DeleteFunc selects was kept")
 	}
 	m.Put(9, 1)
 	if v, _ := m.Get(9); v != 1 || m.Len() != 2 {

@@ -15,6 +15,7 @@ import (
 
 	gomail "github.com/wneessen/go-mail"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/oauth"
 )
 
@@ -22,8 +23,8 @@ import (
 var templates embed.FS
 
 // composer renders login e-mails. Except for the code, their content comes from the
-// configuration. The name of the client is left out: anybody can register a client, and
-// could otherwise send text of their own in the service's name.
+// configuration. The name of the client is left out: every client can register,
+// and could otherwise send its own text in the service's name.
 type composer struct {
 	from  mail.Address
 	brand string
@@ -58,7 +59,7 @@ var errInvalidRecipient = errors.New("invalid recipient address")
 // compose renders an e-mail. The subject and the first line do not contain the code:
 // locked screens show both, and mail servers log the subject.
 func (c composer) compose(email oauth.LoginEmail, now time.Time) (*gomail.Msg, error) {
-	if !isMailbox(email.To) {
+	if _, ok := account.ParseEmail(email.To); !ok {
 		return nil, errInvalidRecipient
 	}
 	message := gomail.NewMsg(gomail.WithNoDefaultUserAgent())

@@ -97,7 +97,7 @@ func TestCompose_ContainsCodeExpiryAndWarnings(t *testing.T) {
 		}
 	}
 	if !strings.Contains(text, "Müller & Söhne") || !strings.Contains(html, "Müller &amp; Söhne") {
-		t.Error("the name is not there, or not escaped")
+		t.Error("the name is missing, or not escaped")
 	}
 	// A locked screen shows the subject and the first words of either part.
 	for part, body := range map[string]string{"subject": subject, "text": text[:strings.Index(text, code)], "html": visible(html)[:strings.Index(visible(html), code)]} {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"mediastack.dev/runtime/account"
 )
 
 // Config describes the mail server and the sender. The tags are flag and environment names.
@@ -75,27 +77,20 @@ func (c Config) sender(brand string) (*mail.Address, error) {
 	if c.From == "" {
 		return nil, errors.New("SERVICE_MAIL_FROM must be set when SERVICE_SMTP_HOST is")
 	}
+	invalid := fmt.Errorf("SERVICE_MAIL_FROM must look like login@example.org or Example <login@example.org>, not %q", c.From)
 	from, err := mail.ParseAddress(c.From)
-	if err != nil || !isMailbox(from.Address) || strings.ContainsFunc(from.Name, unicode.IsControl) {
-		return nil, fmt.Errorf("SERVICE_MAIL_FROM must look like login@example.org or Example <login@example.org>, not %q", c.From)
+	if err != nil || strings.ContainsFunc(from.Name, unicode.IsControl) {
+		return nil, invalid
 	}
+	address, ok := account.ParseEmail(from.Address) // with an international domain in its ASCII form
+	if !ok {
+		return nil, invalid
+	}
+	from.Address = address
 	if from.Name == "" {
 		from.Name = brand
 	}
 	return from, nil
-}
-
-// maxEmailLength bounds an e-mail address, in bytes (RFC 5321, section 4.5.3.1.3).
-const maxEmailLength = 254
-
-// openEmail reports whether an address is one, and nothing besides: it ends up in a
-// command to the mail server and in a header.
-func isMailbox(text string) bool {
-	if len(text) > maxEmailLength || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
-		return false
-	}
-	parsed, err := mail.ParseAddress(text)
-	return err == nil && parsed.Address == text
 }
 
 func isIP(host string) bool {

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 const (
 	outcomeDelivered = "delivered" // the mail server accepted the e-mail
 	outcomeRetry     = "retry"     // the e-mail stays in the queue
-	outcomeRejected  = "rejected"  // the mail server rejected the e-mail for good
+	outcomeRejected  = "rejected"  // the mail server rejected the e-mail permanently
 	outcomeExpired   = "expired"   // the code has expired, or expires before the next attempt
 )
 

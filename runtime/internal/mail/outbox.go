@@ -185,21 +185,19 @@ func (o *Outbox) deliver(ctx context.Context, conn *smtpConn, email oauth.LoginE
 }
 
 // ack counts the outcome and deletes the e-mail from the queue.
-// ack counts the outcome and deletes the e-mail from the queue.
 func (o *Outbox) ack(ctx context.Context, log *slog.Logger, email oauth.LoginEmail, outcome string) {
 	o.attempts.WithLabelValues(outcome).Inc()
 	o.persist(ctx, log, func(ctx context.Context) error { return o.queue.AckEmail(ctx, email.ID) })
 }
 
 // nack counts a retry and makes the e-mail due at the given time.
-// nack counts a retry and makes the e-mail due at the given time.
 func (o *Outbox) nack(ctx context.Context, log *slog.Logger, email oauth.LoginEmail, at time.Time) {
 	o.attempts.WithLabelValues(outcomeRetry).Inc()
 	o.persist(ctx, log, func(ctx context.Context) error { return o.queue.NackEmail(ctx, email.ID, at) })
 }
 
-// persist writes a result into the queue. Should the queue fail for longer, the letter
-// is sent once more after its lease.
+// persist writes a result into the queue. If the queue fails for longer, the e-mail is sent
+// once more after its lease.
 func (o *Outbox) persist(ctx context.Context, log *slog.Logger, write func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseMargin/2)
 	defer cancel()

@@ -42,7 +42,7 @@ func TestOutbox_DeliversInEveryTLSMode(t *testing.T) {
 		"opportunistic TLS that is not offered":    {server: &server{}, tls: "opportunistic", sent: true},
 		"no TLS though it is offered":              {server: &server{certificate: &trusted}, tls: "none", sent: true},
 		"no TLS, authentication on this machine":   {server: &server{user: "media"}, tls: "none", user: "media", sent: true},
-		"authentication that fails":                {server: &server{certificate: &trusted, user: "somebody else"}, tls: "starttls", user: "media"},
+		"authentication that fails":                {server: &server{certificate: &trusted, user: "another user"}, tls: "starttls", user: "media"},
 		"authentication that is not offered":       {server: &server{certificate: &trusted}, tls: "starttls", user: "media"},
 		"authentication that is wanted":            {server: &server{certificate: &trusted, user: "media"}, tls: "starttls"},
 	} {
@@ -59,7 +59,7 @@ func TestOutbox_DeliversInEveryTLSMode(t *testing.T) {
 			if !c.sent {
 				waitFor(t, "the e-mail waits for another attempt", func() bool { wait, _ := queue.next(id); return wait == 5*time.Second })
 				if len(server.accepted()) != 0 || outbox.attempts(t, "retry") != 1 {
-					t.Errorf("%d taken, %d to be retried", len(server.accepted()), outbox.attempts(t, "retry"))
+					t.Errorf("%d accepted, %d to be retried", len(server.accepted()), outbox.attempts(t, "retry"))
 				}
 				return
 			}
@@ -96,7 +96,7 @@ func TestOutbox_RetriesWithBackoff(t *testing.T) {
 		t.Errorf("%d retried, %d sent", outbox.attempts(t, "retry"), outbox.attempts(t, "delivered"))
 	}
 	if !strings.Contains(outbox.log.String(), "Greylisted") || !strings.Contains(outbox.log.String(), "a***@example.org") {
-		t.Errorf("the log does not help: %s", outbox.log)
+		t.Errorf("the log does not name the error: %s", outbox.log)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestOutbox_RejectsInvalidRecipients(t *testing.T) {
 	outbox := run(t, config(server.port), queue)
 	waitFor(t, "all are given up", func() bool { return queue.remaining() == 0 })
 	if len(server.accepted()) != 0 || outbox.attempts(t, "rejected") != len(hostile) {
-		t.Errorf("%d taken, %d of %d rejected", len(server.accepted()), outbox.attempts(t, "rejected"), len(hostile))
+		t.Errorf("%d accepted, %d of %d rejected", len(server.accepted()), outbox.attempts(t, "rejected"), len(hostile))
 	}
 }
 
@@ -275,7 +275,7 @@ func TestOutbox_DoesNotResendAcceptedEmailAfterConnectionLoss(t *testing.T) {
 	outbox := run(t, config(server.port), queue)
 	waitFor(t, "the e-mail is removed", func() bool { return queue.remaining() == 0 })
 	if len(server.accepted()) != 1 || outbox.attempts(t, "delivered") != 1 || outbox.attempts(t, "retry") != 0 {
-		t.Errorf("%d taken, %d sent, %d retried", len(server.accepted()), outbox.attempts(t, "delivered"), outbox.attempts(t, "retry"))
+		t.Errorf("%d accepted, %d sent, %d retried", len(server.accepted()), outbox.attempts(t, "delivered"), outbox.attempts(t, "retry"))
 	}
 }
 
@@ -356,31 +356,31 @@ func TestRun_FinishesDeliveryInProgressOnShutdown(t *testing.T) {
 	close(release)
 	<-ending
 	if len(server.accepted()) != 1 || queue.remaining() != 0 || outbox.attempts(t, "delivered") != 1 {
-		t.Errorf("%d taken, %d left", len(server.accepted()), queue.remaining())
+		t.Errorf("%d accepted, %d left", len(server.accepted()), queue.remaining())
 	}
 }
 
 func TestRun_ShutdownLosesNoEmail(t *testing.T) {
 	t.Parallel()
-	for name, deaf := range map[string]error{"the queue hears of it": nil, "the queue does not": errDown} {
+	for name, nackErr := range map[string]error{"the queue is notified": nil, "the queue is not": errDown} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			silent, connected := mute(t)
 			queue := newQueue(newClock())
-			queue.fail(nil, deaf)
+			queue.fail(nil, nackErr)
 			id := queue.put(address)
 			outbox := run(t, config(silent), queue)
 			waitFor(t, "the e-mail is on its way", func() bool { return connected.Load() == 1 })
 			outbox.stop()
 			wait, _ := queue.next(id)
-			if queue.remaining() != 1 || deaf == nil && wait != 0 || deaf != nil && wait <= 0 {
+			if queue.remaining() != 1 || nackErr == nil && wait != 0 || nackErr != nil && wait <= 0 {
 				t.Fatalf("%d e-mails left, due in %s", queue.remaining(), wait)
 			}
 			queue.fail(nil, nil)
 
 			server := (&server{}).start(t)
 			run(t, config(server.port), queue)
-			if deaf != nil {
+			if nackErr != nil {
 				waitFor(t, "the other replica has asked", func() bool { queue.mu.Lock(); defer queue.mu.Unlock(); return queue.claims >= 2 })
 				if len(server.accepted()) != 0 {
 					t.Error("the e-mail was sent within its lease")

@@ -18,7 +18,7 @@ func isStaleConn(err error) bool {
 	return errors.As(err, &failed) && (failed.Reason == gomail.ErrConnCheck || failed.Reason == gomail.ErrSMTPMailFrom)
 }
 
-// isPermanent reports whether the mail server rejected the e-mail for good. Rejections of
+// isPermanent reports whether the mail server rejected the e-mail permanently. Rejections of
 // the SMTP client itself (authentication, sender) are not permanent: an operator can fix
 // them while the e-mail is queued.
 func isPermanent(err error) bool {
@@ -50,7 +50,7 @@ func redactError(err error, email oauth.LoginEmail) string {
 	text = emailPattern.ReplaceAllStringFunc(text, oauth.MaskEmail)
 	local, _, _ := strings.Cut(email.To, "@")
 	for _, secret := range []string{email.To, local, email.Code} {
-		// One or two characters would match everywhere and identify nobody.
+		// One or two characters would match everywhere and identify no user.
 		if len(secret) > 2 {
 			text = regexp.MustCompile("(?i)"+regexp.QuoteMeta(secret)).ReplaceAllLiteralString(text, "***")
 		}

@@ -74,7 +74,7 @@ func (a *arguments) text(name string) string {
 	return ""
 }
 
-// access returns one of the two values, or "" if it was not sent. It rejects an empty one.
+// access returns public or private, or "" if the argument is missing. It rejects an empty one.
 func (a *arguments) access(name string) media.Access {
 	value := media.Access(a.text(name))
 	if _, sent := a.fields[name]; sent && a.err == nil && value != media.Public && value != media.Private {
@@ -103,7 +103,7 @@ func (a *arguments) id(name string) uuid.UUID {
 	text := a.text(name)
 	id, err := uuid.Parse(text)
 	if a.err == nil && (err != nil || len(text) != 36) {
-		a.err = fault.New(fault.Invalid, "%s must be an id as upload_media and list_media give it, such as 0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e", name)
+		a.err = fault.New(fault.Invalid, "%s must be an id from upload_media or list_media, such as 0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e", name)
 	}
 	return id
 }

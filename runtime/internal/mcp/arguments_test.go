@@ -7,8 +7,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// FuzzArguments holds the reader to this: whatever comes, it is read or rejected with a
-// fault that is the caller's, and what is read is what package json reads.
+// FuzzArguments checks that every input is decoded as encoding/json does, or rejected as Invalid.
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{`{"mediaId":"x","page":1}`, `{"page":1e9}`, `{"page":-0.0}`, `{"useWebP":null}`, `[]`, `null`, ``, `{"page":1,"page":"x"}`, `{"mediaId":"\ud800"}`} {
 		f.Add(seed)
@@ -16,7 +15,7 @@ func FuzzArguments(f *testing.F) {
 	of := tool{operation: "t", input: inputObject(nil, prop("mediaId", uuidString(), ""), prop("page", intMin(1), ""), prop("useWebP", boolean(), ""), prop("group", str(), ""))}
 	f.Fuzz(func(t *testing.T, text string) {
 		if text != "" && !json.Valid([]byte(text)) {
-			return // the protocol has read it before
+			return // readMessages has rejected it
 		}
 		args := readArguments(of, json.RawMessage(text))
 		page, flag, group := args.integer("page"), args.boolean("useWebP"), args.text("group")
@@ -40,7 +39,7 @@ func FuzzArguments(f *testing.F) {
 			}
 		}
 		if (page == nil) != (want.Page == nil) || page != nil && float64(*page) != *want.Page || (flag == nil) != (want.UseWebP == nil) || group != want.Group {
-			t.Errorf("%q gives %v, %v, %q", text, page, flag, group)
+			t.Errorf("%q is decoded as %v, %v, %q", text, page, flag, group)
 		}
 	})
 }

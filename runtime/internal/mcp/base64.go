@@ -85,7 +85,7 @@ func (d *decoder) decode(text []byte) error {
 			d.pads++
 			continue
 		case value == notBase64:
-			return fault.New(fault.Invalid, "%s is not base64: character %d can't be part of it; send the bytes of the file as base64 and nothing else, without a data: prefix", fileArgument, d.at)
+			return fault.New(fault.Invalid, "%s is not base64: character %d is invalid; send only the bytes of the file as base64, without a data: prefix", fileArgument, d.at)
 		case d.pads > 0:
 			return fault.New(fault.Invalid, "%s is not base64: something follows the padding at character %d", fileArgument, d.at)
 		case value >= 62:
@@ -107,7 +107,7 @@ func (d *decoder) finish() error {
 	case d.size == 0 && len(d.ready) == 0 && d.digits == 0 && d.pads == 0:
 		return fault.New(fault.Invalid, "%s is empty: send the bytes of the file as base64", fileArgument)
 	case d.digits == 1 || d.pads > 2 || d.pads > 0 && d.digits+d.pads != 4:
-		return fault.New(fault.Invalid, "%s is not base64: it is cut short, or its padding is wrong", fileArgument)
+		return fault.New(fault.Invalid, "%s is not base64: it is incomplete, or its padding is wrong", fileArgument)
 	case d.urls && d.standard:
 		return fault.New(fault.Invalid, "%s is not base64: it mixes the standard alphabet (+ and /) with the one for URLs (- and _)", fileArgument)
 	case d.digits == 2:

@@ -10,12 +10,11 @@ import (
 	"testing"
 )
 
-// inside are words that only the service's own code uses.
+// inside matches words of the implementation, which no answer may contain.
 var inside = regexp.MustCompile(`(?i)json:|jsonrpc2|\bmcp\.|\*mcp|unmarshal|struct |goroutine|context canceled`)
 
-// Each of these bodies has a call in it that would delete the draft. Before, some were
-// carried out in part, and some were answered with another id or not at all.
-func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
+// Each of these bodies contains a call that would delete the draft.
+func TestBody_WithAMalformedMessageIsRejectedAsAWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -32,7 +31,7 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 	for name, tt := range map[string]struct {
 		body string
 		code int
-		id   string // that the rejection has
+		id   string // of the error response
 		says string
 	}{
 		"an id twice":                      {"[" + remove("1") + "," + ping("1") + "]", request, "null", "two requests of the batch have the id 1"},
@@ -77,7 +76,7 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 		"a revision that is a number":      {`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":5}}`, params, "7", "protocolVersion of initialize"},
 	} {
 		got := rt.post(t, tt.body, apiKey(one.Key), header("Mcp-Protocol-Version", "2025-03-26"))
-		var told struct {
+		var response struct {
 			JSONRPC string
 			ID      json.RawMessage
 			Error   struct {
@@ -85,8 +84,8 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 				Message string
 			}
 		}
-		if err := json.Unmarshal(got.body, &told); err != nil || got.status != http.StatusBadRequest || told.JSONRPC != "2.0" || string(told.ID) != tt.id ||
-			told.Error.Code != tt.code || !strings.Contains(told.Error.Message, tt.says) || inside.Match(got.body) {
+		if err := json.Unmarshal(got.body, &response); err != nil || got.status != http.StatusBadRequest || response.JSONRPC != "2.0" || string(response.ID) != tt.id ||
+			response.Error.Code != tt.code || !strings.Contains(response.Error.Message, tt.says) || inside.Match(got.body) {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 		if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 1 {
@@ -95,22 +94,22 @@ func TestABodyThatIsWrongInOnePlaceIsNotCarriedOutInAnother(t *testing.T) {
 	}
 }
 
-// What the SDK rejects by itself says nothing of the inside either.
-func TestRefusalsOfTheSDKAreInPlainWords(t *testing.T) {
+// The SDK writes the errors of these bodies.
+func TestSDKErrors_ShowNothingInternal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	for name, body := range map[string]string{
-		"no id":                `{"jsonrpc":"2.0","method":"ping"}`,
-		"a notification's id":  `{"jsonrpc":"2.0","id":1,"method":"notifications/initialized"}`,
-		"no parameters":        `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`,
-		"null for parameters":  `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":null}`,
-		"no revision":          `{"jsonrpc":"2.0","id":1,"method":"initialize"}`,
-		"null for a revision":  `{"jsonrpc":"2.0","id":1,"method":"initialize","params":null}`,
-		"an unknown method":    `{"jsonrpc":"2.0","id":1,"method":"media/burn"}`,
-		"a cursor of nobody's": `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}`,
-		"lists without end":    `{"jsonrpc":"2.0","id":1,"method":"ping","x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
+		"no id":               `{"jsonrpc":"2.0","method":"ping"}`,
+		"a notification's id": `{"jsonrpc":"2.0","id":1,"method":"notifications/initialized"}`,
+		"no parameters":       `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`,
+		"null for parameters": `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":null}`,
+		"no revision":         `{"jsonrpc":"2.0","id":1,"method":"initialize"}`,
+		"null for a revision": `{"jsonrpc":"2.0","id":1,"method":"initialize","params":null}`,
+		"an unknown method":   `{"jsonrpc":"2.0","id":1,"method":"media/burn"}`,
+		"an unknown cursor":   `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"x"}}`,
+		"lists without end":   `{"jsonrpc":"2.0","id":1,"method":"ping","x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`,
 	} {
 		got := rt.post(t, body, apiKey(one.Key))
 		if !bytes.Contains(got.body, []byte("error")) && got.status == http.StatusOK || inside.Match(got.body) {
@@ -119,7 +118,7 @@ func TestRefusalsOfTheSDKAreInPlainWords(t *testing.T) {
 	}
 }
 
-func TestIDsComeBackAsTheyWere(t *testing.T) {
+func TestRequestID_IsReturnedUnchanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -129,16 +128,16 @@ func TestIDsComeBackAsTheyWere(t *testing.T) {
 		"1.0": "1", `"a"`: `"a"`, `""`: `""`, `"1"`: `"1"`, `"\u00fc\n😀"`: `"ü\n😀"`, `"\ud83d\ude00"`: `"😀"`,
 	} {
 		got := rt.post(t, `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`, apiKey(one.Key))
-		var told struct{ ID json.RawMessage }
-		if err := json.Unmarshal(got.body, &told); err != nil || got.status != http.StatusOK || string(told.ID) != want {
+		var response struct{ ID json.RawMessage }
+		if err := json.Unmarshal(got.body, &response); err != nil || got.status != http.StatusOK || string(response.ID) != want {
 			t.Errorf("%s: %d %s", id, got.status, got.body)
 		}
 	}
 }
 
-// Nothing of a client is left between requests, so a cancellation can only concern its
-// own batch. It was answered with the SDK's "context canceled".
-func TestACancellationInABatchChangesNothing(t *testing.T) {
+// The service keeps no sessions, so a cancellation can only concern its own batch. The SDK would
+// answer "context canceled".
+func TestCancellation_InABatchHasNoEffect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -146,7 +145,7 @@ func TestACancellationInABatchChangesNothing(t *testing.T) {
 	old := header("Mcp-Protocol-Version", "2025-03-26")
 	const count = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_media_count"}}`
 	const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"no"}}`
-	for range 20 { // the SDK cancels in a goroutine of its own
+	for range 20 { // the SDK cancels in another goroutine
 		for _, body := range []string{"[" + count + "," + cancel + "]", "[" + cancel + "," + count + "]"} {
 			got := rt.post(t, body, apiKey(one.Key), old)
 			if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"structuredContent":{"count":0}`)) || inside.Match(got.body) {

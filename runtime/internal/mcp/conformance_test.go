@@ -22,16 +22,16 @@ import (
 	"mediastack.dev/runtime/internal/mcp"
 )
 
-// The official suite calls tools of its own, which the SDK's fixture has. It stands
-// behind everything that stands in front of our tools.
-func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
+// The official suite calls tools that the SDK's fixture has. The test mounts the fixture behind the
+// middleware of this package.
+func TestMiddleware_ConformsWithTheFixtureOfTheSDK(t *testing.T) {
 	t.Parallel()
 	packages := node.New(t, "hack/test/clients/mcp")
 	target := newFixture(t)
-	fixture := &httputil.ReverseProxy{FlushInterval: -1, Transport: lenient(), Rewrite: func(r *httputil.ProxyRequest) {
-		takeIn(r)
+	fixture := &httputil.ReverseProxy{FlushInterval: -1, Transport: withoutKeepAlives(), Rewrite: func(r *httputil.ProxyRequest) {
+		bufferBody(r)
 		r.SetURL(target)
-		// The fixture judges hosts and origins itself, and must not do it in our place.
+		// The fixture would reject the origins that hostGuard has to reject.
 		r.Out.Header.Del("Origin")
 	}}
 	address := serveWithKey(t, func(api *mcp.API) { api.Serve(fixture) })
@@ -43,8 +43,8 @@ func TestTheFixtureConformsBehindOurMiddleware(t *testing.T) {
 	}
 }
 
-// What of the suite needs no tools of its own is held against ours.
-func TestTheEndpointConforms(t *testing.T) {
+// Scenarios that need no tools of the suite run against the tools of this package.
+func TestEndpoint_Conforms(t *testing.T) {
 	t.Parallel()
 	packages := node.New(t, "hack/test/clients/mcp")
 	address := serveWithKey(t, nil)
@@ -59,7 +59,7 @@ func TestTheEndpointConforms(t *testing.T) {
 				found, err := filepath.Glob(filepath.Join(out, "*", "checks.json"))
 				must(t, err)
 				if len(found) != 1 {
-					t.Fatalf("the suite left %v", found)
+					t.Fatalf("the suite wrote %v", found)
 				}
 				text, err := os.ReadFile(found[0])
 				must(t, err)
@@ -84,9 +84,9 @@ func TestTheEndpointConforms(t *testing.T) {
 
 func conform(t *testing.T, packages *node.Packages, address string, args ...string) {
 	t.Helper()
-	if ended := suite(t, packages, address, t.TempDir(), args...); ended.Code != 0 || !strings.Contains(ended.Stdout, "=== SUMMARY ===") {
-		_, summary, _ := strings.Cut(ended.Stdout, "=== SUMMARY ===")
-		t.Errorf("the suite exits with %d:\n%s\n%s", ended.Code, summary, ended.Stderr)
+	if result := suite(t, packages, address, t.TempDir(), args...); result.Code != 0 || !strings.Contains(result.Stdout, "=== SUMMARY ===") {
+		_, summary, _ := strings.Cut(result.Stdout, "=== SUMMARY ===")
+		t.Errorf("the suite exits with %d:\n%s\n%s", result.Code, summary, result.Stderr)
 	}
 }
 
@@ -96,7 +96,7 @@ func suite(t *testing.T, packages *node.Packages, address, out string, args ...s
 	return packages.Run(t, 5*time.Minute, packages.Module("@modelcontextprotocol/conformance/dist/index.js"), args...)
 }
 
-// newFixture runs the SDK's own server for the suite, of the version that go.mod pins.
+// newFixture runs the SDK's server for the suite, in the version that go.mod pins.
 func newFixture(t *testing.T) *url.URL {
 	t.Helper()
 	program := filepath.Join(testenv.TempDir(t), "fixture")
@@ -121,21 +121,21 @@ func accepts(address string) func(context.Context) error {
 	}
 }
 
-// lenient makes a connection for each request: on a busy machine one that was kept may
-// end just when the next request goes out, and a proxy can't send that again.
-func lenient() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
+// withoutKeepAlives returns a transport with a connection for each request: a connection that is
+// reused may close when the next request is sent, and a proxy can't send that a second time.
+func withoutKeepAlives() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
 
-// takeIn reads a request's body before it is led on: the server may answer before it has
-// read all of it, and closes the body of whoever still sends.
-func takeIn(r *httputil.ProxyRequest) {
+// bufferBody reads a request's body before it is forwarded: the server may answer before it has
+// read all of it, and then closes the connection.
+func bufferBody(r *httputil.ProxyRequest) {
 	body, err := io.ReadAll(r.In.Body)
 	if err == nil && len(body) > 0 {
 		r.Out.Body, r.Out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
 }
 
-// serveWithKey runs a replica behind a proxy that adds a key to every request, as the
-// suite can't, and gives the proxy's address, which is the replica's own base URL.
+// serveWithKey runs a replica behind a proxy that adds a key to every request, which the suite
+// cannot do, and returns the proxy's URL, which is the replica's base URL.
 func serveWithKey(t *testing.T, wrap func(*mcp.API)) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -144,8 +144,8 @@ func serveWithKey(t *testing.T, wrap func(*mcp.API)) string {
 	one := w.tenant(t, "one")
 	address := "http://" + listener.Addr().String()
 	rt := w.replica(t, func(o *options) { o.server.BaseURL, o.wrap = address, wrap })
-	proxy := &httputil.ReverseProxy{FlushInterval: -1, Transport: lenient(), Rewrite: func(r *httputil.ProxyRequest) {
-		takeIn(r)
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Transport: withoutKeepAlives(), Rewrite: func(r *httputil.ProxyRequest) {
+		bufferBody(r)
 		r.Out.URL.Scheme, r.Out.URL.Host = "http", rt.server.Addr() // the Host header stays
 		r.Out.Header.Set("X-Service-Apikey", one.Key)
 	}}

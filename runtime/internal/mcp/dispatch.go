@@ -16,11 +16,11 @@ import (
 	"mediastack.dev/runtime/internal/httpapi"
 )
 
-// Revisions of the protocol that changed what is decided here.
+// Revisions of the protocol that differ in what this package implements.
 const (
-	unnamedRevision   = "2025-03-26" // of a request that names none
+	unnamedRevision   = "2025-03-26" // if the header is missing
 	batchlessRevision = "2025-06-18" // has no batches any more
-	statelessRevision = "2026-07-28" // gives errors an HTTP status
+	statelessRevision = "2026-07-28" // errors have an HTTP status
 )
 
 const revisionHeader = "Mcp-Protocol-Version"
@@ -130,11 +130,11 @@ func (c *requestState) respond(sdkHandler http.Handler, r *http.Request, m messa
 		}
 		return answer
 	}
-	one := withBody(r, m.text)
-	one.Header = r.Header.Clone()
-	one.Header.Del("Last-Event-Id") // no revision gives it a meaning here
+	request := withBody(r, m.text)
+	request.Header = r.Header.Clone()
+	request.Header.Del("Last-Event-Id") // it has no meaning without streams
 	got := recorder{header: http.Header{}}
-	sdkHandler.ServeHTTP(&got, one)
+	sdkHandler.ServeHTTP(&got, request)
 	return c.checked(r, m, got)
 }
 
@@ -157,7 +157,7 @@ func (c *requestState) checked(r *http.Request, m message, got recorder) respons
 	if isJSON(got.header.Get("Content-Type")) && got.body.Len() > 0 {
 		return response{status: got.status, body: got.body.Bytes()}
 	}
-	if r.Context().Err() == nil { // otherwise the client is gone, and the SDK had nobody to answer
+	if r.Context().Err() == nil { // otherwise the client disconnected, so the SDK wrote no response
 		c.addError(fmt.Errorf("%s: %d %.200q", notFromSDK, got.status, got.body.String()))
 	}
 	rejected := rpcError{error: fault.New(fault.Invalid, "the request was rejected"), code: jsonrpc.CodeInvalidRequest, id: m.id, status: got.status}
@@ -167,8 +167,8 @@ func (c *requestState) checked(r *http.Request, m message, got recorder) respons
 	return errorResponse(rejected)
 }
 
-// notFromSDK begins the log's error for an answer of the SDK that is not JSON.
-const notFromSDK = "the MCP SDK answered with something else than JSON"
+// notFromSDK begins the error in the log for an answer of the SDK that is not JSON.
+const notFromSDK = "the MCP SDK answered with a body that is not JSON"
 
 // recorder keeps the answer to one request.
 type recorder struct {
@@ -192,7 +192,7 @@ func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
 
 // withBody returns a copy of a request with another body.
 func withBody(r *http.Request, body []byte) *http.Request {
-	one := r.WithContext(r.Context())
-	one.Body, one.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	return one
+	copied := r.WithContext(r.Context())
+	copied.Body, copied.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return copied
 }

@@ -1,13 +1,18 @@
 package mcp
 
-import "net/http"
+import (
+	"context"
+	"net/http"
+)
 
-// NotFromSDK begins the log's error for an answer of the SDK that was replaced.
+// NotFromSDK begins the error in the log for an answer of the SDK that was replaced.
 const NotFromSDK = notFromSDK
 
-// Serve puts another handler of the protocol behind everything that stands in front of
-// the service's own.
+// Serve replaces the handlers behind preprocess.
 func (a *API) Serve(next http.Handler) { a.handler = a.preprocess(next) }
 
-// ServeSDK puts a handler in the place of the SDK's.
+// ServeSDK replaces the SDK's handler.
 func (a *API) ServeSDK(next http.Handler) { a.handler = a.preprocess(dispatch(next)) }
+
+// Outcome returns the label of the metric for an error.
+func Outcome(ctx context.Context, err error) string { return outcome(ctx, err) }

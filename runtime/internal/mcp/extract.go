@@ -21,7 +21,7 @@ import (
 // Bounds of a request's body, in bytes and in messages.
 const (
 	// maxBody bounds what is read. It is far above maxFile, so that a model which sends a larger
-	// file gets an error that explains the alternative.
+	// file gets an error that names the alternative.
 	maxBody = 64 << 20
 	// maxEnvelope bounds the body without its file.
 	maxEnvelope = 256 << 10
@@ -297,11 +297,11 @@ var (
 // escape reads an escape sequence. It returns '?', which is not base64 either, for a
 // character of more than one byte.
 func (t *stringReader) escape() (byte, error) {
-	begun, err := t.from.Peek(2)
+	prefix, err := t.from.Peek(2)
 	if err != nil {
 		return 0, unexpectedEOF(err)
 	}
-	if short := begun[1]; short != 'u' {
+	if short := prefix[1]; short != 'u' {
 		c, known := escapes[short]
 		if !known {
 			return 0, errEscape

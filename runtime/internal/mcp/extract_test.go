@@ -15,8 +15,8 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// lifted returns the body without its files, and the files.
-func lifted(body io.Reader) (string, []string, error) {
+// extracted returns the body without its files, and the files.
+func extracted(body io.Reader) (string, []string, error) {
 	var files []string
 	rest, err := extractFiles(body, func(from *stringReader, _ bool) (string, error) {
 		content, _ := io.ReadAll(from)
@@ -26,7 +26,7 @@ func lifted(body io.Reader) (string, []string, error) {
 	return string(rest), files, err
 }
 
-func TestFilesAreLiftedOutOfJSON(t *testing.T) {
+func TestExtractFiles_ReplacesFilesByPlaceholders(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`{"fileBase64":"abc","x":1}`:                        `{"fileBase64":"F","x":1}`,
@@ -45,21 +45,21 @@ func TestFilesAreLiftedOutOfJSON(t *testing.T) {
 		`]}{"fileBase64":"a"`:                               `]}{"fileBase64":"F"`,
 	} {
 		for name, from := range map[string]io.Reader{"at once": strings.NewReader(body), "byte by byte": iotest.OneByteReader(strings.NewReader(body))} {
-			if rest, _, err := lifted(from); err != nil || rest != want {
+			if rest, _, err := extracted(from); err != nil || rest != want {
 				t.Errorf("%s, %s: %s, %v", body, name, rest, err)
 			}
 		}
 	}
 }
 
-// Before, raw control characters and unknown escapes were accepted in a file and in no
-// other string, and \b and \f were read as the characters.
+// A file follows the same rules as any other JSON string: no raw control characters and no unknown
+// escapes.
 func TestFileString_IsReadAsJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`\"\\\/\b\f\n\r\t`: "\"\\/\b\f\n\r\t", `\u0041\u000a\u00e9\ud83d\ude00`: "A\n???", "\x7f\xc3\xa9": "\x7f\xc3\xa9", "": "",
 	} {
-		if rest, files, err := lifted(strings.NewReader(`{"fileBase64":"` + text + `"}`)); err != nil || rest != `{"fileBase64":"F"}` || len(files) != 1 || files[0] != want {
+		if rest, files, err := extracted(strings.NewReader(`{"fileBase64":"` + text + `"}`)); err != nil || rest != `{"fileBase64":"F"}` || len(files) != 1 || files[0] != want {
 			t.Errorf("%q: %s, %q, %v", text, rest, files, err)
 		}
 	}
@@ -69,9 +69,9 @@ func TestFileString_IsReadAsJSON(t *testing.T) {
 	}
 	for _, text := range wrong {
 		for _, around := range []string{text, "aGk" + text, text + "aGk=", strings.Repeat("A", 40<<10) + text} {
-			_, _, err := lifted(strings.NewReader(`{"fileBase64":"` + around + `"}`))
-			var told rpcError
-			if !errors.As(err, &told) || told.code != jsonrpc.CodeParseError || !fault.Is(err, fault.Invalid) {
+			_, _, err := extracted(strings.NewReader(`{"fileBase64":"` + around + `"}`))
+			var rejection rpcError
+			if !errors.As(err, &rejection) || rejection.code != jsonrpc.CodeParseError || !fault.Is(err, fault.Invalid) {
 				t.Errorf("%.20q: %v", around, err)
 			}
 		}
@@ -106,9 +106,9 @@ func BenchmarkFile(b *testing.B) {
 	}
 }
 
-// FuzzLift holds the bodyScanner against package json: of a JSON document it takes what
-// package json finds under the name, and leaves everything else.
-func FuzzLift(f *testing.F) {
+// FuzzExtractFiles compares bodyScanner with encoding/json: it extracts the strings that
+// encoding/json finds under the name, and changes nothing else.
+func FuzzExtractFiles(f *testing.F) {
 	for _, seed := range []string{`{"fileBase64":"a\u0041\n","x":["fileBase64",{"fileBase64":1}]}`, `[{"a":"\\\""},{"fileBase64":"="}]`, `"fileBase64"`, `{"fileBase64"`, "{\"fileBase64\":\"a\nb\"}", `{"fileBase64":"\q"}`, `{"fileBase64":"\u00zz"}`} {
 		f.Add([]byte(seed))
 	}
@@ -116,7 +116,7 @@ func FuzzLift(f *testing.F) {
 		if len(body) > maxEnvelope {
 			return
 		}
-		rest, _, err := lifted(bytes.NewReader(body))
+		rest, _, err := extracted(bytes.NewReader(body))
 		if !json.Valid(body) {
 			if err == nil && json.Valid([]byte(rest)) {
 				t.Errorf("%q became JSON: %q", body, rest)
@@ -139,10 +139,10 @@ func FuzzLift(f *testing.F) {
 	})
 }
 
-// duplicates reports whether a name may stand twice in an object, which package json hides.
+// duplicates reports whether an object may have a duplicate field, which encoding/json hides.
 func duplicates(body []byte) bool { return bytes.Count(body, []byte(fileArgument)) > 1 }
 
-// replaced puts F in the place of every string by the name, by way of package json.
+// replaced returns the body with F instead of every string under the name, by encoding/json.
 func replaced(t *testing.T, body []byte) string {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -172,7 +172,7 @@ func replaced(t *testing.T, body []byte) string {
 	return string(text)
 }
 
-// FuzzBase64 holds the decoder against package base64.
+// FuzzBase64 compares the decoder with encoding/base64.
 func FuzzBase64(f *testing.F) {
 	for _, seed := range []string{"", "aGk=", "aGk", "-_-_", "+/+/", "a", "====", "aG k=\n", "aGk=x"} {
 		f.Add(seed)
@@ -188,7 +188,7 @@ func FuzzBase64(f *testing.F) {
 			}
 		}
 		if good = good && plain != ""; good != (err == nil) || good && !bytes.Equal(got, want) {
-			t.Errorf("%q gives %q and %v, package base64 %q (%t)", encoded, got, err, want, good)
+			t.Errorf("%q is decoded as %q and %v, by package base64 as %q (%t)", encoded, got, err, want, good)
 		}
 		if err != nil && !fault.Is(err, fault.Invalid) {
 			t.Errorf("%q: %v", encoded, err)
@@ -196,11 +196,11 @@ func FuzzBase64(f *testing.F) {
 	})
 }
 
-func TestTheBodysOwnErrorsPass(t *testing.T) {
+func TestExtractFiles_ReturnsErrorsOfTheBody(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	body := io.MultiReader(strings.NewReader(`{"fileBase64":"aaaa`), iotest.ErrReader(broken))
-	if _, _, err := lifted(body); !errors.Is(err, broken) || !fault.Is(err, fault.Invalid) {
+	if _, _, err := extracted(body); !errors.Is(err, broken) || !fault.Is(err, fault.Invalid) {
 		t.Errorf("%v", err)
 	}
 }

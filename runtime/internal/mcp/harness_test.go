@@ -29,20 +29,20 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 const baseURL = runtimetest.BaseURL
 
-// world is a database and an S3 store, and what the operator does with them.
+// world is a database and an S3 store with the use cases of the operator.
 type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
 type tenant = runtimetest.Tenant
 
-// Limits of a tenant that nobody changed.
+// The default limits of a tenant.
 const (
 	maxStorage    = 256 << 20
 	maxUploadSize = 64 << 20
 )
 
-// tenant does what the operator does for a MediaAccount.
+// tenant creates an account as the operator does for a MediaAccount.
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
 	spec := account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
@@ -52,13 +52,13 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 	return w.Tenant(t, spec)
 }
 
-// traces counts what uploads have left: rows, and bytes that are held.
-func (w *world) traces(t *testing.T) int64 {
+// traces returns the rows of uploads and items plus the bytes that are reserved or used.
+func (w *world) leftovers(t *testing.T) int64 {
 	t.Helper()
 	return w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`)
 }
 
-// replica is a running runtime with real parts.
+// replica is a running runtime.
 type replica struct {
 	client *http.Client
 	server *server.Server
@@ -106,7 +106,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	return rt
 }
 
-// withHeader sends a header with every request.
+// withHeader adds headers to every request.
 type withHeader struct {
 	next   http.RoundTripper
 	header http.Header
@@ -120,7 +120,7 @@ func (h withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.next.RoundTrip(r)
 }
 
-// connect opens a conversation of the SDK's own client.
+// connect returns a session of the SDK's client.
 func (rt *replica) connect(t *testing.T, key string) *sdk.ClientSession {
 	t.Helper()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
@@ -148,7 +148,7 @@ func apiKey(k string) option { return header("x-service-apikey", k) }
 
 func host(name string) option { return func(r *http.Request) { r.Host = name } }
 
-// post sends a body to the endpoint as a client of 2025-11-25 does.
+// post sends a body to the endpoint in revision 2025-11-25.
 func (rt *replica) post(t *testing.T, body string, change ...option) answer {
 	t.Helper()
 	return rt.send(t, http.MethodPost, "/mcp", strings.NewReader(body), change...)
@@ -172,7 +172,7 @@ func (rt *replica) send(t *testing.T, method, path string, body io.Reader, chang
 	return answer{status: response.StatusCode, header: response.Header, body: text}
 }
 
-// result is what a tool gave.
+// result is the result of a tool.
 type result struct {
 	IsError           bool            `json:"isError"`
 	StructuredContent json.RawMessage `json:"structuredContent"`
@@ -182,13 +182,13 @@ type result struct {
 	} `json:"content"`
 }
 
-// call calls a tool, and checks what every result holds to.
+// call calls a tool and checks the form of its result.
 func (rt *replica) call(t *testing.T, key, name string, arguments any) result {
 	t.Helper()
-	return rt.called(t, name, arguments, apiKey(key))
+	return rt.callAs(t, name, arguments, apiKey(key))
 }
 
-func (rt *replica) called(t *testing.T, name string, arguments any, change ...option) result {
+func (rt *replica) callAs(t *testing.T, name string, arguments any, change ...option) result {
 	t.Helper()
 	params := map[string]any{"name": name}
 	if arguments != nil {
@@ -214,8 +214,8 @@ func (rt *replica) called(t *testing.T, name string, arguments any, change ...op
 	return r
 }
 
-// gives decodes the result of a call that must go well; text and structure agree.
-func gives[T any](t *testing.T, r result) T {
+// succeeded decodes the result of a call that must succeed. Text and structured content must be equal.
+func succeeded[T any](t *testing.T, r result) T {
 	t.Helper()
 	if r.IsError {
 		t.Fatalf("the tool failed: %s", r.Content[0].Text)
@@ -226,7 +226,7 @@ func gives[T any](t *testing.T, r result) T {
 	one, _ := json.Marshal(fromText)
 	other, _ := json.Marshal(structured)
 	if !bytes.Equal(one, other) {
-		t.Fatalf("the text says %s, the structure %s", one, other)
+		t.Fatalf("the text is %s, the structured content %s", one, other)
 	}
 	var value T
 	decoder := json.NewDecoder(bytes.NewReader(r.StructuredContent))
@@ -235,8 +235,8 @@ func gives[T any](t *testing.T, r result) T {
 	return value
 }
 
-// fails returns the sentence of a call that must fail.
-func fails(t *testing.T, r result) string {
+// failed returns the error text of a call that must fail.
+func failed(t *testing.T, r result) string {
 	t.Helper()
 	if !r.IsError {
 		t.Fatalf("the tool did not fail: %s", r.Content[0].Text)
@@ -255,12 +255,12 @@ func (rt *replica) upload(t *testing.T, key, name string, data []byte, more ...o
 			arguments[field] = value
 		}
 	}
-	return gives[struct {
+	return succeeded[struct {
 		MediaID string `json:"mediaId"`
 	}](t, rt.call(t, key, "upload_media", arguments)).MediaID
 }
 
-// read fetches a file by its address.
+// read fetches a file by its URL.
 func (rt *replica) read(t *testing.T, item api.MediaItem) []byte {
 	t.Helper()
 	got := rt.send(t, http.MethodGet, strings.TrimPrefix(item.File, baseURL), nil)
@@ -279,20 +279,20 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually asks again until what is asked for is so.
-func eventually(t *testing.T, what string, is func() bool) {
+// eventually waits until the condition is true.
+func eventually(t *testing.T, description string, condition func() bool) {
 	t.Helper()
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !is() {
+	for !condition() {
 		select {
 		case <-deadline:
-			t.Fatalf("it does not come to be: %s", what)
+			t.Fatalf("timeout: %s", description)
 		case <-tick.C:
 		}
 	}
 }
 
-// smallLimits make a tenant whose cap is below its largest file.
+// smallLimits sets a cap below maxUploadSize.
 func smallLimits(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 50_000, 100_000 }

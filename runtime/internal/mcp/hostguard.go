@@ -18,7 +18,7 @@ import (
 type hostGuard struct {
 	hosts   []string
 	origins []string
-	cors    *cors.Middleware // matches the patterns of further origins; nil = there are none
+	cors    *cors.Middleware // matches the patterns of further origins; nil = no such origins
 }
 
 func newHostGuard(baseURL string, hosts, origins []string) (*hostGuard, error) {

@@ -22,7 +22,7 @@ import (
 
 const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 
-// stateless is a request of 2026-07-28.
+// stateless returns a request of revision 2026-07-28.
 func stateless(id int, method, params string) string {
 	if params != "" {
 		params = "," + params
@@ -30,14 +30,14 @@ func stateless(id int, method, params string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}%s}}`, id, method, params)
 }
 
-func newest(method string) option {
+func inStatelessRevision(method string) option {
 	return func(r *http.Request) {
 		r.Header.Set("Mcp-Protocol-Version", "2026-07-28")
 		r.Header.Set("Mcp-Method", method)
 	}
 }
 
-func TestWhoHasNoCredentialIsToldWhereToGetOne(t *testing.T) {
+func TestMissingCredential_IsAnsweredWithTheChallenge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -71,10 +71,10 @@ func TestWhoHasNoCredentialIsToldWhereToGetOne(t *testing.T) {
 
 func (rt *replica) signature(t *testing.T, of tenant) string {
 	t.Helper()
-	return gives[api.Signature](t, rt.call(t, of.Key, "create_upload_signature", nil)).Signature
+	return succeeded[api.Signature](t, rt.call(t, of.Key, "create_upload_signature", nil)).Signature
 }
 
-func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
+func TestHostGuard_AllowsKnownHostsAndOriginsOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -107,7 +107,7 @@ func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
 		{rt, "media.test", "http://media.test.evil.test", false},
 		{rt, "media.test", "http://evil.test", false},
 		{rt, "media.test", "null", false},
-		{rt, "media.test:x", "", false}, // no host at all, as the empty setting is none
+		{rt, "media.test:x", "", false}, // malformed; the empty setting must not match it
 		{local, "localhost:8080", "", true},
 		{local, "127.0.0.1:8080", "http://127.0.0.1:8080", true},
 		{local, "[::1]:8080", "http://localhost:8080", true},
@@ -135,19 +135,19 @@ func TestOnlyKnownHostsAndOriginsGetIn(t *testing.T) {
 	if got := rt.post(t, listTools, apiKey(one.Key), func(r *http.Request) { r.Header["Origin"] = []string{"http://media.test", "http://evil.test"} }); got.status != http.StatusForbidden {
 		t.Errorf("two origins: %d", got.status)
 	}
-	// Browsers ask first, without a credential, and can then read why they are rejected.
-	asked := rt.send(t, http.MethodOptions, "/mcp", nil, header("Origin", "https://app.example.org"), header("Access-Control-Request-Method", "POST"),
+	// A browser sends a preflight without a credential, and can then read why it is rejected.
+	preflight := rt.send(t, http.MethodOptions, "/mcp", nil, header("Origin", "https://app.example.org"), header("Access-Control-Request-Method", "POST"),
 		header("Access-Control-Request-Headers", "accept,authorization,content-type,last-event-id,mcp-method,mcp-name,mcp-protocol-version,mcp-session-id,x-service-apikey"))
-	if asked.status != http.StatusNoContent || asked.header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
-		t.Errorf("a page may ask: %d %v", asked.status, asked.header)
+	if preflight.status != http.StatusNoContent || preflight.header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
+		t.Errorf("the preflight: %d %v", preflight.status, preflight.header)
 	}
 	rejected := rt.post(t, listTools, header("Origin", "https://app.example.org"))
 	if exposed := strings.Join(rejected.header.Values("Access-Control-Expose-Headers"), ","); rejected.status != http.StatusUnauthorized || !strings.Contains(strings.ToLower(exposed), "www-authenticate") {
-		t.Errorf("a page reads %q", exposed)
+		t.Errorf("the exposed headers are %q", exposed)
 	}
 }
 
-func TestHostsThatCannotBe(t *testing.T) {
+func TestConfig_RejectsMalformedHosts(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"http://media.test", "*.media.test", "a b", "u@media.test"} {
 		if err := (mcp.Config{Hosts: []string{name}}).Validate(); err == nil || !strings.Contains(err.Error(), "SERVICE_MCP_HOSTS") {
@@ -156,7 +156,7 @@ func TestHostsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestEveryRevisionIsSpoken(t *testing.T) {
+func TestProtocol_EveryRevisionIsSupported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -174,25 +174,25 @@ func TestEveryRevisionIsSpoken(t *testing.T) {
 			t.Errorf("%s: %d %s", version, got.status, got.body)
 		}
 	}
-	found := rt.post(t, stateless(1, "server/discover", ""), key, newest("server/discover"))
+	found := rt.post(t, stateless(1, "server/discover", ""), key, inStatelessRevision("server/discover"))
 	if found.status != http.StatusOK || !bytes.Contains(found.body, []byte(`"2026-07-28"`)) || !bytes.Contains(found.body, []byte(`"cacheScope":"private"`)) {
 		t.Errorf("discover: %d %s", found.status, found.body)
 	}
-	list := rt.post(t, stateless(1, "tools/list", ""), key, newest("tools/list"))
+	list := rt.post(t, stateless(1, "tools/list", ""), key, inStatelessRevision("tools/list"))
 	if list.status != http.StatusOK || !bytes.Contains(list.body, []byte(`"cacheScope":"private"`)) || bytes.Contains(list.body, []byte(`"cacheScope":"public"`)) {
 		t.Errorf("the list: %d %s", list.status, list.body)
 	}
 	if c := list.header.Get("Cache-Control"); c != "private, no-store, no-transform" || list.header.Get("X-Accel-Buffering") != "no" || list.header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("the answer's headers are %v", list.header)
 	}
-	called := rt.post(t, stateless(2, "tools/call", `"name":"get_media_count","arguments":{}`), key, newest("tools/call"), header("Mcp-Name", "get_media_count"))
+	called := rt.post(t, stateless(2, "tools/call", `"name":"get_media_count","arguments":{}`), key, inStatelessRevision("tools/call"), header("Mcp-Name", "get_media_count"))
 	if called.status != http.StatusOK || !bytes.Contains(called.body, []byte(`"structuredContent":{"count":0}`)) {
 		t.Errorf("the call: %d %s", called.status, called.body)
 	}
 }
 
-// What is no tool's failure is the protocol's.
-func TestProtocolErrorsStayThat(t *testing.T) {
+// An error that no tool returns is a JSON-RPC error.
+func TestProtocolErrors_AreNotToolErrors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -205,12 +205,12 @@ func TestProtocolErrorsStayThat(t *testing.T) {
 		holds  string
 	}{
 		"an unknown tool":               {`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"drop_tables"}}`, nil, http.StatusOK, `"code":-32602`},
-		"an unknown tool, newest":       {stateless(1, "tools/call", `"name":"drop_tables"`), []option{newest("tools/call"), header("Mcp-Name", "drop_tables")}, http.StatusBadRequest, `"code":-32602`},
-		"an unknown method, newest":     {stateless(1, "media/burn", ""), []option{newest("media/burn")}, http.StatusNotFound, `"code":-32601`},
-		"subscriptions, which end not":  {stateless(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), []option{newest("subscriptions/listen")}, http.StatusNotFound, `"code":-32601`},
-		"prompts, which there are none": {`{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`, nil, http.StatusOK, `"code":-32601`},
-		"a level for a log":             {`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`, nil, http.StatusOK, `"code":-32601`},
-		"headers that say another tool": {stateless(1, "tools/call", `"name":"get_media_count"`), []option{newest("tools/call"), header("Mcp-Name", "list_media")}, http.StatusBadRequest, `"code":-32020`},
+		"an unknown tool, newest":       {stateless(1, "tools/call", `"name":"drop_tables"`), []option{inStatelessRevision("tools/call"), header("Mcp-Name", "drop_tables")}, http.StatusBadRequest, `"code":-32602`},
+		"an unknown method, newest":     {stateless(1, "media/burn", ""), []option{inStatelessRevision("media/burn")}, http.StatusNotFound, `"code":-32601`},
+		"subscriptions, without an end": {stateless(1, "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), []option{inStatelessRevision("subscriptions/listen")}, http.StatusNotFound, `"code":-32601`},
+		"prompts":                       {`{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`, nil, http.StatusOK, `"code":-32601`},
+		"the level of the log":          {`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`, nil, http.StatusOK, `"code":-32601`},
+		"headers that say another tool": {stateless(1, "tools/call", `"name":"get_media_count"`), []option{inStatelessRevision("tools/call"), header("Mcp-Name", "list_media")}, http.StatusBadRequest, `"code":-32020`},
 		"an unknown revision":           {listTools, []option{header("Mcp-Protocol-Version", "1999-01-01")}, http.StatusBadRequest, "version"},
 		"no JSON":                       {`hello`, nil, http.StatusBadRequest, ""},
 		"JSON that is cut":              {`{"jsonrpc":"2.0","id":1,"method":"tools/li`, nil, http.StatusBadRequest, ""},
@@ -229,7 +229,7 @@ func TestProtocolErrorsStayThat(t *testing.T) {
 	}
 }
 
-func TestEveryMessageOfABatchCounts(t *testing.T) {
+func TestRateLimit_CountsEveryMessageOfABatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
@@ -260,12 +260,12 @@ func TestEveryMessageOfABatchCounts(t *testing.T) {
 	}
 }
 
-// upload is the request of an upload_media, with this text as it is in its JSON.
+// upload returns a call of upload_media. The base64 text is inserted into its JSON unchanged.
 func upload(id int, base64Text, more string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"upload_media","arguments":{%s"fileBase64":"%s","fileName":"f","mimeType":"application/x-test"}}}`, id, more, base64Text)
 }
 
-func TestEveryFormOfBase64IsRead(t *testing.T) {
+func TestUploadMedia_AcceptsEveryFormOfBase64(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -291,21 +291,21 @@ func TestEveryFormOfBase64IsRead(t *testing.T) {
 			want = data[:3000]
 		}
 		body := upload(1, text, "")
-		if name == "standard" { // names may be written in escapes, too
+		if name == "standard" { // the name of a field may contain escapes
 			body = strings.Replace(body, `"fileBase64"`, `"\u0066ileBase64"`, 1)
 		}
 		got := rt.post(t, body, apiKey(one.Key))
 		var message struct{ Result result }
 		must(t, json.Unmarshal(got.body, &message))
-		id := gives[struct{ MediaID string }](t, message.Result).MediaID
-		item := gives[api.MediaItem](t, rt.call(t, one.Key, "get_media", object{"mediaId": id}))
+		id := succeeded[struct{ MediaID string }](t, message.Result).MediaID
+		item := succeeded[api.MediaItem](t, rt.call(t, one.Key, "get_media", object{"mediaId": id}))
 		if item.MimeType != "application/x-test" || !bytes.Equal(rt.read(t, item), want) {
 			t.Errorf("%s: %+v", name, item)
 		}
 	}
 }
 
-// Before, a raw line break or tab was accepted in a file, and in no other string.
+// A raw line break or tab in a file is rejected as in any other string.
 func TestControlCharacter_IsAParseErrorInEveryString(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -332,13 +332,13 @@ func TestControlCharacter_IsAParseErrorInEveryString(t *testing.T) {
 	}
 	for _, body := range bodies {
 		got := rt.post(t, body, apiKey(one.Key), header("Mcp-Protocol-Version", "2025-03-26"))
-		var told struct{ Error struct{ Code int } }
-		if err := json.Unmarshal(got.body, &told); err != nil || got.status != http.StatusBadRequest || told.Error.Code != -32700 {
+		var response struct{ Error struct{ Code int } }
+		if err := json.Unmarshal(got.body, &response); err != nil || got.status != http.StatusBadRequest || response.Error.Code != -32700 {
 			t.Errorf("%q: %d %s", body, got.status, got.body)
 		}
 	}
-	if n := w.traces(t); n != 0 {
-		t.Errorf("%d traces are left", n)
+	if n := w.leftovers(t); n != 0 {
+		t.Errorf("%d rows and bytes are left", n)
 	}
 	for _, escape := range []string{`\b`, `\f`, `\u0001`, `\"`} {
 		if got := rt.post(t, upload(1, "aGFs"+escape+"bG8=", ""), apiKey(one.Key)); got.status != http.StatusOK || !bytes.Contains(got.body, []byte("is not base64: character 5")) {
@@ -358,24 +358,24 @@ func escaped(text string) string {
 	return out.String()
 }
 
-func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
+func TestUploadMedia_OverABoundLeavesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, small := w.tenant(t, "one"), w.tenant(t, "small", smallLimits)
 	rt := w.replica(t)
-	const most = 10 << 20
-	id := rt.upload(t, one.Key, "most.bin", noise(most))
-	gives[api.Deleted](t, rt.call(t, one.Key, "delete_media", object{"mediaId": id}))
-	large := base64.StdEncoding.EncodeToString(noise(most + 2)) // without padding
+	const maxFile = 10 << 20
+	id := rt.upload(t, one.Key, "max.bin", noise(maxFile))
+	succeeded[api.Deleted](t, rt.call(t, one.Key, "delete_media", object{"mediaId": id}))
+	large := base64.StdEncoding.EncodeToString(noise(maxFile + 2)) // without padding
 	for _, text := range []string{large, strings.Repeat(large, 3)} {
-		says := fails(t, rt.call(t, one.Key, "upload_media", object{"fileBase64": text, "fileName": "f", "mimeType": "a/b"}))
+		says := failed(t, rt.call(t, one.Key, "upload_media", object{"fileBase64": text, "fileName": "f", "mimeType": "a/b"}))
 		for _, part := range []string{"10485760 bytes", "create_upload_signature", "http://media.test/media/create ", "http://media.test/media/create/resumable", "x-service-signature"} {
 			if !strings.Contains(says, part) {
-				t.Errorf("it does not say %q: %s", part, says)
+				t.Errorf("the error lacks %q: %s", part, says)
 			}
 		}
 	}
-	// A body without an end is read up to its bound.
+	// An endless body is read up to maxBody.
 	endless := io.MultiReader(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"upload_media","arguments":{"fileBase64":"`), io.LimitReader(characters{}, 80<<20))
 	if got := rt.send(t, http.MethodPost, "/mcp", endless, apiKey(one.Key)); got.status != http.StatusRequestEntityTooLarge {
 		t.Errorf("80 MB: %d %s", got.status, got.body)
@@ -383,26 +383,26 @@ func TestFilesAreBoundedAndLeaveNothingBehind(t *testing.T) {
 	if got := rt.post(t, strings.TrimSuffix(upload(1, large[:1000], ""), `","fileName":"f","mimeType":"application/x-test"}}}`), apiKey(one.Key)); got.status != http.StatusBadRequest {
 		t.Errorf("a body that is cut in its file: %d %s", got.status, got.body)
 	}
-	if says := fails(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(200_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "maxUploadSize, 100000 bytes") {
+	if says := failed(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(200_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "maxUploadSize, 100000 bytes") {
 		t.Errorf("over maxUploadSize: %s", says)
 	}
-	if says := fails(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(90_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "cap, 50000 bytes") || !strings.Contains(says, "delete_media") {
+	if says := failed(t, rt.call(t, small.Key, "upload_media", object{"fileBase64": base64.StdEncoding.EncodeToString(noise(90_000)), "fileName": "f", "mimeType": "a/b"})); !strings.Contains(says, "cap, 50000 bytes") || !strings.Contains(says, "delete_media") {
 		t.Errorf("over the cap: %s", says)
 	}
-	// Where it is of no use, a file is dropped.
-	if says := fails(t, rt.call(t, one.Key, "get_media_count", object{"fileBase64": large})); !strings.Contains(says, `unknown argument "fileBase64"`) {
+	// The file of another tool's call is dropped.
+	if says := failed(t, rt.call(t, one.Key, "get_media_count", object{"fileBase64": large})); !strings.Contains(says, `unknown argument "fileBase64"`) {
 		t.Errorf("for another tool: %s", says)
 	}
-	if n := w.traces(t); n != 0 {
-		t.Errorf("%d traces are left", n)
+	if n := w.leftovers(t); n != 0 {
+		t.Errorf("%d rows and bytes are left", n)
 	}
-	// Every place was given back.
+	// Every slot was released.
 	for range 20 {
-		gives[any](t, rt.call(t, one.Key, "delete_media", object{"mediaId": rt.upload(t, one.Key, "f", []byte("f"))}))
+		succeeded[any](t, rt.call(t, one.Key, "delete_media", object{"mediaId": rt.upload(t, one.Key, "f", []byte("f"))}))
 	}
 }
 
-func TestOneFileInARequest(t *testing.T) {
+func TestUploadMedia_AcceptsOneFilePerRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -419,7 +419,7 @@ func TestOneFileInARequest(t *testing.T) {
 	}
 }
 
-// broken is a database that fails in a way nobody has classified.
+// broken is a store that returns an error which is not a fault.
 type broken struct{ media.Store }
 
 func (broken) Item(context.Context, media.Scope, uuid.UUID) (media.Item, error) {
@@ -430,8 +430,8 @@ func (broken) CountItems(context.Context, media.Scope, media.Filter) (int64, err
 	panic("the code is on fire")
 }
 
-// A tool that panics takes nobody along.
-func TestAPanicEndsOneCall(t *testing.T) {
+// A tool that panics ends neither the process nor other calls.
+func TestPanic_EndsOneCallOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -440,18 +440,18 @@ func TestAPanicEndsOneCall(t *testing.T) {
 	if got.status != http.StatusOK || !bytes.Contains(got.body, []byte(`"code":-32603`)) || bytes.Contains(got.body, []byte("fire")) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
-	gives[api.Totals](t, rt.call(t, one.Key, "get_total_storage", nil))
+	succeeded[api.Totals](t, rt.call(t, one.Key, "get_total_storage", nil))
 	eventually(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "the code is on fire") })
 }
 
-func TestNothingInternalLeaks(t *testing.T) {
+func TestToolError_ShowsNothingInternal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) { o.store = broken{w.Store} })
-	says := fails(t, rt.called(t, "get_media", object{"mediaId": uuid.NewString()}, apiKey(one.Key), header("X-Request-Id", "request-of-mine")))
+	says := failed(t, rt.callAs(t, "get_media", object{"mediaId": uuid.NewString()}, apiKey(one.Key), header("X-Request-Id", "request-of-mine")))
 	if strings.Contains(says, "SELECT") || !strings.Contains(says, "request-of-mine") {
-		t.Errorf("it says %q", says)
+		t.Errorf("the error is %q", says)
 	}
 	eventually(t, "the log has the cause", func() bool { return strings.Contains(rt.logs.String(), "relation is on fire") })
 	for line := range strings.Lines(rt.logs.String()) {
@@ -461,7 +461,7 @@ func TestNothingInternalLeaks(t *testing.T) {
 	}
 }
 
-// characters has no end.
+// characters is an endless reader.
 type characters struct{}
 
 func (characters) Read(p []byte) (int, error) {
@@ -471,8 +471,8 @@ func (characters) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The names of the headers are the brand's.
-func TestTheBrandIsInEveryText(t *testing.T) {
+// The names of headers contain the brand.
+func TestBrand_IsInEveryText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -483,8 +483,8 @@ func TestTheBrandIsInEveryText(t *testing.T) {
 	}
 }
 
-// A client that leaves in the middle of its file leaves nothing behind.
-func TestAClientThatLeavesGivesItsPlaceBack(t *testing.T) {
+// A client that disconnects while it sends its file leaves neither rows nor a slot.
+func TestUploadMedia_WhoseClientLeavesReleasesItsSlot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
@@ -495,24 +495,24 @@ func TestAClientThatLeavesGivesItsPlaceBack(t *testing.T) {
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Accept", "application/json, text/event-stream")
 	request.Header.Set("x-service-apikey", one.Key)
-	gone := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		response, err := rt.client.Do(request)
 		if err == nil {
 			_ = response.Body.Close()
 		}
-		gone <- err
+		done <- err
 	}()
 	_, err = io.WriteString(write, upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), "")[:12<<20])
 	must(t, err)
-	if says := fails(t, rt.call(t, one.Key, "upload_media", aFile("caption", "c"))); !strings.Contains(says, "try again in") {
-		t.Errorf("the place is not taken: %s", says)
+	if says := failed(t, rt.call(t, one.Key, "upload_media", uploadArguments("caption", "c"))); !strings.Contains(says, "try again in") {
+		t.Errorf("the slot is free: %s", says)
 	}
-	must(t, write.CloseWithError(errors.New("left"))) // which ends the connection
-	if err := <-gone; err == nil {
-		t.Error("the client did not leave")
+	must(t, write.CloseWithError(errors.New("left"))) // closes the connection
+	if err := <-done; err == nil {
+		t.Error("the client did not disconnect")
 	}
-	eventually(t, "the place is free", func() bool { return !rt.call(t, one.Key, "upload_media", aFile("caption", "c")).IsError })
+	eventually(t, "the slot is free", func() bool { return !rt.call(t, one.Key, "upload_media", uploadArguments("caption", "c")).IsError })
 	if n := w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM item)`); n != 1 {
 		t.Errorf("%d rows", n)
 	}

@@ -124,7 +124,7 @@ func readMessage(text json.RawMessage) (message, error) {
 func (m message) isRequest() bool { return m.method != "" && m.id != nil }
 
 // needsID reports whether a message without an id is a malformed request rather than a
-// notification: a response could not be told from others, so it is not carried out, and
+// notification: a response to it could not be matched to a request, so it is not carried out, and
 // its client must learn of that. named is set when the id is null.
 func (m message) needsID(named bool) bool {
 	_, request := paramsOf[m.method]

@@ -13,9 +13,8 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// FuzzMessages holds the reader to this: what it lets through, the SDK reads, with ids
-// that come back as they were and are no other's in the batch; what it rejects, it
-// rejects in words of our own.
+// FuzzMessages checks that the SDK decodes every message that readMessages accepts, that ids are
+// unchanged and unique in the batch, and that rejections show nothing internal.
 func FuzzMessages(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"ping"}`, `{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, `{"jsonrpc":"2.0","id":1.0,"method":"ping"}`,
@@ -30,7 +29,7 @@ func FuzzMessages(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if bytes.Count(body, []byte{'['})+bytes.Count(body, []byte{'{'}) > maxDepth {
-			return // may be too deep, which lift rejects
+			return // may be too deep, which extractFiles rejects
 		}
 		messages, batch, err := readMessages(body)
 		if err != nil {
@@ -63,7 +62,7 @@ func FuzzMessages(f *testing.F) {
 			seen[call.ID.Raw()] = true
 			back, err := json.Marshal(call.ID.Raw())
 			if err != nil || !sameValue(back, m.id) {
-				t.Fatalf("%q: the id comes back as %s: %v", m.text, back, err)
+				t.Fatalf("%q: the id is returned as %s: %v", m.text, back, err)
 			}
 		}
 	})
@@ -73,12 +72,12 @@ func FuzzMessages(f *testing.F) {
 // of the implementation.
 func rejected(t *testing.T, body []byte, err error) {
 	t.Helper()
-	var told rpcError
-	if !errors.As(err, &told) || !fault.Is(err, fault.Invalid) || told.code == 0 {
+	var rejection rpcError
+	if !errors.As(err, &rejection) || !fault.Is(err, fault.Invalid) || rejection.code == 0 {
 		t.Fatalf("%q: %v", body, err)
 	}
 	if public := fault.From(err).Public; public == "" || strings.Contains(public, "mcp.") || strings.Contains(public, "json:") {
-		t.Fatalf("%q: it says %q", body, public)
+		t.Fatalf("%q: the error is %q", body, public)
 	}
 }
 

@@ -1,6 +1,8 @@
 package mcp_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,9 +13,11 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/mcp"
 )
 
-// calls are the counts that the replica shows and that are not 0.
+// calls returns the counts of the replica's metric that are not 0.
 func (rt *replica) calls(t *testing.T) map[string]string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+rt.server.AdminAddr()+"/metrics", nil)
@@ -35,27 +39,49 @@ func (rt *replica) calls(t *testing.T) map[string]string {
 	return counts
 }
 
-func TestCallsAreCountedByToolAndOutcome(t *testing.T) {
+func TestMetrics_CountCallsByToolAndOutcome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	one, held := w.tenant(t, "one"), w.tenant(t, "held", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
+	one, readOnly := w.tenant(t, "one"), w.tenant(t, "read-only", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
 	rt := w.replica(t, func(o *options) { o.store = broken{w.Store} })
 	if counts := rt.calls(t); len(counts) != 0 {
 		t.Errorf("before any call: %v", counts)
 	}
-	gives[any](t, rt.call(t, one.Key, "get_total_storage", nil))
-	gives[any](t, rt.call(t, one.Key, "get_total_storage", nil))
-	fails(t, rt.call(t, one.Key, "list_media", object{"page": 0}))
-	fails(t, rt.call(t, one.Key, "get_media", object{"mediaId": uuid.NewString()})) // the store is broken
-	fails(t, rt.call(t, held.Key, "update_media_settings", nil))
-	rt.post(t, callBody(t, "get_media_count", nil), apiKey(one.Key)) // which panics
+	succeeded[any](t, rt.call(t, one.Key, "get_total_storage", nil))
+	succeeded[any](t, rt.call(t, one.Key, "get_total_storage", nil))
+	failed(t, rt.call(t, one.Key, "list_media", object{"page": 0}))
+	failed(t, rt.call(t, one.Key, "get_media", object{"mediaId": uuid.NewString()})) // the store is broken
+	failed(t, rt.call(t, readOnly.Key, "update_media_settings", nil))
+	rt.post(t, callBody(t, "get_media_count", nil), apiKey(one.Key)) // panics
 	for n := range 5 {
 		rt.post(t, callBody(t, fmt.Sprintf("made_up_%d", n), nil), apiKey(one.Key))
 	}
-	rt.post(t, listTools, apiKey(one.Key)) // is no call
+	rt.post(t, listTools, apiKey(one.Key)) // not counted
 	want := map[string]string{"get_total_storage ok": "2", "list_media rejected": "1", "get_media error": "1",
 		"update_media_settings rejected": "1", "get_media_count error": "1", "unknown rejected": "5"}
 	if counts := rt.calls(t); fmt.Sprint(counts) != fmt.Sprint(want) {
 		t.Errorf("counted %v, want %v", counts, want)
+	}
+}
+
+func TestOutcome_OfEveryFault(t *testing.T) {
+	t.Parallel()
+	disconnected, cancel := context.WithCancel(t.Context())
+	cancel()
+	unclassified := errors.New("broken")
+	for _, tt := range []struct {
+		err                     error
+		connected, disconnected string
+	}{
+		{nil, "ok", "ok"},
+		{fault.New(fault.Invalid, "x"), "rejected", "rejected"},
+		{fault.New(fault.Busy, "x"), "rejected", "rejected"},
+		{fault.New(fault.QuotaExceeded, "x"), "rejected", "rejected"},
+		{fault.New(fault.Unavailable, "x"), "error", "canceled"},
+		{unclassified, "error", "canceled"},
+	} {
+		if connected, gone := mcp.Outcome(t.Context(), tt.err), mcp.Outcome(disconnected, tt.err); connected != tt.connected || gone != tt.disconnected {
+			t.Errorf("%v: %s, and %s after the client disconnected", tt.err, connected, gone)
+		}
 	}
 }

@@ -9,18 +9,17 @@ import (
 	"time"
 )
 
-// A connection that stood still, or that dripped, held the memory that others waited
-// for. It is given up as an upload by REST is, whichever way its reading ends.
-func TestAFileThatOthersWaitForIsGivenUp(t *testing.T) {
+// A connection that stalls, or sends slowly, must not hold the memory that other uploads wait for.
+func TestUploadMedia_BelowTheMinimumRateIsAbortedWhileOthersWait(t *testing.T) {
 	t.Parallel()
-	for name, drips := range map[string]bool{"stands still": false, "drips": true} {
+	for name, sendsOn := range map[string]bool{"stalls": false, "sends slowly": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 			rt := w.replica(t, func(o *options) {
 				o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 30*time.Second
-				o.server.StallTimeout = time.Hour // it must not be that which ends the upload
+				o.server.StallTimeout = time.Hour // so that it does not end the upload first
 			})
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 			must(t, err)
@@ -30,17 +29,17 @@ func TestAFileThatOthersWaitForIsGivenUp(t *testing.T) {
 			_, err = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: media.test\r\nx-service-apikey: %s\r\nAccept: application/json, text/event-stream\r\n"+
 				"Mcp-Protocol-Version: 2025-11-25\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", slow.Key, len(body))
 			must(t, err)
-			// More than any buffer takes, so that the upload has its memory; then next to nothing.
+			// More than all buffers hold, so that the upload has its memory.
 			const first = 11 << 20
 			_, err = conn.Write([]byte(body[:first]))
 			must(t, err)
 			done := make(chan struct{})
-			dripping := make(chan struct{})
+			sending := make(chan struct{})
 			go func() {
-				defer close(dripping)
+				defer close(sending)
 				tick := time.NewTicker(50 * time.Millisecond)
 				defer tick.Stop()
-				for at := first; drips; at++ {
+				for at := first; sendsOn; at++ {
 					select {
 					case <-done:
 						return
@@ -52,13 +51,13 @@ func TestAFileThatOthersWaitForIsGivenUp(t *testing.T) {
 				}
 			}()
 			rt.upload(t, quick.Key, "b.bin", noise(2<<20))
-			told := make([]byte, 2048)
-			n, err := conn.Read(told)
+			response := make([]byte, 2048)
+			n, err := conn.Read(response)
 			close(done)
-			<-dripping
+			<-sending
 			must(t, err)
-			if !bytes.HasPrefix(told[:n], []byte("HTTP/1.1 429 ")) || !bytes.Contains(told[:n], []byte("Retry-After: ")) || !bytes.Contains(told[:n], []byte("below the minimum transfer rate")) {
-				t.Errorf("the slow client is told %s", told[:n])
+			if !bytes.HasPrefix(response[:n], []byte("HTTP/1.1 429 ")) || !bytes.Contains(response[:n], []byte("Retry-After: ")) || !bytes.Contains(response[:n], []byte("below the minimum transfer rate")) {
+				t.Errorf("the slow client is answered %s", response[:n])
 			}
 			if n := w.QueryInt(t, `SELECT count(*) FROM item WHERE account_id = $1`, slow.Account.ID); n != 0 {
 				t.Errorf("it stored %d items", n)

@@ -10,7 +10,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 )
 
-// heldCall is a call whose body is held back behind its first half.
+// heldCall is a call whose client has sent the first half of its body.
 type heldCall struct {
 	body *runtimetest.PausedBody
 	done chan answer
@@ -38,16 +38,16 @@ func callBody(t *testing.T, name string, arguments any) string {
 	return string(body)
 }
 
-// Only the headers were judged: a call whose body was begun in time and held back was
-// carried out for a key that had been revoked, and for an assistant that had been put
-// on a leash.
-func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
+// A call is not carried out if its key is revoked, its account suspended or its tool denied while
+// its body arrives.
+func TestCall_IsAuthorizedAtTheEndOfItsBody(t *testing.T) {
 	t.Parallel()
 	for how, tt := range map[string]struct {
-		end func(*testing.T, *world, tenant) (goOn string) // gives a key that is good once the account is as before
-		// ended tells whether the replica has heard of it.
-		ended func(*testing.T, *replica, tenant) bool
-		leash bool
+		// end returns a key that is valid once the account is as before.
+		end func(*testing.T, *world, tenant) (validKey string)
+		// ended reports whether the change has reached the replica.
+		ended  func(*testing.T, *replica, tenant) bool
+		denied bool
 	}{
 		"revoked": {func(t *testing.T, w *world, of tenant) string {
 			t.Helper()
@@ -60,7 +60,7 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 			w.Change(t, of, func(s *account.Spec) { s.Suspended = true })
 			return of.Key
 		}, rejectedKey, false},
-		"on a leash": {func(t *testing.T, w *world, of tenant) string {
+		"denied": {func(t *testing.T, w *world, of tenant) string {
 			t.Helper()
 			w.Change(t, of, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{Tools: []string{}} })
 			return of.Key
@@ -75,10 +75,10 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 				draft := rt.upload(t, one.Key, "one.bin", []byte("one"))
 				before := rt.state(t, one.Key, draft)
 				held := rt.hold(t, callBody(t, name, row.right(draft)), apiKey(one.Key))
-				goOn := tt.end(t, w, one)
-				eventually(t, "the replica knows", func() bool { return tt.ended(t, rt, one) })
+				validKey := tt.end(t, w, one)
+				eventually(t, "the change reaches the replica", func() bool { return tt.ended(t, rt, one) })
 				got := held.answer()
-				if tt.leash {
+				if tt.denied {
 					if got.status != http.StatusOK || !strings.Contains(string(got.body), name+" is not allowed for assistants") {
 						t.Errorf("%s: %d %s", name, got.status, got.body)
 					}
@@ -87,9 +87,9 @@ func TestACallThatIsHeldBackIsJudgedWhenItHasCome(t *testing.T) {
 				}
 				w.Change(t, one, func(*account.Spec) {})
 				eventually(t, "the account is as before", func() bool {
-					return rt.post(t, listTools, apiKey(goOn)).status == http.StatusOK && len(rt.names(t, goOn)) == len(rows)
+					return rt.post(t, listTools, apiKey(validKey)).status == http.StatusOK && len(rt.names(t, validKey)) == len(rows)
 				})
-				if after := rt.state(t, goOn, draft); after != before {
+				if after := rt.state(t, validKey, draft); after != before {
 					t.Errorf("%s changed something: %s, before %s", name, after, before)
 				}
 				if n := w.QueryInt(t, `SELECT count(*) FROM item WHERE account_id = $1`, one.Account.ID); n != 1 {

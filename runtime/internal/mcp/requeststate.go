@@ -63,24 +63,24 @@ const placeholderPrefix = "file "
 // transfer rate while other uploads wait ends the request: the answer of a tool would have to
 // wait for the rest of the body.
 func (c *requestState) receiveFile(ctx context.Context, from *stringReader, isUpload bool) (string, error) {
-	one := &file{}
+	received := &file{}
 	name := placeholderPrefix + strconv.Itoa(len(c.files))
-	c.files = append(c.files, one)
+	c.files = append(c.files, received)
 	switch {
 	case !c.canUpload || !isUpload:
-		one.err = fault.New(fault.Conflict, "unexpected file argument")
+		received.err = fault.New(fault.Conflict, "unexpected file argument")
 	case len(c.files) > 1: // each would hold a slot that the other waits for
-		one.err = fault.New(fault.Invalid, "send one file in a request")
+		received.err = fault.New(fault.Invalid, "send one file in a request")
 	default:
-		one.upload, one.err = c.beginUpload(ctx, &decoder{from: from})
+		received.upload, received.err = c.beginUpload(ctx, &decoder{from: from})
 	}
 	return name, c.tooSlow()
 }
 
 // interrupt aborts reading the body. It may be called often.
-func (c *requestState) interrupt(why error) {
+func (c *requestState) interrupt(cause error) {
 	c.mu.Lock()
-	c.slow = why
+	c.slow = cause
 	c.mu.Unlock()
 	c.stop()
 }
@@ -108,16 +108,16 @@ func (c *requestState) beginUpload(ctx context.Context, from io.Reader) (*media.
 func (c *requestState) file(named string) (*media.Upload, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, one := range c.files {
+	for i, received := range c.files {
 		if named != placeholderPrefix+strconv.Itoa(i) {
 			continue
 		}
-		upload, err := one.upload, one.err
+		upload, err := received.upload, received.err
 		if upload == nil && err == nil || c.closed {
 			err = errors.New("the file was claimed before, or after the end of its request")
 			return nil, err
 		}
-		one.upload = nil
+		received.upload = nil
 		return upload, err
 	}
 	return nil, errors.New("the file was not extracted from the body")
@@ -135,9 +135,9 @@ func (c *requestState) close(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	for _, one := range c.files {
-		if one.upload != nil {
-			one.upload.Close(ctx)
+	for _, unclaimed := range c.files {
+		if unclaimed.upload != nil {
+			unclaimed.upload.Close(ctx)
 		}
 	}
 	return errors.Join(c.errs...)

@@ -14,9 +14,9 @@ import (
 
 func bearer(token string) option { return header("Authorization", "Bearer "+token) }
 
-// A token that lacks the scope of a tool is answered by status, before anything is done,
-// so that its client can ask the person for more (RFC 6750, section 3.1).
-func TestAnAccessTokenIsHeldToItsScopes(t *testing.T) {
+// A call without the scope of its tool is answered by status, so that the client can ask the user
+// for the scope (RFC 6750, section 3.1).
+func TestAccessToken_IsLimitedToItsScopes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.replica(t)
@@ -48,7 +48,7 @@ func TestAnAccessTokenIsHeldToItsScopes(t *testing.T) {
 	if got := rt.post(t, batch, bearer(read), header("MCP-Protocol-Version", "2025-03-26")); got.status != http.StatusForbidden {
 		t.Errorf("in a batch: %d %s", got.status, got.body)
 	}
-	if got := rt.called(t, "seal_media", map[string]any{"mediaId": draft}, bearer(both)); got.IsError {
+	if got := rt.callAs(t, "seal_media", map[string]any{"mediaId": draft}, bearer(both)); got.IsError {
 		t.Errorf("with both scopes: %+v", got)
 	}
 	if got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, bearer(both), apiKey(one.Key)); got.status != http.StatusBadRequest {
@@ -61,6 +61,6 @@ func TestAnAccessTokenIsHeldToItsScopes(t *testing.T) {
 		}
 	}
 	if got := rt.send(t, http.MethodPost, "/mcp?access_token="+both, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)); got.status != http.StatusUnauthorized {
-		t.Errorf("a token in the address: %d %s", got.status, got.body)
+		t.Errorf("a token in the query: %d %s", got.status, got.body)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"mediastack.dev/runtime/account"
 )
 
-// names of the tools that are listed for a key.
+// names returns the names of the tools that are listed for a key.
 func (rt *replica) names(t *testing.T, key string) []string {
 	t.Helper()
 	names := []string{}
@@ -31,14 +31,14 @@ func (rt *replica) names(t *testing.T, key string) []string {
 
 var reading = []string{"get_media", "get_media_count", "get_media_settings", "get_total_storage", "list_media"}
 
-func TestALeashHoldsListsAndCalls(t *testing.T) {
+func TestToolPolicy_RestrictsListsAndCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.replica(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
 	all := rt.names(t, one.Key)
 	for _, tt := range []struct {
-		agents account.ToolPolicy
+		policy account.ToolPolicy
 		names  []string
 	}{
 		{account.ToolPolicy{ReadOnly: true}, reading},
@@ -48,42 +48,42 @@ func TestALeashHoldsListsAndCalls(t *testing.T) {
 		{account.ToolPolicy{Tools: []string{}}, []string{}},
 		{account.ToolPolicy{}, all},
 	} {
-		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = tt.agents })
-		eventually(t, "the list follows", func() bool { return slices.Equal(rt.names(t, one.Key), tt.names) })
+		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = tt.policy })
+		eventually(t, "the list has changed", func() bool { return slices.Equal(rt.names(t, one.Key), tt.names) })
 		draft := rt.upload(t, other.Key, "f", []byte("f"))
 		for name := range rows {
 			got := rt.call(t, one.Key, name, rows[name].right(draft))
 			if forbidden := got.IsError && strings.Contains(got.Content[0].Text, name+" is not allowed for assistants"); forbidden == slices.Contains(tt.names, name) {
-				t.Errorf("%+v: %s gives %s", tt.agents, name, got.Content[0].Text)
+				t.Errorf("%+v: %s returns %s", tt.policy, name, got.Content[0].Text)
 			}
 		}
 	}
 	if !slices.Equal(rt.names(t, other.Key), all) || len(all) != 10 {
-		t.Error("another tenant is held, too")
+		t.Error("another tenant is restricted, too")
 	}
-	// REST is not for assistants, and is not held.
+	// The policy does not restrict a key at REST.
 	w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = account.ToolPolicy{Tools: []string{}} })
 	if got := rt.send(t, http.MethodGet, "/media/get/count", nil, apiKey(one.Key)); got.status != http.StatusOK {
 		t.Errorf("REST: %d %s", got.status, got.body)
 	}
 }
 
-// A file that nobody may send, or that no tool takes, is not even held in memory.
-func TestAForbiddenFileTakesNoPlace(t *testing.T) {
+// A file that the caller may not upload, or that is no argument of upload_media, is not buffered.
+func TestForbiddenFile_HoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	held := w.tenant(t, "held", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
+	readOnly := w.tenant(t, "read-only", func(s *account.Spec) { s.ToolPolicy.ReadOnly = true })
 	free := w.tenant(t, "free")
 	rt := w.replica(t, func(o *options) { o.media.MaxUploads, o.media.UploadQueue = 1, 0 })
 	const right = `"method":"tools/call","params":{"name":"upload_media",`
 	for _, tt := range []struct {
-		of    tenant
-		place string // what stands for the right place in the request
-		takes bool
+		of      tenant
+		context string // replaces the right one in the request
+		slot    bool   // the file holds a slot
 	}{
-		{held, right, false},
+		{readOnly, right, false},
 		{free, right, true},
-		{free, `"params":{`, true}, // the names come behind the file, or never
+		{free, `"params":{`, true}, // the names follow the file, or are missing
 		{free, `"method":"ping","params":{"name":"upload_media",`, false},
 		{free, `"method":"tools/call","params":{"name":"get_media",`, false},
 		{free, `"method":"tools/call","params":{"name":"upload_media","x":{`, false},
@@ -91,13 +91,13 @@ func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 		body, write := io.Pipe()
 		answered := make(chan answer, 1)
 		go func() { answered <- rt.send(t, http.MethodPost, "/mcp", body, apiKey(tt.of.Key)) }()
-		request := strings.Replace(upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), ""), right, tt.place, 1)
-		// More than the connection's buffers hold: when it is written, most has been read.
+		request := strings.Replace(upload(1, base64.StdEncoding.EncodeToString(noise(9<<20)), ""), right, tt.context, 1)
+		// More than the buffers of the connection hold, so that the service has read most of it.
 		_, err := io.WriteString(write, request[:12<<20])
 		must(t, err)
 		other, err := rt.media.Begin(t.Context(), account.Principal{Account: account.Account{ID: uuid.New(), BucketOwned: true}}, 0)
-		if (err != nil) != tt.takes {
-			t.Errorf("%s, %s: another upload: %v", tt.of.Account.Name, tt.place, err)
+		if (err != nil) != tt.slot {
+			t.Errorf("%s, %s: another upload: %v", tt.of.Account.Name, tt.context, err)
 		}
 		if err == nil {
 			other.Close(t.Context())
@@ -106,17 +106,17 @@ func TestAForbiddenFileTakesNoPlace(t *testing.T) {
 		must(t, err)
 		must(t, write.Close())
 		got := <-answered
-		if forbidden := bytes.Contains(got.body, []byte("upload_media is not allowed for assistants")); forbidden != (tt.of.Key == held.Key) {
+		if forbidden := bytes.Contains(got.body, []byte("upload_media is not allowed for assistants")); forbidden != (tt.of.Key == readOnly.Key) {
 			t.Errorf("%s: %d %s", tt.of.Account.Name, got.status, got.body)
 		}
-		if made := bytes.Contains(got.body, []byte("structuredContent")); made != (tt.takes && tt.place == right) {
-			t.Errorf("%s: %d %s", tt.place, got.status, got.body)
+		if created := bytes.Contains(got.body, []byte("structuredContent")); created != (tt.slot && tt.context == right) {
+			t.Errorf("%s: %d %s", tt.context, got.status, got.body)
 		}
 	}
 }
 
-// The names that spec.mcp.tools takes are those of the tools.
-func TestTheCustomResourceKnowsEveryTool(t *testing.T) {
+// The enumeration of spec.mcp.tools has the names of all tools.
+func TestCustomResource_AcceptsEveryTool(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "config", "crd", "bases", "mediastack.dev_mediaaccounts.yaml"))
 	must(t, err)
@@ -137,6 +137,6 @@ func TestTheCustomResourceKnowsEveryTool(t *testing.T) {
 	slices.Sort(known)
 	w := newWorld(t)
 	if names := w.replica(t).names(t, w.tenant(t, "one").Key); !slices.Equal(names, known) {
-		t.Errorf("the tools are %v, spec.mcp.tools takes %v", names, known)
+		t.Errorf("the tools are %v, spec.mcp.tools allows %v", names, known)
 	}
 }

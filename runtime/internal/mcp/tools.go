@@ -110,11 +110,11 @@ func (a *API) toolHandler(t tool) sdk.ToolHandler {
 // authorizeTools is the middleware of the SDK that authorizes calls and filters lists of tools.
 func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, request sdk.Request) (result sdk.Result, err error) {
-		called := "" // name of the tool, of a call
-		// The SDK calls tools in goroutines of its own, where a panic would end the process.
+		called := "" // the tool of a tools/call
+		// The SDK calls tools in its goroutines, where a panic would end the process.
 		defer func() {
-			if problem := recover(); problem != nil {
-				stateFromContext(ctx).addError(fault.Wrap(fmt.Errorf("panic: %v\n%s", problem, debug.Stack()), fault.Internal, "%s", method))
+			if panicked := recover(); panicked != nil {
+				stateFromContext(ctx).addError(fault.Wrap(fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()), fault.Internal, "%s", method))
 				if called != "" {
 					a.calls.WithLabelValues(called, outcomeError).Inc()
 				}
@@ -125,9 +125,9 @@ func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
 		if method == "tools/call" {
 			params, ok := request.GetParams().(*sdk.CallToolParamsRaw)
 			if !ok {
-				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "the call can't be read"}
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "malformed params of tools/call"}
 			}
-			if t, ok := a.toolByName(params.Name); !ok { // the SDK says so
+			if t, ok := a.toolByName(params.Name); !ok { // the SDK rejects the call
 				a.calls.WithLabelValues(unknownTool, outcomeRejected).Inc()
 			} else if err := authorize(identity, t); err != nil {
 				return a.toolError(ctx, t.name(), err), nil
@@ -154,7 +154,7 @@ func masked(err error) error {
 	if !errors.As(err, &quoting) {
 		return err
 	}
-	told := *quoting
-	told.Message = redact.Text(told.Message)
-	return &told
+	redacted := *quoting
+	redacted.Message = redact.Text(redacted.Message)
+	return &redacted
 }

@@ -19,7 +19,7 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// listed is a tool as clients are told of it.
+// listed is a tool in the list that clients get.
 type listed struct {
 	Name, Title, Description string
 	InputSchema              *jsonschema.Schema
@@ -40,13 +40,13 @@ func (rt *replica) tools(t *testing.T, key string) []listed {
 // wrong is an input that a tool rejects.
 type wrong struct {
 	input object
-	says  string // a part of the sentence
+	says  string // a part of the error text; "?" = none, the input is valid
 }
 
-// row is what the table knows of a tool.
+// row has the hints and the inputs of a tool.
 type row struct {
 	hints object
-	// right is an input that goes well for an account with this draft in it.
+	// right returns a valid input for an account with this draft.
 	right func(draft string) object
 	wrong []wrong
 }
@@ -63,10 +63,10 @@ func writes(destructive, idempotent bool) object {
 
 func nothing(string) object { return object{} }
 
-func theDraft(id string) object { return object{"mediaId": id} }
+func draftID(id string) object { return object{"mediaId": id} }
 
-// aFile is a right input of upload_media, changed.
-func aFile(field string, value any) object {
+// aFile returns valid arguments of upload_media with one field changed.
+func uploadArguments(field string, value any) object {
 	file := object{"fileBase64": one64, "fileName": "one.txt", "mimeType": "text/plain"}
 	file[field] = value
 	return file
@@ -79,7 +79,7 @@ var badIDs = []wrong{
 	{object{"mediaId": "0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e"}, "media item not found"},
 }
 
-// rows must have every tool that is registered.
+// rows has a row for every tool.
 var rows = map[string]row{
 	"list_media": {reads(), func(string) object { return object{"page": 1, "limit": 1, "access": "private", "group": "g"} }, []wrong{
 		{object{"page": 0}, "page must be 1 or more"},
@@ -94,32 +94,32 @@ var rows = map[string]row{
 		{object{"group": strings.Repeat("g", 256)}, "group must be at most 255 bytes"},
 		{object{"group": "a\nb"}, "group must not contain control characters"},
 	}},
-	"get_media":         {reads(), theDraft, badIDs},
+	"get_media":         {reads(), draftID, badIDs},
 	"get_media_count":   {reads(), nothing, nil},
 	"get_total_storage": {reads(), nothing, nil},
-	"seal_media":        {writes(false, true), theDraft, badIDs},
-	"delete_media":      {writes(true, true), theDraft, badIDs},
-	"upload_media": {writes(false, false), func(string) object { return aFile("caption", "c") }, []wrong{
-		{aFile("fileBase64", ""), "fileBase64 is empty"},
-		{aFile("fileBase64", " \n"), "fileBase64 is empty"},
-		{aFile("fileBase64", "data:text/plain;base64,"+one64), "without a data: prefix"},
-		{aFile("fileBase64", "b25"), "?"}, // is good: padding may be left out
-		{aFile("fileBase64", "b"), "cut short"},
-		{aFile("fileBase64", "b25lb"), "cut short"},
-		{aFile("fileBase64", "b25="), "?"},
-		{aFile("fileBase64", "b25=="), "padding is wrong"},
-		{aFile("fileBase64", "===="), "padding is wrong"},
-		{aFile("fileBase64", "b2=5"), "follows the padding"},
-		{aFile("fileBase64", "+-+-"), "mixes"},
-		{aFile("fileBase64", "b25lß"), "is not base64"},
-		{aFile("fileBase64", "file 0"), "cut short"}, // what stands for a file inside
-		{aFile("fileName", ""), "fileName is empty"},
-		{aFile("mimeType", ""), "mimeType is empty"},
-		{aFile("access", "secret"), "access must be public or private"},
-		{aFile("access", ""), "access must be public or private"},
-		{aFile("caption", strings.Repeat("c", 4097)), "caption must be at most 4096 bytes"},
-		{aFile("caption", "a\x00b"), "caption must not contain control characters"},
-		{aFile("group", strings.Repeat("g", 256)), "group must be at most 255 bytes"},
+	"seal_media":        {writes(false, true), draftID, badIDs},
+	"delete_media":      {writes(true, true), draftID, badIDs},
+	"upload_media": {writes(false, false), func(string) object { return uploadArguments("caption", "c") }, []wrong{
+		{uploadArguments("fileBase64", ""), "fileBase64 is empty"},
+		{uploadArguments("fileBase64", " \n"), "fileBase64 is empty"},
+		{uploadArguments("fileBase64", "data:text/plain;base64,"+one64), "without a data: prefix"},
+		{uploadArguments("fileBase64", "b25"), "?"}, // padding is optional
+		{uploadArguments("fileBase64", "b"), "incomplete"},
+		{uploadArguments("fileBase64", "b25lb"), "incomplete"},
+		{uploadArguments("fileBase64", "b25="), "?"},
+		{uploadArguments("fileBase64", "b25=="), "padding is wrong"},
+		{uploadArguments("fileBase64", "===="), "padding is wrong"},
+		{uploadArguments("fileBase64", "b2=5"), "follows the padding"},
+		{uploadArguments("fileBase64", "+-+-"), "mixes"},
+		{uploadArguments("fileBase64", "b25lß"), "is not base64"},
+		{uploadArguments("fileBase64", "file 0"), "incomplete"}, // a placeholder of this package
+		{uploadArguments("fileName", ""), "fileName is empty"},
+		{uploadArguments("mimeType", ""), "mimeType is empty"},
+		{uploadArguments("access", "secret"), "access must be public or private"},
+		{uploadArguments("access", ""), "access must be public or private"},
+		{uploadArguments("caption", strings.Repeat("c", 4097)), "caption must be at most 4096 bytes"},
+		{uploadArguments("caption", "a\x00b"), "caption must not contain control characters"},
+		{uploadArguments("group", strings.Repeat("g", 256)), "group must be at most 255 bytes"},
 	}},
 	"create_upload_signature": {writes(false, false), func(string) object { return object{"group": "g"} }, []wrong{
 		{object{"group": strings.Repeat("g", 256)}, "group must be at most 255 bytes"},
@@ -138,12 +138,12 @@ var rows = map[string]row{
 	}},
 }
 
-func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
+func TestTools_MatchTheirSchemasAndRejectOtherInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
 	rt := w.replica(t)
-	strangers := rt.upload(t, other.Key, "theirs.bin", []byte("theirs"))
+	foreign := rt.upload(t, other.Key, "theirs.bin", []byte("theirs"))
 	tools := rt.tools(t, one.Key)
 	if len(tools) != 10 {
 		t.Errorf("there are %d tools", len(tools))
@@ -166,14 +166,14 @@ func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
 		described(t, tool.Name, tool.OutputSchema)
 		draft := rt.upload(t, one.Key, "one.bin", []byte("one"))
 		before := rt.state(t, one.Key, draft)
-		for _, bad := range append(misfits(tool, row.right(draft)), row.wrong...) {
+		for _, bad := range append(invalidInputs(tool, row.right(draft)), row.wrong...) {
 			got := rt.call(t, one.Key, tool.Name, bad.input)
 			if bad.says == "?" {
-				gives[any](t, got)
+				succeeded[any](t, got)
 				before = rt.state(t, one.Key, draft)
 				continue
 			}
-			if says := fails(t, got); !strings.Contains(says, bad.says) {
+			if says := failed(t, got); !strings.Contains(says, bad.says) {
 				t.Errorf("%s %v says %q, want %q", tool.Name, short(bad.input), says, bad.says)
 			}
 			if after := rt.state(t, one.Key, draft); after != before {
@@ -181,22 +181,22 @@ func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
 			}
 		}
 		if _, byID := tool.InputSchema.Properties["mediaId"]; byID {
-			theirs := fails(t, rt.call(t, one.Key, tool.Name, object{"mediaId": strangers}))
-			if none := fails(t, rt.call(t, one.Key, tool.Name, object{"mediaId": uuid.NewString()})); theirs != none || !strings.Contains(none, "media item not found") {
+			theirs := failed(t, rt.call(t, one.Key, tool.Name, object{"mediaId": foreign}))
+			if none := failed(t, rt.call(t, one.Key, tool.Name, object{"mediaId": uuid.NewString()})); theirs != none || !strings.Contains(none, "media item not found") {
 				t.Errorf("%s: another tenant's item: %q, none: %q", tool.Name, theirs, none)
 			}
 		}
 		output, err := tool.OutputSchema.Resolve(nil)
 		must(t, err)
-		must(t, output.Validate(gives[any](t, rt.call(t, one.Key, tool.Name, row.right(draft)))))
+		must(t, output.Validate(succeeded[any](t, rt.call(t, one.Key, tool.Name, row.right(draft)))))
 	}
-	if got := gives[api.MediaItem](t, rt.call(t, other.Key, "get_media", object{"mediaId": strangers})); !got.Temp {
+	if got := succeeded[api.MediaItem](t, rt.call(t, other.Key, "get_media", object{"mediaId": foreign})); !got.Temp {
 		t.Errorf("the other tenant's draft is %+v", got)
 	}
-	if got := gives[api.Settings](t, rt.call(t, other.Key, "get_media_settings", nil)); got.UseWebP || got.Sources["useWebP"] != settings.FromDefault {
+	if got := succeeded[api.Settings](t, rt.call(t, other.Key, "get_media_settings", nil)); got.UseWebP || got.Sources["useWebP"] != settings.FromDefault {
 		t.Errorf("the other tenant's settings are %+v", got)
 	}
-	if got := gives[api.Count](t, rt.call(t, other.Key, "get_media_count", nil)); got.Count != 0 {
+	if got := succeeded[api.Count](t, rt.call(t, other.Key, "get_media_count", nil)); got.Count != 0 {
 		t.Errorf("the other tenant has %d items", got.Count)
 	}
 	if strings.Contains(rt.logs.String(), one.Key) {
@@ -204,7 +204,7 @@ func TestEveryToolDoesWhatItSaysAndRefusesTheRest(t *testing.T) {
 	}
 }
 
-// described checks that a model is told of every field.
+// described checks that every field has a description for the model.
 func described(t *testing.T, tool string, s *jsonschema.Schema) {
 	t.Helper()
 	if s == nil || s.Type != "object" {
@@ -217,8 +217,8 @@ func described(t *testing.T, tool string, s *jsonschema.Schema) {
 	}
 }
 
-// misfits derives what no tool takes from its schema.
-func misfits(tool listed, right object) []wrong {
+// invalidInputs derives inputs from the schema of a tool that it must reject.
+func invalidInputs(tool listed, right object) []wrong {
 	with := func(name string, value any) object {
 		input := object{}
 		for field, good := range right {
@@ -253,13 +253,13 @@ func misfits(tool listed, right object) []wrong {
 	return bad
 }
 
-// state is what of a tenant a call could change.
+// state returns what a call could change in a tenant.
 func (rt *replica) state(t *testing.T, key, draft string) string {
 	t.Helper()
-	item := gives[api.MediaItem](t, rt.call(t, key, "get_media", object{"mediaId": draft}))
+	item := succeeded[api.MediaItem](t, rt.call(t, key, "get_media", object{"mediaId": draft}))
 	item.File = ""
-	state := []any{item, gives[list](t, rt.call(t, key, "list_media", nil)).Total, gives[api.Settings](t, rt.call(t, key, "get_media_settings", nil)),
-		gives[api.Totals](t, rt.call(t, key, "get_total_storage", nil))}
+	state := []any{item, succeeded[list](t, rt.call(t, key, "list_media", nil)).Total, succeeded[api.Settings](t, rt.call(t, key, "get_media_settings", nil)),
+		succeeded[api.Totals](t, rt.call(t, key, "get_total_storage", nil))}
 	text, err := json.Marshal(state)
 	must(t, err)
 	return string(text)
@@ -270,19 +270,19 @@ func short(input object) string {
 	return string(text[:min(len(text), 100)])
 }
 
-func TestArgumentsThatAreNoObject(t *testing.T) {
+func TestArguments_MustBeAnObject(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	for _, arguments := range []any{[]any{}, "page", 1, true} {
-		if says := fails(t, rt.call(t, one.Key, "list_media", arguments)); says != "the arguments must be a JSON object" {
+		if says := failed(t, rt.call(t, one.Key, "list_media", arguments)); says != "the arguments must be a JSON object" {
 			t.Errorf("%v says %q", arguments, says)
 		}
 	}
 }
 
-func TestCredentialsThatEnd(t *testing.T) {
+func TestTools_RejectEndedCredentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.replica(t)
@@ -301,7 +301,7 @@ func TestCredentialsThatEnd(t *testing.T) {
 	}
 	suspended, revoked := w.tenant(t, "suspended"), w.tenant(t, "revoked")
 	for _, key := range []string{suspended.Key, revoked.Key} {
-		gives[api.Count](t, rt.call(t, key, "get_media_count", nil))
+		succeeded[api.Count](t, rt.call(t, key, "get_media_count", nil))
 	}
 	w.Change(t, suspended, func(s *account.Spec) { s.Suspended = true })
 	eventually(t, "a suspended account is rejected", func() bool { return rejected(suspended.Key) })
@@ -310,15 +310,15 @@ func TestCredentialsThatEnd(t *testing.T) {
 	eventually(t, "a revoked key is rejected", func() bool { return rejected(revoked.Key) })
 }
 
-func TestAPinnedSettingIsRefusedByName(t *testing.T) {
+func TestPinnedSetting_IsRejectedByName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	gives[any](t, rt.call(t, one.Key, "update_media_settings", object{"thumbnailHeight": 50}))
+	succeeded[any](t, rt.call(t, one.Key, "update_media_settings", object{"thumbnailHeight": 50}))
 	quality := 40
 	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{WebPOutputQuality: &quality}, "team-a/site"))
-	says := fails(t, rt.call(t, one.Key, "update_media_settings", object{"useWebP": true, "webpOutputQuality": 90}))
+	says := failed(t, rt.call(t, one.Key, "update_media_settings", object{"useWebP": true, "webpOutputQuality": 90}))
 	if !strings.Contains(says, "webpOutputQuality: pinned by MediaSettings team-a/site") || !strings.Contains(says, "nothing was changed") {
 		t.Errorf("it says %q", says)
 	}
@@ -326,29 +326,29 @@ func TestAPinnedSettingIsRefusedByName(t *testing.T) {
 		Effective: settings.Effective{WebPOutputQuality: 40, ThumbnailWidth: 320, ThumbnailHeight: 50}, PinnedBy: "team-a/site",
 		Sources: api.Sources{"useWebP": settings.FromDefault, "webpOutputQuality": settings.FromPin, "thumbnailWidth": settings.FromDefault, "thumbnailHeight": settings.FromTenant},
 	}
-	if got := gives[api.Settings](t, rt.call(t, one.Key, "get_media_settings", nil)); !reflect.DeepEqual(got, want) {
+	if got := succeeded[api.Settings](t, rt.call(t, one.Key, "get_media_settings", nil)); !reflect.DeepEqual(got, want) {
 		t.Errorf("the settings are %+v, want %+v", got, want)
 	}
 }
 
-// A signature of this interface is one for the upload of REST, with its group.
-func TestASignatureUploadsByREST(t *testing.T) {
+// A signature that a tool creates is valid for uploads by REST, with its group.
+func TestSignature_UploadsByREST(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	signature := gives[api.Signature](t, rt.call(t, one.Key, "create_upload_signature", object{"group": "bound"})).Signature
+	signature := succeeded[api.Signature](t, rt.call(t, one.Key, "create_upload_signature", object{"group": "bound"})).Signature
 	body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nhello\r\n--x--\r\n"
 	got := rt.send(t, http.MethodPost, "/media/create", strings.NewReader(body), header("x-service-signature", signature), header("Content-Type", "multipart/form-data; boundary=x"))
 	var item api.MediaItem
 	if err := json.Unmarshal(got.body, &item); err != nil || got.status != http.StatusCreated || item.Group != "bound" {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
-	sealed := gives[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": item.MediaId}))
+	sealed := succeeded[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": item.MediaId}))
 	if !bytes.Equal(rt.read(t, sealed), []byte("hello")) {
 		t.Error("the file has other bytes")
 	}
 	if got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header("x-service-signature", signature)); got.status != http.StatusUnauthorized {
-		t.Errorf("a signature is taken: %d %s", got.status, got.body)
+		t.Errorf("a signature is accepted: %d %s", got.status, got.body)
 	}
 }

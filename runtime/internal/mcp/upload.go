@@ -48,10 +48,10 @@ type uploaded struct {
 	MediaID string `json:"mediaId"`
 }
 
-// describeUploadError adds to the fault of a file that is too large what to do instead.
+// describeUploadError adds the alternative to the fault of a file that is too large.
 func (a *API) describeUploadError(err error) error {
 	if errors.Is(err, errFileTooLarge) {
-		return fault.Wrap(err, fault.TooLarge, "the file is larger than %d bytes (10 MB), the most that %s takes; nothing was stored. Don't cut it up: %s", maxFile, account.UploadMedia, a.largeFileHint())
+		return fault.Wrap(err, fault.TooLarge, "the file is larger than %d bytes (10 MB), the maximum of %s; nothing was stored. Don't split it: %s", maxFile, account.UploadMedia, a.largeFileHint())
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
 	"mediastack.dev/runtime/oauth"
@@ -45,11 +46,11 @@ type API struct {
 // Paths of the endpoints. Package server lets scripts of every origin call those that have
 // neither a page nor a cookie.
 const (
-	resourcePath         = "/mcp"
+	resourcePath         = api.ToolsRoute
 	authorizePath        = "/oauth/authorize"
-	tokenPath            = "/oauth/token" //nolint:gosec // a path, no credential
-	registerPath         = "/oauth/register"
-	revokePath           = "/oauth/revoke"
+	tokenPath            = api.TokenRoute
+	registerPath         = api.RegisterRoute
+	revokePath           = api.RevokeRoute
 	loginPath            = "/oauth/login"
 	loginEmailPath       = loginPath + "/email"
 	loginCodePath        = loginPath + "/code"
@@ -57,8 +58,8 @@ const (
 	appsPath             = "/account/connections"
 	revokeAppsPath       = appsPath + "/revoke"
 	logoutPath           = appsPath + "/logout"
-	resourceMetadataPath = "/.well-known/oauth-protected-resource"
-	serverMetadataPath   = "/.well-known/oauth-authorization-server"
+	resourceMetadataPath = api.WellKnownPath + "oauth-protected-resource"
+	serverMetadataPath   = api.WellKnownPath + "oauth-authorization-server"
 )
 
 // Resource returns the resource identifier of access tokens (RFC 8707).

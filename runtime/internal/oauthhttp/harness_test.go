@@ -127,7 +127,8 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 		})
 	}
 	rt.server, err = server.New(server.Config{BaseURL: o.base, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		StallTimeout: o.stall, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second}, log, registry, limits, nil, api.Mount, whoami)
+		StallTimeout: o.stall, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second},
+		server.Deps{Mounts: []func(chi.Router){api.Mount, whoami}, Limits: limits, Registry: registry, Log: log})
 	must(t, err)
 	must(t, rt.server.Listen(t.Context()))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

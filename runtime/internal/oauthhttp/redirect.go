@@ -11,10 +11,10 @@ import (
 	"mediastack.dev/runtime/oauth"
 )
 
-// errorRedirect returns an error to the client before the user has logged in. Anybody can
-// register a redirect URI and publish a link that ends there, so the browser is redirected
-// to trusted hosts and loopback addresses only; for other targets the user gets a link (RFC
-// 9700, section 4.11.2).
+// errorRedirect returns an error to the client before the user has logged in. Registration
+// is open: an attacker can register a redirect URI and publish a link that ends there. So the
+// browser is redirected to trusted hosts and loopback addresses only; for other targets the
+// user gets a link (RFC 9700, section 4.11.2).
 func (a *API) errorRedirect(w http.ResponseWriter, r *http.Request, request *oauth.AuthorizationRequest, authErr *authorizationError) {
 	values := url.Values{"error": {authErr.code}, "error_description": {authErr.description}}
 	uri, err := url.Parse(request.RedirectURI)

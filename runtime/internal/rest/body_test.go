@@ -12,7 +12,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 )
 
-// POST /media/seal/{mediaId} sealed whatever its body said.
+// A field that an operation does not have is rejected, also where the operation has none.
 func TestPost_RejectsUnknownFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -25,7 +25,7 @@ func TestPost_RejectsUnknownFields(t *testing.T) {
 		`{} {}`: "JSON object", `{"a":`: "JSON object", "{\"\xff\": 1}": "UTF-8", "a=b": "JSON object",
 	}
 	for _, o := range loadContract(t).operations() {
-		// Uploads have a form, files and deletes no POST. Every other POST has at most fields of its own.
+		// Every POST but the upload has a JSON body.
 		if o.method != http.MethodPost || o.path == "/media/create" {
 			continue
 		}
@@ -95,8 +95,7 @@ func TestCount_AcceptsTheFiltersOfTheList(t *testing.T) {
 	rt.do(t, http.MethodPost, "/media/get/count", key(one.Key), text(`{"limit": 1}`)).rejected(t, http.StatusBadRequest, "Bad Request")
 }
 
-// The query was ignored when the body had the same parameter, the first of two fields was
-// ignored, and null and an empty access were no filter.
+// None of these values may be ignored silently.
 func TestParameters_DuplicateOrEmptyAreRejected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -143,7 +142,7 @@ func TestParameters_DuplicateOrEmptyAreRejected(t *testing.T) {
 	}
 }
 
-// A body that stalled was called cut.
+// A body that stalls and a body that ends early have different errors.
 func TestBody_StalledAndIncompleteDiffer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

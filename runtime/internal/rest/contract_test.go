@@ -20,7 +20,7 @@ import (
 	"mediastack.dev/runtime/internal/runtimetest"
 )
 
-// contract is the OpenAPI document as a client reads it.
+// contract is the parsed OpenAPI document.
 type contract struct {
 	document *openapi3.T
 	paths    chi.Router
@@ -40,7 +40,7 @@ func loadContract(t *testing.T) *contract {
 	return c
 }
 
-// operation is one entry of the description.
+// operation is an operation of the document.
 type operation struct{ method, path string }
 
 func (o operation) String() string { return o.method + " " + o.path }
@@ -56,14 +56,14 @@ func (c *contract) operations() []operation {
 	return all
 }
 
-// judging is a transport that fails a test when an answer is not as described.
-type judging struct {
+// validatingTransport fails the test if a response does not match the document.
+type validatingTransport struct {
 	t        *testing.T
 	contract *contract
 	next     http.RoundTripper
 }
 
-// newClient returns a client that holds every JSON answer against the description.
+// newClient returns a client that validates every JSON response.
 func newClient(t *testing.T, address, brand string) *http.Client {
 	t.Helper()
 	next := runtimetest.Dialer(address)
@@ -71,11 +71,11 @@ func newClient(t *testing.T, address, brand string) *http.Client {
 	if brand != "service" {
 		return &http.Client{Transport: next}
 	}
-	return &http.Client{Transport: judging{t: t, contract: loadContract(t), next: next}, Timeout: 2 * time.Minute}
+	return &http.Client{Transport: validatingTransport{t: t, contract: loadContract(t), next: next}, Timeout: 2 * time.Minute}
 }
 
-// RoundTrip passes the request on and judges the answer.
-func (j judging) RoundTrip(r *http.Request) (*http.Response, error) {
+// RoundTrip sends the request and validates the response.
+func (j validatingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := j.next.RoundTrip(r)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (j judging) RoundTrip(r *http.Request) (*http.Response, error) {
 	pattern := match.RoutePattern()
 	operation := j.contract.document.Paths.Value(pattern).GetOperation(r.Method)
 	if response.Header.Get("Content-Type") != "application/json" {
-		// Files are bytes; only their status is described.
+		// The document describes only the status of a file.
 		if operation.Responses.Value(fmt.Sprint(response.StatusCode)) == nil {
 			j.t.Errorf("%s %s answered %d, which is not described", r.Method, pattern, response.StatusCode)
 		}
@@ -97,7 +97,7 @@ func (j judging) RoundTrip(r *http.Request) (*http.Response, error) {
 	_ = response.Body.Close()
 	response.Body = io.NopCloser(bytes.NewReader(body))
 	if err != nil {
-		return response, nil // the test that reads it sees the same
+		return response, nil // the test reads the same error
 	}
 	input := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{
@@ -113,7 +113,7 @@ func (j judging) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// routesOf lists what a router serves.
+// routesOf returns the routes of a router.
 func routesOf(t *testing.T, mounts ...func(chi.Router)) []operation {
 	t.Helper()
 	router := chi.NewRouter()

@@ -8,7 +8,7 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 )
 
-// preflight asks as a browser does before a request that is not simple.
+// preflight sends the preflight request of a browser.
 func (rt *runtime) preflight(t *testing.T, path, origin, method, headers string) answer {
 	t.Helper()
 	return rt.do(t, http.MethodOptions, path, header("Origin", origin), header("Access-Control-Request-Method", method), header("Access-Control-Request-Headers", headers))
@@ -29,15 +29,15 @@ func TestCORS_OnlyAllowedOriginsUpload(t *testing.T) {
 		"https://apps.example.org": false, "http://app.example.org": false, "https://app.example.org:8443": false,
 		"https://app.example.org.evil.test": false, "https://evilapp.example.org": false, "null": false,
 	} {
-		asked := rt.preflight(t, "/media/create", origin, "POST", "content-type,x-service-signature")
-		if (asked.header.Get(allow) == origin) != good || (asked.status == http.StatusNoContent) != good {
-			t.Errorf("%s may ask: %d %v", origin, asked.status, asked.header)
+		preflight := rt.preflight(t, "/media/create", origin, "POST", "content-type,x-service-signature")
+		if (preflight.header.Get(allow) == origin) != good || (preflight.status == http.StatusNoContent) != good {
+			t.Errorf("the preflight from %s: %d %v", origin, preflight.status, preflight.header)
 		}
-		if good && (!strings.Contains(asked.header.Get(headers), "x-service-signature") || asked.header.Get("Access-Control-Max-Age") == "") {
-			t.Errorf("%s is told %v", origin, asked.header)
+		if good && (!strings.Contains(preflight.header.Get(headers), "x-service-signature") || preflight.header.Get("Access-Control-Max-Age") == "") {
+			t.Errorf("%s: the headers are %v", origin, preflight.header)
 		}
-		if asked.header.Get("Access-Control-Allow-Credentials") != "" {
-			t.Errorf("%s is told %v", origin, asked.header)
+		if preflight.header.Get("Access-Control-Allow-Credentials") != "" {
+			t.Errorf("%s: the headers are %v", origin, preflight.header)
 		}
 	}
 	file := filePart("a.txt", []byte("x"))
@@ -51,7 +51,7 @@ func TestCORS_OnlyAllowedOriginsUpload(t *testing.T) {
 			t.Errorf("pages can't read %s: %s", name, exposed)
 		}
 	}
-	// A page can read why it is rejected, also by a limit.
+	// Pages can read error responses, also those of limits.
 	for _, status := range []int{http.StatusCreated, http.StatusTooManyRequests} {
 		got := rt.do(t, http.MethodPost, "/media/create", header("Origin", "https://app.example.org"), signature(granted), form(file))
 		if got.status != status || got.header.Get(allow) == "" {
@@ -59,10 +59,10 @@ func TestCORS_OnlyAllowedOriginsUpload(t *testing.T) {
 		}
 	}
 	if got := rt.do(t, http.MethodPost, "/media/create", header("Origin", "https://evil.test"), form(file)); got.header.Get(allow) != "" || got.header.Get("Vary") != "Origin" {
-		t.Errorf("a foreign page is told %v", got.header)
+		t.Errorf("a page of another origin: %v", got.header)
 	}
 
-	// Methods are the route's; headers are from a list.
+	// The allowed methods are those of the route; the allowed headers are a fixed list.
 	if got := rt.preflight(t, "/media/delete/"+anyItem, "https://app.example.org", "DELETE", "x-service-apikey"); got.header.Get(methods) != "DELETE" || got.status != http.StatusNoContent {
 		t.Errorf("delete: %d %v", got.status, got.header)
 	}
@@ -70,7 +70,7 @@ func TestCORS_OnlyAllowedOriginsUpload(t *testing.T) {
 		t.Errorf("a method that the route lacks: %d %v", got.status, got.header)
 	}
 	if got := rt.preflight(t, "/media/get", "https://app.example.org", "GET", "x-evil"); got.status == http.StatusNoContent {
-		t.Errorf("a header of nobody: %d %v", got.status, got.header)
+		t.Errorf("an unknown header: %d %v", got.status, got.header)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 )
 
-// sign makes an upload signature.
+// sign creates an upload signature.
 func (rt *runtime) sign(t *testing.T, k, body string) string {
 	t.Helper()
 	return decode[api.Signature](t, rt.do(t, http.MethodPost, "/media/signature/create", key(k), text(body))).Signature
@@ -34,7 +34,7 @@ func TestSignature_UploadsIntoItsAppAndGroup(t *testing.T) {
 	if item.Group != "mine" || !item.Temp {
 		t.Errorf("unbound: %+v", item)
 	}
-	// Another replica takes it, and the bound group wins.
+	// Another replica accepts it, and the group of the signature overrides that of the form.
 	bound := rt.sign(t, one.Key, `{"group": "friends"}`)
 	item = second.uploadSigned(t, bound, field("group", "mine"), file).item(t)
 	if item.Group != "friends" {
@@ -121,7 +121,7 @@ func TestSecret_PreviousIsAcceptedAndNotSignedWith(t *testing.T) {
 	during.uploadSigned(t, old, file).item(t)
 	after.uploadSigned(t, old, file).rejected(t, http.StatusForbidden, "Invalid signature")
 	if got := during.do(t, http.MethodGet, item.File); got.status != http.StatusOK {
-		t.Errorf("an address by the previous secret: %d", got.status)
+		t.Errorf("a URL signed with the previous secret: %d", got.status)
 	}
 	after.do(t, http.MethodGet, item.File).rejected(t, http.StatusForbidden, "Invalid signature")
 	after.uploadSigned(t, during.sign(t, one.Key, ""), file).item(t)
@@ -172,7 +172,7 @@ func TestKey_RevokedWhileTheListenerIsDisconnectedStops(t *testing.T) {
 	eventually(t, time.Second, "the old key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 	})
-	eventually(t, 5*time.Second, "the runtime listens again", func() bool { return listeners("*") == 1 })
+	eventually(t, 5*time.Second, "the runtime has reconnected", func() bool { return listeners("*") == 1 })
 }
 
 func TestAccount_SuspendedIsRejectedUntilItIsResumed(t *testing.T) {
@@ -221,12 +221,12 @@ func TestBrand_IsInHeaderNamesAndInTheOpenAPIDocument(t *testing.T) {
 	description := string(rt.do(t, http.MethodGet, "/openapi.json").body)
 	for _, want := range []string{`"x-acme-apikey"`, `"x-acme-signature"`, `"servers":[{"url":"http://media.test"}]`} {
 		if !strings.Contains(description, want) {
-			t.Errorf("the description lacks %s", want)
+			t.Errorf("the document lacks %s", want)
 		}
 	}
 	for _, unwanted := range []string{"x-service-", "x-order", "x-go-"} {
 		if strings.Contains(description, unwanted) {
-			t.Errorf("the description holds %s", unwanted)
+			t.Errorf("the document contains %s", unwanted)
 		}
 	}
 }

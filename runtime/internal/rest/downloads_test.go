@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// download is one whose client has asked, and reads when the test says so.
+// download is a download in progress, whose client reads when the test does.
 type download struct{ net.Conn }
 
-// begins asks for a file on a connection of its own, and reads nothing.
-func (rt *runtime) begins(t *testing.T, file string, fields ...string) download {
+// startDownload requests a file on a new connection, and reads nothing.
+func (rt *runtime) startDownload(t *testing.T, file string, fields ...string) download {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
@@ -27,8 +27,8 @@ func (rt *runtime) begins(t *testing.T, file string, fields ...string) download 
 	return download{conn}
 }
 
-// takes reads the whole answer.
-func (d download) takes(t *testing.T) (status int, body []byte) {
+// readAll reads the whole response.
+func (d download) readAll(t *testing.T) (status int, body []byte) {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(d), nil)
 	must(t, err)
@@ -38,8 +38,8 @@ func (d download) takes(t *testing.T) (status int, body []byte) {
 	return response.StatusCode, body
 }
 
-// sends waits until so many files are on their way.
-func (rt *runtime) sends(t *testing.T, files int) {
+// awaitDownloads waits until so many files are being sent.
+func (rt *runtime) awaitDownloads(t *testing.T, files int) {
 	t.Helper()
 	line := fmt.Sprintf("\nmediastack_downloads_in_flight %d\n", files)
 	eventually(t, 20*time.Second, fmt.Sprintf("%d files are being sent", files), func() bool {
@@ -52,13 +52,13 @@ func TestDownloads_AreLimited(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) { o.delivery.MaxDownloads, o.delivery.DownloadPerClientPercent = 2, 100 })
-	data := noise(1, 20<<20)
+	data := randomBytes(1, 20<<20)
 	item := rt.sealed(t, one.Key, filePart("a.bin", data), field("access", "public"))
 	empty := rt.sealed(t, one.Key, filePart("empty", nil), field("access", "public"))
 	etag := rt.do(t, http.MethodHead, item.File).header.Get("ETag")
 
-	first, second := rt.begins(t, item.File), rt.begins(t, item.File, "Range: bytes=5-")
-	rt.sends(t, 2)
+	first, second := rt.startDownload(t, item.File), rt.startDownload(t, item.File, "Range: bytes=5-")
+	rt.awaitDownloads(t, 2)
 	for _, send := range [][]option{nil, {header("Range", "bytes=0-0")}, {header("Range", "bytes=0-0,5-5")}} {
 		got := rt.do(t, http.MethodGet, item.File, send...)
 		if got.status == http.StatusOK {
@@ -73,7 +73,7 @@ func TestDownloads_AreLimited(t *testing.T) {
 			}
 		}
 	}
-	// What sends no byte of a file needs no place.
+	// A response without bytes of a file needs no slot.
 	for what, got := range map[int]answer{
 		http.StatusOK:                           rt.do(t, http.MethodHead, item.File),
 		http.StatusNotModified:                  rt.do(t, http.MethodGet, item.File, header("If-None-Match", etag)),
@@ -91,18 +91,18 @@ func TestDownloads_AreLimited(t *testing.T) {
 		t.Error("the rejections are not counted")
 	}
 
-	if status, body := first.takes(t); status != http.StatusOK || !bytes.Equal(body, data) {
+	if status, body := first.readAll(t); status != http.StatusOK || !bytes.Equal(body, data) {
 		t.Errorf("the first: %d with %d bytes", status, len(body))
 	}
-	rt.sends(t, 1)
+	rt.awaitDownloads(t, 1)
 	if got := rt.do(t, http.MethodGet, item.File); got.status != http.StatusOK || !bytes.Equal(got.body, data) {
 		t.Errorf("when one has ended: %d with %d bytes", got.status, len(got.body))
 	}
-	must(t, second.Close()) // the client leaves
-	rt.sends(t, 0)
-	rt.begins(t, item.File)
-	rt.begins(t, item.File)
-	rt.sends(t, 2)
+	must(t, second.Close()) // the client disconnects
+	rt.awaitDownloads(t, 0)
+	rt.startDownload(t, item.File)
+	rt.startDownload(t, item.File)
+	rt.awaitDownloads(t, 2)
 }
 
 func TestDownloads_OfOneClientAreLimited(t *testing.T) {
@@ -113,11 +113,11 @@ func TestDownloads_OfOneClientAreLimited(t *testing.T) {
 		o.delivery.MaxDownloads, o.delivery.DownloadPerClientPercent = 5, 50
 		o.limits.TrustedProxies = []string{"127.0.0.0/8"}
 	})
-	item := rt.sealed(t, one.Key, filePart("a.bin", noise(1, 20<<20)), field("access", "public"))
+	item := rt.sealed(t, one.Key, filePart("a.bin", randomBytes(1, 20<<20)), field("access", "public"))
 	from := func(address string) option { return header("X-Forwarded-For", address) }
-	greedy := rt.begins(t, item.File, "X-Forwarded-For: 2001:db8::1")
-	rt.begins(t, item.File, "X-Forwarded-For: 2001:db8::2")
-	rt.sends(t, 2)
+	greedy := rt.startDownload(t, item.File, "X-Forwarded-For: 2001:db8::1")
+	rt.startDownload(t, item.File, "X-Forwarded-For: 2001:db8::2")
+	rt.awaitDownloads(t, 2)
 	got := rt.do(t, http.MethodGet, item.File, from("2001:db8::3"), header("Range", "bytes=0-0")) // of the same network
 	if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many downloads at once from this address" || got.header.Get("Retry-After") == "" {
 		t.Errorf("%q, %v", detail, got.header)
@@ -127,12 +127,12 @@ func TestDownloads_OfOneClientAreLimited(t *testing.T) {
 			t.Errorf("%s: %d %s", other, got.status, got.body)
 		}
 	}
-	rt.sends(t, 2)
+	rt.awaitDownloads(t, 2)
 	if metrics := string(rt.admin(t, "/metrics").body); !strings.Contains(metrics, `mediastack_downloads_rejected_total{limit="client_ip"} 1`) {
 		t.Error("the rejection is not counted")
 	}
 	must(t, greedy.Close())
-	rt.sends(t, 1)
+	rt.awaitDownloads(t, 1)
 	if got := rt.do(t, http.MethodGet, item.File, from("2001:db8::3"), header("Range", "bytes=0-0")); got.status != http.StatusPartialContent {
 		t.Errorf("when one has left: %d %s", got.status, got.body)
 	}

@@ -24,7 +24,7 @@ func TestFile_IsServedByRangeAndCondition(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	data := noise(7, 3<<20)
+	data := randomBytes(7, 3<<20)
 	item := rt.sealed(t, one.Key, filePart("a.bin", data), field("access", "public"))
 	whole := rt.do(t, http.MethodGet, item.File)
 	etag, modified := whole.header.Get("ETag"), whole.header.Get("Last-Modified")
@@ -188,7 +188,7 @@ func TestFileName_AnyIsReturned(t *testing.T) {
 		"evil\u202egpj.exe":               "evilgpj.exe",
 		"composed \u00fc.txt":             "composed \u00fc.txt",
 		"decomposed u\u0308.txt":          "decomposed u\u0308.txt",
-		"a\x00b\x01c\x1b[31md\x7f\te.txt": "abc[31mde.txt", // rejected the whole upload, once
+		"a\x00b\x01c\x1b[31md\x7f\te.txt": "abc[31mde.txt", // a part header with control characters
 		"%2e%2e%2f.txt":                   "%2e%2e%2f.txt",
 		strings.Repeat("ü", 200) + ".jpg": strings.Repeat("ü", 125) + ".jpg",
 	} {
@@ -210,7 +210,7 @@ func TestFileName_AnyIsReturned(t *testing.T) {
 			t.Errorf("%q: the address %s does not end in the name", sent, item.File)
 		}
 	}
-	// The exact form of a name stands above the other.
+	// filename* takes precedence over filename.
 	raw := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"x\"; filename*=UTF-8''%22%E2%82%AC%2522.txt\r\n\r\nx\r\n--b--"
 	got := rt.do(t, http.MethodPost, "/media/create", key(one.Key), text(raw), header("Content-Type", "multipart/form-data; boundary=b"))
 	if name := got.item(t).OriginalFileName; name != `"€%22.txt` {
@@ -284,7 +284,7 @@ func TestFile_OnlyListedTypesAreInline(t *testing.T) {
 		kind, _, _ := strings.Cut(got.header.Get("Content-Disposition"), ";")
 		sent := tt.mime
 		if sent == "text/plain" {
-			sent += "; charset=utf-8" // which the item's own type does not say
+			sent += "; charset=utf-8" // mimeType has no charset
 		}
 		if kind != tt.kind || got.header.Get("Content-Type") != sent || item.MimeType != tt.mime {
 			t.Errorf("%s: %s, %s, %s; want %s, %s", name, kind, got.header.Get("Content-Type"), item.MimeType, tt.kind, tt.mime)

@@ -33,12 +33,12 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 
 const baseURL = runtimetest.BaseURL
 
-// world is a database and an S3 store, and what the operator does with them.
+// world is a database and an S3 store with the use cases of the operator.
 type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
 
-// worldAt is a world with this database and this S3 store.
+// worldAt returns a world with this database and this S3 store.
 func worldAt(t *testing.T, database string, access testenv.S3Access) *world {
 	t.Helper()
 	return &world{runtimetest.NewWith(t, database, access)}
@@ -46,13 +46,13 @@ func worldAt(t *testing.T, database string, access testenv.S3Access) *world {
 
 type tenant = runtimetest.Tenant
 
-// limits of a tenant that nobody changed.
+// The default limits of a tenant.
 const (
 	maxStorage    = 64 << 20
 	maxUploadSize = 24 << 20
 )
 
-// tenant does what the operator does for a MediaAccount.
+// tenant creates an account as the operator does for a MediaAccount.
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
 	spec := account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
@@ -62,7 +62,7 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 	return w.Tenant(t, spec)
 }
 
-// runtime is a running runtime with real parts.
+// runtime is a running runtime.
 type runtime struct {
 	client *http.Client
 	server *server.Server
@@ -78,13 +78,13 @@ type runtime struct {
 type options struct {
 	secret, previous string
 	brand            string
-	resource         string // what access tokens are for; empty = nobody can log in
+	resource         string // the resource of access tokens; empty = logins are off
 	media            media.Config
 	server           server.Config
 	limits           limit.Config
 	delivery         delivery.Config
 	presigned        delivery.Presigner
-	images           bool // uploads get derivatives, by the worker that make has built
+	images           bool // uploads get derivatives, by the built worker
 }
 
 func secretOf(char string) string {
@@ -126,7 +126,7 @@ type answer struct {
 	body   []byte
 }
 
-// request is what the options of do change.
+// request is a request that options change.
 type request struct {
 	header http.Header
 	body   io.Reader
@@ -146,7 +146,7 @@ func text(body string) option {
 	return func(r *request) { r.body = strings.NewReader(body) }
 }
 
-// part is one part of a form; a file has a file name.
+// part is one part of a form. A file has a file name.
 type part struct {
 	name, fileName, contentType string
 	data                        []byte
@@ -195,7 +195,7 @@ func formData(params map[string]string) string {
 	return value
 }
 
-// do sends one request and reads the answer, which the client holds against openapi.yaml.
+// do sends a request and reads the response, which the client validates against openapi.yaml.
 func (rt *runtime) do(t *testing.T, method, path string, change ...option) answer {
 	t.Helper()
 	got, err := rt.try(t.Context(), method, path, change...)
@@ -222,7 +222,7 @@ func (rt *runtime) try(ctx context.Context, method, path string, change ...optio
 	return answer{status: response.StatusCode, header: response.Header, body: body}, err
 }
 
-// item reads a media document.
+// item decodes a media document.
 func (a answer) item(t *testing.T) api.MediaItem { return decode[api.MediaItem](t, a) }
 
 func decode[T any](t *testing.T, a answer) T {
@@ -235,7 +235,7 @@ func decode[T any](t *testing.T, a answer) T {
 	return value
 }
 
-// rejected checks the status and the error text, and gives the detail.
+// rejected checks the status and the error text, and returns the detail.
 func (a answer) rejected(t *testing.T, status int, text string) string {
 	t.Helper()
 	var body api.Error
@@ -255,7 +255,7 @@ func (rt *runtime) upload(t *testing.T, k string, parts ...part) api.MediaItem {
 	return got.item(t)
 }
 
-// sealed stores and seals.
+// sealed stores an item and seals it.
 func (rt *runtime) sealed(t *testing.T, k string, parts ...part) api.MediaItem {
 	t.Helper()
 	draft := rt.upload(t, k, parts...)
@@ -269,7 +269,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually asks again until what is asked for is so; the test's deadline ends it.
+// eventually waits until the condition is true.
 func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
 	t.Helper()
 	deadline := time.After(within)

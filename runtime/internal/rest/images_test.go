@@ -13,7 +13,7 @@ import (
 	"mediastack.dev/runtime/internal/imaging/webp"
 )
 
-// photo is a JPEG of some colours.
+// photo returns a JPEG.
 func photo(t *testing.T, width, height int) []byte {
 	t.Helper()
 	picture := image.NewNRGBA(image.Rect(0, 0, width, height))
@@ -61,8 +61,8 @@ func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 		if err != nil || picture.Width != tt.width || picture.Height != tt.height {
 			t.Errorf("%s: %d x %d, %v", name, picture.Width, picture.Height, err)
 		}
-		if again := rt.do(t, http.MethodGet, tt.address, header("If-None-Match", got.header.Get("ETag"))); again.status != http.StatusNotModified {
-			t.Errorf("%s, asked for again: %d", name, again.status)
+		if cached := rt.do(t, http.MethodGet, tt.address, header("If-None-Match", got.header.Get("ETag"))); cached.status != http.StatusNotModified {
+			t.Errorf("%s, with If-None-Match: %d", name, cached.status)
 		}
 	}
 	if !strings.Contains(before.File, "/original/before.jpg") || before.MimeType != "image/jpeg" || item.MimeType != "image/webp" {
@@ -76,10 +76,10 @@ func TestImages_HaveAThumbnailAndAConversion(t *testing.T) {
 	if before.Original != "" {
 		t.Errorf("an item that is not converted has another original, %s", before.Original)
 	}
-	// The conversion was published, and not what the camera wrote into the original.
+	// The public conversion lacks the metadata of the original.
 	plain, _, _ := strings.Cut(item.Original, "?")
 	rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
-	// What opens one variant opens no other.
+	// The signature of one variant is invalid for another.
 	rt.do(t, http.MethodGet, strings.Replace(private.Thumbnail, "/thumbnail/", "/original/", 1)).rejected(t, http.StatusForbidden, "Invalid signature")
 
 	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {

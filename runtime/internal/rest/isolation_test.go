@@ -16,16 +16,15 @@ import (
 	"mediastack.dev/runtime/internal/rest"
 )
 
-// isolation says what a route must not let through. A route without an entry fails
-// the test below.
+// isolation has the checks of a route. A route without an entry fails the test below.
 type isolation struct {
-	// foreign is called with another tenant's key, and items that are not that tenant's.
+	// foreign sends requests for a tenant's items with the key of another tenant.
 	foreign func(t *testing.T, rt *runtime, other tenant, draft, sealed api.MediaItem)
-	// open routes need no key.
+	// open is set for routes that need no key.
 	open bool
-	// shared routes are about the account: its apps see, and change, the same.
+	// shared is set for routes of the account, which are the same for all its apps.
 	shared bool
-	// send is what a valid request carries besides its key.
+	// send has the options of a valid request besides its key.
 	send []option
 }
 
@@ -34,8 +33,7 @@ const (
 	noItem  = `{"error":"Not Found","code":"not_found","detail":"media item not found"}`
 )
 
-// sameAsMissing asks a route for another tenant's items, and for one that never was:
-// the answers must not differ.
+// sameAsMissing requires the same response for another tenant's item and for a missing one.
 func sameAsMissing(method, path string) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
 	return func(t *testing.T, rt *runtime, other tenant, draft, sealed api.MediaItem) {
 		t.Helper()
@@ -48,7 +46,7 @@ func sameAsMissing(method, path string) func(*testing.T, *runtime, tenant, api.M
 	}
 }
 
-// seesNothing asks a route that sums or lists.
+// seesNothing checks a route that sums or lists.
 func seesNothing(method, path, want string) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
 	return func(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
 		t.Helper()
@@ -59,8 +57,8 @@ func seesNothing(method, path, want string) func(*testing.T, *runtime, tenant, a
 	}
 }
 
-// ownOnly is for routes whose only subject is the caller's own account: what they
-// change is checked by the test as a whole, on the first tenant's side.
+// ownOnly is for routes that concern the caller's account only. The test checks at its end that they
+// changed nothing of the first tenant.
 func ownOnly(method, path string, send ...option) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
 	return func(t *testing.T, rt *runtime, other tenant, _, _ api.MediaItem) {
 		t.Helper()
@@ -70,7 +68,7 @@ func ownOnly(method, path string, send ...option) func(*testing.T, *runtime, ten
 	}
 }
 
-// onlySigned asks for files with nothing, and with another file's signature.
+// onlySigned requests files without a signature, and with another file's.
 func onlySigned(method string) func(*testing.T, *runtime, tenant, api.MediaItem, api.MediaItem) {
 	return func(t *testing.T, rt *runtime, other tenant, draft, sealed api.MediaItem) {
 		t.Helper()
@@ -131,7 +129,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	theirs := rt.upload(t, other.Key, filePart("theirs.txt", []byte("theirs")))
 	_, theirAddress, _ := strings.Cut(theirs.File, "?")
 	granted, theirGrant := rt.sign(t, one.Key, ""), rt.sign(t, other.Key, "")
-	made, err := account.NewToken()
+	made, err := account.NewKeySecret()
 	must(t, err)
 
 	cases := isolations()
@@ -145,7 +143,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 		t.Run(route.String(), func(t *testing.T) {
 			c.foreign(t, rt, other, draft, sealed)
 			if !c.shared {
-				c.foreign(t, rt, blog, draft, sealed) // another app of the same account is as foreign
+				c.foreign(t, rt, blog, draft, sealed) // the same for another app of the account
 			}
 			if c.open {
 				return
@@ -159,7 +157,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 				for _, wrong := range []string{made.Reveal(), "x", one.Key + "x", one.Key[:len(one.Key)-1], " "} {
 					send(path, key(wrong)).rejected(t, http.StatusUnauthorized, "Unauthorized")
 				}
-				// The address of a file opens that file and nothing else, one's own or another's.
+				// The URL of a file is valid for that file only.
 				_, address, _ := strings.Cut(draft.File, "?")
 				for _, query := range []string{address, theirAddress} {
 					send(path+"?"+query).rejected(t, http.StatusUnauthorized, "Unauthorized")
@@ -168,14 +166,14 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 					}
 				}
 				if !auth.AcceptsSignature(route.path) {
-					// A signature opens uploads and nothing else.
+					// A signature is valid for uploads only.
 					for _, s := range []string{granted, theirGrant} {
 						send(path, signature(s)).rejected(t, http.StatusUnauthorized, "Unauthorized")
 					}
 				}
 			}
 			if auth.AcceptsSignature(route.path) {
-				// Another tenant's signature uploads to that tenant.
+				// The signature of another tenant uploads to that tenant.
 				item := send(route.path, signature(theirGrant)).item(t)
 				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(one.Key)).rejected(t, http.StatusNotFound, "Not Found")
 				rt.do(t, http.MethodGet, "/media/get/"+item.MediaId.String(), key(other.Key)).item(t)
@@ -186,7 +184,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 		t.Errorf("%s has an isolation case and is not served", route)
 	}
 
-	// Whatever the other tenant did, nothing of the first one's changed.
+	// The requests of the other tenant changed nothing of the first one.
 	if item := rt.do(t, "GET", "/media/get/"+draft.MediaId.String(), key(one.Key)).item(t); !item.Temp {
 		t.Error("the draft was sealed by another tenant")
 	}
@@ -240,7 +238,7 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 					switch {
 					case strings.HasPrefix(route.path, "/media/file/"):
 						got := rt.do(t, route.method, item.File)
-						// Files are the account's: they outlive keys, and the app's end.
+						// The URLs of files are valid after the end of the key and of the app.
 						if served := got.status == http.StatusOK; served == strings.Contains(name, "account") {
 							t.Errorf("%s %s: %d", route.method, item.File, got.status)
 						}
@@ -267,7 +265,7 @@ func TestRoutes_IsolateAppsOfOneAccount(t *testing.T) {
 	blog := w.AddApp(t, one, "blog")
 	sealed := rt.sealed(t, one.Key, filePart("a", []byte("abc")))
 	rt.do(t, "GET", "/media/get/"+sealed.MediaId.String(), key(blog.Key)).rejected(t, http.StatusNotFound, "Not Found")
-	// The totals are the account's, the count is the app's.
+	// The totals are those of the account, the count is that of the app.
 	if got := decode[api.Totals](t, rt.do(t, "GET", "/media/get/size", key(blog.Key))); got.Storage != 3 {
 		t.Errorf("totals %+v", got)
 	}

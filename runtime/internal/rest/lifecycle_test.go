@@ -14,8 +14,8 @@ import (
 	"mediastack.dev/runtime/internal/api"
 )
 
-// noise returns n bytes of no known type, the same for the same seed.
-func noise(seed uint64, n int) []byte {
+// randomBytes returns n bytes of no known type, the same for the same seed.
+func randomBytes(seed uint64, n int) []byte {
 	source := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	data := make([]byte, n)
 	_, _ = source.Read(data)
@@ -27,9 +27,9 @@ func TestItem_FromUploadToDelete(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	photo := append([]byte("\x89PNG\r\n\x1a\n"), noise(1, 100_000)...)
+	photo := append([]byte("\x89PNG\r\n\x1a\n"), randomBytes(1, 100_000)...)
 
-	// A draft can be read, and is in no list and no sum.
+	// A draft can be read. Lists, counts and totals do not include it.
 	got := rt.do(t, http.MethodPost, "/media/create", key(one.Key),
 		form(field("caption", "on the beach"), filePart("Ferien über 7\".png", photo), field("group", "summer"), field("access", "public")))
 	if got.status != http.StatusCreated {
@@ -50,19 +50,19 @@ func TestItem_FromUploadToDelete(t *testing.T) {
 		t.Errorf("an address in the answer can't be copied: %s", got.body)
 	}
 	id := draft.MediaId.String()
-	if again := rt.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).item(t); !again.Temp {
+	if read := rt.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).item(t); !read.Temp {
 		t.Error("the draft reads as sealed")
 	}
 	rt.expect(t, one, 0, 0)
 
-	// Its file is under the signed address only.
+	// Its file requires the signed URL.
 	plain, _, _ := strings.Cut(draft.File, "?")
 	rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
 	if file := rt.do(t, http.MethodGet, draft.File); !bytes.Equal(file.body, photo) {
 		t.Error("the draft's file is not what was sent")
 	}
 
-	// Sealing makes it count, once.
+	// The totals include it once it is sealed.
 	for range 2 {
 		item := rt.do(t, http.MethodPost, "/media/seal/"+id, key(one.Key)).item(t)
 		if item.Temp || item.File != plain {
@@ -79,15 +79,15 @@ func TestItem_FromUploadToDelete(t *testing.T) {
 		t.Errorf("POST reads another item: %+v", item)
 	}
 
-	// A second, larger file, in parts, the file first.
-	film := noise(2, 20<<20)
+	// A second, larger file, stored as a multipart upload, is the first part of its form.
+	film := randomBytes(2, 20<<20)
 	second := rt.sealed(t, one.Key, filePart("film.bin", film), field("group", "summer"))
 	rt.expect(t, one, 2, int64(len(photo)+len(film)))
 	if file := rt.do(t, http.MethodGet, second.File); !bytes.Equal(file.body, film) {
 		t.Error("the large file is not what was sent")
 	}
 
-	// Deleting takes it back out, to the byte.
+	// After the deletion the totals are as before.
 	gone := rt.do(t, http.MethodDelete, "/media/delete/"+id, key(one.Key))
 	if want := fmt.Sprintf(`{"deleted":true,"mediaId":"%s"}`, id); strings.TrimSpace(string(gone.body)) != want {
 		t.Errorf("delete answered %s, want %s", gone.body, want)
@@ -114,7 +114,7 @@ func inOrder(body string, names []string) bool {
 	return true
 }
 
-// expect checks list, count and totals, each by both methods.
+// expect checks list, count and totals, each by GET and POST.
 func (rt *runtime) expect(t *testing.T, of tenant, items, storage int64) {
 	t.Helper()
 	for _, method := range []string{http.MethodGet, http.MethodPost} {

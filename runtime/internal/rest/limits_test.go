@@ -27,7 +27,7 @@ func TestKeyLimit_AnswersRetryAfter(t *testing.T) {
 
 	first := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
 	if first.header.Get("RateLimit-Policy") != `"api_key";q=4;w=400` || first.header.Get("RateLimit") != `"api_key";r=3;t=100` {
-		t.Errorf("the first answer says %v", first.header)
+		t.Errorf("the headers of the first answer are %v", first.header)
 	}
 	granted := rt.sign(t, one.Key, "")
 	rt.uploadSigned(t, granted, file).item(t) // counts for its key
@@ -51,7 +51,7 @@ func TestKeyLimit_AnswersRetryAfter(t *testing.T) {
 	}
 	rt.clock.Advance(100 * time.Second)
 	if got := rt.do(t, http.MethodGet, "/media/get", key(one.Key)); got.status != http.StatusOK {
-		t.Errorf("when the time has come: %d %s", got.status, got.body)
+		t.Errorf("after Retry-After: %d %s", got.status, got.body)
 	}
 }
 
@@ -75,10 +75,10 @@ func TestClientLimit_RejectsBeforeAnythingElse(t *testing.T) {
 	rt.do(t, http.MethodGet, item.File, from("2001:db8::ffff")).rejected(t, http.StatusTooManyRequests, "Too Many Requests") // of the same network
 	rt.do(t, http.MethodGet, "/no/such/route", from("198.51.100.1")).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	if got := rt.do(t, http.MethodGet, item.File, from("198.51.100.2")); got.status != http.StatusOK {
-		t.Errorf("another address: %d", got.status)
+		t.Errorf("another client: %d", got.status)
 	}
 
-	// An upload is rejected before its body: nobody has to send it.
+	// An upload is rejected before its body is sent.
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
@@ -99,7 +99,7 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	w := newWorld(t)
 	one, late := w.tenant(t, "one"), w.tenant(t, "late")
 	rt := w.runtime(t, func(o *options) { o.limits = limit.Config{Failures: 0.01, FailuresBurst: 5} })
-	// Keys are remembered only while changes are heard of.
+	// Keys are cached only while notifications are connected.
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
@@ -107,7 +107,7 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 		must(t, conn.QueryRow(t.Context(), "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()").Scan(&listens))
 		return listens
 	})
-	for range 10 { // the runtime has to learn of its own listening, too
+	for range 10 { // the runtime is notified of its own connection, too
 		rt.expect(t, one, 0, 0)
 	}
 	granted := rt.sign(t, one.Key, "")
@@ -115,7 +115,7 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 		rt.do(t, http.MethodGet, "/media/get").rejected(t, http.StatusUnauthorized, "Unauthorized")
 	}
 	wrong := func() answer {
-		made, err := account.NewToken()
+		made, err := account.NewKeySecret()
 		must(t, err)
 		return rt.do(t, http.MethodGet, "/media/get", key(made.Reveal()))
 	}
@@ -127,10 +127,10 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	if detail := got.rejected(t, http.StatusTooManyRequests, "Too Many Requests"); detail != "too many wrong credentials" || got.header.Get("Retry-After") == "" {
 		t.Errorf("%q, %v", detail, got.header)
 	}
-	// Even a good key that nobody has shown yet might be a guess, from there.
+	// A valid key that was not sent before might be a guess.
 	rt.do(t, http.MethodGet, "/media/get", key(late.Key)).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
-	// But who is known goes on, from the same address: also when the answer that is
-	// remembered is over, the account has changed, or changes are not heard for a while.
+	// A key that was valid before is accepted from the same client IP, also after its cache entry
+	// has expired, its account has changed, or notifications were disconnected.
 	rt.expect(t, one, 0, 0)
 	rt.clock.Advance(61 * time.Second)
 	rt.expect(t, one, 0, 0)
@@ -144,7 +144,7 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	eventually(t, 10*time.Second, "the loss is noticed", func() bool { return strings.Contains(rt.logs.String(), "account notifications disconnected") })
 	rt.expect(t, one, 0, 0)
 	wrong().rejected(t, http.StatusTooManyRequests, "Too Many Requests")
-	// A key that was revoked is looked up once, and then as unknown as any.
+	// A revoked key is looked up once, and then rejected like an unknown one.
 	must(t, w.Registry.Close(t.Context(), one.Account.ID))
 	eventually(t, 10*time.Second, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
@@ -152,7 +152,7 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	rt.do(t, http.MethodGet, "/media/get", key(one.Key)).rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	rt.clock.Advance(100 * time.Second)
 	if got := rt.do(t, http.MethodGet, "/media/get", key(late.Key)); got.status != http.StatusOK {
-		t.Errorf("when the time has come: %d %s", got.status, got.body)
+		t.Errorf("after Retry-After: %d %s", got.status, got.body)
 	}
 }
 
@@ -170,7 +170,7 @@ func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	go func() { // never still for long, and never fast
+	go func() { // slowly, and without long pauses
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil {
@@ -184,9 +184,9 @@ func TestUpload_BelowTheMinimumRateIsAborted(t *testing.T) {
 	n, err := conn.Read(got)
 	must(t, err)
 	if !bytes.HasPrefix(got[:n], []byte("HTTP/1.1 400 ")) || !bytes.Contains(got[:n], []byte("no progress")) {
-		t.Errorf("the client is told %s", got[:n])
+		t.Errorf("the client is answered %s", got[:n])
 	}
-	// The same pace is fine where no rate is asked for: a body of 15 steps takes longer than the stall.
+	// Without a minimum rate the same pace is accepted: the body takes longer than the stall timeout.
 	lenient := w.runtime(t, func(o *options) { o.server.StallTimeout = time.Second })
 	body, kind := encode(filePart("a.txt", []byte("0123456789")))
 	reader, writer := io.Pipe()
@@ -212,13 +212,13 @@ func TestDownload_ThatStallsIsAborted(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) { o.server.StallTimeout, o.server.MinRate = time.Second, 1<<20 })
-	item := rt.sealed(t, one.Key, filePart("a.bin", noise(1, 20<<20)), field("access", "public"))
+	item := rt.sealed(t, one.Key, filePart("a.bin", randomBytes(1, 20<<20)), field("access", "public"))
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
 	must(t, err)
 	defer func() { _ = conn.Close() }()
 	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: media.test\r\n\r\n", strings.TrimPrefix(item.File, baseURL))
 	must(t, err)
-	// The client reads nothing: the buffers between fill, and then nothing moves.
+	// The client reads nothing, so the buffers fill and the download stalls.
 	eventually(t, 20*time.Second, "the request has ended", func() bool {
 		for line := range strings.Lines(rt.logs.String()) {
 			var entry struct {
@@ -227,7 +227,7 @@ func TestDownload_ThatStallsIsAborted(t *testing.T) {
 			}
 			if json.Unmarshal([]byte(line), &entry) == nil && strings.HasPrefix(entry.Route, "/media/file/") {
 				if entry.Out >= item.Size {
-					t.Error("all of it went out: the file is too small for this test")
+					t.Error("the whole file was sent: it is too small for this test")
 				}
 				return true
 			}

@@ -21,9 +21,9 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// asked is a store that notes which list is asked for; it has no items. It stands for
-// nothing real: the lists themselves are tested against PostgreSQL.
-type asked struct {
+// recordingStore records the list that is requested. It has no items: other tests list them in
+// PostgreSQL.
+type recordingStore struct {
 	media.Store
 	lists []list
 }
@@ -33,24 +33,26 @@ type list struct {
 	limit, offset int
 }
 
-// CountItems counts none.
-func (a *asked) CountItems(context.Context, media.Scope, media.Filter) (int64, error) { return 0, nil }
+// CountItems returns 0.
+func (a *recordingStore) CountItems(context.Context, media.Scope, media.Filter) (int64, error) {
+	return 0, nil
+}
 
-// ListItems notes the list.
-func (a *asked) ListItems(_ context.Context, _ media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
+// ListItems records the list.
+func (a *recordingStore) ListItems(_ context.Context, _ media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
 	a.lists = append(a.lists, list{filter, limit, offset})
 	return nil, nil
 }
 
-// everybody is a directory that has every key. It stands for nothing real.
-type everybody struct{ auth.CredentialStore }
+// anyKey is a store in which every key is valid.
+type anyKey struct{ auth.CredentialStore }
 
-// FindPrincipal finds one.
-func (everybody) FindPrincipal(_ context.Context, hash account.Hash) (account.Principal, error) {
+// FindPrincipal returns a principal for any key.
+func (anyKey) FindPrincipal(_ context.Context, hash account.Hash) (account.Principal, error) {
 	return account.Principal{Key: account.Key{Hash: hash}}, nil
 }
 
-// lists serves the list routes alone, with a key.
+// lists returns a handler of the list routes.
 func lists(f *testing.F, store media.Store) http.Handler {
 	f.Helper()
 	var cli struct {
@@ -68,11 +70,11 @@ func lists(f *testing.F, store media.Store) http.Handler {
 		f.Fatal(err)
 	}
 	keys, err := auth.New(auth.Config{Secret: strings.Repeat("ab", 32), SignatureTTL: time.Hour, Brand: "service"},
-		auth.Deps{Store: everybody{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		auth.Deps{Store: anyKey{}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		f.Fatal(err)
 	}
-	token, err := account.NewToken()
+	token, err := account.NewKeySecret()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -88,10 +90,9 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	})
 }
 
-// FuzzAListIsTheOneAskedFor sends the same parameters in a query, by GET and POST, and
-// in a body: all three ask for the same list, or none asks for any; and nothing that
-// is asked of the store is out of bounds.
-func FuzzAListIsTheOneAskedFor(f *testing.F) {
+// FuzzList_UsesTheParametersThatWereSent sends the same parameters in a query, by GET and POST, and
+// in a body. All three request the same list within the bounds, or all three are rejected.
+func FuzzList_UsesTheParametersThatWereSent(f *testing.F) {
 	for _, page := range []string{"", "1", "0", "-1", "007", "+1", "1.0", "1e2", " 1", "2147483648", "9223372036854775808", "x", "0x10"} {
 		f.Add(page, "10", "public", "a b&c", uint8(0xff))
 		f.Add("1", page, "", "", uint8(3))
@@ -99,11 +100,11 @@ func FuzzAListIsTheOneAskedFor(f *testing.F) {
 	f.Add("1", "100", "Public", "\x00", uint8(0xff))
 	f.Add("1", "101", "private", strings.Repeat("ü", 128), uint8(0xff))
 	f.Add("1", "1", "", "\xff", uint8(0xff))
-	var store asked
+	var store recordingStore
 	handler := lists(f, &store)
 	f.Fuzz(func(t *testing.T, page, limit, access, group string, which uint8) {
 		query, body := url.Values{}, map[string]any{}
-		exact := true // the body can say the same
+		exact := true // a body can have the same parameters
 		for i, field := range []struct {
 			name, value string
 			number      bool
@@ -137,29 +138,29 @@ func FuzzAListIsTheOneAskedFor(f *testing.F) {
 			return 0, list{}
 		}
 		status, got := ask(httptest.NewRequest(http.MethodGet, "/media/get?"+query.Encode(), nil))
-		if again, same := ask(httptest.NewRequest(http.MethodPost, "/media/get?"+query.Encode(), nil)); again != status || same != got {
-			t.Fatalf("POST asks for %d %+v, GET for %d %+v", again, same, status, got)
+		if otherStatus, otherFilter := ask(httptest.NewRequest(http.MethodPost, "/media/get?"+query.Encode(), nil)); otherStatus != status || otherFilter != got {
+			t.Fatalf("POST: %d %+v, GET: %d %+v", otherStatus, otherFilter, status, got)
 		}
 		if exact {
-			if again, same := ask(httptest.NewRequest(http.MethodPost, "/media/get", strings.NewReader(string(text)))); again != status || same != got {
-				t.Fatalf("the body %s asks for %d %+v, the query for %d %+v", text, again, same, status, got)
+			if otherStatus, otherFilter := ask(httptest.NewRequest(http.MethodPost, "/media/get", strings.NewReader(string(text)))); otherStatus != status || otherFilter != got {
+				t.Fatalf("the body %s: %d %+v, the query: %d %+v", text, otherStatus, otherFilter, status, got)
 			}
-			// A parameter is in the query or in the body.
-			if again, same := ask(httptest.NewRequest(http.MethodPost, "/media/get?"+query.Encode(), strings.NewReader(string(text)))); len(query) > 0 && again != http.StatusBadRequest {
-				t.Fatalf("both ask for %d %+v", again, same)
+			// A parameter in both the query and the body is rejected.
+			if otherStatus, otherFilter := ask(httptest.NewRequest(http.MethodPost, "/media/get?"+query.Encode(), strings.NewReader(string(text)))); len(query) > 0 && otherStatus != http.StatusBadRequest {
+				t.Fatalf("both are answered %d %+v", otherStatus, otherFilter)
 			}
 		}
 		if status != http.StatusOK {
 			return
 		}
 		if got.limit < 1 || got.limit > media.MaxLimit || got.offset < 0 || got.offset > media.MaxOffset {
-			t.Fatalf("%s asks for %+v", query.Encode(), got)
+			t.Fatalf("%s requests %+v", query.Encode(), got)
 		}
 		if a := got.filter.Access; a != "" && a != media.Public && a != media.Private || len(got.filter.Group) > media.MaxGroup || !utf8.ValidString(got.filter.Group) {
-			t.Fatalf("%s asks for %+v", query.Encode(), got)
+			t.Fatalf("%s requests %+v", query.Encode(), got)
 		}
 		if which&8 != 0 && got.filter.Group != group || which&4 != 0 && string(got.filter.Access) != access {
-			t.Fatalf("%s asks for %+v", query.Encode(), got)
+			t.Fatalf("%s requests %+v", query.Encode(), got)
 		}
 	})
 }

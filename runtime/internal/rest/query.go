@@ -23,7 +23,7 @@ var queryParameters = map[string][]string{
 }
 
 // validateQuery rejects a query that is malformed, or has an unknown or duplicate parameter: a
-// filter or a page that is silently ignored would give another list than was asked for.
+// filter or a page that is silently ignored would return another list.
 func validateQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query, err := url.ParseQuery(r.URL.RawQuery)

@@ -12,7 +12,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// endings are the ways in which a credential ends.
+// endings end a credential.
 var endings = map[string]func(*testing.T, *world, tenant){
 	"revoked": func(t *testing.T, w *world, of tenant) {
 		t.Helper()
@@ -27,7 +27,7 @@ var endings = map[string]func(*testing.T, *world, tenant){
 	},
 }
 
-// hold sends a request whose body is held back until the credential has ended.
+// hold sends a request whose body ends after its credential.
 func (rt *runtime) hold(t *testing.T, body *runtimetest.PausedBody, of tenant, end func(), method, path string, change ...option) answer {
 	t.Helper()
 	var got answer
@@ -48,8 +48,7 @@ func (rt *runtime) hold(t *testing.T, body *runtimetest.PausedBody, of tenant, e
 	return got
 }
 
-// Only the headers were judged: a body that was begun in time and held back was taken
-// from a key that had been revoked.
+// An upload becomes no draft if its credential ends while its body arrives.
 func TestUpload_WhoseCredentialEndsBeforeItsBodyIsNoDraft(t *testing.T) {
 	t.Parallel()
 	for how, end := range endings {
@@ -62,7 +61,7 @@ func TestUpload_WhoseCredentialEndsBeforeItsBodyIsNoDraft(t *testing.T) {
 				if credential == "signature" {
 					with = signature(rt.sign(t, one.Key, ""))
 				}
-				body, kind := encode(filePart("a.bin", noise(1, size)))
+				body, kind := encode(filePart("a.bin", randomBytes(1, size)))
 				held := runtimetest.NewPausedBody(bytes.NewReader(body[:len(body)-10]), bytes.NewReader(body[len(body)-10:]))
 				got := rt.hold(t, held, one, func() { end(t, w, one) }, http.MethodPost, "/media/create", with, header("Content-Type", kind))
 				if got.status != status || (got.header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
@@ -105,7 +104,7 @@ func TestBody_WhoseCredentialEndsBeforeItChangesNothing(t *testing.T) {
 	}
 }
 
-// An upload that began while its signature was good may outlast it.
+// An upload that starts before its signature expires may end after it.
 func TestSignature_MayExpireDuringAnUpload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -126,6 +125,6 @@ func TestSignature_MayExpireDuringAnUpload(t *testing.T) {
 	}
 	held.Release()
 	if item := decode[api.MediaItem](t, <-done); item.Size != 5 {
-		t.Errorf("it became %+v", item)
+		t.Errorf("the item is %+v", item)
 	}
 }

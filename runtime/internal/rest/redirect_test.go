@@ -16,7 +16,7 @@ import (
 	"mediastack.dev/runtime/objectstore"
 )
 
-// follow goes where an answer sends the client, as one that knows nothing but the address.
+// follow requests the URL of a redirect, without credentials.
 func follow(t *testing.T, method string, from answer, send ...option) answer {
 	t.Helper()
 	if from.status != http.StatusFound {
@@ -50,7 +50,7 @@ func TestRedirect_LeadsToTheFile(t *testing.T) {
 				o.delivery.Mode, o.delivery.RedirectTTL, o.presigned = delivery.Redirect, time.Minute, signer
 			})
 			rt.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-			data := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), noise(1, 100_000)...)
+			data := append([]byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"), randomBytes(1, 100_000)...)
 			public := rt.sealed(t, one.Key, filePart("Ferien über \"7\".png", data), field("access", "public"))
 			private := rt.upload(t, one.Key, filePart("page.html", []byte("<html><script>alert(1)</script>")))
 			empty := rt.sealed(t, one.Key, filePart("empty", nil), field("access", "public"))
@@ -79,7 +79,7 @@ func TestRedirect_LeadsToTheFile(t *testing.T) {
 				t.Errorf("an empty file: %d %s", got.status, got.body)
 			}
 
-			// What may run is never inline, and the checks are those of streaming.
+			// Active content is never inline, and the same checks apply as to streamed files.
 			page := follow(t, http.MethodGet, rt.do(t, http.MethodGet, private.File))
 			if page.status != http.StatusOK || !strings.HasPrefix(page.header.Get("Content-Disposition"), "attachment;") || page.header.Get("Cache-Control") != "private, max-age=60" {
 				t.Errorf("a page: %d %v", page.status, page.header)
@@ -88,7 +88,7 @@ func TestRedirect_LeadsToTheFile(t *testing.T) {
 			rt.do(t, http.MethodGet, plain).rejected(t, http.StatusNotFound, "Not Found")
 			rt.do(t, http.MethodGet, private.File+"A").rejected(t, http.StatusForbidden, "Invalid signature")
 
-			// The permission is for this object and this answer.
+			// The presigned URL is valid for this object and these headers.
 			parsed, err := url.Parse(location)
 			must(t, err)
 			for what, change := range map[string]func(*url.URL){
@@ -117,7 +117,7 @@ func TestRedirect_LeadsToTheFile(t *testing.T) {
 			if got := parsed.Query().Get("X-Amz-Expires"); got != "60" {
 				t.Errorf("the permission lasts for %s s", got)
 			}
-			// Never longer than the address that led to it.
+			// Not longer than the signed URL that led to it.
 			rt.clock.Advance(time.Hour - 20*time.Second)
 			late, err := url.Parse(rt.do(t, http.MethodGet, private.File).header.Get("Location"))
 			if lasts := late.Query().Get("X-Amz-Expires"); err != nil || len(lasts) != 2 || lasts > "20" {

@@ -1,5 +1,5 @@
 // Package rest is the REST interface: it translates between HTTP and the use cases of media and
-// settings, and holds no rule of its own. The routes and types in package api are generated from
+// settings, and contains no rules. The routes and types in package api are generated from
 // openapi.yaml. Package server mounts it.
 package rest
 

@@ -15,7 +15,7 @@ import (
 
 func bearer(token string) option { return header("Authorization", "Bearer "+token) }
 
-// scopeOf is what the description says of an operation; empty for one that takes no login.
+// scopeOf returns the scope that the document requires for an operation; empty = it accepts no login.
 func (c *contract) scopeOf(o operation) string {
 	operation := c.document.Paths.Value(o.path).GetOperation(o.method)
 	requirements := c.document.Security
@@ -62,7 +62,7 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 			}
 		}
 	}
-	// The tool policy of the account holds a login by REST as it does by MCP, and no key.
+	// The tool policy restricts a login at REST as at MCP. It does not restrict a key.
 	for name, agents := range map[string]account.ToolPolicy{"read-only": {ReadOnly: true}, "three tools": {Tools: []string{"list_media", "get_media_count", "update_media_settings"}}, "none": {Tools: []string{}}} {
 		w.Change(t, one, func(s *account.Spec) { s.ToolPolicy = agents })
 		both := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite)
@@ -86,7 +86,7 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 			}
 		}
 	}
-	// A credential too many is rejected, and so is one of another kind.
+	// Two credentials are rejected, and so is a credential of another kind.
 	read := tokens["media:read"]
 	for name, send := range map[string][]option{
 		"a key and a token":       {key(one.Key), bearer(read)},
@@ -152,6 +152,6 @@ func TestSignature_EndsWithItsLogin(t *testing.T) {
 		eventually(t, 10*time.Second, name+": the signature is void", func() bool {
 			return rt.uploadSigned(t, byLogin, file).status == http.StatusForbidden
 		})
-		rt.uploadSigned(t, byKey, file).item(t) // the key's own is not concerned
+		rt.uploadSigned(t, byKey, file).item(t) // a signature that the key created stays valid
 	}
 }

@@ -27,7 +27,7 @@ func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	data := noise(3, 10<<20)
+	data := randomBytes(3, 10<<20)
 	body, kind := encode(filePart("a.bin", data))
 	reader, writer := io.Pipe()
 	result := make(chan answer, 1)
@@ -40,7 +40,7 @@ func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 		failed <- err
 		result <- got
 	}()
-	_, err := writer.Write(body[:9<<20]) // the upload is under way: more than any buffer has gone in
+	_, err := writer.Write(body[:9<<20]) // more than all buffers hold: the upload is in progress
 	must(t, err)
 	rt.stop()
 	eventually(t, 5*time.Second, "new connections are rejected", func() bool {
@@ -68,7 +68,7 @@ func TestShutdown_FinishesUploadsAndAcceptsNoNewOnes(t *testing.T) {
 	}
 }
 
-// admin asks the admin server.
+// admin sends a request to the admin server.
 func (rt *runtime) admin(t *testing.T, path string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+rt.server.AdminAddr()+path, nil)
@@ -99,7 +99,7 @@ func TestReadiness_NamesWhatIsMissingAndRecovers(t *testing.T) {
 	if got := rt.admin(t, "/healthz"); got.status != http.StatusOK {
 		t.Errorf("/healthz: %d", got.status)
 	}
-	made, err := account.NewToken()
+	made, err := account.NewKeySecret()
 	must(t, err)
 	if got := rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("a request without a schema: %d %s", got.status, got.body)
@@ -140,7 +140,7 @@ func TestLogs_HaveEveryRequestAndNoCredential(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	wrong, err := account.NewToken()
+	wrong, err := account.NewKeySecret()
 	must(t, err)
 	item := rt.upload(t, one.Key, filePart("holiday.txt", []byte("hello")))
 	rt.do(t, http.MethodGet, item.File)
@@ -196,7 +196,7 @@ func TestUpload_ThatStallsIsAborted(t *testing.T) {
 	got, err := io.ReadAll(conn)
 	must(t, err)
 	if !bytes.HasPrefix(got, []byte("HTTP/1.1 400 ")) || !bytes.Contains(got, []byte("no progress")) {
-		t.Errorf("the client is told %s", got)
+		t.Errorf("the client is answered %s", got)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestUpload_WhoseClientLeavesKeepsNothing(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	body, kind := encode(filePart("a.bin", noise(3, 20<<20)))
+	body, kind := encode(filePart("a.bin", randomBytes(3, 20<<20)))
 	ctx, leave := context.WithCancel(t.Context())
 	reader, writer := io.Pipe()
 	failed := make(chan error, 1)

@@ -11,8 +11,7 @@ import (
 	"mediastack.dev/runtime/settings"
 )
 
-// The document of GET was rejected for its "sources", so no client could read, change and
-// write back.
+// A client can read the document, change it and write it back.
 func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 	t.Parallel()
 	quality, wide := 70, 100
@@ -43,7 +42,7 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 			if !slices.Equal(*got.Changed, []string{"thumbnailWidth"}) || got.ThumbnailWidth != wide {
 				t.Errorf("one field was changed: %s", after.body)
 			}
-			// Fields that were only written back keep their source.
+			// Fields with the same value keep their source.
 			want := settings.FromDefault
 			if len(pins.Fields()) > 0 {
 				want = settings.FromPin
@@ -51,7 +50,7 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 			if s := got.Sources; s["thumbnailWidth"] != settings.FromTenant || s["useWebP"] != settings.FromDefault || s["webpOutputQuality"] != want || s["thumbnailHeight"] != settings.FromDefault {
 				t.Errorf("sources after one change: %+v", s)
 			}
-			// The answer of a change can be written back too.
+			// The response to a change can be written back too.
 			if got := decode[api.Settings](t, write(decode[map[string]any](t, after))); len(*got.Changed) != 0 {
 				t.Errorf("the answer of a change changed %v", *got.Changed)
 			}
@@ -82,7 +81,7 @@ func TestSettings_RejectAnotherValueOfAPinnedField(t *testing.T) {
 	if got := decode[api.Settings](t, change(`{"thumbnailWidth": 100, "useWebP": true}`)); !slices.Equal(*got.Changed, []string{"useWebP"}) {
 		t.Errorf("the pinned value was rejected or stored: %v", *got.Changed)
 	}
-	// A value that was only written back is no choice of the tenant's once the pin has gone.
+	// A pinned value that was written back is not a setting of the tenant after the pin is removed.
 	must(t, w.Settings.Unpin(t.Context(), one.Account.ID, "team-a/site"))
 	if got := decode[api.Settings](t, rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key))); got.ThumbnailWidth != 320 || !got.UseWebP {
 		t.Errorf("after the pin: %+v", got)

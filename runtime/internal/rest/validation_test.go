@@ -21,7 +21,7 @@ import (
 // layer pins a thumbnail width.
 func layer(width *int) settings.Layer { return settings.Layer{ThumbnailWidth: width} }
 
-// raw sends a body as it is, as a form with the boundary "b".
+// raw sends a body unchanged, as a form with the boundary "b".
 func raw(body string) option {
 	return func(r *request) {
 		r.body = strings.NewReader(body)
@@ -82,9 +82,9 @@ func TestUpload_InvalidLeavesNothing(t *testing.T) {
 		{"a large part header", []option{key(one.Key), raw("--b\r\nX: " + strings.Repeat("x", 70_000))}, 400, "Bad Request", "65536"},
 		{"a large preamble", []option{key(one.Key), raw(strings.Repeat("x\r\n", 30_000))}, 400, "Bad Request", "65536"},
 		{"too many parts", []option{key(one.Key), form(many(40)...)}, 400, "Bad Request", "32 parts"},
-		{"a file over maxUploadSize", []option{key(one.Key), form(filePart("a", noise(1, 1<<20+1)))}, 413, "Bad Request", "maxUploadSize"},
-		{"a file far over maxUploadSize", []option{key(one.Key), form(filePart("a", noise(1, 3<<20)))}, 413, "Bad Request", "maxUploadSize"},
-		{"a file over maxUploadSize of unknown length", []option{key(one.Key), form(filePart("a", noise(1, 1<<20+1))), chunked()}, 413, "Bad Request", "maxUploadSize"},
+		{"a file over maxUploadSize", []option{key(one.Key), form(filePart("a", randomBytes(1, 1<<20+1)))}, 413, "Bad Request", "maxUploadSize"},
+		{"a file far over maxUploadSize", []option{key(one.Key), form(filePart("a", randomBytes(1, 3<<20)))}, 413, "Bad Request", "maxUploadSize"},
+		{"a file over maxUploadSize of unknown length", []option{key(one.Key), form(filePart("a", randomBytes(1, 1<<20+1))), chunked()}, 413, "Bad Request", "maxUploadSize"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestUpload_InvalidLeavesNothing(t *testing.T) {
 	})
 }
 
-// chunked hides the length of the body.
+// chunked sends the body without Content-Length.
 func chunked() option {
 	return func(r *request) { r.body = struct{ io.Reader }{r.body} }
 }
@@ -125,7 +125,7 @@ func TestUpload_OfExactlyMaxUploadSizeIsAccepted(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxUploadSize = 1 << 20 })
 	rt := w.runtime(t)
-	if item := rt.upload(t, one.Key, filePart("a", noise(1, 1<<20)), field("caption", strings.Repeat("c", 4096))); item.Size != 1<<20 {
+	if item := rt.upload(t, one.Key, filePart("a", randomBytes(1, 1<<20)), field("caption", strings.Repeat("c", 4096))); item.Size != 1<<20 {
 		t.Errorf("stored %d bytes", item.Size)
 	}
 	if item := rt.upload(t, one.Key, filePart("empty", nil)); item.Size != 0 {
@@ -138,14 +138,14 @@ func TestUpload_OverTheCapIsRejected(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage = 10 << 20 })
 	rt := w.runtime(t)
-	rt.upload(t, one.Key, filePart("a", noise(1, 9<<20)))
+	rt.upload(t, one.Key, filePart("a", randomBytes(1, 9<<20)))
 	for name, change := range map[string]option{"by its length": func(*request) {}, "on the way": chunked()} {
-		got := rt.do(t, http.MethodPost, "/media/create", key(one.Key), form(filePart("b", noise(2, 9<<20))), change)
+		got := rt.do(t, http.MethodPost, "/media/create", key(one.Key), form(filePart("b", randomBytes(2, 9<<20))), change)
 		if detail := got.rejected(t, http.StatusRequestEntityTooLarge, "Bad Request"); !strings.Contains(detail, "cap") {
 			t.Errorf("%s: detail %q", name, detail)
 		}
 	}
-	rt.upload(t, one.Key, filePart("c", noise(3, 1<<20)))
+	rt.upload(t, one.Key, filePart("c", randomBytes(3, 1<<20)))
 }
 
 func TestRequest_InvalidIsRejected(t *testing.T) {
@@ -177,13 +177,13 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 		{"GET", "/media/get?group=%ff", nil, 400, "Bad Request", "UTF-8"},
 		{"GET", "/media/get?access=public&access=private", nil, 400, "Bad Request", "access must be sent once"},
 		{"GET", "/media/get?group=a&group=b", nil, 400, "Bad Request", "group must be sent once"},
-		{"GET", "/media/get?grop=a", nil, 400, "Bad Request", `unknown parameter "grop"`}, // gave the whole list, once
+		{"GET", "/media/get?grop=a", nil, 400, "Bad Request", `unknown parameter "grop"`},
 		{"POST", "/media/get?Page=1", nil, 400, "Bad Request", `unknown parameter "Page"`},
 		{"GET", "/media/get/size?group=a", nil, 400, "Bad Request", `unknown parameter "group"`},
 		{"POST", "/media/get/size?" + strings.Repeat("x", 100), nil, 400, "Bad Request", strings.Repeat("x", 40) + `..."`},
 		{"POST", "/media/signature/create?group=a", nil, 400, "Bad Request", `unknown parameter "group"`},
 		{"POST", "/media/create?access=public", nil, 400, "Bad Request", `unknown parameter "access"`},
-		// These once gave the whole list: what can't be read of a query fell out unseen.
+		// net/url drops the malformed part of a query, which would return the whole list.
 		{"GET", "/media/get?group=50%", nil, 400, "Bad Request", "query"},
 		{"GET", "/media/get?page=2;limit=1", nil, 400, "Bad Request", "query"},
 		{"POST", "/media/get?access=%zz", nil, 400, "Bad Request", "query"},
@@ -197,8 +197,8 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 		{"POST", "/media/get", []option{json, text(`{"group":"` + strings.Repeat("g", 70_000) + `"}`)}, 413, "Request Entity Too Large", "65536"},
 		{"POST", "/media/signature/create", []option{json, text(`{"group": false}`)}, 400, "Bad Request", "group must be a string"},
 		{"POST", "/media/signature/create", []option{json, text(`{"group":"` + strings.Repeat("g", 256) + `"}`)}, 400, "Bad Request", "255"},
-		{"POST", "/media/signature/create", []option{json, text("{\"group\": \"\xff\"}")}, 400, "Bad Request", "UTF-8"}, // was signed for U+FFFD
-		// A misspelt name once made a signature that was bound to no group.
+		{"POST", "/media/signature/create", []option{json, text("{\"group\": \"\xff\"}")}, 400, "Bad Request", "UTF-8"},
+		// A misspelt name would create a signature without a group.
 		{"POST", "/media/signature/create", []option{json, text(`{"grop":"g"}`)}, 400, "Bad Request", `"grop"`},
 		{"POST", "/media/get", []option{json, text(`{"grop":"g"}`)}, 400, "Bad Request", `"grop"`},
 		{"POST", "/media/get", []option{json, text(`{} }`)}, 400, "Bad Request", "JSON object"},
@@ -314,8 +314,8 @@ func TestUpload_RejectedWhileItsBodyIsSentIsAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	rt := w.runtime(t)
-	// Larger than what the server takes off the connection after it has answered: the
-	// client must get the 401 all the same, and not only a reset.
+	// Larger than what the server reads after its answer. The client must get the 401 nevertheless,
+	// not only a reset.
 	body, kind := encode(filePart("a", bytes.Repeat([]byte("x"), 50<<20)))
 	for range 5 {
 		got := rt.do(t, http.MethodPost, "/media/create", func(r *request) {

@@ -43,13 +43,13 @@ type Env struct {
 	Settings *settings.Service
 }
 
-// New makes an environment for a test.
+// New returns an environment for a test.
 func New(t *testing.T) *Env {
 	t.Helper()
 	return NewWith(t, testenv.Postgres(t), testenv.S3(t))
 }
 
-// NewWith makes an environment with this database and this S3 store.
+// NewWith returns an environment with this database and this S3 store.
 func NewWith(t *testing.T, database string, access testenv.S3Access) *Env {
 	t.Helper()
 	objects, err := objectstore.New(ObjectStoreConfig(access))
@@ -147,7 +147,7 @@ func (e *Env) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token str
 // Principal returns the principal of a tenant's key.
 func (e *Env) Principal(t *testing.T, of Tenant) account.Principal {
 	t.Helper()
-	token, ok := account.ParseToken(of.Key)
+	token, ok := account.ParseKeySecret(of.Key)
 	if !ok {
 		t.Fatal("no key")
 	}
@@ -171,7 +171,7 @@ func Credentials(char string) auth.Config {
 	return auth.Config{Secret: base64.StdEncoding.EncodeToString([]byte(strings.Repeat(char, 32))), SignatureTTL: time.Hour, KeyCacheTTL: time.Minute}
 }
 
-// Images is a pool of one real worker.
+// Images returns a pool of one real worker.
 func Images(t *testing.T, registry prometheus.Registerer, log *slog.Logger) *imaging.Pool {
 	t.Helper()
 	pool, err := imaging.New(t.Context(), imaging.Config{Enabled: true, WorkerPath: testenv.Binary(t, imaging.ProgramName),
@@ -181,7 +181,7 @@ func Images(t *testing.T, registry prometheus.Registerer, log *slog.Logger) *ima
 	return pool
 }
 
-// Dialer returns a transport that reaches address whatever the URL says.
+// Dialer returns a transport that connects to address for every URL.
 func Dialer(address string) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -197,7 +197,7 @@ type Clock struct {
 	ahead time.Duration
 }
 
-// Now is the clock's time.
+// Now returns the clock's time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -229,7 +229,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// String is all that was logged.
+// String returns everything that was logged.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

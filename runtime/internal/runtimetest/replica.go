@@ -20,19 +20,19 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// MediaConfig is the configuration of media of a replica that no test changed.
+// MediaConfig returns the default media configuration of a replica.
 func MediaConfig() media.Config {
 	return media.Config{MaxUploads: 8, UploadMemory: 96 << 20, UploadPerAccountPercent: 100, UploadQueue: 8, UploadQueueTimeout: 5 * time.Second,
 		UploadLease: time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second}
 }
 
-// ServerConfig is the configuration of the server of a replica that no test changed.
+// ServerConfig returns the default server configuration of a replica.
 func ServerConfig() server.Config {
 	return server.Config{BaseURL: BaseURL, Brand: "service", Listen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
 		StallTimeout: 30 * time.Second, DiscardLimit: 16 << 20, DiscardTimeout: 10 * time.Second, ShutdownTimeout: 30 * time.Second}
 }
 
-// CoreConfig says how to build a Core. What is nil or zero is the environment's own.
+// CoreConfig configures a Core. The default of a nil or zero field is that of the environment.
 type CoreConfig struct {
 	Server   server.Config
 	Media    media.Config
@@ -69,7 +69,7 @@ type Core struct {
 	feed   *accountcache.Feed
 }
 
-// Core builds the parts of a replica that stand behind its APIs.
+// Core returns the components of a replica that its APIs use.
 func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	t.Helper()
 	c := &Core{Registry: prometheus.NewRegistry(), Logs: &Log{}, server: config.Server}
@@ -115,18 +115,18 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 // Replica is a running server.
 type Replica struct {
 	*server.Server
-	// Client reaches it whatever the URL says.
+	// Client connects to the replica for every URL.
 	Client *http.Client
-	// Stop ends the server in order; StopListening ends what runs beside it, such as locks.
+	// Stop shuts the server down; StopListening ends the background tasks, such as locks.
 	Stop, StopListening context.CancelFunc
 	// Ended receives what the server returned.
 	Ended chan error
 }
 
-// Serve runs a server with APIs, and beside it the listeners. All end with the test.
+// Serve runs a server with APIs, and the listeners in the background. All end with the test.
 func (c *Core) Serve(t *testing.T, checks []server.Check, apis []func(chi.Router), listeners ...func(context.Context) error) *Replica {
 	t.Helper()
-	running, err := server.New(c.server, c.log, c.Registry, c.Limits, checks, apis...)
+	running, err := server.New(c.server, server.Deps{Mounts: apis, Limits: c.Limits, Checks: checks, Registry: c.Registry, Log: c.log})
 	must(t, err)
 	must(t, running.Listen(t.Context()))
 	serving, stop := context.WithCancel(context.Background())

@@ -24,23 +24,24 @@ type connection struct {
 	*net.TCPConn
 	listener *listener
 	network  netip.Prefix
-	// waiting is the connection's place among those that wait for a request, nil while a
-	// request is under way. The listener's mutex guards it.
+	// waiting is the connection's element of listener.waiting, nil while a request is running.
+	// The listener's mutex guards it.
 	waiting *list.Element
 
-	// What Close still reads and drops, and for how long; the mutex guards both.
+	// lingerLimit and lingerTimeout bound the bytes that Close discards, and the time for it.
+	// The listener's mutex guards both.
 	lingerLimit   int64
 	lingerTimeout time.Duration
 
 	closed sync.Once
 }
 
-// Close closes the connection and makes room for another one. A connection that was told
-// to linger is closed for writing only at first, and reads on in the background.
+// Close closes the connection and releases its slot. After a call of linger it closes the
+// connection for writing only, and discards what the client still sends in the background.
 func (c *connection) Close() error {
 	var err error
 	c.closed.Do(func() {
-		if limit, timeout := c.listener.lingering(c); limit > 0 && timeout > 0 {
+		if limit, timeout := c.listener.startLingering(c); limit > 0 && timeout > 0 {
 			go c.drain(limit, timeout)
 			return
 		}
@@ -53,47 +54,47 @@ func (c *connection) Close() error {
 // evict ends a connection that waits for a request or for the body of one without a
 // credential, or that lingers.
 func (c *connection) evict() {
-	_ = c.TCPConn.Close() // who reads from it notices, and releases it
+	_ = c.TCPConn.Close() // its reader fails and releases it
 }
 
-// makeWay puts a connection among those that make room for others, or takes it back. A
-// nil connection has no place.
-func (c *connection) makeWay(yes bool) {
+// setEvictable sets whether the connection may be evicted for a new one. It does nothing for
+// a nil connection.
+func (c *connection) setEvictable(evictable bool) {
 	if c == nil {
 		return
 	}
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	switch {
-	case !yes:
+	case !evictable:
 		c.listener.stopWaiting(c)
 	case c.waiting == nil:
 		c.waiting = c.listener.waiting.PushBack(c)
 	}
 }
 
-// linger tells Close to read and drop what the client still sends: so many bytes, for so
-// long.
+// linger makes Close discard what the client still sends, up to limit bytes within timeout.
 func (c *connection) linger(limit int64, timeout time.Duration) {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	c.lingerLimit, c.lingerTimeout = limit, timeout
 }
 
-// drain ends a connection that lingers. Whatever fails in it ends it as well.
+// drain discards up to limit bytes within timeout, and closes the connection. It also closes
+// it after an error.
 func (c *connection) drain(limit int64, timeout time.Duration) {
 	_ = c.CloseWrite()
 	_ = c.SetReadDeadline(time.Now().Add(timeout))
 	if n, _ := io.CopyN(io.Discard, c.TCPConn, limit); n == limit {
-		// More comes, and the connection will be reset. Until then a client that reads while
-		// it writes has time for its answer.
+		// The client sends more, so that closing resets the connection. Until then, a client
+		// that reads while it writes has time to read its response.
 		<-time.After(resetDelay)
 	}
 	c.listener.release(c)
 	_ = c.TCPConn.Close()
 }
 
-// resetDelay is how long net/http waits in the same place.
+// resetDelay is the delay of net/http before it closes such a connection.
 const resetDelay = 500 * time.Millisecond
 
 type connectionKey struct{}
@@ -106,8 +107,8 @@ func withConnection(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// connectionOf returns the connection of a request, nil when the server has no listener
-// of this package.
+// connectionOf returns the connection of a request, nil if the server has no listener of
+// this package.
 func connectionOf(ctx context.Context) *connection {
 	c, _ := ctx.Value(connectionKey{}).(*connection)
 	return c
@@ -115,22 +116,22 @@ func connectionOf(ctx context.Context) *connection {
 
 // Reasons for which a connection is rejected, as a metric's label.
 const (
-	rejectedByTotal   = "total"
-	rejectedByAddress = "client_ip"
+	rejectedByTotal = "total"
+	rejectedByIP    = "client_ip"
 )
 
-// listener bounds the connections that are open at once, in total and for each client
-// address. Over the total, the connection that has waited longest for its client is closed:
-// for a request, or for the body of a request without a credential. If there is none, the
-// new one is rejected with 503; over the bound of its address it is rejected with 429.
+// listener bounds the open connections, in total and per client IP. If a new connection
+// exceeds the total, the connection that has waited longest for its client is evicted: for a
+// request, or for the body of a request without a credential. If there is none, the new one is
+// rejected with 503. A new connection over the bound of its client IP is rejected with 429.
 type listener struct {
 	*net.TCPListener
-	max        int                   // all connections
-	perAddress int                   // of one address (IPv6: one /64); 0 = no bound
-	exempt     func(netip.Addr) bool // whose connections count against max only
-	metrics    *connectionMetrics    // nil = not counted
-	log        *slog.Logger
-	warned     sync.Once
+	max      int                   // bound of all connections
+	maxPerIP int                   // bound of one client IP (IPv6: one /64); 0 = none
+	exempt   func(netip.Addr) bool // reports whether maxPerIP does not apply; nil = it always applies
+	metrics  *connectionMetrics    // nil = not counted
+	log      *slog.Logger
+	warned   sync.Once
 
 	mu        sync.Mutex
 	open      int
@@ -140,11 +141,11 @@ type listener struct {
 }
 
 // maxRejecting bounds how many rejected connections are open at once to receive their
-// answer. Further ones are closed without one.
+// response. Further ones are closed without one.
 const maxRejecting = 16
 
-func newListener(at *net.TCPListener, maximum, perAddress int, exempt func(netip.Addr) bool, m *connectionMetrics, log *slog.Logger) *listener {
-	return &listener{TCPListener: at, max: maximum, perAddress: perAddress, exempt: exempt, metrics: m, log: log,
+func newListener(at *net.TCPListener, maximum, maxPerIP int, exempt func(netip.Addr) bool, m *connectionMetrics, log *slog.Logger) *listener {
+	return &listener{TCPListener: at, max: maximum, maxPerIP: maxPerIP, exempt: exempt, metrics: m, log: log,
 		byNetwork: map[netip.Prefix]int{}, waiting: list.New()}
 }
 
@@ -157,7 +158,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		c := &connection{TCPConn: conn, listener: l}
 		address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap() //nolint:forcetypeassert // of a TCP connection
-		if l.perAddress > 0 && (l.exempt == nil || !l.exempt(address)) {
+		if l.maxPerIP > 0 && (l.exempt == nil || !l.exempt(address)) {
 			c.network = limit.ClientPrefix(address)
 		}
 		evicted, rejected := l.admit(c)
@@ -171,14 +172,14 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection, and returns the one that has to make room for it, or the
-// bound that rejects it.
+// admit counts a connection. It returns the connection to evict for it, or the bound that
+// rejects it.
 func (l *listener) admit(c *connection) (evicted *connection, rejected string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case c.network.IsValid() && l.byNetwork[c.network] >= l.perAddress:
-		rejected = rejectedByAddress
+	case c.network.IsValid() && l.byNetwork[c.network] >= l.maxPerIP:
+		rejected = rejectedByIP
 	case l.open >= l.max:
 		if oldest := l.waiting.Front(); oldest != nil {
 			evicted = oldest.Value.(*connection) //nolint:forcetypeassert // the list holds nothing else
@@ -203,7 +204,7 @@ func (l *listener) admit(c *connection) (evicted *connection, rejected string) {
 	return evicted, ""
 }
 
-// release releases what a closed connection counted.
+// release releases the slot of a closed connection.
 func (l *listener) release(c *connection) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,9 +237,8 @@ func (l *listener) observe(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// lingering returns what a connection still reads before it is closed. Meanwhile it is one
-// of those that make room for others.
-func (l *listener) lingering(c *connection) (limit int64, timeout time.Duration) {
+// startLingering returns the bounds of a connection that lingers, and makes it evictable.
+func (l *listener) startLingering(c *connection) (limit int64, timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.waiting == nil && c.lingerLimit > 0 {
@@ -247,7 +247,7 @@ func (l *listener) lingering(c *connection) (limit int64, timeout time.Duration)
 	return c.lingerLimit, c.lingerTimeout
 }
 
-// stopWaiting takes a connection off the list. The caller holds the mutex.
+// stopWaiting removes a connection from the list. The caller holds the mutex.
 func (l *listener) stopWaiting(c *connection) {
 	if c.waiting != nil {
 		l.waiting.Remove(c.waiting)
@@ -255,10 +255,11 @@ func (l *listener) stopWaiting(c *connection) {
 	}
 }
 
-// Answers to connections over a bound. Nothing of the request was read.
+// rejections are the responses to connections over a bound, by its label. They are sent before
+// a request is read.
 var rejections = map[string][]byte{
-	rejectedByAddress: rejection(http.StatusTooManyRequests, api.ErrorCodeTooManyRequests, "too many connections from this address are open at once"),
-	rejectedByTotal:   rejection(http.StatusServiceUnavailable, api.ErrorCodeUnavailable, "too many connections are open at once"),
+	rejectedByIP:    rejection(http.StatusTooManyRequests, api.ErrorCodeTooManyRequests, "too many connections from this address are open at once"),
+	rejectedByTotal: rejection(http.StatusServiceUnavailable, api.ErrorCodeUnavailable, "too many connections are open at once"),
 }
 
 func rejection(status int, code api.ErrorCode, detail string) []byte {
@@ -267,23 +268,24 @@ func rejection(status int, code api.ErrorCode, detail string) []byte {
 		status, http.StatusText(status), len(body), body)
 }
 
-// rejectTimeout is how long a rejected client has to send its request and read the answer.
+// rejectTimeout bounds the time of a rejected client to send its request and to read the
+// response.
 const rejectTimeout = time.Second
 
-// reject answers a connection that was not admitted and closes it.
+// reject sends an error response on a connection that was not admitted, and closes it.
 func (l *listener) reject(c *connection, address netip.Addr, reason string) {
-	if reason == rejectedByAddress {
+	if reason == rejectedByIP {
 		l.warned.Do(func() {
-			l.log.Warn("connections are rejected: an address has SERVICE_MAX_CONNECTIONS_PER_IP of them open; if it is a proxy's, name it in SERVICE_TRUSTED_PROXIES", "address", address)
+			l.log.Warn("connections are rejected: a client IP has SERVICE_MAX_CONNECTIONS_PER_IP of them open; if it is a proxy, add it to SERVICE_TRUSTED_PROXIES", "address", address)
 		})
 	}
 	l.mu.Lock()
-	answered := l.rejecting < maxRejecting
-	if answered {
+	respond := l.rejecting < maxRejecting
+	if respond {
 		l.rejecting++
 	}
 	l.mu.Unlock()
-	if !answered {
+	if !respond {
 		_ = c.TCPConn.Close()
 		return
 	}
@@ -299,36 +301,37 @@ func (l *listener) reject(c *connection, address netip.Addr, reason string) {
 			return
 		}
 		_ = c.CloseWrite()
-		// A connection that is closed with unread bytes is reset, and the answer is lost.
-		_, _ = io.CopyN(io.Discard, c.TCPConn, rejectedRequest)
+		// A connection that is closed with unread bytes is reset, and the response is lost.
+		_, _ = io.CopyN(io.Discard, c.TCPConn, maxRejectedRequest)
 	}()
 }
 
-// rejectedRequest bounds what is read of a rejected request, in bytes.
-const rejectedRequest = 64 << 10
+// maxRejectedRequest bounds how many bytes of a rejected request are discarded.
+const maxRejectedRequest = 64 << 10
 
-// reservedDescriptors are kept for what is not a client's connection: the database pool,
-// image workers, logs, and the admin server.
+// reservedDescriptors are file descriptors that are not for client connections: those of the
+// database pool, image workers, logs, and the admin server.
 const reservedDescriptors = 128
 
-// maxConnections is how many client connections fit: the configured number (0 = no other
-// bound), but no more than the file descriptors allow. Half of those are left for the
-// connections to the object store that requests need.
+// maxConnections returns the bound of client connections: the configured one (0 = none), but
+// no more than the limit of file descriptors permits. A request may need a connection to the
+// object store as well, so that half of the descriptors are left for these. reduced reports
+// whether the configured bound was too high.
 func maxConnections(configured int, descriptors uint64) (allowed int, reduced bool) {
-	room := math.MaxInt32
+	fit := math.MaxInt32
 	if descriptors < math.MaxInt32 {
-		room = max(minConnections, (int(descriptors)-reservedDescriptors)/2)
+		fit = max(minConnections, (int(descriptors)-reservedDescriptors)/2)
 	}
-	if configured == 0 || configured > room {
-		return room, configured > room
+	if configured == 0 || configured > fit {
+		return fit, configured > fit
 	}
 	return configured, false
 }
 
-// minConnections are served however few descriptors there are.
+// minConnections is the minimum of maxConnections at any limit of file descriptors.
 const minConnections = 8
 
-// descriptorLimit returns how many files the process may have open (RLIMIT_NOFILE).
+// descriptorLimit returns the limit of open files of the process (RLIMIT_NOFILE).
 func descriptorLimit() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -27,15 +27,15 @@ func blocking(entered chan<- struct{}, release <-chan struct{}) func(chi.Router)
 	}
 }
 
-// busy opens a connection whose request is under way.
+// busy opens a connection with a running request.
 func busy(t *testing.T, s *Server, entered <-chan struct{}) *client {
 	t.Helper()
 	c := dial(t, s.Addr())
 	c.send(t, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
 	select {
 	case <-entered:
-	case <-time.After(patience):
-		t.Fatal("the request does not begin")
+	case <-time.After(testTimeout):
+		t.Fatal("the request does not start")
 	}
 	return c
 }
@@ -51,7 +51,7 @@ func hasMetric(t *testing.T, s *Server, line string) bool {
 func TestConnections_OfOneAddressAreBounded(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
-	cfg.MaxPerAddress = 3
+	cfg.MaxConnectionsPerIP = 3
 	entered, release := make(chan struct{}), make(chan struct{})
 	s := start(t, cfg, blocking(entered, release))
 	defer close(release)
@@ -59,7 +59,7 @@ func TestConnections_OfOneAddressAreBounded(t *testing.T) {
 	for range 3 {
 		open = append(open, busy(t, s, entered))
 	}
-	for range maxRejecting { // as many as get an answer at once
+	for range maxRejecting { // as many as get a response at once
 		c := dial(t, s.Addr())
 		c.send(t, quick)
 		response := c.answer(t, http.MethodGet)
@@ -84,7 +84,7 @@ func TestConnections_OfOneAddressAreBounded(t *testing.T) {
 func TestConnections_OfTrustedProxiesCountAgainstTheTotalOnly(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
-	cfg.MaxPerAddress, cfg.MaxConnections = 1, minConnections
+	cfg.MaxConnectionsPerIP, cfg.MaxConnections = 1, minConnections
 	limits, err := limit.New(limit.Config{TrustedProxies: []string{"127.0.0.0/8"}}, limit.Deps{Registry: prometheus.NewRegistry(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	entered, release := make(chan struct{}), make(chan struct{})
@@ -135,7 +135,7 @@ func TestConnections_IdleOnesMakeRoom(t *testing.T) {
 	}
 }
 
-func TestAdminServer_AnswersWhileThePublicOneIsFull(t *testing.T) {
+func TestAdminServer_RespondsWhileThePublicServerIsFull(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.MaxConnections = minConnections
@@ -145,7 +145,7 @@ func TestAdminServer_AnswersWhileThePublicOneIsFull(t *testing.T) {
 	for range minConnections {
 		busy(t, s, entered)
 	}
-	for range 2 * maxAdminConnections { // those that keep their connection make room as well
+	for range 2 * maxAdminConnections { // idle connections are evicted as well
 		c := dial(t, s.AdminAddr())
 		c.send(t, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
 		if response := c.answer(t, http.MethodGet); response.status != http.StatusOK {
@@ -154,11 +154,11 @@ func TestAdminServer_AnswersWhileThePublicOneIsFull(t *testing.T) {
 	}
 }
 
-func TestAdminServer_AnswersWhileBodiesAreHeldBackThere(t *testing.T) {
+func TestAdminServer_RespondsWhilePublicBodiesAreWithheld(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout
-	s := startWith(t, cfg, nil, rejecting, func(s *Server) { s.admin.ReadTimeout, s.admin.WriteTimeout = 2*patience, 2*patience })
+	s := startWith(t, cfg, nil, rejecting, func(s *Server) { s.admin.ReadTimeout, s.admin.WriteTimeout = 2*testTimeout, 2*testTimeout })
 	for _, path := range []string{"/healthz", "/metrics", "/unknown"} {
 		for range maxAdminConnections {
 			dial(t, s.AdminAddr()).send(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")

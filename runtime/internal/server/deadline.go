@@ -85,8 +85,8 @@ func (b *requestBody) Read(p []byte) (int, error) {
 			deadline = end
 		}
 		// The connection may be evicted for a new one: the client is not authenticated.
-		b.connection.makeWay(true)
-		defer b.connection.makeWay(false)
+		b.connection.setEvictable(true)
+		defer b.connection.setEvictable(false)
 	}
 	_ = b.control.SetReadDeadline(deadline) // a transport without deadlines has none
 	n, err := b.ReadCloser.Read(p)

@@ -19,7 +19,7 @@ import (
 const (
 	// shortBody is how many bytes of a body may remain to be read before an error is sent,
 	shortBody = 64 << 10
-	// and shortBodyWait how long it may take to come.
+	// and shortBodyWait bounds the wait for them.
 	shortBodyWait = 50 * time.Millisecond
 )
 

@@ -21,10 +21,10 @@ import (
 	"mediastack.dev/runtime/internal/limit"
 )
 
-// patience is when a test gives up on what should happen at once.
-const patience = 30 * time.Second
+// testTimeout bounds the waits of the tests.
+const testTimeout = 30 * time.Second
 
-// start runs a server of these routes until the test ends.
+// start runs a server of the routes of mount until the test ends.
 func start(t *testing.T, cfg Config, mount func(chi.Router)) *Server {
 	t.Helper()
 	return startWith(t, cfg, nil, mount)
@@ -32,7 +32,7 @@ func start(t *testing.T, cfg Config, mount func(chi.Router)) *Server {
 
 func startWith(t *testing.T, cfg Config, limits *limit.Limiter, mount func(chi.Router), change ...func(*Server)) *Server {
 	t.Helper()
-	s, err := New(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), limits, nil, mount)
+	s, err := New(cfg, Deps{Mounts: []func(chi.Router){mount}, Limits: limits, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	for _, apply := range change {
 		apply(s)
@@ -57,10 +57,10 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// eventually waits until something holds.
+// eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
@@ -83,7 +83,7 @@ func dial(t *testing.T, address string) *client {
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	must(t, conn.SetDeadline(time.Now().Add(testTimeout)))
 	return &client{Conn: conn, in: bufio.NewReader(conn)}
 }
 
@@ -93,19 +93,19 @@ func (c *client) send(t *testing.T, text string) {
 	must(t, err)
 }
 
-// received is what a test looks at in an answer.
+// received is a response.
 type received struct {
 	status int
 	header http.Header
-	closes bool // the connection, after it
+	closes bool // Connection: close
 }
 
-// answer reads the next answer with its body.
+// answer reads the next response with its body.
 func (c *client) answer(t *testing.T, method string) received {
 	t.Helper()
 	response, err := http.ReadResponse(c.in, &http.Request{Method: method})
 	if err != nil {
-		t.Fatalf("no answer: %v", err)
+		t.Fatalf("no response: %v", err)
 	}
 	_, err = io.Copy(io.Discard, response.Body)
 	must(t, err)
@@ -123,7 +123,7 @@ func (c *client) ends(t *testing.T) string {
 	return string(text)
 }
 
-// rejecting are routes that leave the body alone.
+// rejecting are routes of which only /read reads the body.
 func rejecting(r chi.Router) {
 	r.Get("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) })
 	r.Post("/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
@@ -136,7 +136,7 @@ func rejecting(r chi.Router) {
 	})
 }
 
-// unread are requests that are answered without a look at their body.
+// unread returns requests that are answered before their body is read.
 func unread() map[string]string {
 	requests := map[string]string{}
 	for _, request := range []string{"GET /", "POST /", "PUT /", "POST /closed", "POST /unknown"} {
@@ -150,7 +150,7 @@ func unread() map[string]string {
 func TestUnreadBody_ResponseIsSentBeforeTheBodyArrives(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
-	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout // an answer that waits for it would miss the test's patience
+	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, maxDiscardTimeout // a response that waits for it would miss testTimeout
 	s := start(t, cfg, rejecting)
 	for name, head := range unread() {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestUnreadBody_ResponseIsSentBeforeTheBodyArrives(t *testing.T) {
 	}
 }
 
-func TestUnreadBody_ConnectionEndsWhenItDoesNotCome(t *testing.T) {
+func TestUnreadBody_ConnectionClosesWhenTheBodyIsMissing(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.DiscardLimit, cfg.DiscardTimeout = 1<<20, 100*time.Millisecond
@@ -175,13 +175,13 @@ func TestUnreadBody_ConnectionEndsWhenItDoesNotCome(t *testing.T) {
 			c.send(t, head)
 			c.answer(t, name[:strings.Index(name, " ")])
 			if more := c.ends(t); more != "" {
-				t.Errorf("behind the answer came %q", more)
+				t.Errorf("after the response the server sent %q", more)
 			}
 		})
 	}
 }
 
-func TestUnreadBody_ConnectionEndsWhenItTrickles(t *testing.T) {
+func TestUnreadBody_ConnectionClosesWhenTheBodyTrickles(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.StallTimeout, cfg.MinRate = time.Second, 1024
@@ -213,13 +213,13 @@ func TestUnreadBody_ConnectionEndsWhenItTrickles(t *testing.T) {
 	}
 }
 
-func TestUnreadBody_AbortedAnswerEndsTheConnection(t *testing.T) {
+func TestUnreadBody_AbortedResponseClosesTheConnection(t *testing.T) {
 	t.Parallel()
 	s := start(t, valid(), rejecting)
 	c := dial(t, s.Addr())
 	c.send(t, "POST /cut HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
 	if text := c.ends(t); text != "" {
-		t.Errorf("an aborted answer was %q", text)
+		t.Errorf("an aborted response was %q", text)
 	}
 }
 
@@ -235,11 +235,11 @@ func TestUnreadBody_ShortOneLeavesTheConnectionUsable(t *testing.T) {
 	}
 	c.send(t, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	if response := c.answer(t, http.MethodGet); response.status != http.StatusOK {
-		t.Errorf("the request behind it: %d", response.status)
+		t.Errorf("the next request: %d", response.status)
 	}
 }
 
-// A body that came too late was once at risk of being read as the next request.
+// A late body must never be parsed as the next request.
 func TestUnreadBody_LateBytesAreNoRequest(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
@@ -260,11 +260,11 @@ func TestUnreadBody_LateBytesAreNoRequest(t *testing.T) {
 	}
 }
 
-// Clients such as Python's http.client read the answer only after they have sent everything.
-func TestUnreadBody_ClientThatReadsLastGetsItsAnswer(t *testing.T) {
+// Clients such as Python's http.client read the response only after they have sent everything.
+func TestUnreadBody_ClientThatReadsLastGetsItsResponse(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
-	cfg.DiscardLimit, cfg.DiscardTimeout = 16<<20, patience
+	cfg.DiscardLimit, cfg.DiscardTimeout = 16<<20, testTimeout
 	s := start(t, cfg, rejecting)
 	body := bytes.Repeat([]byte("x"), 12<<20)
 	for name, send := range map[string]func(*client) error{
@@ -308,13 +308,13 @@ func TestAmbiguousFraming_ClosesTheConnection(t *testing.T) {
 				t.Errorf("%d, close %v", response.status, response.closes)
 			}
 			if text := c.ends(t); text != "" {
-				t.Errorf("what stood behind it was answered: %q", text)
+				t.Errorf("the bytes after it were answered: %q", text)
 			}
 		})
 	}
 }
 
-// Eight addresses could hold all connections with bodies of logins that never came.
+// Eight client IPs could once hold all connections with login requests without their body.
 func TestAnonymousBody_HasItsOwnTimeoutAndIsEvictable(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
@@ -327,15 +327,15 @@ func TestAnonymousBody_HasItsOwnTimeoutAndIsEvictable(t *testing.T) {
 		})
 	}
 	s := start(t, cfg, known)
-	patient, hasty := dial(t, s.Addr()), dial(t, s.Addr())
+	steady, hasty := dial(t, s.Addr()), dial(t, s.Addr())
 	head := " HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n123"
-	patient.send(t, "POST /known"+head)
+	steady.send(t, "POST /known"+head)
 	hasty.send(t, "POST /read"+head)
 	if got := hasty.answer(t, http.MethodPost); got.status != http.StatusBadRequest || !got.closes {
 		t.Errorf("without a credential: %+v", got)
 	}
-	patient.send(t, "456789")
-	if got := patient.answer(t, http.MethodPost); got.status != http.StatusOK || got.closes {
+	steady.send(t, "456789")
+	if got := steady.answer(t, http.MethodPost); got.status != http.StatusOK || got.closes {
 		t.Errorf("with a credential: %+v", got)
 	}
 

@@ -18,8 +18,8 @@ import (
 	"mediastack.dev/runtime/redact"
 )
 
-// Handler returns the public handler: the routes of mounts behind the common middleware.
-func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limiter, mounts ...func(chi.Router)) (http.Handler, error) {
+// newHandler returns the public handler: the routes of deps.Mounts behind the common middleware.
+func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 	router := chi.NewRouter()
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, r, fault.New(fault.NotFound, "route not found"))
@@ -32,15 +32,15 @@ func Handler(cfg Config, log *slog.Logger, metrics *metrics, limits *limit.Limit
 		}
 		httpapi.WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "method not allowed"))
 	})
-	for _, mount := range mounts {
+	for _, mount := range deps.Mounts {
 		router.Group(mount)
 	}
 	// CORS comes before the rate limit, so that a page can read the error.
-	next, err := newCORSHandler(cfg, router, limitClientIPs(limits, router))
+	next, err := newCORSHandler(cfg, router, limitClientIPs(deps.Limits, router))
 	if err != nil {
 		return nil, err
 	}
-	return &instrumentation{next: next, cfg: cfg, limits: limits, log: log, metrics: metrics}, nil
+	return &instrumentation{next: next, cfg: cfg, limits: deps.Limits, log: deps.Log, metrics: metrics}, nil
 }
 
 // limitClientIPs applies the rate limit of client IPs, before anything is read or looked up.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -15,7 +16,7 @@ type metrics struct {
 	bytes    *prometheus.CounterVec
 }
 
-func newMetrics(registry *prometheus.Registry) *metrics {
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "mediastack_http_requests_total", Help: "Requests by route, method and status code.",
@@ -31,8 +32,16 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 			Name: "mediastack_http_body_bytes_total", Help: "Bytes of bodies read (in) and written (out) by route.",
 		}, []string{"route", "direction"}),
 	}
-	registry.MustRegister(m.requests, m.duration, m.inFlight, m.bytes)
-	return m
+	return m, register(registry, m.requests, m.duration, m.inFlight, m.bytes)
+}
+
+func register(registry prometheus.Registerer, collectors ...prometheus.Collector) error {
+	for _, collector := range collectors {
+		if err := registry.Register(collector); err != nil {
+			return fmt.Errorf("register metrics of the server: %w", err)
+		}
+	}
+	return nil
 }
 
 func (m *metrics) observe(method, route string, status int, elapsed time.Duration, in, out int64) {
@@ -61,7 +70,7 @@ type connectionMetrics struct {
 	evicted  prometheus.Counter
 }
 
-func newConnectionMetrics(registry *prometheus.Registry) *connectionMetrics {
+func newConnectionMetrics(registry prometheus.Registerer) (*connectionMetrics, error) {
 	m := &connectionMetrics{
 		open: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mediastack_http_connections_open", Help: "Open connections of clients.",
@@ -73,11 +82,10 @@ func newConnectionMetrics(registry *prometheus.Registry) *connectionMetrics {
 			Name: "mediastack_http_connections_evicted_total", Help: "Connections without a request that were closed to make room for new ones.",
 		}),
 	}
-	registry.MustRegister(m.open, m.rejected, m.evicted)
-	for _, reason := range []string{rejectedByTotal, rejectedByAddress} {
+	for _, reason := range []string{rejectedByTotal, rejectedByIP} {
 		m.rejected.WithLabelValues(reason) // exported from the start, for rates
 	}
-	return m
+	return m, register(registry, m.open, m.rejected, m.evicted)
 }
 
 func (m *connectionMetrics) set(open int) {

@@ -25,20 +25,20 @@ import (
 
 // Config configures the servers. The tags are flag and environment names.
 type Config struct {
-	BaseURL          string        `env:"SERVICE_BASE_URL" required:"" help:"URL of the service for clients, e.g. https://media.example.org; without a path."`
-	Brand            string        `env:"SERVICE_BRAND" default:"service" help:"Brand in header names: x-<brand>-apikey."`
-	Listen           string        `env:"SERVICE_LISTEN" default:":8080" help:"Listen address of the service."`
-	AdminListen      string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Listen address of health, readiness and metrics; not public."`
-	StallTimeout     time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or takes a body."`
-	MinRate          int64         `name:"min-transfer-rate" env:"SERVICE_MIN_TRANSFER_RATE" default:"1024" help:"Bytes a second that a client must reach over SERVICE_STALL_TIMEOUT, sending or taking; 0 = any progress is enough."`
-	CORSOrigins      []string      `name:"cors-origins" env:"SERVICE_CORS_ORIGINS" help:"Web origins whose pages may call the service: https://app.example.org, https://*.example.org, or * for all. Files may be read from anywhere in any case."`
-	AnonymousTimeout time.Duration `name:"anonymous-body-timeout" env:"SERVICE_ANONYMOUS_BODY_TIMEOUT" default:"10s" help:"How long the whole body of a request without a credential may take, such as one of a login; 0 = as long as any."`
-	MaxConnections   int           `env:"SERVICE_MAX_CONNECTIONS" default:"4096" help:"Connections of clients that are open at once; 0 = as many as the limit of file descriptors leaves room for, which bounds them in any case."`
-	MaxPerAddress    int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"How many of them one client address (IPv6: one /64) may have, SERVICE_TRUSTED_PROXIES excepted; 0 = all."`
-	DiscardLimit     int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Bytes of a rejected request's body that are read and dropped after the answer, for clients that read it only after they have sent everything."`
-	DiscardTimeout   time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"How long that may take."`
-	DrainDelay       time.Duration `env:"SERVICE_DRAIN_DELAY" default:"0s" help:"How long to go on serving, not ready, after SIGTERM."`
-	ShutdownTimeout  time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after that."`
+	BaseURL             string        `env:"SERVICE_BASE_URL" required:"" help:"URL of the service for clients, e.g. https://media.example.org; without a path."`
+	Brand               string        `env:"SERVICE_BRAND" default:"service" help:"Brand in header names: x-<brand>-apikey."`
+	Listen              string        `env:"SERVICE_LISTEN" default:":8080" help:"Listen address of the service."`
+	AdminListen         string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Listen address of health, readiness and metrics; not public."`
+	StallTimeout        time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or receives a body."`
+	MinRate             int64         `name:"min-transfer-rate" env:"SERVICE_MIN_TRANSFER_RATE" default:"1024" help:"Minimum transfer rate of a body, in bytes per second over SERVICE_STALL_TIMEOUT; 0 = none."`
+	CORSOrigins         []string      `name:"cors-origins" env:"SERVICE_CORS_ORIGINS" help:"Web origins whose pages may call the service: https://app.example.org, https://*.example.org, or * for all. Pages of every origin may read files."`
+	AnonymousTimeout    time.Duration `name:"anonymous-body-timeout" env:"SERVICE_ANONYMOUS_BODY_TIMEOUT" default:"10s" help:"Maximum duration of the whole body of a request without a credential, such as a login; 0 = no limit."`
+	MaxConnections      int           `env:"SERVICE_MAX_CONNECTIONS" default:"4096" help:"Maximum number of open client connections. The limit of file descriptors also bounds them; 0 = no other limit."`
+	MaxConnectionsPerIP int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"Maximum number of open connections of one client IP (IPv6: one /64), except SERVICE_TRUSTED_PROXIES; 0 = no limit."`
+	DiscardLimit        int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Maximum number of bytes of a body that are discarded after an error response, for clients that read the response only after they have sent everything."`
+	DiscardTimeout      time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"Maximum duration of discarding."`
+	DrainDelay          time.Duration `env:"SERVICE_DRAIN_DELAY" default:"0s" help:"How long to continue serving, not ready, after SIGTERM."`
+	ShutdownTimeout     time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after SERVICE_DRAIN_DELAY."`
 }
 
 var brandPattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
@@ -61,8 +61,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_ANONYMOUS_BODY_TIMEOUT must not be negative, but is %s", c.AnonymousTimeout)
 	case c.MaxConnections < 0 || c.MaxConnections > 0 && c.MaxConnections < minConnections:
 		return fmt.Errorf("SERVICE_MAX_CONNECTIONS must be 0, or at least %d, not %d", minConnections, c.MaxConnections)
-	case c.MaxPerAddress < 0:
-		return fmt.Errorf("SERVICE_MAX_CONNECTIONS_PER_IP must not be negative, but is %d", c.MaxPerAddress)
+	case c.MaxConnectionsPerIP < 0:
+		return fmt.Errorf("SERVICE_MAX_CONNECTIONS_PER_IP must not be negative, but is %d", c.MaxConnectionsPerIP)
 	case c.DiscardLimit < 0 || c.DiscardLimit > maxDiscardLimit:
 		return fmt.Errorf("SERVICE_DISCARD_LIMIT must be from 0 to %d, not %d", maxDiscardLimit, c.DiscardLimit)
 	case c.DiscardTimeout < 0 || c.DiscardTimeout > maxDiscardTimeout:
@@ -90,7 +90,7 @@ const (
 	maxAdminConnections = 64
 )
 
-// Server is both servers. Listen, then Run.
+// Server runs the public and the admin server. Call Listen, then Run.
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
@@ -104,25 +104,45 @@ type Server struct {
 	publicListener, adminListener *listener
 }
 
-// New composes the servers: mounts add the public routes, which answer as often as
-// limits allow (nil = always).
-func New(cfg Config, log *slog.Logger, registry *prometheus.Registry, limits *limit.Limiter, checks []Check, mounts ...func(chi.Router)) (*Server, error) {
+// Deps are the dependencies of a Server.
+type Deps struct {
+	// Mounts add the public routes.
+	Mounts []func(chi.Router)
+	// Limits applies rate limits; nil = none.
+	Limits *limit.Limiter
+	// Checks are the readiness checks of the admin server.
+	Checks []Check
+	// Registry takes the metrics of the servers. The admin server exports it.
+	Registry *prometheus.Registry
+	Log      *slog.Logger
+}
+
+// New returns a Server that uses deps.
+func New(cfg Config, deps Deps) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: log, checks: checks, limits: limits, connections: newConnectionMetrics(registry)}
-	handler, err := Handler(cfg, log, newMetrics(registry), limits, mounts...)
+	connections, err := newConnectionMetrics(deps.Registry)
 	if err != nil {
 		return nil, err
 	}
+	requests, err := newMetrics(deps.Registry)
+	if err != nil {
+		return nil, err
+	}
+	handler, err := newHandler(cfg, deps, requests)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: deps.Log, checks: deps.Checks, limits: deps.Limits, connections: connections}
 	s.public = s.httpServer(handler)
-	s.admin = s.httpServer(guarded(cfg, s.adminHandler(registry)))
+	s.admin = s.httpServer(guarded(cfg, s.adminHandler(deps.Registry)))
 	s.admin.ReadTimeout, s.admin.WriteTimeout = adminTimeout, adminTimeout
 	return s, nil
 }
 
-// httpServer makes a server of HTTP/1 alone: the deadlines of bodies and the bounds of
-// connections are made for it. HTTP/2 ends at the proxy in front.
+// httpServer returns a server of HTTP/1 only: the deadlines of bodies and the bounds of
+// connections require it. A proxy in front may terminate HTTP/2.
 func (s *Server) httpServer(handler http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -133,12 +153,12 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
-		// What net/http itself has to say is about connections: of no use to an operator.
+		// net/http itself logs errors of connections only, which are of no use to an operator.
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }
 
-// Listen takes the ports, so that a port in use shows at once.
+// Listen opens the ports, so that a port in use is reported at startup.
 func (s *Server) Listen(ctx context.Context) error {
 	descriptors, err := descriptorLimit()
 	if err != nil {
@@ -148,7 +168,7 @@ func (s *Server) Listen(ctx context.Context) error {
 	if reduced {
 		s.log.WarnContext(ctx, "fewer connections are allowed than SERVICE_MAX_CONNECTIONS: the limit of file descriptors is low", "allowed", allowed, "descriptors", descriptors)
 	}
-	if s.publicListener, err = s.listen(ctx, s.public, s.cfg.Listen, allowed, s.cfg.MaxPerAddress, s.connections); err != nil {
+	if s.publicListener, err = s.listen(ctx, s.public, s.cfg.Listen, allowed, s.cfg.MaxConnectionsPerIP, s.connections); err != nil {
 		return fmt.Errorf("listen on SERVICE_LISTEN %s: %w", s.cfg.Listen, err)
 	}
 	if s.adminListener, err = s.listen(ctx, s.admin, s.cfg.AdminListen, maxAdminConnections, 0, nil); err != nil {
@@ -158,14 +178,14 @@ func (s *Server) Listen(ctx context.Context) error {
 	return nil
 }
 
-// listen takes a server's port.
-func (s *Server) listen(ctx context.Context, server *http.Server, address string, maximum, perAddress int, m *connectionMetrics) (*listener, error) {
+// listen opens a server's port.
+func (s *Server) listen(ctx context.Context, server *http.Server, address string, maximum, maxPerIP int, m *connectionMetrics) (*listener, error) {
 	var network net.ListenConfig
 	at, err := network.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	bounded := newListener(at.(*net.TCPListener), maximum, perAddress, s.limits.TrustsProxy, m, s.log) //nolint:forcetypeassert // of the network "tcp"
+	bounded := newListener(at.(*net.TCPListener), maximum, maxPerIP, s.limits.TrustsProxy, m, s.log) //nolint:forcetypeassert // of the network "tcp"
 	server.ConnState = bounded.observe
 	return bounded, nil
 }

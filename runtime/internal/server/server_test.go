@@ -44,7 +44,7 @@ func TestConfigValidate_RejectsInvalidSettings(t *testing.T) {
 	}
 }
 
-// running returns a server of these routes and its log.
+// running returns a server of the routes of mount, and its log.
 func running(t *testing.T, mount func(chi.Router)) (*httptest.Server, *bytes.Buffer) {
 	t.Helper()
 	return runningWith(t, valid(), mount)
@@ -53,10 +53,10 @@ func running(t *testing.T, mount func(chi.Router)) (*httptest.Server, *bytes.Buf
 func runningWith(t *testing.T, cfg Config, mount func(chi.Router)) (*httptest.Server, *bytes.Buffer) {
 	t.Helper()
 	var logs bytes.Buffer
-	handler, err := Handler(cfg, slog.New(slog.NewTextHandler(&logs, nil)), newMetrics(prometheus.NewRegistry()), nil, mount)
-	if err != nil {
-		t.Fatal(err)
-	}
+	metrics, err := newMetrics(prometheus.NewRegistry())
+	must(t, err)
+	handler, err := newHandler(cfg, Deps{Mounts: []func(chi.Router){mount}, Log: slog.New(slog.NewTextHandler(&logs, nil))}, metrics)
+	must(t, err)
 	server := httptest.NewServer(handler)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	t.Cleanup(server.Close)
@@ -87,7 +87,7 @@ func TestHandler_RecoversFromPanics(t *testing.T) {
 		_ = response.Body.Close()
 	}
 	if err == nil {
-		t.Error("an answer that broke in the middle looks whole")
+		t.Error("a response that failed in the middle looks complete")
 	}
 	server.Close() // every line is written
 	if got := logs.String(); strings.Count(got, "private words") != 2 || !strings.Contains(got, "server_test.go") || !strings.Contains(got, "aborted=true") {
@@ -118,7 +118,7 @@ func TestListen_ReportsAPortInUse(t *testing.T) {
 	defer taken.Close()
 	cfg := valid()
 	cfg.AdminListen = strings.TrimPrefix(taken.URL, "http://")
-	s, err := New(cfg, slog.New(slog.DiscardHandler), prometheus.NewRegistry(), nil, nil)
+	s, err := New(cfg, Deps{Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestListen_ReportsAPortInUse(t *testing.T) {
 	}
 }
 
-// deadlines notes what a connection was told; it has no other abilities.
+// deadlines records the deadlines that are set on a connection.
 type deadlines struct {
 	http.ResponseWriter
 	read, write []time.Time

@@ -23,10 +23,10 @@ import (
 	"mediastack.dev/runtime/postgres"
 )
 
-// proceed lets every request wait for a lock.
+// proceed permits every request to wait for a lock.
 func proceed() error { return nil }
 
-// service returns the use cases of one process.
+// service returns the media service of one process.
 func (w *world) service(t *testing.T) *media.Service {
 	t.Helper()
 	service, err := media.New(media.Config{MaxUploads: 4, UploadMemory: 64 << 20, UploadPerAccountPercent: 100, UploadQueue: 4, UploadQueueTimeout: time.Second, UploadLease: time.Minute, ResumableTTL: time.Hour, DeleteTimeout: time.Second},
@@ -35,7 +35,7 @@ func (w *world) service(t *testing.T) *media.Service {
 	return service
 }
 
-// What tusd's interfaces ask of a store, sentence by sentence.
+// The contract of tusd's store interfaces, sentence by sentence.
 func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -63,14 +63,14 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 	if got := info(again(id)); got.ID != id || got.Size != int64(len(file)) || got.Offset != 0 || got.SizeIsDeferred {
 		t.Errorf("a new upload is %+v", got)
 	}
-	// The number of bytes is that of those which are stored, be there an error or not.
+	// The returned number is that of the stored bytes, with and without an error.
 	if n, err := again(id).WriteChunk(ctx, 0, bytes.NewReader(file[:1000])); n != 1000 || err != nil {
 		t.Errorf("a chunk: %d, %v", n, err)
 	}
 	errBroken := errors.New("broken")
 	cut := io.MultiReader(bytes.NewReader(file[1000:7<<20]), iotest.ErrReader(errBroken))
 	if n, err := again(id).WriteChunk(ctx, 1000, cut); n != 7<<20-1000 || !errors.Is(err, errBroken) {
-		t.Errorf("a chunk that broke off: %d, %v", n, err)
+		t.Errorf("a chunk that failed: %d, %v", n, err)
 	}
 	if got := info(again(id)); got.Offset != 7<<20 {
 		t.Errorf("the offset is %d", got.Offset)
@@ -82,7 +82,7 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 	must(t, u.FinishUpload(ctx))
 	must(t, u.FinishUpload(ctx)) // it may be repeated
 	if got := info(again(id)); got.Offset != got.Size {
-		t.Errorf("a finished upload is at %d", got.Offset)
+		t.Errorf("the offset of a finished upload is %d", got.Offset)
 	}
 	if _, err := u.GetReader(ctx); !errors.Is(err, handler.ErrNotImplemented) {
 		t.Errorf("a reader: %v", err)
@@ -90,7 +90,7 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 	if n := w.count(t, "/"+id); n != 1 {
 		t.Errorf("%d drafts", n)
 	}
-	// An upload that can't be found, that is somebody else's or was terminated is ErrNotFound.
+	// An upload that can't be found, that is another tenant's or was terminated is ErrNotFound.
 	deferred, err := store.NewUpload(ctx, handler.FileInfo{SizeIsDeferred: true})
 	must(t, err)
 	if got := info(deferred); !got.SizeIsDeferred {
@@ -102,11 +102,11 @@ func TestStore_KeepsTheContractOfTusd(t *testing.T) {
 		t.Errorf("with its length the upload is %+v", got)
 	}
 	must(t, store.(handler.TerminaterDataStore).AsTerminatableUpload(deferred).Terminate(ctx))
-	stranger := tus.ActingFor(t.Context(), auth.Identity{Principal: w.Principal(t, two)}, fields)
+	otherTenant := tus.ActingFor(t.Context(), auth.Identity{Principal: w.Principal(t, two)}, fields)
 	for name, c := range map[string]struct {
 		ctx context.Context
 		id  string
-	}{"missing": {ctx, uuid.NewString()}, "terminated": {ctx, ended}, "somebody else's": {stranger, id}} {
+	}{"missing": {ctx, uuid.NewString()}, "terminated": {ctx, ended}, "another tenant's": {otherTenant, id}} {
 		if _, err := store.GetUpload(c.ctx, c.id); !errors.Is(err, handler.ErrNotFound) {
 			t.Errorf("an upload that is %s: %v", name, err)
 		}
@@ -125,7 +125,7 @@ func (w *world) process(t *testing.T) *postgres.UploadLocks {
 	return locks
 }
 
-// One holder at a time, at whichever process; who has it is asked to let go.
+// A lock has one holder at a time across processes; the holder is asked to release it.
 func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -133,8 +133,8 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	for name, other := range map[string]*postgres.UploadLocks{"in the same process": here, "in another process": there} {
 		id := uuid.New()
 		asked := make(chan struct{})
-		letGo := sync.OnceFunc(func() { close(asked) })
-		unlock, err := here.Lock(t.Context(), id, letGo, proceed)
+		onRelease := sync.OnceFunc(func() { close(asked) })
+		unlock, err := here.Lock(t.Context(), id, onRelease, proceed)
 		must(t, err)
 		short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		if _, err := other.Lock(short, id, func() {}, proceed); !fault.Is(err, fault.Busy) {
@@ -147,7 +147,7 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 		must(t, err)
 		unlockOther()
 	}
-	// As tusd sees it: ErrLockTimeout and nothing else when the time is over.
+	// tusd gets exactly ErrLockTimeout after the timeout.
 	one := w.tenant(t, "one")
 	principal := w.Principal(t, one)
 	service := w.service(t)
@@ -165,7 +165,7 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	}
 	unlock()
 
-	// Many at once, of one upload: never two of them.
+	// Many concurrent requests for one lock: never two holders at once.
 	var holders, most atomic.Int64
 	var all sync.WaitGroup
 	for n := range 12 {
@@ -185,25 +185,25 @@ func TestLocks_KeepTheContractOfTusd(t *testing.T) {
 	}
 	all.Wait()
 	if n := most.Load(); n != 0 {
-		t.Errorf("%d had the upload at once", n)
+		t.Errorf("%d holders at once", n)
 	}
 }
 
-// A lock ends with the connection that holds it: its holder is told, another process gets
-// it, and the unlock that comes later takes nothing from that one.
+// A lock ends with the connection that holds it: its holder is notified, another process gets
+// the lock, and a later unlock by the first does not release it.
 func TestLocks_LostLockCanBeTakenByAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	here := w.process(t)
-	id, told := uuid.New(), make(chan struct{})
-	unlock, err := here.Lock(t.Context(), id, sync.OnceFunc(func() { close(told) }), proceed)
+	id, lost := uuid.New(), make(chan struct{})
+	unlock, err := here.Lock(t.Context(), id, sync.OnceFunc(func() { close(lost) }), proceed)
 	must(t, err)
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
 	_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
 	must(t, err)
-	<-told
+	<-lost
 	there := w.process(t)
 	unlockThere, err := there.Lock(t.Context(), id, func() {}, proceed)
 	must(t, err)
@@ -219,7 +219,7 @@ func TestLocks_LostLockCanBeTakenByAnother(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if _, err := here.Lock(short, id, func() {}, proceed); !fault.Is(err, fault.Busy) {
-		t.Errorf("the lock of the other process was given away: %v", err)
+		t.Errorf("the lock of the other process was released: %v", err)
 	}
 	unlockThere()
 	again, err := here.Lock(t.Context(), id, func() {}, proceed)

@@ -14,14 +14,14 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// turn advances the clocks of all replicas.
-func turn(by time.Duration, replicas ...*replica) {
+// advance advances the clocks of all replicas.
+func advance(by time.Duration, replicas ...*replica) {
 	for _, rt := range replicas {
 		rt.clock.Advance(by)
 	}
 }
 
-// An expired upload answered as before until the purge came, up to an hour later.
+// An expired upload was served until the purge ran, up to an hour later.
 func TestExpiredUpload_IsGoneAtOnceAtEveryReplica(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -29,34 +29,34 @@ func TestExpiredUpload_IsGoneAtOnceAtEveryReplica(t *testing.T) {
 	here, there := w.replica(t), w.replica(t)
 	const size = 6 << 20
 	address := here.created(t, one.Key, size)
-	told, err := http.ParseTime(here.sent(t, one.Key, address, 0, noise(5<<20)).header.Get("Upload-Expires"))
+	expires, err := http.ParseTime(here.sent(t, one.Key, address, 0, noise(5<<20)).header.Get("Upload-Expires"))
 	must(t, err)
-	turn(told.Sub(here.clock.Now())-time.Minute, here, there)
+	advance(expires.Sub(here.clock.Now())-time.Minute, here, there)
 	for _, rt := range []*replica{here, there} {
 		if n := rt.offset(t, one.Key, address); n != 5<<20 {
-			t.Errorf("a minute before its expiry the upload is at %d", n)
+			t.Errorf("a minute before its expiry the offset is %d", n)
 		}
 	}
-	turn(time.Minute, here, there)
+	advance(time.Minute, here, there)
 	for _, rt := range []*replica{here, there} {
 		for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
 			if got := rt.do(t, method, address, key(one.Key), at(5<<20), chunk(noise(1<<20))); got.status != http.StatusNotFound {
 				t.Errorf("%s of an expired upload: %d %s", method, got.status, got.body)
 			}
 		}
-		rt.do(t, http.MethodPost, address, key(one.Key), at(5<<20), chunk(nil), header("X-HTTP-Method-Override", http.MethodPatch)).refused(t, http.StatusNotFound)
+		rt.do(t, http.MethodPost, address, key(one.Key), at(5<<20), chunk(nil), header("X-HTTP-Method-Override", http.MethodPatch)).rejected(t, http.StatusNotFound)
 		if got := rt.do(t, http.MethodPost, "/media/seal/"+idOf(address), key(one.Key)); got.status != http.StatusNotFound {
 			t.Errorf("sealing an expired upload: %d %s", got.status, got.body)
 		}
 	}
-	// The space is the purge's.
+	// The purge frees its storage.
 	if held := w.QueryInt(t, `SELECT bytes FROM account_usage`); held != size {
-		t.Errorf("%d bytes are held before the purge", held)
+		t.Errorf("%d bytes are reserved before the purge", held)
 	}
 	w.purged(t, one)
 }
 
-// patching begins a PATCH whose body the test writes.
+// patching starts a PATCH with a body that the test writes.
 func (rt *replica) patching(t *testing.T, k, address string, offset int) (body *io.PipeWriter, result <-chan answer) {
 	t.Helper()
 	read, write := io.Pipe()
@@ -80,15 +80,15 @@ func TestRunningPatch_ExtendsTheExpiryWithItsBytes(t *testing.T) {
 	address := here.created(t, one.Key, len(file))
 	ends := func() int64 { return w.QueryInt(t, `SELECT extract(epoch FROM lease_ends)::bigint FROM upload`) }
 	before := ends()
-	turn(24*time.Hour-time.Minute, here, there)
+	advance(24*time.Hour-time.Minute, here, there)
 	body, patched := here.patching(t, one.Key, address, 0)
 	_, err := body.Write(file[:1000])
 	must(t, err)
 	eventually(t, 10*time.Second, "the bytes extend the expiry", func() bool { return ends() > before })
-	turn(2*time.Minute, here, there)
-	// HEAD takes the upload over, and the bytes that have arrived are kept.
+	advance(2*time.Minute, here, there)
+	// HEAD takes the upload over, and the received bytes are kept.
 	if n := there.offset(t, one.Key, address); n != 1000 {
-		t.Errorf("after the first expiry the upload is at %d", n)
+		t.Errorf("after the first expiry the offset is %d", n)
 	}
 	if got := <-patched; got.status != http.StatusLocked {
 		t.Errorf("the PATCH that was taken over: %d %s", got.status, got.body)
@@ -98,14 +98,14 @@ func TestRunningPatch_ExtendsTheExpiryWithItsBytes(t *testing.T) {
 	w.purged(t, one)
 }
 
-func TestRunningPatch_GoesOnWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) {
+func TestRunningPatch_ContinuesWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	here, there := w.replica(t), w.replica(t)
 	file := noise(2 << 20)
 	address := here.created(t, one.Key, len(file))
-	turn(24*time.Hour-time.Minute, here, there)
+	advance(24*time.Hour-time.Minute, here, there)
 	held := runtimetest.NewPausedBody(strings.NewReader(""), bytes.NewReader(file))
 	patched := make(chan answer, 1)
 	go func() {
@@ -116,9 +116,9 @@ func TestRunningPatch_GoesOnWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) 
 		patched <- got
 	}()
 	held.Wait(t) // the request has found the upload, and has the lock
-	turn(2*time.Minute, here, there)
+	advance(2*time.Minute, here, there)
 	if got := there.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusNotFound {
-		t.Errorf("HEAD while the PATCH has brought nothing: %d", got.status)
+		t.Errorf("HEAD before the first byte of the PATCH: %d", got.status)
 	}
 	held.Release()
 	got := <-patched
@@ -129,7 +129,7 @@ func TestRunningPatch_GoesOnWhenTheExpiryPassesBeforeItsFirstByte(t *testing.T) 
 	w.purged(t, one)
 }
 
-// The address of a finished upload ends with its expiry; the draft does not.
+// The URL of a finished upload expires; the draft does not.
 func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -137,13 +137,13 @@ func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 	rt := w.replica(t)
 	address := rt.created(t, one.Key, 3)
 	rt.sent(t, one.Key, address, 0, []byte("abc"))
-	turn(25*time.Hour, rt)
+	advance(25*time.Hour, rt)
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
 		if got := rt.do(t, method, address, key(one.Key), at(3), chunk(nil)); got.status != http.StatusNotFound {
 			t.Errorf("%s of a finished upload after its expiry: %d", method, got.status)
 		}
 	}
-	// A draft over 24 h exists until the purge takes it; sealing it first keeps it.
+	// A draft older than 24 h exists until the purge deletes it, unless it is sealed first.
 	for _, path := range []string{"/media/get/", "/media/seal/", "/media/get/"} {
 		if got := rt.do(t, http.MethodPost, path+idOf(address), key(one.Key)); got.status != http.StatusOK {
 			t.Fatalf("%s of a draft over 24 h: %d %s", path, got.status, got.body)
@@ -152,7 +152,7 @@ func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 	purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: 24 * time.Hour, BatchSize: 100, MaxAttempts: 10, MaxBackoff: time.Hour}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Now: rt.clock.Now, Log: rt.logs.Logger()})
 	must(t, err)
 	if summary, err := purger.Run(t.Context()); err != nil || summary.DraftsPurged != 0 {
-		t.Errorf("the purge took a sealed item: %+v %v", summary, err)
+		t.Errorf("the purge deleted a sealed item: %+v %v", summary, err)
 	}
 	var item api.MediaItem
 	must(t, json.Unmarshal(rt.do(t, http.MethodGet, "/media/get/"+idOf(address), key(one.Key)).body, &item))

@@ -26,24 +26,24 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// hookedStore is the real store with something happening around the commit.
+// hookedStore is the real store with hooks before and after the commit.
 type hookedStore struct {
 	media.Store
 	before, after func()
 }
 
-func (s *hookedStore) CommitResumable(ctx context.Context, item media.Item, tails []string, notBefore time.Time) (*media.Removal, error) {
+func (s *hookedStore) CommitResumable(ctx context.Context, item media.Item, incompleteParts []string, notBefore time.Time) (*media.Removal, error) {
 	if s.before != nil {
 		s.before()
 	}
-	removal, err := s.Store.CommitResumable(ctx, item, tails, notBefore)
+	removal, err := s.Store.CommitResumable(ctx, item, incompleteParts, notBefore)
 	if s.after != nil {
 		s.after()
 	}
 	return removal, err
 }
 
-// hookedObjects is the real S3 store with something happening around Complete.
+// hookedObjects is the real S3 store with hooks before and after Complete.
 type hookedObjects struct {
 	media.ObjectStore
 	before, after func()
@@ -69,7 +69,7 @@ func (p *hookedParts) Complete(ctx context.Context, contentType string) error {
 	return err
 }
 
-// eventually asks again until what is asked for is so.
+// eventually waits until the condition is true.
 func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
 	t.Helper()
 	deadline := time.After(within)
@@ -84,25 +84,25 @@ func eventually(t *testing.T, within time.Duration, what string, is func() bool)
 	}
 }
 
-// promised holds an answer against the one promise: who is told that the upload is
-// complete has a draft. It tells whether that was said.
+// promised checks the main guarantee: a response that reports a complete upload implies a
+// draft. It reports whether the response did.
 func (w *world) promised(t *testing.T, got answer, address string, size int) bool {
 	t.Helper()
 	if got.status >= 300 || got.header.Get("Upload-Offset") != strconv.Itoa(size) {
 		return false
 	}
 	if n := w.count(t, address); n != 1 {
-		t.Errorf("told complete (%d %v), and there are %d drafts", got.status, got.header, n)
+		t.Errorf("reported complete (%d %v) with %d drafts", got.status, got.header, n)
 	}
 	if got.header.Get("x-service-media-id") != idOf(address) {
-		t.Errorf("told complete without the id: %v", got.header)
+		t.Errorf("reported complete without the id: %v", got.header)
 	}
 	return true
 }
 
-// insist goes on with an upload as clients do, with pieces of up to most bytes, at any
-// of the replicas, until it is told that the upload is complete.
-func (w *world) insist(t *testing.T, k, address string, file []byte, most int, replicas ...*replica) answer {
+// insist continues an upload as clients do, with pieces of up to maxPiece bytes, at any of
+// the replicas, until a response reports that the upload is complete.
+func (w *world) insist(t *testing.T, k, address string, file []byte, maxPiece int, replicas ...*replica) answer {
 	t.Helper()
 	for ctx, until := t.Context(), time.Now().Add(time.Minute); time.Now().Before(until); {
 		got, err := replicas[rand.IntN(len(replicas))].try(ctx, http.MethodHead, address, key(k))
@@ -116,7 +116,7 @@ func (w *world) insist(t *testing.T, k, address string, file []byte, most int, r
 		if got.status != http.StatusOK || err != nil {
 			t.Fatalf("HEAD: %d %v", got.status, got.header)
 		}
-		to := min(len(file), at0+1+rand.IntN(most))
+		to := min(len(file), at0+1+rand.IntN(maxPiece))
 		got, err = replicas[rand.IntN(len(replicas))].try(ctx, http.MethodPatch, address, key(k), at(at0), chunk(file[at0:to]))
 		switch {
 		case err != nil:
@@ -126,11 +126,11 @@ func (w *world) insist(t *testing.T, k, address string, file []byte, most int, r
 			t.Fatalf("PATCH: %d %s", got.status, got.body)
 		}
 	}
-	t.Fatal("the upload does not come to its end")
+	t.Fatal("the upload does not complete")
 	return answer{}
 }
 
-// sizes are files that come to their key in one request, and in parts.
+// sizes are of a file that is stored with one request, and of one that is stored in parts.
 var sizes = map[string]int{"a small file": 3000, "a file in parts": 20<<20 + 5}
 
 func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
@@ -155,32 +155,32 @@ func TestFinish_CompletesOnceTheDatabaseIsBack(t *testing.T) {
 			case !committed && got.status < 500, got.status < 300 && !committed:
 				t.Errorf("%s, %s: %d %v %s", name, kind, got.status, got.header, got.body)
 			case !committed && (got.header.Get("Upload-Offset") != "" || got.header.Get("x-service-media-id") != ""):
-				t.Errorf("%s, %s: the refusal says %v", name, kind, got.header)
+				t.Errorf("%s, %s: the error response has the headers %v", name, kind, got.header)
 			}
 			for _, rt := range []*replica{here, there} {
 				if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusLocked || got.header.Get("Retry-After") == "" || got.header.Get("Upload-Offset") != "" {
-					t.Errorf("%s, %s: without a database HEAD says %d %v", name, kind, got.status, got.header)
+					t.Errorf("%s, %s: without a database HEAD returns %d %v", name, kind, got.status, got.header)
 				}
 			}
 			server.Start()
-			w.comesBack(t)
-			// Whoever asks first finishes it; no byte is sent again.
-			var told answer
+			w.reconnect(t)
+			// The first request finishes it; no byte is sent again.
+			var finished answer
 			eventually(t, 30*time.Second, "HEAD answers", func() bool {
-				told = there.do(t, http.MethodHead, address, key(one.Key))
-				return told.status == http.StatusOK
+				finished = there.do(t, http.MethodHead, address, key(one.Key))
+				return finished.status == http.StatusOK
 			})
-			if !w.promised(t, told, address, size) {
-				t.Fatalf("%s, %s: HEAD says %v", name, kind, told.header)
+			if !w.promised(t, finished, address, size) {
+				t.Fatalf("%s, %s: HEAD returns %v", name, kind, finished.header)
 			}
-			there.holds(t, told.document(t), file)
+			there.holds(t, finished.document(t), file)
 			w.purged(t, one)
 		}
 	}
 }
 
-// comesBack waits until the test's own connections to the database work again.
-func (w *world) comesBack(t *testing.T) {
+// reconnect waits until the test's own connections to the database work again.
+func (w *world) reconnect(t *testing.T) {
 	t.Helper()
 	for range 8 { // as many as the pool has
 		eventually(t, 30*time.Second, "the database is back", func() bool { return w.Store.Ping(t.Context()) == nil })
@@ -193,8 +193,8 @@ func TestFinish_CompletesOnceS3IsBack(t *testing.T) {
 	w := worldAt(t, testenv.Postgres(t), server.Server.Access)
 	size := sizes["a file in parts"]
 	for name, when := range map[string]func(*hookedObjects, func()){
-		"before the parts are joined": func(s *hookedObjects, kill func()) { s.before = kill },
-		"after the parts were joined": func(s *hookedObjects, kill func()) { s.after = kill },
+		"before Complete": func(s *hookedObjects, kill func()) { s.before = kill },
+		"after Complete":  func(s *hookedObjects, kill func()) { s.after = kill },
 	} {
 		one := w.tenant(t, "one"+uuid.NewString())
 		hooked := &hookedObjects{ObjectStore: w.Objects}
@@ -209,7 +209,7 @@ func TestFinish_CompletesOnceS3IsBack(t *testing.T) {
 				t.Errorf("%s: %d %s", name, got.status, got.body)
 			}
 			if got := there.do(t, http.MethodHead, address, key(one.Key)); got.status != http.StatusLocked || got.header.Get("Upload-Offset") != "" {
-				t.Errorf("%s: without S3 HEAD says %d %v", name, got.status, got.header)
+				t.Errorf("%s: without S3 HEAD returns %d %v", name, got.status, got.header)
 			}
 		} else if hooked.before != nil {
 			t.Errorf("%s: it is complete", name)
@@ -230,7 +230,7 @@ func (w *world) binary(t *testing.T, access testenv.S3Access) (*replica, *testen
 	return &replica{client: &http.Client{Transport: transport, Timeout: 2 * time.Minute}}, runtime.Process
 }
 
-// The last byte has come and is durable, and the runtime is killed while it commits.
+// The runtime is killed while it commits, after the last byte was received and is durable.
 func TestFinish_CompletesAfterTheRuntimeWasKilledBeforeTheCommit(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
@@ -264,17 +264,17 @@ func TestFinish_CompletesAfterTheRuntimeWasKilledBeforeTheCommit(t *testing.T) {
 		}
 		must(t, hold.Rollback(t.Context()))
 		must(t, conn.Close(t.Context()))
-		// HEAD alone finishes it, at the other runtime.
-		told := there.do(t, http.MethodHead, address, key(one.Key))
-		if !w.promised(t, told, address, size) {
-			t.Fatalf("%s: HEAD says %d %v", kind, told.status, told.header)
+		// HEAD finishes it, at the other runtime.
+		finished := there.do(t, http.MethodHead, address, key(one.Key))
+		if !w.promised(t, finished, address, size) {
+			t.Fatalf("%s: HEAD returns %d %v", kind, finished.status, finished.header)
 		}
-		there.holds(t, told.document(t), file)
+		there.holds(t, finished.document(t), file)
 	}
 	w.purged(t, one)
 }
 
-// A runtime dies, or stops in its tracks, with the upload in its hands.
+// A runtime is killed, or suspended, while it holds the lock of the upload.
 func TestLock_IsFreedWhenItsHolderIsKilled(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
@@ -300,13 +300,13 @@ func TestLock_IsFreedWhenItsHolderIsKilled(t *testing.T) {
 		t.Error("a killed runtime answered")
 	}
 	if n := there.offset(t, one.Key, address); n < media.PartSize || n > 20<<20 {
-		t.Errorf("%d bytes are said to be there", n)
+		t.Errorf("%d bytes are reported", n)
 	}
 	there.holds(t, w.insist(t, one.Key, address, file, len(file), there).document(t), file)
 	w.purged(t, one)
 }
 
-// stalling is a body that stands still after file, until it breaks off.
+// stalling is a body that stalls after file, and then fails.
 type stalling struct {
 	file    []byte
 	stalled chan struct{}
@@ -318,22 +318,22 @@ func (s *stalling) Read(p []byte) (int, error) {
 	if len(s.file) == 0 {
 		s.once.Do(func() { close(s.stalled) })
 		<-s.resume
-		return 0, errors.New("the client is gone")
+		return 0, errors.New("the client disconnected")
 	}
 	n := copy(p, s.file)
 	s.file = s.file[n:]
 	return n, nil
 }
 
-// A client that comes back at another replica gets the upload from its own old request,
-// which stands still, and from a rival that goes on all the time.
+// A client that reconnects to another replica takes the upload over from its own stalled
+// request, and from another client that sends all the time.
 func TestPatch_TwoClientsOnOneUploadLoseNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	here, there := w.replica(t), w.replica(t)
 	file := noise(30 << 20)
-	t.Run("the old request stands still", func(t *testing.T) {
+	t.Run("the old request stalls", func(t *testing.T) {
 		for _, second := range []*replica{here, there} {
 			address := here.created(t, one.Key, len(file))
 			body := &stalling{file: file[:20<<20], stalled: make(chan struct{}), resume: make(chan struct{})}
@@ -344,7 +344,7 @@ func TestPatch_TwoClientsOnOneUploadLoseNothing(t *testing.T) {
 			}()
 			<-body.stalled
 			if n := second.offset(t, one.Key, address); n > 20<<20 {
-				t.Errorf("%d bytes are said to be there", n)
+				t.Errorf("%d bytes are reported", n)
 			}
 			close(body.resume)
 			if got := <-first; got.status != 0 && got.status != http.StatusLocked {
@@ -368,7 +368,7 @@ func TestPatch_TwoClientsOnOneUploadLoseNothing(t *testing.T) {
 	w.purged(t, one)
 }
 
-// Bytes that are not the next ones change nothing, wherever the upload is.
+// A PATCH with a wrong offset or checksum changes nothing, at any state of the upload.
 func TestPatch_WrongOffsetOrChecksumChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -378,14 +378,14 @@ func TestPatch_WrongOffsetOrChecksumChangesNothing(t *testing.T) {
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:17<<20])
 	for offset, body := range map[int][]byte{0: file, 17<<20 - 1: file[17<<20-1:], 17<<20 + 1: file[17<<20+1:], len(file): nil} {
-		rt.do(t, http.MethodPatch, address, key(one.Key), at(offset), chunk(body)).refused(t, http.StatusConflict)
+		rt.do(t, http.MethodPatch, address, key(one.Key), at(offset), chunk(body)).rejected(t, http.StatusConflict)
 	}
-	// The sum of the whole file is not that of the last piece.
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), chunk(file[17<<20:]), header("Upload-Checksum", sumOf("sha256", file))).refused(t, 460)
-	// The length is what was said first.
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), chunk(nil), length(17<<20)).refused(t, http.StatusBadRequest)
+	// The checksum of the whole file is not that of the last piece.
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), chunk(file[17<<20:]), header("Upload-Checksum", sumOf("sha256", file))).rejected(t, 460)
+	// The length can't be changed once it is declared.
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), chunk(nil), length(17<<20)).rejected(t, http.StatusBadRequest)
 	if n := rt.offset(t, one.Key, address); n != 17<<20 || w.count(t, address) != 0 {
-		t.Errorf("after all this the offset is %d", n)
+		t.Errorf("after the rejected requests the offset is %d", n)
 	}
 	rt.complete(t, one.Key, address, file)
 	w.purged(t, one)
@@ -418,12 +418,12 @@ func TestDelete_EndsARunningPatch(t *testing.T) {
 		}
 	}
 	if n := w.QueryInt(t, `SELECT bytes FROM account_usage`); n != 0 {
-		t.Errorf("%d bytes are held", n)
+		t.Errorf("%d bytes are reserved", n)
 	}
 	w.purged(t, one)
 }
 
-// The purge takes an upload away while its client, after a long pause, sends the rest.
+// The purge removes an upload while its client, after a long pause, sends the rest.
 func TestPatch_NotFoundWhenPurgedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -434,7 +434,7 @@ func TestPatch_NotFoundWhenPurgedWhileItRuns(t *testing.T) {
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:18<<20])
 	hooked.before = sync.OnceFunc(func() { w.purged(t, one) })
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(18<<20), chunk(file[18<<20:])).refused(t, http.StatusNotFound)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(18<<20), chunk(file[18<<20:])).rejected(t, http.StatusNotFound)
 	for _, method := range []string{http.MethodHead, http.MethodPatch, http.MethodDelete} {
 		if got := rt.do(t, method, address, key(one.Key), at(len(file)), chunk(nil)); got.status != http.StatusNotFound {
 			t.Errorf("%s of an expired upload: %d", method, got.status)
@@ -478,8 +478,8 @@ func TestImages_GetTheirDerivatives(t *testing.T) {
 	w.purged(t, one)
 }
 
-// tusd interrupts a request by a deadline that has passed. One that stayed on the
-// connection broke whatever the client sent next over it.
+// tusd interrupts a request by a deadline in the past. It once stayed on the connection, and
+// the next request on that connection failed.
 func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -490,7 +490,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	here.client.Transport.(*http.Transport).MaxConnsPerHost = 1
 	file := noise(1000)
 
-	// The whole body has come, and the upload is wanted elsewhere while it is finished.
+	// The whole body was received, and another request waits for the lock while it is finished.
 	address := here.created(t, one.Key, len(file))
 	first := make(chan answer, 1)
 	go func() {
@@ -514,7 +514,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	})
 	close(finish)
 	if got := <-first; got.status != http.StatusNoContent || !w.promised(t, got, address, len(file)) {
-		t.Errorf("a request that only had to finish: %d %v %s", got.status, got.header, got.body)
+		t.Errorf("a request whose body was complete: %d %v %s", got.status, got.header, got.body)
 	}
 	if got := <-asked; !w.promised(t, got, address, len(file)) {
 		t.Errorf("HEAD: %d %v", got.status, got.header)
@@ -527,7 +527,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 		}
 	}
 
-	// Half of a body has come, and it is taken away.
+	// Half of the body was received when another request takes the upload over.
 	address = here.created(t, one.Key, len(file))
 	body := &stalling{file: file[:500], stalled: make(chan struct{}), resume: make(chan struct{})}
 	go func() {
@@ -536,7 +536,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	}()
 	<-body.stalled
 	var got answer
-	eventually(t, 20*time.Second, "the request is taken away", func() bool { // it may not have begun when it is asked for first
+	eventually(t, 20*time.Second, "the request is interrupted", func() bool { // it may not have started at the first HEAD
 		if n := there.offset(t, one.Key, address); n > 500 {
 			t.Errorf("%d bytes", n)
 		}
@@ -549,7 +549,7 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	})
 	close(body.resume)
 	if got.status != http.StatusLocked || got.header.Get("Retry-After") == "" {
-		t.Errorf("the request that was taken away: %d %v", got.status, got.header)
+		t.Errorf("the interrupted request: %d %v", got.status, got.header)
 	}
 	for range 3 {
 		if got, err := here.try(t.Context(), http.MethodHead, address, key(one.Key)); err != nil || got.status != http.StatusOK {
@@ -560,8 +560,8 @@ func TestConnection_ServesTheNextRequestAfterAFailedOne(t *testing.T) {
 	w.purged(t, one)
 }
 
-// Who stands still for too long is told so, and not that he has gone: a client that reads
-// it later goes on.
+// A client that stalls for too long gets an error response that says so, and can resume the
+// upload.
 func TestStalledPatch_CanBeResumed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -576,13 +576,13 @@ func TestStalledPatch_CanBeResumed(t *testing.T) {
 		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
 	}
 	if n := rt.offset(t, one.Key, address); n != 500 {
-		t.Errorf("%d bytes were kept", n)
+		t.Errorf("%d bytes were received", n)
 	}
 	rt.complete(t, one.Key, address, file)
 	w.purged(t, one)
 }
 
-// A replica that is drained lets its uploads go, and their clients go on elsewhere.
+// A replica that drains interrupts its uploads, and their clients continue at another one.
 func TestDrain_ReleasesRunningUploads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -598,26 +598,26 @@ func TestDrain_ReleasesRunningUploads(t *testing.T) {
 	}()
 	<-body.stalled
 	here.api.Drain()
-	if got := <-patched; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" { // 4xx ends uploads for good
+	if got := <-patched; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" { // a tus client does not retry after 4xx
 		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
 	}
 	close(body.resume)
 	if n := there.offset(t, one.Key, address); n == 0 || n > 18<<20 {
-		t.Errorf("%d bytes were kept", n)
+		t.Errorf("%d bytes were received", n)
 	}
 	there.complete(t, one.Key, address, file)
 	w.purged(t, one)
 }
 
-// A connection that stood still held the memory that others waited for. It loses nothing
-// when it is asked to go.
+// A stalled connection once held the memory that others waited for. It is interrupted, and
+// what was received is kept.
 func TestPatch_BelowTheMinimumRateKeepsWhatArrived(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	slow, quick := w.tenant(t, "slow"), w.tenant(t, "quick")
 	rt := w.replica(t, func(o *options) {
 		o.media.UploadMemory, o.media.UploadMinTransferRate, o.media.UploadQueueTimeout = 17<<20, 64<<10, 20*time.Second
-		o.server.StallTimeout = time.Hour // it must not be that which ends the upload
+		o.server.StallTimeout = time.Hour // so that it does not end the upload
 	})
 	file := noise(20 << 20)
 	address := rt.created(t, slow.Key, len(file))
@@ -630,12 +630,12 @@ func TestPatch_BelowTheMinimumRateKeepsWhatArrived(t *testing.T) {
 	<-body.stalled
 	other := noise(2 << 20)
 	rt.complete(t, quick.Key, rt.created(t, quick.Key, len(other)), other)
-	if got := <-patched; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" { // 4xx ends uploads for good
+	if got := <-patched; got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" { // a tus client does not retry after 4xx
 		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
 	}
 	close(body.resume)
 	if n := rt.offset(t, slow.Key, address); n < 5<<20 || n > 15<<20 {
-		t.Errorf("%d bytes were kept", n)
+		t.Errorf("%d bytes were received", n)
 	}
 	rt.complete(t, slow.Key, address, file)
 	w.purged(t, slow)

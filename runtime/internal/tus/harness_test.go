@@ -37,7 +37,7 @@ const baseURL = runtimetest.BaseURL
 
 const collection = "/media/create/resumable"
 
-// world is a database and an S3 store, and what the operator does with them.
+// world is a database and an S3 store, with the tasks of the operator.
 type world struct{ *runtimetest.Env }
 
 func newWorld(t *testing.T) *world { t.Helper(); return &world{runtimetest.New(t)} }
@@ -50,13 +50,13 @@ func worldAt(t *testing.T, database string, access testenv.S3Access) *world {
 
 type tenant = runtimetest.Tenant
 
-// Limits of a tenant that nobody changed.
+// Default limits of a tenant.
 const (
 	maxStorage    = 256 << 20
 	maxUploadSize = 64 << 20
 )
 
-// tenant does what the operator does for a MediaAccount.
+// tenant creates an account as the operator does for a MediaAccount.
 func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec)) tenant {
 	t.Helper()
 	spec := account.Spec{Name: name, MaxStorage: maxStorage, MaxUploadSize: maxUploadSize}
@@ -67,7 +67,7 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 }
 
 // purged runs the purge as if everything were old, and checks that nothing is left: no
-// row, no object, no unfinished upload, no byte held.
+// row, no object, no incomplete upload, no reserved byte.
 func (w *world) purged(t *testing.T, of tenant) {
 	t.Helper()
 	later := func() time.Time { return time.Now().Add(72 * time.Hour) }
@@ -82,7 +82,7 @@ func (w *world) purged(t *testing.T, of tenant) {
 		return nil
 	}))
 	must(t, w.Objects.ListIncomplete(t.Context(), of.Account.Bucket, "", func(u media.IncompleteUpload) error {
-		t.Errorf("left unfinished: %s", u.Key)
+		t.Errorf("left incomplete: %s", u.Key)
 		return nil
 	}))
 	if n := w.QueryInt(t, `SELECT (SELECT count(*) FROM upload) + (SELECT count(*) FROM resumable_upload) + (SELECT count(*) FROM item) + (SELECT coalesce(sum(bytes), 0) FROM account_usage)`); n != 0 {
@@ -92,14 +92,14 @@ func (w *world) purged(t *testing.T, of tenant) {
 
 // replica is a running runtime with real parts.
 type replica struct {
-	client *http.Client
-	server *server.Server
-	api    *tus.API
-	auth   *auth.Authenticator
-	clock  *runtimetest.Clock
-	logs   *runtimetest.Log
-	stop   context.CancelFunc
-	hangUp context.CancelFunc // ends its locks
+	client    *http.Client
+	server    *server.Server
+	api       *tus.API
+	auth      *auth.Authenticator
+	clock     *runtimetest.Clock
+	logs      *runtimetest.Log
+	stop      context.CancelFunc
+	stopLocks context.CancelFunc // ends its locks
 }
 
 // options of a replica.
@@ -117,7 +117,7 @@ type options struct {
 	beforeLock func()
 }
 
-// hookedLocks are locks with something to do before each.
+// hookedLocks are locks that run a hook before each Lock.
 type hookedLocks struct {
 	tus.Locks
 	before func()
@@ -159,7 +159,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	rt.api, err = tus.New(o.tus, tus.Deps{Media: core.Media, Auth: rt.auth, URLs: files.URLs(), Locks: locking, BaseURL: baseURL, Brand: o.brand})
 	must(t, err)
 	replica := core.Serve(t, nil, []func(chi.Router){plain.Mount, rt.api.Mount, files.Mount}, locks.Run)
-	rt.server, rt.stop, rt.hangUp, rt.client = replica.Server, replica.Stop, replica.StopListening, replica.Client
+	rt.server, rt.stop, rt.stopLocks, rt.client = replica.Server, replica.Stop, replica.StopListening, replica.Client
 	if o.deaf {
 		<-connected
 	}
@@ -231,7 +231,7 @@ func metadata(pairs ...string) option {
 	return header("Upload-Metadata", strings.Join(fields, ","))
 }
 
-// do sends one request and reads the answer. path may be an address.
+// do sends one request and reads the response. path may be a URL.
 func (rt *replica) do(t *testing.T, method, path string, change ...option) answer {
 	t.Helper()
 	got, err := rt.try(t.Context(), method, path, change...)
@@ -262,7 +262,7 @@ func send(ctx context.Context, client *http.Client, method, url string, change .
 	return answer{status: response.StatusCode, header: response.Header, body: body}, err
 }
 
-// created makes an upload and gives its address.
+// created creates an upload and returns its URL.
 func (rt *replica) created(t *testing.T, k string, n int, change ...option) string {
 	t.Helper()
 	got := rt.do(t, http.MethodPost, collection, append([]option{key(k), length(n)}, change...)...)
@@ -272,7 +272,7 @@ func (rt *replica) created(t *testing.T, k string, n int, change ...option) stri
 	return got.header.Get("Location")
 }
 
-// sent sends bytes and checks the offset after them.
+// sent sends a PATCH and checks the offset in the response.
 func (rt *replica) sent(t *testing.T, k, address string, offset int, data []byte, change ...option) answer {
 	t.Helper()
 	got := rt.do(t, http.MethodPatch, address, append([]option{key(k), at(offset), chunk(data)}, change...)...)
@@ -282,7 +282,7 @@ func (rt *replica) sent(t *testing.T, k, address string, offset int, data []byte
 	return got
 }
 
-// offset asks where the upload is.
+// offset returns the offset of the upload, from HEAD.
 func (rt *replica) offset(t *testing.T, k, address string) int {
 	t.Helper()
 	got := rt.do(t, http.MethodHead, address, key(k))
@@ -309,29 +309,29 @@ func (a answer) document(t *testing.T) api.MediaItem {
 	return item
 }
 
-// refused checks the status and the form of a refusal, and gives its detail.
-func (a answer) refused(t *testing.T, status int) string {
+// rejected checks the status and the document of an error response, and returns its detail.
+func (a answer) rejected(t *testing.T, status int) string {
 	t.Helper()
 	var body api.Error
 	if err := json.Unmarshal(a.body, &body); err != nil || a.status != status || body.Error == "" || body.Detail == "" || a.header.Get("Content-Type") != "application/json" {
 		t.Fatalf("got %d %s %v, want %d", a.status, a.body, a.header, status)
 	}
 	if a.header.Get("Upload-Offset") != "" || a.header.Get("Tus-Resumable") != "1.0.0" {
-		t.Errorf("the refusal says %v", a.header)
+		t.Errorf("the error response has the headers %v", a.header)
 	}
 	return body.Detail
 }
 
-// holds checks that a draft has these bytes.
+// holds checks that a draft has the content data.
 func (rt *replica) holds(t *testing.T, item api.MediaItem, data []byte) {
 	t.Helper()
 	got := rt.do(t, http.MethodGet, item.File)
 	if sha256.Sum256(got.body) != sha256.Sum256(data) || item.Size != int64(len(data)) {
-		t.Errorf("the draft has %d bytes (%d), sent were %d", len(got.body), item.Size, len(data))
+		t.Errorf("the draft has %d bytes (%d), want %d", len(got.body), item.Size, len(data))
 	}
 }
 
-// complete sends the rest and checks what it became.
+// complete sends the remaining bytes, and checks the draft.
 func (rt *replica) complete(t *testing.T, k, address string, data []byte) api.MediaItem {
 	t.Helper()
 	got := rt.do(t, http.MethodHead, address, key(k))
@@ -349,7 +349,7 @@ func (rt *replica) complete(t *testing.T, k, address string, data []byte) api.Me
 
 func idOf(address string) string { return address[strings.LastIndexByte(address, '/')+1:] }
 
-// count is how many drafts and items a tenant's upload became.
+// count returns the number of items that the upload became.
 func (w *world) count(t *testing.T, address string) int64 {
 	t.Helper()
 	return w.QueryInt(t, `SELECT count(*) FROM item WHERE id = $1`, uuid.MustParse(idOf(address)))

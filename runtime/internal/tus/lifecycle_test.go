@@ -22,11 +22,11 @@ func TestUpload_ContinuesAtAnotherReplica(t *testing.T) {
 	got = there.sent(t, one.Key, address, 9<<20, file[9<<20:])
 	item := got.document(t)
 	if item.OriginalFileName != "Ferien 🏖.bin" || item.Caption != "Größe\nзимой" || item.Group != "g" || !item.Temp || got.header.Get("Upload-Expires") != "" {
-		t.Errorf("the draft is %+v, told with %v", item, got.header)
+		t.Errorf("the draft is %+v, from a response with %v", item, got.header)
 	}
 	here.holds(t, item, file)
 	if again := here.do(t, http.MethodHead, address, key(one.Key)).document(t); again.MediaId != item.MediaId || again.Size != item.Size {
-		t.Errorf("HEAD tells of %+v", again)
+		t.Errorf("HEAD returns %+v", again)
 	}
 	w.purged(t, one)
 }

@@ -30,7 +30,7 @@ func between(t *testing.T, access testenv.S3Access, answer func(w http.ResponseW
 	return objects
 }
 
-// cutShort answers with the first bytes of an object and ends the connection.
+// cutShort sends the first bytes of an object and closes the connection.
 func cutShort(w http.ResponseWriter, size int) {
 	w.Header().Set("Content-Length", strconv.Itoa(size))
 	w.Header().Set("ETag", `"1"`)
@@ -40,7 +40,7 @@ func cutShort(w http.ResponseWriter, size int) {
 	panic(http.ErrAbortHandler)
 }
 
-// unavailable checks an answer that tells the client to try again.
+// unavailable checks that a response asks the client to retry.
 func (a answer) unavailable(t *testing.T, what string) {
 	t.Helper()
 	if a.status != http.StatusServiceUnavailable || a.header.Get("Retry-After") == "" {
@@ -48,7 +48,7 @@ func (a answer) unavailable(t *testing.T, what string) {
 	}
 }
 
-// A PATCH was answered 500 when the object store died while the incomplete part was
+// A PATCH was answered 500 when the object store failed while the incomplete part was
 // read back. A crash run found it.
 func TestPatch_UnavailableWhenTheIncompletePartIsCutShort(t *testing.T) {
 	t.Parallel()
@@ -78,8 +78,8 @@ func TestPatch_UnavailableWhenTheIncompletePartIsCutShort(t *testing.T) {
 	w.purged(t, one)
 }
 
-// An image became an item without a thumbnail, for ever, when the object store died while
-// the image was read back.
+// An image once became an item without a thumbnail when the object store failed while the
+// image was read back.
 func TestPatch_UnavailableWhenTheImageIsCutShort(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
@@ -121,16 +121,16 @@ func jpegOf(t *testing.T, width, height int) []byte {
 	return file.Bytes()
 }
 
-// Where Ceph RGW has lost the parts of an upload, it answers Complete with an internal
-// error and everything else with NoSuchKey: the upload stayed at 423 and 503 for ever.
+// If Ceph RGW has lost the parts of an upload, it answers Complete with an internal error and
+// everything else with NoSuchKey: the upload then returned 423 and 503 until it expired.
 func TestUpload_StartsOverWhenCephRGWLostItsParts(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	w := worldAt(t, testenv.Postgres(t), access)
 	file := noise(sizes["a file in parts"])
 	for name, lose := range map[string]struct{ sent, most int }{
-		"before the parts are joined": {sent: len(file) - 10, most: len(file)},
-		"before the next part":        {sent: 6 << 20, most: 8 << 20},
+		"before Complete":      {sent: len(file) - 10, most: len(file)},
+		"before the next part": {sent: 6 << 20, most: 8 << 20},
 	} {
 		one := w.tenant(t, "one"+uuid.NewString())
 		var lost atomic.Bool

@@ -16,8 +16,8 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// Invariant 7: an upload of somebody else is the same as one that never was, for every
-// method, while it runs and when it is complete.
+// Invariant 7: the upload of another app gets the same response as one that does not exist,
+// for every method, while it is incomplete and when it is complete.
 func TestUpload_OfAnotherAppIsNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,7 +62,7 @@ func TestUpload_OfAnotherAppIsNotFound(t *testing.T) {
 			t.Errorf("%s: %d %v", who, got.status, got.header)
 		}
 	}
-	// What a signature is bound to goes over what the client says.
+	// The group of the signature replaces that of the client.
 	got := rt.do(t, http.MethodPost, collection, signature(rt.auth.Sign(auth.Identity{Principal: principal}, "g")), length(3), metadata("group", "h"), chunk([]byte("abc")))
 	if item := got.document(t); item.Group != "g" {
 		t.Errorf("the group is %q", item.Group)
@@ -83,7 +83,7 @@ func same(a, b http.Header) bool {
 	return true
 }
 
-// A signature is a permission to upload, and no permission to read what was sealed.
+// A signature permits uploads. It does not permit to read a sealed item.
 func TestSignature_ReadsTheDraftButNotTheSealedItem(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -93,7 +93,7 @@ func TestSignature_ReadsTheDraftButNotTheSealedItem(t *testing.T) {
 	got := rt.do(t, http.MethodPost, collection, signed, length(3), chunk([]byte("abc")))
 	item, address := got.document(t), got.header.Get("Location")
 	if rt.do(t, http.MethodHead, address, signed).document(t).MediaId != item.MediaId {
-		t.Error("the draft is another one")
+		t.Error("it is another draft")
 	}
 	if got := rt.do(t, http.MethodPost, "/media/seal/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
 		t.Fatalf("seal: %d %s", got.status, got.body)
@@ -107,7 +107,7 @@ func TestSignature_ReadsTheDraftButNotTheSealedItem(t *testing.T) {
 	}
 }
 
-// Whoever has no right to anything is refused as in REST: 401, and 403 for signatures.
+// An invalid credential gets the response that it gets in REST: 401, and 403 for a signature.
 func TestInvalidCredential_UploadsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -116,7 +116,7 @@ func TestInvalidCredential_UploadsNothing(t *testing.T) {
 	address := rt.created(t, one.Key, 6)
 	rt.sent(t, one.Key, address, 0, []byte("abc"))
 	granted := rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
-	refused := func(who string, status int, credential option) {
+	expectRejected := func(who string, status int, credential option) {
 		t.Helper()
 		for method, path := range map[string]string{http.MethodPost: collection, http.MethodHead: address, http.MethodPatch: address, http.MethodDelete: address} {
 			got := rt.do(t, method, path, credential, at(3), length(6), chunk([]byte("def")))
@@ -124,23 +124,23 @@ func TestInvalidCredential_UploadsNothing(t *testing.T) {
 				t.Errorf("%s, %s: %d %v", who, method, got.status, got.header)
 			}
 			if method != http.MethodHead {
-				got.refused(t, status)
+				got.rejected(t, status)
 			}
 		}
 	}
-	refused("nobody", http.StatusUnauthorized, key(""))
-	refused("a key of nobody", http.StatusUnauthorized, key(one.Key+"x"))
-	refused("a signature that was changed", http.StatusForbidden, signature(granted+"x"))
-	refused("two credentials", http.StatusBadRequest, func(r *request) { key(one.Key)(r); signature(granted)(r) })
+	expectRejected("nobody", http.StatusUnauthorized, key(""))
+	expectRejected("a key of nobody", http.StatusUnauthorized, key(one.Key+"x"))
+	expectRejected("a signature that was changed", http.StatusForbidden, signature(granted+"x"))
+	expectRejected("two credentials", http.StatusBadRequest, func(r *request) { key(one.Key)(r); signature(granted)(r) })
 
-	// A key that was replaced ends the uploads that it began, and so do its signatures.
+	// A revoked key, and its signatures, can't continue the uploads that were started with it.
 	fresh, _, err := w.Registry.IssueKey(t.Context(), one.App.ID, 2, 0)
 	must(t, err)
 	eventually(t, 30*time.Second, "the key is revoked", func() bool {
 		return rt.do(t, http.MethodHead, address, key(one.Key)).status == http.StatusUnauthorized
 	})
-	refused("a revoked key", http.StatusUnauthorized, key(one.Key))
-	refused("a revoked key's signature", http.StatusForbidden, signature(granted))
+	expectRejected("a revoked key", http.StatusUnauthorized, key(one.Key))
+	expectRejected("a revoked key's signature", http.StatusForbidden, signature(granted))
 	if n := rt.offset(t, fresh.Reveal(), address); n != 3 { // the app's, whatever its key
 		t.Errorf("with the new key the offset is %d", n)
 	}
@@ -156,14 +156,14 @@ func TestInvalidCredential_UploadsNothing(t *testing.T) {
 		})
 	}
 	suspend(true)
-	refused("a suspended account", http.StatusUnauthorized, key(one.Key))
-	refused("a suspended account's signature", http.StatusForbidden, signature(granted))
+	expectRejected("a suspended account", http.StatusUnauthorized, key(one.Key))
+	expectRejected("a suspended account's signature", http.StatusForbidden, signature(granted))
 	suspend(false)
 	rt.complete(t, one.Key, address, []byte("abcdef"))
 	w.purged(t, one)
 }
 
-// The limits of one account are not another's.
+// The limits of one account do not apply to another.
 func TestCap_OfOneAccountDoesNotAffectAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -171,7 +171,7 @@ func TestCap_OfOneAccountDoesNotAffectAnother(t *testing.T) {
 	free := w.tenant(t, "free")
 	rt := w.replica(t)
 	rt.created(t, full.Key, 10)
-	rt.do(t, http.MethodPost, collection, key(full.Key), length(1)).refused(t, http.StatusRequestEntityTooLarge)
+	rt.do(t, http.MethodPost, collection, key(full.Key), length(1)).rejected(t, http.StatusRequestEntityTooLarge)
 	rt.complete(t, free.Key, rt.created(t, free.Key, 3), []byte("abc"))
 }
 
@@ -186,7 +186,7 @@ func (s *countingStore) FindResumable(ctx context.Context, scope media.Scope, id
 	return s.Store.FindResumable(ctx, scope, id)
 }
 
-// A request read its upload twice: to find out whose it is, and again under the lock.
+// A request once read its upload twice: to authorize the client, and again under the lock.
 func TestRequest_ReadsItsUploadOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,8 +207,8 @@ func TestRequest_ReadsItsUploadOnce(t *testing.T) {
 	w.purged(t, one)
 }
 
-// A request that may not use an upload gets its answer while another one holds the lock, and
-// does not interrupt that one: neither its delay nor its status shows that the upload exists.
+// A request that may not use an upload gets its response while another one holds the lock, and
+// does not interrupt that one: neither its delay nor its status reveals that the upload exists.
 func TestRequest_OfAnotherAppDoesNotInterruptAPatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -43,15 +43,15 @@ func TestOptions_ReturnsTheProtocolCapabilities(t *testing.T) {
 	if got := rt.do(t, http.MethodOptions, collection, signature(rt.auth.Sign(auth.Identity{Principal: w.Principal(t, small)}, ""))); got.header.Get("Tus-Max-Size") != "1000" {
 		t.Errorf("with a signature: %v", got.header)
 	}
-	rt.do(t, http.MethodOptions, collection, key(one.Key+"x")).refused(t, http.StatusUnauthorized)
-	// What is not spoken is refused and not taken for something else.
-	rt.do(t, http.MethodPost, collection, key(one.Key), length(3), header("Upload-Concat", "partial")).refused(t, http.StatusBadRequest)
-	if got := rt.do(t, http.MethodPost, collection, key(one.Key), length(3), header("Tus-Resumable", "0.2.2")); got.refused(t, http.StatusPreconditionFailed) == "" || got.header.Get("Tus-Version") != "1.0.0" {
+	rt.do(t, http.MethodOptions, collection, key(one.Key+"x")).rejected(t, http.StatusUnauthorized)
+	// What is not supported is rejected, and not taken for something else.
+	rt.do(t, http.MethodPost, collection, key(one.Key), length(3), header("Upload-Concat", "partial")).rejected(t, http.StatusBadRequest)
+	if got := rt.do(t, http.MethodPost, collection, key(one.Key), length(3), header("Tus-Resumable", "0.2.2")); got.rejected(t, http.StatusPreconditionFailed) == "" || got.header.Get("Tus-Version") != "1.0.0" {
 		t.Errorf("another version: %v", got.header)
 	}
 	address := rt.created(t, one.Key, 3)
 	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
-		rt.do(t, method, address, key(one.Key), header("Tus-Resumable", ""), at(0), chunk([]byte("abc"))).refused(t, http.StatusPreconditionFailed)
+		rt.do(t, method, address, key(one.Key), header("Tus-Resumable", ""), at(0), chunk([]byte("abc"))).rejected(t, http.StatusPreconditionFailed)
 	}
 	if got := rt.do(t, http.MethodGet, address, key(one.Key)); got.status != http.StatusMethodNotAllowed {
 		t.Errorf("GET: %d", got.status)
@@ -118,7 +118,7 @@ func TestMetadata_IsParsedStrictly(t *testing.T) {
 		t.Errorf("twice: %d", got.status)
 	}
 	if after := w.QueryInt(t, `SELECT count(*) FROM resumable_upload`); after != before {
-		t.Errorf("%d uploads of what was refused", after-before)
+		t.Errorf("%d uploads of rejected requests", after-before)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestCreate_CompletesAnEmptyFile(t *testing.T) {
 		if n := rt.offset(t, one.Key, got.header.Get("Location")); n != 0 {
 			t.Errorf("%s: the offset is %d", name, n)
 		}
-		rt.do(t, http.MethodDelete, got.header.Get("Location"), key(one.Key)).refused(t, http.StatusConflict)
+		rt.do(t, http.MethodDelete, got.header.Get("Location"), key(one.Key)).rejected(t, http.StatusConflict)
 	}
 	w.purged(t, one)
 }
@@ -172,11 +172,12 @@ func TestCreate_AcceptsTheFirstBytes(t *testing.T) {
 		t.Fatalf("%d %v %s", part.status, part.header, part.body)
 	}
 	rt.complete(t, one.Key, part.header.Get("Location"), file)
-	// What was made before its bytes were refused is told, so that it can be gone on with.
-	refused := rt.do(t, http.MethodPost, collection, key(one.Key), length(len(file)), chunk(file[:1000]), header("Upload-Checksum", sumOf("sha1", file[:999])))
-	refused.refused(t, 460)
-	rt.complete(t, one.Key, refused.header.Get("Location"), file)
-	rt.do(t, http.MethodPost, collection, key(one.Key), length(3), chunk(file[:4])).refused(t, http.StatusRequestEntityTooLarge)
+	// The URL of an upload that was created before its bytes were rejected is returned, so
+	// that the upload can be continued.
+	rejected := rt.do(t, http.MethodPost, collection, key(one.Key), length(len(file)), chunk(file[:1000]), header("Upload-Checksum", sumOf("sha1", file[:999])))
+	rejected.rejected(t, 460)
+	rt.complete(t, one.Key, rejected.header.Get("Location"), file)
+	rt.do(t, http.MethodPost, collection, key(one.Key), length(3), chunk(file[:4])).rejected(t, http.StatusRequestEntityTooLarge)
 	w.purged(t, one)
 }
 
@@ -230,7 +231,7 @@ func TestChecksum_IsVerified(t *testing.T) {
 	if n := rt.offset(t, one.Key, address); n != 2000 {
 		t.Fatalf("after a cut the offset is %d", n)
 	}
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(2000), chunk(make([]byte, len(file)-2000)), header("Upload-Checksum", sumOf("sha256", file[2000:]))).refused(t, 460)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(2000), chunk(make([]byte, len(file)-2000)), header("Upload-Checksum", sumOf("sha256", file[2000:]))).rejected(t, 460)
 	rt.holds(t, rt.sent(t, one.Key, address, 2000, file[2000:], header("Upload-Checksum", sumOf("sha256", file[2000:]))).document(t), file)
 	w.purged(t, one)
 }
@@ -251,20 +252,20 @@ func TestDeferredLength_IsDeclaredOnce(t *testing.T) {
 	address := deferred()
 	rt.sent(t, one.Key, address, 0, file[:17<<20])
 	if got := rt.do(t, http.MethodHead, address, key(one.Key)); got.header.Get("Upload-Defer-Length") != "1" || got.header.Get("Upload-Length") != "" || got.header.Get("Upload-Offset") != "17825792" {
-		t.Errorf("HEAD says %v", got.header)
+		t.Errorf("HEAD returns %v", got.header)
 	}
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), length(1000), chunk(nil)).refused(t, http.StatusBadRequest)
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), length(maxUploadSize+1), chunk(nil)).refused(t, http.StatusRequestEntityTooLarge)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), length(1000), chunk(nil)).rejected(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), length(maxUploadSize+1), chunk(nil)).rejected(t, http.StatusRequestEntityTooLarge)
 	for _, wrong := range []string{"-1", "+18", "1e3", "x", "99999999999999999999"} {
-		rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), header("Upload-Length", wrong), chunk(nil)).refused(t, http.StatusBadRequest)
+		rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20), header("Upload-Length", wrong), chunk(nil)).rejected(t, http.StatusBadRequest)
 	}
 	rt.sent(t, one.Key, address, 17<<20, nil, length(len(file)))
-	// Who does not know whether it was heard says it again; nobody can change it.
+	// A client that lost the response may declare the length again, but can't change it.
 	rt.sent(t, one.Key, address, 17<<20, file[17<<20:17<<20+10], length(len(file)))
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20+10), length(len(file)+1), chunk(nil)).refused(t, http.StatusBadRequest)
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20+10), length(len(file)-1), chunk(nil)).refused(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20+10), length(len(file)+1), chunk(nil)).rejected(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(17<<20+10), length(len(file)-1), chunk(nil)).rejected(t, http.StatusBadRequest)
 	rt.complete(t, one.Key, address, file)
-	// The length may come after the last byte, or with the first; and may be nothing.
+	// The length may be declared after the last byte, or with the first; and may be 0.
 	for _, size := range []int{0, 1000, 17 << 20} {
 		address := deferred(chunk(file[:size]))
 		if n := rt.offset(t, one.Key, address); n != size {
@@ -272,8 +273,8 @@ func TestDeferredLength_IsDeclaredOnce(t *testing.T) {
 		}
 		rt.holds(t, rt.sent(t, one.Key, address, size, nil, length(size)).document(t), file[:size])
 	}
-	rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "2")).refused(t, http.StatusBadRequest)
-	rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1"), length(3)).refused(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "2")).rejected(t, http.StatusBadRequest)
+	rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1"), length(3)).rejected(t, http.StatusBadRequest)
 	w.purged(t, one)
 }
 
@@ -283,27 +284,27 @@ func TestInvalidRequest_IsRejected(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
 	for _, wrong := range []string{"", "-1", "+5", "x", " ", "1.5", "99999999999999999999"} {
-		rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Length", wrong)).refused(t, http.StatusBadRequest)
+		rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Length", wrong)).rejected(t, http.StatusBadRequest)
 	}
-	rt.do(t, http.MethodPost, collection, key(one.Key), length(maxUploadSize+1)).refused(t, http.StatusRequestEntityTooLarge)
+	rt.do(t, http.MethodPost, collection, key(one.Key), length(maxUploadSize+1)).rejected(t, http.StatusRequestEntityTooLarge)
 	file := []byte("hello, world")
 	address := rt.created(t, one.Key, len(file))
 	rt.sent(t, one.Key, address, 0, file[:5])
 	for offset, status := range map[string]int{"0": 409, "4": 409, "6": 409, "12": 409, "": 400, "-1": 400, "+5": 400, "x": 400} {
-		rt.do(t, http.MethodPatch, address, key(one.Key), header("Upload-Offset", offset), chunk(file[5:])).refused(t, status)
+		rt.do(t, http.MethodPatch, address, key(one.Key), header("Upload-Offset", offset), chunk(file[5:])).rejected(t, status)
 	}
 	for _, kind := range []string{"", "application/octet-stream", "text/plain"} {
-		rt.do(t, http.MethodPatch, address, key(one.Key), at(5), chunk(file[5:]), header("Content-Type", kind)).refused(t, http.StatusUnsupportedMediaType)
+		rt.do(t, http.MethodPatch, address, key(one.Key), at(5), chunk(file[5:]), header("Content-Type", kind)).rejected(t, http.StatusUnsupportedMediaType)
 	}
 	more := append(bytes.Clone(file[5:]), "more"...)
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(5), chunk(more)).refused(t, http.StatusRequestEntityTooLarge)
-	// Without a length of its own a body shows only at its end that it is too long.
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(5), stream(io.MultiReader(bytes.NewReader(more)))).refused(t, http.StatusRequestEntityTooLarge)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(5), chunk(more)).rejected(t, http.StatusRequestEntityTooLarge)
+	// A body without a Content-Length is found too long only at its end.
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(5), stream(io.MultiReader(bytes.NewReader(more)))).rejected(t, http.StatusRequestEntityTooLarge)
 	if n := rt.offset(t, one.Key, address); n != 5 || w.count(t, address) != 0 {
-		t.Errorf("after all this the offset is %d", n)
+		t.Errorf("after the rejected requests the offset is %d", n)
 	}
 	rt.holds(t, rt.sent(t, one.Key, address, 5, file[5:]).document(t), file)
-	rt.do(t, http.MethodPatch, address, key(one.Key), at(5), chunk(file[5:])).refused(t, http.StatusConflict)
+	rt.do(t, http.MethodPatch, address, key(one.Key), at(5), chunk(file[5:])).rejected(t, http.StatusConflict)
 	rt.sent(t, one.Key, address, 12, nil)
 	w.purged(t, one)
 }
@@ -325,13 +326,13 @@ func TestDelete_EndsTheUpload(t *testing.T) {
 		}
 	}
 	if n := w.QueryInt(t, `SELECT bytes FROM account_usage`); n != 0 {
-		t.Errorf("%d bytes are held", n)
+		t.Errorf("%d bytes are reserved", n)
 	}
 	done := rt.created(t, one.Key, 3)
 	item := rt.complete(t, one.Key, done, []byte("abc"))
-	rt.do(t, http.MethodDelete, done, key(one.Key)).refused(t, http.StatusConflict)
+	rt.do(t, http.MethodDelete, done, key(one.Key)).rejected(t, http.StatusConflict)
 	rt.holds(t, item, []byte("abc"))
-	// The item is deleted as any other; then its upload is gone, too.
+	// The item is deleted as any other; then its upload is not found either.
 	if got := rt.do(t, http.MethodDelete, "/media/delete/"+item.MediaId.String(), key(one.Key)); got.status != http.StatusOK {
 		t.Errorf("delete: %d", got.status)
 	}
@@ -359,7 +360,7 @@ func TestUpload_ExpiresAtItsUploadExpires(t *testing.T) {
 	}
 	rt.clock.Advance(time.Hour)
 	if again := expires(rt.do(t, http.MethodHead, address, key(one.Key))); !again.Equal(first) {
-		t.Errorf("a question moved the expiry from %s to %s", first, again)
+		t.Errorf("HEAD moved the expiry from %s to %s", first, again)
 	}
 	if later := expires(rt.sent(t, one.Key, address, 0, []byte("abc"))); later.Before(first.Add(time.Hour - time.Second)) {
 		t.Errorf("bytes moved the expiry from %s to %s", first, later)
@@ -378,14 +379,14 @@ func TestCreate_ReservesUnderTheCap(t *testing.T) {
 	one := w.tenant(t, "one", func(s *account.Spec) { s.MaxStorage, s.MaxUploadSize = 40<<20, 30<<20 })
 	rt := w.replica(t)
 	first := rt.created(t, one.Key, 30<<20)
-	if detail := rt.do(t, http.MethodPost, collection, key(one.Key), length(11<<20)).refused(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") {
+	if detail := rt.do(t, http.MethodPost, collection, key(one.Key), length(11<<20)).rejected(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") {
 		t.Errorf("over the cap: %s", detail)
 	}
 	got := rt.do(t, http.MethodPost, collection, key(one.Key), header("Upload-Defer-Length", "1"))
 	deferred := got.header.Get("Location")
 	rt.sent(t, one.Key, deferred, 0, noise(6<<20))
-	rt.do(t, http.MethodPatch, deferred, key(one.Key), at(6<<20), chunk(noise(6<<20))).refused(t, http.StatusRequestEntityTooLarge)
-	if detail := rt.do(t, http.MethodPatch, deferred, key(one.Key), at(6<<20), chunk(noise(25<<20))).refused(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") && !strings.Contains(detail, "maxUploadSize") {
+	rt.do(t, http.MethodPatch, deferred, key(one.Key), at(6<<20), chunk(noise(6<<20))).rejected(t, http.StatusRequestEntityTooLarge)
+	if detail := rt.do(t, http.MethodPatch, deferred, key(one.Key), at(6<<20), chunk(noise(25<<20))).rejected(t, http.StatusRequestEntityTooLarge); !strings.Contains(detail, "cap") && !strings.Contains(detail, "maxUploadSize") {
 		t.Errorf("over the limit of files: %s", detail)
 	}
 	if got := rt.do(t, http.MethodDelete, first, key(one.Key)); got.status != http.StatusNoContent {
@@ -395,8 +396,8 @@ func TestCreate_ReservesUnderTheCap(t *testing.T) {
 	w.purged(t, one)
 }
 
-// HEAD once sent the fields as they were understood, in random order, without the keys that
-// have no field and with an access that was not sent.
+// HEAD once returned the parsed fields, in random order, without the keys that have no field
+// and with an access that was not sent.
 func TestHead_ReturnsMetadataAsItWasSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -431,8 +432,8 @@ func TestHead_ReturnsMetadataAsItWasSent(t *testing.T) {
 	}
 }
 
-// Upload-Expires is of an upload that is not complete: a client would take it for the time
-// at which the draft is deleted.
+// Only an incomplete upload has Upload-Expires: a client would take that of a complete one for
+// the time at which the draft is deleted.
 func TestUploadExpires_IsSentUntilTheUploadIsComplete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -470,8 +471,8 @@ func TestMethodOverride_ReplacesTheMethodOfAPost(t *testing.T) {
 	if got := rt.do(t, http.MethodPost, address, key(one.Key), as("PATCH"), at(0), chunk([]byte("ab"))); got.status != http.StatusNoContent || got.header.Get("Upload-Offset") != "2" {
 		t.Errorf("PATCH: %d %v %s", got.status, got.header, got.body)
 	}
-	rt.do(t, http.MethodPost, address, key(one.Key)).refused(t, http.StatusMethodNotAllowed)
-	rt.do(t, http.MethodPost, address, key(one.Key), as("PUT")).refused(t, http.StatusMethodNotAllowed)
+	rt.do(t, http.MethodPost, address, key(one.Key)).rejected(t, http.StatusMethodNotAllowed)
+	rt.do(t, http.MethodPost, address, key(one.Key), as("PUT")).rejected(t, http.StatusMethodNotAllowed)
 	if got := rt.do(t, http.MethodPost, address, key(one.Key), as("DELETE")); got.status != http.StatusNoContent {
 		t.Errorf("DELETE: %d %s", got.status, got.body)
 	}
@@ -508,7 +509,7 @@ func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
 		}
 	}
 	got.document(t)
-	// The limits of the key count here as anywhere.
+	// The rate limit of the key applies here, too.
 	for _, status := range []int{201, 201, 429} {
 		if got := rt.do(t, http.MethodPost, collection, page, signature(granted), length(3)); got.status != status {
 			t.Errorf("%d %s, want %d", got.status, got.body, status)

@@ -15,8 +15,8 @@ import (
 	"mediastack.dev/runtime/internal/tus"
 )
 
-// Only the headers were judged: a body that was begun in time and held back became a
-// draft of a key that had been revoked.
+// The credential was checked only with the headers: a body that started in time and was held
+// back became a draft of a revoked key.
 func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 	t.Parallel()
 	data := noise(6 << 20)
@@ -30,14 +30,14 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 	} {
 		for name, tt := range map[string]struct {
 			first, length int
-			begun         bool // by another request
+			created       bool // by another request
 			signed        bool
 		}{
-			"to the end":                    {first: len(data) - 1, length: len(data), begun: true},
-			"to the end, by a signature":    {first: len(data) - 1, length: len(data), begun: true, signed: true},
-			"not to the end":                {first: 1 << 20, length: len(data) + 1, begun: true},
+			"to the end":                    {first: len(data) - 1, length: len(data), created: true},
+			"to the end, by a signature":    {first: len(data) - 1, length: len(data), created: true, signed: true},
+			"not to the end":                {first: 1 << 20, length: len(data) + 1, created: true},
 			"to the end, in one request":    {first: len(data) - 1, length: len(data)},
-			"whole, and held after its end": {first: len(data), length: len(data), begun: true},
+			"whole, and held after its end": {first: len(data), length: len(data), created: true},
 		} {
 			t.Run(how+", "+name, func(t *testing.T) {
 				t.Parallel()
@@ -50,7 +50,7 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				}
 				held := runtimetest.NewPausedBody(bytes.NewReader(data[:tt.first]), bytes.NewReader(data[tt.first:min(tt.length, len(data))]))
 				method, address, offset := http.MethodPost, collection, length(tt.length)
-				if tt.begun {
+				if tt.created {
 					method, address, offset = http.MethodPatch, rt.created(t, one.Key, tt.length), at(0)
 				}
 				var got answer
@@ -62,24 +62,24 @@ func TestPatch_MakesNoDraftWhenTheCredentialEndsDuringTheBody(t *testing.T) {
 				}()
 				held.Wait(t)
 				goOn := end(t, w, one)
-				eventually(t, 10*time.Second, "the key is refused", func() bool {
+				eventually(t, 10*time.Second, "the key is rejected", func() bool {
 					return rt.do(t, http.MethodGet, "/media/get/count", key(one.Key)).status == http.StatusUnauthorized
 				})
 				held.Release()
 				<-done
 				must(t, err)
-				if got.refused(t, status); (got.header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
-					t.Errorf("the refusal says %v", got.header)
+				if got.rejected(t, status); (got.header.Get("WWW-Authenticate") != "") != (status == http.StatusUnauthorized) {
+					t.Errorf("the error response has the headers %v", got.header)
 				}
 				if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 0 {
 					t.Fatalf("there are %d drafts", n)
 				}
-				// What came is the app's, and one with a credential that is good goes on with it.
+				// The received bytes belong to the app: a valid credential continues the upload.
 				w.suspend(t, one, false)
 				eventually(t, 10*time.Second, "the app is served", func() bool {
 					return rt.do(t, http.MethodGet, "/media/get/count", key(goOn)).status == http.StatusOK
 				})
-				if !tt.begun {
+				if !tt.created {
 					address = got.header.Get("Location")
 				}
 				if tt.length == len(data) {
@@ -126,7 +126,7 @@ func TestPatch_MakesNoDraftBeforeTheNotificationOfASuspension(t *testing.T) {
 			held.Release()
 			<-done
 			must(t, err)
-			got.refused(t, tt.status)
+			got.rejected(t, tt.status)
 			if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 0 {
 				t.Errorf("there are %d drafts", n)
 			}
@@ -151,18 +151,18 @@ func TestDelete_ReauthenticatesAfterWaitingForTheLock(t *testing.T) {
 	}()
 	<-waits
 	w.suspend(t, one, true)
-	eventually(t, 10*time.Second, "the key is refused", func() bool {
+	eventually(t, 10*time.Second, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get/count", key(one.Key)).status == http.StatusUnauthorized
 	})
 	unlock()
 	got := <-answered
-	got.refused(t, http.StatusUnauthorized)
+	got.rejected(t, http.StatusUnauthorized)
 	if n := w.QueryInt(t, `SELECT count(*) FROM upload`); n != 1 {
-		t.Errorf("%d uploads run", n)
+		t.Errorf("%d uploads exist", n)
 	}
 }
 
-// suspend suspends an account, or ends that.
+// suspend suspends or resumes an account.
 func (w *world) suspend(t *testing.T, of tenant, suspended bool) {
 	t.Helper()
 	of.Spec.Suspended = suspended

@@ -17,7 +17,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// gracePeriod is how long a request may go on after its client has left: to store what has
+// gracePeriod is how long a request may continue after its client has disconnected: to store what has
 // arrived, or to finish an upload that has received everything.
 const gracePeriod = 30 * time.Second
 
@@ -25,8 +25,8 @@ const gracePeriod = 30 * time.Second
 // once more.
 const interruptRetryInterval = 100 * time.Millisecond
 
-// requestState is the state of one request on its way through tusd, which knows neither
-// principals nor faults. The context that tusd hands to the store and the locks holds it.
+// requestState is the state of one request that tusd handles. tusd has no principals and
+// faults: the context that it passes to the store and the locks holds the state.
 type requestState struct {
 	identity auth.Identity
 	method   string
@@ -45,7 +45,7 @@ type requestState struct {
 	lockTimedOut bool             // and did not release it in time
 	err          error            // of the response
 
-	// ctx outlives the client's departure by gracePeriod. tusd's own context is not used.
+	// ctx outlives the client's connection by gracePeriod. tusd's own context is not used.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	control *http.ResponseController
@@ -67,7 +67,7 @@ func fromContext(ctx context.Context) *requestState {
 func newRequestState(w http.ResponseWriter, r *http.Request) *requestState {
 	s := &requestState{identity: auth.FromContext(r.Context()), method: r.Method, header: r.Header, length: r.ContentLength, control: http.NewResponseController(w)}
 	// Without a body there is nothing to interrupt: net/http reads from the connection
-	// already, to notice when the client leaves.
+	// already, to detect a disconnect.
 	none := r.ContentLength == 0 || r.Method == http.MethodHead || r.Method == http.MethodDelete
 	s.body = &body{from: r.Body, state: s, ended: none}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(r.Context()))
@@ -75,8 +75,8 @@ func newRequestState(w http.ResponseWriter, r *http.Request) *requestState {
 	return s
 }
 
-// tusdRequest returns the request as tusd gets it: with this state, the body that is
-// watched, and nothing but the upload's id in its path.
+// tusdRequest returns the request for tusd: with this state, the body that can be
+// interrupted, and only the upload's id in its path.
 func (s *requestState) tusdRequest(r *http.Request, path string) *http.Request {
 	r = r.WithContext(context.WithValue(r.Context(), requestStateKey{}, s))
 	r.Body = s.body
@@ -150,7 +150,7 @@ func (s *requestState) fail(err error) error {
 	return err
 }
 
-// denied returns the fault of a credential that ended while the body came; nil if it is
+// denied returns the fault of a credential that was revoked while the body was received; nil if it is
 // valid. Bytes received until then are kept: they are not visible, count towards the cap and
 // expire with the upload. The app that created the upload continues it with a valid
 // credential, and an account that was suspended for an hour need not send them again.

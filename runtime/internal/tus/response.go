@@ -32,8 +32,8 @@ var (
 // proxies bound the header of a response at some 16 KiB.
 const maxDocument = 8 << 10
 
-// responseInterceptor is what tusd writes to. It adds to successes what tusd does not know,
-// and sends the error that the request state has instead of tusd's.
+// responseInterceptor is the response writer of tusd. It adds to successes the headers that
+// tusd does not know, and sends the error of the request state instead of tusd's.
 type responseInterceptor struct {
 	http.ResponseWriter
 	api         *API
@@ -69,7 +69,7 @@ func (i *responseInterceptor) Write(p []byte) (int, error) {
 }
 
 // SetReadDeadline keeps tusd from setting deadlines, which belong to package server: tusd
-// would set one after the last byte, and net/http would take it for the client's departure.
+// would set one after the last byte, and net/http would take it for a disconnect.
 func (i *responseInterceptor) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing, as SetReadDeadline.
@@ -128,7 +128,7 @@ func (i *responseInterceptor) status(err error) int {
 }
 
 // detachedRequest returns the request as one whose client is present, if a deadline has
-// passed: net/http takes that for the client's departure.
+// passed: net/http takes that for a disconnect.
 func (i *responseInterceptor) detachedRequest(err error) *http.Request {
 	if i.state.interruption() == nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return i.request
@@ -148,7 +148,7 @@ func (i *responseInterceptor) describe(header http.Header) error {
 		header.Set("Upload-Metadata", state.Metadata)
 	}
 	if state.Item == nil {
-		// The main promise of this interface, whatever tusd does: no client is told an offset
+		// The main guarantee of this interface, independent of tusd: no response has an offset
 		// equal to the length before the draft exists.
 		if header.Get("Upload-Offset") == strconv.FormatInt(state.Length, 10) || state.Length == 0 {
 			return errors.New("an upload that is not committed would have been reported complete")

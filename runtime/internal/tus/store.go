@@ -49,7 +49,7 @@ func (s store) NewUpload(ctx context.Context, info handler.FileInfo) (handler.Up
 }
 
 // GetUpload implements handler.DataStore. It reads the upload, which is locked. One that has
-// received everything is finished first, so that no client is told an offset equal to the
+// received everything is finished first, so that no response has an offset equal to the
 // length before the draft exists; one that is to be deleted need not be finished.
 func (s store) GetUpload(ctx context.Context, text string) (handler.Upload, error) {
 	state := fromContext(ctx)

@@ -41,11 +41,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Locks gives one request at a time the lock of a name. postgres.UploadLocks implements it.
+// Locks locks uploads by name for one request at a time. postgres.UploadLocks implements it.
 type Locks interface {
 	// Lock takes the lock. If another request holds it, Lock calls beforeWait; if that returns
 	// nil, Lock asks the holder to release the lock, and waits until ctx ends: then the fault
-	// is Busy. requestRelease is called when another request asks for the lock: perhaps
+	// is Busy. requestRelease is called when another request asks for the lock: possibly
 	// often, from any goroutine and after unlock. It must return at once.
 	Lock(ctx context.Context, name uuid.UUID, requestRelease func(), beforeWait func() error) (unlock func(), err error)
 }
@@ -172,8 +172,8 @@ func (w headLockedWriter) WriteHeader(status int) {
 // Unwrap is for http.ResponseController.
 func (w headLockedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// requireTusResumable rejects clients of other versions before anything else of a request is
-// looked at. HEAD may come without a version, as the protocol says.
+// requireTusResumable rejects clients of other versions before any other check of a request.
+// HEAD may omit the version, as the protocol permits.
 func requireTusResumable(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodHead && r.Header.Get("Tus-Resumable") != version {

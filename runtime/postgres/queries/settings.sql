@@ -10,7 +10,7 @@ LEFT JOIN settings_tenant AS tenant USING (account_id);
 SELECT id FROM account WHERE id = $1 FOR NO KEY UPDATE;
 
 -- name: SetPins :exec
--- Replaces all pins. Equal pins are not written, so that they notify nobody.
+-- Replaces all pins. Equal pins are not written, so that no notification is sent.
 INSERT INTO settings_pin (account_id, pinned_by, fields) VALUES ($1, $2, $3)
 ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, fields = excluded.fields
 WHERE settings_pin IS DISTINCT FROM excluded;

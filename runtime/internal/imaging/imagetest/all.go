@@ -10,15 +10,15 @@ import (
 	"math/rand/v2"
 )
 
-// All makes the whole corpus.
+// All returns the whole corpus.
 func All(ctx context.Context) ([]File, error) {
 	c := corpus{ctx: ctx}
 	c.upright()
-	c.colours()
+	c.colors()
 	c.animations()
 	c.bombs()
 	c.broken()
-	c.disguised()
+	c.mismatched()
 	return c.files, c.err
 }
 
@@ -54,11 +54,11 @@ const (
 	typeAVIF = "image/avif"
 )
 
-// upright are whole files, turned and not.
+// upright adds valid files of every EXIF orientation.
 func (c *corpus) upright() {
 	picture := Picture(Width, Height)
 	for orientation := 1; orientation <= 8; orientation++ {
-		c.add(fmt.Sprintf("jpeg, orientation %d, with a place", orientation), typeJPEG, WithEXIF(JPEG(Stored(picture, orientation)), orientation))
+		c.add(fmt.Sprintf("jpeg, orientation %d, with GPS", orientation), typeJPEG, WithEXIF(JPEG(Stored(picture, orientation)), orientation))
 	}
 	c.add("jpeg, orientation 0", typeJPEG, WithEXIF(JPEG(picture), 0))
 	c.add("jpeg, orientation 77", typeJPEG, WithEXIF(JPEG(picture), 77))
@@ -74,13 +74,13 @@ func (c *corpus) upright() {
 	c.vips("webp, still", typeWebP, PNG(picture), ".png", "", ".webp")
 	c.vips("avif", typeAVIF, PNG(picture), ".png", "", ".avif")
 	c.vips("heic", typeHEIC, PNG(picture), ".png", "", ".heic")
-	c.vips("heic, with a place", typeHEIC, WithEXIF(JPEG(picture), 1), ".jpg", "", ".heic")
-	c.vips("webp, orientation 6, with a place", typeWebP, WithEXIF(JPEG(Stored(picture, 6)), 6), ".jpg", "", ".webp")
+	c.vips("heic, with GPS", typeHEIC, WithEXIF(JPEG(picture), 1), ".jpg", "", ".heic")
+	c.vips("webp, orientation 6, with GPS", typeWebP, WithEXIF(JPEG(Stored(picture, 6)), 6), ".jpg", "", ".webp")
 	c.add("gif, still", typeGIF, GIF(Width, Height, 1))
 }
 
-// colours are whole files with other samples than 8-bit sRGB.
-func (c *corpus) colours() {
+// colors adds whole files with other samples than 8-bit sRGB.
+func (c *corpus) colors() {
 	picture := Picture(Width, Height)
 	deep := image.NewNRGBA64(picture.Bounds())
 	seeThrough := image.NewNRGBA(picture.Bounds())
@@ -109,7 +109,7 @@ func (c *corpus) colours() {
 	c.vips("avif, alpha", typeAVIF, PNG(seeThrough), ".png", "", ".avif")
 	c.vips("jpeg, CMYK", typeJPEG, PNG(picture), ".png", "", ".jpg", "colourspace", "cmyk")
 
-	// Under this profile red and green change places: shown right, the picture is the usual one.
+	// This profile swaps red and green: with color management, the picture is the usual one.
 	swapped := image.NewNRGBA(picture.Bounds())
 	for y := range Height {
 		for x := range Width {
@@ -138,7 +138,7 @@ func compressed(data []byte) []byte {
 	return binary.BigEndian.AppendUint32(out, b<<16|a)
 }
 
-// animations have frames.
+// animations adds files with several frames.
 func (c *corpus) animations() {
 	moving := GIF(Width, Height, 5)
 	c.add("gif, 5 frames", typeGIF, moving)
@@ -150,10 +150,10 @@ func (c *corpus) animations() {
 	c.add("gif, 1100 frames", typeGIF, GIF(4, 4, 1100))
 }
 
-// bombs are small on the wire and large in memory.
+// bombs adds decompression bombs: small files that are large in memory.
 func (c *corpus) bombs() {
 	c.add("png bomb of 30000 x 30000", typePNG, BlankPNG(30000, 30000, 1, 0, false))
-	c.add("png bomb of 2 billion x 2 billion", typePNG, claim(BlankPNG(1, 1, 8, 2, false), 1<<31-1, 1<<31-1))
+	c.add("png bomb of 2 billion x 2 billion", typePNG, setDimensions(BlankPNG(1, 1, 8, 2, false), 1<<31-1, 1<<31-1))
 	huge := GIF(2, 2, 1)
 	for _, at := range []int{6, 8, bytes.IndexByte(huge, ',') + 5, bytes.IndexByte(huge, ',') + 7} { // canvas and frame
 		binary.LittleEndian.PutUint16(huge[at:], 60000)
@@ -169,12 +169,12 @@ func (c *corpus) bombs() {
 	c.add("png with 20 texts that deflate to 200 MB each", typePNG, WithChunks(PNG(Picture(60, 40)), bytes.Repeat(Chunk("zTXt", text), 20)))
 	c.add("png with a profile that deflates to 200 MB", typePNG, WithChunks(PNG(Picture(60, 40)), Chunk("iCCP", append([]byte("p\x00\x00"), Deflated('x', 200<<20)...))))
 	c.add("jpeg with 20 MB of XMP", typeJPEG, WithSegment(JPEG(Picture(Width, Height)), 0xe1, "http://ns.adobe.com/xap/1.0/\x00", XMP(20<<20)))
-	c.add("jpeg with 2 MB of EXIF entries", typeJPEG, WithSegment(JPEG(Picture(Width, Height)), 0xe1, "Exif\x00\x00", monster(5400, 30)))
-	c.add("jpeg with EXIF that points at itself", typeJPEG, WithSegment(JPEG(Picture(Width, Height)), 0xe1, "Exif\x00\x00", circle()))
+	c.add("jpeg with 2 MB of EXIF entries", typeJPEG, WithSegment(JPEG(Picture(Width, Height)), 0xe1, "Exif\x00\x00", oversized(5400, 30)))
+	c.add("jpeg with EXIF that points at itself", typeJPEG, WithSegment(JPEG(Picture(Width, Height)), 0xe1, "Exif\x00\x00", cyclic()))
 }
 
-// claim changes the size in a PNG's header.
-func claim(png []byte, width, height uint32) []byte {
+// setDimensions changes the size in a PNG's header.
+func setDimensions(png []byte, width, height uint32) []byte {
 	header := append([]byte{}, png[16:29]...)
 	binary.BigEndian.PutUint32(header, width)
 	binary.BigEndian.PutUint32(header[4:], height)
@@ -182,8 +182,8 @@ func claim(png []byte, width, height uint32) []byte {
 	return append(append(file, Chunk("IHDR", header)...), png[33:]...)
 }
 
-// monster makes EXIF blocks with as many entries as fit, many times over.
-func monster(entries, times int) []byte {
+// oversized returns EXIF blocks with as many entries as fit, repeated.
+func oversized(entries, times int) []byte {
 	block := binary.LittleEndian.AppendUint16([]byte("II*\x00\x08\x00\x00\x00"), uint16(entries))
 	for n := range entries {
 		block = binary.LittleEndian.AppendUint16(block, uint16(0x9000+n))
@@ -192,13 +192,13 @@ func monster(entries, times int) []byte {
 	return bytes.Repeat(append(block, 0, 0, 0, 0), times)
 }
 
-// circle makes an EXIF block whose next directory is itself.
-func circle() []byte {
+// cyclic returns an EXIF block whose next directory is itself.
+func cyclic() []byte {
 	block := []byte("II*\x00\x08\x00\x00\x00\x01\x00\x69\x87\x04\x00\x01\x00\x00\x00\x08\x00\x00\x00\x08\x00\x00\x00")
 	return block
 }
 
-// broken are files that end early or were damaged.
+// broken adds files that are truncated or damaged.
 func (c *corpus) broken() {
 	picture := Picture(Width, Height)
 	noisy := Photo(Width, Height)
@@ -232,8 +232,8 @@ func (c *corpus) broken() {
 	c.add("one byte", typeJPEG, []byte{0xff})
 }
 
-// disguised are not, or not only, what they seem.
-func (c *corpus) disguised() {
+// mismatched adds files whose content is not, or not only, of their type.
+func (c *corpus) mismatched() {
 	script := "<html><script>" + Secret + "</script>"
 	picture := Picture(Width, Height)
 	c.add("jpeg and html", typeJPEG, append(WithSegment(JPEG(picture), 0xfe, "", []byte(script)), script...))

@@ -8,10 +8,10 @@ import (
 	"math"
 )
 
-// Secret stands in every piece of metadata and in every polyglot; no derivative may hold it.
+// Secret is in every piece of metadata and in every polyglot; no derivative may hold it.
 const Secret = "mediastack-corpus-secret"
 
-// EXIF makes the data of an EXIF block: an orientation, a maker's name and a place on the globe.
+// EXIF returns the data of an EXIF block: an orientation, a maker's name and a GPS position.
 func EXIF(orientation int) []byte {
 	order := binary.LittleEndian
 	block := []byte("II*\x00\x08\x00\x00\x00")
@@ -23,7 +23,7 @@ func EXIF(orientation int) []byte {
 	const entries, gpsEntries = 3, 4
 	afterFirst := uint32(8 + 2 + entries*12 + 4)
 	gps := afterFirst + uint32(len(maker)+len(maker)%2)
-	place := gps + 2 + gpsEntries*12 + 4
+	offset := gps + 2 + gpsEntries*12 + 4
 
 	block = order.AppendUint16(block, entries)
 	block = entry(block, 0x010f, 2, uint32(len(maker)), afterFirst)
@@ -36,9 +36,9 @@ func EXIF(orientation int) []byte {
 	}
 	block = order.AppendUint16(block, gpsEntries)
 	block = entry(block, 1, 2, 2, 'N')
-	block = entry(block, 2, 5, 3, place)
+	block = entry(block, 2, 5, 3, offset)
 	block = entry(block, 3, 2, 2, 'E')
-	block = entry(block, 4, 5, 3, place)
+	block = entry(block, 4, 5, 3, offset)
 	block = order.AppendUint32(block, 0)
 	for _, part := range []uint32{48, 12, 34} {
 		block = order.AppendUint32(order.AppendUint32(block, part), 1)
@@ -46,14 +46,14 @@ func EXIF(orientation int) []byte {
 	return block
 }
 
-// XMP makes an XMP packet of at least a size.
+// XMP returns an XMP packet of at least the given size.
 func XMP(size int) []byte {
 	head := `<?xpacket begin="" id="W5M0MpCehiHzreSzNTczkc9d"?><x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description xmlns:dc="http://purl.org/dc/elements/1.1/" dc:creator="` + Secret
 	tail := `"/></rdf:RDF></x:xmpmeta><?xpacket end="w"?>`
 	return []byte(head + string(bytes.Repeat([]byte("x"), max(size-len(head)-len(tail), 0))) + tail)
 }
 
-// ICC makes a colour profile whose red and green have changed places: under it, what
+// ICC returns a color profile that swaps red and green: under it, what
 // is stored as red is green.
 func ICC() []byte {
 	fixed := func(b []byte, values ...float64) []byte {
@@ -101,8 +101,7 @@ func ICC() []byte {
 	return profile
 }
 
-// WithSegment puts a marker segment right after a JPEG's start; what does not fit in
-// one is spread over several.
+// WithSegment inserts marker segments at a JPEG's start, as many as the data needs.
 func WithSegment(jpeg []byte, marker byte, prefix string, data []byte) []byte {
 	const most = 65533
 	file := append([]byte{}, jpeg[:2]...)
@@ -116,26 +115,26 @@ func WithSegment(jpeg []byte, marker byte, prefix string, data []byte) []byte {
 	return append(file, jpeg[2:]...)
 }
 
-// WithEXIF returns a JPEG an EXIF block.
+// WithEXIF inserts an EXIF block into a JPEG.
 func WithEXIF(jpeg []byte, orientation int) []byte {
 	return WithSegment(jpeg, 0xe1, "Exif\x00\x00", EXIF(orientation))
 }
 
-// Chunk makes a PNG chunk.
+// Chunk returns a PNG chunk.
 func Chunk(name string, data []byte) []byte {
 	chunk := binary.BigEndian.AppendUint32(nil, uint32(len(data)))
 	chunk = append(append(chunk, name...), data...)
 	return binary.BigEndian.AppendUint32(chunk, crc32.ChecksumIEEE(chunk[4:]))
 }
 
-// WithChunks puts chunks right after a PNG's header.
+// WithChunks inserts chunks after a PNG's header.
 func WithChunks(png []byte, chunks ...[]byte) []byte {
 	const header = 8 + 25
 	file := append([]byte{}, png[:header]...)
 	return append(append(file, bytes.Join(chunks, nil)...), png[header:]...)
 }
 
-// Deflated compresses n times the same byte without holding them.
+// Deflated compresses n equal bytes without holding them in memory.
 func Deflated(value byte, n int) []byte {
 	var out bytes.Buffer
 	w, _ := zlib.NewWriterLevel(&out, zlib.BestSpeed)
@@ -148,13 +147,13 @@ func Deflated(value byte, n int) []byte {
 	return out.Bytes()
 }
 
-// BlankPNG makes a PNG of one colour that takes next to nothing on the wire, whatever its size.
-func BlankPNG(width, height, depth int, colour byte, interlaced bool) []byte {
-	samples := map[byte]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+// BlankPNG returns a PNG of one color, a small file at any image size.
+func BlankPNG(width, height, depth int, color byte, interlaced bool) []byte {
+	samples := map[byte]int{0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
 	row := 1 + (width*samples*depth+7)/8
 	total := row * height
 	header := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(width)), uint32(height))
-	header = append(header, byte(depth), colour, 0, 0, 0)
+	header = append(header, byte(depth), color, 0, 0, 0)
 	if interlaced {
 		header[12] = 1
 		total += 8 * height * 2 // filter bytes and rounding of the seven passes; more than enough
@@ -164,7 +163,7 @@ func BlankPNG(width, height, depth int, colour byte, interlaced bool) []byte {
 	return append(file, Chunk("IEND", nil)...)
 }
 
-// animate makes an APNG out of PNGs of one size.
+// animate returns an APNG of PNGs of one size.
 func animate(frames ...[]byte) []byte {
 	var sequence uint32
 	control := func(png []byte) []byte {

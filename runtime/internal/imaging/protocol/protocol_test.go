@@ -26,7 +26,7 @@ func conversation(data []byte) []byte {
 	var out bytes.Buffer
 	w := protocol.NewWriter(&out)
 	if err := errors.Join(w.Handshake(handshake), w.Job(job), w.Data(data), w.End(), w.Abort(), w.DerivativeHeader(header), w.Done(done), w.Rejected(rejected), w.DerivativeError(derivativeError)); err != nil {
-		panic(err) // a buffer takes everything
+		panic(err) // writes to a buffer never fail
 	}
 	return out.Bytes()
 }
@@ -78,7 +78,7 @@ func TestReader_ReadsWhatWriterWrites(t *testing.T) {
 		got = append(got, next().([]byte)...)
 	}
 	if !bytes.Equal(got, data) {
-		t.Error("the data came out otherwise")
+		t.Error("the data differs")
 	}
 	for _, want := range []any{protocol.KindEnd, protocol.KindAbort, header, done, rejected, derivativeError} {
 		if got := next(); got != want {
@@ -200,7 +200,7 @@ func FuzzReader(f *testing.F) {
 				}
 			}
 			if err != nil || !bytes.HasPrefix(rest, again.Bytes()) {
-				t.Fatalf("%v came out otherwise: %v", frame.Kind, err)
+				t.Fatalf("%v differs: %v", frame.Kind, err)
 			}
 			rest = rest[again.Len():]
 		}

@@ -80,8 +80,8 @@ int ms_decode(const void *buf, size_t len, VipsImage **out)
 	return *out ? 0 : -1;
 }
 
-// ms_colour brings an image to 8-bit sRGB (or 8-bit grey), alpha kept.
-static int ms_colour(VipsImage *in, VipsImage **out)
+// ms_to_srgb brings an image to 8-bit sRGB (or 8-bit grey), alpha kept.
+static int ms_to_srgb(VipsImage *in, VipsImage **out)
 {
 	VipsImage *converted = NULL;
 	gboolean profile = vips_image_get_typeof(in, VIPS_META_ICC_NAME) != 0;
@@ -151,11 +151,11 @@ static int ms_save(VipsImage *in, int quality, int lossless, ms_output *out)
 }
 
 // ms_finish_thumbnail converts what is small already. vips_thumbnail's own
-// export_profile also shifts the colours of images that have no profile.
+// export_profile also shifts the colors of images that have no profile.
 static int ms_finish_thumbnail(VipsImage *small, ms_output *out)
 {
 	VipsImage *plain;
-	int failed = ms_colour(small, &plain);
+	int failed = ms_to_srgb(small, &plain);
 	g_object_unref(small);
 	if (failed)
 		return -1;
@@ -206,7 +206,7 @@ int ms_convert(const void *buf, size_t len, VipsImage *decoded, int quality, int
 	else if (ms_open(buf, len, VIPS_ACCESS_SEQUENTIAL, &full))
 		return -1;
 	VipsImage *plain;
-	int failed = ms_colour(full, &plain);
+	int failed = ms_to_srgb(full, &plain);
 	int orientation = vips_image_get_orientation(full);
 	g_object_unref(full);
 	if (failed)

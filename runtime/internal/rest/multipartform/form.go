@@ -105,7 +105,7 @@ func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 }
 
 // drain reads what follows the last boundary. The end of the body must be read, since the
-// credential is checked again there.
+// credential is checked there a second time.
 func (f *Form) drain() error {
 	left := maxOverhead - f.overhead.used()
 	n, err := io.Copy(io.Discard, io.LimitReader(f.buffer, left+1))

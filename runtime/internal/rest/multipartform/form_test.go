@@ -20,7 +20,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// collector takes a file into memory.
+// collector is a sink that keeps the file.
 type collector struct {
 	files        [][]byte
 	declaredType string
@@ -35,7 +35,7 @@ func (c *collector) Receive(_ context.Context, file io.Reader, declaredType stri
 	return err
 }
 
-// parse reads a body as the upload's handler does.
+// parse reads a form.
 func parse(body io.Reader, contentType string) (*Form, *collector, error) {
 	r := httptest.NewRequest(http.MethodPost, "/media/create", body)
 	r.Header.Set("Content-Type", contentType)
@@ -86,7 +86,7 @@ func FuzzForm_ReturnsWhatWasSent(f *testing.F) {
 	f.Add(`q"uo\te; x=y`, "", "\r\n--b--", "日本", []byte("\r\n--b\r\n"), uint8(3))
 	f.Fuzz(func(t *testing.T, name, access, caption, group string, data []byte, turn uint8) {
 		if strings.ContainsAny(name, "\r\n") || strings.Contains(name, "%22") || strings.Contains(name, "%0") || strings.HasPrefix(name, "=?") {
-			return // a part's header can't carry line breaks, and these stand for something else
+			return // a part header cannot contain line breaks, and these are escapes
 		}
 		var body bytes.Buffer
 		writer := multipart.NewWriter(&body)
@@ -113,7 +113,7 @@ func FuzzForm_ReturnsWhatWasSent(f *testing.F) {
 		_ = writer.Close()
 		form, got, err := parse(&body, writer.FormDataContentType())
 		if len(access)+len(caption)+len(group)+len(name) > 1000 {
-			return // over the limits, perhaps
+			return // may exceed the limits
 		}
 		want := media.Fields{FileName: withoutControls(name), Access: media.Access(access), Caption: caption, Group: group}
 		if wrong := want.Validate(); wrong != nil {
@@ -131,7 +131,7 @@ func FuzzForm_ReturnsWhatWasSent(f *testing.F) {
 	})
 }
 
-// withoutControls is what is left of a name on the way.
+// withoutControls returns a name without control characters.
 func withoutControls(name string) string {
 	var kept []byte
 	for _, b := range []byte(name) {
@@ -142,7 +142,7 @@ func withoutControls(name string) string {
 	return string(kept)
 }
 
-// parts reads a form with package multipart alone.
+// parts reads a form with mime/multipart.
 func parts(body io.Reader) (all []string, err error) {
 	reader := multipart.NewReader(body, "b")
 	for {
@@ -158,9 +158,8 @@ func parts(body io.Reader) (all []string, err error) {
 	}
 }
 
-// FuzzHeaderSanitizer_ChangesHeadersOnly holds the reader that drops control characters
-// against package multipart alone: what the one reads of an untouched form, the other
-// reads of the form that went through, to the byte; also when it arrives in pieces.
+// FuzzHeaderSanitizer_ChangesHeadersOnly checks that mime/multipart reads the same bytes from a form
+// with and without the sanitizer, also if the form arrives in pieces.
 func FuzzHeaderSanitizer_ChangesHeadersOnly(f *testing.F) {
 	for _, seed := range []string{"", "--b\r\nA: b\r\n\r\nx\x00\r\n--b\r\nC: d\r\n\r\n\x01--b\r\n--b--", "--b\r\nA: b\r\n c\r\n\r\n\x00\r\n--b--\r\n",
 		"--b\nA: b\n\n\x00\n--b--", "--b\r\nA: \x00b\r\n\r\n--b\r\n\r\n\r\n\r\n--b \r\n\r\n\x7f\r\n--b--", "--b\r\n \r\n\x00\r\n--b--", "--b\r\nA: b\r\n \r\n\r\n\x00\r\n--b--", "--b\r\nA: b\n\n\x00c: d\r\n\r\nx\r\n--b--", "\r\n--b\r\n\r\n\x00\r\n--b--",

@@ -30,7 +30,7 @@ type sanitizerState int
 const (
 	atStart   sanitizerState = iota // before the first boundary
 	inHeader                        // at the beginning of a header's line
-	atContent                       // right behind a header, where a boundary needs no CRLF of its own
+	atContent                       // directly after a header, whose CRLF may begin a boundary
 	inContent
 	passthrough // everything, unchanged
 )

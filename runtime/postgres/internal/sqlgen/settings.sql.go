@@ -49,7 +49,7 @@ type SetPinsParams struct {
 	Fields    []byte
 }
 
-// Replaces all pins. Equal pins are not written, so that they notify nobody.
+// Replaces all pins. Equal pins are not written, so that no notification is sent.
 func (q *Queries) SetPins(ctx context.Context, arg SetPinsParams) error {
 	_, err := q.db.Exec(ctx, setPins, arg.AccountID, arg.PinnedBy, arg.Fields)
 	return err
