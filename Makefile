@@ -53,7 +53,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-stores lint tidy verify bench crash vulncheck fuzz screenshots
+.PHONY: test test-race test-stores lint vocabulary tidy verify bench crash vulncheck fuzz screenshots
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -80,10 +80,13 @@ lint: golangci-lint libvips ## Run the linters, which include the import rules
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
 	cd hack/devservices && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...
 
+vocabulary: ## Check names, comments, texts and documents for retired words
+	go run ./hack/vocabulary
+
 tidy: ## Tidy every module of the repository
 	git ls-files -- 'go.mod' '*/go.mod' | while read -r mod; do (cd "$$(dirname "$$mod")" && go mod tidy); done
 
-verify: ## Regenerate, format, tidy and lint; fail if a file changes
+verify: ## Regenerate, format and tidy, which must change no file; check the vocabulary; lint
 	@hack/verify.sh
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets

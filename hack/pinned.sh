@@ -25,9 +25,14 @@ built && exit
 
 echo "$name: building it, once, into $dir" >&2
 started=$SECONDS fresh=$program.new-$$
-trap 'rm -f "$fresh"' EXIT
+trap 'rm -f "$fresh"; kill $build 2>/dev/null || true' EXIT
 # At a low priority, so that the machine stays usable.
-nice go -C "$module" build -trimpath -buildvcs=false -ldflags "$flags" -o "$fresh" "$package" 9>&-
+nice go -C "$module" build -trimpath -buildvcs=false -ldflags "$flags" -o "$fresh" "$package" 9>&- &
+build=$!
+until timeout 60 tail --pid=$build --follow /dev/null 9>&-; do
+	echo "$name: still building after $((SECONDS - started)) s" >&2
+done
+wait $build
 # The stamp goes first and comes last: a crash between the two steps only causes a rebuild.
 rm -f "$stamp_file"
 mv "$fresh" "$program"

@@ -33,5 +33,6 @@ if [ "$before" != "$after" ]; then
 	echo "verify: regenerating, formatting or tidying changed the files above: commit what it made" >&2
 	exit 1
 fi
+step vocabulary
 step lint
 echo "verify: clean"

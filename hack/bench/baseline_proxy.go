@@ -20,7 +20,7 @@ const (
 )
 
 // proxyHandler passes bodies between a client and the S3 store and does nothing else:
-// no rows, no hash, no limits. On cores that everybody shares, nothing that stands
+// no rows, no hash, no limits. On cores that all processes share, nothing that stands
 // between client and store can be faster: it is the limit of the service, where the
 // store itself is the limit of the machine.
 type proxyHandler struct{ core *minio.Core }

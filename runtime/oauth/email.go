@@ -22,7 +22,7 @@ func ParseEmail(text string) (string, error) {
 const maxDomain = 253
 
 // MaskEmail masks an e-mail address for logs: ana@example.org becomes a***@example.org.
-// Somebody who knows the user recognizes it. Any other text becomes ***.
+// A reader who knows the user recognizes it. Any other text becomes ***.
 func MaskEmail(email string) string {
 	at := strings.LastIndexByte(email, '@')
 	if at <= 0 {

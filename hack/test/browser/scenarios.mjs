@@ -221,10 +221,10 @@ scenarios['a new code replaces the one before'] = scenario(async (user) => {
 
 scenarios['another address can be taken before the code and after it'] = as({ plain: true }, async (user, fixture) => {
   const app = await fixture.program('Workbench')
-  await user.go(fixture.link(app, { login_hint: 'somebody.else@people.example' }))
-  same(await user.page.$eval('#email', (field) => field.value), 'somebody.else@people.example', 'the address that the application knows')
-  await user.sendAddress('somebody.else@people.example') // who owns nothing here
-  await user.expectText('Check your mail', 'somebody.else@people.example')
+  await user.go(fixture.link(app, { login_hint: 'another.user@people.example' }))
+  same(await user.page.$eval('#email', (field) => field.value), 'another.user@people.example', 'the address that the application knows')
+  await user.sendAddress('another.user@people.example') // who owns nothing here
+  await user.expectText('Check your mail', 'another.user@people.example')
   await user.press('.aside a')
   await user.expectText('Log in', 'Workbench')
   await waitFor(async () => (await user.sendAddress()).status() === 200, 'a code for the other address')

@@ -11,7 +11,7 @@ import (
 
 // instructions returns the instructions of the server, for the model.
 func (a *API) instructions() string {
-	return "Stores the media files of one account. Storing takes two steps: " + string(account.UploadMedia) + " makes a draft, and seal_media makes it permanent. " +
+	return "Stores the media files of one account. Storing a file takes two steps: " + string(account.UploadMedia) + " makes a draft, and seal_media makes it permanent. " +
 		"A draft that is not sealed within 24 hours is deleted; until it is sealed, lists, counts and totals do not include it. " +
 		fmt.Sprintf("%s takes files of up to %d bytes; ", account.UploadMedia, maxFile) + a.largeFileHint()
 }

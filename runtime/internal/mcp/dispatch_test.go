@@ -41,8 +41,7 @@ type rpcResponse struct {
 	} `json:"error"`
 }
 
-// responses reads the JSON-RPC responses of an answer, and fails the test if it is
-// anything else than JSON-RPC.
+// responses returns the JSON-RPC responses of an answer. Any other answer fails the test.
 func responses(t *testing.T, what string, got answer) []rpcResponse {
 	t.Helper()
 	if len(got.body) == 0 {
@@ -76,7 +75,7 @@ func responses(t *testing.T, what string, got answer) []rpcResponse {
 	return all
 }
 
-// inRevision sends a request in a revision; "" names none.
+// inRevision sends a request in a revision, or without the header if it is empty.
 func inRevision(revision, method string) option {
 	return func(r *http.Request) {
 		r.Header.Del("Mcp-Protocol-Version")
@@ -89,12 +88,12 @@ func inRevision(revision, method string) option {
 	}
 }
 
-// everyRevision has the supported revisions, none, and some that are not supported.
+// everyRevision returns the supported revisions, some that are not supported, and "".
 func everyRevision() []string {
 	return append(sdk.SupportedProtocolVersions(), "", "1999-01-01", "2099-01-01", "x")
 }
 
-// everyForm has a message for every combination of a method, an id and parameters.
+// everyForm returns a message for every combination of a method, an id and parameters.
 func everyForm() map[string]string {
 	forms := map[string]string{}
 	for _, method := range []string{
@@ -269,7 +268,7 @@ func TestNotification_IsNotAnswered(t *testing.T) {
 		} {
 			for _, body := range []string{message, "[" + message + "]", "[" + message + "," + message + "]"} {
 				if body[0] == '[' && revision >= "2025-06-18" {
-					continue // which has no batches
+					continue // a revision without batches
 				}
 				if got := rt.post(t, body, apiKey(one.Key), inRevision(revision, "")); got.status != http.StatusAccepted || len(got.body) != 0 {
 					t.Errorf("%q %s: %d %s", revision, body, got.status, got.body)
@@ -316,7 +315,7 @@ func TestBatch_AnswersEveryRequestByItself(t *testing.T) {
 	}
 }
 
-// An SDK that answers in plain text somewhere new reaches no client with it.
+// No client gets plain text, also if a later version of the SDK answers with it in another place.
 func TestPlainTextOfTheSDK_IsReplaced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -351,19 +350,19 @@ func TestPlainTextOfTheSDK_IsReplaced(t *testing.T) {
 	}
 }
 
-// plainTextOfTheSDK has how often each function of the SDK's streamable transport answers
-// by http.Error, in the version that go.mod names. When it changes, look at what is new:
-// either it can't be reached, or checkHeaders, checkRevision, readMessages or check
-// must reject the request before the SDK does.
+// plainTextOfTheSDK counts the calls of http.Error in each function of the SDK's streamable
+// transport, in the version that go.mod requires. If a count changes, look at the new calls: either
+// they cannot be reached, or checkHeaders, checkRevision, readMessages or validateParams must
+// reject the request before the SDK does.
 var plainTextOfTheSDK = map[string]int{
-	"ServeHTTP": 3 + 2, // of the handler: the host, the origin, the revision; of the transport: what can't be
-	// The method, Content-Type, Accept, and what can't be: no server, a body that can't be
-	// read or is too long, and one that does not connect.
+	"ServeHTTP": 3 + 2, // of the handler: the host, the origin, the revision; of the transport: unreachable
+	// The method, Content-Type and Accept. Unreachable: no server, a body that can't be read or is
+	// too long, and a failure to connect.
 	"serveStateless": 7,
-	// Last-Event-ID, an empty body, malformed JSON, a batch, a method or an id; and what
-	// can't be: a body that can't be read, a session that ends, and streams that are stored.
+	// Last-Event-ID, an empty body, malformed JSON, a batch, a method or an id. Unreachable: a body
+	// that can't be read, a session that ends, and stored streams.
 	"servePOST": 10,
-	// Only with sessions, which there are none of.
+	// Only with sessions, which the service does not have.
 	"serveStatelessLegacyDELETE": 1, "serveStateful": 1, "lookupSession": 2, "serveStatefulGET": 2, "serveStatefulDELETE": 1, "serveStatefulPOST": 6,
 	"serveGET": 2, "acquireStream": 2,
 }

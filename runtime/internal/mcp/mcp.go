@@ -1,7 +1,8 @@
 // Package mcp is the interface for assistants: the Model Context Protocol at /mcp, in
 // its stateless form and in the older ones, with the ten tools of the specification.
 // The SDK implements the protocol, the tools translate to the use cases of media and settings.
-// What precedes the SDK validates hosts, bounds memory and authorizes. Package server mounts it.
+// Before the SDK, the middleware of this package validates hosts, bounds memory and authorizes.
+// Package server mounts the endpoint.
 package mcp
 
 import (
@@ -122,8 +123,8 @@ func (a *API) newSDKHandler() http.Handler {
 	})
 }
 
-// preprocess returns next behind what applies to every request: headers are checked, the file is
-// extracted from the body, scopes are checked and messages are counted towards the limits.
+// preprocess returns the middleware of every request: it checks headers, extracts the file from the
+// body, checks scopes and counts messages towards the limits.
 func (a *API) preprocess(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w = &noStoreWriter{ResponseWriter: w}

@@ -9,7 +9,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-func TestParseDisposition_ReadsNamesAsClientsMeanThem(t *testing.T) {
+func TestParseDisposition_AcceptsTheFormsOfClients(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", maxDisposition)
 	for name, tt := range map[string]struct{ given, want, cleaned string }{
@@ -41,14 +41,14 @@ func TestParseDisposition_ReadsNamesAsClientsMeanThem(t *testing.T) {
 		"two encoded words":                       {`filename="=?utf-8?Q?=C3=9Cber?= =?utf-8?Q?.txt?="`, "Über.txt", "Über.txt"},
 		"a name that looks like a word":           {`filename="=?UTF-8?X?y?="`, "=?UTF-8?X?y?=", "=?UTF-8?X?y?="},
 		"a name that begins like a word":          {`filename="=?UTF-8?B?w5w=?=.txt"`, "=?UTF-8?B?w5w=?=.txt", "=?UTF-8?B?w5w=?=.txt"},
-		"text that turns its direction":           {"filename=\"evil\u202egpj.exe\"", "evil\u202egpj.exe", "evilgpj.exe"},
-		"bytes that are no text":                  {"filename=\"\xff\xfe.png\"", "\xff\xfe.png", "\uFFFD.png"},
-		"half of a pair":                          {"filename=\"\xed\xa0\x80.png\"", "\xed\xa0\x80.png", "\uFFFD.png"},
+		"a text direction override":               {"filename=\"evil\u202egpj.exe\"", "evil\u202egpj.exe", "evilgpj.exe"},
+		"bytes that are not UTF-8":                {"filename=\"\xff\xfe.png\"", "\xff\xfe.png", "\uFFFD.png"},
+		"half of a surrogate pair":                {"filename=\"\xed\xa0\x80.png\"", "\xed\xa0\x80.png", "\uFFFD.png"},
 		"no name":                                 {`x=y`, "", "file"},
 		"an empty name":                           {`filename=""`, "", "file"},
-		"marks that never end":                    {`filename="a.txt`, `"a.txt`, `"a.txt`},
+		"an unclosed quotation mark":              {`filename="a.txt`, `"a.txt`, `"a.txt`},
 		"capitals":                                {`FileName="a.txt"`, "a.txt", "a.txt"},
-		"semicolons too many":                     {`; ;filename="a.txt";;`, "a.txt", "a.txt"},
+		"extra semicolons":                        {`; ;filename="a.txt";;`, "a.txt", "a.txt"},
 		"a very long name":                        {`filename="` + long[:7000] + `.jpeg"`, long[:7000] + ".jpeg", long[:250] + ".jpeg"},
 	} {
 		got, ok := parseDisposition(`form-data; name="file"; ` + tt.given)
@@ -64,12 +64,12 @@ func TestParseDisposition_ReadsNamesAsClientsMeanThem(t *testing.T) {
 		"a file name twice": `form-data; filename="a"; filename="b"`, "too long": `form-data; name="` + long + `"`,
 	} {
 		if got, ok := parseDisposition(given); ok {
-			t.Errorf("%s passed as %+v", name, got)
+			t.Errorf("%s is accepted as %+v", name, got)
 		}
 	}
 }
 
-func FuzzDisposition_IsParsedTheSameWayTwice(f *testing.F) {
+func FuzzDisposition_BoundsNames(f *testing.F) {
 	for _, seed := range []string{`form-data; name="file"; filename="a.txt"`, `form-data; name=file; filename*=UTF-8''%e2%82%ac`, `form-data; name="a\"b"; filename="C:\x\"`,
 		`form-data; filename*0="a"; filename*1*=''%20`, `form-data; filename="=?UTF-8?B?w5w=?="`, `;;=;"`, "form-data; filename=\"\x00\""} {
 		f.Add(seed)
@@ -81,11 +81,11 @@ func FuzzDisposition_IsParsedTheSameWayTwice(f *testing.F) {
 		}
 		// Latin-1 and encoded words are at most three times as long in UTF-8.
 		if len(value) > maxDisposition || len(got.name) > len(value) || len(got.fileName) > 3*len(value) {
-			t.Fatalf("%d bytes became %+v", len(value), got)
+			t.Fatalf("%d bytes are parsed as %+v", len(value), got)
 		}
 		cleaned := media.CleanFileName(got.fileName)
 		if cleaned == "" || len(cleaned) > media.MaxFileName || !utf8.ValidString(cleaned) || strings.ContainsAny(cleaned, `/\`) || strings.ContainsFunc(cleaned, unicode.IsControl) {
-			t.Fatalf("%q became the name %q", value, cleaned)
+			t.Fatalf("%q is cleaned to %q", value, cleaned)
 		}
 	})
 }
