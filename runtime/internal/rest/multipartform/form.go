@@ -92,7 +92,7 @@ var formFields = []string{fileField, "access", "caption", "group"}
 func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 	for count := 0; ; count++ {
 		part, err := f.parts.NextRawPart()
-		if err == io.EOF { // the parser returns it unwrapped, at the last boundary
+		if err == io.EOF { //nolint:errorlint // the parser returns it unwrapped at the last boundary alone
 			break
 		}
 		if err != nil {
