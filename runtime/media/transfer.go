@@ -189,10 +189,15 @@ func (t *transfer) putWhole(ctx context.Context) error {
 	t.buffer.hash(t.digest, t.buffer.size)
 	body := t.buffer.reader(t.buffer.size)
 	defer func() { _ = body.Close() }()
-	return t.put(ctx, Original, t.mimeType, body, t.size)
+	key := t.key(Original)
+	t.writtenKeys = append(t.writtenKeys, key)
+	if err := t.service.objects.Put(ctx, t.scope.Bucket, key, t.mimeType, body, t.size); err != nil {
+		return t.writeFailed(err)
+	}
+	return nil
 }
 
-// put stores an object of the item with one request.
+// put stores another object of the item with one request.
 func (t *transfer) put(ctx context.Context, variant Variant, mimeType string, body io.ReadSeeker, size int64) error {
 	key := t.key(variant)
 	t.writtenKeys = append(t.writtenKeys, key)

@@ -127,6 +127,16 @@ func TestListen_ReportsAPortInUse(t *testing.T) {
 	}
 }
 
+func TestNew_ReportsMetricsRegisteredTwice(t *testing.T) {
+	t.Parallel()
+	deps := Deps{Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+	_, err := New(valid(), deps)
+	must(t, err)
+	if _, err := New(valid(), deps); err == nil || !strings.HasPrefix(err.Error(), "register metrics of the server: ") {
+		t.Errorf("%v", err)
+	}
+}
+
 // deadlines records the deadlines that are set on a connection.
 type deadlines struct {
 	http.ResponseWriter

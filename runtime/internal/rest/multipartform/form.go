@@ -11,6 +11,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -80,12 +81,18 @@ func (f *Form) Close() {
 // is unknown.
 func MinFileSize(contentLength int64) int64 { return max(0, contentLength-maxOverhead) }
 
+// fileField is the form field of the file.
+const fileField = "file"
+
+// formFields are the known form fields.
+var formFields = []string{fileField, "access", "caption", "group"}
+
 // Read reads the form to the end of the body, sends the file to sink while it arrives and
 // returns the fields.
 func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 	for count := 0; ; count++ {
 		part, err := f.parts.NextRawPart()
-		if err == io.EOF { // the parser returns it unwrapped, at the last boundary
+		if err == io.EOF { //nolint:errorlint // the parser returns it unwrapped at the last boundary alone
 			break
 		}
 		if err != nil {
@@ -94,11 +101,19 @@ func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 		if count == maxParts {
 			return media.Fields{}, fault.New(fault.Invalid, "the form has more than %d parts", maxParts)
 		}
-		if err := f.readPart(ctx, part, sink); err != nil {
+		name, err := f.checkPart(part)
+		switch {
+		case err != nil:
+		case name == fileField:
+			err = sink.Receive(ctx, f.overhead.file(part), part.Header.Get("Content-Type"))
+		case name != "":
+			err = f.readField(name, part)
+		}
+		if err != nil {
 			return media.Fields{}, err
 		}
 	}
-	if !f.seen["file"] {
+	if !f.seen[fileField] {
 		return media.Fields{}, fault.New(fault.Invalid, `missing form field "file"`)
 	}
 	return f.fields, f.drain()
@@ -118,48 +133,48 @@ func (f *Form) drain() error {
 	return nil
 }
 
-// readPart reads one part.
-func (f *Form) readPart(ctx context.Context, part *multipart.Part, sink FileSink) error {
+// checkPart checks the header of a part and returns the name of its form field: "" for a part
+// of no known field, which NextRawPart skips within maxOverhead.
+func (f *Form) checkPart(part *multipart.Part) (name string, err error) {
 	described, ok := parseDisposition(part.Header.Get("Content-Disposition"))
 	if !ok || described.kind != "form-data" {
-		return fault.New(fault.Invalid, "a part has no Content-Disposition of form-data")
+		return "", fault.New(fault.Invalid, "a part has no Content-Disposition of form-data")
 	}
-	var field *string
-	var access string
-	name := described.name
-	switch name {
-	case "access":
-		field = &access
-	case "caption":
-		field = &f.fields.Caption
-	case "group":
-		field = &f.fields.Group
-	case "file":
-	default:
-		return nil // NextRawPart skips it, within maxOverhead
+	name = described.name
+	if !slices.Contains(formFields, name) {
+		return "", nil
 	}
 	if f.seen[name] {
-		return fault.New(fault.Invalid, "duplicate form field %q", name)
+		return "", fault.New(fault.Invalid, "duplicate form field %q", name)
 	}
 	f.seen[name] = true
 	switch strings.ToLower(part.Header.Get("Content-Transfer-Encoding")) {
 	case "", "binary", "8bit", "7bit":
 	default:
-		return fault.New(fault.Invalid, "the form field %q must be sent without a transfer encoding", name)
+		return "", fault.New(fault.Invalid, "the form field %q must be sent without a transfer encoding", name)
 	}
-	if field == nil {
+	if name == fileField {
 		f.fields.FileName = described.fileName
-		return sink.Receive(ctx, f.overhead.file(part), part.Header.Get("Content-Type"))
 	}
-	text, err := io.ReadAll(io.LimitReader(part, maxFieldBytes+1))
+	return name, nil
+}
+
+// readField reads the value of a form field other than the file.
+func (f *Form) readField(name string, part *multipart.Part) error {
+	value, err := io.ReadAll(io.LimitReader(part, maxFieldBytes+1))
 	if err != nil {
 		return f.overhead.malformed(err)
 	}
-	if len(text) > maxFieldBytes {
+	if len(value) > maxFieldBytes {
 		return fault.New(fault.Invalid, "%s is too long", name)
 	}
-	if *field = string(text); name == "access" {
-		f.fields.Access = media.Access(access)
+	switch name {
+	case "access":
+		f.fields.Access = media.Access(value)
+	case "caption":
+		f.fields.Caption = string(value)
+	case "group":
+		f.fields.Group = string(value)
 	}
 	return f.fields.Validate() // now, so that a file which follows need not be sent
 }
