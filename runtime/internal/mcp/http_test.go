@@ -414,7 +414,7 @@ func TestUploadMedia_AcceptsOneFilePerRequest(t *testing.T) {
 	if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 1 {
 		t.Errorf("%d items", n)
 	}
-	if got := rt.post(t, upload(1, one64, `"fileBase64":"`+one64+`",`), apiKey(one.Key)); !bytes.Contains(got.body, []byte("send one file in a request")) {
+	if got := rt.post(t, upload(1, one64, `"fileBase64":"`+one64+`",`), apiKey(one.Key)); got.status != http.StatusBadRequest || !bytes.Contains(got.body, []byte(`duplicate field \"fileBase64\"`)) {
 		t.Errorf("sent twice: %s", got.body)
 	}
 }

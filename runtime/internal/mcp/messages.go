@@ -113,6 +113,9 @@ func readMessage(text json.RawMessage) (message, error) {
 		return m, invalidRequest(m.id, "method must be a string that is not empty")
 	}
 	m.params = fields["params"]
+	if err := httpapi.RejectDuplicateFields(m.params, httpapi.ExactCase); err != nil {
+		return m, invalidRequest(m.id, "%s", fault.From(err).Public)
+	}
 	if m.id == nil && m.needsID(named) {
 		return m, invalidRequest(nil, "the id of %s must be a string or an integer", httpapi.Truncate(m.method))
 	}

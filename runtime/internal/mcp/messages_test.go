@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/big"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -90,4 +91,24 @@ func sameValue(one, other []byte) bool {
 	first, ok := new(big.Rat).SetString(string(one))
 	second, also := new(big.Rat).SetString(string(other))
 	return ok && also && first.Cmp(second) == 0
+}
+
+func TestReadMessages_RejectDuplicateFieldsInParams(t *testing.T) {
+	t.Parallel()
+	for params, name := range map[string]string{
+		`{"name":"get_media_count","name":"upload_media"}`:                                         "name",
+		`{"name":"upload_media","arguments":{},"arguments":{"fileName":"x"}}`:                      "arguments",
+		`{"name":"update_media_settings","arguments":{"thumbnailWidth":99999,"thumbnailWidth":7}}`: "thumbnailWidth",
+		`{"name":"get_media_count","arguments":{},"_meta":{"a":[{"b":1,"b":2}]}}`:                  "b",
+		`{"name":"get_media_count","arguments":{"\u0061":1,"a":2}}`:                                "a",
+	} {
+		_, _, err := readMessages([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`))
+		var rejection rpcError
+		if !errors.As(err, &rejection) || rejection.code != jsonrpc.CodeInvalidRequest || string(rejection.id) != "1" || !strings.Contains(err.Error(), strconv.Quote(name)) {
+			t.Errorf("%s is answered %v", params, err)
+		}
+	}
+	if _, _, err := readMessages([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","_meta":{"a":1,"A":2,"b":{"a":1}}}}`)); err != nil {
+		t.Errorf("names in another case or object are answered %v", err)
+	}
 }

@@ -123,5 +123,5 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !utf8.Valid(text) { // encoding/json would replace the invalid bytes
 		return nil, fault.New(fault.Invalid, "the body must be UTF-8")
 	}
-	return text, rejectDuplicates(text)
+	return text, httpapi.RejectDuplicateFields(text, httpapi.IgnoreCase)
 }

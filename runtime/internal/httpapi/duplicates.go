@@ -1,4 +1,4 @@
-package rest
+package httpapi
 
 import (
 	"bytes"
@@ -6,8 +6,15 @@ import (
 	"strings"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/httpapi"
 )
+
+// IgnoreCase folds names as encoding/json does when it matches them with fields.
+func IgnoreCase(name string) string {
+	return strings.ToLower(strings.ToUpper(name)) // upper first: encoding/json matches U+017F with s
+}
+
+// ExactCase does not fold names.
+func ExactCase(name string) string { return name }
 
 // container is a JSON object or an array that is being read.
 type container struct {
@@ -15,10 +22,10 @@ type container struct {
 	atValue bool                // the next token of an object is a value, not a name
 }
 
-// rejectDuplicates rejects a JSON text in which an object, at any depth, has a duplicate field:
-// encoding/json would take the last one. Case is ignored, as encoding/json does when it matches
-// names. A text that is not JSON passes; its reader rejects it.
-func rejectDuplicates(text []byte) error {
+// RejectDuplicateFields returns Invalid for a JSON text in which an object, at any depth, has a
+// duplicate field: readers differ in which of the two counts. fold returns the form in which names
+// are compared. A text that is not JSON passes; its reader rejects it.
+func RejectDuplicateFields(text []byte, fold func(name string) string) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var open []*container
@@ -32,7 +39,7 @@ func rejectDuplicates(text []byte) error {
 			continue
 		}
 		if len(open) > 0 {
-			if err := open[len(open)-1].add(token); err != nil {
+			if err := open[len(open)-1].add(token, fold); err != nil {
 				return err
 			}
 		}
@@ -46,7 +53,7 @@ func rejectDuplicates(text []byte) error {
 }
 
 // add processes the next token: a name or a value.
-func (c *container) add(token json.Token) error {
+func (c *container) add(token json.Token, fold func(string) string) error {
 	if c.names == nil {
 		return nil
 	}
@@ -55,10 +62,10 @@ func (c *container) add(token json.Token) error {
 		return nil
 	}
 	c.atValue = true
-	name, _ := token.(string)                        // of a field
-	folded := strings.ToLower(strings.ToUpper(name)) // upper first: encoding/json matches U+017F with s
+	name, _ := token.(string) // of a field
+	folded := fold(name)
 	if _, duplicate := c.names[folded]; duplicate {
-		return fault.New(fault.Invalid, "duplicate field %q", httpapi.Truncate(name))
+		return fault.New(fault.Invalid, "duplicate field %q", Truncate(name))
 	}
 	c.names[folded] = struct{}{}
 	return nil
