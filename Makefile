@@ -128,28 +128,28 @@ KUBE_LDFLAGS := $(foreach pkg,k8s.io/component-base/version k8s.io/client-go/pkg
 kube: $(if $(KUBEBUILDER_ASSETS),,kube-apiserver kubectl etcd) ## Build etcd, kube-apiserver and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
 
 minio: ## Build the MinIO server into the cache (tests only)
-	@hack/pinned.sh $(TOOLS)/minio hack/minio github.com/minio/minio
+	@hack/build-pinned.sh $(TOOLS)/minio hack/minio github.com/minio/minio
 
 tusd: ## Build the tusd server into the cache (benchmarks only)
-	@hack/pinned.sh $(TOOLS)/tusd hack/tusd github.com/tus/tusd/v2/cmd/tusd
+	@hack/build-pinned.sh $(TOOLS)/tusd hack/tusd github.com/tus/tusd/v2/cmd/tusd
 
 tools: controller-gen sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
 
 .PHONY: kube-apiserver kubectl etcd controller-gen sqlc oapi-codegen golangci-lint govulncheck
 kube-apiserver kubectl:
-	@hack/pinned.sh $(KUBE)/$@ hack/kube k8s.io/kubernetes/cmd/$@ "$(KUBE_LDFLAGS)"
+	@hack/build-pinned.sh $(KUBE)/$@ hack/kube k8s.io/kubernetes/cmd/$@ "$(KUBE_LDFLAGS)"
 etcd:
-	@hack/pinned.sh $(KUBE)/$@ hack/etcd go.etcd.io/etcd/server/v3
+	@hack/build-pinned.sh $(KUBE)/$@ hack/etcd go.etcd.io/etcd/server/v3
 controller-gen:
-	@hack/pinned.sh $(TOOLS)/$@ hack/tools/$@ sigs.k8s.io/controller-tools/cmd/$@
+	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ sigs.k8s.io/controller-tools/cmd/$@
 sqlc:
-	@hack/pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/sqlc-dev/sqlc/cmd/$@
+	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/sqlc-dev/sqlc/cmd/$@
 oapi-codegen:
-	@hack/pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/oapi-codegen/oapi-codegen/v2/cmd/$@
+	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/oapi-codegen/oapi-codegen/v2/cmd/$@
 golangci-lint:
-	@hack/pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/golangci/golangci-lint/v2/cmd/$@
+	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/golangci/golangci-lint/v2/cmd/$@
 govulncheck:
-	@hack/pinned.sh $(TOOLS)/$@ hack/tools/$@ golang.org/x/vuln/cmd/$@
+	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ golang.org/x/vuln/cmd/$@
 
 .PHONY: help
 help: ## List the targets

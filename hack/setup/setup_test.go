@@ -109,7 +109,7 @@ func TestPinned_BuildsOncePerVersion(t *testing.T) {
 		}
 	}
 	build := func() (string, error) {
-		out, err := exec.Command(filepath.Join(root, "hack", "pinned.sh"), program, module, "example.org/tool").CombinedOutput()
+		out, err := exec.Command(filepath.Join(root, "hack", "build-pinned.sh"), program, module, "example.org/tool").CombinedOutput()
 		return string(out), err
 	}
 	write("main.go", "package main\n\nfunc main() { println(1) }\n")

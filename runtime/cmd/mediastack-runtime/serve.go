@@ -16,11 +16,11 @@ import (
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
-	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/tus"
@@ -44,7 +44,7 @@ type serveCommand struct {
 	Logins   oauth.Config       `embed:"" group:"Login"`
 	Pages    pages.Config       `embed:"" group:"Login"`
 	Mail     mail.Config        `embed:"" group:"Login"`
-	Limits   limit.Config       `embed:"" group:"Limits"`
+	Limits   ratelimit.Config   `embed:"" group:"Limits"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
 }
@@ -125,7 +125,7 @@ type components struct {
 
 // build creates the components of the service.
 func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, registry *prometheus.Registry, log *slog.Logger) (components, error) {
-	limits, err := limit.New(c.Limits, limit.Deps{Registry: registry, Now: time.Now, Log: log})
+	limits, err := ratelimit.New(c.Limits, ratelimit.Deps{Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
@@ -202,7 +202,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 }
 
 // buildOAuth creates the authorization server with its login pages and e-mail outbox.
-func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, limits *limit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Outbox, error) {
+func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, limits *ratelimit.Limiter, registry *prometheus.Registry, log *slog.Logger) (*oauthhttp.API, *mail.Outbox, error) {
 	signer, err := secret.Signer(keys.PurposeOAuth)
 	if err != nil {
 		return nil, nil, err

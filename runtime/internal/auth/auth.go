@@ -14,7 +14,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/accountcache"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/oauth"
 )
@@ -73,7 +73,7 @@ type Authenticator struct {
 	store     CredentialStore
 	signer    *keys.Signer // of upload signatures
 	tokens    *keys.Signer // of access tokens
-	limits    *limit.Limiter
+	limits    *ratelimit.Limiter
 	now       func() time.Time
 	log       *slog.Logger
 
@@ -85,7 +85,7 @@ type Authenticator struct {
 type Deps struct {
 	Store CredentialStore
 	// Limits count requests by key and wrong credentials by client; nil = no limits.
-	Limits *limit.Limiter
+	Limits *ratelimit.Limiter
 	Now    func() time.Time
 	Log    *slog.Logger
 }

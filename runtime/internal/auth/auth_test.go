@@ -15,7 +15,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/oauth"
 )
 
@@ -41,7 +41,7 @@ func newFixture(t *testing.T) *fixture {
 		return account.Principal{}, fault.New(fault.NotFound, "no such key")
 	}}
 	clock := func() time.Time { return s.now }
-	limits, err := limit.New(limit.Config{Failures: 1, FailuresBurst: 60}, limit.Deps{Registry: prometheus.NewRegistry(), Now: clock, Log: slog.New(slog.DiscardHandler)})
+	limits, err := ratelimit.New(ratelimit.Config{Failures: 1, FailuresBurst: 60}, ratelimit.Deps{Registry: prometheus.NewRegistry(), Now: clock, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

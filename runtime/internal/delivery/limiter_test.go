@@ -13,10 +13,10 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 )
 
-func network(text string) netip.Prefix { return limit.ClientPrefix(netip.MustParseAddr(text)) }
+func network(text string) netip.Prefix { return ratelimit.ClientPrefix(netip.MustParseAddr(text)) }
 
 func testLimiter(t *testing.T, cfg Config) *downloadLimiter {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 )
 
 // inlineTypes are the types that a browser may display. All others are downloaded: SVG,
@@ -55,7 +55,7 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	content := &content{ctx: ctx, objects: d.objects, bucket: file.bucket, object: file.object}
-	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, client: limit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), hasBody: r.Method == http.MethodGet}
+	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, client: ratelimit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), hasBody: r.Method == http.MethodGet}
 	defer sender.release() // after the connection to the object store is closed
 	defer content.close()
 	http.ServeContent(sender, r, "", file.item.CreatedAt, content)

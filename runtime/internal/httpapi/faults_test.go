@@ -19,8 +19,8 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mcp"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/tus"
@@ -35,7 +35,7 @@ type service struct {
 	client *http.Client
 }
 
-func start(t *testing.T, w *runtimetest.Env, limitCfg limit.Config) *service {
+func start(t *testing.T, w *runtimetest.Env, limitCfg ratelimit.Config) *service {
 	t.Helper()
 	credentials := runtimetest.Credentials("a")
 	credentials.Resource, credentials.MetadataURL, credentials.KeyCacheTTL = runtimetest.BaseURL+"/mcp", runtimetest.BaseURL+"/metadata", 0
@@ -147,7 +147,7 @@ func (s *service) tool(with credential, name string, arguments map[string]any) o
 func TestFault_IsTheSameOnEveryInterface(t *testing.T) {
 	t.Parallel()
 	w := runtimetest.New(t)
-	s := start(t, w, limit.Config{})
+	s := start(t, w, ratelimit.Config{})
 	tenant := func(name string, change func(*account.Spec)) runtimetest.Tenant {
 		spec := account.Spec{Name: name, MaxStorage: 64 << 20, MaxUploadSize: 32 << 20}
 		change(&spec)
@@ -209,7 +209,7 @@ func TestFault_IsTheSameOnEveryInterface(t *testing.T) {
 func TestFault_OfALimitIsTheSameOnEveryInterface(t *testing.T) {
 	t.Parallel()
 	w := runtimetest.New(t)
-	s := start(t, w, limit.Config{Key: 0.01, KeyBurst: 1})
+	s := start(t, w, ratelimit.Config{Key: 0.01, KeyBurst: 1})
 	one := w.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 20, MaxUploadSize: 1 << 20})
 	want := outcome{http.StatusTooManyRequests, "too_many_requests", "too many requests"}
 	for range 3 { // the burst, and the next request

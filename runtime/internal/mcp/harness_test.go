@@ -17,8 +17,8 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mcp"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
@@ -75,7 +75,7 @@ type options struct {
 	store  media.Store
 	media  media.Config
 	server server.Config
-	limits limit.Config
+	limits ratelimit.Config
 	mcp    mcp.Config
 	wrap   func(*mcp.API) // before it is mounted
 }

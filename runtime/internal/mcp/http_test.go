@@ -15,8 +15,8 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/internal/api"
-	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/mcp"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/media"
 )
 
@@ -241,7 +241,7 @@ func TestRateLimit_CountsEveryMessageOfABatch(t *testing.T) {
 		return "[" + strings.Join(messages, ",") + "]"
 	}
 	old := header("Mcp-Protocol-Version", "2025-03-26")
-	for name, limits := range map[string]limit.Config{"key": {Key: 0.001, KeyBurst: 7}, "address": {IP: 0.001, IPBurst: 7}} {
+	for name, limits := range map[string]ratelimit.Config{"key": {Key: 0.001, KeyBurst: 7}, "address": {IP: 0.001, IPBurst: 7}} {
 		rt := w.replica(t, func(o *options) { o.limits = limits })
 		got := rt.post(t, batch(5), apiKey(one.Key), old)
 		if got.status != http.StatusOK || bytes.Count(got.body, []byte(`"structuredContent":{"count":0}`)) != 5 {

@@ -20,7 +20,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
 )
@@ -55,7 +55,7 @@ type Deps struct {
 	Auth     *auth.Authenticator
 	URLs     api.URLs
 	// Limits count the messages of a batch; nil = none.
-	Limits *limit.Limiter
+	Limits *ratelimit.Limiter
 }
 
 // API serves the endpoint. It is safe for concurrent use.

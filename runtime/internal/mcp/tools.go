@@ -1,160 +1,156 @@
 package mcp
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
-	"runtime/debug"
-	"slices"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/httpapi"
-	"mediastack.dev/runtime/redact"
+	"mediastack.dev/runtime/internal/api"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/settings"
 )
 
-// tool is the definition of a tool and its implementation.
-type tool struct {
-	operation          account.Operation // which names the tool
-	title, description string
-	destructive        bool // it removes or changes something that exists
-	idempotent         bool // a second call changes nothing more
-
-	input, output schema
-	run           func(ctx context.Context, identity auth.Identity, args *arguments) (any, error)
+// instructions returns the instructions of the server, for the model.
+func (a *API) instructions() string {
+	return "Stores the media files of one account. Storing a file takes two steps: " + string(account.UploadMedia) + " makes a draft, and seal_media makes it permanent. " +
+		"A draft that is not sealed within 24 hours is deleted; until it is sealed, lists, counts and totals do not include it. " +
+		fmt.Sprintf("%s takes files of up to %d bytes; ", account.UploadMedia, maxFile) + a.largeFileHint()
 }
 
-func (t tool) name() string { return string(t.operation) }
-
-// definition returns the tool as clients see it. It has all four hints: some clients take a
-// missing one for the worst value.
-func (t tool) definition() *sdk.Tool {
-	openWorld, reads := false, t.operation.Reads() // every tool reaches the account's media only
-	return &sdk.Tool{
-		Name: t.name(), Title: t.title, Description: t.description, InputSchema: t.input, OutputSchema: t.output,
-		Annotations: &sdk.ToolAnnotations{Title: t.title, ReadOnlyHint: reads, DestructiveHint: &t.destructive,
-			IdempotentHint: t.idempotent || reads, OpenWorldHint: &openWorld},
-	}
+// largeFileHint returns how to upload a file that is too large for upload_media.
+func (a *API) largeFileHint() string {
+	return fmt.Sprintf("for larger ones call %s and have the file sent from its location: POST %s as multipart/form-data with the part file, or TUS 1.0.0 at %s, with the signature in the header %s.",
+		account.CreateUploadSignature, a.base+api.UploadRoute, a.base+api.ResumableRoute, a.deps.Auth.SignatureHeader)
 }
 
-// authorize rejects a caller that may not use a tool, by its scopes and by the tool policy of the
-// account. It applies to lists and to calls, and rejects an unauthenticated caller.
-func authorize(identity auth.Identity, t tool) error {
-	if scope := auth.ScopeOf(t.operation); !identity.HasScope(scope) {
-		return auth.InsufficientScope(scope)
-	}
-	if !identity.Account.ToolPolicy.Allows(t.operation) {
-		return auth.NotAllowed(t.operation)
-	}
-	return nil
+// newTools returns the ten tools of the specification. A new tool needs its operation in
+// account/operation.go, its name in the MCPTool enum of api/v1alpha1 (then make generate), and an
+// entry here.
+func (a *API) newTools() []tool {
+	mediaID := prop("mediaId", uuidString(), "Id of the item, from upload_media or list_media.")
+	item := mediaItem()
+	return []tool{{
+		operation: account.ListMedia, title: "List media",
+		description: "Lists sealed items, newest first, one page per call. `total` is the number of matching items on all pages: continue with page+1 while page*limit < total. Drafts are never listed.",
+		input: inputObject(nil,
+			prop("page", withDefault(intMin(1), media.DefaultPage), "Number of the page, from 1."),
+			prop("limit", withDefault(intRange(1, media.MaxLimit), media.DefaultLimit), "Items per page."),
+			prop("access", enum(string(media.Public), string(media.Private)), "Only items of this access. Leave out for both."),
+			prop("group", maxLen(media.MaxGroup), "Only items of exactly this group; case matters. Leave out for all."),
+		),
+		output: outputObject(
+			prop("mediaItems", array(item), "The items of this page; empty after the last page."),
+			prop("total", intMin(0), "Matching items on all pages."),
+			prop("page", intMin(1), "Number of this page."),
+		),
+		run: a.listMedia,
+	}, {
+		operation: account.GetMedia, title: "Get one media item",
+		description: "Returns one item: its name, type, size and the URLs of its file and thumbnail. Also returns drafts, which have `temp: true`.",
+		input:       inputObject([]string{"mediaId"}, mediaID), output: item,
+		run: a.getMedia,
+	}, {
+		operation: account.GetMediaCount, title: "Count media",
+		description: "Counts the sealed items. Drafts are not counted.",
+		input:       inputObject(nil), output: outputObject(prop("count", intMin(0), "Sealed items.")),
+		run: a.getMediaCount,
+	}, {
+		operation: account.GetTotalStorage, title: "Get storage use",
+		description: "Returns how many bytes the sealed items use, thumbnails and conversions included, and how many the account may use. Drafts are not included, but count towards the maximum until they are deleted.",
+		input:       inputObject(nil),
+		output: outputObject(
+			prop("storage", intMin(0), "Bytes of the sealed items."),
+			prop("maxStorage", intMin(0), "Bytes that the account may use."),
+		),
+		run: a.getTotalStorage,
+	}, {
+		operation: account.SealMedia, title: "Seal a draft", idempotent: true,
+		description: "Makes a draft permanent: it is no longer deleted after 24 hours, and lists, counts and totals include it. Call it for every upload that is to be kept. Sealing a sealed item returns it unchanged. The URL of a public item changes to one that does not expire, so read it from the result.",
+		input:       inputObject([]string{"mediaId"}, mediaID), output: item,
+		run: a.sealMedia,
+	}, {
+		operation: account.DeleteMedia, title: "Delete media", destructive: true, idempotent: true,
+		description: "Deletes an item, sealed or draft, with its file, thumbnail and conversions. This cannot be undone: ask the user first.",
+		input:       inputObject([]string{"mediaId"}, mediaID),
+		output: outputObject(
+			prop("deleted", constant(true), "The item is deleted."),
+			prop("mediaId", uuidString(), "Id of the item that was deleted."),
+		),
+		run: a.deleteMedia,
+	}, {
+		operation: account.UploadMedia, title: "Upload a file",
+		description: fmt.Sprintf("Stores a file of up to %d bytes (10 MB) as a draft and returns its id. Call seal_media with it afterwards: a draft that is not sealed is deleted after 24 hours. The type is detected from the bytes of the file; mimeType is used where they do not show it. ", maxFile) +
+			"Don't send larger files in parts; " + a.largeFileHint(),
+		input: inputObject([]string{fileArgument, "fileName", "mimeType"},
+			prop(fileArgument, schema{Type: "string", MinLength: 1, Encoding: "base64"}, "The bytes of the file as base64, in the standard alphabet or the one for URLs, with padding or without; no data: prefix."),
+			prop("fileName", str(), "Name of the file with its extension, such as photo.jpg. A path before it is removed."),
+			prop("mimeType", str(), "MIME type of the file, such as image/jpeg."),
+			prop("caption", maxLen(media.MaxCaption), fmt.Sprintf("Text that describes the file, up to %d bytes.", media.MaxCaption)),
+			prop("access", withDefault(enum(string(media.Public), string(media.Private)), string(media.Private)), "Who may read the file once it is sealed: public = anyone with its URL, private = only holders of a signed URL that expires."),
+			prop("group", maxLen(media.MaxGroup), fmt.Sprintf("Label, like a folder, up to %d bytes; list_media can filter by it.", media.MaxGroup)),
+		),
+		output: outputObject(prop("mediaId", uuidString(), "Id of the draft, for seal_media.")),
+		run:    a.uploadMedia,
+	}, {
+		operation: account.CreateUploadSignature, title: "Create an upload signature",
+		description: "Creates a permission to upload that expires, for files too large for upload_media or for a browser, which must not have the API key. Its holder may upload into this account: keep it secret. Send the file with it by " +
+			fmt.Sprintf("POST %s (multipart/form-data, part file) or by TUS 1.0.0 at %s, with the signature in the header %s. The upload creates a draft; call seal_media with the mediaId of the upload's response.", a.base+api.UploadRoute, a.base+api.ResumableRoute, a.deps.Auth.SignatureHeader),
+		input: inputObject(nil,
+			prop("group", maxLen(media.MaxGroup), "Group of every upload with this signature; a group in the upload is ignored. Leave out to let the upload set it.")),
+		output: outputObject(prop("signature", str(), "The signature; it is a secret.")),
+		run:    a.createUploadSignature,
+	}, {
+		operation: account.GetMediaSettings, title: "Get media settings",
+		description: "Returns how uploaded images are processed, and the source of each setting: default (not set), tenant (set for this account) or pinned (set by an administrator; update_media_settings cannot change it).",
+		input:       inputObject(nil), output: settingsDocument(),
+		run: a.getMediaSettings,
+	}, {
+		operation: account.UpdateMediaSettings, title: "Update media settings", destructive: true, idempotent: true,
+		description: "Changes how images are processed that are uploaded from now on. Only settings that are sent change: all of them or, if one is rejected, none. The error names a setting that is pinned.",
+		input:       inputObject(nil, settingFields(func(s settings.Field) string { return s.Descriptions.Argument })...),
+		output:      outputObject(prop("updated", constant(true), "The settings are in force.")),
+		run:         a.updateMediaSettings,
+	}}
 }
 
-// checkScopes rejects a body that calls a tool whose scope the connection lacks. The status tells
-// the client to ask the user for the scope; clients do not look for that in results.
-func (a *API) checkScopes(ctx context.Context, w http.ResponseWriter, identity auth.Identity, messages []message) error {
-	for _, m := range messages {
-		var call sdk.CallToolParamsRaw
-		if m.method != "tools/call" || json.Unmarshal(m.params, &call) != nil {
-			continue
+// mediaItem returns the schema of the media document, which is the same as on REST.
+func mediaItem() schema {
+	item := outputObject(
+		prop("mediaId", uuidString(), "Id of the item."),
+		prop("originalFileName", str(), "Name of the uploaded file."),
+		prop("mimeType", str(), "MIME type of the file."),
+		prop("size", intMin(0), "Bytes of the file."),
+		prop("access", enum(string(media.Public), string(media.Private)), "Who may read the file once it is sealed."),
+		prop("file", schema{Type: "string", Format: "uri"}, "URL of the file. The URL of a draft or of a private item expires: call get_media for a new one."),
+		prop("thumbnail", str(), "URL of the thumbnail; empty when there is none."),
+		prop("caption", str(), "Text that describes the file; empty when there is none."),
+		prop("group", str(), "Label of the item; empty when it has none."),
+	)
+	item.Properties = append(item.Properties, prop("temp", constant(true), "Set while the item is a draft; absent once it is sealed."))
+	return item
+}
+
+// settingsDocument returns the schema of the settings document, which is the same as on REST.
+func settingsDocument() schema {
+	source := enum(string(settings.FromDefault), string(settings.FromTenant), string(settings.FromPin))
+	var sources []property
+	for _, field := range settings.Fields() {
+		sources = append(sources, prop(field.Name, source, ""))
+	}
+	fields := settingFields(func(s settings.Field) string { return s.Descriptions.Result })
+	document := outputObject(append(fields, prop("sources", outputObject(sources...), "Where the value of each setting comes from."))...)
+	document.Properties = append(document.Properties, prop("pinnedBy", str(), "The MediaSettings object that pins settings, as namespace/name; absent when none does."))
+	return document
+}
+
+// settingFields returns the schemas of all settings.
+func settingFields(describe func(settings.Field) string) []property {
+	var fields []property
+	for _, field := range settings.Fields() {
+		s := boolean()
+		if field.Kind == settings.Integer {
+			s = intRange(field.Min, field.Max)
 		}
-		if t, ok := a.toolByName(call.Name); ok {
-			if err := a.deps.Auth.RequireScope(w, identity, auth.ScopeOf(t.operation)); err != nil {
-				a.count(ctx, t.name(), err)
-				return rpcError{error: err, code: jsonrpc.CodeInvalidRequest, id: m.id}
-			}
-		}
+		fields = append(fields, prop(field.Name, s, describe(field)))
 	}
-	return nil
-}
-
-// canUpload reports whether the caller may use upload_media.
-func canUpload(identity auth.Identity) bool {
-	return authorize(identity, tool{operation: account.UploadMedia}) == nil
-}
-
-func (a *API) toolByName(name string) (tool, bool) {
-	at := slices.IndexFunc(a.tools, func(t tool) bool { return t.name() == name })
-	if at < 0 {
-		return tool{}, false
-	}
-	return a.tools[at], true
-}
-
-// toolHandler returns the handler of a tool, for the SDK.
-func (a *API) toolHandler(t tool) sdk.ToolHandler {
-	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-		identity := auth.FromContext(ctx)
-		args := readArguments(t, request.Params.Arguments)
-		output, err := any(nil), args.err
-		if err == nil {
-			output, err = t.run(ctx, identity, args)
-		}
-		if err != nil {
-			return a.toolError(ctx, t.name(), err), nil
-		}
-		document, err := httpapi.EncodeJSON(output)
-		if err != nil {
-			return a.toolError(ctx, t.name(), err), nil
-		}
-		a.count(ctx, t.name(), nil)
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(document)}}, StructuredContent: json.RawMessage(document)}, nil
-	}
-}
-
-// authorizeTools is the middleware of the SDK that authorizes calls and filters lists of tools.
-func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
-	return func(ctx context.Context, method string, request sdk.Request) (result sdk.Result, err error) {
-		called := "" // the tool of a tools/call
-		// The SDK calls tools in its goroutines, where a panic would end the process.
-		defer func() {
-			if panicked := recover(); panicked != nil {
-				stateFromContext(ctx).addError(fault.Wrap(fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()), fault.Internal, "%s", method))
-				if called != "" {
-					a.calls.WithLabelValues(called, outcomeError).Inc()
-				}
-				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the service failed"}
-			}
-		}()
-		identity := auth.FromContext(ctx)
-		if method == "tools/call" {
-			params, ok := request.GetParams().(*sdk.CallToolParamsRaw)
-			if !ok {
-				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "malformed params of tools/call"}
-			}
-			if t, ok := a.toolByName(params.Name); !ok { // the SDK rejects the call
-				a.calls.WithLabelValues(unknownTool, outcomeRejected).Inc()
-			} else if err := authorize(identity, t); err != nil {
-				return a.toolError(ctx, t.name(), err), nil
-			} else {
-				called = t.name()
-			}
-		}
-		result, err = next(ctx, method, request)
-		err = masked(err)
-		if list, ok := result.(*sdk.ListToolsResult); ok && err == nil {
-			list.Tools = slices.DeleteFunc(list.Tools, func(listed *sdk.Tool) bool {
-				t, known := a.toolByName(listed.Name)
-				return !known || authorize(identity, t) != nil
-			})
-		}
-		return result, err
-	}
-}
-
-// masked returns an error of the SDK with the credentials that it quotes masked, such as a key
-// that was sent as the name of a tool.
-func masked(err error) error {
-	var quoting *jsonrpc.Error
-	if !errors.As(err, &quoting) {
-		return err
-	}
-	redacted := *quoting
-	redacted.Message = redact.Text(redacted.Message)
-	return &redacted
+	return fields
 }

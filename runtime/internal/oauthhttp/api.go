@@ -15,8 +15,8 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"mediastack.dev/runtime/internal/api"
-	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/oauth"
 )
 
@@ -25,7 +25,7 @@ type Deps struct {
 	OAuth *oauth.Service
 	Pages *pages.Pages
 	// Limits bounds how often an IP address starts a login; nil = no limit.
-	Limits *limit.Limiter
+	Limits *ratelimit.Limiter
 	// BaseURL is the public URL of the service, and the issuer.
 	BaseURL string
 	// Name is the display name of the service.

@@ -25,9 +25,9 @@ import (
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
-	"mediastack.dev/runtime/internal/limit"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/keys"
@@ -70,7 +70,7 @@ type options struct {
 	base   string
 	login  oauth.Config
 	oauth  oauthhttp.Config
-	limits limit.Config
+	limits ratelimit.Config
 	pages  pages.Config
 	// documents fetches metadata documents; nil = from the internet.
 	documents http.RoundTripper
@@ -99,7 +99,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	rt := &replica{clock: o.clock, logs: &runtimetest.Log{}, codes: map[string]string{}}
 	log := rt.logs.Logger()
 	registry := prometheus.NewRegistry()
-	limits, err := limit.New(o.limits, limit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
+	limits, err := ratelimit.New(o.limits, ratelimit.Deps{Registry: registry, Now: rt.clock.Now, Log: log})
 	must(t, err)
 	credentials := runtimetest.Credentials("a")
 	credentials.Brand, credentials.Resource, credentials.MetadataURL = "service", oauthhttp.Resource(o.base), oauthhttp.MetadataURL(o.base)

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/internal/httpapi"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/oauth"
 )
 
@@ -110,5 +110,5 @@ func (a *API) appsSession(r *http.Request) (oauth.LoginSession, bool) {
 
 // clientPrefix returns the IP prefix by which limits count a client.
 func clientPrefix(r *http.Request) string {
-	return limit.ClientPrefix(httpapi.FromContext(r.Context()).ClientIP).String()
+	return ratelimit.ClientPrefix(httpapi.FromContext(r.Context()).ClientIP).String()
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 )
 
 // preflight sends the preflight request of a browser.
@@ -20,7 +20,7 @@ func TestCORS_OnlyAllowedOriginsUpload(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) {
 		o.server.CORSOrigins = []string{"https://app.example.org", "https://*.apps.example.org"}
-		o.limits = limit.Config{Key: 0.01, KeyBurst: 3}
+		o.limits = ratelimit.Config{Key: 0.01, KeyBurst: 3}
 	})
 	granted := rt.sign(t, one.Key, "")
 	const allow, methods, headers = "Access-Control-Allow-Origin", "Access-Control-Allow-Methods", "Access-Control-Allow-Headers"

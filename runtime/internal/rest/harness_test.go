@@ -21,7 +21,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
@@ -81,7 +81,7 @@ type options struct {
 	resource         string // the resource of access tokens; empty = logins are off
 	media            media.Config
 	server           server.Config
-	limits           limit.Config
+	limits           ratelimit.Config
 	delivery         delivery.Config
 	presigned        delivery.Presigner
 	images           bool // uploads get derivatives, by the built worker

@@ -15,14 +15,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 )
 
 func TestKeyLimit_AnswersRetryAfter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, other := w.tenant(t, "one"), w.tenant(t, "other")
-	rt := w.runtime(t, func(o *options) { o.limits = limit.Config{Key: 0.01, KeyBurst: 4} })
+	rt := w.runtime(t, func(o *options) { o.limits = ratelimit.Config{Key: 0.01, KeyBurst: 4} })
 	file := filePart("a.txt", []byte("x"))
 
 	first := rt.do(t, http.MethodGet, "/media/get", key(one.Key))
@@ -60,7 +60,7 @@ func TestClientLimit_RejectsBeforeAnythingElse(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) {
-		o.limits = limit.Config{IP: 0.01, IPBurst: 2, TrustedProxies: []string{"127.0.0.0/8"}}
+		o.limits = ratelimit.Config{IP: 0.01, IPBurst: 2, TrustedProxies: []string{"127.0.0.0/8"}}
 	})
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")), field("access", "public"))
 	from := func(address string) option { return header("X-Forwarded-For", "1.2.3.4, "+address) }
@@ -98,7 +98,7 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	one, late := w.tenant(t, "one"), w.tenant(t, "late")
-	rt := w.runtime(t, func(o *options) { o.limits = limit.Config{Failures: 0.01, FailuresBurst: 5} })
+	rt := w.runtime(t, func(o *options) { o.limits = ratelimit.Config{Failures: 0.01, FailuresBurst: 5} })
 	// Keys are cached only while notifications are connected.
 	conn, err := pgx.Connect(t.Context(), w.Database.DatabaseURL)
 	must(t, err)

@@ -15,7 +15,7 @@ import (
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
 )
@@ -36,7 +36,7 @@ func ServerConfig() server.Config {
 type CoreConfig struct {
 	Server   server.Config
 	Media    media.Config
-	Limits   limit.Config
+	Limits   ratelimit.Config
 	Auth     auth.Config
 	Delivery delivery.Config
 	// Now is the clock.
@@ -57,7 +57,7 @@ type CoreConfig struct {
 // Core is what the APIs of a replica share.
 type Core struct {
 	Registry *prometheus.Registry
-	Limits   *limit.Limiter
+	Limits   *ratelimit.Limiter
 	Auth     *auth.Authenticator
 	Media    *media.Service
 	Files    *delivery.Delivery
@@ -93,7 +93,7 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 		config.Delivery = delivery.Config{TTL: time.Hour, PublicMaxAge: time.Hour, Mode: delivery.Stream}
 	}
 	var err error
-	c.Limits, err = limit.New(config.Limits, limit.Deps{Registry: c.Registry, Now: config.Now, Log: c.log})
+	c.Limits, err = ratelimit.New(config.Limits, ratelimit.Deps{Registry: c.Registry, Now: config.Now, Log: c.log})
 	must(t, err)
 	config.Auth.Brand = config.Server.Brand
 	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Limits: c.Limits, Now: config.Now, Log: c.log})

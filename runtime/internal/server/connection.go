@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/internal/api"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 )
 
 // connection is an accepted TCP connection. It counts against the bounds of its listener
@@ -159,7 +159,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		c := &connection{TCPConn: conn, listener: l}
 		address := conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap() //nolint:forcetypeassert // of a TCP connection
 		if l.maxPerIP > 0 && (l.exempt == nil || !l.exempt(address)) {
-			c.network = limit.ClientPrefix(address)
+			c.network = ratelimit.ClientPrefix(address)
 		}
 		evicted, rejected := l.admit(c)
 		if evicted != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 )
 
 const quick = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -85,7 +85,7 @@ func TestConnections_OfTrustedProxiesCountAgainstTheTotalOnly(t *testing.T) {
 	t.Parallel()
 	cfg := valid()
 	cfg.MaxConnectionsPerIP, cfg.MaxConnections = 1, minConnections
-	limits, err := limit.New(limit.Config{TrustedProxies: []string{"127.0.0.0/8"}}, limit.Deps{Registry: prometheus.NewRegistry(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	limits, err := ratelimit.New(ratelimit.Config{TrustedProxies: []string{"127.0.0.0/8"}}, ratelimit.Deps{Registry: prometheus.NewRegistry(), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	entered, release := make(chan struct{}), make(chan struct{})
 	s := startWith(t, cfg, limits, blocking(entered, release))

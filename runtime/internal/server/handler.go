@@ -14,7 +14,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/redact"
 )
 
@@ -44,7 +44,7 @@ func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 }
 
 // limitClientIPs applies the rate limit of client IPs, before anything is read or looked up.
-func limitClientIPs(limits *limit.Limiter, next http.Handler) http.Handler {
+func limitClientIPs(limits *ratelimit.Limiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		decision := limits.AllowIP(httpapi.FromContext(r.Context()).ClientIP)
 		decision.AddHeaders(w.Header())
@@ -79,7 +79,7 @@ func allowed(routes chi.Routes, r *http.Request) []string {
 type instrumentation struct {
 	next    http.Handler
 	cfg     Config
-	limits  *limit.Limiter
+	limits  *ratelimit.Limiter
 	log     *slog.Logger
 	metrics *metrics
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 )
 
 // Config configures the servers. The tags are flag and environment names.
@@ -97,7 +97,7 @@ type Server struct {
 	checks   []Check
 	draining atomic.Bool
 
-	limits      *limit.Limiter
+	limits      *ratelimit.Limiter
 	connections *connectionMetrics
 
 	public, admin                 *http.Server
@@ -109,7 +109,7 @@ type Deps struct {
 	// Mounts add the public routes.
 	Mounts []func(chi.Router)
 	// Limits applies rate limits; nil = none.
-	Limits *limit.Limiter
+	Limits *ratelimit.Limiter
 	// Checks are the readiness checks of the admin server.
 	Checks []Check
 	// Registry takes the metrics of the servers. The admin server exports it.

@@ -22,7 +22,7 @@ import (
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/runtimetest"
 	"mediastack.dev/runtime/internal/server"
@@ -111,7 +111,7 @@ type options struct {
 	deaf    bool // notifications of changes do not arrive
 	media   media.Config
 	server  server.Config
-	limits  limit.Config
+	limits  ratelimit.Config
 	tus     tus.Config
 	// beforeLock runs before a request locks its upload.
 	beforeLock func()

@@ -19,7 +19,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 )
 
 func TestOptions_ReturnsTheProtocolCapabilities(t *testing.T) {
@@ -487,7 +487,7 @@ func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) {
 		o.server.CORSOrigins = []string{"https://app.example.org"}
-		o.limits = limit.Config{Key: 0.01, KeyBurst: 3}
+		o.limits = ratelimit.Config{Key: 0.01, KeyBurst: 3}
 	})
 	granted := rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")
 	page := header("Origin", "https://app.example.org")

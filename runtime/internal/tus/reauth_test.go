@@ -1,8 +1,13 @@
 package tus_test
 
 import (
+	"bufio"
 	"bytes"
+	"fmt"
+	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -168,4 +173,62 @@ func (w *world) suspend(t *testing.T, of tenant, suspended bool) {
 	of.Spec.Suspended = suspended
 	_, err := w.Registry.Ensure(t.Context(), of.Spec)
 	must(t, err)
+}
+
+// The middleware checks the credential at the end of the body only: a chunked body with all
+// bytes of the upload, but without its end, became a draft of a revoked key.
+func TestPatch_MakesNoDraftWhenTheCredentialEndsAndTheBodyIsCut(t *testing.T) {
+	t.Parallel()
+	data := noise(1000)
+	for name, end := range map[string]string{
+		"by an invalid chunk":             "zz\r\n",
+		"by the end of the connection":    "",
+		"in the creation, invalid chunk":  "zz\r\n",
+		"in the creation, closed by peer": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			one := w.tenant(t, "one")
+			rt := w.replica(t)
+			creation := strings.HasPrefix(name, "in the creation")
+			head := "POST " + collection + " HTTP/1.1\r\nUpload-Length: 1000\r\n"
+			if !creation {
+				head = "PATCH " + strings.TrimPrefix(rt.created(t, one.Key, len(data)), baseURL) + " HTTP/1.1\r\nUpload-Offset: 0\r\n"
+			}
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", rt.server.Addr())
+			must(t, err)
+			t.Cleanup(func() { _ = conn.Close() })
+			_, err = fmt.Fprintf(conn, "%sHost: media.test\r\nX-Service-Apikey: %s\r\nTus-Resumable: 1.0.0\r\nContent-Type: application/offset+octet-stream\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n", head, one.Key)
+			must(t, err)
+			line, err := bufio.NewReader(conn).ReadString('\n') // the body is read: the credential was accepted
+			must(t, err)
+			if !strings.Contains(line, "100") {
+				t.Fatalf("the answer to the headers is %q", line)
+			}
+			_, err = fmt.Fprintf(conn, "200\r\n%s\r\n", data[:512])
+			must(t, err)
+			w.suspend(t, one, true)
+			_, err = fmt.Fprintf(conn, "1e8\r\n%s\r\n%s", data[512:], end)
+			must(t, err)
+			if end == "" {
+				must(t, conn.Close())
+			}
+			method := `"method":"PATCH"`
+			if creation {
+				method = `"method":"POST"`
+			}
+			eventually(t, 10*time.Second, "the request has ended", func() bool {
+				return slices.ContainsFunc(strings.Split(rt.logs.String(), "\n"), func(line string) bool {
+					return strings.Contains(line, method) && strings.Contains(line, `"error"`)
+				})
+			})
+			if n := w.QueryInt(t, `SELECT count(*) FROM item`); n != 0 {
+				t.Fatalf("there are %d drafts", n)
+			}
+			if n := w.QueryInt(t, `SELECT received FROM resumable_upload`); n != 1000 {
+				t.Errorf("%d bytes are kept", n)
+			}
+		})
+	}
 }

@@ -161,6 +161,13 @@ func (s *requestState) denied() error {
 	return nil
 }
 
+// bodyEnded reports whether the body was read to its end, or there is none.
+func (s *requestState) bodyEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.body == nil || s.body.ended
+}
+
 // canAccess reports whether the caller may use an upload of its app: a signature that is
 // bound to a group can use only the uploads of that group.
 func (s *requestState) canAccess(state media.ResumableState) bool {

@@ -138,10 +138,16 @@ func (u upload) WriteChunk(_ context.Context, offset int64, src io.Reader) (int6
 }
 
 // FinishUpload implements handler.Upload: it makes the draft. tusd calls it also when
-// WriteChunk failed.
+// WriteChunk failed. The middleware has checked the credential at the end of the body; a
+// body that was cut, with all bytes of the upload, has no end.
 func (u upload) FinishUpload(context.Context) error {
 	if err := u.state.denied(); err != nil {
 		return err
+	}
+	if !u.state.bodyEnded() {
+		if err := u.state.reauthenticate(); err != nil {
+			return u.state.fail(err)
+		}
 	}
 	if _, err := u.Finish(u.state.ctx); err != nil {
 		return u.state.fail(mapError(err))

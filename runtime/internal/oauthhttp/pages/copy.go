@@ -15,9 +15,6 @@ import (
 const unnamedApp = "An application without a name"
 
 // displayName returns an untrusted name as the pages show it.
-
-// displayName returns an untrusted name as the pages show it.
-
 func displayName(text string) string {
 	if text = sanitize(text); HasVisible(text) {
 		return text

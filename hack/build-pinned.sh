@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: pinned.sh PROGRAM MODULE PACKAGE [LDFLAGS]
+# Usage: build-pinned.sh PROGRAM MODULE PACKAGE [LDFLAGS]
 #
 # Builds a main package into a file of the cache, unless the file was built from the go.mod and go.sum
 # that MODULE, a directory with a go.mod, has now. Builds of the same program wait for each other, and

@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/internal/httpapi"
-	"mediastack.dev/runtime/internal/limit"
+	"mediastack.dev/runtime/internal/ratelimit"
 )
 
 // testTimeout bounds the waits of the tests.
@@ -30,7 +30,7 @@ func start(t *testing.T, cfg Config, mount func(chi.Router)) *Server {
 	return startWith(t, cfg, nil, mount)
 }
 
-func startWith(t *testing.T, cfg Config, limits *limit.Limiter, mount func(chi.Router), change ...func(*Server)) *Server {
+func startWith(t *testing.T, cfg Config, limits *ratelimit.Limiter, mount func(chi.Router), change ...func(*Server)) *Server {
 	t.Helper()
 	s, err := New(cfg, Deps{Mounts: []func(chi.Router){mount}, Limits: limits, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	must(t, err)

@@ -1,9 +1,9 @@
-// Package limit implements rate limits: token buckets for each API key and each client IP,
+// Package ratelimit implements rate limits: token buckets for each API key and each client IP,
 // and stricter ones for failed authentication and for logins of a client IP. Buckets are
 // local to the process: N replicas allow up to N times the rate. Package server takes a
 // token for the client IP of every request, package auth one for the API key, and package
 // mcp one for each message of a batch after the first.
-package limit
+package ratelimit
 
 import (
 	"errors"

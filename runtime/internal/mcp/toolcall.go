@@ -1,0 +1,160 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"slices"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/redact"
+)
+
+// tool is the definition of a tool and its implementation.
+type tool struct {
+	operation          account.Operation // which names the tool
+	title, description string
+	destructive        bool // it removes or changes something that exists
+	idempotent         bool // a second call changes nothing more
+
+	input, output schema
+	run           func(ctx context.Context, identity auth.Identity, args *arguments) (any, error)
+}
+
+func (t tool) name() string { return string(t.operation) }
+
+// definition returns the tool as clients see it. It has all four hints: some clients take a
+// missing one for the worst value.
+func (t tool) definition() *sdk.Tool {
+	openWorld, reads := false, t.operation.Reads() // every tool reaches the account's media only
+	return &sdk.Tool{
+		Name: t.name(), Title: t.title, Description: t.description, InputSchema: t.input, OutputSchema: t.output,
+		Annotations: &sdk.ToolAnnotations{Title: t.title, ReadOnlyHint: reads, DestructiveHint: &t.destructive,
+			IdempotentHint: t.idempotent || reads, OpenWorldHint: &openWorld},
+	}
+}
+
+// authorize rejects a caller that may not use a tool, by its scopes and by the tool policy of the
+// account. It applies to lists and to calls, and rejects an unauthenticated caller.
+func authorize(identity auth.Identity, t tool) error {
+	if scope := auth.ScopeOf(t.operation); !identity.HasScope(scope) {
+		return auth.InsufficientScope(scope)
+	}
+	if !identity.Account.ToolPolicy.Allows(t.operation) {
+		return auth.NotAllowed(t.operation)
+	}
+	return nil
+}
+
+// checkScopes rejects a body that calls a tool whose scope the connection lacks. The status tells
+// the client to ask the user for the scope; clients do not look for that in results.
+func (a *API) checkScopes(ctx context.Context, w http.ResponseWriter, identity auth.Identity, messages []message) error {
+	for _, m := range messages {
+		var call sdk.CallToolParamsRaw
+		if m.method != "tools/call" || json.Unmarshal(m.params, &call) != nil {
+			continue
+		}
+		if t, ok := a.toolByName(call.Name); ok {
+			if err := a.deps.Auth.RequireScope(w, identity, auth.ScopeOf(t.operation)); err != nil {
+				a.count(ctx, t.name(), err)
+				return rpcError{error: err, code: jsonrpc.CodeInvalidRequest, id: m.id}
+			}
+		}
+	}
+	return nil
+}
+
+// canUpload reports whether the caller may use upload_media.
+func canUpload(identity auth.Identity) bool {
+	return authorize(identity, tool{operation: account.UploadMedia}) == nil
+}
+
+func (a *API) toolByName(name string) (tool, bool) {
+	at := slices.IndexFunc(a.tools, func(t tool) bool { return t.name() == name })
+	if at < 0 {
+		return tool{}, false
+	}
+	return a.tools[at], true
+}
+
+// toolHandler returns the handler of a tool, for the SDK.
+func (a *API) toolHandler(t tool) sdk.ToolHandler {
+	return func(ctx context.Context, request *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		identity := auth.FromContext(ctx)
+		args := readArguments(t, request.Params.Arguments)
+		output, err := any(nil), args.err
+		if err == nil {
+			output, err = t.run(ctx, identity, args)
+		}
+		if err != nil {
+			return a.toolError(ctx, t.name(), err), nil
+		}
+		document, err := httpapi.EncodeJSON(output)
+		if err != nil {
+			return a.toolError(ctx, t.name(), err), nil
+		}
+		a.count(ctx, t.name(), nil)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: string(document)}}, StructuredContent: json.RawMessage(document)}, nil
+	}
+}
+
+// authorizeTools is the middleware of the SDK that authorizes calls and filters lists of tools.
+func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, request sdk.Request) (result sdk.Result, err error) {
+		called := "" // the tool of a tools/call
+		// The SDK calls tools in its goroutines, where a panic would end the process.
+		defer func() {
+			if panicked := recover(); panicked != nil {
+				stateFromContext(ctx).addError(fault.Wrap(fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()), fault.Internal, "%s", method))
+				if called != "" {
+					a.calls.WithLabelValues(called, outcomeError).Inc()
+				}
+				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the service failed"}
+			}
+		}()
+		identity := auth.FromContext(ctx)
+		if method == "tools/call" {
+			params, ok := request.GetParams().(*sdk.CallToolParamsRaw)
+			if !ok {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "malformed params of tools/call"}
+			}
+			if t, ok := a.toolByName(params.Name); !ok { // the SDK rejects the call
+				a.calls.WithLabelValues(unknownTool, outcomeRejected).Inc()
+			} else if err := authorize(identity, t); err != nil {
+				return a.toolError(ctx, t.name(), err), nil
+			} else {
+				called = t.name()
+			}
+		}
+		result, err = next(ctx, method, request)
+		err = masked(err)
+		if list, ok := result.(*sdk.ListToolsResult); ok && err == nil {
+			list.Tools = slices.DeleteFunc(list.Tools, func(listed *sdk.Tool) bool {
+				t, known := a.toolByName(listed.Name)
+				return !known || authorize(identity, t) != nil
+			})
+		}
+		return result, err
+	}
+}
+
+// masked returns an error of the SDK with the credentials that it quotes masked, such as a key
+// that was sent as the name of a tool.
+func masked(err error) error {
+	var quoting *jsonrpc.Error
+	if !errors.As(err, &quoting) {
+		return err
+	}
+	redacted := *quoting
+	redacted.Message = redact.Text(redacted.Message)
+	return &redacted
+}
