@@ -86,7 +86,7 @@ vocabulary: ## Check names, comments, texts and documents for retired words
 tidy: ## Tidy every module of the repository
 	git ls-files -- 'go.mod' '*/go.mod' | while read -r mod; do (cd "$$(dirname "$$mod")" && go mod tidy); done
 
-verify: ## Regenerate, format and tidy, which must change no file; check the vocabulary; lint
+verify: ## Check that generated code, formatting and go.mod are up to date, then the vocabulary and the linters
 	@hack/verify.sh
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets

@@ -118,31 +118,32 @@ func (d *dataDir) waitUnlocked(ctx context.Context) error {
 	}
 }
 
-// remove deletes the directory, unless a stack runs in it or it is no data directory.
-func (d *dataDir) remove() error {
+// remove deletes the directory, unless a stack runs in it or it is no data directory. It reports
+// false if there is none.
+func (d *dataDir) remove() (bool, error) {
 	entries, err := os.ReadDir(d.dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if _, err := os.Stat(d.path(lockFile)); err != nil && len(entries) > 0 {
-		return fmt.Errorf("%s is not a data directory of a stack, so it is left alone", d.dir)
+		return false, fmt.Errorf("%s is not a data directory of a stack, so it is left alone", d.dir)
 	}
 	free, err := d.acquire()
 	if err != nil {
-		return err
+		return false, err
 	}
 	if !free {
-		return fmt.Errorf("a stack runs in %s; end it first with `make stop`", d.dir)
+		return false, fmt.Errorf("a stack runs in %s; end it first with `make stop`", d.dir)
 	}
 	defer d.release()
 	if err := os.RemoveAll(d.outside()); err != nil {
-		return err
+		return false, err
 	}
 	_ = os.Remove(outsideParent) // stays while another stack keeps its data there
-	return os.RemoveAll(d.dir)
+	return true, os.RemoveAll(d.dir)
 }
 
 // outside is the directory for PostgreSQL's data in case the user postgres can't reach ours.

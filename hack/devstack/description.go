@@ -51,7 +51,7 @@ var lines = template.Must(template.New("lines").Parse(`
   kubeconfig  {{.Kubeconfig}}
   logs        {{.Logs}} (mail that was sent is in mailsink.log)
 
-Upload a picture, seal it, list it and fetch what was made of it (the sample's MediaSettings pins useWebP and webpOutputQuality):
+Upload a picture, seal it, list it and download its WebP conversion (the sample's MediaSettings pins useWebP and webpOutputQuality):
 
   URL={{.BaseURL}} KEY='x-service-apikey: {{.APIKey}}'
   ID=$(curl -sS -H "$KEY" -F access=public -F caption='My first picture' -F file=@'{{.Picture}}' $URL/media/create | sed 's/.*"mediaId":"\([^"]*\)".*/\1/')
@@ -59,16 +59,17 @@ Upload a picture, seal it, list it and fetch what was made of it (the sample's M
   curl -sS -H "$KEY" $URL/media/get; echo
   curl -sS -o '{{.Download}}' -w '%{http_code} %{content_type}, %{size_download} bytes\n' "$(curl -sS -H "$KEY" $URL/media/get/$ID | sed 's/.*"file":"\([^"]*\)".*/\1/')"
 
-Connect an assistant with {{.MCPURL}} and log in as {{.Owner}}, or look in a browser
-at what is connected: {{.BaseURL}}/account/connections. The limits on login codes are higher
-here than by default. The newest code that was mailed:
+Connect an assistant with {{.MCPURL}} and log in as {{.Owner}}.
+{{.BaseURL}}/account/connections lists the authorized applications. The limits on login codes
+are higher here than by default. This prints the newest login code:
 
   grep -Eo '^ {4}[0-9]{8}' '{{.Logs}}/mailsink.log' | tail -1
 
-Look at the account, and behind it:
+Inspect the account, and compare its rows with its bucket:
 
   export KUBECONFIG={{.Kubeconfig}}
-  {{.Kubectl}} -n team-a get mediaaccounts,mediasettings,secrets
+{{if ne .Kubectl "kubectl"}}  kubectl() { '{{.Kubectl}}' "$@"; }
+{{end}}  kubectl -n team-a get mediaaccounts,mediasettings,secrets
   (. {{.Env}}; {{.Runtime}} check --account {{.Account}})
 
 `))
@@ -117,7 +118,7 @@ func printRunning(ctx context.Context, w io.Writer, data *dataDir, pid int) erro
 			return err
 		}
 	}
-	if _, err := fmt.Fprintf(w, "A stack runs in %s (process %d); `make stop` ends it.\n", data.dir, pid); err != nil {
+	if _, err := fmt.Fprintf(w, "A stack runs in %s (process %d), with the programs that it was started with. `make stop` ends it; `make stop && make run` starts the programs that were built since.\n", data.dir, pid); err != nil {
 		return err
 	}
 	if settings := inheritedEnv(); len(settings) > 0 {

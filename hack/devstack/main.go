@@ -112,7 +112,7 @@ func (c *stopCommand) Run(ctx context.Context) error {
 
 type statusCommand struct{ dataFlag }
 
-// Run prints the lines of a running stack; it fails when there is none.
+// Run prints the lines of a running stack, or that there is none.
 func (c *statusCommand) Run(ctx context.Context) error {
 	data, err := c.open()
 	if err != nil {
@@ -123,7 +123,8 @@ func (c *statusCommand) Run(ctx context.Context) error {
 		return err
 	}
 	if pid == 0 {
-		return fmt.Errorf("no stack runs in %s", data.dir)
+		fmt.Printf("No stack runs in %s.\n", data.dir)
+		return nil
 	}
 	return printRunning(ctx, os.Stdout, data, pid)
 }
@@ -136,8 +137,13 @@ func (c *cleanCommand) Run() error {
 	if err != nil {
 		return err
 	}
-	if err := data.remove(); err != nil {
+	removed, err := data.remove()
+	if err != nil {
 		return err
+	}
+	if !removed {
+		fmt.Printf("Nothing to remove in %s.\n", data.dir)
+		return nil
 	}
 	fmt.Printf("Removed %s.\n", data.dir)
 	return nil

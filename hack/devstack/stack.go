@@ -147,7 +147,7 @@ func (s *stack) startServers(ctx context.Context, fresh bool) error {
 		return err
 	}
 	if outside {
-		s.progress.printf("PostgreSQL can't reach %s, so its data goes to %s", s.data.dir, postgresDir)
+		s.progress.printf("the user postgres cannot read %s: the database is in %s", s.data.dir, postgresDir)
 	}
 	s.progress.printf("starting PostgreSQL, the S3 store, the mail sink and the Kubernetes API server")
 	group, ctx := errgroup.WithContext(ctx)
@@ -357,7 +357,7 @@ func (s *stack) waitReady(ctx context.Context, kube client.Client) (*v1alpha1.Me
 		if err != nil && ctx.Err() == nil {
 			return nil, fmt.Errorf("read the MediaAccount %s: %w", sampleAccount, err)
 		}
-		now := "its operator has not looked at it yet"
+		now := "the operator has not reconciled it yet"
 		if ready := meta.FindStatusCondition(account.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
 			if ready.Status != metav1.ConditionTrue {
 				now = ready.Reason + ": " + ready.Message

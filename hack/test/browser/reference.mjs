@@ -68,6 +68,12 @@ await report({
     same(await shown(page), operations, 'operations')
     expect(operations.length >= 15, `the document has ${operations.length} operations`)
   }),
+  'the headers of the credentials are named': () => checked(options.base, async (page) => {
+    const text = await page.$eval('.information-container', (information) => information.innerText)
+    for (const header of [described.components.securitySchemes.apiKey.name, described.components.securitySchemes.uploadSignature.name, 'Authorization: Bearer']) {
+      expect(text.includes(header), `the description does not name ${header}: ${text}`)
+    }
+  }),
   'every operation can be opened': () => checked(options.base, async (page) => {
     for (const control of await page.$$('.opblock-summary-control')) await control.click()
     await waitFor(async () => (await page.$$('.opblock-body .responses-wrapper')).length === operations.length, 'all operations to be open')

@@ -37,6 +37,17 @@ func TestDevStack_FirstUseAsDocumented(t *testing.T) {
 	}
 }
 
+// Where no stack runs and nothing is stored, the commands say so. That is no failure.
+func TestDevStack_CommandsWithoutAStack(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(testenv.TempDir(t), "data")
+	for command, want := range map[string]string{"status": "No stack runs in ", "stop": "No stack runs in ", "clean": "Nothing to remove in "} {
+		if printed := run(t, "", testenv.Binary(t, "mediastack-dev"), command, "--data-dir", dir); printed != want+dir+".\n" {
+			t.Errorf("%s prints %q", command, printed)
+		}
+	}
+}
+
 // in returns the stack for use in a subtest.
 func (s *stack) in(t *testing.T) *stack {
 	sub := *s
@@ -73,7 +84,7 @@ func (s *stack) pasteReadme() {
 	}
 }
 
-// pastePrinted runs the first upload that `make status` prints, in any folder.
+// pastePrinted runs the commands that `make status` prints, in any folder.
 func (s *stack) pastePrinted() {
 	printed := run(s.t, "", testenv.Binary(s.t, "mediastack-dev"), "status", "--data-dir", s.dir)
 	_, section, _ := strings.Cut(printed, "Upload a picture")
@@ -86,6 +97,14 @@ func (s *stack) pastePrinted() {
 	if last := answers[len(answers)-1]; !strings.HasPrefix(last, "200 image/webp, ") {
 		s.t.Errorf("the lines answer %q", answers)
 	}
+	_, section, _ = strings.Cut(printed, "Inspect the account")
+	_, block, found = strings.Cut(section, "\n")
+	if !found {
+		s.t.Fatalf("no lines that inspect the account in %q", printed)
+	}
+	if inspected := paste(s.t, testenv.TempDir(s.t), block); !strings.Contains(inspected, "demo.default.media") {
+		s.t.Errorf("the lines answer %q", inspected)
+	}
 }
 
 // namesIgnoredFlags starts another stack in the same folder. Its flags were ignored
@@ -93,7 +112,8 @@ func (s *stack) pastePrinted() {
 func (s *stack) namesIgnoredFlags() {
 	for flags, says := range map[string]bool{"--port=8080 --purge-every=2h": true, "--port=8080 --detach": true, "--detach": false} {
 		printed := run(s.t, "", testenv.Binary(s.t, "mediastack-dev"), append([]string{"run", "--data-dir", s.dir}, strings.Fields(flags)...)...)
-		if strings.Contains(printed, "Ignored: --port") != says || !strings.Contains(printed, s.BaseURL) {
+		if strings.Contains(printed, "Ignored: --port") != says || !strings.Contains(printed, "`make stop && make run` starts the programs") ||
+			!strings.Contains(printed, s.BaseURL) {
 			s.t.Errorf("%s prints %q", flags, printed)
 		}
 	}

@@ -224,7 +224,7 @@ type Upload struct {
 	// Caption At most 4096 bytes of UTF-8.
 	Caption *string `json:"caption,omitempty"`
 
-	// File The file, once. The part has its name. Its type is detected from its bytes.
+	// File The file, exactly once. Its name is the `filename` of the part. Its type is detected from its bytes.
 	File openapi_types.File `json:"file"`
 
 	// Group At most 255 bytes of UTF-8.
@@ -256,8 +256,14 @@ type MediaID = openapi_types.UUID
 // Page defines model for Page.
 type Page = int
 
+// Conflict defines model for Conflict.
+type Conflict = Error
+
 // CurrentSettings defines model for CurrentSettings.
 type CurrentSettings = Settings
+
+// InvalidRequest defines model for InvalidRequest.
+type InvalidRequest = Error
 
 // LacksScope defines model for LacksScope.
 type LacksScope = Error
@@ -265,11 +271,20 @@ type LacksScope = Error
 // MediaItems defines model for MediaItems.
 type MediaItems = []MediaItem
 
+// NotFound defines model for NotFound.
+type NotFound = Error
+
+// TooLarge defines model for TooLarge.
+type TooLarge = Error
+
 // TooMany defines model for TooMany.
 type TooMany = Error
 
-// UploadRejected defines model for UploadRejected.
-type UploadRejected = UploadError
+// Unauthenticated defines model for Unauthenticated.
+type Unauthenticated = Error
+
+// Unavailable defines model for Unavailable.
+type Unavailable = Error
 
 // ListMediaParams defines parameters for ListMedia.
 type ListMediaParams struct {

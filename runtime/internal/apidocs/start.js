@@ -1,5 +1,5 @@
 // Shows the OpenAPI document that is served beside this page. Requests cannot be sent
-// from the page ("Try it out", "Authorize"): API keys do not belong into a browser.
+// from the page ("Try it out", "Authorize"): API keys do not belong in a browser.
 const nothing = () => () => null
 
 SwaggerUIBundle({

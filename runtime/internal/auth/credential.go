@@ -209,7 +209,7 @@ func isRevoked(s oauth.Session, now time.Time) bool {
 // revoked credentials, and access tokens, which carry a MAC and cannot be guessed. Thousands
 // of hosted applications share one IP address, and each sends its token once more after it
 // has expired.
-var errNotCounted = errors.New("not counted")
+var errNotCounted = errors.New("not counted as an invalid credential")
 
 func notCounted(rejected error) error {
 	return fault.Wrap(errNotCounted, fault.From(rejected).Kind, "%s", fault.From(rejected).Public)

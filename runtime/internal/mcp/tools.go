@@ -69,7 +69,7 @@ func (a *API) newTools() []tool {
 		run: a.sealMedia,
 	}, {
 		operation: account.DeleteMedia, title: "Delete media", destructive: true, idempotent: true,
-		description: "Deletes an item, sealed or draft, with its file, thumbnail and conversions. This can't be undone: ask the user first.",
+		description: "Deletes an item, sealed or draft, with its file, thumbnail and conversions. This cannot be undone: ask the user first.",
 		input:       inputObject([]string{"mediaId"}, mediaID),
 		output: outputObject(
 			prop("deleted", constant(true), "The item is deleted."),
@@ -100,7 +100,7 @@ func (a *API) newTools() []tool {
 		run:    a.createUploadSignature,
 	}, {
 		operation: account.GetMediaSettings, title: "Get media settings",
-		description: "Returns how uploaded images are processed, and the source of each setting: default (not set), tenant (set for this account) or pinned (set by an administrator; update_media_settings can't change it).",
+		description: "Returns how uploaded images are processed, and the source of each setting: default (not set), tenant (set for this account) or pinned (set by an administrator; update_media_settings cannot change it).",
 		input:       inputObject(nil), output: settingsDocument(),
 		run: a.getMediaSettings,
 	}, {

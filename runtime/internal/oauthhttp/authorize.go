@@ -123,7 +123,7 @@ func (a *API) findClient(ctx context.Context, id string) (oauth.Client, error) {
 	case fault.Is(err, fault.Unavailable):
 		return oauth.Client{}, err
 	case err != nil:
-		return oauth.Client{}, fault.Wrap(err, fault.Invalid, "This service can't read the metadata of the application that sent you here.")
+		return oauth.Client{}, fault.Wrap(err, fault.Invalid, "This service cannot read the metadata of the application that sent you here.")
 	}
 	return a.newClient(metadata)
 }

@@ -146,7 +146,7 @@ func (f *metadataFetcher) refresh(ctx context.Context, id string) cacheEntry {
 	case fault.Is(err, fault.Unavailable):
 		return cacheEntry{err: err}
 	}
-	entry := cacheEntry{err: fault.Wrap(err, fault.NotFound, "the client metadata document can't be read"), expiresAt: now.Add(metadataNegativeTTL)}
+	entry := cacheEntry{err: fault.Wrap(err, fault.NotFound, "the client metadata document cannot be read"), expiresAt: now.Add(metadataNegativeTTL)}
 	f.negativeCache.Put(id, entry)
 	return entry
 }

@@ -24,7 +24,7 @@ func parseForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
-		return nil, fault.Wrap(errors.New("unreadable form"), fault.Invalid, "the form can't be read, or is longer than 8 KiB")
+		return nil, fault.Wrap(errors.New("unreadable form"), fault.Invalid, "the form cannot be read, or is longer than 8 KiB")
 	}
 	for name, values := range r.PostForm {
 		if len(values) > 1 {
@@ -32,7 +32,7 @@ func parseForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 		}
 		// PostgreSQL cannot store such text, so no value of ours has it.
 		if len(values) == 1 && (!utf8.ValidString(values[0]) || strings.Contains(values[0], "\x00")) {
-			return nil, fault.New(fault.Invalid, "%q can't be read", sanitizeName(name))
+			return nil, fault.New(fault.Invalid, "%q cannot be read", sanitizeName(name))
 		}
 	}
 	return r.PostForm, nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/go-chi/chi/v5"
 
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/runtimetest"
 )
@@ -127,6 +130,29 @@ func routesOf(t *testing.T, mounts ...func(chi.Router)) []operation {
 	}))
 	slices.SortFunc(served, func(a, b operation) int { return bytes.Compare([]byte(a.String()), []byte(b.String())) })
 	return served
+}
+
+// The API reference shows the example of an error. Without one it shows the first code of all.
+func TestErrorExamples_HaveTheCodeOfTheirStatus(t *testing.T) {
+	t.Parallel()
+	document := loadContract(t).document
+	for path, item := range document.Paths.Map() {
+		for method, operation := range item.Operations() {
+			for status, response := range operation.Responses.Map() {
+				content := response.Value.Content.Get("application/json")
+				number, err := strconv.Atoi(status)
+				must(t, err)
+				if number < http.StatusBadRequest || content == nil {
+					continue
+				}
+				example, _ := content.Example.(map[string]any)
+				want := httpapi.DescribeStatus(number, fault.New(fault.Invalid, "")).Body
+				if code := example["code"]; code != string(want.Code) && (code != "invalid_signature" || number != http.StatusForbidden) {
+					t.Errorf("%s %s, %s: the example is %v, want the code %s", method, path, status, example, want.Code)
+				}
+			}
+		}
+	}
 }
 
 func TestRoutes_MatchTheOpenAPIDocument(t *testing.T) {

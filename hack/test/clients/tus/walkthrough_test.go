@@ -64,7 +64,7 @@ func TestBrowserGuide_UploadsAndSealsAFile(t *testing.T) {
 	s := newService(t, "http://localhost:*")
 	_, err := testenv.Group(t).Start(t.Context(), servers.Spec{
 		Name: "the guide's server", Path: testenv.Program(t, "node"), Args: []string{filepath.Join(folder, "server.mjs")}, LogFile: filepath.Join(folder, "server.log"),
-		Env:   []string{"URL=" + s.base, "KEY=" + s.apiKey, fmt.Sprintf("PORT=%d", port)},
+		Env:   []string{"URL=" + s.base, "API_KEY=" + s.apiKey, fmt.Sprintf("PORT=%d", port)},
 		Ready: servers.Answers(address),
 	})
 	must(t, err)
@@ -74,7 +74,12 @@ func TestBrowserGuide_UploadsAndSealsAFile(t *testing.T) {
 	if want := fmt.Sprintf("sealed photo.bin, %d bytes\n", len(file)); result.Stdout != want {
 		t.Fatalf("the page says %q, want %q: %s", result.Stdout, want, result.Stderr)
 	}
-	status, body := s.do(t, http.MethodGet, s.base+"/media/get?group=holidays", s.key())
+	// The page shows the error of a failed request, so that it has to be JSON.
+	status, body := s.do(t, http.MethodPost, address+"/seal?id=none", nil)
+	if want := `{"error": "the server failed, see its log"}`; status != http.StatusInternalServerError || string(body) != want {
+		t.Errorf("a failed request: %d %s, want %s", status, body, want)
+	}
+	status, body = s.do(t, http.MethodGet, s.base+"/media/get?group=holidays", s.key())
 	var listed []struct{ OriginalFileName, File string }
 	if err := json.Unmarshal(body, &listed); err != nil || status != http.StatusOK || len(listed) != 1 {
 		t.Fatalf("the list: %d %s", status, body)

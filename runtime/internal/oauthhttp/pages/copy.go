@@ -100,7 +100,7 @@ var errorTexts = map[oauth.Reason]string{
 	oauth.ReasonIncorrectCode:     "Incorrect code. Use the code from the most recent e-mail.",
 	oauth.ReasonCodeExpired:       "The code has expired. Request a new one.",
 	oauth.ReasonTooManyAttempts:   "Too many incorrect codes were entered.",
-	oauth.ReasonAccountNotAllowed: "You can't authorize access to this account (any more).",
+	oauth.ReasonAccountNotAllowed: "You cannot authorize access to this account (any more).",
 
 	oauth.ReasonResendTooSoon:           "A code was sent just now.",
 	oauth.ReasonTooManyCodesForEmail:    "Too many codes were requested for this address.",
