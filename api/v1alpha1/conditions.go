@@ -11,8 +11,8 @@ const (
 	// failure.
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is True when the operator cannot continue until a user changes
-	// something. The reason is Conflict or Invalid, and the message says what to do. The
-	// operator checks again on its timer, so the object itself need not be changed.
+	// something; Reconciling is False then. The message says what to do. The operator checks
+	// again on its timer, so the object itself need not be changed.
 	ConditionStalled = "Stalled"
 
 	// ConditionBucketReady (MediaAccount) is True when the bucket exists and its marker names
@@ -24,6 +24,10 @@ const (
 	// ConditionKeysReady (MediaAccount) is True when every app has a key and a Secret that
 	// holds it.
 	ConditionKeysReady = "KeysReady"
+	// ConditionStorageAvailable (MediaAccount) is True while uploads fit under the storage cap.
+	// It is False with reason StorageFull when nothing fits any more; the reason StorageNearFull
+	// warns before. Ready does not depend on it: files can be read and deleted.
+	ConditionStorageAvailable = "StorageAvailable"
 )
 
 // Reasons of the conditions.
@@ -55,4 +59,42 @@ const (
 	ReasonAccountNotReady = "AccountNotReady"
 	// ReasonDeleting: the object is being deleted; the message shows the progress.
 	ReasonDeleting = "Deleting"
+	// ReasonDeletionBlocked: the deletion cannot continue, for example because the store denies
+	// the removal of objects; the message names what is left.
+	ReasonDeletionBlocked = "DeletionBlocked"
+	// ReasonRetained: a RetainedMediaAccount has this namespace and name, and does not belong to
+	// this object; the message names it and the command that binds it.
+	ReasonRetained = "Retained"
+	// ReasonMediaLost: the bucket of an account with items is missing or empty. Uploads are
+	// rejected until the bucket is restored, or the loss is acknowledged by the annotation
+	// mediastack.dev/acknowledge-media-loss.
+	ReasonMediaLost = "MediaLost"
+	// ReasonDatabaseCredentials: PostgreSQL rejects the credentials, or denies an operation.
+	ReasonDatabaseCredentials = "DatabaseCredentialsInvalid"
+	// ReasonDatabaseSchema: the schema of the database is not the one of this version.
+	ReasonDatabaseSchema = "DatabaseSchemaMismatch"
+	// ReasonDatabaseMissing: the database in the URL does not exist.
+	ReasonDatabaseMissing = "DatabaseMissing"
+	// ReasonDatabaseFull: PostgreSQL has no space left.
+	ReasonDatabaseFull = "DatabaseFull"
+	// ReasonObjectStoreCredentials: the S3 store rejects the credentials, or denies an operation.
+	ReasonObjectStoreCredentials = "ObjectStoreCredentialsInvalid"
+	// ReasonObjectStoreQuota: the S3 store has no space left, or allows no more buckets.
+	ReasonObjectStoreQuota = "ObjectStoreQuotaExceeded"
+	// ReasonKubernetesDenied: the API server denies a write: a quota, an admission policy, or
+	// missing permissions. The message names the object.
+	ReasonKubernetesDenied = "KubernetesDenied"
+	// ReasonGenerationLowered (KeysReady, which is True): spec.apiKeys.generation is below that
+	// of the current keys, which stay.
+	ReasonGenerationLowered = "GenerationLowered"
+	// ReasonStorageNearFull: 90 percent or more of the storage cap is used.
+	ReasonStorageNearFull = "StorageNearFull"
+	// ReasonStorageFull: the storage cap is reached or exceeded.
+	ReasonStorageFull = "StorageFull"
+	// ReasonRuntimeUnavailable: no replica of the runtime serves.
+	ReasonRuntimeUnavailable = "RuntimeUnavailable"
+	// ReasonBound (RetainedMediaAccount): the account belongs to a MediaAccount again.
+	ReasonBound = "Bound"
+	// ReasonPurging (RetainedMediaAccount): the media is being deleted.
+	ReasonPurging = "Purging"
 )

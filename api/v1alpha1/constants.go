@@ -12,3 +12,14 @@ const (
 	// LabelApp is the name of the app that the key belongs to.
 	LabelApp = "mediastack.dev/app"
 )
+
+// Annotations of a MediaAccount by which a cluster admin accepts a loss. Their value is the id of
+// the account, so that a copied manifest has no effect on another account.
+const (
+	// AnnotationAcknowledgeMediaLoss makes the operator create the bucket again, although the
+	// account has items whose files are lost.
+	AnnotationAcknowledgeMediaLoss = "mediastack.dev/acknowledge-media-loss"
+	// AnnotationAbandon releases a MediaAccount that is being deleted, although its store cannot
+	// be reached. A RetainedMediaAccount is left.
+	AnnotationAbandon = "mediastack.dev/abandon"
+)

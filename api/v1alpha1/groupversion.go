@@ -1,5 +1,5 @@
-// Package v1alpha1 contains the custom resources: MediaAccount (a tenant) and MediaSettings
-// (settings pinned for a tenant). The operator and Go clients import it; its only dependency
+// Package v1alpha1 contains the custom resources: MediaAccount (a tenant), MediaSettings
+// (settings pinned for a tenant) and RetainedMediaAccount (an account without a MediaAccount). The operator and Go clients import it; its only dependency
 // is apimachinery.
 //
 // +kubebuilder:object:generate=true
@@ -25,6 +25,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&MediaAccount{}, &MediaAccountList{},
 		&MediaSettings{}, &MediaSettingsList{},
+		&RetainedMediaAccount{}, &RetainedMediaAccountList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

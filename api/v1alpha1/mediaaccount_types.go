@@ -19,9 +19,11 @@ type EmailAddress string
 type DeletionPolicy string
 
 const (
-	// DeletionRetain closes the account and revokes its keys. The bucket and the media stay.
+	// DeletionRetain closes the account and revokes its keys. The bucket and the media stay,
+	// and a RetainedMediaAccount names them.
 	DeletionRetain DeletionPolicy = "Retain"
-	// DeletionDelete permanently deletes every item, every object and the bucket.
+	// DeletionDelete permanently deletes every item, every object and the bucket, after
+	// spec.deleteAfter.
 	DeletionDelete DeletionPolicy = "Delete"
 )
 
@@ -89,12 +91,12 @@ type AppSpec struct {
 
 // APIKeysSpec controls the rotation of the account's API keys.
 type APIKeysSpec struct {
-	// Generation of the keys. Increasing it issues a new key for every app.
+	// Generation of the keys. Increasing it issues a new key for every app. Decreasing it, as a
+	// git revert does, issues no key: the condition KeysReady says so.
 	//
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="can only be increased"
 	Generation int64 `json:"generation,omitempty"`
 
 	// Overlap is how long the previous keys stay valid after a rotation, from 0s to 720h.
@@ -105,7 +107,52 @@ type APIKeysSpec struct {
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,6})?(h|m|s|ms))+$') && duration(self) <= duration('720h')",message="must be a duration from 0s to 720h, such as 24h or 1h30m"
 	Overlap *metav1.Duration `json:"overlap,omitempty"`
+
+	// RotateEvery issues a new key for an app when its current key has this age, from 1h to
+	// 8784h (366 days). If it is omitted, keys are rotated by generation only.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,6})?(h|m|s|ms))+$') && duration(self) >= duration('1h') && duration(self) <= duration('8784h')",message="must be a duration from 1h to 8784h, such as 720h"
+	RotateEvery *metav1.Duration `json:"rotateEvery,omitempty"`
+
+	// SecretTemplate configures the Secrets that hold the keys.
+	//
+	// +optional
+	SecretTemplate *SecretTemplate `json:"secretTemplate,omitempty"`
 }
+
+// SecretTemplate configures the Secrets of an account: metadata that other controllers read,
+// and the names of the entries.
+type SecretTemplate struct {
+	// Labels of every Secret, in addition to the operator's own, which cannot be changed.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('mediastack.dev/') && k != 'app.kubernetes.io/managed-by')",message="must not set labels of mediastack.dev or app.kubernetes.io/managed-by"
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// Annotations of every Secret.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('mediastack.dev/'))",message="must not set annotations of mediastack.dev"
+	Annotations map[string]string `json:"annotations,omitempty"`
+
+	// Keys adds entries to every Secret: the name of the new entry, and the entry whose value it
+	// has, such as MEDIA_API_KEY: apiKey. The entries of the operator stay.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$') && !(k in ['apiKey', 'baseURL', 'mcpURL', 'accountID', 'app', 'proof', 'type', 'provider', 'uri']))",message="must be names of Secret entries that the operator does not use itself"
+	Keys map[string]SecretEntry `json:"keys,omitempty"`
+}
+
+// SecretEntry is the name of an entry that the operator writes into the Secret of an app.
+//
+// +kubebuilder:validation:Enum=apiKey;baseURL;mcpURL;accountID;app
+type SecretEntry string
 
 // MCPTool is the name of an MCP tool.
 //
@@ -159,6 +206,32 @@ type MediaAccountSpec struct {
 	// +optional
 	// +kubebuilder:default=Retain
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+
+	// DeletionProtection rejects the deletion of this object. Where the admission policy is not
+	// installed, the deletion retains the account, whatever the deletion policy is.
+	//
+	// +optional
+	DeletionProtection bool `json:"deletionProtection,omitempty"`
+
+	// DeleteAfter is how long the media is kept after this object was deleted with deletion
+	// policy Delete, from 0s to 8784h. Until then a RetainedMediaAccount names the account, and
+	// creating this object again restores it. The default is 24h for an account with sealed
+	// items, and 0s for one without.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=20
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}([.][0-9]{1,6})?(h|m|s|ms))+$') && duration(self) <= duration('8784h')",message="must be a duration from 0s to 8784h, such as 24h"
+	DeleteAfter *metav1.Duration `json:"deleteAfter,omitempty"`
+
+	// RestoreFrom is the name of a RetainedMediaAccount whose account this object takes over:
+	// its id, URLs, items and settings. An account of another namespace needs the permission of
+	// a cluster admin: spec.claimRef of the RetainedMediaAccount must name this object. It has
+	// an effect only while this object has no account.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	RestoreFrom string `json:"restoreFrom,omitempty"`
 
 	// Suspended denies all requests and keeps all data. Logins are revoked and are not restored
 	// when the account is resumed.
@@ -255,11 +328,18 @@ type KeyStatus struct {
 // UsageStatus is the storage used by the account. It is refreshed periodically, by default
 // every 5 minutes.
 type UsageStatus struct {
-	// Used is sealedBytes, rounded, with a binary unit, such as 1.4Gi.
+	// Used is usedBytes, rounded, with a binary unit, such as 1.4Gi.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Used string `json:"used,omitempty"`
+
+	// UsedBytes is what counts against spec.storage.maxStorage: sealed items, drafts and the
+	// reservations of uploads in progress.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UsedBytes int64 `json:"usedBytes"`
 
 	// SealedBytes is the size of all objects of sealed items.
 	//
@@ -298,6 +378,34 @@ type UsageStatus struct {
 	MeasuredAt metav1.Time `json:"measuredAt"`
 }
 
+// BindingStatus names the Secret of the Default App, as the Service Binding specification
+// requires of a provisioned service.
+type BindingStatus struct {
+	// Name of the Secret, in this namespace.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// RuntimeStatus describes the replicas of the runtime that serve the account. It is refreshed
+// together with the usage.
+type RuntimeStatus struct {
+	// Replicas is the number of replicas that serve.
+	//
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	Replicas int32 `json:"replicas"`
+
+	// Versions of the replicas, without duplicates, sorted. During an upgrade there are two.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	Versions []string `json:"versions,omitempty"`
+}
+
 // MediaAccountStatus is the observed state of an account.
 type MediaAccountStatus struct {
 	// ObservedGeneration is the last generation of the spec that the operator handled, -1
@@ -307,7 +415,8 @@ type MediaAccountStatus struct {
 	// +kubebuilder:validation:Minimum=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions are Ready, Reconciling, Stalled, BucketReady, AppsReady and KeysReady.
+	// Conditions are Ready, Reconciling, Stalled, BucketReady, AppsReady, KeysReady and
+	// StorageAvailable.
 	//
 	// +optional
 	// +listType=map
@@ -344,6 +453,16 @@ type MediaAccountStatus struct {
 	//
 	// +optional
 	Usage *UsageStatus `json:"usage,omitempty"`
+
+	// Binding names the Secret of the Default App (servicebinding.io, provisioned service).
+	//
+	// +optional
+	Binding *BindingStatus `json:"binding,omitempty"`
+
+	// Runtime describes the replicas of the runtime.
+	//
+	// +optional
+	Runtime *RuntimeStatus `json:"runtime,omitempty"`
 }
 
 // MediaAccount provisions a media service for a tenant: a bucket, a Default App, an API key in

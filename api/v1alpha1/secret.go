@@ -12,6 +12,15 @@ const (
 	SecretAccountID = "accountID"
 	// SecretApp is the name of the app.
 	SecretApp = "app"
+	// SecretProof proves that the operator issued the key for this account and app: a MAC over
+	// account, app, sequence and hash. A restored database or a rebuilt cluster accepts the key
+	// by it.
+	SecretProof = "proof"
+	// SecretType, SecretProvider and SecretURI are the entries of the Service Binding
+	// specification: the constant "mediastack" twice, and the base URL.
+	SecretType     = "type"
+	SecretProvider = "provider"
+	SecretURI      = "uri"
 )
 
 // SecretName returns the name of the Secret with the API key of an app: the account's name,

@@ -304,8 +304,6 @@ func TestUpdate_ImmutableFieldsAreRejected(t *testing.T) {
 		"removed storage":           {before: `{storage: {bucket: {name: first}}}`, after: `{}`, says: fixed},
 		"an added bucket":           {before: `{}`, after: `{storage: {bucket: {name: first}}}`, says: fixed},
 		"a name added beside adopt": {before: `{storage: {bucket: {adopt: false}}}`, after: `{storage: {bucket: {name: first}}}`, says: fixed},
-		"a lowered generation":      {before: `{apiKeys: {generation: 3}}`, after: `{apiKeys: {generation: 2}}`, says: "can only be increased"},
-		"a removed generation":      {before: `{apiKeys: {generation: 3}}`, after: `{}`, says: "can only be increased"},
 		"an account reference": {
 			kind: "MediaSettings", resource: "mediasettings", before: `{accountRef: {name: a}}`, after: `{accountRef: {name: b}}`,
 			says: "cannot be changed; create another MediaSettings for the other account",

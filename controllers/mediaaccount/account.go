@@ -62,6 +62,7 @@ func toAccountSpec(object *v1alpha1.MediaAccount) account.Spec {
 	spec := account.Spec{
 		Namespace:   object.Namespace,
 		Name:        object.Name,
+		ObjectUID:   string(object.UID),
 		DisplayName: object.Spec.DisplayName,
 		Owners:      owners,
 		MaxStorage:  bytesOrDefault(object.Spec.Storage.MaxStorage, defaultMaxStorage),

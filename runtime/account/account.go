@@ -23,6 +23,11 @@ type Account struct {
 	ID          uuid.UUID // UUIDv7, never reused
 	Namespace   string    // of the MediaAccount
 	Name        string    // of the MediaAccount
+	// NamespaceUID and ObjectUID are the UIDs of the namespace and of the MediaAccount that the
+	// account is bound to. An empty NamespaceUID binds to the next MediaAccount of that
+	// namespace and name.
+	NamespaceUID string
+	ObjectUID    string
 	DisplayName string
 	Owners      []string // e-mail addresses that may log in, as ParseEmail returns them, sorted
 	// MaxStorage is the cap in bytes: used + reserved never exceed it.
@@ -33,6 +38,8 @@ type Account struct {
 	// BucketOwned is set while the marker in the bucket names this account. Otherwise uploads
 	// are rejected: the bucket may belong to another account.
 	BucketOwned bool
+	// BucketClaimed is set once the marker was written; it is never reset.
+	BucketClaimed bool
 	// Suspended is set while the account's requests are rejected. Nothing is deleted.
 	Suspended bool
 	// ToolPolicy restricts assistants and connected applications.
@@ -40,12 +47,18 @@ type Account struct {
 	// ClosedAt is set when the MediaAccount was deleted. The keys of a closed account are revoked
 	// permanently.
 	ClosedAt *time.Time
+	// EraseAfter is when the media of a closed account is deleted; nil = never.
+	EraseAfter *time.Time
+	// ErasingAt is when the deletion of the media began: the account cannot be opened again.
+	ErasingAt *time.Time
 }
 
 // Spec is the desired state of an account, which the operator passes to Registry.
 type Spec struct {
 	Namespace     string
 	Name          string
+	NamespaceUID  string
+	ObjectUID     string
 	DisplayName   string
 	Owners        []string // in any spelling that ParseEmail accepts
 	MaxStorage    int64
@@ -69,7 +82,13 @@ type Key struct {
 	AppID      uuid.UUID
 	Hash       Hash
 	Generation int64
+	// Sequence orders the keys of an app.
+	Sequence int64
+	// ObjectUID is the UID of the MediaAccount for which the key was issued.
+	ObjectUID string
 	CreatedAt  time.Time
+	// DeliveredAt is when its Secret was written; nil while the key is pending.
+	DeliveredAt *time.Time
 	// ExpiresAt is set when a newer key replaces this one, which is valid until then.
 	ExpiresAt *time.Time
 	// LastUsedAt may lag by minutes.

@@ -71,7 +71,7 @@ func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 		bucket = BucketName(r.bucketPrefix, spec.Namespace, spec.Name, id)
 	}
 	return r.store.EnsureAccount(ctx, Account{
-		ID: id, Namespace: spec.Namespace, Name: spec.Name, DisplayName: spec.DisplayName, Owners: owners,
+		ID: id, Namespace: spec.Namespace, Name: spec.Name, NamespaceUID: spec.NamespaceUID, ObjectUID: spec.ObjectUID, DisplayName: spec.DisplayName, Owners: owners,
 		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy,
 	})
 }

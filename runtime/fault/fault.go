@@ -55,9 +55,34 @@ func (k Kind) String() string {
 	return names[k]
 }
 
+// Reason refines a kind for the administrators of a cluster: a condition or a log line says
+// what to mend. It never decides what a tenant is told.
+type Reason string
+
+// The reasons.
+const (
+	// Credentials: a store rejects the credentials, or denies the operation.
+	Credentials Reason = "credentials"
+	// StoreFull: a store has no space left, or allows no more buckets.
+	StoreFull Reason = "store full"
+	// DatabaseMissing: the database does not exist.
+	DatabaseMissing Reason = "database missing"
+	// Schema: the schema of the database is not that of this version.
+	Schema Reason = "schema"
+	// OtherInstallation: the database or a bucket belongs to another installation or cluster.
+	OtherInstallation Reason = "other installation"
+	// Held: the database was restored or cloned, and nobody has confirmed it yet.
+	Held Reason = "held"
+	// MediaLost: the bucket of an account with items is missing or empty.
+	MediaLost Reason = "media lost"
+	// Retained: a retained account has the namespace and the name.
+	Retained Reason = "retained"
+)
+
 // Error is a classified error.
 type Error struct {
 	Kind       Kind
+	Reason     Reason        // empty if the kind says it all
 	Public     string        // message for the caller; may be empty
 	Cause      error         // for the log only
 	RetryAfter time.Duration // of Busy and Unavailable; 0 = not known
@@ -92,6 +117,26 @@ func Wrap(cause error, kind Kind, format string, args ...any) error {
 		return nil
 	}
 	return &Error{Kind: kind, Public: redact.Text(fmt.Sprintf(format, args...)), Cause: cause}
+}
+
+// WithReason returns a copy of the fault in err's chain with this reason. An error without a
+// fault becomes an Internal one; nil stays nil.
+func WithReason(err error, reason Reason) error {
+	if err == nil {
+		return nil
+	}
+	f := *From(err)
+	f.Reason = reason
+	return &f
+}
+
+// ReasonOf returns the reason of the fault in err's chain; empty without one.
+func ReasonOf(err error) Reason {
+	var f *Error
+	if errors.As(err, &f) {
+		return f.Reason
+	}
+	return ""
 }
 
 // From returns the fault in err's chain. For an error without one, and for nil, it returns

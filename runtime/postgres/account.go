@@ -48,7 +48,7 @@ func (s *Store) insertAccount(ctx context.Context, want account.Account) (sqlgen
 	err := s.inTx(ctx, "insert account", func(q *sqlgen.Queries) error {
 		var err error
 		inserted, err = q.InsertAccount(ctx, sqlgen.InsertAccountParams{
-			ID: want.ID, Namespace: want.Namespace, Name: want.Name, DisplayName: want.DisplayName, Owners: want.Owners,
+			ID: want.ID, Namespace: want.Namespace, Name: want.Name, NamespaceUid: want.NamespaceUID, ObjectUid: want.ObjectUID, DisplayName: want.DisplayName, Owners: want.Owners,
 			MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Bucket: want.Bucket, Suspended: want.Suspended,
 			McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools,
 		})
@@ -136,8 +136,8 @@ func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, 
 }
 
 func accountOf(row sqlgen.Account) account.Account {
-	return account.Account{ID: row.ID, Namespace: row.Namespace, Name: row.Name, DisplayName: row.DisplayName, Owners: row.Owners,
-		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, BucketOwned: row.BucketOwned, Suspended: row.Suspended, ClosedAt: row.ClosedAt,
+	return account.Account{ID: row.ID, Namespace: row.Namespace, Name: row.Name, NamespaceUID: row.NamespaceUid, ObjectUID: row.ObjectUid, DisplayName: row.DisplayName, Owners: row.Owners,
+		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, BucketOwned: row.BucketOwned, BucketClaimed: row.BucketClaimed, Suspended: row.Suspended, ClosedAt: row.ClosedAt, EraseAfter: row.EraseAfter, ErasingAt: row.ErasingAt,
 		ToolPolicy: toolPolicyOf(row)}
 }
 

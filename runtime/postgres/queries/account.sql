@@ -1,7 +1,7 @@
 -- name: InsertAccount :one
 -- Returns no row if the MediaAccount already has an open account.
-INSERT INTO account (id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT (namespace, name) WHERE closed_at IS NULL DO NOTHING
 RETURNING *;
 
@@ -22,7 +22,7 @@ WHERE id = sqlc.arg(id) AND (display_name, owners, max_storage, max_upload_size,
 RETURNING *;
 
 -- name: SetBucketOwned :exec
-UPDATE account SET bucket_owned = $2 WHERE id = $1 AND bucket_owned <> $2;
+UPDATE account SET bucket_owned = $2, bucket_claimed = bucket_claimed OR $2 WHERE id = $1 AND bucket_owned <> $2;
 
 -- name: OwnedBucket :one
 SELECT bucket FROM account WHERE bucket_owned AND closed_at IS NULL ORDER BY id LIMIT 1;

@@ -8,7 +8,7 @@ FROM api_key k
 JOIN app ON app.id = k.app_id AND app.closed_at IS NULL
 LEFT JOIN api_key_use u ON u.key_id = k.id
 WHERE k.account_id = $1 AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
-ORDER BY k.created_at DESC, k.id DESC;
+ORDER BY k.sequence DESC;
 
 -- name: LimitKeys :exec
 -- Limits the lifetime of the existing keys of the app.
@@ -16,7 +16,11 @@ UPDATE api_key SET expires_at = sqlc.arg(expires_at)::timestamptz
 WHERE app_id = $1 AND (expires_at IS NULL OR expires_at > sqlc.arg(expires_at)::timestamptz);
 
 -- name: InsertKey :exec
-INSERT INTO api_key (id, account_id, app_id, hash, generation, created_at) VALUES ($1, $2, $3, $4, $5, $6);
+WITH next AS (
+    UPDATE app SET key_sequence = key_sequence + 1 WHERE app.id = sqlc.arg(app_id) RETURNING key_sequence
+)
+INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, created_at, delivered_at)
+SELECT sqlc.arg(id), sqlc.arg(account_id), sqlc.arg(app_id), sqlc.arg(hash), sqlc.arg(generation), next.key_sequence, sqlc.arg(object_uid), sqlc.arg(created_at), now() FROM next;
 
 -- name: RevokeKeysOfAccount :exec
 UPDATE api_key SET expires_at = sqlc.arg(now)::timestamptz

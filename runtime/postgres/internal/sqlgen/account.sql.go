@@ -104,7 +104,7 @@ func (q *Queries) EraseItems(ctx context.Context, arg EraseItemsParams) (int64, 
 }
 
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -119,32 +119,39 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.ID,
 		&i.Namespace,
 		&i.Name,
+		&i.NamespaceUid,
+		&i.ObjectUid,
 		&i.DisplayName,
 		&i.Owners,
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
 		&i.BucketOwned,
+		&i.BucketClaimed,
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.EraseAfter,
+		&i.ErasingAt,
 	)
 	return i, err
 }
 
 const insertAccount = `-- name: InsertAccount :one
-INSERT INTO account (id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT (namespace, name) WHERE closed_at IS NULL DO NOTHING
-RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at
 `
 
 type InsertAccountParams struct {
 	ID            uuid.UUID
 	Namespace     string
 	Name          string
+	NamespaceUid  string
+	ObjectUid     string
 	DisplayName   string
 	Owners        []string
 	MaxStorage    int64
@@ -161,6 +168,8 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		arg.ID,
 		arg.Namespace,
 		arg.Name,
+		arg.NamespaceUid,
+		arg.ObjectUid,
 		arg.DisplayName,
 		arg.Owners,
 		arg.MaxStorage,
@@ -175,17 +184,22 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.ID,
 		&i.Namespace,
 		&i.Name,
+		&i.NamespaceUid,
+		&i.ObjectUid,
 		&i.DisplayName,
 		&i.Owners,
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
 		&i.BucketOwned,
+		&i.BucketClaimed,
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.EraseAfter,
+		&i.ErasingAt,
 	)
 	return i, err
 }
@@ -200,7 +214,7 @@ func (q *Queries) InsertUsage(ctx context.Context, accountID uuid.UUID) error {
 }
 
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -210,17 +224,22 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.ID,
 		&i.Namespace,
 		&i.Name,
+		&i.NamespaceUid,
+		&i.ObjectUid,
 		&i.DisplayName,
 		&i.Owners,
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
 		&i.BucketOwned,
+		&i.BucketClaimed,
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.EraseAfter,
+		&i.ErasingAt,
 	)
 	return i, err
 }
@@ -265,7 +284,7 @@ func (q *Queries) SealedUsage(ctx context.Context, accountID uuid.UUID) (SealedU
 }
 
 const setBucketOwned = `-- name: SetBucketOwned :exec
-UPDATE account SET bucket_owned = $2 WHERE id = $1 AND bucket_owned <> $2
+UPDATE account SET bucket_owned = $2, bucket_claimed = bucket_claimed OR $2 WHERE id = $1 AND bucket_owned <> $2
 `
 
 type SetBucketOwnedParams struct {
@@ -285,7 +304,7 @@ UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
 WHERE id = $8 AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
         $6, $7::text[])
-RETURNING id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at
 `
 
 type UpdateAccountParams struct {
@@ -316,17 +335,22 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.ID,
 		&i.Namespace,
 		&i.Name,
+		&i.NamespaceUid,
+		&i.ObjectUid,
 		&i.DisplayName,
 		&i.Owners,
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
 		&i.BucketOwned,
+		&i.BucketClaimed,
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.EraseAfter,
+		&i.ErasingAt,
 	)
 	return i, err
 }

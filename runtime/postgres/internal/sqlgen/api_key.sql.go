@@ -13,7 +13,11 @@ import (
 )
 
 const insertKey = `-- name: InsertKey :exec
-INSERT INTO api_key (id, account_id, app_id, hash, generation, created_at) VALUES ($1, $2, $3, $4, $5, $6)
+WITH next AS (
+    UPDATE app SET key_sequence = key_sequence + 1 WHERE app.id = $3 RETURNING key_sequence
+)
+INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, created_at, delivered_at)
+SELECT $1, $2, $3, $4, $5, next.key_sequence, $6, $7, now() FROM next
 `
 
 type InsertKeyParams struct {
@@ -22,6 +26,7 @@ type InsertKeyParams struct {
 	AppID      uuid.UUID
 	Hash       []byte
 	Generation int64
+	ObjectUid  string
 	CreatedAt  time.Time
 }
 
@@ -32,6 +37,7 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) error {
 		arg.AppID,
 		arg.Hash,
 		arg.Generation,
+		arg.ObjectUid,
 		arg.CreatedAt,
 	)
 	return err
@@ -43,7 +49,7 @@ FROM api_key k
 JOIN app ON app.id = k.app_id AND app.closed_at IS NULL
 LEFT JOIN api_key_use u ON u.key_id = k.id
 WHERE k.account_id = $1 AND (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)
-ORDER BY k.created_at DESC, k.id DESC
+ORDER BY k.sequence DESC
 `
 
 type KeysParams struct {
@@ -106,7 +112,7 @@ func (q *Queries) LimitKeys(ctx context.Context, arg LimitKeysParams) error {
 }
 
 const principal = `-- name: Principal :one
-SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -127,35 +133,45 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 		&i.Account.ID,
 		&i.Account.Namespace,
 		&i.Account.Name,
+		&i.Account.NamespaceUid,
+		&i.Account.ObjectUid,
 		&i.Account.DisplayName,
 		&i.Account.Owners,
 		&i.Account.MaxStorage,
 		&i.Account.MaxUploadSize,
 		&i.Account.Bucket,
 		&i.Account.BucketOwned,
+		&i.Account.BucketClaimed,
 		&i.Account.Suspended,
 		&i.Account.McpReadOnly,
 		&i.Account.McpTools,
 		&i.Account.CreatedAt,
 		&i.Account.ClosedAt,
+		&i.Account.EraseAfter,
+		&i.Account.ErasingAt,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
 		&i.App.CreatedAt,
 		&i.App.ClosedAt,
+		&i.App.KeySequence,
 		&i.ApiKey.ID,
 		&i.ApiKey.AccountID,
 		&i.ApiKey.AppID,
 		&i.ApiKey.Hash,
 		&i.ApiKey.Generation,
+		&i.ApiKey.Sequence,
+		&i.ApiKey.ObjectUid,
 		&i.ApiKey.CreatedAt,
+		&i.ApiKey.DeliveredAt,
 		&i.ApiKey.ExpiresAt,
+		&i.ApiKey.Closed,
 	)
 	return i, err
 }
 
 const principalOfKey = `-- name: PrincipalOfKey :one
-SELECT account.id, account.namespace, account.name, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.created_at, api_key.expires_at
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -175,29 +191,39 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 		&i.Account.ID,
 		&i.Account.Namespace,
 		&i.Account.Name,
+		&i.Account.NamespaceUid,
+		&i.Account.ObjectUid,
 		&i.Account.DisplayName,
 		&i.Account.Owners,
 		&i.Account.MaxStorage,
 		&i.Account.MaxUploadSize,
 		&i.Account.Bucket,
 		&i.Account.BucketOwned,
+		&i.Account.BucketClaimed,
 		&i.Account.Suspended,
 		&i.Account.McpReadOnly,
 		&i.Account.McpTools,
 		&i.Account.CreatedAt,
 		&i.Account.ClosedAt,
+		&i.Account.EraseAfter,
+		&i.Account.ErasingAt,
 		&i.App.ID,
 		&i.App.AccountID,
 		&i.App.Name,
 		&i.App.CreatedAt,
 		&i.App.ClosedAt,
+		&i.App.KeySequence,
 		&i.ApiKey.ID,
 		&i.ApiKey.AccountID,
 		&i.ApiKey.AppID,
 		&i.ApiKey.Hash,
 		&i.ApiKey.Generation,
+		&i.ApiKey.Sequence,
+		&i.ApiKey.ObjectUid,
 		&i.ApiKey.CreatedAt,
+		&i.ApiKey.DeliveredAt,
 		&i.ApiKey.ExpiresAt,
+		&i.ApiKey.Closed,
 	)
 	return i, err
 }

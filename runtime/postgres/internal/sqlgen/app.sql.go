@@ -13,7 +13,7 @@ import (
 )
 
 const apps = `-- name: Apps :many
-SELECT id, account_id, name, created_at, closed_at FROM app WHERE account_id = $1 ORDER BY name
+SELECT id, account_id, name, created_at, closed_at, key_sequence FROM app WHERE account_id = $1 ORDER BY name
 `
 
 func (q *Queries) Apps(ctx context.Context, accountID uuid.UUID) ([]App, error) {
@@ -31,6 +31,7 @@ func (q *Queries) Apps(ctx context.Context, accountID uuid.UUID) ([]App, error) 
 			&i.Name,
 			&i.CreatedAt,
 			&i.ClosedAt,
+			&i.KeySequence,
 		); err != nil {
 			return nil, err
 		}
@@ -73,7 +74,7 @@ func (q *Queries) InsertTotals(ctx context.Context, arg InsertTotalsParams) erro
 }
 
 const lockApp = `-- name: LockApp :one
-SELECT app.id, app.account_id, app.name, app.created_at, app.closed_at FROM app JOIN account ON account.id = app.account_id
+SELECT app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence FROM app JOIN account ON account.id = app.account_id
 WHERE app.id = $1 AND app.closed_at IS NULL AND account.closed_at IS NULL FOR NO KEY UPDATE OF app
 `
 
@@ -86,6 +87,7 @@ func (q *Queries) LockApp(ctx context.Context, id uuid.UUID) (App, error) {
 		&i.Name,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.KeySequence,
 	)
 	return i, err
 }
@@ -93,7 +95,7 @@ func (q *Queries) LockApp(ctx context.Context, id uuid.UUID) (App, error) {
 const openApp = `-- name: OpenApp :one
 INSERT INTO app (id, account_id, name) VALUES ($1, $2, $3)
 ON CONFLICT (account_id, name) DO UPDATE SET closed_at = NULL
-RETURNING id, account_id, name, created_at, closed_at
+RETURNING id, account_id, name, created_at, closed_at, key_sequence
 `
 
 type OpenAppParams struct {
@@ -111,6 +113,7 @@ func (q *Queries) OpenApp(ctx context.Context, arg OpenAppParams) (App, error) {
 		&i.Name,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.KeySequence,
 	)
 	return i, err
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const accountByID = `-- name: AccountByID :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account WHERE id = $1
 `
 
 func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -23,17 +23,22 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 		&i.ID,
 		&i.Namespace,
 		&i.Name,
+		&i.NamespaceUid,
+		&i.ObjectUid,
 		&i.DisplayName,
 		&i.Owners,
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
 		&i.BucketOwned,
+		&i.BucketClaimed,
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.EraseAfter,
+		&i.ErasingAt,
 	)
 	return i, err
 }
@@ -372,7 +377,7 @@ func (q *Queries) LockRepair(ctx context.Context, arg LockRepairParams) error {
 }
 
 const openAccountsAfter = `-- name: OpenAccountsAfter :many
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
 `
 
 type OpenAccountsAfterParams struct {
@@ -393,17 +398,22 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 			&i.ID,
 			&i.Namespace,
 			&i.Name,
+			&i.NamespaceUid,
+			&i.ObjectUid,
 			&i.DisplayName,
 			&i.Owners,
 			&i.MaxStorage,
 			&i.MaxUploadSize,
 			&i.Bucket,
 			&i.BucketOwned,
+			&i.BucketClaimed,
 			&i.Suspended,
 			&i.McpReadOnly,
 			&i.McpTools,
 			&i.CreatedAt,
 			&i.ClosedAt,
+			&i.EraseAfter,
+			&i.ErasingAt,
 		); err != nil {
 			return nil, err
 		}

@@ -15,17 +15,22 @@ type Account struct {
 	ID            uuid.UUID
 	Namespace     string
 	Name          string
+	NamespaceUid  string
+	ObjectUid     string
 	DisplayName   string
 	Owners        []string
 	MaxStorage    int64
 	MaxUploadSize int64
 	Bucket        string
 	BucketOwned   bool
+	BucketClaimed bool
 	Suspended     bool
 	McpReadOnly   bool
 	McpTools      []string
 	CreatedAt     time.Time
 	ClosedAt      *time.Time
+	EraseAfter    *time.Time
+	ErasingAt     *time.Time
 }
 
 type AccountUsage struct {
@@ -34,13 +39,17 @@ type AccountUsage struct {
 }
 
 type ApiKey struct {
-	ID         uuid.UUID
-	AccountID  uuid.UUID
-	AppID      uuid.UUID
-	Hash       []byte
-	Generation int64
-	CreatedAt  time.Time
-	ExpiresAt  *time.Time
+	ID          uuid.UUID
+	AccountID   uuid.UUID
+	AppID       uuid.UUID
+	Hash        []byte
+	Generation  int64
+	Sequence    int64
+	ObjectUid   string
+	CreatedAt   time.Time
+	DeliveredAt *time.Time
+	ExpiresAt   *time.Time
+	Closed      bool
 }
 
 type ApiKeyUse struct {
@@ -49,11 +58,12 @@ type ApiKeyUse struct {
 }
 
 type App struct {
-	ID        uuid.UUID
-	AccountID uuid.UUID
-	Name      string
-	CreatedAt time.Time
-	ClosedAt  *time.Time
+	ID          uuid.UUID
+	AccountID   uuid.UUID
+	Name        string
+	CreatedAt   time.Time
+	ClosedAt    *time.Time
+	KeySequence int64
 }
 
 type AppTotal struct {
@@ -79,6 +89,20 @@ type GroupTotal struct {
 	Slot         int16
 	PublicItems  int64
 	PrivateItems int64
+}
+
+type Installation struct {
+	Singleton   bool
+	ID          uuid.UUID
+	ClusterUid  string
+	Epoch       int64
+	Heartbeat   int64
+	Token       uuid.UUID
+	HeartbeatAt time.Time
+	Server      string
+	HoldReason  string
+	HeldAt      *time.Time
+	ProofKey    []byte
 }
 
 type Item struct {
@@ -207,10 +231,18 @@ type ResumableUpload struct {
 	ExpiresAt       time.Time
 }
 
+type RuntimeInstance struct {
+	ID        uuid.UUID
+	Version   string
+	StartedAt time.Time
+	SeenAt    time.Time
+}
+
 type SettingsPin struct {
 	AccountID uuid.UUID
 	PinnedBy  string
 	Fields    []byte
+	ObjectUid string
 }
 
 type SettingsTenant struct {

@@ -14,7 +14,7 @@ import (
 )
 
 const accountsByOwner = `-- name: AccountsByOwner :many
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at FROM account
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account
 WHERE owners @> ARRAY[$1::text] AND closed_at IS NULL AND NOT suspended
 ORDER BY display_name, namespace, name LIMIT $2::int
 `
@@ -37,17 +37,22 @@ func (q *Queries) AccountsByOwner(ctx context.Context, arg AccountsByOwnerParams
 			&i.ID,
 			&i.Namespace,
 			&i.Name,
+			&i.NamespaceUid,
+			&i.ObjectUid,
 			&i.DisplayName,
 			&i.Owners,
 			&i.MaxStorage,
 			&i.MaxUploadSize,
 			&i.Bucket,
 			&i.BucketOwned,
+			&i.BucketClaimed,
 			&i.Suspended,
 			&i.McpReadOnly,
 			&i.McpTools,
 			&i.CreatedAt,
 			&i.ClosedAt,
+			&i.EraseAfter,
+			&i.ErasingAt,
 		); err != nil {
 			return nil, err
 		}
@@ -118,7 +123,7 @@ func (q *Queries) Connections(ctx context.Context, arg ConnectionsParams) ([]Con
 }
 
 const defaultKey = `-- name: DefaultKey :one
-SELECT k.id, k.account_id, k.app_id, k.hash, k.generation, k.created_at, k.expires_at FROM api_key k JOIN app ON app.id = k.app_id AND app.closed_at IS NULL
+SELECT k.id, k.account_id, k.app_id, k.hash, k.generation, k.sequence, k.object_uid, k.created_at, k.delivered_at, k.expires_at, k.closed FROM api_key k JOIN app ON app.id = k.app_id AND app.closed_at IS NULL
 WHERE app.account_id = $1 AND app.name = $2 AND (k.expires_at IS NULL OR k.expires_at > $3::timestamptz)
 ORDER BY k.created_at DESC, k.id DESC LIMIT 1
 `
@@ -139,8 +144,12 @@ func (q *Queries) DefaultKey(ctx context.Context, arg DefaultKeyParams) (ApiKey,
 		&i.AppID,
 		&i.Hash,
 		&i.Generation,
+		&i.Sequence,
+		&i.ObjectUid,
 		&i.CreatedAt,
+		&i.DeliveredAt,
 		&i.ExpiresAt,
+		&i.Closed,
 	)
 	return i, err
 }
@@ -180,7 +189,7 @@ func (q *Queries) InsertGrant(ctx context.Context, arg InsertGrantParams) error 
 }
 
 const lockAccountForShare = `-- name: LockAccountForShare :one
-SELECT id, namespace, name, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, suspended, mcp_read_only, mcp_tools, created_at, closed_at FROM account
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account
 WHERE id = $1 AND owners @> ARRAY[$2::text] AND closed_at IS NULL AND NOT suspended FOR SHARE
 `
 
@@ -197,17 +206,22 @@ func (q *Queries) LockAccountForShare(ctx context.Context, arg LockAccountForSha
 		&i.ID,
 		&i.Namespace,
 		&i.Name,
+		&i.NamespaceUid,
+		&i.ObjectUid,
 		&i.DisplayName,
 		&i.Owners,
 		&i.MaxStorage,
 		&i.MaxUploadSize,
 		&i.Bucket,
 		&i.BucketOwned,
+		&i.BucketClaimed,
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
 		&i.CreatedAt,
 		&i.ClosedAt,
+		&i.EraseAfter,
+		&i.ErasingAt,
 	)
 	return i, err
 }
