@@ -23,6 +23,7 @@ import (
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
@@ -64,6 +65,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 		config: operator.Config{
 			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
 			Concurrency: 8, HealthListen: "0", MetricsListen: "0",
+			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
 		},
 		databaseURL: testenv.Postgres, s3: testenv.S3,
 	}
@@ -88,7 +90,8 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	must(t, err)
 	b.buckets = &countingBuckets{Buckets: b.store, calls: map[string]int{}}
 	b.requests = &requestCounter{calls: map[string]int{}}
-	chosen.config.Namespaces = []string{b.namespace}
+	chosen.config.Namespaces, chosen.config.Namespace = []string{b.namespace}, b.namespace
+	grantInstallation(t, b.namespace)
 	if !chosen.idle {
 		b.run(chosen.config)
 	}
@@ -102,7 +105,7 @@ func (b *harness) run(cfg operator.Config) {
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
 	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
-		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Installation: b.database, Now: time.Now, Log: testLog(b.t),
 	})
 	must(b.t, err)
 	ended := make(chan error, 1)
@@ -156,6 +159,17 @@ var asOperator = func() func(testing.TB) string {
 		return path
 	}
 }()
+
+// grantInstallation grants the operator the ConfigMap of the installation in the namespace of a
+// test: each test has a database, and so an installation, of its own.
+func grantInstallation(t testing.TB, namespace string) {
+	t.Helper()
+	role := testenv.Manifests(t, "rbac/installation_role.yaml", "rbac/installation_role_binding.yaml")
+	for _, object := range role {
+		object.SetNamespace(namespace)
+	}
+	testenv.Apply(t, role...)
+}
 
 // operatorAccess returns a configuration that uses the operator's service account.
 func operatorAccess(t testing.TB) *rest.Config {

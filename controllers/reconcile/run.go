@@ -29,6 +29,7 @@ type Deps struct {
 	Client client.Client // reads from the cache
 	Events events.EventRecorder
 	Now    func() time.Time
+	Gate   *Gate // every controller passes its Reconciler through Gated, and its passes through Do
 }
 
 // Run is one reconcile of one object. T is the pointer type of the object.

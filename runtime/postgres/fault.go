@@ -38,6 +38,8 @@ func toFault(err error, op string) error {
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
 		switch {
+		case server.Code == otherCluster:
+			return fault.WithReason(fault.Wrap(cause, fault.Unavailable, "the database belongs to another cluster, or was restored"), fault.OtherInstallation)
 		case server.Code == "23505": // unique_violation
 			return fault.Wrap(cause, fault.Conflict, "already exists")
 		case server.Code == undefinedTable:

