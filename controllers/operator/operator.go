@@ -129,7 +129,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
 		Buckets:   deps.Buckets,
 	})
-	if err := accounts.SetupWithManager(mgr); err != nil {
+	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
 	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)},

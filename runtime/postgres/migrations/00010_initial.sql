@@ -28,6 +28,9 @@ CREATE TABLE installation (
     -- hold_reason says why nothing may be removed from the object store; empty if it may.
     hold_reason text NOT NULL DEFAULT '',
     held_at     timestamptz,
+    -- taken_over_at is when another cluster took the installation over: accounts whose
+    -- MediaAccount it does not have yet are not orphans for some time.
+    taken_over_at timestamptz,
     -- proof_key is the key of the MACs in the Secrets of API keys.
     proof_key   bytea NOT NULL CHECK (length(proof_key) = 32)
 );
@@ -78,6 +81,7 @@ CREATE TABLE account (
     CHECK (closed_at IS NOT NULL OR (erase_after IS NULL AND erasing_at IS NULL))
 );
 CREATE INDEX account_closed_name ON account (namespace, name, closed_at DESC) WHERE closed_at IS NOT NULL;
+CREATE INDEX account_closed ON account (id) WHERE closed_at IS NOT NULL;
 CREATE UNIQUE INDEX account_open_name ON account (namespace, name) WHERE closed_at IS NULL;
 CREATE UNIQUE INDEX account_open_bucket ON account (bucket) WHERE closed_at IS NULL;
 -- A login looks accounts up by the owner's e-mail address.
