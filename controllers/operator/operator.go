@@ -133,7 +133,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 		Buckets:   deps.Buckets,
 		Identity:  deps.Identity,
 	})
-	if err := accounts.SetupWithManager(mgr); err != nil {
+	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
 	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)},
