@@ -24,18 +24,30 @@ import (
 
 // Store has the row of the installation. postgres.Store implements it.
 type Store interface {
-	// CheckSchema returns a fault with the reason Schema if the schema is not that of this version.
-	CheckSchema(ctx context.Context) error
-	// Installation returns the row.
-	Installation(ctx context.Context) (installation.State, error)
+	installation.Store
 	// BindInstallation binds the installation to a cluster, unless one is bound.
 	BindInstallation(ctx context.Context, clusterUID string) (bool, error)
-	// HoldAtEpoch puts the installation on hold.
+	// HoldAtEpoch puts the installation on hold, because something shows a later epoch.
 	HoldAtEpoch(ctx context.Context, reason string, knownEpoch int64) error
 	// SetFence makes every write require that the installation is bound to the cluster at this epoch.
 	SetFence(clusterUID string, epoch int64)
 	// OnFenced sets the function that is called when such a write was rejected.
 	OnFenced(rejected func())
+}
+
+// Config configures a Verifier.
+type Config struct {
+	installation.Config
+	Namespace string // of the operator
+}
+
+// Deps are the parts that a Verifier uses.
+type Deps struct {
+	Kube    *rest.Config
+	Store   Store
+	Markers installation.Markers
+	Gate    *reconcile.Gate
+	Log     *slog.Logger
 }
 
 const (
@@ -47,11 +59,10 @@ const (
 
 // Verifier compares the identities and opens or closes the gate.
 type Verifier struct {
-	cluster  cluster
-	store    Store
-	gate     *reconcile.Gate
-	interval time.Duration
-	log      *slog.Logger
+	cluster cluster
+	guard   *installation.Guard
+	deps    Deps
+	config  Config
 
 	fenced atomic.Int64  // writes that the database rejected
 	again  chan struct{} // asks Start for a comparison at once
@@ -63,19 +74,20 @@ type Verifier struct {
 	state    installation.State
 }
 
-// NewVerifier returns a Verifier. namespace is that of the operator. Until the first comparison,
-// the store rejects every write.
-func NewVerifier(kube *rest.Config, namespace string, store Store, gate *reconcile.Gate, interval time.Duration, log *slog.Logger) (*Verifier, error) {
-	c, err := client.New(kube, client.Options{})
+// NewVerifier returns a Verifier. Until its first comparison, the store rejects every write.
+func NewVerifier(config Config, deps Deps) (*Verifier, error) {
+	c, err := client.New(deps.Kube, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("create the client of the installation: %w", err)
 	}
 	v := &Verifier{
-		cluster: cluster{client: c, namespace: namespace}, store: store, gate: gate, interval: interval, log: log,
+		cluster: cluster{client: c, namespace: config.Namespace},
+		guard:   installation.NewGuard(config.Config, installation.Deps{Store: deps.Store, Markers: deps.Markers, Log: deps.Log}),
+		config:  config, deps: deps,
 		again: make(chan struct{}, 1), problem: errors.New("no comparison has succeeded yet"),
 	}
-	store.SetFence("", 0)
-	store.OnFenced(v.onFenced)
+	deps.Store.SetFence("", 0)
+	deps.Store.OnFenced(v.onFenced)
 	return v, nil
 }
 
@@ -83,7 +95,7 @@ func NewVerifier(kube *rest.Config, namespace string, store Store, gate *reconci
 // a status about it.
 func (v *Verifier) onFenced() {
 	v.fenced.Add(1)
-	v.gate.Close()
+	v.deps.Gate.Close()
 	select {
 	case v.again <- struct{}{}:
 	default:
@@ -97,7 +109,7 @@ func (*Verifier) NeedLeaderElection() bool { return false }
 // Start compares at once, then periodically, until the context ends.
 func (v *Verifier) Start(ctx context.Context) error {
 	for {
-		wait := v.interval
+		wait := v.config.CheckInterval
 		if v.Look(ctx); !v.wasVerified() {
 			wait = min(wait, firstInterval)
 		}
@@ -121,16 +133,20 @@ func (v *Verifier) Ready(*http.Request) error {
 	return v.problem
 }
 
-// State returns the row as it was compared last; ok is false before the first success.
-func (v *Verifier) State() (state installation.State, ok bool) {
+// Identity returns the identity that the markers of buckets record, as it was compared last.
+func (v *Verifier) Identity(context.Context) (installation.Identity, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.state, v.verified
+	if v.problem != nil {
+		return installation.Identity{}, fault.Wrap(v.problem, fault.Unavailable, "the installation is not verified")
+	}
+	return v.state.Identity, nil
 }
 
 func (v *Verifier) wasVerified() bool {
-	_, ok := v.State()
-	return ok
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.verified
 }
 
 // Look compares once, and opens or closes the gate. A database or an API server that cannot be
@@ -142,16 +158,19 @@ func (v *Verifier) Look(ctx context.Context) {
 	defer cancel()
 	fenced := v.fenced.Load()
 	state, err := v.compare(ctx)
+	if err == nil {
+		err = v.guardBuckets(ctx)
+	}
 	if err == nil && v.fenced.Load() != fenced { // rejected meanwhile: what was read is outdated
 		return
 	}
 	var mismatch mismatchError
 	switch {
 	case err == nil:
-		v.store.SetFence(state.ClusterUID, state.Epoch)
+		v.deps.Store.SetFence(state.ClusterUID, state.Epoch)
 		v.set(nil, state)
 	case errors.As(err, &mismatch):
-		v.store.SetFence("", 0)
+		v.deps.Store.SetFence("", 0)
 		v.set(mismatch, state)
 	default:
 		v.outage(err)
@@ -163,6 +182,17 @@ type mismatchError struct{ text string }
 
 func (e mismatchError) Error() string { return e.text }
 
+// guardBuckets compares the database with the markers of buckets, and writes its heartbeat into
+// them. It is called only for the operator's own database: a heartbeat is a write.
+func (v *Verifier) guardBuckets(ctx context.Context) error {
+	err := v.guard.Check(ctx)
+	switch fault.ReasonOf(err) { //nolint:exhaustive // all others are failures of a store
+	case fault.Held, fault.OtherInstallation, fault.Schema:
+		return mismatchError{fault.From(err).Public}
+	}
+	return err
+}
+
 // compareTries bounds the repetitions of a comparison that wrote something, or whose write
 // conflicted with that of another replica.
 const compareTries = 5
@@ -170,7 +200,7 @@ const compareTries = 5
 // compare returns the row if this cluster may write, a mismatchError if it may not, and another
 // error if that is not known.
 func (v *Verifier) compare(ctx context.Context) (row installation.State, err error) {
-	if err := v.store.CheckSchema(ctx); err != nil {
+	if err := v.deps.Store.CheckSchema(ctx); err != nil {
 		if fault.ReasonOf(err) == fault.Schema {
 			return row, mismatchError{fault.From(err).Public}
 		}
@@ -196,16 +226,16 @@ func (v *Verifier) compareOnce(ctx context.Context, clusterUID string) (row inst
 	if err != nil {
 		return row, true, err
 	}
-	if row, err = v.store.Installation(ctx); err != nil {
+	if row, err = v.deps.Store.Installation(ctx); err != nil {
 		return row, true, err
 	}
 	switch next, text := decide(clusterUID, record, row); next {
 	case stop:
 		return row, true, mismatchError{text}
 	case hold:
-		return row, false, v.store.HoldAtEpoch(ctx, text, record.Epoch)
+		return row, false, v.deps.Store.HoldAtEpoch(ctx, text, record.Epoch)
 	case bindRow:
-		_, err := v.store.BindInstallation(ctx, clusterUID)
+		_, err := v.deps.Store.BindInstallation(ctx, clusterUID)
 		return row, false, err
 	case writeRecord:
 		return row, false, v.cluster.write(ctx, recordOf(row), existing)
@@ -221,14 +251,14 @@ func (v *Verifier) set(problem error, state installation.State) {
 	v.verified = v.verified || problem == nil
 	v.mu.Unlock()
 	if problem == nil {
-		if v.gate.Open() {
-			v.log.Info("the installation is verified: reconciles run", "installation", state.ID, "cluster", state.ClusterUID, "epoch", state.Epoch)
+		if v.deps.Gate.Open() {
+			v.deps.Log.Info("the installation is verified: reconciles run", "installation", state.ID, "cluster", state.ClusterUID, "epoch", state.Epoch)
 		}
 		return
 	}
-	v.gate.Close()
+	v.deps.Gate.Close()
 	if before == nil || before.Error() != problem.Error() {
-		v.log.Error("the operator writes nothing", "reason", problem.Error())
+		v.deps.Log.Error("the operator writes nothing", "reason", problem.Error())
 	}
 }
 
@@ -242,7 +272,7 @@ func (v *Verifier) outage(err error) {
 	}
 	v.mu.Unlock()
 	if !known {
-		v.log.Warn("the operator writes nothing until it has verified its installation", "error", err)
+		v.deps.Log.Warn("the operator writes nothing until it has verified its installation", "error", err)
 	}
 }
 

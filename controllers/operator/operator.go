@@ -32,6 +32,7 @@ import (
 	"mediastack.dev/controllers/mediasettings"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
+	identity "mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -53,8 +54,9 @@ type Deps struct {
 	Settings settings.Store
 	Buckets  mediaaccount.Buckets
 	// Installation has the identity of the database, and rejects the writes of an operator that
-	// it does not belong to.
+	// it does not belong to. Markers have the identity of the buckets.
 	Installation installation.Store
+	Markers      identity.Markers
 	Now          func() time.Time
 	Log          *slog.Logger
 }
@@ -75,7 +77,8 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 	// per second would delay 200 new accounts by a minute.
 	kube.QPS, kube.Burst = -1, -1
 	gate := reconcile.NewGate()
-	verifier, err := installation.NewVerifier(kube, cfg.Namespace, deps.Installation, gate, cfg.Installation.CheckInterval, deps.Log)
+	verifier, err := installation.NewVerifier(installation.Config{Config: cfg.Installation, Namespace: cfg.Namespace},
+		installation.Deps{Kube: kube, Store: deps.Installation, Markers: deps.Markers, Gate: gate, Log: deps.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +107,7 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 	if err := errors.Join(addChecks(mgr, verifier), mgr.Add(verifier)); err != nil {
 		return nil, err
 	}
-	return mgr, addControllers(ctx, mgr, gate, cfg, deps)
+	return mgr, addControllers(ctx, mgr, verifier, gate, cfg, deps)
 }
 
 // cacheOptions restricts the cache to what is watched: the custom resources, and the Secrets
@@ -128,7 +131,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	return options, nil
 }
 
-func addControllers(ctx context.Context, mgr manager.Manager, gate *reconcile.Gate, cfg Config, deps Deps) error {
+func addControllers(ctx context.Context, mgr manager.Manager, verifier *installation.Verifier, gate *reconcile.Gate, cfg Config, deps Deps) error {
 	shared := reconcile.Deps{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate}
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
@@ -140,8 +143,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, gate *reconcile.Ga
 		APIReader: mgr.GetAPIReader(),
 		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
 		Buckets:   deps.Buckets,
+		Identity:  verifier.Identity,
 	})
-	if err := accounts.SetupWithManager(mgr); err != nil {
+	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
 	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)},

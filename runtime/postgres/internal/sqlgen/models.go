@@ -46,6 +46,7 @@ type ApiKey struct {
 	Generation  int64
 	Sequence    int64
 	ObjectUid   string
+	Overlap     int64
 	CreatedAt   time.Time
 	DeliveredAt *time.Time
 	ExpiresAt   *time.Time
