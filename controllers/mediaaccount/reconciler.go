@@ -21,6 +21,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -36,8 +37,8 @@ const (
 
 // Buckets are the operations on buckets that the operator needs.
 type Buckets interface {
-	// Claim makes bucket exist and belong to owner, and reports whether it wrote anything.
-	Claim(ctx context.Context, bucket string, owner objectstore.Owner, adopt bool) (changed bool, err error)
+	// Claim makes a bucket exist and belong to an account.
+	Claim(ctx context.Context, request objectstore.ClaimRequest) (objectstore.ClaimResult, error)
 	// Owner returns the owner that the bucket's marker names.
 	Owner(ctx context.Context, bucket string) (objectstore.Owner, error)
 	// Drain removes up to batch objects and reports whether the bucket is empty then.
@@ -67,6 +68,8 @@ type Deps struct {
 	APIReader client.Reader // reads from the API server
 	Accounts  *account.Registry
 	Buckets   Buckets
+	// Identity returns the identity that the markers of buckets record.
+	Identity func(ctx context.Context) (installation.Identity, error)
 }
 
 // Reconciler reconciles MediaAccount objects.

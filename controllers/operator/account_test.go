@@ -45,7 +45,9 @@ func TestAccount_IsProvisioned(t *testing.T) {
 	}
 	owner, err := b.store.Owner(b.ctx, found.Bucket)
 	must(t, err)
-	if owner != (objectstore.Owner{AccountID: found.ID.String(), Namespace: b.namespace, Name: "demo"}) {
+	identity, err := b.database.Identity(b.ctx)
+	must(t, err)
+	if owner != (objectstore.Owner{AccountID: found.ID.String(), Namespace: b.namespace, Name: "demo", InstallationID: identity.ID}) {
 		t.Errorf("the bucket's marker is %+v", owner)
 	}
 	for _, app := range []string{"default", "web"} {
@@ -204,8 +206,7 @@ func TestBucket_ForeignIsRejectedUntilAdopted(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
 	name := "foreign-" + b.namespace
-	_, err := b.store.Claim(b.ctx, name, objectstore.Owner{AccountID: "x"}, false)
-	must(t, err)
+	b.claim(name, "x")
 	must(t, b.store.Put(b.ctx, name, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
 		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: name}

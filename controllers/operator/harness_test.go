@@ -114,7 +114,7 @@ func (b *harness) run(cfg operator.Config) {
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
 	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
-		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Identity: b.database.Identity, Now: time.Now, Log: testLog(b.t),
 	})
 	must(b.t, err)
 	ended := make(chan error, 1)

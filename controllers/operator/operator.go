@@ -31,6 +31,7 @@ import (
 	"mediastack.dev/controllers/mediasettings"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -51,6 +52,8 @@ type Deps struct {
 	Accounts account.Store
 	Settings settings.Store
 	Buckets  mediaaccount.Buckets
+	// Identity returns the identity that the markers of buckets record.
+	Identity func(ctx context.Context) (installation.Identity, error)
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -128,6 +131,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 		APIReader: mgr.GetAPIReader(),
 		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
 		Buckets:   deps.Buckets,
+		Identity:  deps.Identity,
 	})
 	if err := accounts.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)

@@ -23,12 +23,8 @@ type Store interface {
 	SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned bool) error
 	// SetApps opens the named apps, and closes all others of the account and revokes their keys.
 	// It writes nothing if nothing differs.
-	SetApps(ctx context.Context, accountID uuid.UUID, names []string, now time.Time) ([]App, error)
-	// Keys returns the keys of the account's open apps that are valid at now, newest first.
-	Keys(ctx context.Context, accountID uuid.UUID, now time.Time) ([]Key, error)
-	// AddKey adds the newest key of an app. Every other valid key of the app expires at
-	// othersExpire at the latest, or at once if that has passed.
-	AddKey(ctx context.Context, key Key, othersExpire time.Time) error
+	SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]App, error)
+	KeyStore
 	// CloseAccount closes the account and revokes its keys. Closing twice is no error.
 	CloseAccount(ctx context.Context, accountID uuid.UUID, now time.Time) error
 	// EraseAccount removes up to batch item rows of a closed account and returns how many are
@@ -91,31 +87,7 @@ func (r *Registry) SetBucketOwned(ctx context.Context, accountID uuid.UUID, owne
 // named any more is closed: its keys are revoked, its items are kept.
 func (r *Registry) SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]App, error) {
 	all := append([]string{DefaultApp}, names...)
-	return r.store.SetApps(ctx, accountID, all, r.now())
-}
-
-// Keys returns the valid keys of the account, newest first.
-func (r *Registry) Keys(ctx context.Context, accountID uuid.UUID) ([]Key, error) {
-	return r.store.Keys(ctx, accountID, r.now())
-}
-
-// IssueKey creates a key of the app and returns it in plain text, which is not stored. Older keys
-// of the app stay valid for overlap; with 0 they expire at once.
-func (r *Registry) IssueKey(ctx context.Context, appID uuid.UUID, generation int64, overlap time.Duration) (KeySecret, Key, error) {
-	token, err := NewKeySecret()
-	if err != nil {
-		return KeySecret{}, Key{}, err
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return KeySecret{}, Key{}, err
-	}
-	now := r.now()
-	key := Key{ID: id, AppID: appID, Hash: token.Hash(), Generation: generation, CreatedAt: now}
-	if err := r.store.AddKey(ctx, key, now.Add(overlap)); err != nil {
-		return KeySecret{}, Key{}, err
-	}
-	return token, key, nil
+	return r.store.SetApps(ctx, accountID, all)
 }
 
 // Close closes the account: its keys are revoked permanently, its items and bucket are kept.

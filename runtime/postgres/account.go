@@ -94,7 +94,7 @@ func (s *Store) OwnedBucket(ctx context.Context) (string, error) {
 // CloseAccount implements account.Store.
 func (s *Store) CloseAccount(ctx context.Context, accountID uuid.UUID, now time.Time) error {
 	return s.inTx(ctx, "close account", func(q *sqlgen.Queries) error {
-		if err := q.RevokeKeysOfAccount(ctx, sqlgen.RevokeKeysOfAccountParams{AccountID: accountID, Now: now}); err != nil {
+		if err := q.RevokeKeysOfAccount(ctx, accountID); err != nil {
 			return err
 		}
 		return q.CloseAccount(ctx, sqlgen.CloseAccountParams{ID: accountID, Now: now})

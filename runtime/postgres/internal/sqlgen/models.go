@@ -46,6 +46,7 @@ type ApiKey struct {
 	Generation  int64
 	Sequence    int64
 	ObjectUid   string
+	Overlap     int64
 	CreatedAt   time.Time
 	DeliveredAt *time.Time
 	ExpiresAt   *time.Time
@@ -102,6 +103,7 @@ type Installation struct {
 	Server      string
 	HoldReason  string
 	HeldAt      *time.Time
+	ResumedAt   *time.Time
 	ProofKey    []byte
 }
 
