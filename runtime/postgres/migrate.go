@@ -46,7 +46,7 @@ func rejectUnreleased(ctx context.Context, conn *pgx.Conn) error {
 	case err != nil:
 		return err
 	}
-	return fault.New(fault.Unavailable, "the database schema is that of an unreleased version (migration %d), which can't be upgraded: use an empty database", version)
+	return fault.WithReason(fault.New(fault.Unavailable, "the database schema is that of an unreleased version (migration %d), which can't be upgraded: use an empty database", version), fault.Schema)
 }
 
 // provider returns the embedded migrations for db.
