@@ -57,6 +57,8 @@ type Config struct {
 	BucketCheckInterval time.Duration
 	// UsageInterval is the interval between two reads of the usage and of the keys' last use.
 	UsageInterval time.Duration
+	// OutageGrace is how long no replica of the runtime may serve before an account is not Ready.
+	OutageGrace time.Duration
 	// Options of the controller: concurrency and rate limiter.
 	Options controller.Options
 }
@@ -67,6 +69,7 @@ type Deps struct {
 	APIReader client.Reader // reads from the API server
 	Accounts  *account.Registry
 	Buckets   Buckets
+	Runtimes  Runtimes
 }
 
 // Reconciler reconciles MediaAccount objects.
@@ -74,11 +77,12 @@ type Reconciler struct {
 	deps     Deps
 	config   Config
 	schedule *schedule
+	runtimes *runtimes
 }
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, schedule: newSchedule()}
+	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}}
 }
 
 // SetupWithManager registers the controller. It reconciles a MediaAccount when its spec
@@ -124,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	if s.Deleting() {
 		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.removeSecrets, r.deleteItems, r.removeBucket, r.removeFinalizer)
 	} else {
-		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.measureUsage)
+		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.checkRuntime, r.measureUsage)
 	}
 	return ctrl.Result{}, nil
 }
@@ -149,6 +153,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) 
 	}
 	return s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),
+		Measured:           s.observed.storage,
 		GenerationObserved: s.observed.generationObserved(),
 		Failures:           s.observed.failures(),
 		Interval:           r.config.BucketCheckInterval,

@@ -1,6 +1,8 @@
 package mediaaccount
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"mediastack.dev/controllers/reconcile"
 )
 
@@ -19,6 +21,7 @@ type observed struct {
 	apps      stepResult
 	keys      stepResult
 	runtime   *reconcile.StepError // no replica of the runtime serves
+	storage   []metav1.Condition   // StorageAvailable, if the usage was measured
 	deletion  *deletionProgress    // nil unless the object is being deleted
 }
 

@@ -51,6 +51,7 @@ type Deps struct {
 	Accounts account.Store
 	Settings settings.Store
 	Buckets  mediaaccount.Buckets
+	Runtimes mediaaccount.Runtimes
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -125,12 +126,14 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
 		UsageInterval:       cfg.UsageInterval,
+		OutageGrace:         cfg.OutageGrace,
 		Options:             controllerOptions(cfg),
 	}, mediaaccount.Deps{
 		Deps:      shared,
 		APIReader: mgr.GetAPIReader(),
 		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
 		Buckets:   deps.Buckets,
+		Runtimes:  deps.Runtimes,
 	})
 	if err := accounts.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)

@@ -35,7 +35,7 @@ type Deps struct {
 	Client  client.Client // reads from the cache
 	Events  events.EventRecorder
 	Now     func() time.Time
-	Outages *Outages // shared by all controllers
+	Outages *Outages // shared by all controllers; may be nil
 }
 
 // Run is one reconcile of one object. T is the pointer type of the object.
@@ -160,8 +160,10 @@ type Status struct {
 
 // Observation is what the steps of a Run saw.
 type Observation struct {
-	// Conditions are all conditions of the object.
+	// Conditions are the conditions of the object.
 	Conditions []metav1.Condition
+	// Measured are conditions that are written during a short outage, too.
+	Measured []metav1.Condition
 	// GenerationObserved is set when this generation of the spec was handled.
 	GenerationObserved bool
 	// Failures are the errors of the steps; nil ones are ignored.
@@ -182,6 +184,7 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 		r.deps.Outages.failed(failure)
 	}
 	keeps := r.deps.Outages.keepsStatus(r.Object.GetUID(), saw.Failures)
+	setConditions(statusOf(r.Object).Conditions, r.Object.GetGeneration(), saw.Measured)
 	if !keeps || !isReady(statusOf(r.Original), r.Object.GetGeneration()) {
 		next := statusOf(r.Object)
 		setConditions(next.Conditions, r.Object.GetGeneration(), saw.Conditions)
