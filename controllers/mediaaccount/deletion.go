@@ -125,7 +125,7 @@ func (r *Reconciler) removeBucket(ctx context.Context, s *scope) bool {
 	case err != nil:
 		s.observed.deletion.failure = reconcile.NewError(reconcile.ObjectStore, err)
 		return false
-	case owner != r.owner(s):
+	case owner.AccountID != s.account.ID.String():
 		return r.retainBucket(s, "it belongs to another account")
 	}
 	return r.drain(ctx, s)

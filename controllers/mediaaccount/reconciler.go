@@ -16,11 +16,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -36,8 +39,8 @@ const (
 
 // Buckets are the operations on buckets that the operator needs.
 type Buckets interface {
-	// Claim makes bucket exist and belong to owner, and reports whether it wrote anything.
-	Claim(ctx context.Context, bucket string, owner objectstore.Owner, adopt bool) (changed bool, err error)
+	// Claim makes a bucket exist and belong to an account.
+	Claim(ctx context.Context, request objectstore.ClaimRequest) (objectstore.ClaimResult, error)
 	// Owner returns the owner that the bucket's marker names.
 	Owner(ctx context.Context, bucket string) (objectstore.Owner, error)
 	// Drain removes up to batch objects and reports whether the bucket is empty then.
@@ -70,6 +73,8 @@ type Deps struct {
 	Accounts  *account.Registry
 	Buckets   Buckets
 	Runtimes  Runtimes
+	// Identity returns the identity that the markers of buckets record.
+	Identity func(ctx context.Context) (installation.Identity, error)
 }
 
 // Reconciler reconciles MediaAccount objects.
@@ -86,19 +91,25 @@ func New(config Config, deps Deps) *Reconciler {
 }
 
 // SetupWithManager registers the controller. It reconciles a MediaAccount when its spec
-// changes, when one of its Secrets changes or is deleted, and on its timers.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+// changes, when one of its Secrets changes or is deleted, when a RetainedMediaAccount that may
+// become its account changes, and on its timers.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if err := retained.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		// The status is this controller's own; a deletion raises the generation too.
 		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&corev1.Secret{}, builder.WithPredicates(secretDrift())).
+		Watches(&v1alpha1.RetainedMediaAccount{}, handler.EnqueueRequestsFromMapFunc(claimants), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(r.config.Options).
 		Complete(r)
 }
 
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts/status,verbs=patch
+// +kubebuilder:rbac:groups=mediastack.dev,resources=retainedmediaaccounts,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -111,8 +122,8 @@ type scope struct {
 	apps     []account.App
 	observed observed
 
-	namespaceActive bool // the namespace was read and is not being deleted
-	databaseCalled  bool // not only admitDatabase's answer is known
+	namespaceUID   string // set once the namespace was read and is not being deleted
+	databaseCalled bool   // not only admitDatabase's answer is known
 }
 
 // Reconcile makes the account in PostgreSQL, the bucket and the Secrets match the

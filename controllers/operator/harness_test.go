@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/objectstatus"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
@@ -49,6 +50,7 @@ type harness struct {
 	store         *objectstore.Store
 	buckets       *countingBuckets
 	requests      *requestCounter
+	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
 
 // options are what a test can choose.
@@ -77,6 +79,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	must(t, b.Create(ctx, namespace))
 	b.namespace = namespace.Name
+	b.recorder = objectstatus.Record(t, testenv.Kubernetes(t), b.namespace)
 
 	database := postgres.Config{DatabaseURL: chosen.databaseURL(t), DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
 	must(t, postgres.Migrate(ctx, database, slog.New(slog.DiscardHandler)))
@@ -107,7 +110,7 @@ func (b *harness) run(cfg operator.Config) {
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
 	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
-		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Identity: b.database.Identity, Now: time.Now, Log: testLog(b.t),
 	})
 	must(b.t, err)
 	ended := make(chan error, 1)

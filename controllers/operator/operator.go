@@ -31,6 +31,7 @@ import (
 	"mediastack.dev/controllers/mediasettings"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -52,6 +53,8 @@ type Deps struct {
 	Settings settings.Store
 	Buckets  mediaaccount.Buckets
 	Runtimes mediaaccount.Runtimes
+	// Identity returns the identity that the markers of buckets record.
+	Identity func(ctx context.Context) (installation.Identity, error)
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -134,8 +137,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
 		Buckets:   deps.Buckets,
 		Runtimes:  deps.Runtimes,
+		Identity:  deps.Identity,
 	})
-	if err := accounts.SetupWithManager(mgr); err != nil {
+	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
 	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)},

@@ -53,10 +53,15 @@ type Witness struct {
 
 // Marker is the content of a bucket's marker.
 type Marker struct {
-	AccountID string
+	AccountID string `json:"accountID"`
+	Namespace string `json:"namespace"` // of the MediaAccount
+	Name      string `json:"name"`      // of the MediaAccount
 	Witness
+	// ClaimedAt is when the marker was written first. Objects that are older belong to somebody
+	// else: the bucket was adopted.
+	ClaimedAt time.Time `json:"claimedAt"`
 	// Version identifies the stored bytes. WriteWitness replaces only this version.
-	Version string
+	Version string `json:"-"`
 }
 
 // Bucket is a bucket with the account that owns it.

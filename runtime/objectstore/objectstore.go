@@ -17,6 +17,7 @@ import (
 
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 )
 
@@ -31,6 +32,7 @@ type Config struct {
 var (
 	_ media.ObjectStore       = (*Store)(nil)
 	_ consistency.ObjectStore = (*Store)(nil)
+	_ installation.Markers    = (*Store)(nil)
 )
 
 // Store is a client of one S3 store.

@@ -34,6 +34,12 @@ func (s *Store) Installation(ctx context.Context) (installation.State, error) {
 	}, nil
 }
 
+// Identity returns the identity that the markers of buckets record.
+func (s *Store) Identity(ctx context.Context) (installation.Identity, error) {
+	state, err := s.Installation(ctx)
+	return state.Identity, err
+}
+
 // currentServer returns what identifies the server and the database. The system identifier is
 // readable by every role by default; a server may revoke that.
 func (s *Store) currentServer(ctx context.Context) (installation.Server, error) {
