@@ -118,7 +118,8 @@ type scope struct {
 	apps     []account.App
 	observed observed
 
-	namespaceUID string // set once the namespace was read and is not being deleted
+	namespaceUID   string // set once the namespace was read and is not being deleted
+	databaseCalled bool   // not only admitDatabase's answer is known
 }
 
 // Reconcile makes the account in PostgreSQL, the bucket and the Secrets match the
@@ -132,20 +133,35 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	defer func() { result, err = r.report(ctx, s) }()
 
 	if s.Deleting() {
-		reconcile.RunSteps(ctx, s, r.closeAccount, r.removeSecrets, r.deleteItems, r.removeBucket, r.removeFinalizer)
+		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.removeSecrets, r.deleteItems, r.removeBucket, r.removeFinalizer)
 	} else {
-		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.measureUsage)
+		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.measureUsage)
 	}
 	return ctrl.Result{}, nil
+}
+
+// admitDatabase ends the reconcile at once while PostgreSQL is out and others try it.
+func (r *Reconciler) admitDatabase(_ context.Context, s *scope) bool {
+	failure := r.deps.Outages.Admit(reconcile.Database)
+	if failure != nil && s.Deleting() {
+		s.observed.deletion = &deletionProgress{failure: failure}
+	} else {
+		s.observed.account.failure = failure
+	}
+	s.databaseCalled = failure == nil
+	return failure == nil
 }
 
 // report writes the status from what the steps saw.
 func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.observed.suspended = s.Object.Spec.Suspended
+	if s.databaseCalled {
+		r.deps.Outages.Called(reconcile.Database, s.observed.failures()...)
+	}
 	return s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),
 		GenerationObserved: s.observed.generationObserved(),
-		Retry:              s.observed.retry(),
+		Failures:           s.observed.failures(),
 		Interval:           r.config.BucketCheckInterval,
 	})
 }

@@ -120,7 +120,10 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 }
 
 func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps Deps) error {
-	shared := reconcile.Deps{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now}
+	shared := reconcile.Deps{
+		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now,
+		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
+	}
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
