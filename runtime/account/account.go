@@ -44,8 +44,7 @@ type Account struct {
 	Suspended bool
 	// ToolPolicy restricts assistants and connected applications.
 	ToolPolicy ToolPolicy
-	// ClosedAt is set when the MediaAccount was deleted. The keys of a closed account are revoked
-	// permanently.
+	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
 	EraseAfter *time.Time
@@ -67,6 +66,8 @@ type Spec struct {
 	Bucket     string
 	Suspended  bool
 	ToolPolicy ToolPolicy
+	// Binding is used by Ensure, while the MediaAccount has no account.
+	Binding Binding
 }
 
 // App is a namespace of items inside an account.
@@ -127,6 +128,8 @@ type Principal struct {
 
 // Usage is what an account holds, in bytes and items.
 type Usage struct {
+	// Used is what counts against the cap: sealed items, drafts and reservations, in bytes.
+	Used        int64
 	SealedItems int64
 	SealedBytes int64
 	DraftItems  int64

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -12,10 +13,17 @@ import (
 // Store stores accounts. postgres.Store implements it. Every method is safe for concurrent use
 // and returns faults (NotFound, Conflict, Unavailable).
 type Store interface {
-	// EnsureAccount creates the account (namespace, name) with the id and the bucket of
-	// candidate, or updates the other fields of the open account. It writes nothing if nothing
-	// differs, and returns Conflict if the bucket belongs to another open account.
-	EnsureAccount(ctx context.Context, candidate Account) (Account, error)
+	RetentionStore
+	// UpdateAccount updates the open account that is bound to the MediaAccount with want's
+	// namespace, name and ObjectUID; NotFound without one. It writes nothing if nothing differs,
+	// and returns Conflict if want names another bucket.
+	UpdateAccount(ctx context.Context, want Account) (Account, error)
+	// BindAccount binds an account to the MediaAccount of want and updates it: the open account
+	// of want's namespace and name, a closed one that binding chooses, or a new one with the id
+	// of want and newBucket. An open account that belongs to another namespace of that name is
+	// closed. It writes nothing if nothing differs, and returns Conflict if binding does, if want
+	// names another bucket, or if the bucket belongs to another open account.
+	BindAccount(ctx context.Context, want Account, newBucket string, binding Binding) (Account, error)
 	// FindAccount returns the open account of a MediaAccount.
 	FindAccount(ctx context.Context, namespace, name string) (Account, error)
 	// SetBucketOwned records whether the bucket belongs to the account. It writes nothing if the
@@ -48,9 +56,34 @@ func NewRegistry(store Store, bucketPrefix string, now func() time.Time) *Regist
 	return &Registry{store: store, bucketPrefix: bucketPrefix, now: now}
 }
 
-// Ensure creates or updates the account of spec and returns it with its id and bucket. A second
-// call with the same spec writes nothing.
+// Update updates the account that is bound to the MediaAccount of spec and returns it; NotFound
+// if the MediaAccount is not bound yet. A second call with the same spec writes nothing.
+func (r *Registry) Update(ctx context.Context, spec Spec) (Account, error) {
+	want, err := spec.account()
+	if err != nil {
+		return Account{}, err
+	}
+	return r.store.UpdateAccount(ctx, want)
+}
+
+// Ensure binds the MediaAccount of spec to an account and returns it with its id and bucket:
+// the one that it had, a retained one that spec.Binding permits, or a new one. A second call with
+// the same spec writes nothing.
 func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
+	want, err := spec.account()
+	if err != nil {
+		return Account{}, err
+	}
+	if want.ID, err = uuid.NewV7(); err != nil {
+		return Account{}, err
+	}
+	newBucket := cmp.Or(spec.Bucket, BucketName(r.bucketPrefix, spec.Namespace, spec.Name, want.ID))
+	return r.store.BindAccount(ctx, want, newBucket, spec.Binding)
+}
+
+// account returns the account that the spec describes; its bucket is empty unless the spec names
+// one.
+func (spec Spec) account() (Account, error) {
 	owners, err := parseOwners(spec.Owners)
 	if err != nil {
 		return Account{}, err
@@ -58,18 +91,10 @@ func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 	if spec.MaxStorage <= 0 || spec.MaxUploadSize <= 0 {
 		return Account{}, fault.New(fault.Invalid, "maxStorage and maxUploadSize must be positive")
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Account{}, err
-	}
-	bucket := spec.Bucket
-	if bucket == "" {
-		bucket = BucketName(r.bucketPrefix, spec.Namespace, spec.Name, id)
-	}
-	return r.store.EnsureAccount(ctx, Account{
-		ID: id, Namespace: spec.Namespace, Name: spec.Name, NamespaceUID: spec.NamespaceUID, ObjectUID: spec.ObjectUID, DisplayName: spec.DisplayName, Owners: owners,
-		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy,
-	})
+	return Account{
+		Namespace: spec.Namespace, Name: spec.Name, NamespaceUID: spec.NamespaceUID, ObjectUID: spec.ObjectUID, DisplayName: spec.DisplayName, Owners: owners,
+		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: spec.Bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy,
+	}, nil
 }
 
 // Find returns the open account of a MediaAccount; NotFound when there is none.

