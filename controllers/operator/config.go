@@ -18,6 +18,7 @@ type Config struct {
 	BucketPrefix        string        `env:"SERVICE_BUCKET_PREFIX" default:"media" help:"Prefix of generated bucket names."`
 	BucketCheckInterval time.Duration `env:"SERVICE_BUCKET_CHECK_INTERVAL" default:"30s" help:"Interval between two checks of an account's bucket."`
 	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two updates of usage, last use of keys and tenants' settings in the status."`
+	OutageGrace         time.Duration `env:"SERVICE_OUTAGE_GRACE" default:"2m" help:"How long an account that was Ready stays Ready in the status while PostgreSQL, S3 or the runtime is out, from 0s to 1h."`
 
 	Concurrency int      `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Maximum number of accounts, and of settings, that are reconciled at a time."`
 	Namespaces  []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Namespaces to watch (comma-separated); all if empty."`
@@ -31,6 +32,9 @@ type Config struct {
 	LeaderElect             bool   `env:"SERVICE_LEADER_ELECT" help:"Reconcile only while holding the lease; required for several replicas."`
 	LeaderElectionNamespace string `env:"SERVICE_LEADER_ELECTION_NAMESPACE" help:"Namespace of the lease; the pod's own if empty."`
 }
+
+// maxOutageGrace bounds how long a status may hide an outage.
+const maxOutageGrace = time.Hour
 
 // maxBucketPrefix leaves room in 63 characters for a readable name and a unique suffix.
 const maxBucketPrefix = 20
@@ -50,6 +54,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Namespace == "" {
 		c.Namespace = installation.OwnNamespace()
+	}
+	if c.OutageGrace < 0 || c.OutageGrace > maxOutageGrace {
+		return fmt.Errorf("the outage grace must be from 0s to %s, not %s", maxOutageGrace, c.OutageGrace)
 	}
 	if c.Concurrency < 1 || c.Concurrency > 100 {
 		return fmt.Errorf("the concurrency must be from 1 to 100, not %d", c.Concurrency)

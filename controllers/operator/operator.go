@@ -53,6 +53,7 @@ type Deps struct {
 	Accounts account.Store
 	Settings settings.Store
 	Buckets  mediaaccount.Buckets
+	Runtimes mediaaccount.Runtimes
 	// Installation has the identity of the database, and rejects the writes of an operator that
 	// it does not belong to. Markers have the identity of the buckets.
 	Installation installation.Store
@@ -132,17 +133,22 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 }
 
 func addControllers(ctx context.Context, mgr manager.Manager, verifier *installation.Verifier, gate *reconcile.Gate, cfg Config, deps Deps) error {
-	shared := reconcile.Deps{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate}
+	shared := reconcile.Deps{
+		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate,
+		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
+	}
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
 		UsageInterval:       cfg.UsageInterval,
+		OutageGrace:         cfg.OutageGrace,
 		Options:             controllerOptions(cfg),
 	}, mediaaccount.Deps{
 		Deps:      shared,
 		APIReader: mgr.GetAPIReader(),
 		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
 		Buckets:   deps.Buckets,
+		Runtimes:  deps.Runtimes,
 		Identity:  verifier.Identity,
 	})
 	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
