@@ -78,13 +78,13 @@ func (e *environment) inject(ctx context.Context, o options, m *model, out io.Wr
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
 	injected := make(chan error, 1)
-	go func() { injected <- c.run(working, o.Kills) }()
+	go func() { injected <- c.Run(working, o.Kills) }()
 	for running := true; running; {
 		select {
 		case err = <-injected:
 			running = false
 		case <-progress.C:
-			fmt.Fprintf(out, "%4.0f s  %d of %d kills; %s\n", time.Since(m.begun).Seconds(), c.kills(), o.Kills, m.progress())
+			fmt.Fprintf(out, "%4.0f s  %d of %d kills; %s\n", time.Since(m.begun).Seconds(), c.Kills(), o.Kills, m.progress())
 		}
 		if m.failed() {
 			break
