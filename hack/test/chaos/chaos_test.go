@@ -20,7 +20,7 @@ func TestRun_LosesNothingUnderFaults(t *testing.T) {
 		parent = "/tmp"
 	}
 	var out bytes.Buffer
-	if err := run(t.Context(), options{Kills: 12, Clients: 5, Dir: parent}, &out); err != nil {
+	if err := (options{Scenario: "service", Kills: 12, Clients: 5, Accounts: 5, Dir: parent}).run(t.Context(), &out); err != nil {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	t.Log(out.String())
