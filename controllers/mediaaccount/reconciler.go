@@ -76,14 +76,15 @@ type Deps struct {
 
 // Reconciler reconciles MediaAccount objects.
 type Reconciler struct {
-	deps     Deps
-	config   Config
-	schedule *schedule
+	deps        Deps
+	config      Config
+	schedule    *schedule
+	undelivered *undeliveredKeys
 }
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, schedule: newSchedule()}
+	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), undelivered: newUndeliveredKeys()}
 }
 
 // SetupWithManager registers the controller. It reconciles a MediaAccount when its spec

