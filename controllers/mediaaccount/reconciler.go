@@ -60,6 +60,8 @@ type Config struct {
 	BucketCheckInterval time.Duration
 	// UsageInterval is the interval between two reads of the usage and of the keys' last use.
 	UsageInterval time.Duration
+	// OutageGrace is how long no replica of the runtime may serve before an account is not Ready.
+	OutageGrace time.Duration
 	// Options of the controller: concurrency and rate limiter.
 	Options controller.Options
 }
@@ -70,6 +72,7 @@ type Deps struct {
 	APIReader client.Reader // reads from the API server
 	Accounts  *account.Registry
 	Buckets   Buckets
+	Runtimes  Runtimes
 	// Identity returns the identity that the markers of buckets record.
 	Identity func(ctx context.Context) (installation.Identity, error)
 }
@@ -79,12 +82,13 @@ type Reconciler struct {
 	deps        Deps
 	config      Config
 	schedule    *schedule
+	runtimes    *runtimes
 	undelivered *undeliveredKeys
 }
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), undelivered: newUndeliveredKeys()}
+	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}, undelivered: newUndeliveredKeys()}
 }
 
 // SetupWithManager registers the controller. It reconciles a MediaAccount when its spec
@@ -119,7 +123,8 @@ type scope struct {
 	apps     []account.App
 	observed observed
 
-	namespaceUID string // set once the namespace was read and is not being deleted
+	namespaceUID   string // set once the namespace was read and is not being deleted
+	databaseCalled bool   // not only admitDatabase's answer is known
 }
 
 // Reconcile makes the account in PostgreSQL, the bucket and the Secrets match the
@@ -133,20 +138,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	defer func() { result, err = r.report(ctx, s) }()
 
 	if s.Deleting() {
-		reconcile.RunSteps(ctx, s, r.closeAccount, r.removeSecrets, r.deleteItems, r.removeBucket, r.removeFinalizer)
+		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.removeSecrets, r.deleteItems, r.removeBucket, r.removeFinalizer)
 	} else {
-		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.measureUsage)
+		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.checkRuntime, r.measureUsage)
 	}
 	return ctrl.Result{}, nil
+}
+
+// admitDatabase ends the reconcile at once while PostgreSQL is out and others try it.
+func (r *Reconciler) admitDatabase(_ context.Context, s *scope) bool {
+	failure := r.deps.Outages.Admit(reconcile.Database)
+	if failure != nil && s.Deleting() {
+		s.observed.deletion = &deletionProgress{failure: failure}
+	} else {
+		s.observed.account.failure = failure
+	}
+	s.databaseCalled = failure == nil
+	return failure == nil
 }
 
 // report writes the status from what the steps saw.
 func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.observed.suspended = s.Object.Spec.Suspended
+	if s.databaseCalled {
+		r.deps.Outages.Called(reconcile.Database, s.observed.failures()...)
+	}
 	return s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),
+		Measured:           s.observed.storage,
 		GenerationObserved: s.observed.generationObserved(),
-		Retry:              s.observed.retry(),
+		Failures:           s.observed.failures(),
 		Interval:           r.config.BucketCheckInterval,
 	})
 }

@@ -24,6 +24,7 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/objectstatus"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
@@ -58,6 +59,7 @@ type options struct {
 	databaseURL func(testing.TB) string
 	s3          func(testing.TB) testenv.S3Access
 	idle        bool // set up everything, but start no operator
+	noRuntime   bool // no replica of the runtime is recorded
 }
 
 func newHarness(t *testing.T, choose ...func(*options)) *harness {
@@ -85,6 +87,9 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)
 	must(t, err)
 	t.Cleanup(b.database.Close)
+	if !chosen.noRuntime {
+		b.startRuntime()
+	}
 	b.registry = account.NewRegistry(b.database, chosen.config.BucketPrefix, time.Now)
 	access := chosen.s3(t)
 	b.store, err = objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
@@ -105,7 +110,7 @@ func (b *harness) run(cfg operator.Config) {
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
 	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
-		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Identity: b.database.Identity, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Identity: b.database.Identity, Now: time.Now, Log: testLog(b.t),
 	})
 	must(b.t, err)
 	ended := make(chan error, 1)
@@ -116,6 +121,27 @@ func (b *harness) run(cfg operator.Config) {
 			b.t.Errorf("the operator ended with %v", err)
 		}
 	})
+}
+
+// startRuntime records a replica of the runtime as one that serves, as the runtime does, until the
+// returned function is called or the test ends.
+func (b *harness) startRuntime() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = installation.NewInstance(b.database, "test", slog.New(slog.DiscardHandler)).Run(ctx)
+	})
+	stop = func() { cancel(); running.Wait() }
+	b.t.Cleanup(stop)
+	b.eventually(func() string {
+		serving, err := b.database.ServingRuntimes(b.ctx)
+		must(b.t, err)
+		if serving.Replicas == 0 {
+			return "the replica is not recorded"
+		}
+		return ""
+	})
+	return stop
 }
 
 // testLog shows the operator's log with -v only: many tests cause retries.

@@ -131,6 +131,8 @@ type Principal struct {
 
 // Usage is what an account holds, in bytes and items.
 type Usage struct {
+	// Used is what counts against the cap: sealed items, drafts and reservations, in bytes.
+	Used        int64
 	SealedItems int64
 	SealedBytes int64
 	DraftItems  int64

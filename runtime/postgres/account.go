@@ -77,7 +77,11 @@ func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, 
 	if err != nil {
 		return account.Usage{}, toFault(err, "read reserved usage")
 	}
-	return account.Usage{SealedItems: sealed.Items, SealedBytes: sealed.Bytes, DraftItems: drafts.Items, DraftBytes: drafts.Bytes, Reserved: reserved}, nil
+	used, err := s.queries.UsedStorage(ctx, accountID)
+	if err != nil {
+		return account.Usage{}, toFault(err, "read used storage")
+	}
+	return account.Usage{Used: used, SealedItems: sealed.Items, SealedBytes: sealed.Bytes, DraftItems: drafts.Items, DraftBytes: drafts.Bytes, Reserved: reserved}, nil
 }
 
 func accountOf(row sqlgen.Account) account.Account {

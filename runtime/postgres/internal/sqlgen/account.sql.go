@@ -516,3 +516,15 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 	)
 	return i, err
 }
+
+const usedStorage = `-- name: UsedStorage :one
+SELECT bytes FROM account_usage WHERE account_id = $1
+`
+
+// What counts against the storage cap.
+func (q *Queries) UsedStorage(ctx context.Context, accountID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, usedStorage, accountID)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
+}
