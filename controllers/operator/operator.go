@@ -125,6 +125,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now,
 		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
 	}
+	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
@@ -134,7 +135,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 	}, mediaaccount.Deps{
 		Deps:      shared,
 		APIReader: mgr.GetAPIReader(),
-		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
+		Accounts:  registry,
 		Buckets:   deps.Buckets,
 		Runtimes:  deps.Runtimes,
 		Identity:  deps.Identity,
@@ -142,8 +143,10 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
-	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)},
-		mediasettings.Deps{Deps: shared, Settings: settings.NewService(deps.Settings)})
+	pins := mediasettings.New(
+		mediasettings.Config{RefreshInterval: cfg.UsageInterval, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg)},
+		mediasettings.Deps{Deps: shared, APIReader: mgr.GetAPIReader(), Accounts: registry, Settings: settings.NewService(deps.Settings)},
+	)
 	if err := pins.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediasettings.Name, err)
 	}

