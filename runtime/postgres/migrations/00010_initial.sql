@@ -159,8 +159,9 @@ CREATE TABLE settings_pin (
     pinned_by  text NOT NULL, -- namespace/name of the MediaSettings
     fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
         AND NOT jsonb_path_exists(fields, 'strict $.* ? (@.type() != "boolean" && @.type() != "number")')),
-    object_uid text NOT NULL DEFAULT '' -- the UID of the MediaSettings
+    object_uid text NOT NULL CHECK (object_uid <> '') -- the UID of the MediaSettings
 );
+CREATE INDEX settings_pin_object ON settings_pin (object_uid);
 CREATE TABLE settings_tenant (
     account_id uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
     fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
