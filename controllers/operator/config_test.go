@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mediastack.dev/controllers/operator"
+	"mediastack.dev/runtime/installation"
 )
 
 func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
@@ -13,6 +14,7 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 	valid := operator.Config{
 		BaseURL: "https://media.example.org/", BucketPrefix: "media",
 		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, Concurrency: 8,
+		Installation: installation.Config{CheckInterval: 15 * time.Second, HeartbeatInterval: time.Minute},
 	}
 	good := valid
 	if err := good.Validate(); err != nil || good.BaseURL != "https://media.example.org" {
@@ -31,6 +33,7 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 		"a negative grace":      {func(c *operator.Config) { c.OutageGrace = -1 }, "grace"},
 		"a grace too long":      {func(c *operator.Config) { c.OutageGrace = 2 * time.Hour }, "grace"},
 		"no workers":            {func(c *operator.Config) { c.Concurrency = 0 }, "concurrency"},
+		"installation check":    {func(c *operator.Config) { c.Installation.CheckInterval = 0 }, "SERVICE_INSTALLATION_CHECK_INTERVAL"},
 		"upper case prefix":     {func(c *operator.Config) { c.BucketPrefix = "Media" }, "prefix"},
 		"a prefix too long":     {func(c *operator.Config) { c.BucketPrefix = strings.Repeat("m", 21) }, "prefix"},
 	}
