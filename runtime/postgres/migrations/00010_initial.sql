@@ -126,6 +126,9 @@ CREATE TABLE api_key (
     -- overlap is how many microseconds the older keys stay valid after the delivery. It is
     -- stored with the key, so that a crash before the delivery does not lose it.
     overlap    bigint NOT NULL CHECK (overlap >= 0),
+    -- replaces_secret: the operator replaces an immutable Secret to write this key. That the
+    -- Secret is missing is no revocation then.
+    replaces_secret boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL DEFAULT now(),
     -- delivered_at is when its Secret was written; null while the key is pending. The older keys
     -- of the app end only after that.
@@ -156,8 +159,9 @@ CREATE TABLE settings_pin (
     pinned_by  text NOT NULL, -- namespace/name of the MediaSettings
     fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
         AND NOT jsonb_path_exists(fields, 'strict $.* ? (@.type() != "boolean" && @.type() != "number")')),
-    object_uid text NOT NULL DEFAULT '' -- the UID of the MediaSettings
+    object_uid text NOT NULL CHECK (object_uid <> '') -- the UID of the MediaSettings
 );
+CREATE INDEX settings_pin_object ON settings_pin (object_uid);
 CREATE TABLE settings_tenant (
     account_id uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
     fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
