@@ -62,8 +62,9 @@ type options struct {
 	plane       func(testing.TB) *testenv.ControlPlane
 	databaseURL func(testing.TB) string
 	s3          func(testing.TB) testenv.S3Access
-	idle        bool // set up everything, but start no operator
-	noRuntime   bool // no replica of the runtime is recorded
+	namespace   string // empty = a new one
+	idle        bool   // set up everything, but start no operator
+	noRuntime   bool   // no replica of the runtime is recorded
 }
 
 func newHarness(t *testing.T, choose ...func(*options)) *harness {
@@ -82,7 +83,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	ctx := t.Context()
 	b := &harness{t: t, ctx: ctx, plane: chosen.plane(t)}
 	b.Client = admin(t, b.plane)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chosen.namespace, GenerateName: "test-"}}
 	must(t, b.Create(ctx, namespace))
 	b.namespace = namespace.Name
 	record := objectstatus.Record
