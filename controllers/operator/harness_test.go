@@ -46,6 +46,7 @@ type harness struct {
 	t             *testing.T
 	ctx           context.Context
 	namespace     string
+	databaseURL   string
 	database      *postgres.Store
 	registry      *account.Registry
 	store         *objectstore.Store
@@ -92,7 +93,8 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	}
 	b.recorder = record(t, b.plane.Access(), b.namespace)
 
-	database := postgres.Config{DatabaseURL: chosen.databaseURL(t), DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
+	b.databaseURL = chosen.databaseURL(t)
+	database := postgres.Config{DatabaseURL: b.databaseURL, DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
 	must(t, postgres.Migrate(ctx, database, slog.New(slog.DiscardHandler)))
 	var err error
 	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)

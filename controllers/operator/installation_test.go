@@ -160,6 +160,15 @@ func (b *harness) events() []eventsv1.Event {
 	return list.Items
 }
 
+// openStore opens the test's database as another process does.
+func (b *harness) openStore() *postgres.Store {
+	b.t.Helper()
+	store, err := postgres.Open(context.WithoutCancel(b.ctx), postgres.Config{DatabaseURL: b.databaseURL})
+	must(b.t, err)
+	b.t.Cleanup(store.Close)
+	return store
+}
+
 // look is a Verifier with a gate and a database pool of its own, as another replica has.
 type look struct {
 	*installation.Verifier
@@ -167,15 +176,13 @@ type look struct {
 	store *postgres.Store
 }
 
-func (b *harness) look(url string) *look {
+func (b *harness) look() *look {
 	b.t.Helper()
-	store, err := postgres.Open(context.WithoutCancel(b.ctx), postgres.Config{DatabaseURL: url})
-	must(b.t, err)
-	b.t.Cleanup(store.Close)
-	l := &look{gate: reconcile.NewGate(), store: store}
+	l := &look{gate: reconcile.NewGate(), store: b.openStore()}
+	var err error
 	l.Verifier, err = installation.NewVerifier(
 		installation.Config{Config: identity.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute}, Namespace: b.namespace},
-		installation.Deps{Kube: operatorAccess(b.t, b.plane), Store: store, Markers: b.store, Gate: l.gate, Log: testLog(b.t)})
+		installation.Deps{Kube: operatorAccess(b.t, b.plane), Store: l.store, Markers: b.store, Gate: l.gate, Log: testLog(b.t)})
 	must(b.t, err)
 	return l
 }
@@ -211,7 +218,7 @@ func TestTwoClusters_TheSecondOneWritesNothing(t *testing.T) {
 	delete(before, "installation") // the first operator writes its heartbeat
 
 	c.copyTo()
-	replica := c.second.look(c.url)
+	replica := c.second.look()
 	for round := range 20 {
 		for _, name := range []string{"demo", "kept"} {
 			object := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.second.namespace, Name: name}}
@@ -260,7 +267,7 @@ func TestTwoClusters_TheSecondOneWritesNothing(t *testing.T) {
 func (b *harness) takeOver(confirm bool) (lines []map[string]any, needed bool) {
 	b.t.Helper()
 	var out bytes.Buffer
-	command, err := installation.NewTakeover(b.plane.Access(), b.namespace, b.database, &out)
+	command, err := installation.NewTakeover(b.plane.Access(), b.namespace, b.openStore(), &out)
 	must(b.t, err)
 	needed, err = command.Run(b.ctx, confirm)
 	must(b.t, err)
@@ -270,4 +277,87 @@ func (b *harness) takeOver(confirm bool) (lines []map[string]any, needed bool) {
 		lines = append(lines, decoded)
 	}
 	return lines, needed
+}
+
+// A rebuilt cluster beside a surviving database: one command binds all accounts, and no key ends.
+func TestTakeOver_BindsAllAccountsAndEndsNoKey(t *testing.T) {
+	const accounts = 200
+	slow := func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour }
+	keys, ids := map[string][]byte{}, map[string]string{}
+	c := twoClusters(t, func(b *harness) {
+		for i := range accounts {
+			b.account(fmt.Sprintf("account-%d", i))
+		}
+		for i := range accounts {
+			object := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: fmt.Sprintf("account-%d", i)}}
+			b.ready(object)
+			keys[object.Name], ids[object.Name] = b.secret(object.Name, "default").Data["apiKey"], object.Status.AccountID
+		}
+	}, slow)
+	c.copyTo()
+	must(t, c.second.Delete(c.second.ctx, &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.second.namespace, Name: "account-0"}}))
+	notReady(t, c.second, c.port, "mediastack-operator take-over")
+	c.first.settle()
+
+	before := rows(t, c.url)
+	lines, needed := c.second.takeOver(false)
+	summary := lines[len(lines)-1]
+	if !needed || len(lines) != accounts+1 || summary["accounts"] != float64(accounts) || summary["withoutMediaAccount"] != 1.0 || summary["done"] != false {
+		t.Errorf("the report has %d lines, needed: %t; the summary is %v", len(lines), needed, summary)
+	}
+	for _, line := range lines[:accounts] {
+		name := strings.TrimPrefix(line["account"].(string), c.second.namespace+"/")
+		if line["id"] != ids[name] || line["mediaAccount"] != (name != "account-0") {
+			t.Errorf("a line is %v, want id %s", line, ids[name])
+		}
+	}
+	after := rows(t, c.url)
+	delete(before, "installation") // the first operator writes its heartbeat
+	delete(after, "installation")
+	if !maps.Equal(before, after) {
+		t.Error("the report wrote rows")
+	}
+	c.second.untouched()
+
+	lines, needed = c.second.takeOver(true)
+	if summary = lines[len(lines)-1]; needed || summary["done"] != true || summary["boundCluster"] != summary["thisCluster"] || summary["epoch"] != 2.0 {
+		t.Errorf("the summary is %v", summary)
+	}
+	c.first.isFenced("account-1")
+	for i := 1; i < accounts; i++ {
+		object := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.second.namespace, Name: fmt.Sprintf("account-%d", i)}}
+		c.second.ready(object)
+		if object.Status.AccountID != ids[object.Name] {
+			t.Errorf("%s has account %s, want %s", object.Name, object.Status.AccountID, ids[object.Name])
+		}
+		if !c.second.opens(c.second.secret(object.Name, "default").Data["apiKey"]) {
+			t.Errorf("the new key of %s does not open the account", object.Name)
+		}
+	}
+	for name, key := range keys {
+		if !c.second.opens(key) {
+			t.Errorf("the key that the first cluster had issued for %s ended", name)
+		}
+	}
+	if lines, needed = c.second.takeOver(true); needed || len(lines) != 1 {
+		t.Errorf("a second take-over does something: %v", lines)
+	}
+}
+
+// isFenced changes an account in a cluster that lost its database, and fails if that has any effect.
+func (b *harness) isFenced(name string) {
+	b.t.Helper()
+	object := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: name}}
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.DisplayName = "written by the first cluster" })
+	version := object.ResourceVersion
+	b.settle()
+	must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
+	if object.ResourceVersion != version {
+		b.t.Errorf("the first cluster's operator wrote a status:\n%s", describe(object.Status.Conditions))
+	}
+	found, err := b.registry.Find(b.ctx, b.namespace, name)
+	must(b.t, err)
+	if found.DisplayName != "" {
+		b.t.Error("the first cluster's operator wrote a row")
+	}
 }
