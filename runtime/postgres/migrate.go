@@ -135,7 +135,7 @@ func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 }
 
 // CheckSchema returns an Unavailable fault while migrations are pending, and one with reason
-// Schema if the database has a migration that this program does not know. It is one cheap query.
+// Schema if the database has a migration that this program does not know. It is one query.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	oldest, newest, err := readVersion(ctx, s.pool)
 	switch {
@@ -145,6 +145,9 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 		return toFault(err, "check the schema")
 	}
 	if err := checkKnown(oldest, newest); err != nil {
+		// New connections are rejected; this closes those of before the migration, so that nothing
+		// is written any more.
+		s.pool.Reset()
 		return err
 	}
 	if newest < latestVersion() {
