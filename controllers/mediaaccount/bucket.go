@@ -23,7 +23,13 @@ func (r *Reconciler) ensureBucket(ctx context.Context, s *scope) bool {
 		s.RequeueBy(due)
 		return true
 	}
+	// While the store is out, everything else goes on without waiting for it.
+	if failure := r.deps.Outages.Admit(reconcile.ObjectStore); failure != nil {
+		s.observed.bucket.failure = failure
+		return true
+	}
 	result, err := r.claimBucket(ctx, s)
+	r.deps.Outages.Called(reconcile.ObjectStore, reconcile.NewError(reconcile.ObjectStore, err))
 	due := r.deps.Now().Add(reconcile.Jitter(r.config.BucketCheckInterval))
 	s.RequeueBy(due)
 	if failure := r.recordOwnership(ctx, s, err); failure != nil {

@@ -16,10 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
@@ -58,6 +60,8 @@ type Config struct {
 	BucketCheckInterval time.Duration
 	// UsageInterval is the interval between two reads of the usage and of the keys' last use.
 	UsageInterval time.Duration
+	// OutageGrace is how long no replica of the runtime may serve before an account is not Ready.
+	OutageGrace time.Duration
 	// Options of the controller: concurrency and rate limiter.
 	Options controller.Options
 }
@@ -68,6 +72,7 @@ type Deps struct {
 	APIReader client.Reader // reads from the API server
 	Accounts  *account.Registry
 	Buckets   Buckets
+	Runtimes  Runtimes
 	// Identity returns the identity that the markers of buckets record.
 	Identity func(ctx context.Context) (installation.Identity, error)
 }
@@ -77,27 +82,34 @@ type Reconciler struct {
 	deps     Deps
 	config   Config
 	schedule *schedule
+	runtimes *runtimes
 }
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, schedule: newSchedule()}
+	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}}
 }
 
 // SetupWithManager registers the controller. It reconciles a MediaAccount when its spec
-// changes, when one of its Secrets changes or is deleted, and on its timers.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+// changes, when one of its Secrets changes or is deleted, when a RetainedMediaAccount that may
+// become its account changes, and on its timers.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if err := retained.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		// The status is this controller's own; a deletion raises the generation too.
 		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Owns(&corev1.Secret{}, builder.WithPredicates(secretDrift())).
+		Watches(&v1alpha1.RetainedMediaAccount{}, handler.EnqueueRequestsFromMapFunc(claimants), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(r.config.Options).
 		Complete(r)
 }
 
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts/status,verbs=patch
+// +kubebuilder:rbac:groups=mediastack.dev,resources=retainedmediaaccounts,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -110,7 +122,8 @@ type scope struct {
 	apps     []account.App
 	observed observed
 
-	namespaceActive bool // the namespace was read and is not being deleted
+	namespaceUID   string // set once the namespace was read and is not being deleted
+	databaseCalled bool   // not only admitDatabase's answer is known
 }
 
 // Reconcile makes the account in PostgreSQL, the bucket and the Secrets match the
@@ -124,20 +137,36 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	defer func() { result, err = r.report(ctx, s) }()
 
 	if s.Deleting() {
-		reconcile.RunSteps(ctx, s, r.closeAccount, r.removeSecrets, r.deleteItems, r.removeBucket, r.removeFinalizer)
+		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.removeSecrets, r.deleteItems, r.removeBucket, r.removeFinalizer)
 	} else {
-		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.measureUsage)
+		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.checkRuntime, r.measureUsage)
 	}
 	return ctrl.Result{}, nil
+}
+
+// admitDatabase ends the reconcile at once while PostgreSQL is out and others try it.
+func (r *Reconciler) admitDatabase(_ context.Context, s *scope) bool {
+	failure := r.deps.Outages.Admit(reconcile.Database)
+	if failure != nil && s.Deleting() {
+		s.observed.deletion = &deletionProgress{failure: failure}
+	} else {
+		s.observed.account.failure = failure
+	}
+	s.databaseCalled = failure == nil
+	return failure == nil
 }
 
 // report writes the status from what the steps saw.
 func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.observed.suspended = s.Object.Spec.Suspended
+	if s.databaseCalled {
+		r.deps.Outages.Called(reconcile.Database, s.observed.failures()...)
+	}
 	return s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),
+		Measured:           s.observed.storage,
 		GenerationObserved: s.observed.generationObserved(),
-		Retry:              s.observed.retry(),
+		Failures:           s.observed.failures(),
 		Interval:           r.config.BucketCheckInterval,
 	})
 }

@@ -1,7 +1,7 @@
 package mediaaccount
 
 import (
-	"errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/controllers/reconcile"
 )
@@ -20,8 +20,9 @@ type observed struct {
 	bucket    stepResult
 	apps      stepResult
 	keys      stepResult
-	usage     *reconcile.StepError
-	deletion  *deletionProgress // nil unless the object is being deleted
+	runtime   *reconcile.StepError // no replica of the runtime serves
+	storage   []metav1.Condition   // StorageAvailable, if the usage was measured
+	deletion  *deletionProgress    // nil unless the object is being deleted
 }
 
 // deletionProgress is the progress of a deletion.
@@ -36,33 +37,12 @@ func (o observed) failures() []*reconcile.StepError {
 	if o.deletion != nil {
 		return []*reconcile.StepError{o.deletion.failure}
 	}
-	return []*reconcile.StepError{o.account.failure, o.bucket.failure, o.apps.failure, o.keys.failure, o.usage}
+	return []*reconcile.StepError{o.account.failure, o.bucket.failure, o.apps.failure, o.keys.failure, o.runtime}
 }
 
-// generationObserved reports whether this generation was handled: every part is ready, or
-// requires a change by a user.
+// generationObserved reports whether this generation was handled: the account is Ready, or
+// Stalled until a person acts.
 func (o observed) generationObserved() bool {
-	if o.deletion != nil || o.retry() != nil {
-		return false
-	}
-	if o.account.failure.Stalls() {
-		return true
-	}
-	for _, result := range []stepResult{o.account, o.bucket, o.apps, o.keys} {
-		if !result.ready && !result.failure.Stalls() {
-			return false
-		}
-	}
-	return true
-}
-
-// retry returns the errors that a retry may resolve, joined; nil when there is none.
-func (o observed) retry() error {
-	var errs []error
-	for _, failure := range o.failures() {
-		if failure.Retries() {
-			errs = append(errs, failure.Err)
-		}
-	}
-	return errors.Join(errs...)
+	summary := summarize(o)
+	return o.deletion == nil && (summary.Ready || summary.Stalled)
 }

@@ -16,9 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -83,7 +81,7 @@ func TestAccount_IsProvisioned(t *testing.T) {
 // eventsHoldNoSecret waits for events with the reasons and reads all of them for the key.
 func (b *harness) eventsHoldNoSecret(key string, reasons ...string) {
 	b.t.Helper()
-	clients, err := kubernetes.NewForConfig(testenv.Kubernetes(b.t))
+	clients, err := kubernetes.NewForConfig(b.plane.Access())
 	must(b.t, err)
 	var list *eventsv1.EventList
 	b.eventually(func() string {
@@ -252,19 +250,27 @@ func TestBucket_BelongsToOneAccount(t *testing.T) {
 	}
 }
 
-func TestAccount_LostByTheDatabaseStalls(t *testing.T) {
+// The account was once looked up by the status, which everybody with access to it can forge.
+func TestAccount_ForgedStatusHasNoEffect(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
-	key := b.secret("demo", "default").Data["apiKey"]
-	must(t, b.registry.Close(b.ctx, b.accountID(object)))
-	if _, err := b.registry.Find(b.ctx, b.namespace, "demo"); !fault.Is(err, fault.NotFound) {
-		t.Fatal(err)
+	victim, forger := b.account("victim"), b.account("forger")
+	b.ready(victim)
+	b.ready(forger)
+	id, bucket, key := forger.Status.AccountID, forger.Status.Bucket, b.secret("forger", "default").Data["apiKey"]
+	patch := client.MergeFrom(forger.DeepCopy())
+	forger.Status.AccountID, forger.Status.Bucket = victim.Status.AccountID, victim.Status.Bucket
+	must(t, b.Status().Patch(b.ctx, forger, patch))
+	change(b, forger, func(a *v1alpha1.MediaAccount) { a.Spec.DisplayName = "Forger" })
+	b.ready(forger)
+	if forger.Status.AccountID != id || forger.Status.Bucket != bucket {
+		t.Errorf("the status names account %s and bucket %s, want %s and %s", forger.Status.AccountID, forger.Status.Bucket, id, bucket)
 	}
-	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
-	if string(b.secret("demo", "default").Data["apiKey"]) != string(key) {
-		t.Error("the Secret was overwritten")
+	if string(b.secret("forger", "default").Data["apiKey"]) != string(key) {
+		t.Error("the key was replaced")
+	}
+	if found, err := b.registry.Find(b.ctx, b.namespace, "victim"); err != nil || found.DisplayName != "" || found.ID.String() != victim.Status.AccountID {
+		t.Errorf("the other account was changed: %+v, %v", found, err)
 	}
 }
 

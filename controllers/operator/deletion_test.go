@@ -56,11 +56,14 @@ func TestDeletion_RetainKeepsTheBucketAndRevokesTheKeys(t *testing.T) {
 	if err := b.Get(b.ctx, client.ObjectKeyFromObject(key), key); !apierrors.IsNotFound(err) {
 		t.Errorf("the Secret still exists: %v", err)
 	}
-	// A new object of the same name is another account.
+	// A new object of the same name has the same account, with a new key.
 	again := b.account("demo")
 	b.ready(again)
-	if again.Status.AccountID == id.String() || again.Status.Bucket == bucket {
-		t.Error("the new account has the old one's id or bucket")
+	if again.Status.AccountID != id.String() || again.Status.Bucket != bucket {
+		t.Errorf("the account is %s with bucket %s, want %s with %s", again.Status.AccountID, again.Status.Bucket, id, bucket)
+	}
+	if !b.opens(b.secret("demo", "default").Data["apiKey"]) {
+		t.Error("the restored account has no key")
 	}
 }
 
@@ -176,8 +179,10 @@ func TestDeletion_NothingIsCreatedInATerminatingNamespace(t *testing.T) {
 	}
 	keys, err := b.registry.Keys(b.ctx, b.accountID(object))
 	must(t, err)
-	if len(keys) != 1 {
-		t.Errorf("there are %d keys: a key was issued that no Secret can carry", len(keys))
+	for _, app := range keys.Apps {
+		if len(app.Valid) != 1 {
+			t.Errorf("there are %d keys: a key was issued that no Secret can carry", len(app.Valid))
+		}
 	}
 	bucket := object.Status.Bucket
 	must(t, b.Delete(b.ctx, object))

@@ -52,6 +52,7 @@ type Deps struct {
 	Accounts account.Store
 	Settings settings.Store
 	Buckets  mediaaccount.Buckets
+	Runtimes mediaaccount.Runtimes
 	// Identity returns the identity that the markers of buckets record.
 	Identity func(ctx context.Context) (installation.Identity, error)
 	Now      func() time.Time
@@ -120,20 +121,25 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 }
 
 func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps Deps) error {
-	shared := reconcile.Deps{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now}
+	shared := reconcile.Deps{
+		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now,
+		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
+	}
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
 		UsageInterval:       cfg.UsageInterval,
+		OutageGrace:         cfg.OutageGrace,
 		Options:             controllerOptions(cfg),
 	}, mediaaccount.Deps{
 		Deps:      shared,
 		APIReader: mgr.GetAPIReader(),
 		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
 		Buckets:   deps.Buckets,
+		Runtimes:  deps.Runtimes,
 		Identity:  deps.Identity,
 	})
-	if err := accounts.SetupWithManager(mgr); err != nil {
+	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
 	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)},

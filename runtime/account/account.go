@@ -20,16 +20,16 @@ const DefaultApp = "default"
 
 // Account is one tenant.
 type Account struct {
-	ID          uuid.UUID // UUIDv7, never reused
-	Namespace   string    // of the MediaAccount
-	Name        string    // of the MediaAccount
+	ID        uuid.UUID // UUIDv7, never reused
+	Namespace string    // of the MediaAccount
+	Name      string    // of the MediaAccount
 	// NamespaceUID and ObjectUID are the UIDs of the namespace and of the MediaAccount that the
 	// account is bound to. An empty NamespaceUID binds to the next MediaAccount of that
 	// namespace and name.
 	NamespaceUID string
 	ObjectUID    string
-	DisplayName string
-	Owners      []string // e-mail addresses that may log in, as ParseEmail returns them, sorted
+	DisplayName  string
+	Owners       []string // e-mail addresses that may log in, as ParseEmail returns them, sorted
 	// MaxStorage is the cap in bytes: used + reserved never exceed it.
 	MaxStorage int64
 	// MaxUploadSize is the largest single file in bytes.
@@ -44,8 +44,7 @@ type Account struct {
 	Suspended bool
 	// ToolPolicy restricts assistants and connected applications.
 	ToolPolicy ToolPolicy
-	// ClosedAt is set when the MediaAccount was deleted. The keys of a closed account are revoked
-	// permanently.
+	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
 	EraseAfter *time.Time
@@ -67,6 +66,8 @@ type Spec struct {
 	Bucket     string
 	Suspended  bool
 	ToolPolicy ToolPolicy
+	// Binding is used by Ensure, while the MediaAccount has no account.
+	Binding Binding
 }
 
 // App is a namespace of items inside an account.
@@ -84,15 +85,38 @@ type Key struct {
 	Generation int64
 	// Sequence orders the keys of an app.
 	Sequence int64
-	// ObjectUID is the UID of the MediaAccount for which the key was issued.
+	// ObjectUID is the UID of the MediaAccount whose Secret holds the key.
 	ObjectUID string
-	CreatedAt  time.Time
+	// Overlap is how long the older keys of the app stay valid after the delivery of this one.
+	Overlap   time.Duration
+	CreatedAt time.Time
 	// DeliveredAt is when its Secret was written; nil while the key is pending.
 	DeliveredAt *time.Time
 	// ExpiresAt is set when a newer key replaces this one, which is valid until then.
 	ExpiresAt *time.Time
 	// LastUsedAt may lag by minutes.
 	LastUsedAt *time.Time
+}
+
+// Pending reports whether the key is valid, but its delivery has not been recorded.
+func (k Key) Pending() bool { return k.DeliveredAt == nil && k.ExpiresAt == nil }
+
+// KeyRing are the valid keys of an account, as the database sees them.
+type KeyRing struct {
+	// Now is the time of the database, whose clock decides when a key ends.
+	Now time.Time
+	// ProofKey makes and checks the proofs of the account's Secrets.
+	ProofKey ProofKey
+	// Apps are the open apps.
+	Apps map[uuid.UUID]AppKeys
+}
+
+// AppKeys are the keys of an app.
+type AppKeys struct {
+	// Sequence is the sequence number of the newest key that the app ever had.
+	Sequence int64
+	// Valid are the valid keys, newest first.
+	Valid []Key
 }
 
 // Principal identifies the app that a request acts for, with its account and its key.
@@ -104,6 +128,8 @@ type Principal struct {
 
 // Usage is what an account holds, in bytes and items.
 type Usage struct {
+	// Used is what counts against the cap: sealed items, drafts and reservations, in bytes.
+	Used        int64
 	SealedItems int64
 	SealedBytes int64
 	DraftItems  int64

@@ -22,8 +22,8 @@ import (
 var errNoConditionalPut = errors.New("If-None-Match: * is not supported, or is ignored")
 
 func noConditionalPut(cause error) error {
-	return fault.Wrap(errors.Join(errNoConditionalPut, cause), fault.Unavailable,
-		"the object store does not support conditional puts (If-None-Match: *) and cannot be used")
+	return fault.WithReason(fault.Wrap(errors.Join(errNoConditionalPut, cause), fault.Unavailable,
+		"the object store does not support conditional puts (If-None-Match: *) and cannot be used"), fault.Unsupported)
 }
 
 // putMarker puts a bucket's marker. Conflict when there is one.

@@ -29,11 +29,18 @@ func TestEnsureAccount_WritesOnlyDifferences(t *testing.T) {
 		t.Error("ensuring the same again must write nothing and give the same account")
 	}
 	changed := spec
-	changed.MaxStorage, changed.Suspended, changed.Bucket = 2000, true, "another-bucket"
+	changed.MaxStorage, changed.Suspended, changed.Bucket = 2000, true, first.Bucket
 	updated, err := r.Ensure(t.Context(), changed)
 	must(t, err)
 	if updated.ID != first.ID || updated.MaxStorage != 2000 || !updated.Suspended || updated.Bucket != first.Bucket {
 		t.Errorf("updated to %+v; the bucket must stay", updated)
+	}
+	changed.MaxStorage, changed.Bucket = 3000, "another-bucket"
+	if _, err := r.Ensure(t.Context(), changed); !fault.Is(err, fault.Conflict) {
+		t.Errorf("another bucket: %v", err)
+	}
+	if kept, err := r.Find(t.Context(), spec.Namespace, spec.Name); err != nil || kept.MaxStorage != 2000 || kept.Bucket != first.Bucket {
+		t.Errorf("a rejected change was written: %+v, %v", kept, err)
 	}
 }
 

