@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/erasure"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/objectstore"
@@ -38,12 +39,6 @@ const (
 type Buckets interface {
 	// Claim makes bucket exist and belong to owner, and reports whether it wrote anything.
 	Claim(ctx context.Context, bucket string, owner objectstore.Owner, adopt bool) (changed bool, err error)
-	// Owner returns the owner that the bucket's marker names.
-	Owner(ctx context.Context, bucket string) (objectstore.Owner, error)
-	// Drain removes up to batch objects and reports whether the bucket is empty then.
-	Drain(ctx context.Context, bucket string, batch int) (empty bool, err error)
-	// RemoveBucket removes an empty bucket; a missing one is success.
-	RemoveBucket(ctx context.Context, bucket string) error
 }
 
 var _ Buckets = (*objectstore.Store)(nil)
@@ -59,6 +54,8 @@ type Config struct {
 	UsageInterval time.Duration
 	// Options of the controller: concurrency and rate limiter.
 	Options controller.Options
+	// DeletionOptions are those of the controller that deletes media.
+	DeletionOptions controller.Options
 }
 
 // Deps are the parts that a Reconciler uses.
@@ -67,27 +64,33 @@ type Deps struct {
 	APIReader client.Reader // reads from the API server
 	Accounts  *account.Registry
 	Buckets   Buckets
+	Eraser    *erasure.Eraser
 }
 
 // Reconciler reconciles MediaAccount objects.
 type Reconciler struct {
-	deps     Deps
-	config   Config
-	schedule *schedule
+	deps      Deps
+	config    Config
+	schedule  *schedule
+	deletions deletions
 }
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, schedule: newSchedule()}
+	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), deletions: make(deletions)}
 }
 
-// SetupWithManager registers the controller. It reconciles a MediaAccount when its spec
-// changes, when one of its Secrets changes or is deleted, and on its timers.
+// SetupWithManager registers the controller, and that of deletions. It reconciles a MediaAccount
+// when its spec or an annotation changes, when one of its Secrets changes or is deleted, and on
+// its timers.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	if err := r.setupDeletions(mgr); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		// The status is this controller's own; a deletion raises the generation too.
-		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Secret{}, builder.WithPredicates(secretDrift())).
 		WithOptions(r.config.Options).
 		Complete(r)
@@ -121,7 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	defer func() { result, err = r.report(ctx, s) }()
 
 	if s.Deleting() {
-		reconcile.RunSteps(ctx, s, r.closeAccount, r.removeSecrets, r.deleteItems, r.removeBucket, r.removeFinalizer)
+		reconcile.RunSteps(ctx, s, r.closeAccount, r.abandon, r.removeSecrets, r.release)
 	} else {
 		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.measureUsage)
 	}

@@ -18,7 +18,6 @@ type scheduleEntry struct {
 	bucket    string
 	bucketDue time.Time
 	usageDue  time.Time
-	drained   int64
 }
 
 func newSchedule() *schedule { return &schedule{entries: map[types.UID]scheduleEntry{}} }
@@ -54,12 +53,6 @@ func (s *schedule) NextUsageMeasurement(uid types.UID) time.Time {
 // UsageMeasured records when to measure the usage next.
 func (s *schedule) UsageMeasured(uid types.UID, next time.Time) {
 	s.update(uid, func(e *scheduleEntry) { e.usageDue = next })
-}
-
-// AddDrained adds to the number of objects removed from a bucket and returns the sum.
-func (s *schedule) AddDrained(uid types.UID, removed int64) (total int64) {
-	s.update(uid, func(e *scheduleEntry) { e.drained += removed; total = e.drained })
-	return total
 }
 
 // Delete removes the entry of an account that is gone.

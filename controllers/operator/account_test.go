@@ -110,12 +110,7 @@ func TestBucket_DeletedIsRestored(t *testing.T) {
 	b := newHarness(t)
 	object := b.account("demo")
 	b.ready(object)
-	for empty := false; !empty; {
-		var err error
-		empty, err = b.store.Drain(b.ctx, object.Status.Bucket, 100)
-		must(t, err)
-	}
-	must(t, b.store.RemoveBucket(b.ctx, object.Status.Bucket))
+	must(t, b.store.RemoveDrained(b.ctx, object.Status.Bucket)) // it holds its marker only
 	b.eventually(func() string {
 		if _, err := b.store.Owner(b.ctx, object.Status.Bucket); err != nil {
 			return err.Error()
@@ -257,7 +252,8 @@ func TestAccount_LostByTheDatabaseStalls(t *testing.T) {
 	object := b.account("demo")
 	b.ready(object)
 	key := b.secret("demo", "default").Data["apiKey"]
-	must(t, b.registry.Close(b.ctx, b.accountID(object)))
+	_, err := b.registry.Close(b.ctx, b.accountID(object), account.CloseOptions{})
+	must(t, err)
 	if _, err := b.registry.Find(b.ctx, b.namespace, "demo"); !fault.Is(err, fault.NotFound) {
 		t.Fatal(err)
 	}

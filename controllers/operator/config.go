@@ -16,8 +16,10 @@ type Config struct {
 	BucketCheckInterval time.Duration `env:"SERVICE_BUCKET_CHECK_INTERVAL" default:"30s" help:"Interval between two checks of an account's bucket."`
 	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two updates of usage, last use of keys and tenants' settings in the status."`
 
-	Concurrency int      `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Maximum number of accounts, and of settings, that are reconciled at a time."`
-	Namespaces  []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Namespaces to watch (comma-separated); all if empty."`
+	Concurrency int `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Maximum number of accounts, and of settings, that are reconciled at a time."`
+	// Deletions have workers of their own, so that a large one delays no other account.
+	MaxConcurrentDeletions int      `env:"SERVICE_MAX_CONCURRENT_DELETIONS" default:"2" help:"Maximum number of accounts whose media is deleted at a time, from 1 to 100."`
+	Namespaces             []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Namespaces to watch (comma-separated); all if empty."`
 
 	HealthListen  string `env:"SERVICE_HEALTH_LISTEN" default:":8081" help:"Listen address of /healthz and /readyz; 0 disables them."`
 	MetricsListen string `env:"SERVICE_METRICS_LISTEN" default:":8080" help:"Listen address of /metrics; 0 disables it."`
@@ -41,6 +43,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Concurrency < 1 || c.Concurrency > 100 {
 		return fmt.Errorf("the concurrency must be from 1 to 100, not %d", c.Concurrency)
+	}
+	if c.MaxConcurrentDeletions < 1 || c.MaxConcurrentDeletions > 100 {
+		return fmt.Errorf("the maximum number of concurrent deletions must be from 1 to 100, not %d", c.MaxConcurrentDeletions)
 	}
 	if len(c.BucketPrefix) > maxBucketPrefix || strings.Trim(c.BucketPrefix, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
 		c.BucketPrefix == "" || strings.HasPrefix(c.BucketPrefix, "-") {

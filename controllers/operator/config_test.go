@@ -12,7 +12,7 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 	t.Parallel()
 	valid := operator.Config{
 		BaseURL: "https://media.example.org/", BucketPrefix: "media",
-		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, Concurrency: 8,
+		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, Concurrency: 8, MaxConcurrentDeletions: 2,
 	}
 	good := valid
 	if err := good.Validate(); err != nil || good.BaseURL != "https://media.example.org" {
@@ -29,6 +29,7 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 		"a password in the URL": {func(c *operator.Config) { c.BaseURL = "https://a:b@media.example.org" }, "base URL"},
 		"no interval":           {func(c *operator.Config) { c.BucketCheckInterval = 0 }, "interval"},
 		"no workers":            {func(c *operator.Config) { c.Concurrency = 0 }, "concurrency"},
+		"no deletion workers":   {func(c *operator.Config) { c.MaxConcurrentDeletions = 0 }, "deletions"},
 		"upper case prefix":     {func(c *operator.Config) { c.BucketPrefix = "Media" }, "prefix"},
 		"a prefix too long":     {func(c *operator.Config) { c.BucketPrefix = strings.Repeat("m", 21) }, "prefix"},
 	}

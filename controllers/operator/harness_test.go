@@ -63,7 +63,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	chosen := options{
 		config: operator.Config{
 			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
-			Concurrency: 8, HealthListen: "0", MetricsListen: "0",
+			Concurrency: 8, MaxConcurrentDeletions: 2, HealthListen: "0", MetricsListen: "0",
 		},
 		databaseURL: testenv.Postgres, s3: testenv.S3,
 	}

@@ -27,6 +27,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/erasure"
 	"mediastack.dev/controllers/mediaaccount"
 	"mediastack.dev/controllers/mediasettings"
 	"mediastack.dev/controllers/reconcile"
@@ -50,9 +51,15 @@ const (
 type Deps struct {
 	Accounts account.Store
 	Settings settings.Store
-	Buckets  mediaaccount.Buckets
+	Buckets  Buckets
 	Now      func() time.Time
 	Log      *slog.Logger
+}
+
+// Buckets are the operations on buckets that the reconcilers need.
+type Buckets interface {
+	mediaaccount.Buckets
+	erasure.Buckets
 }
 
 // New returns the manager. Its Start runs the operator until the context ends, and then
@@ -118,21 +125,24 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 
 func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps Deps) error {
 	shared := reconcile.Deps{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now}
+	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
 		UsageInterval:       cfg.UsageInterval,
-		Options:             controllerOptions(cfg),
+		Options:             controllerOptions(cfg.Concurrency),
+		DeletionOptions:     controllerOptions(cfg.MaxConcurrentDeletions),
 	}, mediaaccount.Deps{
 		Deps:      shared,
 		APIReader: mgr.GetAPIReader(),
-		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
+		Accounts:  registry,
 		Buckets:   deps.Buckets,
+		Eraser:    erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Now: deps.Now}),
 	})
 	if err := accounts.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
-	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)},
+	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg.Concurrency)},
 		mediasettings.Deps{Deps: shared, Settings: settings.NewService(deps.Settings)})
 	if err := pins.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediasettings.Name, err)
@@ -140,9 +150,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 	return nil
 }
 
-func controllerOptions(cfg Config) controller.Options {
+func controllerOptions(concurrency int) controller.Options {
 	return controller.Options{
-		MaxConcurrentReconciles: cfg.Concurrency,
+		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](baseRetryDelay, maxRetryDelay),
 		EnableWarmup:            new(true), // a replica that acquires the lease has its cache synced already
 		SkipNameValidation:      new(true), // a test process runs many managers

@@ -57,6 +57,8 @@ func (e *StepError) Retries() bool { return e != nil && !e.Stalls() }
 // Reason returns the condition's reason.
 func (e *StepError) Reason() string {
 	switch kind := fault.From(e.Err).Kind; {
+	case fault.ReasonOf(e.Err) == fault.DeletionBlocked:
+		return v1alpha1.ReasonDeletionBlocked
 	case kind == fault.Conflict:
 		return v1alpha1.ReasonConflict
 	case kind == fault.Invalid:

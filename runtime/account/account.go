@@ -20,16 +20,16 @@ const DefaultApp = "default"
 
 // Account is one tenant.
 type Account struct {
-	ID          uuid.UUID // UUIDv7, never reused
-	Namespace   string    // of the MediaAccount
-	Name        string    // of the MediaAccount
+	ID        uuid.UUID // UUIDv7, never reused
+	Namespace string    // of the MediaAccount
+	Name      string    // of the MediaAccount
 	// NamespaceUID and ObjectUID are the UIDs of the namespace and of the MediaAccount that the
 	// account is bound to. An empty NamespaceUID binds to the next MediaAccount of that
 	// namespace and name.
 	NamespaceUID string
 	ObjectUID    string
-	DisplayName string
-	Owners      []string // e-mail addresses that may log in, as ParseEmail returns them, sorted
+	DisplayName  string
+	Owners       []string // e-mail addresses that may log in, as ParseEmail returns them, sorted
 	// MaxStorage is the cap in bytes: used + reserved never exceed it.
 	MaxStorage int64
 	// MaxUploadSize is the largest single file in bytes.
@@ -51,6 +51,8 @@ type Account struct {
 	EraseAfter *time.Time
 	// ErasingAt is when the deletion of the media began: the account cannot be opened again.
 	ErasingAt *time.Time
+	// BucketRemovedAt is when the deletion was done with the bucket: the rows are deleted next.
+	BucketRemovedAt *time.Time
 }
 
 // Spec is the desired state of an account, which the operator passes to Registry.
@@ -86,7 +88,7 @@ type Key struct {
 	Sequence int64
 	// ObjectUID is the UID of the MediaAccount for which the key was issued.
 	ObjectUID string
-	CreatedAt  time.Time
+	CreatedAt time.Time
 	// DeliveredAt is when its Secret was written; nil while the key is pending.
 	DeliveredAt *time.Time
 	// ExpiresAt is set when a newer key replaces this one, which is valid until then.

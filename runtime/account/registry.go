@@ -12,6 +12,7 @@ import (
 // Store stores accounts. postgres.Store implements it. Every method is safe for concurrent use
 // and returns faults (NotFound, Conflict, Unavailable).
 type Store interface {
+	ErasureStore
 	// EnsureAccount creates the account (namespace, name) with the id and the bucket of
 	// candidate, or updates the other fields of the open account. It writes nothing if nothing
 	// differs, and returns Conflict if the bucket belongs to another open account.
@@ -29,13 +30,9 @@ type Store interface {
 	// AddKey adds the newest key of an app. Every other valid key of the app expires at
 	// othersExpire at the latest, or at once if that has passed.
 	AddKey(ctx context.Context, key Key, othersExpire time.Time) error
-	// CloseAccount closes the account and revokes its keys. Closing twice is no error.
-	CloseAccount(ctx context.Context, accountID uuid.UUID, now time.Time) error
-	// EraseAccount removes up to batch item rows of a closed account and returns how many are
-	// left. With the last one it removes the account and every row that refers to it. An account
-	// that is open, or belonged to another MediaAccount, is not changed and has 0 left. The caller
-	// empties the bucket afterwards.
-	EraseAccount(ctx context.Context, namespace, name string, accountID uuid.UUID, batch int) (left int64, err error)
+	// CloseAccount closes the account, revokes its keys and plans the deletion of its media. An
+	// account that is closed already is returned as it is.
+	CloseAccount(ctx context.Context, accountID uuid.UUID, options CloseOptions) (Account, error)
 	// Usage returns what the account holds. It counts drafts row by row, so call it rarely.
 	Usage(ctx context.Context, accountID uuid.UUID) (Usage, error)
 }
@@ -116,21 +113,6 @@ func (r *Registry) IssueKey(ctx context.Context, appID uuid.UUID, generation int
 		return KeySecret{}, Key{}, err
 	}
 	return token, key, nil
-}
-
-// Close closes the account: its keys are revoked permanently, its items and bucket are kept.
-func (r *Registry) Close(ctx context.Context, accountID uuid.UUID) error {
-	return r.store.CloseAccount(ctx, accountID, r.now())
-}
-
-// EraseBatch is the number of items that one call of Erase removes.
-const EraseBatch = 500
-
-// Erase removes the rows of the next batch of a closed account's items and returns how many are
-// left. Call it until left is 0: then the row of the account is removed too, and the bucket can be
-// emptied. It ignores an account that did not belong to the named MediaAccount, and returns 0.
-func (r *Registry) Erase(ctx context.Context, namespace, name string, accountID uuid.UUID) (left int64, err error) {
-	return r.store.EraseAccount(ctx, namespace, name, accountID, EraseBatch)
 }
 
 // Usage returns what the account holds.

@@ -67,3 +67,5 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+func always() bool { return true }

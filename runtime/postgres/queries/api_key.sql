@@ -22,10 +22,6 @@ WITH next AS (
 INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, created_at, delivered_at)
 SELECT sqlc.arg(id), sqlc.arg(account_id), sqlc.arg(app_id), sqlc.arg(hash), sqlc.arg(generation), next.key_sequence, sqlc.arg(object_uid), sqlc.arg(created_at), now() FROM next;
 
--- name: RevokeKeysOfAccount :exec
-UPDATE api_key SET expires_at = sqlc.arg(now)::timestamptz
-WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > sqlc.arg(now)::timestamptz);
-
 -- name: Principal :one
 -- The principal of the key with this hash. The caller's clock decides whether the key has expired.
 SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key)
