@@ -125,7 +125,8 @@ KUBE := $(CACHE)/kube/$(KUBERNETES)
 KUBE_VERSION := gitVersion=v$(KUBERNETES) gitMajor=$(word 1,$(subst ., ,$(KUBERNETES))) gitMinor=$(word 2,$(subst ., ,$(KUBERNETES))) gitTreeState=clean gitCommit=gomod buildDate=2026-01-01T00:00:00Z
 KUBE_LDFLAGS := $(foreach pkg,k8s.io/component-base/version k8s.io/client-go/pkg/version,$(foreach value,$(KUBE_VERSION),-X $(pkg).$(value)))
 
-kube: $(if $(KUBEBUILDER_ASSETS),,kube-apiserver kubectl etcd) ## Build etcd, kube-apiserver and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
+KUBE_MISSING := $(if $(KUBEBUILDER_ASSETS),$(if $(wildcard $(KUBEBUILDER_ASSETS)/kube-controller-manager),,kube-controller-manager),kube-apiserver kube-controller-manager kubectl etcd)
+kube: $(KUBE_MISSING) ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
 
 minio: ## Build the MinIO server into the cache (tests only)
 	@hack/build-pinned.sh $(TOOLS)/minio hack/minio github.com/minio/minio
@@ -135,8 +136,8 @@ tusd: ## Build the tusd server into the cache (benchmarks only)
 
 tools: controller-gen sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
 
-.PHONY: kube-apiserver kubectl etcd controller-gen sqlc oapi-codegen golangci-lint govulncheck
-kube-apiserver kubectl:
+.PHONY: kube-apiserver kube-controller-manager kubectl etcd controller-gen sqlc oapi-codegen golangci-lint govulncheck
+kube-apiserver kube-controller-manager kubectl:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/kube k8s.io/kubernetes/cmd/$@ "$(KUBE_LDFLAGS)"
 etcd:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/etcd go.etcd.io/etcd/server/v3

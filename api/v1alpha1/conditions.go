@@ -81,6 +81,8 @@ const (
 	ReasonObjectStoreCredentials = "ObjectStoreCredentialsInvalid"
 	// ReasonObjectStoreQuota: the S3 store has no space left, or allows no more buckets.
 	ReasonObjectStoreQuota = "ObjectStoreQuotaExceeded"
+	// ReasonObjectStoreUnsupported: the S3 store lacks a function that the service needs.
+	ReasonObjectStoreUnsupported = "ObjectStoreUnsupported"
 	// ReasonKubernetesDenied: the API server denies a write: a quota, an admission policy, or
 	// missing permissions. The message names the object.
 	ReasonKubernetesDenied = "KubernetesDenied"

@@ -26,12 +26,11 @@ type ClaimReference struct {
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 
-	// Name of the MediaAccount.
+	// Name of the MediaAccount. The default is spec.accountName.
 	//
-	// +required
-	// +kubebuilder:validation:MinLength=1
+	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 }
 
 // RetainedMediaAccountSpec identifies a retained account, and says what happens to it.
@@ -84,9 +83,16 @@ type RetainedMediaAccountSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed"
 	Bucket string `json:"bucket"`
 
+	// ClosedAt is when the account was closed. An object of an earlier closing has no effect, and
+	// is replaced.
+	//
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed"
+	ClosedAt metav1.MicroTime `json:"closedAt"`
+
 	// ClaimRef permits a MediaAccount to take over the account. The account is bound when that
 	// MediaAccount exists and has no account. Without it, only a MediaAccount of the same
-	// namespace (the same UID) may.
+	// namespace (the same UID) may, and one of the same name is bound by itself.
 	//
 	// +optional
 	ClaimRef *ClaimReference `json:"claimRef,omitempty"`
@@ -100,8 +106,9 @@ type RetainedMediaAccountSpec struct {
 	// +kubebuilder:default=Retain
 	Reclaim ReclaimPolicy `json:"reclaim,omitempty"`
 
-	// ReserveName makes a new MediaAccount of the same namespace and name wait for a decision,
-	// instead of starting with an empty account.
+	// ReserveName keeps the namespace and the name for the account: a new MediaAccount of the
+	// same namespace is bound to the account, and one of a namespace that was created again
+	// waits for a decision. If it is false, a new MediaAccount starts with an empty account.
 	//
 	// +optional
 	// +kubebuilder:default=true
@@ -133,11 +140,6 @@ type RetainedMediaAccountStatus struct {
 	// +optional
 	Bytes int64 `json:"bytes"`
 
-	// ClosedAt is when the account was closed.
-	//
-	// +optional
-	ClosedAt *metav1.Time `json:"closedAt,omitempty"`
-
 	// PurgeAt is when the media is deleted; absent if it is kept.
 	//
 	// +optional
@@ -148,6 +150,7 @@ type RetainedMediaAccountStatus struct {
 // MediaAccount was deleted, or the MediaAccount vanished. The operator creates it, and creates it
 // again if it is deleted: only spec.reclaim deletes media. Its name is the account's id.
 //
+// +kubebuilder:validation:XValidation:rule="self.metadata.name == self.spec.accountID",message="metadata.name must be spec.accountID"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=rma,categories=mediastack
 // +kubebuilder:subresource:status
@@ -158,7 +161,7 @@ type RetainedMediaAccountStatus struct {
 // +kubebuilder:printcolumn:name="Reclaim",type=string,JSONPath=`.spec.reclaim`
 // +kubebuilder:printcolumn:name="Items",type=integer,JSONPath=`.status.items`
 // +kubebuilder:printcolumn:name="Bytes",type=integer,JSONPath=`.status.bytes`
-// +kubebuilder:printcolumn:name="Closed",type=date,JSONPath=`.status.closedAt`
+// +kubebuilder:printcolumn:name="Closed",type=date,JSONPath=`.spec.closedAt`
 // +kubebuilder:printcolumn:name="Purge At",type=string,JSONPath=`.status.purgeAt`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type RetainedMediaAccount struct {

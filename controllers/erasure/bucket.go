@@ -8,12 +8,19 @@ import (
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 )
 
+// owner is the account that is erased, and the installation that it belongs to.
+type owner struct {
+	account.Account
+	installation installation.Identity
+}
+
 // emptyBucket empties and removes the bucket of an account, if it is the account's. done reports
 // whether that is over.
-func (r *erasure) emptyBucket(ctx context.Context, buckets Buckets, erasing account.Account, more func() bool) (progress Progress, done bool) {
+func (r *erasure) emptyBucket(ctx context.Context, buckets Buckets, erasing owner, more func() bool) (progress Progress, done bool) {
 	retained, err := r.verifyOwner(ctx, buckets, erasing)
 	if err != nil {
 		return r.failed(err), false
@@ -63,14 +70,19 @@ func (r *erasure) endPass(ctx context.Context, buckets Buckets, bucket string, p
 
 // verifyOwner returns why the bucket is not removed; empty if it is the account's. After the
 // marker was read once, a missing marker is one that this process removed.
-func (r *erasure) verifyOwner(ctx context.Context, buckets Buckets, erasing account.Account) (retained string, err error) {
-	owner, err := buckets.Owner(ctx, erasing.Bucket)
+func (r *erasure) verifyOwner(ctx context.Context, buckets Buckets, erasing owner) (retained string, err error) {
+	marker, err := buckets.Marker(ctx, erasing.Bucket)
 	switch {
-	case err == nil && owner.AccountID == erasing.ID.String():
+	case err == nil && marker.InstallationID != erasing.installation.ID:
+		return fmt.Sprintf("it belongs to installation %s", marker.InstallationID), nil
+	case err == nil && marker.AccountID != erasing.ID.String():
+		return "it belongs to another account", nil
+	case err == nil && marker.Epoch > erasing.installation.Epoch:
+		return "", fault.WithReason(fault.New(fault.Unavailable, "the marker of bucket %s is of a later epoch than the database, which was restored",
+			erasing.Bucket), fault.Held)
+	case err == nil:
 		r.verified = true
 		return "", nil
-	case err == nil:
-		return "it belongs to another account", nil
 	case fault.Is(err, fault.Conflict):
 		return "its owner cannot be read", nil
 	case !fault.Is(err, fault.NotFound):

@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -31,8 +32,8 @@ const (
 
 // Buckets are the operations on buckets that an erasure needs.
 type Buckets interface {
-	// Owner returns the owner that the bucket's marker names.
-	Owner(ctx context.Context, bucket string) (objectstore.Owner, error)
+	// Marker reads the marker of a bucket.
+	Marker(ctx context.Context, bucket string) (installation.Marker, error)
 	// Drain removes what a bucket holds, except for its marker.
 	Drain(ctx context.Context, bucket, after string, more func() bool) (objectstore.Drained, error)
 	// RemoveDrained removes the marker and the bucket.
@@ -45,6 +46,8 @@ var _ Buckets = (*objectstore.Store)(nil)
 type Deps struct {
 	Accounts *account.Registry
 	Buckets  Buckets
+	// Identity returns the identity that the markers of this installation's buckets record.
+	Identity func(ctx context.Context) (installation.Identity, error)
 	Now      func() time.Time
 }
 
@@ -201,9 +204,13 @@ func (r *erasure) slice(ctx context.Context, deps Deps, target Target, more func
 	if target.Bucket != "" && target.Bucket != erasing.Bucket {
 		return Progress{}, fault.New(fault.Conflict, "account %s has bucket %s, not %s", erasing.ID, erasing.Bucket, target.Bucket)
 	}
+	identity, err := deps.Identity(ctx)
+	if err != nil {
+		return Progress{}, err
+	}
 	retained := ""
 	if erasing.BucketRemovedAt == nil {
-		progress, done := r.emptyBucket(ctx, deps.Buckets, erasing, more)
+		progress, done := r.emptyBucket(ctx, deps.Buckets, owner{erasing, identity}, more)
 		if !done {
 			progress.ItemsLeft, err = deps.Accounts.ItemsToErase(ctx, erasing.ID)
 			return progress, err

@@ -12,6 +12,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -57,7 +58,7 @@ func (r *rows) AbandonErasure(context.Context, uuid.UUID) (account.Account, erro
 
 // versions is a bucket: pages of versions, some of which the store refuses to remove.
 type versions struct {
-	owner   objectstore.Owner
+	marker  installation.Marker
 	missing bool // the marker is missing
 	pages   int
 	locked  int64 // on the last page
@@ -71,12 +72,12 @@ type versions struct {
 
 func (v *versions) call() { v.calls = append(v.calls, *v.now) }
 
-func (v *versions) Owner(context.Context, string) (objectstore.Owner, error) {
+func (v *versions) Marker(context.Context, string) (installation.Marker, error) {
 	v.call()
 	if v.missing {
-		return objectstore.Owner{}, fault.New(fault.NotFound, "not found")
+		return installation.Marker{}, fault.New(fault.NotFound, "not found")
 	}
-	return v.owner, nil
+	return v.marker, nil
 }
 
 // Drain removes a page in a second of the test's clock.
@@ -120,6 +121,8 @@ func (v *versions) RemoveDrained(context.Context, string) error {
 	return nil
 }
 
+var identity = installation.Identity{ID: uuid.New(), Epoch: 7}
+
 type fixture struct {
 	*Eraser
 	t      *testing.T
@@ -133,9 +136,10 @@ func setup(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{t: t, now: time.Unix(1000, 0), id: uuid.New()}
 	f.rows = &rows{account: account.Account{ID: f.id, Bucket: "b"}, now: &f.now}
-	f.bucket = &versions{owner: objectstore.Owner{AccountID: f.id.String()}, now: &f.now}
+	f.bucket = &versions{marker: installation.Marker{AccountID: f.id.String(), Witness: installation.Witness{InstallationID: identity.ID, Epoch: 7}}, now: &f.now}
 	clock := func() time.Time { return f.now }
-	f.Eraser = New(Deps{Accounts: account.NewRegistry(f.rows, "media", clock), Buckets: f.bucket, Now: clock})
+	f.Eraser = New(Deps{Accounts: account.NewRegistry(f.rows, "media", clock), Buckets: f.bucket, Now: clock,
+		Identity: func(context.Context) (installation.Identity, error) { return identity, nil }})
 	return f
 }
 
@@ -207,13 +211,29 @@ func TestErase_ReportsRefusalsAndSendsAtMostTwoCallsASecond(t *testing.T) {
 
 func TestErase_LeavesTheBucketOfAnotherAlone(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
-	f.bucket.owner.AccountID, f.bucket.pages, f.rows.left = uuid.NewString(), 3, 10
-	if progress := f.erase(); !progress.Done || progress.BucketRetained != "it belongs to another account" {
-		t.Errorf("got %+v", progress)
+	other := uuid.New()
+	for want, marker := range map[string]installation.Marker{
+		"it belongs to another account":                {AccountID: other.String(), Witness: installation.Witness{InstallationID: identity.ID}},
+		"it belongs to installation " + other.String(): {AccountID: "", Witness: installation.Witness{InstallationID: other}},
+	} {
+		f := setup(t)
+		f.bucket.marker, f.bucket.pages, f.rows.left = marker, 3, 10
+		if progress := f.erase(); !progress.Done || progress.BucketRetained != want {
+			t.Errorf("got %+v, want %q", progress, want)
+		}
+		if f.bucket.removed || f.bucket.pages != 3 || !f.rows.gone {
+			t.Error("the bucket was touched, or the rows stay")
+		}
 	}
-	if f.bucket.removed || f.bucket.pages != 3 || !f.rows.gone {
-		t.Error("the bucket was touched, or the rows stay")
+}
+
+// The database was restored: the account may have been opened again since.
+func TestErase_StopsAtAMarkerOfALaterEpoch(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.bucket.pages, f.bucket.marker.Epoch, f.rows.left = 3, 8, 10
+	if progress := f.erase(); progress.Done || fault.ReasonOf(progress.Blocked.Err) != fault.Held || f.bucket.pages != 3 || f.rows.left != 10 {
+		t.Errorf("got %+v", progress)
 	}
 }
 

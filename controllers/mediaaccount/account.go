@@ -5,9 +5,12 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/endpoint"
 	"mediastack.dev/runtime/fault"
@@ -18,20 +21,27 @@ const (
 	defaultMaxUploadSize = 2 << 30  // bytes; maxStorage if that is smaller
 )
 
-// ensureAccount writes the spec to PostgreSQL and reads the account's id and bucket.
+// ensureAccount writes the spec to PostgreSQL and reads the account's id and bucket. The account
+// is the one that is bound to this object, whatever the status says: others can write a status.
 func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	found, err := r.deps.Accounts.Ensure(ctx, toAccountSpec(s.Object))
+	spec := toAccountSpec(s.Object)
+	found, err := r.deps.Accounts.Update(ctx, spec)
+	if fault.Is(err, fault.NotFound) {
+		var failure *reconcile.StepError
+		if spec.NamespaceUID, failure = r.namespaceUID(ctx, s); failure != nil || s.StatusSkipped() {
+			s.observed.account.failure = failure
+			return false
+		}
+		if spec.Binding, err = retained.FindBinding(ctx, r.deps.Client, s.Object); err != nil {
+			s.observed.account.failure = reconcile.NewAPIError(err, "read the RetainedMediaAccounts")
+			return false
+		}
+		found, err = r.deps.Accounts.Ensure(ctx, spec)
+	}
 	if err != nil {
 		s.observed.account.failure = reconcile.NewError(reconcile.Database, err)
-		return false
-	}
-	// Another id than before means another database, or one restored to a time before the
-	// account: continuing would replace every key and serve from an empty bucket.
-	if known := s.Object.Status.AccountID; known != "" && known != found.ID.String() {
-		s.observed.account.failure = reconcile.NewError(reconcile.Database, fault.New(fault.Conflict,
-			"the database has account id %s, but status.accountID is %s; restore the database, or clear status.accountID to start with an empty account", found.ID, known))
 		return false
 	}
 	s.account = found
@@ -40,6 +50,32 @@ func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 	s.Object.Status.Bucket = found.Bucket
 	s.Object.Status.Endpoints = r.endpoints()
 	return true
+}
+
+// namespaceUID returns the UID of the object's namespace, which it reads once for an object. It
+// skips the status if the namespace is being deleted.
+func (r *Reconciler) namespaceUID(ctx context.Context, s *scope) (string, *reconcile.StepError) {
+	if known := r.schedule.NamespaceUID(s.Object.UID); known != "" {
+		return known, nil
+	}
+	terminating, failure := r.namespaceTerminating(ctx, s)
+	if terminating || failure != nil {
+		if terminating {
+			s.SkipStatus()
+		}
+		return "", failure
+	}
+	r.schedule.NamespaceRead(s.Object.UID, s.namespaceUID)
+	return s.namespaceUID, nil
+}
+
+// claimants maps a RetainedMediaAccount to the MediaAccounts that it may be bound to.
+func claimants(_ context.Context, object client.Object) []ctrl.Request {
+	var requests []ctrl.Request
+	for _, key := range retained.Claimants(object.(*v1alpha1.RetainedMediaAccount)) {
+		requests = append(requests, ctrl.Request{NamespacedName: key})
+	}
+	return requests
 }
 
 // endpoints returns the URLs at which the runtime serves accounts.

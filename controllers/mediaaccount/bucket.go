@@ -9,6 +9,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -22,7 +23,13 @@ func (r *Reconciler) ensureBucket(ctx context.Context, s *scope) bool {
 		s.RequeueBy(due)
 		return true
 	}
-	changed, err := r.claimBucket(ctx, s)
+	// While the store is out, everything else goes on without waiting for it.
+	if failure := r.deps.Outages.Admit(reconcile.ObjectStore); failure != nil {
+		s.observed.bucket.failure = failure
+		return true
+	}
+	result, err := r.claimBucket(ctx, s)
+	r.deps.Outages.Called(reconcile.ObjectStore, reconcile.NewError(reconcile.ObjectStore, err))
 	due := r.deps.Now().Add(reconcile.Jitter(r.config.BucketCheckInterval))
 	s.RequeueBy(due)
 	if failure := r.recordOwnership(ctx, s, err); failure != nil {
@@ -30,7 +37,7 @@ func (r *Reconciler) ensureBucket(ctx context.Context, s *scope) bool {
 		s.observed.bucket.failure = failure
 		return true // apps and keys do not depend on the bucket
 	}
-	if changed {
+	if result == objectstore.BucketClaimed || result == objectstore.BucketRestored {
 		r.emitBucketEvent(s)
 	}
 	r.schedule.BucketChecked(s.Object.UID, name, due)
@@ -38,11 +45,17 @@ func (r *Reconciler) ensureBucket(ctx context.Context, s *scope) bool {
 	return true
 }
 
-func (r *Reconciler) claimBucket(ctx context.Context, s *scope) (changed bool, err error) {
+func (r *Reconciler) claimBucket(ctx context.Context, s *scope) (objectstore.ClaimResult, error) {
 	adopt := s.Object.Spec.Storage.Bucket != nil && s.Object.Spec.Storage.Bucket.Adopt
 	ctx, cancel := context.WithTimeout(ctx, bucketTimeout)
 	defer cancel()
-	return r.deps.Buckets.Claim(ctx, s.account.Bucket, r.owner(s), adopt)
+	identity, err := r.deps.Identity(ctx)
+	if err != nil {
+		return objectstore.ClaimUnchanged, err
+	}
+	return r.deps.Buckets.Claim(ctx, objectstore.ClaimRequest{
+		Bucket: s.account.Bucket, Owner: r.owner(s, identity), Epoch: identity.Epoch, Adopt: adopt, Claimed: s.account.BucketClaimed, Now: r.deps.Now(),
+	})
 }
 
 // recordOwnership records in PostgreSQL whether the bucket belongs to the account: the runtime
@@ -63,8 +76,8 @@ func (r *Reconciler) recordOwnership(ctx context.Context, s *scope, claim error)
 }
 
 // owner returns the content of the bucket's marker.
-func (r *Reconciler) owner(s *scope) objectstore.Owner {
-	return objectstore.Owner{AccountID: s.account.ID.String(), Namespace: s.Object.Namespace, Name: s.Object.Name}
+func (r *Reconciler) owner(s *scope, identity installation.Identity) objectstore.Owner {
+	return objectstore.Owner{AccountID: s.account.ID.String(), Namespace: s.Object.Namespace, Name: s.Object.Name, InstallationID: identity.ID}
 }
 
 // emitBucketEvent records an event that distinguishes a first claim from a repair.

@@ -16,13 +16,13 @@ func conditions(seen observed) []metav1.Condition {
 	)
 }
 
-// summarize combines the results of the steps. An account whose usage cannot be measured is
-// still Ready: it can be used.
+// summarize combines the results of the steps. A failure to measure the usage is none of them:
+// the account can be used.
 func summarize(seen observed) reconcile.Summary {
 	if seen.deletion != nil {
 		return seen.deletion.summary()
 	}
-	if failed, ok := reconcile.FromErrors(seen.account.failure, seen.bucket.failure, seen.apps.failure, seen.keys.failure); ok {
+	if failed, ok := reconcile.FromErrors(seen.account.failure, seen.bucket.failure, seen.apps.failure, seen.keys.failure, seen.runtime); ok {
 		return failed
 	}
 	for _, result := range []stepResult{seen.account, seen.bucket, seen.apps, seen.keys} {
@@ -30,12 +30,10 @@ func summarize(seen observed) reconcile.Summary {
 			return reconcile.Reconciling(v1alpha1.ReasonProgressing, "Provisioning the account")
 		}
 	}
-	summary := reconcile.Ready(v1alpha1.ReasonSucceeded, "The account is ready for use")
 	if seen.suspended {
-		summary = reconcile.Ready(v1alpha1.ReasonSuspended, "The account is suspended: its data is kept, requests are denied")
+		return reconcile.Ready(v1alpha1.ReasonSuspended, "The account is suspended: its data is kept, requests are denied")
 	}
-	summary.Reconciling = seen.usage.Retries()
-	return summary
+	return reconcile.Ready(v1alpha1.ReasonSucceeded, "The account is ready for use")
 }
 
 // condition returns the condition of one part. It is False when a user has to change

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/fault"
@@ -16,7 +19,8 @@ var (
 	storeDown    = reconcile.NewError(reconcile.ObjectStore, fault.New(fault.Unavailable, "the object store can't be reached"))
 	taken        = reconcile.NewError(reconcile.ObjectStore, fault.New(fault.Conflict, "bucket b is owned by another account"))
 	broken       = reconcile.NewError(reconcile.Database, errors.New("column does not exist"))
-	forbidden    = reconcile.NewAPIError(errors.New("secrets is forbidden"), "write Secret x")
+	noAnswer     = reconcile.NewAPIError(errors.New("EOF"), "write Secret x")
+	noRuntime    = reconcile.NewError(reconcile.Runtime, fault.New(fault.Unavailable, "no replica serves"))
 	ready        = stepResult{ready: true, message: "fine"}
 )
 
@@ -66,9 +70,9 @@ func TestConditions_FollowFromObserved(t *testing.T) {
 			want: table{"Ready": "False Conflict", "Reconciling": "False Conflict", "Stalled": "True Conflict",
 				"BucketReady": "False Conflict", "AppsReady": "True Succeeded", "KeysReady": "True Succeeded"},
 		},
-		"Stalled determines the reason, and a failure that is retried shows in Reconciling": {
-			seen: allReady(func(o *observed) { o.bucket, o.keys = stepResult{failure: taken}, stepResult{failure: forbidden} }),
-			want: table{"Ready": "False Conflict", "Reconciling": "True Conflict", "Stalled": "True Conflict",
+		"Stalled wins over a failure that is retried": {
+			seen: allReady(func(o *observed) { o.bucket, o.keys = stepResult{failure: taken}, stepResult{failure: noAnswer} }), handled: true,
+			want: table{"Ready": "False Conflict", "Reconciling": "False Conflict", "Stalled": "True Conflict",
 				"BucketReady": "False Conflict", "AppsReady": "True Succeeded", "KeysReady": "Unknown KubernetesUnavailable"},
 		},
 		"a generation that stalls is observed": {
@@ -81,9 +85,9 @@ func TestConditions_FollowFromObserved(t *testing.T) {
 			want: table{"Ready": "False InternalError", "Reconciling": "True InternalError", "Stalled": "False InternalError",
 				"BucketReady": "True Succeeded", "AppsReady": "Unknown InternalError", "KeysReady": "True Succeeded"},
 		},
-		"an account whose usage cannot be measured is Ready": {
-			seen: allReady(func(o *observed) { o.usage = databaseDown }),
-			want: table{"Ready": "True Succeeded", "Reconciling": "True Succeeded", "Stalled": "False Succeeded",
+		"an account that no runtime serves is not Ready": {
+			seen: allReady(func(o *observed) { o.runtime = noRuntime }),
+			want: table{"Ready": "False RuntimeUnavailable", "Reconciling": "True RuntimeUnavailable", "Stalled": "False RuntimeUnavailable",
 				"BucketReady": "True Succeeded", "AppsReady": "True Succeeded", "KeysReady": "True Succeeded"},
 		},
 		"a deletion shows its progress": {
@@ -150,5 +154,69 @@ func TestUsageStatus_KeepsTheTimeOfEqualFigures(t *testing.T) {
 	}
 	if more := usageStatus(first, accountUsage(6), at(2)); more.MeasuredAt != at(2) {
 		t.Errorf("other figures kept the earlier time: %+v", more)
+	}
+}
+
+// kstatus reads these three conditions: a contradiction between them is shown to users and to
+// deployment tools.
+func TestConditions_NeverContradictEachOther(t *testing.T) {
+	t.Parallel()
+	results := []stepResult{{}, ready}
+	for _, failure := range failuresOfEveryKind() {
+		results = append(results, stepResult{failure: failure})
+	}
+	runtimes := []*reconcile.StepError{nil, noRuntime}
+	count := 0
+	for _, account := range results {
+		for _, bucket := range results {
+			for _, apps := range results {
+				for _, keys := range results {
+					for _, runtime := range runtimes {
+						for _, suspended := range []bool{false, true} {
+							count++
+							checkRules(t, observed{account: account, bucket: bucket, apps: apps, keys: keys, runtime: runtime, suspended: suspended})
+						}
+					}
+				}
+			}
+		}
+	}
+	for _, failure := range append(failuresOfEveryKind(), nil) {
+		checkRules(t, observed{deletion: &deletionProgress{message: "Deleting", failure: failure}})
+	}
+	t.Logf("%d combinations", count)
+}
+
+// failuresOfEveryKind has an error of every kind and reason of every source.
+func failuresOfEveryKind() []*reconcile.StepError {
+	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("exceeded quota"))
+	return []*reconcile.StepError{
+		databaseDown, storeDown, taken, broken, noAnswer, reconcile.NewAPIError(denied, "write Secret x"),
+		reconcile.NewError(reconcile.Database, fault.WithReason(databaseDown.Err, fault.Credentials)),
+		reconcile.NewError(reconcile.ObjectStore, fault.WithReason(storeDown.Err, fault.StoreFull)),
+		reconcile.NewError(reconcile.ObjectStore, fault.WithReason(taken.Err, fault.MediaLost)),
+	}
+}
+
+func checkRules(t *testing.T, seen observed) {
+	t.Helper()
+	is := map[string]bool{}
+	for _, condition := range conditions(seen) {
+		is[condition.Type] = condition.Status == metav1.ConditionTrue
+		if condition.Reason == "" || condition.Message == "" {
+			t.Fatalf("%s has no reason or no message for %+v", condition.Type, seen)
+		}
+	}
+	switch {
+	case is["Reconciling"] && is["Stalled"]:
+		t.Fatalf("Reconciling and Stalled are both True for %+v", seen)
+	case is["Ready"] && is["Reconciling"]:
+		t.Fatalf("Ready and Reconciling are both True for %+v", seen)
+	case !is["Ready"] && !is["Reconciling"] && !is["Stalled"]:
+		t.Fatalf("none of Ready, Reconciling and Stalled is True for %+v", seen)
+	case is["Ready"] && !(is["BucketReady"] && is["AppsReady"] && is["KeysReady"]):
+		t.Fatalf("Ready is True and a part is not for %+v", seen)
+	case seen.deletion == nil && seen.generationObserved() == is["Reconciling"]:
+		t.Fatalf("the generation is observed: %t, and Reconciling: %t, for %+v", seen.generationObserved(), is["Reconciling"], seen)
 	}
 }

@@ -55,7 +55,7 @@ func (r deletionReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 	s := &scope{Run: run}
 	s.observed.deletion = &deletionProgress{}
 	defer func() { result, err = r.report(ctx, s) }()
-	reconcile.RunSteps(ctx, s, r.findErasing, r.erase, r.removeFinalizer)
+	reconcile.RunSteps(ctx, s, r.admitDatabase, r.findErasing, r.erase, r.removeFinalizer)
 	return ctrl.Result{}, nil
 }
 

@@ -45,7 +45,7 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 // namespaceTerminating reports whether the namespace is being deleted. Nothing can be created
 // in it then, and the namespace controller deletes the account next.
 func (r *Reconciler) namespaceTerminating(ctx context.Context, s *scope) (bool, *reconcile.StepError) {
-	if s.namespaceActive {
+	if s.namespaceUID != "" {
 		return false, nil
 	}
 	name := s.Object.Namespace
@@ -57,6 +57,9 @@ func (r *Reconciler) namespaceTerminating(ctx context.Context, s *scope) (bool, 
 		}
 		return false, reconcile.NewAPIError(err, "read namespace %s", name)
 	}
-	s.namespaceActive = namespace.DeletionTimestamp.IsZero()
-	return !s.namespaceActive, nil
+	if !namespace.DeletionTimestamp.IsZero() {
+		return true, nil
+	}
+	s.namespaceUID = string(namespace.UID)
+	return false, nil
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,14 +24,10 @@ import (
 func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 	dbctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	all, err := r.deps.Accounts.Keys(dbctx, s.account.ID)
+	ring, err := r.deps.Accounts.Keys(dbctx, s.account.ID)
 	if err != nil {
 		s.observed.keys.failure = reconcile.NewError(reconcile.Database, err)
 		return false
-	}
-	byApp := map[uuid.UUID][]account.Key{}
-	for _, key := range all {
-		byApp[key.AppID] = append(byApp[key.AppID], key)
 	}
 	secrets, failure := r.cachedSecrets(ctx, s.Object)
 	if failure != nil {
@@ -42,7 +37,7 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 	var keys []v1alpha1.KeyStatus
 	for _, app := range s.apps {
 		want := r.desiredSecret(s, app)
-		valid, failure := r.ensureKey(ctx, s, want, secrets[want.name], byApp[app.ID])
+		valid, failure := r.ensureKey(ctx, s, want, secrets[want.name], ring.Apps[app.ID].Valid)
 		if s.StatusSkipped() {
 			return false
 		}

@@ -9,6 +9,7 @@ package mediaaccount
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,12 +17,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/erasure"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -37,8 +41,8 @@ const (
 
 // Buckets are the operations on buckets that the operator needs.
 type Buckets interface {
-	// Claim makes bucket exist and belong to owner, and reports whether it wrote anything.
-	Claim(ctx context.Context, bucket string, owner objectstore.Owner, adopt bool) (changed bool, err error)
+	// Claim makes a bucket exist and belong to an account.
+	Claim(ctx context.Context, request objectstore.ClaimRequest) (objectstore.ClaimResult, error)
 }
 
 var _ Buckets = (*objectstore.Store)(nil)
@@ -64,7 +68,9 @@ type Deps struct {
 	APIReader client.Reader // reads from the API server
 	Accounts  *account.Registry
 	Buckets   Buckets
-	Eraser    *erasure.Eraser
+	// Identity returns the identity that the markers of buckets record.
+	Identity func(ctx context.Context) (installation.Identity, error)
+	Eraser   *erasure.Eraser
 }
 
 // Reconciler reconciles MediaAccount objects.
@@ -81,10 +87,10 @@ func New(config Config, deps Deps) *Reconciler {
 }
 
 // SetupWithManager registers the controller, and that of deletions. It reconciles a MediaAccount
-// when its spec or an annotation changes, when one of its Secrets changes or is deleted, and on
-// its timers.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	if err := r.setupDeletions(mgr); err != nil {
+// when its spec or an annotation changes, when one of its Secrets changes or is deleted, when a
+// RetainedMediaAccount that may become its account changes, and on its timers.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if err := errors.Join(retained.AddIndexes(ctx, mgr.GetFieldIndexer()), r.setupDeletions(mgr)); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -92,12 +98,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		// The status is this controller's own; a deletion raises the generation too.
 		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Secret{}, builder.WithPredicates(secretDrift())).
+		Watches(&v1alpha1.RetainedMediaAccount{}, handler.EnqueueRequestsFromMapFunc(claimants), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(r.config.Options).
 		Complete(r)
 }
 
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts/status,verbs=patch
+// +kubebuilder:rbac:groups=mediastack.dev,resources=retainedmediaaccounts,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -110,7 +118,8 @@ type scope struct {
 	apps     []account.App
 	observed observed
 
-	namespaceActive bool // the namespace was read and is not being deleted
+	namespaceUID   string // set once the namespace was read and is not being deleted
+	databaseCalled bool   // not only admitDatabase's answer is known
 }
 
 // Reconcile makes the account in PostgreSQL, the bucket and the Secrets match the
@@ -124,20 +133,35 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	defer func() { result, err = r.report(ctx, s) }()
 
 	if s.Deleting() {
-		reconcile.RunSteps(ctx, s, r.closeAccount, r.abandon, r.removeSecrets, r.release)
+		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.abandon, r.removeSecrets, r.release)
 	} else {
-		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.measureUsage)
+		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.measureUsage)
 	}
 	return ctrl.Result{}, nil
+}
+
+// admitDatabase ends the reconcile at once while PostgreSQL is out and others try it.
+func (r *Reconciler) admitDatabase(_ context.Context, s *scope) bool {
+	failure := r.deps.Outages.Admit(reconcile.Database)
+	if failure != nil && s.Deleting() {
+		s.observed.deletion = &deletionProgress{failure: failure}
+	} else {
+		s.observed.account.failure = failure
+	}
+	s.databaseCalled = failure == nil
+	return failure == nil
 }
 
 // report writes the status from what the steps saw.
 func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.observed.suspended = s.Object.Spec.Suspended
+	if s.databaseCalled {
+		r.deps.Outages.Called(reconcile.Database, s.observed.failures()...)
+	}
 	return s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),
 		GenerationObserved: s.observed.generationObserved(),
-		Retry:              s.observed.retry(),
+		Failures:           s.observed.failures(),
 		Interval:           r.config.BucketCheckInterval,
 	})
 }

@@ -18,6 +18,8 @@ type scheduleEntry struct {
 	bucket    string
 	bucketDue time.Time
 	usageDue  time.Time
+
+	namespaceUID string
 }
 
 func newSchedule() *schedule { return &schedule{entries: map[types.UID]scheduleEntry{}} }
@@ -53,6 +55,18 @@ func (s *schedule) NextUsageMeasurement(uid types.UID) time.Time {
 // UsageMeasured records when to measure the usage next.
 func (s *schedule) UsageMeasured(uid types.UID, next time.Time) {
 	s.update(uid, func(e *scheduleEntry) { e.usageDue = next })
+}
+
+// NamespaceUID returns the UID of the object's namespace; empty when it was not read yet.
+func (s *schedule) NamespaceUID(uid types.UID) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[uid].namespaceUID
+}
+
+// NamespaceRead records the UID of the object's namespace, which never changes.
+func (s *schedule) NamespaceRead(uid types.UID, namespaceUID string) {
+	s.update(uid, func(e *scheduleEntry) { e.namespaceUID = namespaceUID })
 }
 
 // Delete removes the entry of an account that is gone.

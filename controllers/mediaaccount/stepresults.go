@@ -1,8 +1,6 @@
 package mediaaccount
 
 import (
-	"errors"
-
 	"mediastack.dev/controllers/reconcile"
 )
 
@@ -20,8 +18,8 @@ type observed struct {
 	bucket    stepResult
 	apps      stepResult
 	keys      stepResult
-	usage     *reconcile.StepError
-	deletion  *deletionProgress // nil unless the object is being deleted
+	runtime   *reconcile.StepError // no replica of the runtime serves
+	deletion  *deletionProgress    // nil unless the object is being deleted
 }
 
 // failures returns the errors of all steps, that of the account first, since the other
@@ -30,33 +28,12 @@ func (o observed) failures() []*reconcile.StepError {
 	if o.deletion != nil {
 		return []*reconcile.StepError{o.deletion.failure}
 	}
-	return []*reconcile.StepError{o.account.failure, o.bucket.failure, o.apps.failure, o.keys.failure, o.usage}
+	return []*reconcile.StepError{o.account.failure, o.bucket.failure, o.apps.failure, o.keys.failure, o.runtime}
 }
 
-// generationObserved reports whether this generation was handled: every part is ready, or
-// requires a change by a user.
+// generationObserved reports whether this generation was handled: the account is Ready, or
+// Stalled until a person acts.
 func (o observed) generationObserved() bool {
-	if o.deletion != nil || o.retry() != nil {
-		return false
-	}
-	if o.account.failure.Stalls() {
-		return true
-	}
-	for _, result := range []stepResult{o.account, o.bucket, o.apps, o.keys} {
-		if !result.ready && !result.failure.Stalls() {
-			return false
-		}
-	}
-	return true
-}
-
-// retry returns the errors that a retry may resolve, joined; nil when there is none.
-func (o observed) retry() error {
-	var errs []error
-	for _, failure := range o.failures() {
-		if failure.Retries() {
-			errs = append(errs, failure.Err)
-		}
-	}
-	return errors.Join(errs...)
+	summary := summarize(o)
+	return o.deletion == nil && (summary.Ready || summary.Stalled)
 }

@@ -4,13 +4,18 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
 )
+
+// usageRetry is when a measurement that failed is repeated.
+const usageRetry = 30 * time.Second
 
 // measureUsage reads the usage of the account, once per Config.UsageInterval.
 func (r *Reconciler) measureUsage(ctx context.Context, s *scope) bool {
@@ -22,7 +27,10 @@ func (r *Reconciler) measureUsage(ctx context.Context, s *scope) bool {
 	defer cancel()
 	usage, err := r.deps.Accounts.Usage(ctx, s.account.ID)
 	if err != nil {
-		s.observed.usage = reconcile.NewError(reconcile.Database, err)
+		// The account can be used all the same, so no condition shows it.
+		usageFailures.Inc()
+		log.FromContext(ctx).Error(err, "measure the usage")
+		s.RequeueBy(r.deps.Now().Add(reconcile.Jitter(usageRetry)))
 		return true
 	}
 	s.Object.Status.Usage = usageStatus(s.Original.Status.Usage, usage, metav1.NewTime(r.deps.Now()))

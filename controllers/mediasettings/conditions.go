@@ -20,10 +20,11 @@ type observed struct {
 	failure       *reconcile.StepError
 }
 
-// generationObserved reports whether this generation was handled: it is pinned, or it is not
-// because another object is active.
+// generationObserved reports whether this generation was handled: it is pinned, or a person
+// has to act first.
 func (o observed) generationObserved() bool {
-	return !o.deleting && !o.failure.Retries() && o.pendingReason == "" && (o.layers != nil || o.active != "" || o.failure.Stalls())
+	summary := summarize(o)
+	return !o.deleting && (summary.Ready || summary.Stalled)
 }
 
 // conditions computes Ready, Reconciling and Stalled from what the steps saw.

@@ -83,8 +83,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 type scope struct {
 	*reconcile.Run[*v1alpha1.MediaSettings]
 
-	accountID uuid.UUID // Nil when the account cannot be used
-	observed  observed
+	accountID      uuid.UUID // Nil when the account cannot be used
+	databaseCalled bool      // not only admitDatabase's answer is known
+	observed       observed
 }
 
 // pinOwner returns the name under which the object's pins are stored.
@@ -101,9 +102,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	defer func() { result, err = r.report(ctx, s) }()
 
 	if s.Deleting() {
-		reconcile.RunSteps(ctx, s, r.findAccount, r.unpin, r.removeFinalizer)
+		reconcile.RunSteps(ctx, s, r.admitDatabase, r.findAccount, r.unpin, r.removeFinalizer)
 	} else {
-		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.findAccount, r.resolveActive, r.pin, r.readLayers)
+		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.findAccount, r.resolveActive, r.pin, r.readLayers)
 	}
 	return ctrl.Result{}, nil
 }
@@ -113,6 +114,13 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, s *scope) bool {
 	added, failure := s.AddFinalizer(ctx)
 	s.observed.failure = failure
 	return added
+}
+
+// admitDatabase ends the reconcile at once while PostgreSQL is out and others try it.
+func (r *Reconciler) admitDatabase(_ context.Context, s *scope) bool {
+	s.observed.failure = r.deps.Outages.Admit(reconcile.Database)
+	s.databaseCalled = s.observed.failure == nil
+	return s.databaseCalled
 }
 
 // removeFinalizer removes the finalizer, so that Kubernetes deletes the object: it has no pins any more.
@@ -125,14 +133,14 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 // report writes the status from what the steps saw.
 func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) {
 	setLayerStatus(&s.Object.Status, s.observed)
-	var retry error
-	if s.observed.failure.Retries() {
-		retry = s.observed.failure.Err
+	failures := []*reconcile.StepError{s.observed.failure}
+	if s.databaseCalled {
+		r.deps.Outages.Called(reconcile.Database, failures...)
 	}
 	return s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),
 		GenerationObserved: s.observed.generationObserved(),
-		Retry:              retry,
+		Failures:           failures,
 		Interval:           r.config.RefreshInterval,
 	})
 }

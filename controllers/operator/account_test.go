@@ -18,7 +18,6 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -46,7 +45,9 @@ func TestAccount_IsProvisioned(t *testing.T) {
 	}
 	owner, err := b.store.Owner(b.ctx, found.Bucket)
 	must(t, err)
-	if owner != (objectstore.Owner{AccountID: found.ID.String(), Namespace: b.namespace, Name: "demo"}) {
+	identity, err := b.database.Identity(b.ctx)
+	must(t, err)
+	if owner != (objectstore.Owner{AccountID: found.ID.String(), Namespace: b.namespace, Name: "demo", InstallationID: identity.ID}) {
 		t.Errorf("the bucket's marker is %+v", owner)
 	}
 	for _, app := range []string{"default", "web"} {
@@ -200,8 +201,7 @@ func TestBucket_ForeignIsRejectedUntilAdopted(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
 	name := "foreign-" + b.namespace
-	_, err := b.store.Claim(b.ctx, name, objectstore.Owner{AccountID: "x"}, false)
-	must(t, err)
+	b.claim(name, "x")
 	must(t, b.store.Put(b.ctx, name, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
 		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: name}
@@ -246,20 +246,27 @@ func TestBucket_BelongsToOneAccount(t *testing.T) {
 	}
 }
 
-func TestAccount_LostByTheDatabaseStalls(t *testing.T) {
+// The account was once looked up by the status, which everybody with access to it can forge.
+func TestAccount_ForgedStatusHasNoEffect(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
-	object := b.account("demo")
-	b.ready(object)
-	key := b.secret("demo", "default").Data["apiKey"]
-	_, err := b.registry.Close(b.ctx, b.accountID(object), account.CloseOptions{})
-	must(t, err)
-	if _, err := b.registry.Find(b.ctx, b.namespace, "demo"); !fault.Is(err, fault.NotFound) {
-		t.Fatal(err)
+	victim, forger := b.account("victim"), b.account("forger")
+	b.ready(victim)
+	b.ready(forger)
+	id, bucket, key := forger.Status.AccountID, forger.Status.Bucket, b.secret("forger", "default").Data["apiKey"]
+	patch := client.MergeFrom(forger.DeepCopy())
+	forger.Status.AccountID, forger.Status.Bucket = victim.Status.AccountID, victim.Status.Bucket
+	must(t, b.Status().Patch(b.ctx, forger, patch))
+	change(b, forger, func(a *v1alpha1.MediaAccount) { a.Spec.DisplayName = "Forger" })
+	b.ready(forger)
+	if forger.Status.AccountID != id || forger.Status.Bucket != bucket {
+		t.Errorf("the status names account %s and bucket %s, want %s and %s", forger.Status.AccountID, forger.Status.Bucket, id, bucket)
 	}
-	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
-	if string(b.secret("demo", "default").Data["apiKey"]) != string(key) {
-		t.Error("the Secret was overwritten")
+	if string(b.secret("forger", "default").Data["apiKey"]) != string(key) {
+		t.Error("the key was replaced")
+	}
+	if found, err := b.registry.Find(b.ctx, b.namespace, "victim"); err != nil || found.DisplayName != "" || found.ID.String() != victim.Status.AccountID {
+		t.Errorf("the other account was changed: %+v, %v", found, err)
 	}
 }
 

@@ -15,6 +15,7 @@ type Config struct {
 	BucketPrefix        string        `env:"SERVICE_BUCKET_PREFIX" default:"media" help:"Prefix of generated bucket names."`
 	BucketCheckInterval time.Duration `env:"SERVICE_BUCKET_CHECK_INTERVAL" default:"30s" help:"Interval between two checks of an account's bucket."`
 	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two updates of usage, last use of keys and tenants' settings in the status."`
+	OutageGrace         time.Duration `env:"SERVICE_OUTAGE_GRACE" default:"2m" help:"How long an account that was Ready stays Ready in the status while PostgreSQL, S3 or the runtime is out, from 0s to 1h."`
 
 	Concurrency int `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Maximum number of accounts, and of settings, that are reconciled at a time."`
 	// Deletions have workers of their own, so that a large one delays no other account.
@@ -28,6 +29,9 @@ type Config struct {
 	LeaderElectionNamespace string `env:"SERVICE_LEADER_ELECTION_NAMESPACE" help:"Namespace of the lease; the pod's own if empty."`
 }
 
+// maxOutageGrace bounds how long a status may hide an outage.
+const maxOutageGrace = time.Hour
+
 // maxBucketPrefix leaves room in 63 characters for a readable name and a unique suffix.
 const maxBucketPrefix = 20
 
@@ -40,6 +44,9 @@ func (c *Config) Validate() error {
 	c.BaseURL = base
 	if c.BucketCheckInterval < time.Second || c.UsageInterval < time.Second {
 		return errors.New("the bucket check interval and the usage interval must be 1s or more")
+	}
+	if c.OutageGrace < 0 || c.OutageGrace > maxOutageGrace {
+		return fmt.Errorf("the outage grace must be from 0s to %s, not %s", maxOutageGrace, c.OutageGrace)
 	}
 	if c.Concurrency < 1 || c.Concurrency > 100 {
 		return fmt.Errorf("the concurrency must be from 1 to 100, not %d", c.Concurrency)

@@ -28,6 +28,8 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 		"a query":               {func(c *operator.Config) { c.BaseURL = "https://media.example.org/?a=b" }, "base URL"},
 		"a password in the URL": {func(c *operator.Config) { c.BaseURL = "https://a:b@media.example.org" }, "base URL"},
 		"no interval":           {func(c *operator.Config) { c.BucketCheckInterval = 0 }, "interval"},
+		"a negative grace":      {func(c *operator.Config) { c.OutageGrace = -1 }, "grace"},
+		"a grace too long":      {func(c *operator.Config) { c.OutageGrace = 2 * time.Hour }, "grace"},
 		"no workers":            {func(c *operator.Config) { c.Concurrency = 0 }, "concurrency"},
 		"no deletion workers":   {func(c *operator.Config) { c.MaxConcurrentDeletions = 0 }, "deletions"},
 		"upper case prefix":     {func(c *operator.Config) { c.BucketPrefix = "Media" }, "prefix"},

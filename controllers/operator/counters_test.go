@@ -63,11 +63,11 @@ type countingBuckets struct {
 }
 
 // Claim counts and passes on.
-func (c *countingBuckets) Claim(ctx context.Context, bucket string, owner objectstore.Owner, adopt bool) (bool, error) {
+func (c *countingBuckets) Claim(ctx context.Context, request objectstore.ClaimRequest) (objectstore.ClaimResult, error) {
 	c.mu.Lock()
-	c.calls[bucket]++
+	c.calls[request.Bucket]++
 	c.mu.Unlock()
-	return c.Buckets.Claim(ctx, bucket, owner, adopt)
+	return c.Buckets.Claim(ctx, request)
 }
 
 // of returns how often a bucket was claimed.

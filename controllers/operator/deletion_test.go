@@ -23,9 +23,18 @@ func deleting(a *v1alpha1.MediaAccount) { a.Spec.DeletionPolicy = v1alpha1.Delet
 
 func (b *harness) hasNoBucket(bucket string) {
 	b.t.Helper()
-	if changed, err := b.store.Claim(b.ctx, bucket, objectstore.Owner{AccountID: "probe"}, false); err != nil || !changed {
+	if exists, err := b.store.BucketExists(b.ctx, bucket); err != nil || exists {
 		b.t.Errorf("the bucket still exists (%v)", err)
 	}
+}
+
+// claim makes a bucket of another account of this installation.
+func (b *harness) claim(bucket, accountID string) {
+	b.t.Helper()
+	identity, err := b.database.Identity(b.ctx)
+	must(b.t, err)
+	_, err = b.store.Claim(b.ctx, objectstore.ClaimRequest{Bucket: bucket, Owner: objectstore.Owner{AccountID: accountID, InstallationID: identity.ID}, Epoch: identity.Epoch})
+	must(b.t, err)
 }
 
 func TestDeletion_RetainKeepsTheBucketAndRevokesTheKeys(t *testing.T) {
@@ -46,11 +55,14 @@ func TestDeletion_RetainKeepsTheBucketAndRevokesTheKeys(t *testing.T) {
 	if err := b.Get(b.ctx, client.ObjectKeyFromObject(key), key); !apierrors.IsNotFound(err) {
 		t.Errorf("the Secret still exists: %v", err)
 	}
-	// A new object of the same name is another account.
+	// A new object of the same name has the same account, with a new key.
 	again := b.account("demo")
 	b.ready(again)
-	if again.Status.AccountID == id.String() || again.Status.Bucket == bucket {
-		t.Error("the new account has the old one's id or bucket")
+	if again.Status.AccountID != id.String() || again.Status.Bucket != bucket {
+		t.Errorf("the account is %s with bucket %s, want %s with %s", again.Status.AccountID, again.Status.Bucket, id, bucket)
+	}
+	if !b.opens(b.secret("demo", "default").Data["apiKey"]) {
+		t.Error("the restored account has no key")
 	}
 }
 
@@ -99,8 +111,7 @@ func TestDeletion_DeleteRetainsTheBucketOfAnotherAccount(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
 	name := "other-" + b.namespace
-	_, err := b.store.Claim(b.ctx, name, objectstore.Owner{AccountID: "another"}, false)
-	must(t, err)
+	b.claim(name, "another")
 	object := b.account("demo", deleting, func(a *v1alpha1.MediaAccount) {
 		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: name}
 	})
@@ -166,8 +177,10 @@ func TestDeletion_NothingIsCreatedInATerminatingNamespace(t *testing.T) {
 	}
 	keys, err := b.registry.Keys(b.ctx, b.accountID(object))
 	must(t, err)
-	if len(keys) != 1 {
-		t.Errorf("there are %d keys: a key was issued that no Secret can carry", len(keys))
+	for _, app := range keys.Apps {
+		if len(app.Valid) != 1 {
+			t.Errorf("there are %d keys: a key was issued that no Secret can carry", len(app.Valid))
+		}
 	}
 	bucket := object.Status.Bucket
 	must(t, b.Delete(b.ctx, object))

@@ -22,6 +22,7 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/objectstatus"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -48,6 +49,7 @@ type harness struct {
 	store         *objectstore.Store
 	buckets       *countingBuckets
 	requests      *requestCounter
+	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
 
 // options are what a test can choose.
@@ -75,6 +77,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	must(t, b.Create(ctx, namespace))
 	b.namespace = namespace.Name
+	b.recorder = objectstatus.Record(t, testenv.Kubernetes(t), b.namespace)
 
 	database := postgres.Config{DatabaseURL: chosen.databaseURL(t), DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
 	must(t, postgres.Migrate(ctx, database, slog.New(slog.DiscardHandler)))
@@ -102,7 +105,7 @@ func (b *harness) run(cfg operator.Config) {
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
 	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
-		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Identity: b.database.Identity, Now: time.Now, Log: testLog(b.t),
 	})
 	must(b.t, err)
 	ended := make(chan error, 1)

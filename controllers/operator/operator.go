@@ -32,6 +32,7 @@ import (
 	"mediastack.dev/controllers/mediasettings"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -52,6 +53,8 @@ type Deps struct {
 	Accounts account.Store
 	Settings settings.Store
 	Buckets  Buckets
+	// Identity returns the identity that the markers of buckets record.
+	Identity func(ctx context.Context) (installation.Identity, error)
 	Now      func() time.Time
 	Log      *slog.Logger
 }
@@ -124,7 +127,10 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 }
 
 func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps Deps) error {
-	shared := reconcile.Deps{Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now}
+	shared := reconcile.Deps{
+		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now,
+		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
+	}
 	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
@@ -137,9 +143,10 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 		APIReader: mgr.GetAPIReader(),
 		Accounts:  registry,
 		Buckets:   deps.Buckets,
-		Eraser:    erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Now: deps.Now}),
+		Eraser:    erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Identity: deps.Identity, Now: deps.Now}),
+		Identity:  deps.Identity,
 	})
-	if err := accounts.SetupWithManager(mgr); err != nil {
+	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
 	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg.Concurrency)},

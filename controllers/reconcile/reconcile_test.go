@@ -2,10 +2,13 @@ package reconcile
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 
 	"mediastack.dev/api/v1alpha1"
@@ -36,6 +39,65 @@ func TestStepError_StallsOrRetriesByKind(t *testing.T) {
 	}
 	if got := NewAPIError(errors.New("EOF"), "read Secret %s", "x").Message(); got != "Kubernetes API request failed: read Secret x (no response)" {
 		t.Errorf("the message is %q", got)
+	}
+}
+
+func TestStepError_NamesWhatAPersonHasToMend(t *testing.T) {
+	t.Parallel()
+	because := func(reason fault.Reason) error {
+		return fault.Explain(fault.New(fault.Unavailable, "public text"), reason, "TheCode")
+	}
+	denied := func(text string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New(text))
+	}
+	cases := map[string]struct {
+		failure *StepError
+		reason  string
+		says    string
+	}{
+		"a wrong S3 key":          {NewError(ObjectStore, because(fault.Credentials)), v1alpha1.ReasonObjectStoreCredentials, "TheCode"},
+		"an S3 quota":             {NewError(ObjectStore, because(fault.StoreFull)), v1alpha1.ReasonObjectStoreQuota, "quota"},
+		"an invalid bucket name":  {NewError(ObjectStore, because(fault.BucketName)), v1alpha1.ReasonInvalid, "spec.storage.bucket.name"},
+		"no conditional puts":     {NewError(ObjectStore, because(fault.Unsupported)), v1alpha1.ReasonObjectStoreUnsupported, "public text"},
+		"lost media":              {NewError(ObjectStore, because(fault.MediaLost)), v1alpha1.ReasonMediaLost, "public text"},
+		"a wrong password":        {NewError(Database, because(fault.Credentials)), v1alpha1.ReasonDatabaseCredentials, "SERVICE_DATABASE_URL"},
+		"a missing database":      {NewError(Database, because(fault.DatabaseMissing)), v1alpha1.ReasonDatabaseMissing, "does not exist"},
+		"a full disk":             {NewError(Database, because(fault.StoreFull)), v1alpha1.ReasonDatabaseFull, "space"},
+		"another schema":          {NewError(Database, because(fault.Schema)), v1alpha1.ReasonDatabaseSchema, "public text"},
+		"a retained account":      {NewError(Database, because(fault.Retained)), v1alpha1.ReasonRetained, "public text"},
+		"another installation":    {NewError(ObjectStore, because(fault.OtherInstallation)), v1alpha1.ReasonConflict, "public text"},
+		"a resource quota":        {NewAPIError(denied("exceeded quota: q, used: secrets=5"), "write Secret x"), v1alpha1.ReasonKubernetesDenied, "write Secret x (by a resource quota)"},
+		"an admission policy":     {NewAPIError(denied("ValidatingAdmissionPolicy 'p' denied request"), "write Secret x"), v1alpha1.ReasonKubernetesDenied, "by an admission policy"},
+		"an admission webhook":    {NewAPIError(denied("admission webhook w denied the request"), "write Secret x"), v1alpha1.ReasonKubernetesDenied, "by an admission webhook"},
+		"a missing permission":    {NewAPIError(denied("User cannot update"), "write Secret x"), v1alpha1.ReasonKubernetesDenied, "by missing permissions"},
+		"an immutable field":      {NewAPIError(apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, "x", nil), "write Secret x"), v1alpha1.ReasonKubernetesDenied, "by a validation"},
+		"a conflict in the store": {NewError(ObjectStore, fault.New(fault.Conflict, "taken")), v1alpha1.ReasonConflict, "taken"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if !c.failure.Stalls() || c.failure.Retries() || c.failure.Outage() {
+				t.Error("it does not stall the object")
+			}
+			if got := c.failure.Reason(); got != c.reason {
+				t.Errorf("the reason is %s, want %s", got, c.reason)
+			}
+			if got := c.failure.Message(); !strings.Contains(got, c.says) || strings.Contains(got, "secrets=5") {
+				t.Errorf("the message is %q", got)
+			}
+		})
+	}
+}
+
+func TestStepError_OneMessageForEveryOutage(t *testing.T) {
+	t.Parallel()
+	refused := NewError(ObjectStore, fault.New(fault.Unavailable, "the object store can't be reached"))
+	timeout := NewError(ObjectStore, fault.New(fault.Unavailable, "the object store did not respond in time"))
+	if refused.Message() != timeout.Message() {
+		t.Errorf("the status would change between %q and %q", refused.Message(), timeout.Message())
+	}
+	if !refused.Outage() || NewError(Database, errors.New("a bug")).Outage() || NewAPIError(errors.New("EOF"), "read").Outage() {
+		t.Error("an error is misclassified")
 	}
 }
 

@@ -7,6 +7,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -20,15 +21,21 @@ import (
 	"mediastack.dev/api/v1alpha1"
 )
 
-// conflictDelay is the pause before a reconcile that found its object changed meanwhile is
-// repeated.
-const conflictDelay = 500 * time.Millisecond
+const (
+	// conflictDelay is the pause before a reconcile that found its object changed meanwhile is
+	// repeated.
+	conflictDelay = 500 * time.Millisecond
+	// mendInterval is how often it is checked, at least, whether a person mended what stalls an
+	// object.
+	mendInterval = 30 * time.Second
+)
 
 // Deps are the parts that a Run uses.
 type Deps struct {
-	Client client.Client // reads from the cache
-	Events events.EventRecorder
-	Now    func() time.Time
+	Client  client.Client // reads from the cache
+	Events  events.EventRecorder
+	Now     func() time.Time
+	Outages *Outages // shared by all controllers
 }
 
 // Run is one reconcile of one object. T is the pointer type of the object.
@@ -157,22 +164,30 @@ type Observation struct {
 	Conditions []metav1.Condition
 	// GenerationObserved is set when this generation of the spec was handled.
 	GenerationObserved bool
-	// Retry is the error to retry with backoff; nil when there is none.
-	Retry error
+	// Failures are the errors of the steps; nil ones are ignored.
+	Failures []*StepError
 	// Interval is the time until the next reconcile, if no step asked for one.
 	Interval time.Duration
 }
 
 // Report writes the status if it differs, records an event if Ready changed, and returns
-// when to reconcile next. statusOf returns the status of an object.
+// when to reconcile next. statusOf returns the status of an object. The conditions of an object
+// that was Ready stay during a short outage.
 func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observation) (ctrl.Result, error) {
 	if r.skipStatus {
+		r.deps.Outages.forget(r.Object.GetUID())
 		return r.result(), nil
 	}
-	next := statusOf(r.Object)
-	setConditions(next.Conditions, r.Object.GetGeneration(), saw.Conditions)
-	if saw.GenerationObserved {
-		*next.ObservedGeneration = r.Object.GetGeneration()
+	for _, failure := range saw.Failures {
+		r.deps.Outages.failed(failure)
+	}
+	keeps := r.deps.Outages.keepsStatus(r.Object.GetUID(), saw.Failures)
+	if !keeps || !isReady(statusOf(r.Original), r.Object.GetGeneration()) {
+		next := statusOf(r.Object)
+		setConditions(next.Conditions, r.Object.GetGeneration(), saw.Conditions)
+		if saw.GenerationObserved {
+			*next.ObservedGeneration = r.Object.GetGeneration()
+		}
 	}
 	patched, err := patchStatus(ctx, r.deps.Client, r.Original, r.Object)
 	if err != nil {
@@ -181,13 +196,31 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 	if patched {
 		recordReadyEvent(r.deps.Events, r.Object, *statusOf(r.Original).Conditions, *statusOf(r.Object).Conditions)
 	}
-	if saw.Retry != nil {
-		return ctrl.Result{}, saw.Retry
+	if err := r.planRetry(saw); err != nil {
+		return ctrl.Result{}, err
 	}
 	if r.requeueAt.IsZero() {
 		r.RequeueBy(r.deps.Now().Add(Jitter(saw.Interval)))
 	}
 	return r.result(), nil
+}
+
+// planRetry asks for the next reconcile after outages and after errors that stall, and returns
+// the other errors, which are retried with backoff.
+func (r *Run[T]) planRetry(saw Observation) error {
+	var errs []error
+	for _, failure := range saw.Failures {
+		switch {
+		case failure == nil:
+		case failure.Outage():
+			r.RequeueBy(r.deps.Now().Add(r.deps.Outages.RetryIn(failure.Source)))
+		case failure.Stalls():
+			r.RequeueBy(r.deps.Now().Add(Jitter(min(mendInterval, saw.Interval))))
+		default:
+			errs = append(errs, failure.Err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // result returns the Result that reconciles at requeueAt, or on the next event only.

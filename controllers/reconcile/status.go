@@ -22,6 +22,12 @@ func setConditions(conditions *[]metav1.Condition, generation int64, next []meta
 	}
 }
 
+// isReady reports whether a status says that this generation is Ready.
+func isReady(status Status, generation int64) bool {
+	ready := meta.FindStatusCondition(*status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionTrue && ready.ObservedGeneration == generation && *status.ObservedGeneration == generation
+}
+
 // patchStatus patches the status where it differs between original and object, and reports
 // whether it did. An object that was deleted meanwhile is no error.
 func patchStatus(ctx context.Context, c client.Client, original, object client.Object) (bool, error) {

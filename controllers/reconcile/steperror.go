@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -12,20 +13,29 @@ import (
 // Source is the system that an error comes from.
 type Source int
 
-// The systems that the operator calls.
+// The systems that the operator depends on.
 const (
 	Database Source = iota
 	ObjectStore
 	Kubernetes
+	Runtime // the replicas that serve tenants; the operator sees their heartbeats only
 )
 
-// StepError is the error that a step ended with. The kind of Err decides what follows:
-// Conflict and Invalid stall the object, every other kind is retried with backoff.
+// String returns the name of the source in logs and metrics.
+func (s Source) String() string {
+	return [...]string{"database", "object store", "kubernetes", "runtime"}[s]
+}
+
+// StepError is the error that a step ended with. Its source and its fault decide what follows:
+// an error that only a person can mend stalls the object, an outage is retried at a pace that
+// all objects share, and every other error is retried with backoff.
 type StepError struct {
 	Source Source
 	Err    error
 	// Action names the request, such as "read Secret x"; for Kubernetes only.
 	Action string
+
+	shared bool // the source was not called: it is Err's outage that another call saw
 }
 
 // NewError returns a StepError, or nil when err is nil.
@@ -46,25 +56,101 @@ func NewAPIError(err error, action string, args ...any) *StepError {
 	return &StepError{Source: Kubernetes, Err: fmt.Errorf("%s: %w", action, err), Action: action}
 }
 
-// Stalls reports whether a retry cannot succeed before a user changes something.
+// Stalls reports whether a retry cannot succeed before a person changes something.
 func (e *StepError) Stalls() bool {
-	return e != nil && (fault.Is(e.Err, fault.Conflict) || fault.Is(e.Err, fault.Invalid))
+	if e == nil {
+		return false
+	}
+	if fault.Is(e.Err, fault.Conflict) || fault.Is(e.Err, fault.Invalid) {
+		return true
+	}
+	_, known := e.remedy()
+	return known || e.deniedBy() != ""
 }
 
 // Retries reports whether a retry may succeed.
 func (e *StepError) Retries() bool { return e != nil && !e.Stalls() }
 
+// Outage reports whether the source could not be reached, or failed in a way that ends by
+// itself. An outage usually concerns every object.
+func (e *StepError) Outage() bool {
+	return e.Retries() && e.Source != Kubernetes && fault.Is(e.Err, fault.Unavailable)
+}
+
+// remedy is what a person has to do about an error of a store.
+type remedy struct {
+	reason string // of the condition
+	text   string // empty: the public text of the fault says it
+}
+
+// remedies are the errors of each store that only a person can mend.
+var remedies = map[Source]map[fault.Reason]remedy{
+	Database: {
+		fault.Credentials:     {v1alpha1.ReasonDatabaseCredentials, "PostgreSQL rejects the credentials or denies the operation: check SERVICE_DATABASE_URL and the permissions of its role"},
+		fault.DatabaseMissing: {v1alpha1.ReasonDatabaseMissing, "the database of SERVICE_DATABASE_URL does not exist: create or restore it"},
+		fault.StoreFull:       {v1alpha1.ReasonDatabaseFull, "PostgreSQL has no space left: enlarge its disk"},
+		fault.Schema:          {v1alpha1.ReasonDatabaseSchema, ""},
+	},
+	ObjectStore: {
+		fault.Credentials:     {v1alpha1.ReasonObjectStoreCredentials, "the object store rejects the credentials or denies the operation: check SERVICE_S3_ACCESS_KEY, SERVICE_S3_SECRET_KEY and the permissions of that key"},
+		fault.StoreFull:       {v1alpha1.ReasonObjectStoreQuota, "the object store has no space left, or allows no more buckets: raise its quota"},
+		fault.BucketName:      {v1alpha1.ReasonInvalid, "the object store does not accept the name of the bucket: choose another one in spec.storage.bucket.name"},
+		fault.Unsupported:     {v1alpha1.ReasonObjectStoreUnsupported, ""},
+		fault.MediaLost:       {v1alpha1.ReasonMediaLost, ""},
+		fault.DeletionBlocked: {v1alpha1.ReasonDeletionBlocked, ""},
+	},
+}
+
+// anySource are the reasons that have the same remedy wherever they come from.
+var anySource = map[fault.Reason]remedy{
+	fault.OtherInstallation: {v1alpha1.ReasonConflict, ""},
+	fault.Held:              {v1alpha1.ReasonConflict, ""},
+	fault.Retained:          {v1alpha1.ReasonRetained, ""},
+}
+
+func (e *StepError) remedy() (found remedy, ok bool) {
+	reason := fault.ReasonOf(e.Err)
+	if found, ok = remedies[e.Source][reason]; !ok {
+		found, ok = anySource[reason]
+	}
+	return found, ok
+}
+
+// deniedBy names what made the API server deny a write; empty for any other error. The text of
+// the API server is not shown, since it has counters that change.
+func (e *StepError) deniedBy() string {
+	if e.Source != Kubernetes || !apierrors.IsForbidden(e.Err) && !apierrors.IsInvalid(e.Err) {
+		return ""
+	}
+	switch text := e.Err.Error(); {
+	case strings.Contains(text, "exceeded quota"):
+		return "a resource quota"
+	case strings.Contains(text, "ValidatingAdmissionPolicy"):
+		return "an admission policy"
+	case strings.Contains(text, "admission webhook"):
+		return "an admission webhook"
+	case apierrors.IsInvalid(e.Err):
+		return "a validation"
+	}
+	return "missing permissions"
+}
+
 // Reason returns the condition's reason.
 func (e *StepError) Reason() string {
+	if found, ok := e.remedy(); ok {
+		return found.reason
+	}
 	switch kind := fault.From(e.Err).Kind; {
-	case fault.ReasonOf(e.Err) == fault.DeletionBlocked:
-		return v1alpha1.ReasonDeletionBlocked
 	case kind == fault.Conflict:
 		return v1alpha1.ReasonConflict
 	case kind == fault.Invalid:
 		return v1alpha1.ReasonInvalid
+	case e.deniedBy() != "":
+		return v1alpha1.ReasonKubernetesDenied
 	case e.Source == Kubernetes:
 		return v1alpha1.ReasonKubernetesUnavailable
+	case e.Source == Runtime:
+		return v1alpha1.ReasonRuntimeUnavailable
 	case kind == fault.Unavailable && e.Source == Database:
 		return v1alpha1.ReasonDatabaseUnavailable
 	case kind == fault.Unavailable && e.Source == ObjectStore:
@@ -73,9 +159,20 @@ func (e *StepError) Reason() string {
 	return v1alpha1.ReasonInternalError
 }
 
-// Message returns the condition's message: the public text of the fault, never its cause.
-// It is the same for every retry, so that a retry does not change the status.
+// outageTexts are the messages of outages. There is one for each source, whatever way the calls
+// fail, so that the status changes once.
+var outageTexts = map[Source]string{
+	Database:    "the database cannot be reached",
+	ObjectStore: "the object store cannot be reached",
+	Runtime:     "no replica of the runtime serves: see the Deployment mediastack-runtime",
+}
+
+// Message returns the condition's message: what to do, or the public text of the fault; never
+// its cause. It is the same for every retry, so that a retry does not change the status.
 func (e *StepError) Message() string {
+	if by := e.deniedBy(); by != "" {
+		return fmt.Sprintf("the API server denied: %s (by %s)", e.Action, by)
+	}
 	if e.Source == Kubernetes && !e.Stalls() {
 		reason := apierrors.ReasonForError(e.Err)
 		if reason == "" {
@@ -83,8 +180,19 @@ func (e *StepError) Message() string {
 		}
 		return fmt.Sprintf("Kubernetes API request failed: %s (%s)", e.Action, reason)
 	}
-	if public := fault.From(e.Err).Public; public != "" {
-		return public
+	if e.Outage() {
+		return outageTexts[e.Source]
 	}
-	return "internal error; see the operator log"
+	f := fault.From(e.Err)
+	text := f.Public
+	if found, ok := e.remedy(); ok && found.text != "" {
+		text = found.text
+	}
+	switch {
+	case text == "":
+		return "internal error; see the operator log"
+	case f.Detail != "":
+		return fmt.Sprintf("%s (%s)", text, f.Detail)
+	}
+	return text
 }

@@ -6,16 +6,17 @@ import (
 	"mediastack.dev/api/v1alpha1"
 )
 
-// Summary is the result of a reconcile as Ready, Reconciling and Stalled show it.
+// Summary is the result of a reconcile as Ready, Reconciling and Stalled show it. At most one
+// of the three is set.
 type Summary struct {
 	// Ready is set when the whole object matches its spec.
 	Ready bool
 	// Reconciling is set when the operator continues by itself: at once, on an event, or
-	// with backoff.
+	// after a delay.
 	Reconciling bool
 	// Stalled is set when a user has to change something first.
 	Stalled bool
-	// Reason and Message explain the conditions above that are not at rest.
+	// Reason and Message explain the condition that is set.
 	Reason  string
 	Message string
 }
@@ -30,25 +31,21 @@ func Reconciling(reason, message string) Summary {
 	return Summary{Reconciling: true, Reason: reason, Message: message}
 }
 
-// FromErrors summarizes the errors of a reconcile. The reason and the message are those of
-// the first error that stalls, or else of the first error. ok is false when all are nil.
+// FromErrors summarizes the errors of a reconcile. An error that stalls wins: the object is
+// Stalled and not Reconciling, although other errors are retried meanwhile, since it does not
+// become Ready before a person acted. The reason and the message are those of the first error
+// that stalls, or else of the first error. ok is false when all are nil.
 func FromErrors(errs ...*StepError) (summary Summary, ok bool) {
 	var first *StepError
 	for _, err := range errs {
-		if err == nil {
-			continue
-		}
-		if first == nil || (err.Stalls() && !first.Stalls()) {
+		if err != nil && (first == nil || err.Stalls() && !first.Stalls()) {
 			first = err
 		}
-		summary.Stalled = summary.Stalled || err.Stalls()
-		summary.Reconciling = summary.Reconciling || err.Retries()
 	}
 	if first == nil {
 		return Summary{}, false
 	}
-	summary.Reason, summary.Message = first.Reason(), first.Message()
-	return summary, true
+	return Summary{Stalled: first.Stalls(), Reconciling: !first.Stalls(), Reason: first.Reason(), Message: first.Message()}, true
 }
 
 // Conditions returns Ready, Reconciling and Stalled.

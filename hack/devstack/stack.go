@@ -14,8 +14,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,8 +59,6 @@ type stack struct {
 	s3           *servers.S3
 	kube         *servers.Kubernetes
 	operatorProc *servers.Process
-	// stopFinalizer ends the finalizer of namespaces; nil before it runs.
-	stopFinalizer func()
 
 	description description
 }
@@ -210,7 +211,14 @@ func (s *stack) startProduct(ctx context.Context) error {
 		return err
 	})
 	product.Go(func() error {
-		return s.apply(both, "the resource definitions and the operator's rights", "default/namespace.yaml", "crd/bases", "rbac")
+		if err := s.apply(both, "the resource definitions and the operator's rights", "default/namespace.yaml", "crd/bases", "rbac"); err != nil {
+			return err
+		}
+		err := s.kube.StartControllers(both)
+		if err == nil {
+			s.progress.printf("the Kubernetes controllers are ready")
+		}
+		return err
 	})
 	if err := product.Wait(); err != nil {
 		return err
@@ -224,35 +232,27 @@ func (s *stack) startProduct(ctx context.Context) error {
 		return err
 	}
 	s.progress.printf("the operator is ready")
-	if err := s.startFinalizer(ctx); err != nil {
-		return err
+	if err := s.waitDeleted(ctx, sampleNamespace); err != nil {
+		return fmt.Errorf("wait until the namespace %s, which is terminating, is gone: %w", sampleNamespace, err)
 	}
 	return s.apply(ctx, "the samples", "samples")
 }
 
-// startFinalizer starts the finalizer of namespaces. It returns when the samples can be
-// applied: their namespace may have been deleted shortly before the last run ended.
-func (s *stack) startFinalizer(ctx context.Context) error {
-	finalizer, err := newNamespaceFinalizer(s.config)
+// waitDeleted waits until a namespace that is terminating is gone: it may have been deleted
+// shortly before the last run ended. It returns at once when the namespace is not terminating,
+// or does not exist.
+func (s *stack) waitDeleted(ctx context.Context, name string) error {
+	core, err := corev1client.NewForConfig(s.config)
 	if err != nil {
 		return err
 	}
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		finalizer.run(running, s.progress.printf)
-	}()
-	s.stopFinalizer = func() {
-		cancel()
-		<-ended
-	}
-	ctx, cancelWait := context.WithTimeout(ctx, s.ReadyTimeout)
-	defer cancelWait()
-	if err := finalizer.waitDeleted(ctx, sampleNamespace); err != nil {
-		return fmt.Errorf("wait until the namespace %s, which is terminating, is gone: %w", sampleNamespace, err)
-	}
-	return nil
+	return wait.PollUntilContextTimeout(ctx, pollEvery, s.ReadyTimeout, true, func(ctx context.Context) (bool, error) {
+		namespace, err := core.Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return err == nil && namespace.DeletionTimestamp == nil, err
+	})
 }
 
 // apply applies the manifests of files and directories of config/.
@@ -445,9 +445,6 @@ func kubectl() string {
 func (s *stack) stop() {
 	if err := s.data.removeDescription(); err != nil {
 		s.progress.printf("%v", err)
-	}
-	if s.stopFinalizer != nil {
-		s.stopFinalizer()
 	}
 	s.group.Close()
 }

@@ -12,6 +12,7 @@ import (
 
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
@@ -39,9 +40,13 @@ func Accounts(ctx context.Context, databaseURL string, access servers.S3Access, 
 		return nil, err
 	}
 	registry := account.NewRegistry(store, "provision", time.Now)
+	identity, err := store.Identity(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var tenants []Tenant
 	for _, spec := range specs {
-		tenant, err := provision(ctx, registry, objects, spec)
+		tenant, err := provision(ctx, registry, objects, identity, spec)
 		if err != nil {
 			return nil, fmt.Errorf("provision %s/%s: %w", spec.Namespace, spec.Name, err)
 		}
@@ -50,12 +55,13 @@ func Accounts(ctx context.Context, databaseURL string, access servers.S3Access, 
 	return tenants, nil
 }
 
-func provision(ctx context.Context, registry *account.Registry, objects *objectstore.Store, spec account.Spec) (Tenant, error) {
+func provision(ctx context.Context, registry *account.Registry, objects *objectstore.Store, identity installation.Identity, spec account.Spec) (Tenant, error) {
 	made, err := registry.Ensure(ctx, spec)
 	if err != nil {
 		return Tenant{}, err
 	}
-	if _, err := objects.Claim(ctx, made.Bucket, objectstore.Owner{AccountID: made.ID.String()}, false); err != nil {
+	owner := objectstore.Owner{AccountID: made.ID.String(), Namespace: made.Namespace, Name: made.Name, InstallationID: identity.ID}
+	if _, err := objects.Claim(ctx, objectstore.ClaimRequest{Bucket: made.Bucket, Owner: owner, Epoch: identity.Epoch, Now: time.Now()}); err != nil {
 		return Tenant{}, err
 	}
 	if err := registry.SetBucketOwned(ctx, made.ID, true); err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -31,7 +32,7 @@ const (
 type KubernetesConfig struct {
 	// Dir holds etcd's data, the keys and the kubeconfigs; it is made when absent.
 	Dir string
-	// LogDir is the directory that takes the two logs.
+	// LogDir is the directory that takes the logs.
 	LogDir string
 	// Port is the API server's port; zero chooses a free one.
 	Port int
@@ -39,12 +40,13 @@ type KubernetesConfig struct {
 	Volatile bool
 }
 
-// Kubernetes is a running etcd with a kube-apiserver. It is no envtest.Environment of
-// controller-runtime: that one's processes outlive a supervisor that is killed and end without
-// notice, and its etcd answers every user of the machine.
+// Kubernetes is a running etcd with a kube-apiserver and a kube-controller-manager. It is no
+// envtest.Environment of controller-runtime: that one has no controllers, its processes outlive a
+// supervisor that is killed and end without notice, and its etcd answers every user of the machine.
 type Kubernetes struct {
-	// Etcd and APIServer are the two processes.
-	Etcd, APIServer *Process
+	// Etcd, APIServer and Controllers are the processes. Controllers is nil before
+	// StartControllers.
+	Etcd, APIServer, Controllers *Process
 	// Port is the API server's port.
 	Port int
 	// Kubeconfig is the path of the administrator's kubeconfig.
@@ -52,16 +54,21 @@ type Kubernetes struct {
 	// Config is the administrator's access.
 	Config *rest.Config
 
-	dir string
+	dir       string
+	group     *Group
+	logDir    string
+	tools     setup.KubeTools
+	apiServer Spec
 }
 
 // StartKubernetes starts etcd and a kube-apiserver with RBAC on, which speaks TLS on loopback only.
+// StartControllers adds the controllers.
 func (g *Group) StartKubernetes(ctx context.Context, config KubernetesConfig) (*Kubernetes, error) {
 	tools, err := setup.FindKube()
 	if err != nil {
 		return nil, err
 	}
-	k := &Kubernetes{dir: config.Dir}
+	k := &Kubernetes{dir: config.Dir, group: g, logDir: config.LogDir, tools: tools}
 	if k.Port, err = ChoosePort(config.Port); err != nil {
 		return nil, fmt.Errorf("kube-apiserver: %w", err)
 	}
@@ -71,7 +78,7 @@ func (g *Group) StartKubernetes(ctx context.Context, config KubernetesConfig) (*
 	if err := g.startEtcd(ctx, k, tools.Etcd, config); err != nil {
 		return nil, err
 	}
-	if err := g.startAPIServer(ctx, k, tools.APIServer, config); err != nil {
+	if err := k.startAPIServer(ctx); err != nil {
 		k.Etcd.Stop()
 		return nil, err
 	}
@@ -99,7 +106,7 @@ func (g *Group) startEtcd(ctx context.Context, k *Kubernetes, binary string, con
 	return err
 }
 
-func (g *Group) startAPIServer(ctx context.Context, k *Kubernetes, binary string, config KubernetesConfig) error {
+func (k *Kubernetes) startAPIServer(ctx context.Context) error {
 	// The certificate is made anew at every start: it lasts a year, and a dev stack's data longer.
 	if err := os.RemoveAll(k.path("certs")); err != nil {
 		return err
@@ -111,9 +118,8 @@ func (g *Group) startAPIServer(ctx context.Context, k *Kubernetes, binary string
 	if err := WritePrivate(k.path("tokens.csv"), []byte(admin+",admin,admin,system:masters\n")); err != nil {
 		return err
 	}
-	var err error
-	k.APIServer, err = g.Start(ctx, Spec{
-		Name: "kube-apiserver", Path: binary, Dir: k.dir, LogFile: filepath.Join(config.LogDir, "kube-apiserver.log"),
+	k.apiServer = Spec{
+		Name: "kube-apiserver", Path: k.tools.APIServer, Dir: k.dir, LogFile: filepath.Join(k.logDir, "kube-apiserver.log"),
 		Args: []string{
 			"--etcd-servers", "unix://" + etcdSocket,
 			"--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(k.Port), "--cert-dir", "certs",
@@ -124,16 +130,54 @@ func (g *Group) startAPIServer(ctx context.Context, k *Kubernetes, binary string
 			"--service-account-issuer", "https://kubernetes.default.svc",
 			"--service-account-key-file", "service-account.key",
 			"--service-account-signing-key-file", "service-account.key",
-			// It waits for default service accounts, which a controller manager would make.
-			"--disable-admission-plugins", "ServiceAccount",
 		},
 		Ready: func(ctx context.Context) error { return k.ready(ctx, admin) },
-	})
-	if err != nil {
+	}
+	if err := k.RestartAPIServer(ctx); err != nil {
 		return err
 	}
 	k.Kubeconfig = k.path("kubeconfig")
 	return k.writeKubeconfig(k.Kubeconfig, k.Config)
+}
+
+// RestartAPIServer starts a kube-apiserver that has ended again, at its address and with the
+// tokens and the certificate that it had.
+func (k *Kubernetes) RestartAPIServer(ctx context.Context) (err error) {
+	k.APIServer, err = k.group.Start(ctx, k.apiServer)
+	return err
+}
+
+// controllers are the controllers of kube-controller-manager that run: those whose effects an
+// operator meets. The others schedule, scale or replicate pods, which no kubelet would run.
+var controllers = strings.Join([]string{
+	"garbage-collector-controller", "namespace-controller", "resourcequota-controller", "serviceaccount-controller",
+}, ",")
+
+// StartControllers starts a kube-controller-manager with the controllers above, which listens on
+// no port. The garbage collector looks for new resource definitions every 30 s only: those that
+// are applied before StartControllers are collected from the start.
+func (k *Kubernetes) StartControllers(ctx context.Context) (err error) {
+	k.Controllers, err = k.group.Start(ctx, Spec{
+		Name: "kube-controller-manager", Path: k.tools.ControllerManager, Dir: k.dir, LogFile: filepath.Join(k.logDir, "kube-controller-manager.log"),
+		Args: []string{
+			"--kubeconfig", k.Kubeconfig, "--controllers", controllers, "--leader-elect=false", "--secure-port", "0", "--profiling=false",
+			// The default of 20 requests per second would delay the deletion of many namespaces.
+			"--kube-api-qps", "200", "--kube-api-burst", "400",
+		},
+		Ready: k.controllersReady,
+	})
+	return err
+}
+
+// controllersReady reports whether the controllers run: one of them creates the default service
+// account.
+func (k *Kubernetes) controllersReady(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(k.Config)
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+	return err
 }
 
 // makeSigningKey makes the key of service accounts' tokens, which lasts as long as the data.

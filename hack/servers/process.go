@@ -1,9 +1,7 @@
-// Package servers starts and stops the servers that mediastack depends on: etcd and kube-apiserver,
-// PostgreSQL, S3 stores and a mail sink, each as a process of its own. The dev stack program
-// (hack/devstack), the tests (through testenv) and the benchmarks use it; no shipped binary does.
-//
-// The control plane has no controller manager: nothing collects garbage, empties deleted
-// namespaces or makes default service accounts.
+// Package servers starts and stops the servers that mediastack depends on: etcd, kube-apiserver and
+// kube-controller-manager, PostgreSQL, S3 stores and a mail sink, each as a process of its own. The
+// dev stack program (hack/devstack), the tests (through testenv) and the benchmarks use it; no
+// shipped binary does.
 package servers
 
 import (

@@ -15,7 +15,8 @@ import (
 const CacheEnv = "MEDIASTACK_CACHE"
 
 // AssetsEnv names the environment variable that points to a directory which already has etcd,
-// kube-apiserver and, if possible, kubectl.
+// kube-apiserver and, if possible, kubectl and kube-controller-manager, which setup-envtest does not
+// bring.
 const AssetsEnv = "KUBEBUILDER_ASSETS"
 
 // KubernetesVersion is the version that hack/kube/go.mod pins.
@@ -53,19 +54,29 @@ func RepoRoot() (string, error) {
 // KubeTools are the programs of a small control plane. Kubectl is empty where only the other two
 // are at hand.
 type KubeTools struct {
-	Etcd      string
-	APIServer string
-	Kubectl   string
+	Etcd              string
+	APIServer         string
+	ControllerManager string
+	Kubectl           string
 }
 
+// controllerManager is the program's name.
+const controllerManager = "kube-controller-manager"
+
 // FindKube finds the control plane's programs: in KUBEBUILDER_ASSETS when that is set, else in the
-// cache. The error says what to run.
+// cache. kube-controller-manager may be in the cache in both cases. The error says what to run.
 func FindKube() (KubeTools, error) {
+	dir, err := CacheDir()
+	if err != nil {
+		return KubeTools{}, err
+	}
+	dir = filepath.Join(dir, "kube", KubernetesVersion)
 	if assets := os.Getenv(AssetsEnv); assets != "" {
 		tools := KubeTools{
-			Etcd:      filepath.Join(assets, "etcd"),
-			APIServer: filepath.Join(assets, "kube-apiserver"),
-			Kubectl:   filepath.Join(assets, "kubectl"),
+			Etcd:              filepath.Join(assets, "etcd"),
+			APIServer:         filepath.Join(assets, "kube-apiserver"),
+			ControllerManager: filepath.Join(assets, controllerManager),
+			Kubectl:           filepath.Join(assets, "kubectl"),
 		}
 		for _, path := range []string{tools.Etcd, tools.APIServer} {
 			if err := executable(path); err != nil {
@@ -75,19 +86,21 @@ func FindKube() (KubeTools, error) {
 		if executable(tools.Kubectl) != nil {
 			tools.Kubectl = ""
 		}
+		if executable(tools.ControllerManager) != nil {
+			tools.ControllerManager = filepath.Join(dir, controllerManager)
+		}
+		if err := executable(tools.ControllerManager); err != nil {
+			return KubeTools{}, fmt.Errorf("%w, and %s has none; run `make kube`", err, AssetsEnv)
+		}
 		return tools, nil
 	}
-	dir, err := CacheDir()
-	if err != nil {
-		return KubeTools{}, err
-	}
-	dir = filepath.Join(dir, "kube", KubernetesVersion)
 	tools := KubeTools{
-		Etcd:      filepath.Join(dir, "etcd"),
-		APIServer: filepath.Join(dir, "kube-apiserver"),
-		Kubectl:   filepath.Join(dir, "kubectl"),
+		Etcd:              filepath.Join(dir, "etcd"),
+		APIServer:         filepath.Join(dir, "kube-apiserver"),
+		ControllerManager: filepath.Join(dir, controllerManager),
+		Kubectl:           filepath.Join(dir, "kubectl"),
 	}
-	for _, path := range []string{tools.Etcd, tools.APIServer, tools.Kubectl} {
+	for _, path := range []string{tools.Etcd, tools.APIServer, tools.ControllerManager, tools.Kubectl} {
 		if err := executable(path); err != nil {
 			return KubeTools{}, fmt.Errorf("%w; run `make kube`, or set %s", err, AssetsEnv)
 		}

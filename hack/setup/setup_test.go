@@ -54,7 +54,7 @@ func TestFind_NamesTheCommandForAMissingProgram(t *testing.T) {
 
 func TestFindKube_AcceptsAssetsWithoutKubectl(t *testing.T) {
 	assets := t.TempDir()
-	for _, name := range []string{"etcd", "kube-apiserver"} {
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
 		if err := os.WriteFile(filepath.Join(assets, name), nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -63,6 +63,30 @@ func TestFindKube_AcceptsAssetsWithoutKubectl(t *testing.T) {
 	tools, err := setup.FindKube()
 	if err != nil || tools.Etcd != filepath.Join(assets, "etcd") || tools.Kubectl != "" {
 		t.Errorf("got %+v, %v", tools, err)
+	}
+}
+
+func TestFindKube_TakesTheControllerManagerFromTheCache(t *testing.T) {
+	assets, cache := t.TempDir(), t.TempDir()
+	t.Setenv(setup.AssetsEnv, assets)
+	t.Setenv(setup.CacheEnv, cache)
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if err := os.WriteFile(filepath.Join(assets, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := setup.FindKube(); err == nil || !strings.Contains(err.Error(), "run `make kube`") {
+		t.Errorf("without a controller manager got %v, want a sentence with the command", err)
+	}
+	built := filepath.Join(cache, "kube", setup.KubernetesVersion, "kube-controller-manager")
+	if err := os.MkdirAll(filepath.Dir(built), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(built, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if tools, err := setup.FindKube(); err != nil || tools.ControllerManager != built {
+		t.Errorf("got %+v, %v; want the one in the cache", tools, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package testenv
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,34 +16,90 @@ import (
 // fieldManager owns what Apply applies.
 const fieldManager = "testenv"
 
-// Kubernetes returns an administrator's access to an API server that has the project's custom
-// resource definitions. Each test makes a namespace of its own, and must not wait for one to be
-// deleted: there is no controller manager.
-func Kubernetes(t testing.TB) *rest.Config {
-	t.Helper()
-	config := rest.CopyConfig(controlPlane(t).Config)
-	config.QPS = -1 // tests of many objects measure the product, not the client's default limit
-	return config
+// ControlPlane is etcd, an API server with the project's custom resource definitions, and a
+// controller manager, which collects garbage and empties deleted namespaces.
+type ControlPlane struct {
+	t     testing.TB
+	plane *servers.Kubernetes
 }
 
-func controlPlane(t testing.TB) *servers.Kubernetes {
+// SharedKubernetes returns the control plane of the test process. Each test makes a namespace of
+// its own, and changes nothing that belongs to the whole cluster.
+func SharedKubernetes(t testing.TB) *ControlPlane {
 	t.Helper()
 	plane, err := kubernetes()
 	if err != nil {
 		t.Fatalf("the test needs an API server: %v", err)
 	}
-	return plane
+	return &ControlPlane{t: t, plane: plane}
 }
 
-// ServiceAccountKubeconfig returns the path of a kubeconfig that acts as a service account, with what
-// RBAC grants it and nothing else.
-func ServiceAccountKubeconfig(t testing.TB, namespace, name string) string {
+// NewKubernetes starts a control plane that only this test uses, which may kill its API server or
+// delete definitions. It is stopped when the test ends.
+func NewKubernetes(t testing.TB) *ControlPlane {
 	t.Helper()
-	path, err := controlPlane(t).ServiceAccountKubeconfig(t.Context(), namespace, name)
+	dir := TempDir(t)
+	plane, err := startControlPlane(t.Context(), Group(t), filepath.Join(dir, "kube"), dir)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("the test needs an API server: %v", err)
+	}
+	return &ControlPlane{t: t, plane: plane}
+}
+
+// Access returns an administrator's access to the API server, without a limit on the requests:
+// tests of many objects measure the product, not the client's default limit.
+func (p *ControlPlane) Access() *rest.Config {
+	config := rest.CopyConfig(p.plane.Config)
+	config.QPS = -1
+	return config
+}
+
+// Kubeconfig returns the path of an administrator's kubeconfig.
+func (p *ControlPlane) Kubeconfig() string { return p.plane.Kubeconfig }
+
+// Apply applies objects as an administrator. It returns when the custom resource definitions
+// among them can be used.
+func (p *ControlPlane) Apply(objects ...*unstructured.Unstructured) {
+	p.t.Helper()
+	if err := kubeapply.Apply(p.t.Context(), p.Access(), fieldManager, objects...); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// ServiceAccountKubeconfig returns the path of a kubeconfig that acts as a service account, with
+// what RBAC grants it and nothing else.
+func (p *ControlPlane) ServiceAccountKubeconfig(namespace, name string) string {
+	p.t.Helper()
+	path, err := p.plane.ServiceAccountKubeconfig(p.t.Context(), namespace, name)
+	if err != nil {
+		p.t.Fatal(err)
 	}
 	return path
+}
+
+// KillAPIServer ends the API server as a crash would.
+func (p *ControlPlane) KillAPIServer() { p.plane.APIServer.Kill() }
+
+// StartAPIServer starts the API server again, at the address and with the credentials that it had.
+func (p *ControlPlane) StartAPIServer() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := p.plane.RestartAPIServer(ctx); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// Kubernetes returns an administrator's access to the shared control plane.
+func Kubernetes(t testing.TB) *rest.Config {
+	t.Helper()
+	return SharedKubernetes(t).Access()
+}
+
+// ServiceAccountKubeconfig returns the path of a kubeconfig for the shared control plane.
+func ServiceAccountKubeconfig(t testing.TB, namespace, name string) string {
+	t.Helper()
+	return SharedKubernetes(t).ServiceAccountKubeconfig(namespace, name)
 }
 
 // Manifests returns the objects of files and directories of config/.
@@ -55,17 +112,18 @@ func Manifests(t testing.TB, paths ...string) []*unstructured.Unstructured {
 	return objects
 }
 
-// Apply applies objects to the API server as an administrator. It returns when the custom resource
-// definitions among them can be used.
+// Apply applies objects to the shared control plane as an administrator.
 func Apply(t testing.TB, objects ...*unstructured.Unstructured) {
 	t.Helper()
-	if err := kubeapply.Apply(t.Context(), Kubernetes(t), fieldManager, objects...); err != nil {
-		t.Fatal(err)
-	}
+	SharedKubernetes(t).Apply(objects...)
 }
 
 func startKubernetes(ctx context.Context, e *environment) (*servers.Kubernetes, error) {
-	plane, err := e.group.StartKubernetes(ctx, servers.KubernetesConfig{Dir: e.path("kube"), LogDir: e.dir, Volatile: true})
+	return startControlPlane(ctx, e.group, e.path("kube"), e.dir)
+}
+
+func startControlPlane(ctx context.Context, group *servers.Group, dir, logDir string) (*servers.Kubernetes, error) {
+	plane, err := group.StartKubernetes(ctx, servers.KubernetesConfig{Dir: dir, LogDir: logDir, Volatile: true})
 	if err != nil {
 		return nil, err
 	}
@@ -73,5 +131,8 @@ func startKubernetes(ctx context.Context, e *environment) (*servers.Kubernetes, 
 	if err != nil {
 		return nil, fmt.Errorf("read the custom resource definitions: %w; run `make generate`", err)
 	}
-	return plane, kubeapply.Apply(ctx, plane.Config, fieldManager, definitions...)
+	if err := kubeapply.Apply(ctx, plane.Config, fieldManager, definitions...); err != nil {
+		return nil, err
+	}
+	return plane, plane.StartControllers(ctx)
 }

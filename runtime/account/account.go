@@ -44,8 +44,7 @@ type Account struct {
 	Suspended bool
 	// ToolPolicy restricts assistants and connected applications.
 	ToolPolicy ToolPolicy
-	// ClosedAt is set when the MediaAccount was deleted. The keys of a closed account are revoked
-	// permanently.
+	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
 	EraseAfter *time.Time
@@ -69,6 +68,8 @@ type Spec struct {
 	Bucket     string
 	Suspended  bool
 	ToolPolicy ToolPolicy
+	// Binding is used by Ensure, while the MediaAccount has no account.
+	Binding Binding
 }
 
 // App is a namespace of items inside an account.
@@ -86,8 +87,10 @@ type Key struct {
 	Generation int64
 	// Sequence orders the keys of an app.
 	Sequence int64
-	// ObjectUID is the UID of the MediaAccount for which the key was issued.
+	// ObjectUID is the UID of the MediaAccount whose Secret holds the key.
 	ObjectUID string
+	// Overlap is how long the older keys of the app stay valid after the delivery of this one.
+	Overlap   time.Duration
 	CreatedAt time.Time
 	// DeliveredAt is when its Secret was written; nil while the key is pending.
 	DeliveredAt *time.Time
@@ -95,6 +98,27 @@ type Key struct {
 	ExpiresAt *time.Time
 	// LastUsedAt may lag by minutes.
 	LastUsedAt *time.Time
+}
+
+// Pending reports whether the key is valid, but its delivery has not been recorded.
+func (k Key) Pending() bool { return k.DeliveredAt == nil && k.ExpiresAt == nil }
+
+// KeyRing are the valid keys of an account, as the database sees them.
+type KeyRing struct {
+	// Now is the time of the database, whose clock decides when a key ends.
+	Now time.Time
+	// ProofKey makes and checks the proofs of the account's Secrets.
+	ProofKey ProofKey
+	// Apps are the open apps.
+	Apps map[uuid.UUID]AppKeys
+}
+
+// AppKeys are the keys of an app.
+type AppKeys struct {
+	// Sequence is the sequence number of the newest key that the app ever had.
+	Sequence int64
+	// Valid are the valid keys, newest first.
+	Valid []Key
 }
 
 // Principal identifies the app that a request acts for, with its account and its key.

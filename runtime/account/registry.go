@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -13,10 +14,17 @@ import (
 // and returns faults (NotFound, Conflict, Unavailable).
 type Store interface {
 	ErasureStore
-	// EnsureAccount creates the account (namespace, name) with the id and the bucket of
-	// candidate, or updates the other fields of the open account. It writes nothing if nothing
-	// differs, and returns Conflict if the bucket belongs to another open account.
-	EnsureAccount(ctx context.Context, candidate Account) (Account, error)
+	RetentionStore
+	// UpdateAccount updates the open account that is bound to the MediaAccount with want's
+	// namespace, name and ObjectUID; NotFound without one. It writes nothing if nothing differs,
+	// and returns Conflict if want names another bucket.
+	UpdateAccount(ctx context.Context, want Account) (Account, error)
+	// BindAccount binds an account to the MediaAccount of want and updates it: the open account
+	// of want's namespace and name, a closed one that binding chooses, or a new one with the id
+	// of want and newBucket. An open account that belongs to another namespace of that name is
+	// closed. It writes nothing if nothing differs, and returns Conflict if binding does, if want
+	// names another bucket, or if the bucket belongs to another open account.
+	BindAccount(ctx context.Context, want Account, newBucket string, binding Binding) (Account, error)
 	// FindAccount returns the open account of a MediaAccount.
 	FindAccount(ctx context.Context, namespace, name string) (Account, error)
 	// SetBucketOwned records whether the bucket belongs to the account. It writes nothing if the
@@ -24,12 +32,8 @@ type Store interface {
 	SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned bool) error
 	// SetApps opens the named apps, and closes all others of the account and revokes their keys.
 	// It writes nothing if nothing differs.
-	SetApps(ctx context.Context, accountID uuid.UUID, names []string, now time.Time) ([]App, error)
-	// Keys returns the keys of the account's open apps that are valid at now, newest first.
-	Keys(ctx context.Context, accountID uuid.UUID, now time.Time) ([]Key, error)
-	// AddKey adds the newest key of an app. Every other valid key of the app expires at
-	// othersExpire at the latest, or at once if that has passed.
-	AddKey(ctx context.Context, key Key, othersExpire time.Time) error
+	SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]App, error)
+	KeyStore
 	// CloseAccount closes the account, revokes its keys and plans the deletion of its media. An
 	// account that is closed already is returned as it is.
 	CloseAccount(ctx context.Context, accountID uuid.UUID, options CloseOptions) (Account, error)
@@ -49,9 +53,34 @@ func NewRegistry(store Store, bucketPrefix string, now func() time.Time) *Regist
 	return &Registry{store: store, bucketPrefix: bucketPrefix, now: now}
 }
 
-// Ensure creates or updates the account of spec and returns it with its id and bucket. A second
-// call with the same spec writes nothing.
+// Update updates the account that is bound to the MediaAccount of spec and returns it; NotFound
+// if the MediaAccount is not bound yet. A second call with the same spec writes nothing.
+func (r *Registry) Update(ctx context.Context, spec Spec) (Account, error) {
+	want, err := spec.account()
+	if err != nil {
+		return Account{}, err
+	}
+	return r.store.UpdateAccount(ctx, want)
+}
+
+// Ensure binds the MediaAccount of spec to an account and returns it with its id and bucket:
+// the one that it had, a retained one that spec.Binding permits, or a new one. A second call with
+// the same spec writes nothing.
 func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
+	want, err := spec.account()
+	if err != nil {
+		return Account{}, err
+	}
+	if want.ID, err = uuid.NewV7(); err != nil {
+		return Account{}, err
+	}
+	newBucket := cmp.Or(spec.Bucket, BucketName(r.bucketPrefix, spec.Namespace, spec.Name, want.ID))
+	return r.store.BindAccount(ctx, want, newBucket, spec.Binding)
+}
+
+// account returns the account that the spec describes; its bucket is empty unless the spec names
+// one.
+func (spec Spec) account() (Account, error) {
 	owners, err := parseOwners(spec.Owners)
 	if err != nil {
 		return Account{}, err
@@ -59,18 +88,10 @@ func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 	if spec.MaxStorage <= 0 || spec.MaxUploadSize <= 0 {
 		return Account{}, fault.New(fault.Invalid, "maxStorage and maxUploadSize must be positive")
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Account{}, err
-	}
-	bucket := spec.Bucket
-	if bucket == "" {
-		bucket = BucketName(r.bucketPrefix, spec.Namespace, spec.Name, id)
-	}
-	return r.store.EnsureAccount(ctx, Account{
-		ID: id, Namespace: spec.Namespace, Name: spec.Name, NamespaceUID: spec.NamespaceUID, ObjectUID: spec.ObjectUID, DisplayName: spec.DisplayName, Owners: owners,
-		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy,
-	})
+	return Account{
+		Namespace: spec.Namespace, Name: spec.Name, NamespaceUID: spec.NamespaceUID, ObjectUID: spec.ObjectUID, DisplayName: spec.DisplayName, Owners: owners,
+		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: spec.Bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy,
+	}, nil
 }
 
 // Find returns the open account of a MediaAccount; NotFound when there is none.
@@ -88,31 +109,7 @@ func (r *Registry) SetBucketOwned(ctx context.Context, accountID uuid.UUID, owne
 // named any more is closed: its keys are revoked, its items are kept.
 func (r *Registry) SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]App, error) {
 	all := append([]string{DefaultApp}, names...)
-	return r.store.SetApps(ctx, accountID, all, r.now())
-}
-
-// Keys returns the valid keys of the account, newest first.
-func (r *Registry) Keys(ctx context.Context, accountID uuid.UUID) ([]Key, error) {
-	return r.store.Keys(ctx, accountID, r.now())
-}
-
-// IssueKey creates a key of the app and returns it in plain text, which is not stored. Older keys
-// of the app stay valid for overlap; with 0 they expire at once.
-func (r *Registry) IssueKey(ctx context.Context, appID uuid.UUID, generation int64, overlap time.Duration) (KeySecret, Key, error) {
-	token, err := NewKeySecret()
-	if err != nil {
-		return KeySecret{}, Key{}, err
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return KeySecret{}, Key{}, err
-	}
-	now := r.now()
-	key := Key{ID: id, AppID: appID, Hash: token.Hash(), Generation: generation, CreatedAt: now}
-	if err := r.store.AddKey(ctx, key, now.Add(overlap)); err != nil {
-		return KeySecret{}, Key{}, err
-	}
-	return token, key, nil
+	return r.store.SetApps(ctx, accountID, all)
 }
 
 // Usage returns what the account holds.

@@ -149,9 +149,9 @@ func (c *check) logProgress(ctx context.Context) {
 // checkOwner reads the bucket's ownership marker. It decides whether the bucket is read, and
 // sets repairBucket.
 func (c *check) checkOwner(ctx context.Context) (readable bool, err error) {
-	owner, err := c.objects.OwnerID(ctx, c.account.Bucket)
+	marker, err := c.objects.Marker(ctx, c.account.Bucket)
 	switch {
-	case err == nil && owner == c.account.ID.String():
+	case err == nil && marker.AccountID == c.account.ID.String():
 		c.repairBucket = c.cfg.Repair
 		return true, nil
 	case err == nil || fault.Is(err, fault.Conflict):

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 )
 
@@ -47,8 +48,8 @@ type Store interface {
 
 // ObjectStore reads and repairs the bucket of an account; objectstore.Store implements it.
 type ObjectStore interface {
-	// OwnerID returns the account in the bucket's ownership marker; NotFound without bucket or marker.
-	OwnerID(ctx context.Context, bucket string) (string, error)
+	// Marker returns the bucket's ownership marker; NotFound without bucket or marker.
+	Marker(ctx context.Context, bucket string) (installation.Marker, error)
 	BucketExists(ctx context.Context, bucket string) (bool, error)
 	// List calls visit for every object, in the order of keys.
 	List(ctx context.Context, bucket, prefix string, visit func(media.ObjectInfo) error) error

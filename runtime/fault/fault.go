@@ -69,6 +69,10 @@ const (
 	DatabaseMissing Reason = "database missing"
 	// Schema: the schema of the database is not that of this version.
 	Schema Reason = "schema"
+	// BucketName: the object store does not accept the name of the bucket.
+	BucketName Reason = "bucket name"
+	// Unsupported: the object store lacks a function that the service needs.
+	Unsupported Reason = "unsupported"
 	// OtherInstallation: the database or a bucket belongs to another installation or cluster.
 	OtherInstallation Reason = "other installation"
 	// Held: the database was restored or cloned, and nobody has confirmed it yet.
@@ -86,6 +90,7 @@ type Error struct {
 	Kind       Kind
 	Reason     Reason        // empty if the kind says it all
 	Public     string        // message for the caller; may be empty
+	Detail     string        // what a store answered, for administrators: an error code, never input
 	Cause      error         // for the log only
 	RetryAfter time.Duration // of Busy and Unavailable; 0 = not known
 }
@@ -129,6 +134,16 @@ func WithReason(err error, reason Reason) error {
 	}
 	f := *From(err)
 	f.Reason = reason
+	return &f
+}
+
+// Explain is WithReason that also sets the detail for administrators.
+func Explain(err error, reason Reason, detail string) error {
+	if err == nil {
+		return nil
+	}
+	f := *From(err)
+	f.Reason, f.Detail = reason, detail
 	return &f
 }
 

@@ -3,6 +3,7 @@ package objectstore
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 )
 
 // errNoConditionalPut is wrapped by the error for a store without conditional puts. Without
@@ -20,8 +22,8 @@ import (
 var errNoConditionalPut = errors.New("If-None-Match: * is not supported, or is ignored")
 
 func noConditionalPut(cause error) error {
-	return fault.Wrap(errors.Join(errNoConditionalPut, cause), fault.Unavailable,
-		"the object store does not support conditional puts (If-None-Match: *) and can't be used")
+	return fault.WithReason(fault.Wrap(errors.Join(errNoConditionalPut, cause), fault.Unavailable,
+		"the object store does not support conditional puts (If-None-Match: *) and cannot be used"), fault.Unsupported)
 }
 
 // putMarker puts a bucket's marker. Conflict when there is one.
@@ -33,6 +35,29 @@ func (s *Store) putMarker(ctx context.Context, bucket string, marker []byte) err
 		return noConditionalPut(fmt.Errorf("s3: mark bucket %s: %w", bucket, err))
 	}
 	return classify(err, "mark bucket "+bucket)
+}
+
+// replaceMarker replaces the version of a marker that was read. Conflict when it has changed
+// since. A store without If-Match replaces whatever there is: two databases that write to it are
+// then found one heartbeat later. It does not repeat the request: a put that had succeeded would
+// conflict with itself.
+func (s *Store) replaceMarker(ctx context.Context, bucket string, marker installation.Marker) error {
+	text, err := json.Marshal(marker)
+	if err != nil {
+		return err
+	}
+	put := func(options minio.PutObjectOptions) error {
+		options.ContentType, options.DisableContentSha256 = "application/json", true
+		_, err := s.noRetry.Client.PutObject(ctx, bucket, MarkerKey, bytes.NewReader(text), int64(len(text)), options)
+		return err
+	}
+	var conditional minio.PutObjectOptions
+	conditional.SetMatchETag(marker.Version)
+	err = put(conditional)
+	if minio.ToErrorResponse(err).StatusCode == http.StatusNotImplemented {
+		err = put(minio.PutObjectOptions{})
+	}
+	return classify(err, "rewrite the marker of bucket "+bucket)
 }
 
 // proveConditionalPut puts the marker of a bucket that has one again, and returns nil if the

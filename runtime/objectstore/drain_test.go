@@ -1,7 +1,6 @@
 package objectstore_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -70,7 +69,7 @@ func TestDrain_EmptiesABucketOfAStoreWithoutVersions(t *testing.T) {
 		return false
 	})
 	bucket := "b-" + uuid.NewString()
-	_, err := store.Claim(context.Background(), bucket, objectstore.Owner{AccountID: uuid.NewString()}, false)
+	_, err := store.Claim(t.Context(), request(bucket, objectstore.Owner{AccountID: uuid.NewString(), InstallationID: installationID}))
 	must(t, err)
 	put(t, store, bucket, "media/x/original", "text/plain", []byte("x"))
 	if drained, err := store.Drain(t.Context(), bucket, "", always); err != nil || drained.Removed != 1 {

@@ -4,6 +4,7 @@
 package objectstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 )
 
@@ -30,6 +32,7 @@ type Config struct {
 var (
 	_ media.ObjectStore       = (*Store)(nil)
 	_ consistency.ObjectStore = (*Store)(nil)
+	_ installation.Markers    = (*Store)(nil)
 )
 
 // Store is a client of one S3 store.
@@ -108,7 +111,31 @@ func classify(err error, what string) error {
 	if response.StatusCode == http.StatusNotFound {
 		return fault.Wrap(cause, fault.NotFound, "not found in the object store")
 	}
-	return fault.Wrap(cause, fault.Unavailable, "the object store can't be reached")
+	unavailable := fault.Wrap(cause, fault.Unavailable, "the object store can't be reached")
+	if reason := reasonOf(response); reason != "" {
+		return fault.Explain(unavailable, reason, what+": "+cmp.Or(response.Code, http.StatusText(response.StatusCode)))
+	}
+	return unavailable
+}
+
+// reasonOf returns the reason of a response that stays the same until somebody mends
+// something; empty for any other. Stores name a full disk and a quota differently.
+func reasonOf(response minio.ErrorResponse) fault.Reason {
+	switch response.Code {
+	case "InvalidBucketName":
+		return fault.BucketName
+	case "QuotaExceeded", "TooManyBuckets", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "StorageFull", "InsufficientStorage":
+		return fault.StoreFull
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "InvalidToken", "AccountProblem", "RequestTimeTooSkewed":
+		return fault.Credentials
+	}
+	switch response.StatusCode {
+	case http.StatusInsufficientStorage:
+		return fault.StoreFull
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return fault.Credentials
+	}
+	return ""
 }
 
 // ignoreMissing is classify that returns nil for NotFound.

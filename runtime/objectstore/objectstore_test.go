@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -43,11 +44,24 @@ func open(t *testing.T, a testenv.S3Access) *objectstore.Store {
 
 func claimed(t *testing.T, store *objectstore.Store) (string, objectstore.Owner) {
 	t.Helper()
-	bucket, owner := "b-"+uuid.NewString(), objectstore.Owner{AccountID: uuid.NewString(), Namespace: "team-a", Name: "demo"}
-	if changed, err := store.Claim(t.Context(), bucket, owner, false); err != nil || !changed {
-		t.Fatalf("claim: %v, %v", changed, err)
+	bucket, owner := "b-"+uuid.NewString(), objectstore.Owner{AccountID: uuid.NewString(), Namespace: "team-a", Name: "demo", InstallationID: installationID}
+	if result, err := store.Claim(t.Context(), request(bucket, owner)); err != nil || result != objectstore.BucketClaimed {
+		t.Fatalf("claim: %v, %v", result, err)
 	}
 	return bucket, owner
+}
+
+// installationID is the installation of the tests.
+var installationID = uuid.New()
+
+// request returns a claim in the first epoch.
+func request(bucket string, owner objectstore.Owner) objectstore.ClaimRequest {
+	return objectstore.ClaimRequest{Bucket: bucket, Owner: owner, Epoch: 1, Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+}
+
+// anybody returns the claim of a new account.
+func anybody(bucket string) objectstore.ClaimRequest {
+	return request(bucket, objectstore.Owner{AccountID: uuid.NewString(), InstallationID: installationID})
 }
 
 func read(t *testing.T, store *objectstore.Store, bucket, key string, offset, length int64) []byte {
@@ -153,12 +167,14 @@ func TestClaim_ConflictsWithAnotherOwner(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		bucket, owner := claimed(t, store)
-		if changed, err := store.Claim(t.Context(), bucket, owner, false); err != nil || changed {
-			t.Errorf("claiming one's own bucket again must change nothing: %v, %v", changed, err)
+		if result, err := store.Claim(t.Context(), request(bucket, owner)); err != nil || result != objectstore.ClaimUnchanged {
+			t.Errorf("claiming one's own bucket again must change nothing: %v, %v", result, err)
 		}
 		for _, adopt := range []bool{false, true} {
-			if _, err := store.Claim(t.Context(), bucket, objectstore.Owner{AccountID: uuid.NewString()}, adopt); !fault.Is(err, fault.Conflict) {
-				t.Errorf("another account's claim (adopt=%v) must be a conflict, not %v", adopt, err)
+			other := anybody(bucket)
+			other.Adopt = adopt
+			if _, err := store.Claim(t.Context(), other); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), owner.AccountID) || !strings.Contains(err.Error(), other.Owner.AccountID) {
+				t.Errorf("another account's claim (adopt=%v) must be a conflict that names both, not %v", adopt, err)
 			}
 		}
 	})
@@ -170,12 +186,13 @@ func TestClaim_AdoptsABucketWithObjectsOnlyOnRequest(t *testing.T) {
 		bucket, _ := claimed(t, store)
 		put(t, store, bucket, "precious", "text/plain", []byte("x"))
 		must(t, store.Remove(t.Context(), bucket, []string{objectstore.MarkerKey}))
-		owner := objectstore.Owner{AccountID: uuid.NewString()}
-		if _, err := store.Claim(t.Context(), bucket, owner, false); !fault.Is(err, fault.Conflict) {
+		claim := anybody(bucket)
+		if _, err := store.Claim(t.Context(), claim); !fault.Is(err, fault.Conflict) {
 			t.Errorf("an unmarked bucket that holds objects must be rejected, not %v", err)
 		}
-		if changed, err := store.Claim(t.Context(), bucket, owner, true); err != nil || !changed {
-			t.Errorf("adopt must take it: %v, %v", changed, err)
+		claim.Adopt = true
+		if result, err := store.Claim(t.Context(), claim); err != nil || result != objectstore.BucketClaimed {
+			t.Errorf("adopt must take it: %v, %v", result, err)
 		}
 		if got := read(t, store, bucket, "precious", 0, -1); string(got) != "x" {
 			t.Error("adopting a bucket must keep its objects")
@@ -191,7 +208,7 @@ func TestClaim_ExactlyOneOfManyWins(t *testing.T) {
 		var all sync.WaitGroup
 		for range 12 {
 			all.Go(func() {
-				switch _, err := store.Claim(t.Context(), bucket, objectstore.Owner{AccountID: uuid.NewString()}, false); {
+				switch _, err := store.Claim(t.Context(), anybody(bucket)); {
 				case err == nil:
 					won.Add(1)
 				case !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Unavailable):

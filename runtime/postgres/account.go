@@ -3,68 +3,13 @@ package postgres
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
-
-// EnsureAccount implements account.Store.
-func (s *Store) EnsureAccount(ctx context.Context, want account.Account) (account.Account, error) {
-	found, err := s.queries.FindAccount(ctx, sqlgen.FindAccountParams{Namespace: want.Namespace, Name: want.Name})
-	if errors.Is(err, pgx.ErrNoRows) {
-		found, err = s.insertAccount(ctx, want)
-	}
-	if err != nil {
-		return account.Account{}, toFault(err, "ensure account")
-	}
-	same := found.DisplayName == want.DisplayName && slices.Equal(found.Owners, want.Owners) && found.MaxStorage == want.MaxStorage &&
-		found.MaxUploadSize == want.MaxUploadSize && found.Suspended == want.Suspended && toolPolicyOf(found).Equal(want.ToolPolicy)
-	if same {
-		return accountOf(found), nil
-	}
-	updated, err := s.queries.UpdateAccount(ctx, sqlgen.UpdateAccountParams{
-		ID: found.ID, DisplayName: want.DisplayName, Owners: want.Owners,
-		MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Suspended: want.Suspended,
-		McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools,
-	})
-	if errors.Is(err, pgx.ErrNoRows) { // another caller wrote the same values meanwhile
-		return s.FindAccount(ctx, want.Namespace, want.Name)
-	}
-	if err != nil {
-		return account.Account{}, toFault(err, "update account")
-	}
-	return accountOf(updated), nil
-}
-
-// insertAccount inserts the account, or finds the one that another caller inserted meanwhile.
-func (s *Store) insertAccount(ctx context.Context, want account.Account) (sqlgen.Account, error) {
-	var inserted sqlgen.Account
-	err := s.inTx(ctx, "insert account", func(q *sqlgen.Queries) error {
-		var err error
-		inserted, err = q.InsertAccount(ctx, sqlgen.InsertAccountParams{
-			ID: want.ID, Namespace: want.Namespace, Name: want.Name, NamespaceUid: want.NamespaceUID, ObjectUid: want.ObjectUID, DisplayName: want.DisplayName, Owners: want.Owners,
-			MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Bucket: want.Bucket, Suspended: want.Suspended,
-			McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools,
-		})
-		if errors.Is(err, pgx.ErrNoRows) {
-			inserted, err = q.FindAccount(ctx, sqlgen.FindAccountParams{Namespace: want.Namespace, Name: want.Name})
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		return q.InsertUsage(ctx, want.ID)
-	})
-	if fault.Is(err, fault.Conflict) {
-		return inserted, fault.Wrap(err, fault.Conflict, "bucket %s is owned by another account", want.Bucket)
-	}
-	return inserted, err
-}
 
 // FindAccount implements account.Store.
 func (s *Store) FindAccount(ctx context.Context, namespace, name string) (account.Account, error) {

@@ -27,11 +27,18 @@ func TestEnsureAccount_WritesOnlyDifferences(t *testing.T) {
 		t.Error("ensuring the same again must write nothing and give the same account")
 	}
 	changed := spec
-	changed.MaxStorage, changed.Suspended, changed.Bucket = 2000, true, "another-bucket"
+	changed.MaxStorage, changed.Suspended, changed.Bucket = 2000, true, first.Bucket
 	updated, err := r.Ensure(t.Context(), changed)
 	must(t, err)
 	if updated.ID != first.ID || updated.MaxStorage != 2000 || !updated.Suspended || updated.Bucket != first.Bucket {
 		t.Errorf("updated to %+v; the bucket must stay", updated)
+	}
+	changed.MaxStorage, changed.Bucket = 3000, "another-bucket"
+	if _, err := r.Ensure(t.Context(), changed); !fault.Is(err, fault.Conflict) {
+		t.Errorf("another bucket: %v", err)
+	}
+	if kept, err := r.Find(t.Context(), spec.Namespace, spec.Name); err != nil || kept.MaxStorage != 2000 || kept.Bucket != first.Bucket {
+		t.Errorf("a rejected change was written: %+v, %v", kept, err)
 	}
 }
 
@@ -87,8 +94,7 @@ func TestEnsureAccount_RejectsBucketOfAnotherAccount(t *testing.T) {
 	if _, err := r.Ensure(t.Context(), two); !fault.Is(err, fault.Conflict) || fault.From(err).Public != "bucket shared is owned by another account" {
 		t.Errorf("a second account with the bucket: %v", err)
 	}
-	_, err = r.Close(t.Context(), first.ID, account.CloseOptions{})
-	must(t, err)
+	closeAccount(t, r, first.ID)
 	if _, err := r.Ensure(t.Context(), two); err != nil {
 		t.Errorf("after the first was closed: %v", err)
 	}

@@ -2,46 +2,151 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// Keys implements account.Store.
-func (s *Store) Keys(ctx context.Context, accountID uuid.UUID, now time.Time) ([]account.Key, error) {
-	rows, err := s.queries.Keys(ctx, sqlgen.KeysParams{AccountID: accountID, Now: now})
+// maxEndedKeys bounds the sequence numbers before the newest key of an app whose records are kept,
+// and so the rows of an app whose Secret is overwritten again and again.
+const maxEndedKeys = 100
+
+// Keys implements account.KeyStore.
+func (s *Store) Keys(ctx context.Context, accountID uuid.UUID) (account.KeyRing, error) {
+	rows, err := s.queries.Keys(ctx, accountID)
 	if err != nil {
-		return nil, toFault(err, "read keys")
+		return account.KeyRing{}, toFault(err, "read keys")
 	}
-	keys := make([]account.Key, 0, len(rows))
+	ring := account.KeyRing{Apps: map[uuid.UUID]account.AppKeys{}}
 	for _, row := range rows {
-		key := account.Key{ID: row.ID, AppID: row.AppID, Generation: row.Generation, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt, LastUsedAt: row.LastUsedAt}
-		copy(key.Hash[:], row.Hash)
-		keys = append(keys, key)
+		ring.Now = row.Now
+		if ring.ProofKey, err = account.NewProofKey(row.ProofKey); err != nil {
+			return account.KeyRing{}, toFault(err, "read keys")
+		}
+		app := ring.Apps[row.AppID]
+		app.Sequence = row.KeySequence
+		if row.ID.Valid {
+			key := account.Key{ID: row.ID.Bytes, AppID: row.AppID, Generation: *row.Generation, Sequence: *row.Sequence, ObjectUID: *row.ObjectUid,
+				Overlap: time.Duration(*row.Overlap) * time.Microsecond, CreatedAt: *row.CreatedAt, DeliveredAt: row.DeliveredAt,
+				ExpiresAt: row.ExpiresAt, LastUsedAt: row.LastUsedAt}
+			copy(key.Hash[:], row.Hash)
+			app.Valid = append(app.Valid, key)
+		}
+		ring.Apps[row.AppID] = app
 	}
-	return keys, nil
+	return ring, nil
 }
 
-// AddKey implements account.Store.
-func (s *Store) AddKey(ctx context.Context, key account.Key, othersExpire time.Time) error {
-	return s.inTx(ctx, "add key", func(q *sqlgen.Queries) error {
+// AddKey implements account.KeyStore.
+func (s *Store) AddKey(ctx context.Context, key account.Key, after *int64) (account.Key, error) {
+	var added sqlgen.ApiKey
+	err := s.inTx(ctx, "add key", func(q *sqlgen.Queries) error {
 		app, err := q.LockApp(ctx, key.AppID)
 		if err != nil {
 			return err
 		}
-		if err := q.LimitKeys(ctx, sqlgen.LimitKeysParams{AppID: key.AppID, ExpiresAt: othersExpire}); err != nil {
+		if after != nil && app.KeySequence != *after {
+			return account.ErrKeysChanged
+		}
+		sequence, err := q.NextKeySequence(ctx, app.ID)
+		if err != nil {
 			return err
 		}
-		return q.InsertKey(ctx, sqlgen.InsertKeyParams{ID: key.ID, AccountID: app.AccountID, AppID: app.ID, Hash: key.Hash[:],
-			Generation: key.Generation, CreatedAt: key.CreatedAt})
+		added, err = q.ReplacePendingKey(ctx, sqlgen.ReplacePendingKeyParams{AppID: app.ID, Hash: key.Hash[:], Generation: key.Generation,
+			Sequence: sequence, ObjectUid: key.ObjectUID, Overlap: key.Overlap.Microseconds()})
+		if errors.Is(err, pgx.ErrNoRows) {
+			added, err = insertKey(ctx, q, app, key, sequence, false)
+		}
+		return err
+	})
+	return keyOf(added), err
+}
+
+func insertKey(ctx context.Context, q *sqlgen.Queries, app sqlgen.App, key account.Key, sequence int64, delivered bool) (sqlgen.ApiKey, error) {
+	return q.InsertKey(ctx, sqlgen.InsertKeyParams{ID: key.ID, AccountID: app.AccountID, AppID: app.ID, Hash: key.Hash[:], Generation: key.Generation,
+		Sequence: sequence, ObjectUid: key.ObjectUID, Overlap: key.Overlap.Microseconds(), Delivered: delivered})
+}
+
+// DeliverKey implements account.KeyStore.
+func (s *Store) DeliverKey(ctx context.Context, key account.Key) error {
+	return s.inTx(ctx, "deliver key", func(q *sqlgen.Queries) error {
+		if _, err := q.LockApp(ctx, key.AppID); err != nil {
+			return err
+		}
+		found, err := q.FindKey(ctx, key.Hash[:])
+		switch {
+		case errors.Is(err, pgx.ErrNoRows), err == nil && (found.ApiKey.ID != key.ID || found.Ended):
+			return account.ErrKeysChanged
+		case err != nil:
+			return err
+		}
+		if err := q.DeliverKey(ctx, sqlgen.DeliverKeyParams{ID: key.ID, ObjectUid: key.ObjectUID}); err != nil || found.ApiKey.DeliveredAt != nil {
+			return err
+		}
+		return endOlderKeys(ctx, q, found.ApiKey.AppID, found.ApiKey.Sequence, found.ApiKey.Overlap)
 	})
 }
 
-// FindPrincipal returns the principal of the key with this hash; NotFound without one. The
-// caller's clock decides whether the key has expired.
+// endOlderKeys ends the keys that the delivered one replaces, and deletes the records of those
+// that are too many.
+func endOlderKeys(ctx context.Context, q *sqlgen.Queries, appID uuid.UUID, sequence, overlap int64) error {
+	if err := q.LimitOlderKeys(ctx, sqlgen.LimitOlderKeysParams{AppID: appID, Sequence: sequence, Overlap: overlap}); err != nil {
+		return err
+	}
+	return q.DeleteEndedKeys(ctx, sqlgen.DeleteEndedKeysParams{AppID: appID, Sequence: sequence - maxEndedKeys})
+}
+
+// AcceptKey implements account.KeyStore.
+func (s *Store) AcceptKey(ctx context.Context, key account.Key) (accepted bool, err error) {
+	err = s.inTx(ctx, "accept key", func(q *sqlgen.Queries) error {
+		accepted = false
+		app, err := q.LockApp(ctx, key.AppID)
+		if err != nil {
+			return err
+		}
+		found, err := q.FindKey(ctx, key.Hash[:])
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			if key.Sequence <= app.KeySequence {
+				return nil // issued before a key that the database knows: it was replaced or revoked
+			}
+			if _, err := insertKey(ctx, q, app, key, key.Sequence, true); err != nil {
+				return err
+			}
+			if err := q.RaiseKeySequence(ctx, sqlgen.RaiseKeySequenceParams{ID: app.ID, KeySequence: key.Sequence}); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		case found.ApiKey.AppID != app.ID || found.Ended && !found.ApiKey.Closed:
+			return nil
+		case found.ApiKey.Closed:
+			if err := q.ReopenKey(ctx, sqlgen.ReopenKeyParams{ID: found.ApiKey.ID, ObjectUid: key.ObjectUID}); err != nil {
+				return err
+			}
+		default: // another caller accepted it
+			accepted = true
+			return nil
+		}
+		accepted = true
+		return endOlderKeys(ctx, q, app.ID, key.Sequence, key.Overlap.Microseconds())
+	})
+	return accepted && err == nil, err
+}
+
+// PurgeKeys implements account.KeyStore.
+func (s *Store) PurgeKeys(ctx context.Context, retention time.Duration, batch int) (int, error) {
+	n, err := s.queries.PurgeKeys(ctx, sqlgen.PurgeKeysParams{Retention: retention.Microseconds(), Batch: batchSize(batch)})
+	return int(n), toFault(err, "purge keys")
+}
+
+// FindPrincipal returns the principal of the key with this hash; NotFound without one. A
+// caller that keeps it compares the key's end with a clock of its own.
 func (s *Store) FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error) {
 	row, err := s.queries.Principal(ctx, hash[:])
 	if err != nil {
@@ -70,7 +175,12 @@ func (s *Store) TouchKeys(ctx context.Context, used map[uuid.UUID]time.Time) err
 }
 
 func principalOf(a sqlgen.Account, app sqlgen.App, k sqlgen.ApiKey) account.Principal {
-	key := account.Key{ID: k.ID, AppID: k.AppID, Generation: k.Generation, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt}
-	copy(key.Hash[:], k.Hash)
-	return account.Principal{Account: accountOf(a), App: appOf(app), Key: key}
+	return account.Principal{Account: accountOf(a), App: appOf(app), Key: keyOf(k)}
+}
+
+func keyOf(row sqlgen.ApiKey) account.Key {
+	key := account.Key{ID: row.ID, AppID: row.AppID, Generation: row.Generation, Sequence: row.Sequence, ObjectUID: row.ObjectUid,
+		Overlap: time.Duration(row.Overlap) * time.Microsecond, CreatedAt: row.CreatedAt, DeliveredAt: row.DeliveredAt, ExpiresAt: row.ExpiresAt}
+	copy(key.Hash[:], row.Hash)
+	return key
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -13,7 +12,7 @@ import (
 )
 
 // SetApps implements account.Store.
-func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string, now time.Time) ([]account.App, error) {
+func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]account.App, error) {
 	current, err := s.queries.Apps(ctx, accountID)
 	if err != nil {
 		return nil, toFault(err, "read apps")
@@ -35,7 +34,7 @@ func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string
 		if err != nil {
 			return err
 		}
-		if err := closeApps(ctx, q, current, names, now); err != nil {
+		if err := closeApps(ctx, q, current, names); err != nil {
 			return err
 		}
 		for _, name := range names {
@@ -76,7 +75,7 @@ func openApps(current []sqlgen.App, names []string) ([]account.App, bool) {
 	return apps, len(open) == len(names)
 }
 
-func closeApps(ctx context.Context, q *sqlgen.Queries, current []sqlgen.App, names []string, now time.Time) error {
+func closeApps(ctx context.Context, q *sqlgen.Queries, current []sqlgen.App, names []string) error {
 	var closing []uuid.UUID
 	for _, app := range current {
 		if app.ClosedAt == nil && !slices.Contains(names, app.Name) {
@@ -86,10 +85,10 @@ func closeApps(ctx context.Context, q *sqlgen.Queries, current []sqlgen.App, nam
 	if len(closing) == 0 {
 		return nil
 	}
-	if err := q.RevokeKeysOfApps(ctx, sqlgen.RevokeKeysOfAppsParams{AppIds: closing, Now: now}); err != nil {
+	if err := q.RevokeKeysOfApps(ctx, closing); err != nil {
 		return err
 	}
-	return q.CloseApps(ctx, sqlgen.CloseAppsParams{Ids: closing, Now: now})
+	return q.CloseApps(ctx, closing)
 }
 
 func appOf(row sqlgen.App) account.App {

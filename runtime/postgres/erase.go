@@ -31,7 +31,7 @@ func (s *Store) CloseAccount(ctx context.Context, accountID uuid.UUID, options a
 		if closed, err = q.LockAccount(ctx, accountID); err != nil || closed.ClosedAt != nil {
 			return err
 		}
-		if err := q.EndKeysOfAccount(ctx, accountID); err != nil {
+		if err := q.RevokeKeysOfAccount(ctx, accountID); err != nil {
 			return err
 		}
 		after, err := eraseAfter(ctx, q, accountID, options)

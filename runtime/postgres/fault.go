@@ -37,17 +37,25 @@ func toFault(err error, op string) error {
 	}
 	var server *pgconn.PgError
 	if errors.As(err, &server) {
-		switch {
-		case server.Code == "23505": // unique_violation
-			return fault.Wrap(cause, fault.Conflict, "already exists")
-		case server.Code == undefinedTable:
-			return fault.Wrap(cause, fault.Unavailable, "the database schema is older than this program: run mediastack-runtime migrate")
-		case isTransientCode(server.Code):
-			return fault.Wrap(cause, fault.Unavailable, "the database is unreachable")
-		}
-		return cause
+		return serverFault(cause, server.Code)
 	}
 	if isDisconnected(err) {
+		return fault.Wrap(cause, fault.Unavailable, "the database is unreachable")
+	}
+	return cause
+}
+
+// serverFault returns the fault of an error code of the server.
+func serverFault(cause error, code string) error {
+	reason := reasons[code]
+	switch {
+	case code == "23505": // unique_violation
+		return fault.Wrap(cause, fault.Conflict, "already exists")
+	case reason == fault.Schema:
+		return fault.Explain(fault.Wrap(cause, fault.Unavailable, "the database schema is not that of this program: run mediastack-runtime migrate"), reason, code)
+	case reason != "":
+		return fault.Explain(fault.Wrap(cause, fault.Unavailable, "the database is unreachable"), reason, code)
+	case isTransientCode(code):
 		return fault.Wrap(cause, fault.Unavailable, "the database is unreachable")
 	}
 	return cause
@@ -56,8 +64,20 @@ func toFault(err error, op string) error {
 // undefinedTable is the error code of a table that does not exist.
 const undefinedTable = "42P01"
 
-// isTransientCode reports whether an error code of the server denotes a condition that ends
-// by itself: connection exceptions, a role or database that does not exist yet, insufficient
+// reasons are the error codes of the server that end only when somebody mends something.
+var reasons = map[string]fault.Reason{
+	"28P01":        fault.Credentials, // invalid_password
+	"28000":        fault.Credentials, // invalid_authorization_specification
+	"42501":        fault.Credentials, // insufficient_privilege
+	"3D000":        fault.DatabaseMissing,
+	"53100":        fault.StoreFull, // disk_full
+	undefinedTable: fault.Schema,
+	"42703":        fault.Schema, // undefined_column
+	"42883":        fault.Schema, // undefined_function
+}
+
+// isTransientCode reports whether an error code of the server denotes a condition that is not
+// the caller's: connection exceptions, a role or database that does not exist yet, insufficient
 // resources, operator intervention, system errors, locks, timeouts, a server that became
 // read-only, and transactions that lost against another one.
 func isTransientCode(code string) bool {

@@ -50,6 +50,8 @@ func TestToFault_KindOfEveryError(t *testing.T) {
 		"a missing database":                  {server("3D000"), fault.Unavailable},
 		"a pending migration":                 {server("42P01"), fault.Unavailable},
 		"a unique violation":                  {server("23505"), fault.Conflict},
+		"a missing column":                    {server("42703"), fault.Unavailable},
+		"a missing permission":                {server("42501"), fault.Unavailable},
 		"a check violation":                   {server("23514"), fault.Internal},
 		"a syntax error":                      {server("42601"), fault.Internal},
 		"an aborted transaction":              {server("25P02"), fault.Internal},
@@ -83,6 +85,21 @@ func TestToFault_KindOfEveryError(t *testing.T) {
 			if got := fault.From(toFault(err, "test")).Kind; got != c.want {
 				t.Errorf("%s%s: %s, want %s", name, form, got, c.want)
 			}
+		}
+	}
+}
+
+func TestToFault_ReasonOfWhatAPersonMends(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[string]fault.Reason{
+		"28P01": fault.Credentials, "28000": fault.Credentials, "42501": fault.Credentials,
+		"3D000": fault.DatabaseMissing, "53100": fault.StoreFull,
+		"42P01": fault.Schema, "42703": fault.Schema, "42883": fault.Schema,
+		"57P01": "", "53200": "", "08006": "", "23505": "", "42601": "",
+	} {
+		got := fault.From(toFault(&pgconn.PgError{Code: code, Message: "secret"}, "test"))
+		if got.Reason != want || want != "" && (got.Kind != fault.Unavailable || got.Detail != code) {
+			t.Errorf("%s: kind %s, reason %q, detail %q, want reason %q", code, got.Kind, got.Reason, got.Detail, want)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"sync/atomic"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -31,22 +31,63 @@ const migrationLock = 5_268_713_941
 // belong to migrations that were never released.
 const firstVersion = 10
 
-// rejectUnreleased returns an Unavailable fault if a migration was applied that was never
-// released. Every new connection checks it, because tables and columns of such a database have
-// other names: queries would fail, or change rows that the program misinterprets.
-func rejectUnreleased(ctx context.Context, conn *pgx.Conn) error {
-	var version int64
-	err := conn.QueryRow(ctx, "SELECT version_id FROM goose_db_version WHERE version_id > 0 AND version_id < $1 ORDER BY version_id DESC LIMIT 1", firstVersion).Scan(&version)
+// latestVersion is the version of the newest migration of this program.
+var latestVersion = sync.OnceValue(func() int64 {
+	var latest int64
+	files, _ := embedded.ReadDir("migrations") // embedded, so it exists
+	for _, file := range files {
+		if version, err := goose.NumericComponent(file.Name()); err == nil {
+			latest = max(latest, version)
+		}
+	}
+	return latest
+})
+
+// errNotMigrated is returned by readVersion for a database without migrations.
+var errNotMigrated = errors.New("no migration was applied")
+
+// querier is a connection or a pool.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// readVersion returns the oldest and the newest applied migration.
+func readVersion(ctx context.Context, db querier) (oldest, newest int64, err error) {
+	var first, last *int64
+	err = db.QueryRow(ctx, "SELECT min(version_id), max(version_id) FROM goose_db_version WHERE version_id > 0").Scan(&first, &last)
 	var server *pgconn.PgError
 	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil
-	case errors.As(err, &server) && server.Code == undefinedTable: // no migration was applied yet
-		return nil
+	case errors.As(err, &server) && server.Code == undefinedTable, err == nil && first == nil:
+		return 0, 0, errNotMigrated
 	case err != nil:
+		return 0, 0, err
+	}
+	return *first, *last, nil
+}
+
+// rejectUnknownSchema returns an Unavailable fault if a migration was applied that was never
+// released, or one that this program does not know. Every new connection checks it: queries would
+// fail, or change rows that the program misinterprets.
+func rejectUnknownSchema(ctx context.Context, conn *pgx.Conn) error {
+	oldest, newest, err := readVersion(ctx, conn)
+	if errors.Is(err, errNotMigrated) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	return fault.New(fault.Unavailable, "the database schema is that of an unreleased version (migration %d), which can't be upgraded: use an empty database", version)
+	return checkKnown(oldest, newest)
+}
+
+// checkKnown returns a fault unless this program knows the applied migrations.
+func checkKnown(oldest, newest int64) error {
+	switch {
+	case oldest < firstVersion:
+		return fault.WithReason(fault.New(fault.Unavailable, "the database schema is that of an unreleased version (migration %d), which cannot be upgraded: use an empty database", min(newest, firstVersion-1)), fault.Schema)
+	case newest > latestVersion():
+		return fault.WithReason(fault.New(fault.Unavailable, "this program is older than the database's schema: the schema has version %d, the program knows versions up to %d; run a newer version", newest, latestVersion()), fault.Schema)
+	}
+	return nil
 }
 
 // provider returns the embedded migrations for db.
@@ -93,28 +134,21 @@ func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 	return nil
 }
 
-// schema caches that the schema was current once: it is never downgraded under a running
-// program.
-type schema struct{ current atomic.Bool }
-
-// CheckSchema returns an Unavailable fault while migrations are pending.
+// CheckSchema returns an Unavailable fault while migrations are pending, and one with reason
+// Schema if the database has a migration that this program does not know. It is one cheap query.
 func (s *Store) CheckSchema(ctx context.Context) error {
-	if s.schema.current.Load() {
-		return nil
-	}
-	db := stdlib.OpenDBFromPool(s.pool)
-	defer func() { _ = db.Close() }()
-	migrations, err := provider(db)
-	if err != nil {
-		return fmt.Errorf("read the migrations: %w", err)
-	}
-	pending, err := migrations.HasPending(ctx)
-	if err != nil {
+	oldest, newest, err := readVersion(ctx, s.pool)
+	switch {
+	case errors.Is(err, errNotMigrated):
+		return fault.New(fault.Unavailable, "the database schema is older than this program: it has no tables, the program needs version %d; run mediastack-runtime migrate", latestVersion())
+	case err != nil:
 		return toFault(err, "check the schema")
 	}
-	if pending {
-		return fault.New(fault.Unavailable, "the database schema is older than this program: run mediastack-runtime migrate")
+	if err := checkKnown(oldest, newest); err != nil {
+		return err
 	}
-	s.schema.current.Store(true)
+	if newest < latestVersion() {
+		return fault.New(fault.Unavailable, "the database schema is older than this program: it has version %d, the program needs version %d; run mediastack-runtime migrate", newest, latestVersion())
+	}
 	return nil
 }

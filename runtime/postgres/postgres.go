@@ -1,7 +1,7 @@
 // Package postgres stores accounts, settings, media and OAuth data in PostgreSQL. Store
 // implements account.Store, settings.Store, media.Store, media.PurgeStore, consistency.Store,
-// consistency.AccountStore, oauth.Store, oauth.PurgeStore and auth.CredentialStore; UploadLocks
-// implements tus.Locks.
+// consistency.AccountStore, oauth.Store, oauth.PurgeStore, installation.Store and
+// auth.CredentialStore; UploadLocks implements tus.Locks.
 //
 // A file holds the methods of one table. The queries are in queries/, the schema is in
 // migrations/. Driver errors become faults in this package only.
@@ -20,6 +20,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/consistency"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
@@ -27,14 +28,16 @@ import (
 )
 
 var (
-	_ account.Store            = (*Store)(nil)
-	_ settings.Store           = (*Store)(nil)
-	_ media.Store              = (*Store)(nil)
-	_ media.PurgeStore         = (*Store)(nil)
-	_ consistency.Store        = (*Store)(nil)
-	_ consistency.AccountStore = (*Store)(nil)
-	_ oauth.Store              = (*Store)(nil)
-	_ oauth.PurgeStore         = (*Store)(nil)
+	_ account.Store              = (*Store)(nil)
+	_ settings.Store             = (*Store)(nil)
+	_ media.Store                = (*Store)(nil)
+	_ media.PurgeStore           = (*Store)(nil)
+	_ consistency.Store          = (*Store)(nil)
+	_ consistency.AccountStore   = (*Store)(nil)
+	_ oauth.Store                = (*Store)(nil)
+	_ oauth.PurgeStore           = (*Store)(nil)
+	_ installation.Store         = (*Store)(nil)
+	_ installation.InstanceStore = (*Store)(nil)
 )
 
 // Config configures the database connection. The tags are flag and environment names.
@@ -57,7 +60,7 @@ func (c Config) pool() (*pgxpool.Config, error) {
 		cfg.ConnConfig.ConnectTimeout = c.ConnectTimeout
 	}
 	cfg.ConnConfig.RuntimeParams["application_name"] = "mediastack"
-	cfg.AfterConnect = rejectUnreleased
+	cfg.AfterConnect = rejectUnknownSchema
 	return cfg, nil
 }
 
@@ -65,7 +68,6 @@ func (c Config) pool() (*pgxpool.Config, error) {
 type Store struct {
 	pool    *pgxpool.Pool
 	queries *sqlgen.Queries
-	schema  schema
 
 	// Concurrent uploads of one account are opened, and committed, in batches.
 	openBatch   *batcher[uuid.UUID, openRequest]

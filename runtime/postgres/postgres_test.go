@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/postgres"
 )
 
@@ -30,12 +29,5 @@ func TestStore_UsesCallersClock(t *testing.T) {
 	}
 	if due, err := store.DueRemovals(t.Context(), now, now.Add(time.Minute), 10); err != nil || len(due) != 1 {
 		t.Errorf("%d removals are due, %v", len(due), err)
-	}
-	_, err := registry(store).SetApps(t.Context(), scope.AccountID, []string{"blog"})
-	must(t, err)
-	_, err = store.SetApps(t.Context(), scope.AccountID, []string{account.DefaultApp}, now)
-	must(t, err)
-	if n := number(t, url, `SELECT count(*) FROM app WHERE closed_at = $1`, now); n != 1 {
-		t.Errorf("%d apps were closed at the caller's time", n)
 	}
 }

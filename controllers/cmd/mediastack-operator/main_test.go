@@ -92,7 +92,7 @@ func TestFlags_HaveEnvironmentNamesAndDefaults(t *testing.T) {
 	}
 	o := got.Operator
 	if o.HealthListen != ":9999" || o.MetricsListen != ":8080" || !o.LeaderElect || o.BucketCheckInterval != time.Minute ||
-		o.UsageInterval != 5*time.Minute || o.Concurrency != 8 || o.BucketPrefix != "media" || len(o.Namespaces) != 0 {
+		o.UsageInterval != 5*time.Minute || o.OutageGrace != 2*time.Minute || o.Concurrency != 8 || o.BucketPrefix != "media" || len(o.Namespaces) != 0 {
 		t.Errorf("flags are %+v", o)
 	}
 	if got.S3.Endpoint != "https://s3.example.org" || got.Database.DatabaseURL != "postgres://localhost/db" {

@@ -173,7 +173,7 @@ metadata: {name: shop, namespace: team-b}
 spec: {accountRef: {name: shop}, useWebP: true}
 `
 
-// A deleted namespace once stayed in Terminating for ever: the stack has no controller
+// A deleted namespace once stayed in Terminating for ever: the stack had no controller
 // manager.
 func (s *stack) deleteNamespace() {
 	s.kubectl(deletable, "apply", "-f", "-")

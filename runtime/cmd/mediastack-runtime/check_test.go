@@ -58,11 +58,13 @@ func TestCheck_FindsAndRepairsOrphans(t *testing.T) {
 	client, err := minio.New(strings.TrimPrefix(s3.Endpoint, "http://"), &minio.Options{Region: s3.Region, Creds: credentials.NewStaticV4(s3.AccessKey, s3.SecretKey, "")})
 	must(t, err)
 	registry := account.NewRegistry(store, "check", time.Now)
+	identity, err := store.Identity(ctx)
+	must(t, err)
 	var tenants []account.Account
 	for range 2 {
 		tenant, err := registry.Ensure(ctx, account.Spec{Namespace: "team", Name: "t-" + uuid.NewString(), MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})
 		must(t, err)
-		_, err = objects.Claim(ctx, tenant.Bucket, objectstore.Owner{AccountID: tenant.ID.String()}, false)
+		_, err = objects.Claim(ctx, objectstore.ClaimRequest{Bucket: tenant.Bucket, Owner: objectstore.Owner{AccountID: tenant.ID.String(), InstallationID: identity.ID}, Epoch: identity.Epoch})
 		must(t, err)
 		tenants = append(tenants, tenant)
 	}

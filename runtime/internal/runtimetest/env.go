@@ -83,7 +83,12 @@ func (e *Env) Tenant(t *testing.T, spec account.Spec) Tenant {
 	spec.Namespace = "team"
 	made, err := e.Registry.Ensure(t.Context(), spec)
 	must(t, err)
-	_, err = e.Objects.Claim(t.Context(), made.Bucket, objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: spec.Name}, false)
+	identity, err := e.Store.Identity(t.Context())
+	must(t, err)
+	_, err = e.Objects.Claim(t.Context(), objectstore.ClaimRequest{
+		Bucket: made.Bucket, Epoch: identity.Epoch, Now: time.Now(),
+		Owner: objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: spec.Name, InstallationID: identity.ID},
+	})
 	must(t, err)
 	must(t, e.Registry.SetBucketOwned(t.Context(), made.ID, true))
 	return e.AddApp(t, Tenant{Account: made, Spec: spec}, "")

@@ -28,6 +28,12 @@ CREATE TABLE installation (
     -- hold_reason says why nothing may be removed from the object store; empty if it may.
     hold_reason text NOT NULL DEFAULT '',
     held_at     timestamptz,
+    -- resumed_at is when a restore was last confirmed. Drafts and uploads of before then have
+    -- their full time again, since their seals may be lost.
+    resumed_at  timestamptz,
+    -- taken_over_at is when another cluster took the installation over: accounts whose
+    -- MediaAccount it does not have yet are not orphans for some time.
+    taken_over_at timestamptz,
     -- proof_key is the key of the MACs in the Secrets of API keys.
     proof_key   bytea NOT NULL CHECK (length(proof_key) = 32)
 );
@@ -82,6 +88,7 @@ CREATE TABLE account (
     CHECK (erasing_at IS NOT NULL OR bucket_removed_at IS NULL)
 );
 CREATE INDEX account_closed_name ON account (namespace, name, closed_at DESC) WHERE closed_at IS NOT NULL;
+CREATE INDEX account_closed ON account (id) WHERE closed_at IS NOT NULL;
 CREATE UNIQUE INDEX account_open_name ON account (namespace, name) WHERE closed_at IS NULL;
 CREATE UNIQUE INDEX account_open_bucket ON account (bucket) WHERE closed_at IS NULL;
 -- A login looks accounts up by the owner's e-mail address.
@@ -120,13 +127,17 @@ CREATE TABLE api_key (
     sequence   bigint NOT NULL,
     -- object_uid is the UID of the MediaAccount for which the key was issued.
     object_uid text NOT NULL,
+    -- overlap is how many microseconds the older keys stay valid after the delivery. It is
+    -- stored with the key, so that a crash before the delivery does not lose it.
+    overlap    bigint NOT NULL CHECK (overlap >= 0),
     created_at timestamptz NOT NULL DEFAULT now(),
     -- delivered_at is when its Secret was written; null while the key is pending. The older keys
     -- of the app end only after that.
     delivered_at timestamptz,
     expires_at timestamptz,
-    -- closed: the key ended because its account was closed. It is valid again if the account is
-    -- opened again and a Secret with a proof holds it.
+    -- closed: the key was the current one when its account was closed, which ended it. It is
+    -- valid again if the account is opened again and a Secret with a proof holds it. The
+    -- delivery of a newer key clears it.
     closed     boolean NOT NULL DEFAULT false,
     UNIQUE (app_id, sequence)
 );

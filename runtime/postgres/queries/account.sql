@@ -1,8 +1,6 @@
 -- name: InsertAccount :one
--- Returns no row if the MediaAccount already has an open account.
 INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-ON CONFLICT (namespace, name) WHERE closed_at IS NULL DO NOTHING
 RETURNING *;
 
 -- name: InsertUsage :exec
@@ -16,9 +14,33 @@ SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL;
 UPDATE account SET display_name = sqlc.arg(display_name), owners = sqlc.arg(owners)::text[], max_storage = sqlc.arg(max_storage),
     max_upload_size = sqlc.arg(max_upload_size), suspended = sqlc.arg(suspended),
     mcp_read_only = sqlc.arg(mcp_read_only), mcp_tools = sqlc.arg(mcp_tools)::text[]
-WHERE id = sqlc.arg(id) AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+WHERE id = sqlc.arg(id) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
     IS DISTINCT FROM (sqlc.arg(display_name), sqlc.arg(owners)::text[], sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(suspended),
         sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[])
+RETURNING *;
+
+-- name: LockName :exec
+-- Serializes the bindings to one namespace and name.
+SELECT pg_advisory_xact_lock(sqlc.arg(class)::int, hashtext(sqlc.arg(namespace)::text || '/' || sqlc.arg(name)::text));
+
+-- name: LockOpenAccount :one
+SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE;
+
+-- name: LockClosedAccounts :many
+-- The retained accounts of a namespace and name, and others by id. The order of the locks is
+-- the same everywhere, so that two bindings cannot deadlock.
+SELECT sqlc.embed(account), installation.id AS installation_id
+FROM account CROSS JOIN installation
+WHERE account.closed_at IS NOT NULL
+    AND (account.namespace = sqlc.arg(namespace) AND account.name = sqlc.arg(name) OR account.id = ANY (sqlc.arg(ids)::uuid[]))
+ORDER BY account.id FOR NO KEY UPDATE OF account;
+
+-- name: BindAccount :one
+-- Opens the account, if it is closed, for a MediaAccount. The bucket is not known to be the
+-- account's before its marker was read again.
+UPDATE account SET namespace = $2, name = $3, namespace_uid = $4, object_uid = $5,
+    bucket_owned = bucket_owned AND closed_at IS NULL, closed_at = NULL, erase_after = NULL
+WHERE id = $1 AND erasing_at IS NULL
 RETURNING *;
 
 -- name: SetBucketOwned :exec

@@ -1,41 +1,87 @@
--- name: RevokeKeysOfApps :exec
-UPDATE api_key SET expires_at = sqlc.arg(now)::timestamptz
-WHERE app_id = ANY (sqlc.arg(app_ids)::uuid[]) AND (expires_at IS NULL OR expires_at > sqlc.arg(now)::timestamptz);
-
 -- name: Keys :many
-SELECT k.id, k.app_id, k.hash, k.generation, k.created_at, k.expires_at, u.last_used_at
-FROM api_key k
-JOIN app ON app.id = k.app_id AND app.closed_at IS NULL
+-- The valid keys of the open apps, newest first. An app without one has a row without a key.
+SELECT app.id AS app_id, app.key_sequence, i.proof_key, now()::timestamptz AS now,
+    k.id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.created_at, k.delivered_at, k.expires_at, u.last_used_at
+FROM app CROSS JOIN installation i
+LEFT JOIN api_key k ON k.app_id = app.id AND (k.expires_at IS NULL OR k.expires_at > now())
 LEFT JOIN api_key_use u ON u.key_id = k.id
-WHERE k.account_id = $1 AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
+WHERE app.account_id = $1 AND app.closed_at IS NULL
 ORDER BY k.sequence DESC;
 
--- name: LimitKeys :exec
--- Limits the lifetime of the existing keys of the app.
-UPDATE api_key SET expires_at = sqlc.arg(expires_at)::timestamptz
-WHERE app_id = $1 AND (expires_at IS NULL OR expires_at > sqlc.arg(expires_at)::timestamptz);
+-- name: NextKeySequence :one
+UPDATE app SET key_sequence = key_sequence + 1 WHERE id = $1 RETURNING key_sequence;
 
--- name: InsertKey :exec
-WITH next AS (
-    UPDATE app SET key_sequence = key_sequence + 1 WHERE app.id = sqlc.arg(app_id) RETURNING key_sequence
-)
-INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, created_at, delivered_at)
-SELECT sqlc.arg(id), sqlc.arg(account_id), sqlc.arg(app_id), sqlc.arg(hash), sqlc.arg(generation), next.key_sequence, sqlc.arg(object_uid), sqlc.arg(created_at), now() FROM next;
+-- name: RaiseKeySequence :exec
+UPDATE app SET key_sequence = $2 WHERE id = $1 AND key_sequence < $2;
+
+-- name: ReplacePendingKey :one
+-- Replaces the key that no Secret holds yet. The shorter overlap counts: a revocation that was
+-- interrupted stays one.
+UPDATE api_key SET hash = sqlc.arg(hash), generation = sqlc.arg(generation), sequence = sqlc.arg(sequence), object_uid = sqlc.arg(object_uid),
+    overlap = least(overlap, sqlc.arg(overlap)::bigint), created_at = now()
+WHERE app_id = sqlc.arg(app_id) AND delivered_at IS NULL AND expires_at IS NULL
+RETURNING *;
+
+-- name: InsertKey :one
+INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, overlap, delivered_at)
+VALUES (sqlc.arg(id), sqlc.arg(account_id), sqlc.arg(app_id), sqlc.arg(hash), sqlc.arg(generation), sqlc.arg(sequence), sqlc.arg(object_uid), sqlc.arg(overlap),
+    CASE WHEN sqlc.arg(delivered)::bool THEN now() END)
+RETURNING *;
+
+-- name: FindKey :one
+-- The key with this hash, and whether it has ended.
+SELECT sqlc.embed(api_key), coalesce(expires_at <= now(), false)::bool AS ended FROM api_key WHERE hash = $1;
+
+-- name: DeliverKey :exec
+-- The Secret of the object holds the key.
+UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = sqlc.arg(object_uid) WHERE id = $1;
+
+-- name: ReopenKey :exec
+-- Makes a key valid again that ended with its account.
+UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = sqlc.arg(object_uid), expires_at = NULL, closed = false
+WHERE id = $1 AND closed;
+
+-- name: LimitOlderKeys :exec
+-- Ends the keys before a sequence number after the overlap, and none later than it would have
+-- ended before. They cannot be opened again.
+UPDATE api_key SET expires_at = least(expires_at, now() + sqlc.arg(overlap)::bigint * interval '1 microsecond'), closed = false
+WHERE app_id = $1 AND sequence < sqlc.arg(sequence)
+  AND (closed OR expires_at IS NULL OR expires_at > now() + sqlc.arg(overlap)::bigint * interval '1 microsecond');
+
+-- name: DeleteEndedKeys :exec
+DELETE FROM api_key WHERE app_id = $1 AND sequence < sqlc.arg(sequence) AND NOT closed AND expires_at <= now();
+
+-- name: PurgeKeys :execrows
+-- Deletes keys that ended longer ago than the retention, which is in microseconds.
+DELETE FROM api_key WHERE id IN (
+    SELECT k.id FROM api_key k
+    WHERE k.expires_at < now() - sqlc.arg(retention)::bigint * interval '1 microsecond' AND NOT k.closed LIMIT sqlc.arg(batch)::int);
+
+-- name: RevokeKeysOfApps :exec
+UPDATE api_key SET expires_at = least(expires_at, now()), closed = false
+WHERE app_id = ANY (sqlc.arg(app_ids)::uuid[]) AND (closed OR expires_at IS NULL OR expires_at > now());
+
+-- name: RevokeKeysOfAccount :exec
+-- Ends the keys of an account that is closed. Keys in their overlap were replaced already, so
+-- that they are not marked as closed.
+UPDATE api_key SET expires_at = now(), closed = expires_at IS NULL
+WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > now());
 
 -- name: Principal :one
--- The principal of the key with this hash. The caller's clock decides whether the key has expired.
+-- The principal of the key with this hash, unless the key has ended. The caller may keep the
+-- principal until the key ends by its own clock.
 SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key)
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
-WHERE api_key.hash = $1;
+WHERE api_key.hash = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now());
 
 -- name: PrincipalOfKey :one
 SELECT sqlc.embed(account), sqlc.embed(app), sqlc.embed(api_key)
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
-WHERE api_key.id = $1;
+WHERE api_key.id = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now());
 
 -- name: TouchKeys :exec
 INSERT INTO api_key_use (key_id, last_used_at)

@@ -12,7 +12,7 @@ SELECT sqlc.arg(app_id), sqlc.arg(account_id), slot FROM generate_series(0, 15) 
 ON CONFLICT DO NOTHING;
 
 -- name: CloseApps :exec
-UPDATE app SET closed_at = sqlc.arg(now)::timestamptz WHERE id = ANY (sqlc.arg(ids)::uuid[]);
+UPDATE app SET closed_at = now() WHERE id = ANY (sqlc.arg(ids)::uuid[]);
 
 -- name: LockApp :one
 SELECT app.* FROM app JOIN account ON account.id = app.account_id

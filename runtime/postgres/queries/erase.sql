@@ -4,9 +4,6 @@ SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NU
 -- name: SealedItems :one
 SELECT coalesce(sum(public_items + private_items), 0)::bigint FROM app_total WHERE account_id = $1;
 
--- name: EndKeysOfAccount :exec
-UPDATE api_key SET expires_at = now(), closed = true WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > now());
-
 -- name: CloseAccount :one
 UPDATE account SET closed_at = now(), erase_after = now() + make_interval(secs => sqlc.narg(erase_after_seconds)::float8)
 WHERE id = $1 RETURNING *;

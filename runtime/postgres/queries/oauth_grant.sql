@@ -15,7 +15,7 @@ WHERE id = $1 AND owners @> ARRAY[sqlc.arg(email)::text] AND closed_at IS NULL A
 -- The key whose rights a grant has: the newest valid key of the Default App.
 SELECT k.* FROM api_key k JOIN app ON app.id = k.app_id AND app.closed_at IS NULL
 WHERE app.account_id = $1 AND app.name = sqlc.arg(app) AND (k.expires_at IS NULL OR k.expires_at > sqlc.arg(now)::timestamptz)
-ORDER BY k.created_at DESC, k.id DESC LIMIT 1;
+ORDER BY k.sequence DESC LIMIT 1;
 
 -- name: InsertGrant :exec
 INSERT INTO oauth_grant (id, account_id, key_id, email, client_id, client_name, redirect_uri, scopes, resource, created_at)

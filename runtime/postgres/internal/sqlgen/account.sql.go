@@ -11,6 +11,57 @@ import (
 	"github.com/google/uuid"
 )
 
+const bindAccount = `-- name: BindAccount :one
+UPDATE account SET namespace = $2, name = $3, namespace_uid = $4, object_uid = $5,
+    bucket_owned = bucket_owned AND closed_at IS NULL, closed_at = NULL, erase_after = NULL
+WHERE id = $1 AND erasing_at IS NULL
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+`
+
+type BindAccountParams struct {
+	ID           uuid.UUID
+	Namespace    string
+	Name         string
+	NamespaceUid string
+	ObjectUid    string
+}
+
+// Opens the account, if it is closed, for a MediaAccount. The bucket is not known to be the
+// account's before its marker was read again.
+func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Account, error) {
+	row := q.db.QueryRow(ctx, bindAccount,
+		arg.ID,
+		arg.Namespace,
+		arg.Name,
+		arg.NamespaceUid,
+		arg.ObjectUid,
+	)
+	var i Account
+	err := row.Scan(
+		&i.ID,
+		&i.Namespace,
+		&i.Name,
+		&i.NamespaceUid,
+		&i.ObjectUid,
+		&i.DisplayName,
+		&i.Owners,
+		&i.MaxStorage,
+		&i.MaxUploadSize,
+		&i.Bucket,
+		&i.BucketOwned,
+		&i.BucketClaimed,
+		&i.Suspended,
+		&i.McpReadOnly,
+		&i.McpTools,
+		&i.CreatedAt,
+		&i.ClosedAt,
+		&i.EraseAfter,
+		&i.ErasingAt,
+		&i.BucketRemovedAt,
+	)
+	return i, err
+}
+
 const draftUsage = `-- name: DraftUsage :one
 SELECT count(*) AS items, coalesce(sum(bytes), 0)::bigint AS bytes FROM item WHERE account_id = $1 AND sealed_at IS NULL
 `
@@ -67,7 +118,6 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 const insertAccount = `-- name: InsertAccount :one
 INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-ON CONFLICT (namespace, name) WHERE closed_at IS NULL DO NOTHING
 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
@@ -87,7 +137,6 @@ type InsertAccountParams struct {
 	McpTools      []string
 }
 
-// Returns no row if the MediaAccount already has an open account.
 func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (Account, error) {
 	row := q.db.QueryRow(ctx, insertAccount,
 		arg.ID,
@@ -171,6 +220,122 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 	return i, err
 }
 
+const lockClosedAccounts = `-- name: LockClosedAccounts :many
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id
+FROM account CROSS JOIN installation
+WHERE account.closed_at IS NOT NULL
+    AND (account.namespace = $1 AND account.name = $2 OR account.id = ANY ($3::uuid[]))
+ORDER BY account.id FOR NO KEY UPDATE OF account
+`
+
+type LockClosedAccountsParams struct {
+	Namespace string
+	Name      string
+	Ids       []uuid.UUID
+}
+
+type LockClosedAccountsRow struct {
+	Account        Account
+	InstallationID uuid.UUID
+}
+
+// The retained accounts of a namespace and name, and others by id. The order of the locks is
+// the same everywhere, so that two bindings cannot deadlock.
+func (q *Queries) LockClosedAccounts(ctx context.Context, arg LockClosedAccountsParams) ([]LockClosedAccountsRow, error) {
+	rows, err := q.db.Query(ctx, lockClosedAccounts, arg.Namespace, arg.Name, arg.Ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockClosedAccountsRow
+	for rows.Next() {
+		var i LockClosedAccountsRow
+		if err := rows.Scan(
+			&i.Account.ID,
+			&i.Account.Namespace,
+			&i.Account.Name,
+			&i.Account.NamespaceUid,
+			&i.Account.ObjectUid,
+			&i.Account.DisplayName,
+			&i.Account.Owners,
+			&i.Account.MaxStorage,
+			&i.Account.MaxUploadSize,
+			&i.Account.Bucket,
+			&i.Account.BucketOwned,
+			&i.Account.BucketClaimed,
+			&i.Account.Suspended,
+			&i.Account.McpReadOnly,
+			&i.Account.McpTools,
+			&i.Account.CreatedAt,
+			&i.Account.ClosedAt,
+			&i.Account.EraseAfter,
+			&i.Account.ErasingAt,
+			&i.Account.BucketRemovedAt,
+			&i.InstallationID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockName = `-- name: LockName :exec
+SELECT pg_advisory_xact_lock($1::int, hashtext($2::text || '/' || $3::text))
+`
+
+type LockNameParams struct {
+	Class     int32
+	Namespace string
+	Name      string
+}
+
+// Serializes the bindings to one namespace and name.
+func (q *Queries) LockName(ctx context.Context, arg LockNameParams) error {
+	_, err := q.db.Exec(ctx, lockName, arg.Class, arg.Namespace, arg.Name)
+	return err
+}
+
+const lockOpenAccount = `-- name: LockOpenAccount :one
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
+`
+
+type LockOpenAccountParams struct {
+	Namespace string
+	Name      string
+}
+
+func (q *Queries) LockOpenAccount(ctx context.Context, arg LockOpenAccountParams) (Account, error) {
+	row := q.db.QueryRow(ctx, lockOpenAccount, arg.Namespace, arg.Name)
+	var i Account
+	err := row.Scan(
+		&i.ID,
+		&i.Namespace,
+		&i.Name,
+		&i.NamespaceUid,
+		&i.ObjectUid,
+		&i.DisplayName,
+		&i.Owners,
+		&i.MaxStorage,
+		&i.MaxUploadSize,
+		&i.Bucket,
+		&i.BucketOwned,
+		&i.BucketClaimed,
+		&i.Suspended,
+		&i.McpReadOnly,
+		&i.McpTools,
+		&i.CreatedAt,
+		&i.ClosedAt,
+		&i.EraseAfter,
+		&i.ErasingAt,
+		&i.BucketRemovedAt,
+	)
+	return i, err
+}
+
 const ownedBucket = `-- name: OwnedBucket :one
 SELECT bucket FROM account WHERE bucket_owned AND closed_at IS NULL ORDER BY id LIMIT 1
 `
@@ -228,7 +393,7 @@ const updateAccount = `-- name: UpdateAccount :one
 UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
     max_upload_size = $4, suspended = $5,
     mcp_read_only = $6, mcp_tools = $7::text[]
-WHERE id = $8 AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+WHERE id = $8 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
         $6, $7::text[])
 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at

@@ -10,14 +10,74 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
-const insertKey = `-- name: InsertKey :exec
-WITH next AS (
-    UPDATE app SET key_sequence = key_sequence + 1 WHERE app.id = $3 RETURNING key_sequence
-)
-INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, created_at, delivered_at)
-SELECT $1, $2, $3, $4, $5, next.key_sequence, $6, $7, now() FROM next
+const deleteEndedKeys = `-- name: DeleteEndedKeys :exec
+DELETE FROM api_key WHERE app_id = $1 AND sequence < $2 AND NOT closed AND expires_at <= now()
+`
+
+type DeleteEndedKeysParams struct {
+	AppID    uuid.UUID
+	Sequence int64
+}
+
+func (q *Queries) DeleteEndedKeys(ctx context.Context, arg DeleteEndedKeysParams) error {
+	_, err := q.db.Exec(ctx, deleteEndedKeys, arg.AppID, arg.Sequence)
+	return err
+}
+
+const deliverKey = `-- name: DeliverKey :exec
+UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = $2 WHERE id = $1
+`
+
+type DeliverKeyParams struct {
+	ID        uuid.UUID
+	ObjectUid string
+}
+
+// The Secret of the object holds the key.
+func (q *Queries) DeliverKey(ctx context.Context, arg DeliverKeyParams) error {
+	_, err := q.db.Exec(ctx, deliverKey, arg.ID, arg.ObjectUid)
+	return err
+}
+
+const findKey = `-- name: FindKey :one
+SELECT api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed, coalesce(expires_at <= now(), false)::bool AS ended FROM api_key WHERE hash = $1
+`
+
+type FindKeyRow struct {
+	ApiKey ApiKey
+	Ended  bool
+}
+
+// The key with this hash, and whether it has ended.
+func (q *Queries) FindKey(ctx context.Context, hash []byte) (FindKeyRow, error) {
+	row := q.db.QueryRow(ctx, findKey, hash)
+	var i FindKeyRow
+	err := row.Scan(
+		&i.ApiKey.ID,
+		&i.ApiKey.AccountID,
+		&i.ApiKey.AppID,
+		&i.ApiKey.Hash,
+		&i.ApiKey.Generation,
+		&i.ApiKey.Sequence,
+		&i.ApiKey.ObjectUid,
+		&i.ApiKey.Overlap,
+		&i.ApiKey.CreatedAt,
+		&i.ApiKey.DeliveredAt,
+		&i.ApiKey.ExpiresAt,
+		&i.ApiKey.Closed,
+		&i.Ended,
+	)
+	return i, err
+}
+
+const insertKey = `-- name: InsertKey :one
+INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, overlap, delivered_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
+    CASE WHEN $9::bool THEN now() END)
+RETURNING id, account_id, app_id, hash, generation, sequence, object_uid, overlap, created_at, delivered_at, expires_at, closed
 `
 
 type InsertKeyParams struct {
@@ -26,49 +86,72 @@ type InsertKeyParams struct {
 	AppID      uuid.UUID
 	Hash       []byte
 	Generation int64
+	Sequence   int64
 	ObjectUid  string
-	CreatedAt  time.Time
+	Overlap    int64
+	Delivered  bool
 }
 
-func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) error {
-	_, err := q.db.Exec(ctx, insertKey,
+func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, error) {
+	row := q.db.QueryRow(ctx, insertKey,
 		arg.ID,
 		arg.AccountID,
 		arg.AppID,
 		arg.Hash,
 		arg.Generation,
+		arg.Sequence,
 		arg.ObjectUid,
-		arg.CreatedAt,
+		arg.Overlap,
+		arg.Delivered,
 	)
-	return err
+	var i ApiKey
+	err := row.Scan(
+		&i.ID,
+		&i.AccountID,
+		&i.AppID,
+		&i.Hash,
+		&i.Generation,
+		&i.Sequence,
+		&i.ObjectUid,
+		&i.Overlap,
+		&i.CreatedAt,
+		&i.DeliveredAt,
+		&i.ExpiresAt,
+		&i.Closed,
+	)
+	return i, err
 }
 
 const keys = `-- name: Keys :many
-SELECT k.id, k.app_id, k.hash, k.generation, k.created_at, k.expires_at, u.last_used_at
-FROM api_key k
-JOIN app ON app.id = k.app_id AND app.closed_at IS NULL
+SELECT app.id AS app_id, app.key_sequence, i.proof_key, now()::timestamptz AS now,
+    k.id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.created_at, k.delivered_at, k.expires_at, u.last_used_at
+FROM app CROSS JOIN installation i
+LEFT JOIN api_key k ON k.app_id = app.id AND (k.expires_at IS NULL OR k.expires_at > now())
 LEFT JOIN api_key_use u ON u.key_id = k.id
-WHERE k.account_id = $1 AND (k.expires_at IS NULL OR k.expires_at > $2::timestamptz)
+WHERE app.account_id = $1 AND app.closed_at IS NULL
 ORDER BY k.sequence DESC
 `
 
-type KeysParams struct {
-	AccountID uuid.UUID
-	Now       time.Time
-}
-
 type KeysRow struct {
-	ID         uuid.UUID
-	AppID      uuid.UUID
-	Hash       []byte
-	Generation int64
-	CreatedAt  time.Time
-	ExpiresAt  *time.Time
-	LastUsedAt *time.Time
+	AppID       uuid.UUID
+	KeySequence int64
+	ProofKey    []byte
+	Now         time.Time
+	ID          pgtype.UUID
+	Hash        []byte
+	Generation  *int64
+	Sequence    *int64
+	ObjectUid   *string
+	Overlap     *int64
+	CreatedAt   *time.Time
+	DeliveredAt *time.Time
+	ExpiresAt   *time.Time
+	LastUsedAt  *time.Time
 }
 
-func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
-	rows, err := q.db.Query(ctx, keys, arg.AccountID, arg.Now)
+// The valid keys of the open apps, newest first. An app without one has a row without a key.
+func (q *Queries) Keys(ctx context.Context, accountID uuid.UUID) ([]KeysRow, error) {
+	rows, err := q.db.Query(ctx, keys, accountID)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +160,18 @@ func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
 	for rows.Next() {
 		var i KeysRow
 		if err := rows.Scan(
-			&i.ID,
 			&i.AppID,
+			&i.KeySequence,
+			&i.ProofKey,
+			&i.Now,
+			&i.ID,
 			&i.Hash,
 			&i.Generation,
+			&i.Sequence,
+			&i.ObjectUid,
+			&i.Overlap,
 			&i.CreatedAt,
+			&i.DeliveredAt,
 			&i.ExpiresAt,
 			&i.LastUsedAt,
 		); err != nil {
@@ -95,28 +185,42 @@ func (q *Queries) Keys(ctx context.Context, arg KeysParams) ([]KeysRow, error) {
 	return items, nil
 }
 
-const limitKeys = `-- name: LimitKeys :exec
-UPDATE api_key SET expires_at = $2::timestamptz
-WHERE app_id = $1 AND (expires_at IS NULL OR expires_at > $2::timestamptz)
+const limitOlderKeys = `-- name: LimitOlderKeys :exec
+UPDATE api_key SET expires_at = least(expires_at, now() + $2::bigint * interval '1 microsecond'), closed = false
+WHERE app_id = $1 AND sequence < $3
+  AND (closed OR expires_at IS NULL OR expires_at > now() + $2::bigint * interval '1 microsecond')
 `
 
-type LimitKeysParams struct {
-	AppID     uuid.UUID
-	ExpiresAt time.Time
+type LimitOlderKeysParams struct {
+	AppID    uuid.UUID
+	Overlap  int64
+	Sequence int64
 }
 
-// Limits the lifetime of the existing keys of the app.
-func (q *Queries) LimitKeys(ctx context.Context, arg LimitKeysParams) error {
-	_, err := q.db.Exec(ctx, limitKeys, arg.AppID, arg.ExpiresAt)
+// Ends the keys before a sequence number after the overlap, and none later than it would have
+// ended before. They cannot be opened again.
+func (q *Queries) LimitOlderKeys(ctx context.Context, arg LimitOlderKeysParams) error {
+	_, err := q.db.Exec(ctx, limitOlderKeys, arg.AppID, arg.Overlap, arg.Sequence)
 	return err
 }
 
+const nextKeySequence = `-- name: NextKeySequence :one
+UPDATE app SET key_sequence = key_sequence + 1 WHERE id = $1 RETURNING key_sequence
+`
+
+func (q *Queries) NextKeySequence(ctx context.Context, id uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, nextKeySequence, id)
+	var key_sequence int64
+	err := row.Scan(&key_sequence)
+	return key_sequence, err
+}
+
 const principal = `-- name: Principal :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
-WHERE api_key.hash = $1
+WHERE api_key.hash = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now())
 `
 
 type PrincipalRow struct {
@@ -125,7 +229,8 @@ type PrincipalRow struct {
 	ApiKey  ApiKey
 }
 
-// The principal of the key with this hash. The caller's clock decides whether the key has expired.
+// The principal of the key with this hash, unless the key has ended. The caller may keep the
+// principal until the key ends by its own clock.
 func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, error) {
 	row := q.db.QueryRow(ctx, principal, hash)
 	var i PrincipalRow
@@ -163,6 +268,7 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 		&i.ApiKey.Generation,
 		&i.ApiKey.Sequence,
 		&i.ApiKey.ObjectUid,
+		&i.ApiKey.Overlap,
 		&i.ApiKey.CreatedAt,
 		&i.ApiKey.DeliveredAt,
 		&i.ApiKey.ExpiresAt,
@@ -172,11 +278,11 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 }
 
 const principalOfKey = `-- name: PrincipalOfKey :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
-WHERE api_key.id = $1
+WHERE api_key.id = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now())
 `
 
 type PrincipalOfKeyRow struct {
@@ -222,6 +328,7 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 		&i.ApiKey.Generation,
 		&i.ApiKey.Sequence,
 		&i.ApiKey.ObjectUid,
+		&i.ApiKey.Overlap,
 		&i.ApiKey.CreatedAt,
 		&i.ApiKey.DeliveredAt,
 		&i.ApiKey.ExpiresAt,
@@ -230,18 +337,120 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 	return i, err
 }
 
-const revokeKeysOfApps = `-- name: RevokeKeysOfApps :exec
-UPDATE api_key SET expires_at = $1::timestamptz
-WHERE app_id = ANY ($2::uuid[]) AND (expires_at IS NULL OR expires_at > $1::timestamptz)
+const purgeKeys = `-- name: PurgeKeys :execrows
+DELETE FROM api_key WHERE id IN (
+    SELECT k.id FROM api_key k
+    WHERE k.expires_at < now() - $1::bigint * interval '1 microsecond' AND NOT k.closed LIMIT $2::int)
 `
 
-type RevokeKeysOfAppsParams struct {
-	Now    time.Time
-	AppIds []uuid.UUID
+type PurgeKeysParams struct {
+	Retention int64
+	Batch     int32
 }
 
-func (q *Queries) RevokeKeysOfApps(ctx context.Context, arg RevokeKeysOfAppsParams) error {
-	_, err := q.db.Exec(ctx, revokeKeysOfApps, arg.Now, arg.AppIds)
+// Deletes keys that ended longer ago than the retention, which is in microseconds.
+func (q *Queries) PurgeKeys(ctx context.Context, arg PurgeKeysParams) (int64, error) {
+	result, err := q.db.Exec(ctx, purgeKeys, arg.Retention, arg.Batch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const raiseKeySequence = `-- name: RaiseKeySequence :exec
+UPDATE app SET key_sequence = $2 WHERE id = $1 AND key_sequence < $2
+`
+
+type RaiseKeySequenceParams struct {
+	ID          uuid.UUID
+	KeySequence int64
+}
+
+func (q *Queries) RaiseKeySequence(ctx context.Context, arg RaiseKeySequenceParams) error {
+	_, err := q.db.Exec(ctx, raiseKeySequence, arg.ID, arg.KeySequence)
+	return err
+}
+
+const reopenKey = `-- name: ReopenKey :exec
+UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = $2, expires_at = NULL, closed = false
+WHERE id = $1 AND closed
+`
+
+type ReopenKeyParams struct {
+	ID        uuid.UUID
+	ObjectUid string
+}
+
+// Makes a key valid again that ended with its account.
+func (q *Queries) ReopenKey(ctx context.Context, arg ReopenKeyParams) error {
+	_, err := q.db.Exec(ctx, reopenKey, arg.ID, arg.ObjectUid)
+	return err
+}
+
+const replacePendingKey = `-- name: ReplacePendingKey :one
+UPDATE api_key SET hash = $1, generation = $2, sequence = $3, object_uid = $4,
+    overlap = least(overlap, $5::bigint), created_at = now()
+WHERE app_id = $6 AND delivered_at IS NULL AND expires_at IS NULL
+RETURNING id, account_id, app_id, hash, generation, sequence, object_uid, overlap, created_at, delivered_at, expires_at, closed
+`
+
+type ReplacePendingKeyParams struct {
+	Hash       []byte
+	Generation int64
+	Sequence   int64
+	ObjectUid  string
+	Overlap    int64
+	AppID      uuid.UUID
+}
+
+// Replaces the key that no Secret holds yet. The shorter overlap counts: a revocation that was
+// interrupted stays one.
+func (q *Queries) ReplacePendingKey(ctx context.Context, arg ReplacePendingKeyParams) (ApiKey, error) {
+	row := q.db.QueryRow(ctx, replacePendingKey,
+		arg.Hash,
+		arg.Generation,
+		arg.Sequence,
+		arg.ObjectUid,
+		arg.Overlap,
+		arg.AppID,
+	)
+	var i ApiKey
+	err := row.Scan(
+		&i.ID,
+		&i.AccountID,
+		&i.AppID,
+		&i.Hash,
+		&i.Generation,
+		&i.Sequence,
+		&i.ObjectUid,
+		&i.Overlap,
+		&i.CreatedAt,
+		&i.DeliveredAt,
+		&i.ExpiresAt,
+		&i.Closed,
+	)
+	return i, err
+}
+
+const revokeKeysOfAccount = `-- name: RevokeKeysOfAccount :exec
+UPDATE api_key SET expires_at = now(), closed = expires_at IS NULL
+WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > now())
+`
+
+// Ends the keys of an account that is closed. Keys in their overlap were replaced already, so
+// that they are not marked as closed.
+func (q *Queries) RevokeKeysOfAccount(ctx context.Context, accountID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, revokeKeysOfAccount, accountID)
+	return err
+}
+
+const revokeKeysOfApps = `-- name: RevokeKeysOfApps :exec
+UPDATE api_key SET expires_at = least(expires_at, now()), closed = false
+WHERE app_id = ANY ($1::uuid[]) AND (closed OR expires_at IS NULL OR expires_at > now())
+`
+
+func (q *Queries) RevokeKeysOfApps(ctx context.Context, appIds []uuid.UUID) error {
+	_, err := q.db.Exec(ctx, revokeKeysOfApps, appIds)
 	return err
 }
 

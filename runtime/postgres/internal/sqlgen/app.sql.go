@@ -7,7 +7,6 @@ package sqlgen
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -44,16 +43,11 @@ func (q *Queries) Apps(ctx context.Context, accountID uuid.UUID) ([]App, error) 
 }
 
 const closeApps = `-- name: CloseApps :exec
-UPDATE app SET closed_at = $1::timestamptz WHERE id = ANY ($2::uuid[])
+UPDATE app SET closed_at = now() WHERE id = ANY ($1::uuid[])
 `
 
-type CloseAppsParams struct {
-	Now time.Time
-	Ids []uuid.UUID
-}
-
-func (q *Queries) CloseApps(ctx context.Context, arg CloseAppsParams) error {
-	_, err := q.db.Exec(ctx, closeApps, arg.Now, arg.Ids)
+func (q *Queries) CloseApps(ctx context.Context, ids []uuid.UUID) error {
+	_, err := q.db.Exec(ctx, closeApps, ids)
 	return err
 }
 

@@ -156,15 +156,6 @@ func (q *Queries) ClosedAccountOfObject(ctx context.Context, arg ClosedAccountOf
 	return i, err
 }
 
-const endKeysOfAccount = `-- name: EndKeysOfAccount :exec
-UPDATE api_key SET expires_at = now(), closed = true WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > now())
-`
-
-func (q *Queries) EndKeysOfAccount(ctx context.Context, accountID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, endKeysOfAccount, accountID)
-	return err
-}
-
 const eraseAccount = `-- name: EraseAccount :execrows
 DELETE FROM account WHERE id = $1 AND bucket_removed_at IS NOT NULL
 `

@@ -47,6 +47,7 @@ type ApiKey struct {
 	Generation  int64
 	Sequence    int64
 	ObjectUid   string
+	Overlap     int64
 	CreatedAt   time.Time
 	DeliveredAt *time.Time
 	ExpiresAt   *time.Time
@@ -103,6 +104,8 @@ type Installation struct {
 	Server      string
 	HoldReason  string
 	HeldAt      *time.Time
+	ResumedAt   *time.Time
+	TakenOverAt *time.Time
 	ProofKey    []byte
 }
 

@@ -1,0 +1,169 @@
+package reconcile
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// probeInterval is the shortest time between two calls of a source that is out.
+	probeInterval = 500 * time.Millisecond
+	// probeTimeout is when another call is permitted although one has not ended. It is longer
+	// than the timeout of a step.
+	probeTimeout = 15 * time.Second
+	// outageRetry is how long an object waits for its next attempt on average, if there are
+	// many: with 10,000 objects that is the load of a cluster that is well.
+	outageRetry = 30 * time.Second
+)
+
+// Outages are the outages of the sources, as all objects see them. While a source is out, few
+// calls reach it, whatever the number of objects is, and the status of an object that was
+// Ready stays until the outage has lasted for the grace period. It is in memory only: after a
+// restart or a change of leader the grace period begins again. It is safe for concurrent use.
+type Outages struct {
+	grace time.Duration
+	now   func() time.Time
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	sources map[Source]*outage
+	failing map[failing]time.Time // since when
+}
+
+// outage is one source that is out.
+type outage struct {
+	since time.Time
+	err   error     // of the latest call
+	busy  time.Time // until when a call is under way; zero = none is
+	next  time.Time // when the next call may begin
+	slot  time.Time // the last attempt that was promised to an object
+}
+
+// failing is one object that a source fails for, even if others succeed.
+type failing struct {
+	uid    types.UID
+	source Source
+}
+
+// NewOutages returns Outages without any. A status stays for grace; 0 changes it at once.
+func NewOutages(grace time.Duration, now func() time.Time, log *slog.Logger) *Outages {
+	return &Outages{grace: grace, now: now, log: log, sources: map[Source]*outage{}, failing: map[failing]time.Time{}}
+}
+
+// Admit returns nil if the source may be called. During an outage one call at a time may; for
+// the others Admit returns the error of the latest one.
+func (o *Outages) Admit(source Source) *StepError {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out, now := o.sources[source], o.now()
+	switch {
+	case out == nil:
+		return nil
+	case now.Before(out.busy) || now.Before(out.next):
+		return &StepError{Source: source, Err: out.err, shared: true}
+	}
+	out.busy = now.Add(probeTimeout)
+	return nil
+}
+
+// Called records that a source was called. It ends the outage, unless one of failures is an
+// outage of the source: then it begins, or continues.
+func (o *Outages) Called(source Source, failures ...*StepError) {
+	for _, failure := range failures {
+		if failure.Outage() && failure.Source == source {
+			o.failed(failure)
+			return
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	out := o.sources[source]
+	if out == nil {
+		return
+	}
+	delete(o.sources, source)
+	outageGauge.WithLabelValues(source.String()).Set(0)
+	o.log.Info("an outage ended", "source", source.String(), "duration", o.now().Sub(out.since).Round(time.Second).String())
+}
+
+// failed records an outage that a call of its source saw.
+func (o *Outages) failed(failure *StepError) {
+	if !failure.Outage() || failure.shared {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.now()
+	out := o.sources[failure.Source]
+	if out == nil {
+		out = &outage{since: now}
+		o.sources[failure.Source] = out
+		outageGauge.WithLabelValues(failure.Source.String()).Set(1)
+		o.log.Warn("an outage began", "source", failure.Source.String(), "error", failure.Err)
+	}
+	out.err, out.busy, out.next = failure.Err, time.Time{}, now.Add(probeInterval)
+}
+
+// RetryIn returns when an object should try a source that is out again. The first objects that
+// ask share the calls that are permitted in the next seconds, so that the end of the outage is
+// seen soon; the others come later, each at a random time.
+func (o *Outages) RetryIn(source Source) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := o.now()
+	if out := o.sources[source]; out != nil {
+		slot := out.slot
+		if slot.Before(now) {
+			slot = now
+		}
+		if slot = slot.Add(probeInterval); slot.Sub(now) <= outageRetry {
+			out.slot = slot
+			return slot.Sub(now)
+		}
+	}
+	return outageRetry/2 + rand.N(outageRetry)
+}
+
+// keepsStatus records which sources fail for an object, and reports whether its status stays:
+// all its errors are outages that are younger than the grace period.
+func (o *Outages) keepsStatus(uid types.UID, failures []*StepError) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, keeps, any := o.now(), true, false
+	fails := map[Source]bool{}
+	for _, failure := range failures {
+		if failure == nil {
+			continue
+		}
+		any = true
+		if !failure.Outage() {
+			keeps = false
+			continue
+		}
+		fails[failure.Source] = true
+	}
+	for _, source := range []Source{Database, ObjectStore, Runtime} {
+		key := failing{uid, source}
+		if !fails[source] {
+			delete(o.failing, key)
+			continue
+		}
+		since, known := o.failing[key]
+		if !known {
+			since = now
+			o.failing[key] = now
+		}
+		if out := o.sources[source]; out != nil && out.since.Before(since) {
+			since = out.since
+		}
+		keeps = keeps && now.Before(since.Add(o.grace))
+	}
+	return any && keeps
+}
+
+// forget removes what is known of an object that is gone.
+func (o *Outages) forget(uid types.UID) { o.keepsStatus(uid, nil) }

@@ -1,0 +1,140 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// KeyStore stores API keys. A key is issued in two phases: AddKey makes it valid, and DeliverKey
+// ends the older keys once a Secret holds it. The database's clock decides when a key ends, and
+// sequence numbers order the keys of an app, because the clocks of the callers may differ.
+type KeyStore interface {
+	// Keys returns the valid keys of the account's open apps.
+	Keys(ctx context.Context, accountID uuid.UUID) (KeyRing, error)
+	// AddKey adds a pending key with the next sequence number of its app, and returns it as it
+	// was stored. A pending key of the app is replaced in place, and the shorter overlap of the
+	// two counts. With after, it returns ErrKeysChanged unless the app's newest sequence number
+	// is that one.
+	AddKey(ctx context.Context, key Key, after *int64) (Key, error)
+	// DeliverKey records that a Secret of key.ObjectUID holds the key (ID and Hash). The first
+	// delivery ends the older keys of the app after the key's overlap. It returns ErrKeysChanged
+	// if the key was replaced or has ended.
+	DeliverKey(ctx context.Context, key Key) error
+	// AcceptKey makes a key valid whose proof was checked, and reports whether it did: it is
+	// newer than every key of the app that the database knows, or it is the one that ended when
+	// the account was closed. The older keys end after key.Overlap.
+	AcceptKey(ctx context.Context, key Key) (accepted bool, err error)
+	// PurgeKeys deletes up to batch keys that ended longer ago than retention.
+	PurgeKeys(ctx context.Context, retention time.Duration, batch int) (int, error)
+}
+
+// ErrKeysChanged is returned when another caller changed the keys of an app meanwhile. Read the
+// keys again.
+var ErrKeysChanged = fault.New(fault.Conflict, "the keys of the app were changed at the same time")
+
+// Keys returns the valid keys of the account.
+func (r *Registry) Keys(ctx context.Context, accountID uuid.UUID) (KeyRing, error) {
+	return r.store.Keys(ctx, accountID)
+}
+
+// KeyRequest describes a key to issue.
+type KeyRequest struct {
+	AppID      uuid.UUID
+	Generation int64
+	// ObjectUID is the UID of the MediaAccount whose Secret will hold the key.
+	ObjectUID string
+	// Overlap is how long the older keys stay valid after the delivery; 0 ends them then.
+	Overlap time.Duration
+	// After is the newest sequence number that the caller read; nil issues a key whatever
+	// others did meanwhile.
+	After *int64
+}
+
+// AddKey adds a pending key and returns it in plain text, which is not stored. It is valid at
+// once. Call DeliverKey when a Secret holds it.
+func (r *Registry) AddKey(ctx context.Context, request KeyRequest) (KeySecret, Key, error) {
+	token, err := NewKeySecret()
+	if err != nil {
+		return KeySecret{}, Key{}, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return KeySecret{}, Key{}, err
+	}
+	key, err := r.store.AddKey(ctx, Key{
+		ID: id, AppID: request.AppID, Hash: token.Hash(), Generation: request.Generation,
+		ObjectUID: request.ObjectUID, Overlap: request.Overlap,
+	}, request.After)
+	if err != nil {
+		return KeySecret{}, Key{}, err
+	}
+	return token, key, nil
+}
+
+// DeliverKey records that the Secret of a MediaAccount holds the key. The older keys end after the
+// overlap with which the key was added.
+func (r *Registry) DeliverKey(ctx context.Context, key Key, objectUID string) error {
+	key.ObjectUID = objectUID
+	return r.store.DeliverKey(ctx, key)
+}
+
+// AcceptKey makes the key of a Secret valid that the database does not know as valid, if the proof
+// of the Secret says that it was issued for this app, and no newer key was issued since. It
+// reports whether it did. The older keys end after request.Overlap.
+func (r *Registry) AcceptKey(ctx context.Context, ring KeyRing, app App, token KeySecret, proof string, request KeyRequest) (bool, error) {
+	sequence, generation, ok := ring.ProofKey.Verify(proof, app.AccountID, app.Name, token.Hash())
+	if !ok {
+		return false, nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return false, err
+	}
+	return r.store.AcceptKey(ctx, Key{
+		ID: id, AppID: app.ID, Hash: token.Hash(), Generation: generation, Sequence: sequence,
+		ObjectUID: request.ObjectUID, Overlap: request.Overlap,
+	})
+}
+
+// IssueKey adds a key and delivers it, for callers that hand it over without a Secret. Older keys
+// of the app stay valid for overlap; with 0 they end at once.
+func (r *Registry) IssueKey(ctx context.Context, appID uuid.UUID, generation int64, overlap time.Duration) (KeySecret, Key, error) {
+	token, key, err := r.AddKey(ctx, KeyRequest{AppID: appID, Generation: generation, Overlap: overlap})
+	if err != nil {
+		return KeySecret{}, Key{}, err
+	}
+	return token, key, r.store.DeliverKey(ctx, key)
+}
+
+// KeyPurgeConfig bounds how long ended keys are kept. The tags are flag and environment names.
+type KeyPurgeConfig struct {
+	KeyRetention time.Duration `env:"SERVICE_KEY_RETENTION" default:"720h" help:"How long the record of an ended API key is kept."`
+}
+
+// Validate checks the bounds.
+func (c KeyPurgeConfig) Validate() error {
+	if c.KeyRetention < time.Hour || c.KeyRetention > 8784*time.Hour {
+		return fmt.Errorf("SERVICE_KEY_RETENTION must be from 1h to 8784h, not %s", c.KeyRetention)
+	}
+	return nil
+}
+
+// keyPurgeBatch bounds the rows that one statement of the purge deletes.
+const keyPurgeBatch = 500
+
+// PurgeKeys deletes the keys that ended longer ago than the retention, and returns how many.
+func PurgeKeys(ctx context.Context, cfg KeyPurgeConfig, store KeyStore) (int, error) {
+	total := 0
+	for {
+		n, err := store.PurgeKeys(ctx, cfg.KeyRetention, keyPurgeBatch)
+		total += n
+		if err != nil || n < keyPurgeBatch {
+			return total, err
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// Config configures a Guard. The tags are flag and environment names.
+type Config struct {
+	CheckInterval     time.Duration `name:"installation-check-interval" env:"SERVICE_INSTALLATION_CHECK_INTERVAL" default:"15s" help:"Interval between two checks whether the database is the one that owns the buckets, from 1s to 5m."`
+	HeartbeatInterval time.Duration `name:"installation-heartbeat-interval" env:"SERVICE_INSTALLATION_HEARTBEAT_INTERVAL" default:"1m" help:"Interval between two heartbeats of the database in the markers of buckets, from 1s to 1h."`
+}
+
+// Validate checks the bounds.
+func (c Config) Validate() error {
+	switch {
+	case c.CheckInterval < time.Second || c.CheckInterval > 5*time.Minute:
+		return fmt.Errorf("SERVICE_INSTALLATION_CHECK_INTERVAL must be from 1s to 5m, not %s", c.CheckInterval)
+	case c.HeartbeatInterval < time.Second || c.HeartbeatInterval > time.Hour:
+		return fmt.Errorf("SERVICE_INSTALLATION_HEARTBEAT_INTERVAL must be from 1s to 1h, not %s", c.HeartbeatInterval)
+	}
+	return nil
+}
+
+// errNotChecked is the verdict before the first check.
+var errNotChecked = fault.New(fault.Unavailable, "the identity of the database has not been checked yet")
+
+// Deps are the dependencies of a Guard.
+type Deps struct {
+	Store   Store
+	Markers Markers
+	Log     *slog.Logger
+}
+
+// Guard keeps the verdict whether this database may write to the object store. It is safe for
+// concurrent use.
+type Guard struct {
+	cfg  Config
+	deps Deps
+
+	mu       sync.Mutex
+	verdict  error
+	state    State
+	verified bool // the markers were read since this process started
+}
+
+// NewGuard returns a Guard. It allows nothing before its first check.
+func NewGuard(cfg Config, deps Deps) *Guard {
+	return &Guard{cfg: cfg, deps: deps, verdict: errNotChecked}
+}
+
+// Run checks at once and then in intervals, and beats when a heartbeat is due, until ctx ends.
+func (g *Guard) Run(ctx context.Context) error {
+	tick := time.NewTicker(g.cfg.CheckInterval)
+	defer tick.Stop()
+	for {
+		_ = g.Check(ctx) // it is logged, and kept as the verdict
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// Verdict returns nil if this database may write to the object store, as the last check found it,
+// and otherwise an Unavailable fault with reason Held, OtherInstallation or Schema. It causes no
+// request: call it for every write.
+func (g *Guard) Verdict() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.verdict
+}
+
+// State returns the row as the last check read it; zero before the first one.
+func (g *Guard) State() State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.state
+}
+
+// Check reads the row, and the markers if a heartbeat is due, and returns the new verdict. A store
+// that cannot be reached proves nothing: the verdict stays.
+func (g *Guard) Check(ctx context.Context) error {
+	err := g.check(ctx)
+	if ctx.Err() != nil {
+		return g.Verdict()
+	}
+	return g.decide(ctx, err)
+}
+
+// Beat verifies the markers and writes a heartbeat now. It returns nil only if the markers prove
+// that this database owns the buckets, or if there are none: call it before anything is removed.
+func (g *Guard) Beat(ctx context.Context) error {
+	_, err := g.readRow(ctx)
+	if err == nil {
+		err = g.beat(ctx)
+	}
+	if err == nil || isRefusal(err) {
+		_ = g.decide(ctx, err)
+	}
+	return err
+}
+
+// isRefusal reports whether an error is a verdict, and not a store that does not respond.
+func isRefusal(err error) bool {
+	switch fault.ReasonOf(err) { //nolint:exhaustive // all others are failures of a store
+	case fault.Held, fault.OtherInstallation, fault.Schema:
+		return true
+	}
+	return false
+}
+
+// decide keeps err as the verdict if it is one, and logs a change.
+func (g *Guard) decide(ctx context.Context, err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err != nil && !isRefusal(err) {
+		g.deps.Log.WarnContext(ctx, "the installation cannot be checked", "error", err)
+		return g.verdict
+	}
+	if changed := (err == nil) != (g.verdict == nil); changed && err == nil && !errors.Is(g.verdict, errNotChecked) {
+		g.deps.Log.InfoContext(ctx, "this database may write to the object store again")
+	} else if err != nil && (changed || errors.Is(g.verdict, errNotChecked) || g.verdict.Error() != err.Error()) {
+		g.deps.Log.ErrorContext(ctx, fault.From(err).Public, "error", err)
+	}
+	g.verdict = err
+	return err
+}
+
+// check reads the row, and beats if a heartbeat is due.
+func (g *Guard) check(ctx context.Context) error {
+	state, err := g.readRow(ctx)
+	if err != nil {
+		return err
+	}
+	g.mu.Lock()
+	verified := g.verified
+	g.mu.Unlock()
+	switch {
+	case state.HeartbeatAge >= g.cfg.HeartbeatInterval || state.HeartbeatAge < 0: // a clock that was set back must not end the heartbeats
+		err = g.beat(ctx)
+	case !verified: // another process beat, for a database of which this one may be a copy
+		_, err = g.verify(ctx)
+	}
+	if err != nil && !isRefusal(err) {
+		g.deps.Log.WarnContext(ctx, "no heartbeat can be written", "error", err)
+		return nil
+	}
+	return err
+}
+
+// readRow reads the row and compares the server with the recorded one.
+func (g *Guard) readRow(ctx context.Context) (State, error) {
+	if err := g.deps.Store.CheckSchema(ctx); err != nil {
+		return State{}, err
+	}
+	state, err := g.deps.Store.Installation(ctx)
+	if err != nil {
+		return State{}, err
+	}
+	g.mu.Lock()
+	g.state = state
+	g.mu.Unlock()
+	switch {
+	case state.HoldReason != "":
+		return state, held(state.HoldReason)
+	case !state.Server.Matches(state.CurrentServer):
+		return state, g.hold(ctx, fmt.Sprintf("the database is a copy or was restored from a dump: the row records the server %q, the connection reaches %q", state.Server, state.CurrentServer))
+	case state.Server == Server{}:
+		return state, g.deps.Store.RecordServer(ctx, state.CurrentServer)
+	}
+	return state, nil
+}
+
+// resumeHint is the end of the messages of a hold.
+const resumeHint = "nothing is written to the object store until you run mediastack-runtime resume-after-restore"
+
+// held returns the fault of a hold.
+func held(reason string) error {
+	return fault.WithReason(fault.New(fault.Unavailable, "%s; %s", reason, resumeHint), fault.Held)
+}
+
+// hold records the reason, and returns its fault.
+func (g *Guard) hold(ctx context.Context, reason string) error {
+	err := held(reason)
+	if failed := g.deps.Store.Hold(ctx, reason); failed != nil {
+		return fault.WithReason(fault.Wrap(failed, fault.Unavailable, "%s", fault.From(err).Public), fault.Held)
+	}
+	return err
+}
+
+// witnesses is the number of markers that carry the heartbeat: one that is removed with its
+// account leaves others.
+const witnesses = 3
+
+// maxWitnessReads bounds how many buckets without a marker a heartbeat passes over.
+const maxWitnessReads = 60
+
+// witnessed is a marker with its bucket.
+type witnessed struct {
+	bucket string
+	marker Marker
+}
+
+// beat verifies the markers, increases the heartbeat of the row, then writes it into the markers.
+// A process that ends in between leaves markers behind the row, which proves nothing wrong.
+func (g *Guard) beat(ctx context.Context) error {
+	read, err := g.verify(ctx)
+	if err != nil {
+		return err
+	}
+	token := uuid.New()
+	advanced, err := g.deps.Store.AdvanceHeartbeat(ctx, read.state, token)
+	if err != nil || !advanced {
+		return err // another process beat, after the same verification
+	}
+	next := read.state
+	next.Heartbeat, next.Token = next.Heartbeat+1, token
+	for _, w := range read.markers {
+		if err := g.deps.Markers.WriteWitness(ctx, w.bucket, w.marker, next.Witness()); fault.Is(err, fault.Conflict) {
+			// Another process of this database, or of a copy of it, has written it.
+			_, err := g.verify(ctx)
+			return err
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verification is what verify read.
+type verification struct {
+	state   State
+	markers []witnessed
+}
+
+// verify compares the markers with the row. The markers are read first: whoever writes a marker
+// has increased its row before, so a row that is behind has lost something.
+func (g *Guard) verify(ctx context.Context) (verification, error) {
+	markers, err := g.readMarkers(ctx)
+	if err != nil {
+		return verification{}, err
+	}
+	state, err := g.deps.Store.Installation(ctx)
+	if err != nil {
+		return verification{}, err
+	}
+	if state.HoldReason != "" {
+		return verification{}, held(state.HoldReason)
+	}
+	for _, w := range markers {
+		if w.marker.InstallationID != state.ID {
+			return verification{}, Mismatch(w.bucket, w.marker.InstallationID, state.ID)
+		}
+		if reason := behind(state, w); reason != "" {
+			return verification{}, g.hold(ctx, reason)
+		}
+	}
+	g.mu.Lock()
+	g.verified = true
+	g.mu.Unlock()
+	return verification{state: state, markers: markers}, nil
+}
+
+// Mismatch returns the fault of a bucket that belongs to another installation.
+func Mismatch(bucket string, marker, row uuid.UUID) error {
+	return fault.WithReason(fault.New(fault.Unavailable, "bucket %s belongs to installation %s, and the database is that of installation %s", bucket, marker, row), fault.OtherInstallation)
+}
+
+// behind says how the row is behind a marker; empty if it is not.
+func behind(row State, w witnessed) string {
+	m := w.marker
+	switch {
+	case m.Epoch > row.Epoch:
+		return fmt.Sprintf("the database was restored: it has epoch %d, and the marker of bucket %s has epoch %d", row.Epoch, w.bucket, m.Epoch)
+	case m.Heartbeat > row.Heartbeat:
+		return fmt.Sprintf("the database was restored: its heartbeat is %d, and the marker of bucket %s has heartbeat %d", row.Heartbeat, w.bucket, m.Heartbeat)
+	case m.Heartbeat == row.Heartbeat && m.Heartbeat > 0 && m.Token != row.Token:
+		return fmt.Sprintf("two databases write to this object store: heartbeat %d has token %s in the database, and token %s in the marker of bucket %s", row.Heartbeat, row.Token, m.Token, w.bucket)
+	}
+	return ""
+}
+
+// readMarkers reads the markers of the first owned buckets. It passes over buckets without a
+// marker of their account: their accounts may have been erased after a backup. It is Unavailable
+// if there are buckets, and none has a marker.
+func (g *Guard) readMarkers(ctx context.Context) ([]witnessed, error) {
+	var found []witnessed
+	var after uuid.UUID
+	for read := 0; read < maxWitnessReads; {
+		buckets, err := g.deps.Store.WitnessBuckets(ctx, after, witnesses)
+		if err != nil {
+			return nil, err
+		}
+		for _, bucket := range buckets {
+			marker, err := g.deps.Markers.Marker(ctx, bucket.Name)
+			missing := fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict)
+			if err != nil && !missing {
+				return nil, err
+			}
+			if !missing && marker.AccountID == bucket.AccountID.String() {
+				if found = append(found, witnessed{bucket.Name, marker}); len(found) == witnesses {
+					return found, nil
+				}
+			}
+			after = bucket.AccountID
+		}
+		read += len(buckets)
+		if len(buckets) < witnesses {
+			if read > 0 && len(found) == 0 {
+				return nil, fault.New(fault.Unavailable, "no bucket of %d has the marker of its account, so that nothing proves that this database owns them", read)
+			}
+			return found, nil
+		}
+	}
+	if len(found) == 0 {
+		return nil, fault.New(fault.Unavailable, "none of %d buckets has the marker of its account, so that nothing proves that this database owns them", maxWitnessReads)
+	}
+	return found, nil
+}

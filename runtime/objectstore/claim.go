@@ -1,0 +1,163 @@
+package objectstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
+)
+
+// ClaimRequest is a bucket, the account that shall own it, and what is known about both.
+type ClaimRequest struct {
+	Bucket string
+	Owner  Owner
+	Epoch  int64 // of the installation
+	// Adopt permits to claim a bucket that holds objects and has no marker.
+	Adopt bool
+	// Claimed: the marker was written before, so that a bucket without one is the account's.
+	Claimed bool
+	// HasMedia: the account has items, so that a missing or empty bucket was lost.
+	HasMedia bool
+	// Acknowledged: a cluster admin accepts that the media is lost.
+	Acknowledged bool
+	// Now is the time that a new marker records as claimedAt.
+	Now time.Time
+}
+
+// ClaimResult is what Claim wrote.
+type ClaimResult int
+
+// The results of Claim.
+const (
+	// ClaimUnchanged: the bucket belongs to the account already.
+	ClaimUnchanged ClaimResult = iota
+	// ClaimUpdated: the marker names the account, and was rewritten for its new epoch, namespace or name.
+	ClaimUpdated
+	// BucketClaimed: the bucket belongs to the account now.
+	BucketClaimed
+	// BucketRestored: the bucket or its marker was missing, and was created again.
+	BucketRestored
+)
+
+// Claim makes a bucket exist and belong to an account. It writes nothing, and returns Conflict,
+// for the bucket of another account or installation (reason OtherInstallation), for one with
+// objects that must be adopted, and for one whose media is lost (reason MediaLost). It returns
+// Unavailable with reason Held if the marker is of a later epoch. Of two concurrent claims of one
+// bucket exactly one succeeds, by a conditional put.
+func (s *Store) Claim(ctx context.Context, request ClaimRequest) (ClaimResult, error) {
+	marker, err := s.Marker(ctx, request.Bucket)
+	switch {
+	case err == nil:
+		return s.updateMarker(ctx, request, marker)
+	case !fault.Is(err, fault.NotFound):
+		return ClaimUnchanged, err
+	}
+	if err := s.prepareBucket(ctx, request); err != nil {
+		return ClaimUnchanged, err
+	}
+	if err := s.markBucket(ctx, request); err != nil {
+		return ClaimUnchanged, err
+	}
+	if request.Claimed {
+		return BucketRestored, nil
+	}
+	return BucketClaimed, nil
+}
+
+// updateMarker returns a fault if the marker names another owner, and rewrites one that is behind.
+func (s *Store) updateMarker(ctx context.Context, request ClaimRequest, marker installation.Marker) (ClaimResult, error) {
+	if err := checkOwner(request, marker); err != nil {
+		return ClaimUnchanged, err
+	}
+	if marker.Epoch == request.Epoch && ownerOf(marker) == request.Owner {
+		return ClaimUnchanged, nil
+	}
+	marker.Epoch, marker.Namespace, marker.Name = request.Epoch, request.Owner.Namespace, request.Owner.Name
+	if err := s.replaceMarker(ctx, request.Bucket, marker); fault.Is(err, fault.Conflict) {
+		return ClaimUnchanged, fault.Wrap(err, fault.Unavailable, "the marker of bucket %s was changed at the same time", request.Bucket)
+	} else if err != nil {
+		return ClaimUnchanged, err
+	}
+	return ClaimUpdated, nil
+}
+
+// checkOwner returns a fault unless the marker names the account and is not of a later epoch.
+func checkOwner(request ClaimRequest, marker installation.Marker) error {
+	switch {
+	case marker.InstallationID != request.Owner.InstallationID:
+		return fault.WithReason(fault.New(fault.Conflict, "bucket %s belongs to %s, not to %s", request.Bucket, ownerOf(marker), request.Owner), fault.OtherInstallation)
+	case marker.AccountID != request.Owner.AccountID:
+		return fault.New(fault.Conflict, "bucket %s is owned by another account: it belongs to %s, not to %s", request.Bucket, ownerOf(marker), request.Owner)
+	case marker.Epoch > request.Epoch:
+		return fault.WithReason(fault.New(fault.Unavailable, "the database was restored: it has epoch %d, and the marker of bucket %s has epoch %d; run mediastack-runtime resume-after-restore", request.Epoch, request.Bucket, marker.Epoch), fault.Held)
+	}
+	return nil
+}
+
+// prepareBucket makes a bucket without a marker exist, or returns a Conflict if it must not be
+// claimed.
+func (s *Store) prepareBucket(ctx context.Context, request ClaimRequest) error {
+	exists, err := s.BucketExists(ctx, request.Bucket)
+	if err != nil {
+		return err
+	}
+	lost := request.Claimed && request.HasMedia && !request.Acknowledged
+	if !exists {
+		if lost {
+			return fault.WithReason(fault.New(fault.Conflict, "bucket %s does not exist any more, and the account has items: their files are lost unless the bucket is restored", request.Bucket), fault.MediaLost)
+		}
+		err := s.client.MakeBucket(ctx, request.Bucket, minio.MakeBucketOptions{Region: s.region})
+		if code := minio.ToErrorResponse(err).Code; err != nil && code != "BucketAlreadyOwnedByYou" {
+			return classify(err, "make bucket "+request.Bucket)
+		}
+		return nil
+	}
+	if !lost && (request.Claimed || request.Adopt) {
+		return nil
+	}
+	// A crash between the creation of a bucket and that of its marker leaves an empty bucket
+	// without a marker, which can be claimed.
+	empty, err := s.empty(ctx, request.Bucket)
+	switch {
+	case err != nil:
+		return err
+	case lost && empty:
+		return fault.WithReason(fault.New(fault.Conflict, "bucket %s is empty and has no marker, and the account has items: their files are lost unless the bucket is restored", request.Bucket), fault.MediaLost)
+	case !lost && !empty:
+		return fault.New(fault.Conflict, "bucket %s exists, holds objects and has no owner: set spec.storage.bucket.adopt to take it over", request.Bucket)
+	}
+	return nil
+}
+
+// markBucket writes the first marker of a bucket.
+func (s *Store) markBucket(ctx context.Context, request ClaimRequest) error {
+	text, err := json.Marshal(installation.Marker{
+		AccountID: request.Owner.AccountID, Namespace: request.Owner.Namespace, Name: request.Owner.Name,
+		Witness:   installation.Witness{InstallationID: request.Owner.InstallationID, Epoch: request.Epoch},
+		ClaimedAt: request.Now.UTC(),
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.putMarker(ctx, request.Bucket, text); fault.Is(err, fault.Conflict) {
+		marker, err := s.Marker(ctx, request.Bucket)
+		if err != nil {
+			return err
+		}
+		return checkOwner(request, marker)
+	} else if err != nil {
+		return err
+	}
+	// If the store ignores the condition, another claim may have succeeded as well: then no
+	// claim is valid.
+	err = s.proveConditionalPut(ctx, request.Bucket, text)
+	if errors.Is(err, errNoConditionalPut) {
+		err = errors.Join(err, s.Remove(ctx, request.Bucket, []string{MarkerKey}))
+	}
+	return err
+}

@@ -1,0 +1,19 @@
+-- name: Installation :one
+SELECT id, cluster_uid, epoch, heartbeat, token, (extract(epoch FROM now() - heartbeat_at) * 1e6)::bigint AS heartbeat_age, server, hold_reason, held_at, resumed_at
+FROM installation;
+
+-- name: WitnessBuckets :many
+-- Closed accounts are included: their buckets have markers, too.
+SELECT id, bucket FROM account WHERE id > $1 AND bucket_owned AND erasing_at IS NULL ORDER BY id LIMIT $2;
+
+-- name: RecordServer :exec
+UPDATE installation SET server = $1 WHERE server = '';
+
+-- name: AdvanceHeartbeat :execrows
+-- The commit is durable whatever the server's default is: a marker must never be ahead of the row.
+WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true))
+UPDATE installation SET heartbeat = heartbeat + 1, token = sqlc.arg(next_token), heartbeat_at = now()
+FROM durable WHERE heartbeat = sqlc.arg(heartbeat) AND token = sqlc.arg(token) AND hold_reason = '';
+
+-- name: HoldInstallation :exec
+UPDATE installation SET hold_reason = $1, held_at = now() WHERE hold_reason = '';
