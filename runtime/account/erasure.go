@@ -36,8 +36,8 @@ type ErasureStore interface {
 	SetBucketRemoved(ctx context.Context, accountID uuid.UUID) error
 	// ItemsToErase returns how many items the account still has.
 	ItemsToErase(ctx context.Context, accountID uuid.UUID) (int64, error)
-	// EraseRows deletes the rows of an account whose bucket was removed, in bounded batches while
-	// more returns true, and the account last. done reports whether the account is gone.
+	// EraseRows deletes the rows of an account whose bucket was removed, in bounded batches until
+	// more returns false, and the account last. done reports whether the account is gone.
 	EraseRows(ctx context.Context, accountID uuid.UUID, more func() bool) (done bool, err error)
 	// AbandonErasure retains a closed account, even if its erasure has begun. It is Conflict once
 	// the bucket was removed, or if the account is open.

@@ -147,7 +147,7 @@ func (s *Store) EraseRows(ctx context.Context, accountID uuid.UUID, more func() 
 // index, which keeps later scans of the account cheap, also before a vacuum.
 func (s *Store) eraseItems(ctx context.Context, accountID uuid.UUID, more func() bool) (bool, error) {
 	var from, last uuid.UUID
-	for more() {
+	for {
 		erased, err := s.queries.EraseItems(ctx, sqlgen.EraseItemsParams{AccountID: accountID, After: from, Batch: eraseItemBatch})
 		if err != nil {
 			return false, err
@@ -155,9 +155,11 @@ func (s *Store) eraseItems(ctx context.Context, accountID uuid.UUID, more func()
 		if erased.Erased == 0 {
 			return true, nil
 		}
+		if !more() {
+			return false, nil
+		}
 		from, last = last, erased.Last
 	}
-	return false, nil
 }
 
 // eraseBatch are the parameters of every query that deletes a batch.
