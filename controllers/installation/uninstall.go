@@ -242,7 +242,10 @@ func (u *Uninstall) remove(ctx context.Context, found *objects) error {
 		}
 	}
 	if u.store != nil {
-		err := u.store.OpenAccounts(ctx, func(open installation.OpenAccount) error { return u.accounts.Close(ctx, open.ID) })
+		err := u.store.OpenAccounts(ctx, func(open installation.OpenAccount) error {
+			_, err := u.accounts.Close(ctx, open.ID, account.CloseOptions{})
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("close the accounts: %w", err)
 		}
