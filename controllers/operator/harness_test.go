@@ -138,7 +138,7 @@ func (b *harness) startRuntime() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = installation.NewInstance(b.database, "test", slog.New(slog.DiscardHandler)).Run(ctx)
+		_ = installation.NewInstance(b.database, "test", func() error { return nil }, slog.New(slog.DiscardHandler)).Run(ctx)
 	})
 	stop = func() { cancel(); running.Wait() }
 	b.t.Cleanup(stop)
