@@ -51,6 +51,7 @@ type harness struct {
 	store         *objectstore.Store
 	buckets       *countingBuckets
 	requests      *requestCounter
+	config        operator.Config
 	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
 
@@ -71,6 +72,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	chosen := options{
 		config: operator.Config{
 			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
+			RetainedInterval: time.Second, OrphanDelay: time.Second, TakeOverGrace: time.Minute,
 			Concurrency: 8, HealthListen: "0", MetricsListen: "0",
 			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
 		},
@@ -108,14 +110,16 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	b.requests = &requestCounter{calls: map[string]int{}}
 	chosen.config.Namespaces, chosen.config.Namespace = []string{b.namespace}, b.namespace
 	grantInstallation(t, b.plane, b.namespace)
+	b.config = chosen.config
 	if !chosen.idle {
 		b.run(chosen.config)
 	}
 	return b
 }
 
-// run starts an operator for the test's namespace; it is stopped when the test ends.
-func (b *harness) run(cfg operator.Config) {
+// run starts an operator for the test's namespace. It is stopped by the returned function, or
+// when the test ends.
+func (b *harness) run(cfg operator.Config) (stop func()) {
 	b.t.Helper()
 	kube := operatorAccess(b.t, b.plane)
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
@@ -126,12 +130,14 @@ func (b *harness) run(cfg operator.Config) {
 	must(b.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Start(ctx) }()
-	b.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			b.t.Errorf("the operator ended with %v", err)
 		}
 	})
+	b.t.Cleanup(stop)
+	return stop
 }
 
 // startRuntime records a replica of the runtime as one that serves, as the runtime does, until the
@@ -140,7 +146,7 @@ func (b *harness) startRuntime() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = installation.NewInstance(b.database, "test", slog.New(slog.DiscardHandler)).Run(ctx)
+		_ = installation.NewInstance(b.database, "test", func() error { return nil }, slog.New(slog.DiscardHandler)).Run(ctx)
 	})
 	stop = func() { cancel(); running.Wait() }
 	b.t.Cleanup(stop)
@@ -317,6 +323,8 @@ func conditionsOf(object client.Object) []metav1.Condition {
 	switch object := object.(type) {
 	case *v1alpha1.MediaAccount:
 		return object.Status.Conditions
+	case *v1alpha1.RetainedMediaAccount:
+		return object.Status.Conditions
 	case *v1alpha1.MediaSettings:
 		return object.Status.Conditions
 	}
@@ -326,6 +334,8 @@ func conditionsOf(object client.Object) []metav1.Condition {
 func observedOf(object client.Object) int64 {
 	switch object := object.(type) {
 	case *v1alpha1.MediaAccount:
+		return object.Status.ObservedGeneration
+	case *v1alpha1.RetainedMediaAccount:
 		return object.Status.ObservedGeneration
 	case *v1alpha1.MediaSettings:
 		return object.Status.ObservedGeneration

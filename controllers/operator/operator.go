@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,6 +32,7 @@ import (
 	"mediastack.dev/controllers/mediaaccount"
 	"mediastack.dev/controllers/mediasettings"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
 	identity "mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/settings"
@@ -137,6 +139,10 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate,
 		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
 	}
+	resources, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
 	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
@@ -154,6 +160,15 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 	})
 	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
+	}
+	kept := retained.New(retained.Config{
+		Interval: cfg.RetainedInterval, OrphanDelay: cfg.OrphanDelay, TakeOverGrace: cfg.TakeOverGrace,
+		Namespaces: cfg.Namespaces, Options: controllerOptions(cfg),
+	}, retained.Deps{
+		Deps: shared, APIReader: mgr.GetAPIReader(), Discovery: resources, Accounts: registry, Log: deps.Log,
+	})
+	if err := kept.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up %s: %w", retained.Name, err)
 	}
 	pins := mediasettings.New(
 		mediasettings.Config{RefreshInterval: cfg.UsageInterval, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg)},
