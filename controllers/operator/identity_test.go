@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,16 +29,6 @@ func (b *harness) record() *corev1.ConfigMap {
 	}
 	must(b.t, err)
 	return found
-}
-
-// execute runs a statement as a database administrator.
-func execute(t *testing.T, url, statement string) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	_, err = conn.Exec(t.Context(), statement)
-	must(t, err)
 }
 
 // writesNothing changes an account many times, and fails if the operator reacts: in the cluster,
@@ -139,7 +128,7 @@ func TestInstallation_RestoredDatabaseIsNotWritten(t *testing.T) {
 	b.writesNothing(object, b.databaseURL)
 
 	// What resume-after-restore writes.
-	execute(t, b.databaseURL, "UPDATE installation SET hold_reason = '', held_at = NULL, epoch = epoch + 1, heartbeat = heartbeat + 1, resumed_at = now()")
+	b.exec(b.databaseURL, "UPDATE installation SET hold_reason = '', held_at = NULL, epoch = epoch + 1, heartbeat = heartbeat + 1, resumed_at = now()")
 	isReady(b, port)
 	b.ready(object)
 	if epoch := b.record().Data["epoch"]; epoch != "5" {
@@ -162,7 +151,7 @@ func TestInstallation_SchemaIsCheckedBothWays(t *testing.T) {
 	t.Parallel()
 	port := testenv.FreePort(t)
 	b := newHarness(t, withProbes(&port), func(o *options) { o.idle = true })
-	execute(t, b.databaseURL, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+	b.exec(b.databaseURL, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 	b.run(b.config)
 	notReady(t, b, port, "older than this program", "mediastack-runtime migrate")
 	object := b.account("demo")
@@ -171,10 +160,10 @@ func TestInstallation_SchemaIsCheckedBothWays(t *testing.T) {
 	isReady(b, port)
 	b.shows(object, v1alpha1.ConditionKeysReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
 
-	execute(t, b.databaseURL, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)")
+	b.exec(b.databaseURL, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)")
 	notReady(t, b, port, "older than the database's schema", "99999")
 	b.writesNothing(object, b.databaseURL)
-	execute(t, b.databaseURL, "DELETE FROM goose_db_version WHERE version_id = 99999")
+	b.exec(b.databaseURL, "DELETE FROM goose_db_version WHERE version_id = 99999")
 	isReady(b, port)
 }
 
