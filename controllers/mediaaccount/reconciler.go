@@ -79,19 +79,20 @@ type Deps struct {
 
 // Reconciler reconciles MediaAccount objects.
 type Reconciler struct {
-	deps     Deps
-	config   Config
-	schedule *schedule
-	runtimes *runtimes
+	deps        Deps
+	config      Config
+	schedule    *schedule
+	runtimes    *runtimes
+	undelivered *undeliveredKeys
 }
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}}
+	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}, undelivered: newUndeliveredKeys()}
 }
 
-// SetupWithManager registers the controller. It reconciles a MediaAccount when its spec
-// changes, when one of its Secrets changes or is deleted, when a RetainedMediaAccount that may
+// SetupWithManager registers the controller. It reconciles a MediaAccount when its spec or its
+// annotations change, when one of its Secrets changes or is deleted, when a RetainedMediaAccount that may
 // become its account changes, and on its timers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err := retained.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -99,12 +100,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		// The status is this controller's own; a deletion raises the generation too.
-		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// A deletion raises the generation too. A status that others wrote is corrected on the next
+		// timer: nothing depends on it.
+		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Secret{}, builder.WithPredicates(secretDrift())).
 		Watches(&v1alpha1.RetainedMediaAccount{}, handler.EnqueueRequestsFromMapFunc(claimants), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(r.config.Options).
-		Complete(r)
+		Complete(reconcile.Gated(r.deps.Gate, r))
 }
 
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts,verbs=get;list;watch;patch

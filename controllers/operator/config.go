@@ -6,6 +6,9 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"mediastack.dev/controllers/installation"
+	identity "mediastack.dev/runtime/installation"
 )
 
 // Config configures the operator. The tags are flag and environment names.
@@ -24,6 +27,9 @@ type Config struct {
 	Concurrency int      `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Maximum number of accounts, and of settings, that are reconciled at a time."`
 	Namespaces  []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Namespaces to watch (comma-separated); all if empty."`
 
+	Namespace    string          `env:"SERVICE_NAMESPACE" help:"Namespace of the operator, for the ConfigMap of the installation; by default that of the pod, or mediastack-system."`
+	Installation identity.Config `embed:""`
+
 	HealthListen  string `env:"SERVICE_HEALTH_LISTEN" default:":8081" help:"Listen address of /healthz and /readyz; 0 disables them."`
 	MetricsListen string `env:"SERVICE_METRICS_LISTEN" default:":8080" help:"Listen address of /metrics; 0 disables it."`
 
@@ -37,7 +43,7 @@ const maxOutageGrace = time.Hour
 // maxBucketPrefix leaves room in 63 characters for a readable name and a unique suffix.
 const maxBucketPrefix = 20
 
-// Validate checks the values and normalizes BaseURL.
+// Validate checks the values, normalizes BaseURL and sets the default of Namespace.
 func (c *Config) Validate() error {
 	base, err := parseBaseURL(c.BaseURL)
 	if err != nil {
@@ -46,6 +52,12 @@ func (c *Config) Validate() error {
 	c.BaseURL = base
 	if c.BucketCheckInterval < time.Second || c.UsageInterval < time.Second {
 		return errors.New("the bucket check interval and the usage interval must be 1s or more")
+	}
+	if err := c.Installation.Validate(); err != nil {
+		return err
+	}
+	if c.Namespace == "" {
+		c.Namespace = installation.OwnNamespace()
 	}
 	if c.OutageGrace < 0 || c.OutageGrace > maxOutageGrace {
 		return fmt.Errorf("the outage grace must be from 0s to %s, not %s", maxOutageGrace, c.OutageGrace)

@@ -74,6 +74,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
 			RetainedInterval: time.Second, OrphanDelay: time.Second, TakeOverGrace: time.Minute,
 			Concurrency: 8, HealthListen: "0", MetricsListen: "0",
+			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
 		},
 		plane: testenv.SharedKubernetes, databaseURL: testenv.Postgres, s3: testenv.S3,
 	}
@@ -107,7 +108,8 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	must(t, err)
 	b.buckets = &countingBuckets{Buckets: b.store, calls: map[string]int{}}
 	b.requests = &requestCounter{calls: map[string]int{}}
-	chosen.config.Namespaces = []string{b.namespace}
+	chosen.config.Namespaces, chosen.config.Namespace = []string{b.namespace}, b.namespace
+	grantInstallation(t, b.plane, b.namespace)
 	b.config = chosen.config
 	if !chosen.idle {
 		b.run(chosen.config)
@@ -123,7 +125,7 @@ func (b *harness) run(cfg operator.Config) (stop func()) {
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
 	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
-		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Identity: b.database.Identity, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
 	})
 	must(b.t, err)
 	ended := make(chan error, 1)
@@ -188,6 +190,17 @@ func admin(t testing.TB, plane *testenv.ControlPlane) client.Client {
 
 // kubeconfigs are those of the operator's service account, by the URL of the API server.
 var kubeconfigs sync.Map
+
+// grantInstallation grants the operator the ConfigMap of the installation in the namespace of a
+// test: each test has a database, and so an installation, of its own.
+func grantInstallation(t testing.TB, plane *testenv.ControlPlane, namespace string) {
+	t.Helper()
+	role := testenv.Manifests(t, "rbac/installation_role.yaml", "rbac/installation_role_binding.yaml")
+	for _, object := range role {
+		object.SetNamespace(namespace)
+	}
+	plane.Apply(role...)
+}
 
 // operatorAccess returns a configuration that uses the operator's service account, after granting
 // it the permissions of config/rbac.

@@ -40,6 +40,8 @@ type Store interface {
 	// that is open, or belonged to another MediaAccount, is not changed and has 0 left. The caller
 	// empties the bucket afterwards.
 	EraseAccount(ctx context.Context, namespace, name string, accountID uuid.UUID, batch int) (left int64, err error)
+	// HasItems reports whether the account has an item, sealed or not.
+	HasItems(ctx context.Context, accountID uuid.UUID) (bool, error)
 	// Usage returns what the account holds. It counts drafts row by row, so call it rarely.
 	Usage(ctx context.Context, accountID uuid.UUID) (Usage, error)
 }
@@ -133,4 +135,9 @@ func (r *Registry) Erase(ctx context.Context, namespace, name string, accountID 
 // Usage returns what the account holds.
 func (r *Registry) Usage(ctx context.Context, accountID uuid.UUID) (Usage, error) {
 	return r.store.Usage(ctx, accountID)
+}
+
+// HasItems reports whether the account has an item, sealed or not.
+func (r *Registry) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
+	return r.store.HasItems(ctx, accountID)
 }

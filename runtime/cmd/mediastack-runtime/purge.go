@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
@@ -13,10 +15,11 @@ import (
 )
 
 type purgeCommand struct {
-	Purge    media.PurgeConfig  `embed:"" group:"Purge"`
-	OAuth    oauth.PurgeConfig  `embed:"" group:"Purge"`
-	Database postgres.Config    `embed:"" group:"Stores"`
-	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
+	Purge    media.PurgeConfig      `embed:"" group:"Purge"`
+	OAuth    oauth.PurgeConfig      `embed:"" group:"Purge"`
+	Keys     account.KeyPurgeConfig `embed:"" group:"Purge"`
+	Database postgres.Config        `embed:"" group:"Stores"`
+	Objects  objectstore.Config     `embed:"" prefix:"s3-" group:"Stores"`
 }
 
 // Validate checks the bounds; kong calls it.
@@ -27,7 +30,7 @@ func (c *purgeCommand) Validate() error {
 	if err := c.Purge.Validate(); err != nil {
 		return err
 	}
-	return c.OAuth.Validate()
+	return errors.Join(c.OAuth.Validate(), c.Keys.Validate())
 }
 
 // purgeSummary is one line of JSON.
@@ -35,6 +38,8 @@ type purgeSummary struct {
 	media.PurgeSummary
 	// OAuthRowsPurged counts expired login sessions, tokens, grants, clients and e-mails.
 	OAuthRowsPurged int `json:"oauthRowsPurged"`
+	// KeysPurged counts the records of ended API keys.
+	KeysPurged int `json:"keysPurged"`
 }
 
 // Run makes one pass.
@@ -57,6 +62,9 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	var swept error
 	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil {
 		summary.OAuthRowsPurged, swept = oauth.Purge(ctx, c.OAuth, store, time.Now())
+	}
+	if swept == nil {
+		summary.KeysPurged, swept = account.PurgeKeys(ctx, c.Keys, store)
 	}
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err

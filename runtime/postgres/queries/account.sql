@@ -82,3 +82,6 @@ SELECT coalesce(sum(reserved), 0)::bigint FROM upload WHERE account_id = $1;
 -- name: UsedStorage :one
 -- What counts against the storage cap.
 SELECT bytes FROM account_usage WHERE account_id = $1;
+
+-- name: HasItems :one
+SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1);

@@ -189,6 +189,17 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 	return i, err
 }
 
+const hasItems = `-- name: HasItems :one
+SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1)
+`
+
+func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, hasItems, accountID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const insertAccount = `-- name: InsertAccount :one
 INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
