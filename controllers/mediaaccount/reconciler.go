@@ -79,15 +79,16 @@ type Deps struct {
 
 // Reconciler reconciles MediaAccount objects.
 type Reconciler struct {
-	deps     Deps
-	config   Config
-	schedule *schedule
-	runtimes *runtimes
+	deps        Deps
+	config      Config
+	schedule    *schedule
+	runtimes    *runtimes
+	undelivered *undeliveredKeys
 }
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}}
+	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}, undelivered: newUndeliveredKeys()}
 }
 
 // SetupWithManager registers the controller. It reconciles a MediaAccount when its spec or its
@@ -105,7 +106,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Owns(&corev1.Secret{}, builder.WithPredicates(secretDrift())).
 		Watches(&v1alpha1.RetainedMediaAccount{}, handler.EnqueueRequestsFromMapFunc(claimants), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(r.config.Options).
-		Complete(r)
+		Complete(reconcile.Gated(r.deps.Gate, r))
 }
 
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts,verbs=get;list;watch;patch

@@ -10,6 +10,7 @@ import (
 type stepResult struct {
 	ready   bool
 	message string // the condition's message, when ready
+	reason  string // the condition's reason, when ready; empty = Succeeded
 	failure *reconcile.StepError
 }
 

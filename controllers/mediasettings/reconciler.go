@@ -83,7 +83,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&v1alpha1.MediaSettings{}, handler.EnqueueRequestsFromMapFunc(r.peers), builder.WithPredicates(activeMayChange())).
 		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(r.ofAccount), builder.WithPredicates(accountChanges())).
 		WithOptions(r.config.Options).
-		Complete(r)
+		Complete(reconcile.Gated(r.deps.Gate, r))
 }
 
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediasettings,verbs=get;list;watch;patch

@@ -51,6 +51,7 @@ type harness struct {
 	store         *objectstore.Store
 	buckets       *countingBuckets
 	requests      *requestCounter
+	config        operator.Config
 	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
 
@@ -71,7 +72,9 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	chosen := options{
 		config: operator.Config{
 			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
+			RetainedInterval: time.Second, OrphanDelay: time.Second, TakeOverGrace: time.Minute,
 			Concurrency: 8, HealthListen: "0", MetricsListen: "0",
+			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
 		},
 		plane: testenv.SharedKubernetes, databaseURL: testenv.Postgres, s3: testenv.S3,
 	}
@@ -105,31 +108,36 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	must(t, err)
 	b.buckets = &countingBuckets{Buckets: b.store, calls: map[string]int{}}
 	b.requests = &requestCounter{calls: map[string]int{}}
-	chosen.config.Namespaces = []string{b.namespace}
+	chosen.config.Namespaces, chosen.config.Namespace = []string{b.namespace}, b.namespace
+	grantInstallation(t, b.plane, b.namespace)
+	b.config = chosen.config
 	if !chosen.idle {
 		b.run(chosen.config)
 	}
 	return b
 }
 
-// run starts an operator for the test's namespace; it is stopped when the test ends.
-func (b *harness) run(cfg operator.Config) {
+// run starts an operator for the test's namespace. It is stopped by the returned function, or
+// when the test ends.
+func (b *harness) run(cfg operator.Config) (stop func()) {
 	b.t.Helper()
 	kube := operatorAccess(b.t, b.plane)
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
 	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
-		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Identity: b.database.Identity, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
 	})
 	must(b.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Start(ctx) }()
-	b.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			b.t.Errorf("the operator ended with %v", err)
 		}
 	})
+	b.t.Cleanup(stop)
+	return stop
 }
 
 // startRuntime records a replica of the runtime as one that serves, as the runtime does, until the
@@ -138,7 +146,7 @@ func (b *harness) startRuntime() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = installation.NewInstance(b.database, "test", slog.New(slog.DiscardHandler)).Run(ctx)
+		_ = installation.NewInstance(b.database, "test", func() error { return nil }, slog.New(slog.DiscardHandler)).Run(ctx)
 	})
 	stop = func() { cancel(); running.Wait() }
 	b.t.Cleanup(stop)
@@ -182,6 +190,17 @@ func admin(t testing.TB, plane *testenv.ControlPlane) client.Client {
 
 // kubeconfigs are those of the operator's service account, by the URL of the API server.
 var kubeconfigs sync.Map
+
+// grantInstallation grants the operator the ConfigMap of the installation in the namespace of a
+// test: each test has a database, and so an installation, of its own.
+func grantInstallation(t testing.TB, plane *testenv.ControlPlane, namespace string) {
+	t.Helper()
+	role := testenv.Manifests(t, "rbac/installation_role.yaml", "rbac/installation_role_binding.yaml")
+	for _, object := range role {
+		object.SetNamespace(namespace)
+	}
+	plane.Apply(role...)
+}
 
 // operatorAccess returns a configuration that uses the operator's service account, after granting
 // it the permissions of config/rbac.
@@ -304,6 +323,8 @@ func conditionsOf(object client.Object) []metav1.Condition {
 	switch object := object.(type) {
 	case *v1alpha1.MediaAccount:
 		return object.Status.Conditions
+	case *v1alpha1.RetainedMediaAccount:
+		return object.Status.Conditions
 	case *v1alpha1.MediaSettings:
 		return object.Status.Conditions
 	}
@@ -313,6 +334,8 @@ func conditionsOf(object client.Object) []metav1.Condition {
 func observedOf(object client.Object) int64 {
 	switch object := object.(type) {
 	case *v1alpha1.MediaAccount:
+		return object.Status.ObservedGeneration
+	case *v1alpha1.RetainedMediaAccount:
 		return object.Status.ObservedGeneration
 	case *v1alpha1.MediaSettings:
 		return object.Status.ObservedGeneration

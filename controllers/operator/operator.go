@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,11 +28,13 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/installation"
 	"mediastack.dev/controllers/mediaaccount"
 	"mediastack.dev/controllers/mediasettings"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/installation"
+	identity "mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -53,10 +56,12 @@ type Deps struct {
 	Settings settings.Store
 	Buckets  mediaaccount.Buckets
 	Runtimes mediaaccount.Runtimes
-	// Identity returns the identity that the markers of buckets record.
-	Identity func(ctx context.Context) (installation.Identity, error)
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Installation has the identity of the database, and rejects the writes of an operator that
+	// it does not belong to. Markers have the identity of the buckets.
+	Installation installation.Store
+	Markers      identity.Markers
+	Now          func() time.Time
+	Log          *slog.Logger
 }
 
 // New returns the manager. Its Start runs the operator until the context ends, and then
@@ -74,6 +79,14 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 	// the API server applies its priority and fairness. client-go's default of 20 requests
 	// per second would delay 200 new accounts by a minute.
 	kube.QPS, kube.Burst = -1, -1
+	gate := reconcile.NewGate()
+	verifier, err := installation.NewVerifier(installation.Config{Config: cfg.Installation, Namespace: cfg.Namespace},
+		installation.Deps{Kube: kube, Store: deps.Installation, Markers: deps.Markers, Gate: gate, Log: deps.Log})
+	if err != nil {
+		return nil, err
+	}
+	leases := rest.CopyConfig(kube)
+	kube.Wrap(gate.Transport)
 	cacheOpts, err := cacheOptions(cfg.Namespaces)
 	if err != nil {
 		return nil, err
@@ -87,16 +100,17 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 		LeaderElection:          cfg.LeaderElect,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: cfg.LeaderElectionNamespace,
+		LeaderElectionConfig:    leases,
 		// main exits as soon as the manager has stopped, so the next leader can start at once.
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create the manager: %w", err)
 	}
-	if err := addChecks(mgr); err != nil {
+	if err := errors.Join(addChecks(mgr, verifier), mgr.Add(verifier)); err != nil {
 		return nil, err
 	}
-	return mgr, addControllers(ctx, mgr, cfg, deps)
+	return mgr, addControllers(ctx, mgr, verifier, gate, cfg, deps)
 }
 
 // cacheOptions restricts the cache to what is watched: the custom resources, and the Secrets
@@ -120,10 +134,14 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	return options, nil
 }
 
-func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps Deps) error {
+func addControllers(ctx context.Context, mgr manager.Manager, verifier *installation.Verifier, gate *reconcile.Gate, cfg Config, deps Deps) error {
 	shared := reconcile.Deps{
-		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now,
+		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate,
 		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
+	}
+	resources, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
 	}
 	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
 	accounts := mediaaccount.New(mediaaccount.Config{
@@ -138,10 +156,19 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 		Accounts:  registry,
 		Buckets:   deps.Buckets,
 		Runtimes:  deps.Runtimes,
-		Identity:  deps.Identity,
+		Identity:  verifier.Identity,
 	})
 	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
+	}
+	kept := retained.New(retained.Config{
+		Interval: cfg.RetainedInterval, OrphanDelay: cfg.OrphanDelay, TakeOverGrace: cfg.TakeOverGrace,
+		Namespaces: cfg.Namespaces, Options: controllerOptions(cfg),
+	}, retained.Deps{
+		Deps: shared, APIReader: mgr.GetAPIReader(), Discovery: resources, Accounts: registry, Log: deps.Log,
+	})
+	if err := kept.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up %s: %w", retained.Name, err)
 	}
 	pins := mediasettings.New(
 		mediasettings.Config{RefreshInterval: cfg.UsageInterval, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg)},
@@ -162,9 +189,10 @@ func controllerOptions(cfg Config) controller.Options {
 	}
 }
 
-// addChecks serves /healthz at once and /readyz when the caches are synced. Neither depends
-// on the lease or on a store: restarting the operator does not repair a database.
-func addChecks(mgr manager.Manager) error {
+// addChecks serves /healthz at once, and /readyz when the caches are synced and the operator may
+// write. Neither depends on the lease or on an outage: restarting the operator does not repair a
+// database.
+func addChecks(mgr manager.Manager, verifier *installation.Verifier) error {
 	cachesSynced := func(request *http.Request) error {
 		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 		defer cancel()
@@ -173,5 +201,5 @@ func addChecks(mgr manager.Manager) error {
 		}
 		return nil
 	}
-	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced))
+	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced), mgr.AddReadyzCheck("installation", verifier.Ready))
 }

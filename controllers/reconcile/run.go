@@ -37,6 +37,7 @@ type Deps struct {
 	Client  client.Client // reads from the cache
 	Events  events.EventRecorder
 	Now     func() time.Time
+	Gate    *Gate    // every controller passes its Reconciler through Gated, and its passes through Do
 	Outages *Outages // shared by all controllers; may be nil
 }
 

@@ -88,8 +88,11 @@ type Key struct {
 	// ObjectUID is the UID of the MediaAccount whose Secret holds the key.
 	ObjectUID string
 	// Overlap is how long the older keys of the app stay valid after the delivery of this one.
-	Overlap   time.Duration
-	CreatedAt time.Time
+	Overlap time.Duration
+	// ReplacesSecret is set while the operator replaces an immutable Secret to write this key: that
+	// the Secret is missing is no revocation then. A delivery resets it.
+	ReplacesSecret bool
+	CreatedAt      time.Time
 	// DeliveredAt is when its Secret was written; nil while the key is pending.
 	DeliveredAt *time.Time
 	// ExpiresAt is set when a newer key replaces this one, which is valid until then.
