@@ -13,8 +13,8 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 	t.Parallel()
 	valid := operator.Config{
 		BaseURL: "https://media.example.org/", BucketPrefix: "media",
-		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, Concurrency: 8,
-		Installation: installation.Config{CheckInterval: 15 * time.Second, HeartbeatInterval: time.Minute},
+		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, Concurrency: 8, MaxConcurrentDeletions: 2,
+		Installation:     installation.Config{CheckInterval: 15 * time.Second, HeartbeatInterval: time.Minute},
 		RetainedInterval: 30 * time.Second, OrphanDelay: 20 * time.Second, TakeOverGrace: 10 * time.Minute,
 	}
 	good := valid
@@ -38,6 +38,7 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 		"a negative take-over":  {func(c *operator.Config) { c.TakeOverGrace = -1 }, "take-over grace"},
 		"no workers":            {func(c *operator.Config) { c.Concurrency = 0 }, "concurrency"},
 		"installation check":    {func(c *operator.Config) { c.Installation.CheckInterval = 0 }, "SERVICE_INSTALLATION_CHECK_INTERVAL"},
+		"no deletion workers":   {func(c *operator.Config) { c.MaxConcurrentDeletions = 0 }, "deletions"},
 		"upper case prefix":     {func(c *operator.Config) { c.BucketPrefix = "Media" }, "prefix"},
 		"a prefix too long":     {func(c *operator.Config) { c.BucketPrefix = strings.Repeat("m", 21) }, "prefix"},
 	}

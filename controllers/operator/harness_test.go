@@ -73,7 +73,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 		config: operator.Config{
 			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
 			RetainedInterval: time.Second, OrphanDelay: time.Second, TakeOverGrace: time.Minute,
-			Concurrency: 8, HealthListen: "0", MetricsListen: "0",
+			Concurrency: 8, MaxConcurrentDeletions: 2, HealthListen: "0", MetricsListen: "0",
 			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
 		},
 		plane: testenv.SharedKubernetes, databaseURL: testenv.Postgres, s3: testenv.S3,

@@ -98,7 +98,7 @@ func (s *Store) CloseOrphan(ctx context.Context, orphan account.Bound) (closed b
 
 // closeOrphan closes an account whose MediaAccount is gone, and ends its keys.
 func closeOrphan(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) error {
-	if err := q.EndKeysOfAccount(ctx, accountID); err != nil {
+	if err := q.RevokeKeysOfAccount(ctx, accountID); err != nil {
 		return err
 	}
 	return q.CloseOrphan(ctx, accountID)

@@ -81,7 +81,11 @@ CREATE TABLE account (
     erase_after     timestamptz,
     -- erasing_at is when the deletion of the media began. The account cannot be opened again.
     erasing_at      timestamptz,
-    CHECK (closed_at IS NOT NULL OR (erase_after IS NULL AND erasing_at IS NULL))
+    -- bucket_removed_at is when the deletion removed the bucket, or found that it is not the
+    -- account's. Rows are deleted after that only, so that a crash never forgets a bucket.
+    bucket_removed_at timestamptz,
+    CHECK (closed_at IS NOT NULL OR (erase_after IS NULL AND erasing_at IS NULL)),
+    CHECK (erasing_at IS NOT NULL OR bucket_removed_at IS NULL)
 );
 CREATE INDEX account_closed_name ON account (namespace, name, closed_at DESC) WHERE closed_at IS NOT NULL;
 CREATE INDEX account_closed ON account (id) WHERE closed_at IS NOT NULL;
@@ -296,6 +300,7 @@ CREATE TABLE object_removal (
     last_error      text NOT NULL DEFAULT ''
 );
 CREATE INDEX object_removal_due ON object_removal (not_before);
+CREATE INDEX object_removal_account ON object_removal (account_id);
 
 -- A dynamically registered OAuth client (RFC 7591). The id is derived from the client's
 -- metadata, so that equal metadata yields the same row.

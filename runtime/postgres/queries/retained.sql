@@ -43,7 +43,3 @@ SELECT id FROM account WHERE id = $1 AND object_uid = $2 AND closed_at IS NULL F
 
 -- name: CloseOrphan :exec
 UPDATE account SET closed_at = now() WHERE id = $1 AND closed_at IS NULL;
-
--- name: EndKeysOfAccount :exec
--- Ends the keys of an account that is closed.
-UPDATE api_key SET expires_at = now(), closed = true WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > now());
