@@ -80,7 +80,7 @@ type countingBuckets struct {
 }
 
 // use replaces the store, as a changed setting does.
-func (c *countingBuckets) use(next mediaaccount.Buckets) {
+func (c *countingBuckets) use(next operator.Buckets) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.Buckets = next

@@ -95,7 +95,9 @@ func (b *harness) changes(read func() int) {
 	})
 }
 
-func (b *harness) countReady() int { return b.countShowing(metav1.ConditionTrue, v1alpha1.ReasonSucceeded) }
+func (b *harness) countReady() int {
+	return b.countShowing(metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+}
 
 // countShowing returns how many accounts have a status and a reason in Ready.
 func (b *harness) countShowing(status metav1.ConditionStatus, reason string) int {
