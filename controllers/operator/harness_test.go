@@ -51,6 +51,8 @@ type harness struct {
 	store         *objectstore.Store
 	buckets       *countingBuckets
 	requests      *requestCounter
+	config        operator.Config
+	databaseURL   string
 	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
 
@@ -91,7 +93,8 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	}
 	b.recorder = record(t, b.plane.Access(), b.namespace)
 
-	database := postgres.Config{DatabaseURL: chosen.databaseURL(t), DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
+	b.databaseURL = chosen.databaseURL(t)
+	database := postgres.Config{DatabaseURL: b.databaseURL, DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
 	must(t, postgres.Migrate(ctx, database, slog.New(slog.DiscardHandler)))
 	var err error
 	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)
@@ -108,30 +111,38 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	b.requests = &requestCounter{calls: map[string]int{}}
 	chosen.config.Namespaces, chosen.config.Namespace = []string{b.namespace}, b.namespace
 	grantInstallation(t, b.plane, b.namespace)
+	b.config = chosen.config
 	if !chosen.idle {
 		b.run(chosen.config)
 	}
 	return b
 }
 
-// run starts an operator for the test's namespace; it is stopped when the test ends.
-func (b *harness) run(cfg operator.Config) {
+// run starts an operator for the test's namespace, whose parts change may replace. It is stopped
+// by the returned function, or when the test ends.
+func (b *harness) run(cfg operator.Config, change ...func(*operator.Deps)) (stop func()) {
 	b.t.Helper()
 	kube := operatorAccess(b.t, b.plane)
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
-	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
+	deps := operator.Deps{
 		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
-	})
+	}
+	for _, change := range change {
+		change(&deps)
+	}
+	manager, err := operator.New(ctx, kube, cfg, deps)
 	must(b.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Start(ctx) }()
-	b.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			b.t.Errorf("the operator ended with %v", err)
 		}
 	})
+	b.t.Cleanup(stop)
+	return stop
 }
 
 // startRuntime records a replica of the runtime as one that serves, as the runtime does, until the
