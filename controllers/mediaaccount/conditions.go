@@ -22,10 +22,7 @@ func conditions(seen observed) []metav1.Condition {
 // the account can be used.
 func summarize(seen observed) reconcile.Summary {
 	if seen.deletion != nil {
-		if failed, ok := reconcile.FromErrors(seen.deletion.failure); ok {
-			return failed
-		}
-		return reconcile.Reconciling(v1alpha1.ReasonDeleting, seen.deletion.message)
+		return seen.deletion.summary()
 	}
 	if failed, ok := reconcile.FromErrors(seen.account.failure, seen.bucket.failure, seen.apps.failure, seen.keys.failure, seen.runtime); ok {
 		return failed

@@ -3,55 +3,69 @@ package mediaaccount
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 )
 
-const (
-	// deletionTimeSlice is how long one reconcile works on a deletion before it reports the
-	// progress and frees the worker.
-	deletionTimeSlice = 10 * time.Second
-	// drainBatch is the number of objects that one call removes.
-	drainBatch = 1000
-)
-
-// closeAccount closes the account, which revokes every key at once. It saves the account's id
-// and bucket in the status first, since a closed account cannot be found by name any more.
-// PostgreSQL overrides the earlier values of the status, since other clients can write a status.
+// closeAccount closes the account, which revokes every key at once, and plans the deletion of its
+// media. PostgreSQL says which account is the object's, also after it was closed: other clients
+// can write a status.
 func (r *Reconciler) closeAccount(ctx context.Context, s *scope) bool {
 	s.observed.deletion = &deletionProgress{message: "Closing the account"}
+	found, failure := r.findClosing(ctx, s)
+	if failure != nil {
+		s.observed.deletion.failure = failure
+		return false
+	}
+	if s.account = found; found.ID == uuid.Nil || found.ClosedAt != nil {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	found, err := r.deps.Accounts.Find(ctx, s.Object.Namespace, s.Object.Name)
-	switch {
-	case fault.Is(err, fault.NotFound):
-	case err != nil:
+	closed, err := r.deps.Accounts.Close(ctx, found.ID, closeOptions(s.Object.Spec))
+	if err != nil {
 		s.observed.deletion.failure = reconcile.NewError(reconcile.Database, err)
 		return false
-	default:
-		if s.Object.Status.AccountID != found.ID.String() || s.Object.Status.Bucket != found.Bucket {
-			s.Object.Status.AccountID, s.Object.Status.Bucket = found.ID.String(), found.Bucket
-			if failure := s.SaveStatus(ctx); failure != nil {
-				s.observed.deletion.failure = failure
-				return false
-			}
-		}
-		if err := r.deps.Accounts.Close(ctx, found.ID); err != nil && !fault.Is(err, fault.NotFound) {
-			s.observed.deletion.failure = reconcile.NewError(reconcile.Database, err)
-			return false
-		}
 	}
-	if id, err := uuid.Parse(s.Object.Status.AccountID); err == nil {
-		s.account.ID, s.account.Bucket = id, s.Object.Status.Bucket
-	}
+	s.account = closed
 	return true
+}
+
+// findClosing returns the account of an object that is being deleted; the zero Account if it has
+// none, because it was never provisioned or is erased.
+func (r *Reconciler) findClosing(ctx context.Context, s *scope) (account.Account, *reconcile.StepError) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	found, err := r.deps.Accounts.FindOfObject(ctx, s.Object.Namespace, s.Object.Name, string(s.Object.UID))
+	if fault.Is(err, fault.NotFound) {
+		return account.Account{}, nil
+	}
+	return found, reconcile.NewError(reconcile.Database, err)
+}
+
+// closeOptions returns what happens to the media. A protected object can be deleted only where the
+// admission policy is not installed: then its media is retained.
+func closeOptions(spec v1alpha1.MediaAccountSpec) account.CloseOptions {
+	if spec.DeletionPolicy != v1alpha1.DeletionDelete || spec.DeletionProtection {
+		return account.CloseOptions{}
+	}
+	options := account.CloseOptions{Erase: true}
+	if spec.DeleteAfter != nil {
+		options.EraseAfter = &spec.DeleteAfter.Duration
+	}
+	return options
+}
+
+// erasesAtOnce reports whether the object stays until the media of its closed account is deleted.
+// Otherwise a RetainedMediaAccount names the account, and deletes the media later.
+func erasesAtOnce(closed account.Account) bool {
+	return closed.EraseAfter != nil && !closed.EraseAfter.After(*closed.ClosedAt)
 }
 
 // removeSecrets deletes the Secrets with the keys.
@@ -66,108 +80,47 @@ func (r *Reconciler) removeSecrets(ctx context.Context, s *scope) bool {
 	return failure == nil
 }
 
-// deletesMedia reports whether the media is deleted with the account. An account that was
-// never provisioned has none.
-func (s *scope) deletesMedia() bool {
-	return s.Object.Spec.DeletionPolicy == v1alpha1.DeletionDelete && s.account.ID != uuid.Nil
-}
-
-// deleteItems deletes the rows of the items in batches.
-func (r *Reconciler) deleteItems(ctx context.Context, s *scope) bool {
-	if !s.deletesMedia() {
-		return true
-	}
-	for end := r.deps.Now().Add(deletionTimeSlice); ; {
-		left, err := r.deleteBatch(ctx, s)
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			s.observed.deletion.failure = reconcile.NewError(reconcile.Database, err)
-			return false
-		}
-		if left == 0 {
-			return true
-		}
-		if !r.deps.Now().Before(end) {
-			s.observed.deletion.message = fmt.Sprintf("Deleting the media: %s items left", formatThousands(left))
-			s.RequeueBy(r.deps.Now())
-			return false
-		}
-	}
-}
-
-func (r *Reconciler) deleteBatch(ctx context.Context, s *scope) (left int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	return r.deps.Accounts.Erase(ctx, s.Object.Namespace, s.Object.Name, s.account.ID)
-}
-
-// removeBucket empties and removes the bucket if its marker names this account. Any other
-// bucket is retained.
-func (r *Reconciler) removeBucket(ctx context.Context, s *scope) bool {
-	bucket := s.account.Bucket
-	if !s.deletesMedia() || bucket == "" {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, deletionTimeSlice+bucketTimeout)
-	defer cancel()
-	owner, err := r.deps.Buckets.Owner(ctx, bucket)
+// release removes the finalizer if nothing is left to delete, and passes the object to the
+// controller of deletions otherwise, so that no other account waits for it.
+func (r *Reconciler) release(ctx context.Context, s *scope) bool {
 	switch {
-	case fault.Is(err, fault.NotFound):
-		// The bucket or its marker is missing. An interrupted removal leaves an empty bucket
-		// without a marker, which is removed here; S3 does not remove a bucket with objects.
-		err := r.deps.Buckets.RemoveBucket(ctx, bucket)
-		if fault.Is(err, fault.Conflict) {
-			return r.retainBucket(s, "it has no owner and is not empty")
-		}
-		s.observed.deletion.failure = reconcile.NewError(reconcile.ObjectStore, err)
-		return err == nil
-	case fault.Is(err, fault.Conflict):
-		return r.retainBucket(s, "its owner cannot be read")
-	case err != nil:
-		s.observed.deletion.failure = reconcile.NewError(reconcile.ObjectStore, err)
+	case s.account.ID != uuid.Nil && erasesAtOnce(s.account):
+		s.SkipStatus() // the other controller writes it
+		r.deletions.add(ctx, s.Object)
 		return false
-	case owner.AccountID != s.account.ID.String():
-		return r.retainBucket(s, "it belongs to another account")
+	case s.account.ID != uuid.Nil:
+		r.emitRetained(s)
 	}
-	return r.drain(ctx, s)
+	return r.removeFinalizer(ctx, s)
 }
 
-// drain removes objects until the bucket is removed or the time slice ends. Uploads in
-// progress when the account was closed may still write objects: they are removed too.
-func (r *Reconciler) drain(ctx context.Context, s *scope) bool {
-	removed := int64(0)
-	for end := r.deps.Now().Add(deletionTimeSlice); ; {
-		empty, err := r.deps.Buckets.Drain(ctx, s.account.Bucket, drainBatch)
-		if err == nil && empty {
-			if err = r.deps.Buckets.RemoveBucket(ctx, s.account.Bucket); err == nil {
-				return true
-			}
-		}
-		if err != nil && !fault.Is(err, fault.Conflict) {
-			s.observed.deletion.failure = reconcile.NewError(reconcile.ObjectStore, err)
-			return false
-		}
-		removed += drainBatch
-		if !r.deps.Now().Before(end) {
-			total := r.schedule.AddDrained(s.Object.UID, removed)
-			s.observed.deletion.message = fmt.Sprintf("Emptying bucket %s: about %s objects removed", s.account.Bucket, formatThousands(total))
-			s.RequeueBy(r.deps.Now())
-			return false
-		}
+// emitRetained records what happens to the media of a released object.
+func (r *Reconciler) emitRetained(s *scope) {
+	note := fmt.Sprintf("the media is kept: see RetainedMediaAccount %s", s.account.ID)
+	if s.account.EraseAfter != nil {
+		note = fmt.Sprintf("the media is kept until %s: see RetainedMediaAccount %s", s.account.EraseAfter.UTC().Format("2006-01-02 15:04:05 MST"), s.account.ID)
 	}
+	if s.Object.Spec.DeletionProtection && s.Object.Spec.DeletionPolicy == v1alpha1.DeletionDelete {
+		note += "; spec.deletionProtection prevented its deletion"
+	}
+	r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeNormal, "AccountRetained", "CloseAccount", "%s", note)
 }
 
-// retainBucket records that a bucket which does not belong to this account is retained.
-func (r *Reconciler) retainBucket(s *scope, reason string) bool {
-	r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeWarning, "BucketRetained", "RemoveBucket",
-		"bucket %s is retained: %s", s.account.Bucket, reason)
-	return true
+// deletionProgress is the progress of a deletion.
+type deletionProgress struct {
+	message string
+	failure *reconcile.StepError // is retried
+	blocked *reconcile.StepError // the store keeps objects; the message counts them
 }
 
-// formatThousands formats a number with commas between groups of three digits.
-func formatThousands(n int64) string {
-	text := strconv.FormatInt(n, 10)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
+// summary returns the conditions of an object that is being deleted.
+func (d deletionProgress) summary() reconcile.Summary {
+	if failed, ok := reconcile.FromErrors(d.failure); ok {
+		return failed
 	}
-	return text
+	if blocked, ok := reconcile.FromErrors(d.blocked); ok {
+		blocked.Message = d.message
+		return blocked
+	}
+	return reconcile.Reconciling(v1alpha1.ReasonDeleting, d.message)
 }

@@ -9,6 +9,7 @@ package mediaaccount
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/erasure"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
@@ -41,12 +43,6 @@ const (
 type Buckets interface {
 	// Claim makes a bucket exist and belong to an account.
 	Claim(ctx context.Context, request objectstore.ClaimRequest) (objectstore.ClaimResult, error)
-	// Owner returns the owner that the bucket's marker names.
-	Owner(ctx context.Context, bucket string) (objectstore.Owner, error)
-	// Drain removes up to batch objects and reports whether the bucket is empty then.
-	Drain(ctx context.Context, bucket string, batch int) (empty bool, err error)
-	// RemoveBucket removes an empty bucket; a missing one is success.
-	RemoveBucket(ctx context.Context, bucket string) error
 }
 
 var _ Buckets = (*objectstore.Store)(nil)
@@ -64,6 +60,8 @@ type Config struct {
 	OutageGrace time.Duration
 	// Options of the controller: concurrency and rate limiter.
 	Options controller.Options
+	// DeletionOptions are those of the controller that deletes media.
+	DeletionOptions controller.Options
 }
 
 // Deps are the parts that a Reconciler uses.
@@ -75,6 +73,7 @@ type Deps struct {
 	Runtimes  Runtimes
 	// Identity returns the identity that the markers of buckets record.
 	Identity func(ctx context.Context) (installation.Identity, error)
+	Eraser   *erasure.Eraser
 }
 
 // Reconciler reconciles MediaAccount objects.
@@ -84,24 +83,26 @@ type Reconciler struct {
 	schedule    *schedule
 	runtimes    *runtimes
 	undelivered *undeliveredKeys
+	deletions   deletions
 }
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}, undelivered: newUndeliveredKeys()}
+	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}, undelivered: newUndeliveredKeys(), deletions: make(deletions)}
 }
 
-// SetupWithManager registers the controller. It reconciles a MediaAccount when its spec
-// changes, when one of its Secrets changes or is deleted, when a RetainedMediaAccount that may
+// SetupWithManager registers the controller, and that of deletions. It reconciles a MediaAccount when its spec or its
+// annotations change, when one of its Secrets changes or is deleted, when a RetainedMediaAccount that may
 // become its account changes, and on its timers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := retained.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := errors.Join(retained.AddIndexes(ctx, mgr.GetFieldIndexer()), r.setupDeletions(mgr)); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		// The status is this controller's own; a deletion raises the generation too.
-		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		// A deletion raises the generation too. A status that others wrote is corrected on the next
+		// timer: nothing depends on it.
+		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Secret{}, builder.WithPredicates(secretDrift())).
 		Watches(&v1alpha1.RetainedMediaAccount{}, handler.EnqueueRequestsFromMapFunc(claimants), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(r.config.Options).
@@ -138,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	defer func() { result, err = r.report(ctx, s) }()
 
 	if s.Deleting() {
-		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.removeSecrets, r.deleteItems, r.removeBucket, r.removeFinalizer)
+		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.abandon, r.removeSecrets, r.release)
 	} else {
 		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.checkRuntime, r.measureUsage)
 	}

@@ -19,7 +19,6 @@ type scheduleEntry struct {
 	bucketDue time.Time
 	usageDue  time.Time
 	measured  int64 // the generation of the spec at the last measurement
-	drained   int64
 
 	namespaceUID string
 }
@@ -73,12 +72,6 @@ func (s *schedule) NamespaceUID(uid types.UID) string {
 // NamespaceRead records the UID of the object's namespace, which never changes.
 func (s *schedule) NamespaceRead(uid types.UID, namespaceUID string) {
 	s.update(uid, func(e *scheduleEntry) { e.namespaceUID = namespaceUID })
-}
-
-// AddDrained adds to the number of objects removed from a bucket and returns the sum.
-func (s *schedule) AddDrained(uid types.UID, removed int64) (total int64) {
-	s.update(uid, func(e *scheduleEntry) { e.drained += removed; total = e.drained })
-	return total
 }
 
 // Delete removes the entry of an account that is gone.

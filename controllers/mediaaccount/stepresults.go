@@ -26,12 +26,6 @@ type observed struct {
 	deletion  *deletionProgress    // nil unless the object is being deleted
 }
 
-// deletionProgress is the progress of a deletion.
-type deletionProgress struct {
-	message string
-	failure *reconcile.StepError
-}
-
 // failures returns the errors of all steps, that of the account first, since the other
 // steps depend on it.
 func (o observed) failures() []*reconcile.StepError {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"mediastack.dev/controllers/mediaaccount"
+	"mediastack.dev/controllers/operator"
 	"mediastack.dev/runtime/objectstore"
 )
 
@@ -63,7 +63,7 @@ func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { re
 
 // countingBuckets counts the calls to the object store.
 type countingBuckets struct {
-	mediaaccount.Buckets
+	operator.Buckets
 	mu    sync.Mutex
 	calls map[string]int
 }

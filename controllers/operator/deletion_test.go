@@ -14,7 +14,6 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
-	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/objectstore"
 )
@@ -75,7 +74,7 @@ func TestDeletion_DeleteRemovesItemsObjectsAndBucket(t *testing.T) {
 	})
 	object := b.account("demo", deleting)
 	b.ready(object)
-	const items = 2*account.EraseBatch + 10
+	const items = 1010
 	b.seedItems(databaseURL, object, items)
 	for i := range 20 {
 		must(t, b.store.Put(b.ctx, object.Status.Bucket, fmt.Sprintf("objects/%d", i), "image/jpeg", strings.NewReader("bytes"), 5))
@@ -157,8 +156,7 @@ func TestDeletion_SucceedsWithoutABucket(t *testing.T) {
 	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval = time.Hour })
 	object := b.account("demo", deleting)
 	b.ready(object)
-	must(t, b.store.Remove(b.ctx, object.Status.Bucket, []string{objectstore.MarkerKey}))
-	must(t, b.store.RemoveBucket(b.ctx, object.Status.Bucket))
+	must(t, b.store.RemoveDrained(b.ctx, object.Status.Bucket))
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
 }

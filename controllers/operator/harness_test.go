@@ -73,7 +73,8 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	chosen := options{
 		config: operator.Config{
 			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
-			Concurrency: 8, HealthListen: "0", MetricsListen: "0",
+			RetainedInterval: time.Second, OrphanDelay: time.Second, TakeOverGrace: time.Minute,
+			Concurrency: 8, MaxConcurrentDeletions: 2, HealthListen: "0", MetricsListen: "0",
 			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
 		},
 		plane: testenv.SharedKubernetes, databaseURL: testenv.Postgres, s3: testenv.S3,
@@ -151,7 +152,7 @@ func (b *harness) startRuntime() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = installation.NewInstance(b.database, "test", slog.New(slog.DiscardHandler)).Run(ctx)
+		_ = installation.NewInstance(b.database, "test", func() error { return nil }, slog.New(slog.DiscardHandler)).Run(ctx)
 	})
 	stop = func() { cancel(); running.Wait() }
 	b.t.Cleanup(stop)
@@ -328,6 +329,8 @@ func conditionsOf(object client.Object) []metav1.Condition {
 	switch object := object.(type) {
 	case *v1alpha1.MediaAccount:
 		return object.Status.Conditions
+	case *v1alpha1.RetainedMediaAccount:
+		return object.Status.Conditions
 	case *v1alpha1.MediaSettings:
 		return object.Status.Conditions
 	}
@@ -337,6 +340,8 @@ func conditionsOf(object client.Object) []metav1.Condition {
 func observedOf(object client.Object) int64 {
 	switch object := object.(type) {
 	case *v1alpha1.MediaAccount:
+		return object.Status.ObservedGeneration
+	case *v1alpha1.RetainedMediaAccount:
 		return object.Status.ObservedGeneration
 	case *v1alpha1.MediaSettings:
 		return object.Status.ObservedGeneration

@@ -235,7 +235,8 @@ func TestKeys_ReopenedAccountTakesBackTheKeyOfItsSecret(t *testing.T) {
 	object := b.account("demo")
 	b.ready(object)
 	stop()
-	must(t, b.registry.Close(b.ctx, b.accountID(object)))
+	_, err := b.registry.Close(b.ctx, b.accountID(object), account.CloseOptions{})
+	must(t, err)
 	key := b.secret("demo", "default").Data["apiKey"]
 	if b.opens(key) {
 		t.Fatal("the key of a closed account is valid")

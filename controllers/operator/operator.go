@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -27,10 +28,12 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/erasure"
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/controllers/mediaaccount"
 	"mediastack.dev/controllers/mediasettings"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
 	identity "mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/settings"
@@ -52,7 +55,7 @@ const (
 type Deps struct {
 	Accounts account.Store
 	Settings settings.Store
-	Buckets  mediaaccount.Buckets
+	Buckets  Buckets
 	Runtimes mediaaccount.Runtimes
 	// Installation has the identity of the database, and rejects the writes of an operator that
 	// it does not belong to. Markers have the identity of the buckets.
@@ -60,6 +63,12 @@ type Deps struct {
 	Markers      identity.Markers
 	Now          func() time.Time
 	Log          *slog.Logger
+}
+
+// Buckets are the operations on buckets that the reconcilers need.
+type Buckets interface {
+	mediaaccount.Buckets
+	erasure.Buckets
 }
 
 // New returns the manager. Its Start runs the operator until the context ends, and then
@@ -137,34 +146,52 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate,
 		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
 	}
+	resources, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
 		UsageInterval:       cfg.UsageInterval,
 		OutageGrace:         cfg.OutageGrace,
-		Options:             controllerOptions(cfg),
+		Options:             controllerOptions(cfg.Concurrency),
+		DeletionOptions:     controllerOptions(cfg.MaxConcurrentDeletions),
 	}, mediaaccount.Deps{
 		Deps:      shared,
 		APIReader: mgr.GetAPIReader(),
-		Accounts:  account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now),
+		Accounts:  registry,
 		Buckets:   deps.Buckets,
 		Runtimes:  deps.Runtimes,
 		Identity:  verifier.Identity,
+		Eraser:    erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Identity: verifier.Identity, Now: deps.Now}),
 	})
 	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
-	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg)},
-		mediasettings.Deps{Deps: shared, Settings: settings.NewService(deps.Settings)})
+	kept := retained.New(retained.Config{
+		Interval: cfg.RetainedInterval, OrphanDelay: cfg.OrphanDelay, TakeOverGrace: cfg.TakeOverGrace,
+		Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency),
+	}, retained.Deps{
+		Deps: shared, APIReader: mgr.GetAPIReader(), Discovery: resources, Accounts: registry, Log: deps.Log,
+	})
+	if err := kept.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up %s: %w", retained.Name, err)
+	}
+	pins := mediasettings.New(
+		mediasettings.Config{RefreshInterval: cfg.UsageInterval, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency)},
+		mediasettings.Deps{Deps: shared, APIReader: mgr.GetAPIReader(), Accounts: registry, Settings: settings.NewService(deps.Settings)},
+	)
 	if err := pins.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediasettings.Name, err)
 	}
 	return nil
 }
 
-func controllerOptions(cfg Config) controller.Options {
+func controllerOptions(concurrency int) controller.Options {
 	return controller.Options{
-		MaxConcurrentReconciles: cfg.Concurrency,
+		MaxConcurrentReconciles: concurrency,
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](baseRetryDelay, maxRetryDelay),
 		EnableWarmup:            new(true), // a replica that acquires the lease has its cache synced already
 		SkipNameValidation:      new(true), // a test process runs many managers

@@ -8,11 +8,13 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,6 +122,14 @@ func (r *Run[T]) RemoveFinalizer(ctx context.Context) (bool, *StepError) {
 	}
 	r.SkipStatus()
 	return true, nil
+}
+
+// RemoveAnnotation removes an annotation that has had its effect. An object that is gone is no error.
+func (r *Run[T]) RemoveAnnotation(ctx context.Context, name string) *StepError {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, name)
+	// A copy, since the response would replace what the run has set in the status so far.
+	err := r.deps.Client.Patch(ctx, deepCopy(r.Original), client.RawPatch(types.MergePatchType, patch))
+	return NewAPIError(client.IgnoreNotFound(err), "remove the annotation %s", name)
 }
 
 // patchFinalizers changes the finalizers, unless another client changed the object since it

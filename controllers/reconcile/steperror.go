@@ -94,11 +94,12 @@ var remedies = map[Source]map[fault.Reason]remedy{
 		fault.Schema:          {v1alpha1.ReasonDatabaseSchema, ""},
 	},
 	ObjectStore: {
-		fault.Credentials: {v1alpha1.ReasonObjectStoreCredentials, "the object store rejects the credentials or denies the operation: check SERVICE_S3_ACCESS_KEY, SERVICE_S3_SECRET_KEY and the permissions of that key"},
-		fault.StoreFull:   {v1alpha1.ReasonObjectStoreQuota, "the object store has no space left, or allows no more buckets: raise its quota"},
-		fault.BucketName:  {v1alpha1.ReasonInvalid, "the object store does not accept the name of the bucket: choose another one in spec.storage.bucket.name"},
-		fault.Unsupported: {v1alpha1.ReasonObjectStoreUnsupported, ""},
-		fault.MediaLost:   {v1alpha1.ReasonMediaLost, ""},
+		fault.Credentials:     {v1alpha1.ReasonObjectStoreCredentials, "the object store rejects the credentials or denies the operation: check SERVICE_S3_ACCESS_KEY, SERVICE_S3_SECRET_KEY and the permissions of that key"},
+		fault.StoreFull:       {v1alpha1.ReasonObjectStoreQuota, "the object store has no space left, or allows no more buckets: raise its quota"},
+		fault.BucketName:      {v1alpha1.ReasonInvalid, "the object store does not accept the name of the bucket: choose another one in spec.storage.bucket.name"},
+		fault.Unsupported:     {v1alpha1.ReasonObjectStoreUnsupported, ""},
+		fault.MediaLost:       {v1alpha1.ReasonMediaLost, ""},
+		fault.DeletionBlocked: {v1alpha1.ReasonDeletionBlocked, ""},
 	},
 }
 

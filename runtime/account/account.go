@@ -50,6 +50,8 @@ type Account struct {
 	EraseAfter *time.Time
 	// ErasingAt is when the deletion of the media began: the account cannot be opened again.
 	ErasingAt *time.Time
+	// BucketRemovedAt is when the deletion was done with the bucket: the rows are deleted next.
+	BucketRemovedAt *time.Time
 }
 
 // Spec is the desired state of an account, which the operator passes to Registry.

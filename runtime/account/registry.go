@@ -13,6 +13,7 @@ import (
 // Store stores accounts. postgres.Store implements it. Every method is safe for concurrent use
 // and returns faults (NotFound, Conflict, Unavailable).
 type Store interface {
+	ErasureStore
 	RetentionStore
 	// UpdateAccount updates the open account that is bound to the MediaAccount with want's
 	// namespace, name and ObjectUID; NotFound without one. It writes nothing if nothing differs,
@@ -33,13 +34,11 @@ type Store interface {
 	// It writes nothing if nothing differs.
 	SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]App, error)
 	KeyStore
-	// CloseAccount closes the account and revokes its keys. Closing twice is no error.
-	CloseAccount(ctx context.Context, accountID uuid.UUID, now time.Time) error
-	// EraseAccount removes up to batch item rows of a closed account and returns how many are
-	// left. With the last one it removes the account and every row that refers to it. An account
-	// that is open, or belonged to another MediaAccount, is not changed and has 0 left. The caller
-	// empties the bucket afterwards.
-	EraseAccount(ctx context.Context, namespace, name string, accountID uuid.UUID, batch int) (left int64, err error)
+	// CloseAccount closes the account, revokes its keys and plans the deletion of its media. An
+	// account that is closed already is returned as it is.
+	CloseAccount(ctx context.Context, accountID uuid.UUID, options CloseOptions) (Account, error)
+	// HasItems reports whether the account has an item, sealed or not.
+	HasItems(ctx context.Context, accountID uuid.UUID) (bool, error)
 	// Usage returns what the account holds. It counts drafts row by row, so call it rarely.
 	Usage(ctx context.Context, accountID uuid.UUID) (Usage, error)
 }
@@ -115,22 +114,12 @@ func (r *Registry) SetApps(ctx context.Context, accountID uuid.UUID, names []str
 	return r.store.SetApps(ctx, accountID, all)
 }
 
-// Close closes the account: its keys are revoked permanently, its items and bucket are kept.
-func (r *Registry) Close(ctx context.Context, accountID uuid.UUID) error {
-	return r.store.CloseAccount(ctx, accountID, r.now())
-}
-
-// EraseBatch is the number of items that one call of Erase removes.
-const EraseBatch = 500
-
-// Erase removes the rows of the next batch of a closed account's items and returns how many are
-// left. Call it until left is 0: then the row of the account is removed too, and the bucket can be
-// emptied. It ignores an account that did not belong to the named MediaAccount, and returns 0.
-func (r *Registry) Erase(ctx context.Context, namespace, name string, accountID uuid.UUID) (left int64, err error) {
-	return r.store.EraseAccount(ctx, namespace, name, accountID, EraseBatch)
-}
-
 // Usage returns what the account holds.
 func (r *Registry) Usage(ctx context.Context, accountID uuid.UUID) (Usage, error) {
 	return r.store.Usage(ctx, accountID)
+}
+
+// HasItems reports whether the account has an item, sealed or not.
+func (r *Registry) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
+	return r.store.HasItems(ctx, accountID)
 }

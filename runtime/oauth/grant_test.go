@@ -34,7 +34,8 @@ func TestGrant_EndsWithOwnerAccountAndKey(t *testing.T) {
 		},
 		"the account": {
 			end: func(t *testing.T, w *env) {
-				must(t, w.Store.CloseAccount(t.Context(), w.tenant.Account.ID, time.Now()))
+				_, err := w.Store.CloseAccount(t.Context(), w.tenant.Account.ID, account.CloseOptions{})
+				must(t, err)
 			},
 			back: func(*testing.T, *env) {},
 		},

@@ -223,33 +223,6 @@ func TestClaim_ExactlyOneOfManyWins(t *testing.T) {
 	})
 }
 
-func TestDrain_EmptiesABucketInBatches(t *testing.T) {
-	t.Parallel()
-	onBoth(t, func(t *testing.T, store *objectstore.Store) {
-		bucket, _ := claimed(t, store)
-		for i := range 7 {
-			put(t, store, bucket, fmt.Sprintf("media/%d/original", i), "text/plain", []byte("x"))
-		}
-		_, err := store.StartMultipart(t.Context(), bucket, "media/unfinished/original", "text/plain")
-		must(t, err)
-		rounds := 0
-		for empty := false; !empty; rounds++ {
-			if rounds > 10 {
-				t.Fatal("the bucket is not drained")
-			}
-			empty, err = store.Drain(t.Context(), bucket, 3)
-			must(t, err)
-		}
-		if rounds < 3 {
-			t.Errorf("7 objects in batches of 3 took %d rounds", rounds)
-		}
-		must(t, store.RemoveBucket(t.Context(), bucket))
-		if empty, err := store.Drain(t.Context(), bucket, 3); err != nil || !empty {
-			t.Errorf("a missing bucket is empty: %v, %v", empty, err)
-		}
-	})
-}
-
 func TestList_VisitsEveryObjectUnderAPrefix(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {

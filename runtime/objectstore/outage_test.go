@@ -96,8 +96,9 @@ func TestStore_UnavailableOnErrorResponses(t *testing.T) {
 					_, err := store.Claim(ctx, anybody(bucket))
 					return err
 				},
-				"Drain": func(ctx context.Context) error { _, err := store.Drain(ctx, bucket, 10); return err },
-				"Ping":  store.Ping,
+				"Drain":         func(ctx context.Context) error { _, err := store.Drain(ctx, bucket, "", always); return err },
+				"RemoveDrained": func(ctx context.Context) error { return store.RemoveDrained(ctx, bucket) },
+				"Ping":          store.Ping,
 			}
 			var all sync.WaitGroup
 			for call, do := range calls {

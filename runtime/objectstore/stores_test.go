@@ -180,10 +180,9 @@ func TestListIncomplete_SkipsEntriesWithoutUploadID(t *testing.T) {
 		t.Errorf("listed %+v", u)
 		return nil
 	}))
-	if empty, err := store.Drain(t.Context(), bucket, 10); err != nil || !empty {
-		t.Errorf("drain: %v, %v", empty, err)
-	}
-	must(t, store.RemoveBucket(t.Context(), bucket))
+	_, err := store.Drain(t.Context(), bucket, "", always)
+	must(t, err)
+	must(t, store.RemoveDrained(t.Context(), bucket))
 }
 
 // withoutConditionalPut are stores that the service can't be used with.

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -36,31 +35,10 @@ func (s *Store) OwnedBucket(ctx context.Context) (string, error) {
 	return bucket, toFault(err, "find a bucket")
 }
 
-// CloseAccount implements account.Store.
-func (s *Store) CloseAccount(ctx context.Context, accountID uuid.UUID, now time.Time) error {
-	return s.inTx(ctx, "close account", func(q *sqlgen.Queries) error {
-		if err := q.RevokeKeysOfAccount(ctx, accountID); err != nil {
-			return err
-		}
-		return q.CloseAccount(ctx, sqlgen.CloseAccountParams{ID: accountID, Now: now})
-	})
-}
-
-// EraseAccount implements account.Store.
-func (s *Store) EraseAccount(ctx context.Context, namespace, name string, accountID uuid.UUID, batch int) (int64, error) {
-	if _, err := s.queries.EraseItems(ctx, sqlgen.EraseItemsParams{
-		ID: accountID, Namespace: namespace, Name: name, Batch: batchSize(batch),
-	}); err != nil {
-		return 0, toFault(err, "erase items")
-	}
-	left, err := s.queries.CountItemsToErase(ctx, sqlgen.CountItemsToEraseParams{ID: accountID, Namespace: namespace, Name: name})
-	if err != nil {
-		return 0, toFault(err, "count items")
-	}
-	if left > 0 {
-		return left, nil
-	}
-	return 0, toFault(s.queries.EraseAccount(ctx, sqlgen.EraseAccountParams{ID: accountID, Namespace: namespace, Name: name}), "erase account")
+// HasItems implements account.Store.
+func (s *Store) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
+	has, err := s.queries.HasItems(ctx, accountID)
+	return has, toFault(err, "look for items")
 }
 
 // Usage implements account.Store.
@@ -86,7 +64,7 @@ func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, 
 
 func accountOf(row sqlgen.Account) account.Account {
 	return account.Account{ID: row.ID, Namespace: row.Namespace, Name: row.Name, NamespaceUID: row.NamespaceUid, ObjectUID: row.ObjectUid, DisplayName: row.DisplayName, Owners: row.Owners,
-		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, BucketOwned: row.BucketOwned, BucketClaimed: row.BucketClaimed, Suspended: row.Suspended, ClosedAt: row.ClosedAt, EraseAfter: row.EraseAfter, ErasingAt: row.ErasingAt,
+		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, BucketOwned: row.BucketOwned, BucketClaimed: row.BucketClaimed, Suspended: row.Suspended, ClosedAt: row.ClosedAt, EraseAfter: row.EraseAfter, ErasingAt: row.ErasingAt, BucketRemovedAt: row.BucketRemovedAt,
 		ToolPolicy: toolPolicyOf(row)}
 }
 

@@ -1,13 +1,11 @@
 package postgres_test
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -96,7 +94,7 @@ func TestEnsureAccount_RejectsBucketOfAnotherAccount(t *testing.T) {
 	if _, err := r.Ensure(t.Context(), two); !fault.Is(err, fault.Conflict) || fault.From(err).Public != "bucket shared is owned by another account" {
 		t.Errorf("a second account with the bucket: %v", err)
 	}
-	must(t, r.Close(t.Context(), first.ID))
+	closeAccount(t, r, first.ID)
 	if _, err := r.Ensure(t.Context(), two); err != nil {
 		t.Errorf("after the first was closed: %v", err)
 	}
@@ -119,56 +117,6 @@ func TestEnsureAccount_RejectsInvalidSpecs(t *testing.T) {
 	if _, err := registry(store).Find(t.Context(), spec.Namespace, spec.Name); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a rejected account exists: %v", err)
 	}
-}
-
-func TestEraseAccount_KeepsOpenAccount(t *testing.T) {
-	t.Parallel()
-	store, _ := setup(t)
-	a, err := registry(store).Ensure(t.Context(), spec)
-	must(t, err)
-	if _, err := registry(store).Erase(t.Context(), a.Namespace, a.Name, a.ID); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := registry(store).Find(t.Context(), spec.Namespace, spec.Name); err != nil {
-		t.Errorf("an open account was erased: %v", err)
-	}
-}
-
-// A status with the id of another tenant's account once erased that tenant's items.
-func TestEraseAccount_RequiresNameOfAccount(t *testing.T) {
-	t.Parallel()
-	store, url := setup(t)
-	r := registry(store)
-	a, err := r.Ensure(t.Context(), spec)
-	must(t, err)
-	_, err = r.SetApps(t.Context(), a.ID, nil)
-	must(t, err)
-	conn, err := pgx.Connect(t.Context(), url)
-	must(t, err)
-	defer func() { _ = conn.Close(context.Background()) }()
-	_, err = conn.Exec(t.Context(), `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
-		SELECT gen_random_uuid(), account_id, id, 'photo.jpg', 'private', '', '', '[]', 0, now() FROM app`)
-	must(t, err)
-	kept := func(when string) {
-		t.Helper()
-		var items int
-		must(t, conn.QueryRow(t.Context(), `SELECT count(*) FROM item`).Scan(&items))
-		if items != 1 {
-			t.Errorf("%s erased the items", when)
-		}
-	}
-	erase := func(namespace, name string) {
-		t.Helper()
-		if left, err := r.Erase(t.Context(), namespace, name, a.ID); err != nil || left != 0 {
-			t.Errorf("erasing a missing account: %d, %v", left, err)
-		}
-	}
-	erase(a.Namespace, a.Name)
-	kept("an open account's erasure")
-	must(t, r.Close(t.Context(), a.ID))
-	erase("another", a.Name)
-	erase(a.Namespace, "another")
-	kept("another tenant's erasure")
 }
 
 // The tool policy is written when it changes. An empty list, which allows no tool, is kept

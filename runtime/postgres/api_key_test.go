@@ -67,13 +67,21 @@ func TestAppsAndKeys_Lifecycle(t *testing.T) {
 		t.Errorf("the old key of an app that is added again must stay revoked: %v", err)
 	}
 
-	must(t, r.Close(t.Context(), a.ID))
-	must(t, r.Close(t.Context(), a.ID))
+	closed, err := r.Close(t.Context(), a.ID, account.CloseOptions{Erase: true})
+	must(t, err)
+	once, err := r.Close(t.Context(), a.ID, account.CloseOptions{})
+	must(t, err)
+	if once.EraseAfter == nil || !once.EraseAfter.Equal(*closed.EraseAfter) || !once.ClosedAt.Equal(*closed.ClosedAt) {
+		t.Errorf("closed as %+v, and again as %+v", closed, once)
+	}
 	if _, err := store.FindPrincipal(t.Context(), second.Hash()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the key of a closed account: %v", err)
 	}
-	if left, err := r.Erase(t.Context(), a.Namespace, a.Name, a.ID); err != nil || left != 0 {
-		t.Errorf("erase: %d, %v", left, err)
+	_, err = r.BeginErasure(t.Context(), a.ID)
+	must(t, err)
+	must(t, r.SetBucketRemoved(t.Context(), a.ID))
+	if done, err := r.EraseRows(t.Context(), a.ID, always); err != nil || !done {
+		t.Errorf("erase: %t, %v", done, err)
 	}
 	if v := version(t, url, "account") + version(t, url, "api_key") + version(t, url, "app"); v != "" {
 		t.Errorf("rows are left after erase: %s", v)

@@ -24,7 +24,7 @@ func retain(t *testing.T, r *account.Registry, of account.Spec) account.Retained
 	t.Helper()
 	made, err := r.Ensure(t.Context(), of)
 	must(t, err)
-	must(t, r.Close(t.Context(), made.ID))
+	closeAccount(t, r, made.ID)
 	return retained(t, r, made.ID)
 }
 
@@ -168,7 +168,7 @@ func TestEnsure_RestoreFromMovesAnAccount(t *testing.T) {
 	if bound, err := r.Ensure(t.Context(), renamed); err != nil || bound.ID != first.ID || bound.Name != "renamed" || bound.Bucket != first.Bucket {
 		t.Fatalf("within the namespace: %+v, %v", bound, err)
 	}
-	must(t, r.Close(t.Context(), first.ID))
+	closeAccount(t, r, first.ID)
 	first = retained(t, r, first.ID)
 
 	thief := object("other", "thief", "ns3", "uid3")
@@ -240,7 +240,7 @@ func TestEnsure_ARestoredAccountKeepsItsBucket(t *testing.T) {
 	if _, err := r.Ensure(t.Context(), other); !fault.Is(err, fault.Conflict) || !strings.Contains(fault.From(err).Public, "bucket photos is owned by another account") {
 		t.Errorf("the bucket of another open account: %v", err)
 	}
-	must(t, r.Close(t.Context(), second.ID))
+	closeAccount(t, r, second.ID)
 	if bound, err := r.Ensure(t.Context(), other); err != nil || bound.ID != first.ID {
 		t.Errorf("the same bucket: %+v, %v", bound, err)
 	}
@@ -257,7 +257,7 @@ func TestSetErasure_AppliesToItsClosingOnly(t *testing.T) {
 	if err := r.SetErasure(t.Context(), former, true); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an open account: %v", err)
 	}
-	must(t, r.Close(t.Context(), first.ID))
+	closeAccount(t, r, first.ID)
 	if err := r.SetErasure(t.Context(), former, true); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a former closing: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
@@ -66,4 +67,13 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func always() bool { return true }
+
+// closeAccount closes an account and retains its media.
+func closeAccount(t *testing.T, r *account.Registry, id uuid.UUID) {
+	t.Helper()
+	_, err := r.Close(t.Context(), id, account.CloseOptions{})
+	must(t, err)
 }

@@ -89,6 +89,13 @@ func (e *keyEnv) valid(token account.KeySecret) (bool, *time.Time) {
 
 func (e *keyEnv) rows() int64 { return number(e.t, e.url, `SELECT count(*) FROM api_key`) }
 
+// close closes the account.
+func (e *keyEnv) close() {
+	e.t.Helper()
+	_, err := e.Close(e.t.Context(), e.id, account.CloseOptions{})
+	must(e.t, err)
+}
+
 // reopen opens the closed account, as a restore does.
 func (e *keyEnv) reopen() {
 	e.t.Helper()
@@ -281,14 +288,14 @@ func TestAcceptKey_RejectsReplacedKeys(t *testing.T) {
 			leaked := e.issue(0)
 			proof := e.proof(leaked)
 			e.issue(time.Hour)
-			must(e.t, e.Close(e.t.Context(), e.id))
+			e.close()
 			e.reopen()
 			return leaked, proof
 		},
 		"the key of a closed account after a newer one": func(e *keyEnv) (account.KeySecret, string) {
 			old := e.issue(0)
 			proof := e.proof(old)
-			must(e.t, e.Close(e.t.Context(), e.id))
+			e.close()
 			e.reopen()
 			e.issue(0)
 			return old, proof
@@ -305,7 +312,7 @@ func TestAcceptKey_RejectsReplacedKeys(t *testing.T) {
 		"the key of a closed account whose app was closed": func(e *keyEnv) (account.KeySecret, string) {
 			old := e.issue(0)
 			proof := e.proof(old)
-			must(e.t, e.Close(e.t.Context(), e.id))
+			e.close()
 			e.reopen()
 			_, err := e.store.SetApps(e.t.Context(), e.id, []string{"web"})
 			must(e.t, err)
@@ -363,7 +370,7 @@ func TestAcceptKey_OpensTheKeyOfAReopenedAccount(t *testing.T) {
 	e := newKeyEnv(t)
 	current := e.issue(0)
 	proof := e.proof(current)
-	must(t, e.Close(t.Context(), e.id))
+	e.close()
 	ring, err := e.Keys(t.Context(), e.id)
 	must(t, err)
 	if _, err := e.AcceptKey(t.Context(), ring, e.app, current, proof, account.KeyRequest{}); !fault.Is(err, fault.NotFound) {
@@ -389,7 +396,7 @@ func TestPurgeKeys_KeepsWhatMayComeBack(t *testing.T) {
 	}
 	closed := e.issue(0)
 	proof := e.proof(closed)
-	must(t, e.Close(t.Context(), e.id))
+	e.close()
 	age := func(interval string) {
 		number(t, e.url, `WITH aged AS (UPDATE api_key SET expires_at = expires_at - $1::interval RETURNING 1) SELECT count(*) FROM aged`, interval)
 	}

@@ -145,6 +145,9 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 		return toFault(err, "check the schema")
 	}
 	if err := checkKnown(oldest, newest); err != nil {
+		// New connections are rejected; this closes those of before the migration, so that nothing
+		// is written any more.
+		s.pool.Reset()
 		return err
 	}
 	if newest < latestVersion() {

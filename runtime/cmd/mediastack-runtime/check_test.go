@@ -111,7 +111,8 @@ func TestCheck_FindsAndRepairsOrphans(t *testing.T) {
 	if code, findings, report, _ := check(second); code != 0 || len(findings) != 0 || report.Objects != 0 {
 		t.Errorf("after a repair: %d %+v %+v", code, report, findings)
 	}
-	must(t, store.CloseAccount(ctx, tenants[1].ID, time.Now()))
+	_, err = store.CloseAccount(ctx, tenants[1].ID, account.CloseOptions{})
+	must(t, err)
 	if code, _, _, stderr := check("--account=" + tenants[1].ID.String()); code != exitFailed || !strings.Contains(stderr, "is closed") {
 		t.Errorf("a closed account: %d %s", code, stderr)
 	}

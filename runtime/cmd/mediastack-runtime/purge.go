@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
@@ -20,6 +21,8 @@ type purgeCommand struct {
 	Keys     account.KeyPurgeConfig `embed:"" group:"Purge"`
 	Database postgres.Config        `embed:"" group:"Stores"`
 	Objects  objectstore.Config     `embed:"" prefix:"s3-" group:"Stores"`
+
+	Installation installation.Config `embed:"" group:"Stores"`
 }
 
 // Validate checks the bounds; kong calls it.
@@ -30,7 +33,7 @@ func (c *purgeCommand) Validate() error {
 	if err := c.Purge.Validate(); err != nil {
 		return err
 	}
-	return errors.Join(c.OAuth.Validate(), c.Keys.Validate())
+	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Installation.Validate())
 }
 
 // purgeSummary is one line of JSON.
@@ -53,21 +56,26 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	if err != nil {
 		return usageError{err}
 	}
-	purger, err := media.NewPurger(c.Purge, media.PurgeDeps{Store: store, Objects: objects, Now: time.Now, Log: log})
+	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: objects, Log: log})
+	purger, err := media.NewPurger(c.Purge, media.PurgeDeps{Store: store, Objects: media.GuardWrites(objects, guard.Verdict), Guard: guard, Now: time.Now, Log: log})
 	if err != nil {
 		return err
 	}
+	defer runGuard(ctx, guard)()
 	// The summary is printed also if the pass fails.
 	var summary purgeSummary
 	var swept error
-	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil {
+	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil && summary.Held == "" {
 		summary.OAuthRowsPurged, swept = oauth.Purge(ctx, c.OAuth, store, time.Now())
 	}
-	if swept == nil {
+	if swept == nil && summary.Held == "" {
 		summary.KeysPurged, swept = account.PurgeKeys(ctx, c.Keys, store)
 	}
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err
+	}
+	if summary.Held != "" {
+		return heldError{summary.Held}
 	}
 	if swept == nil && summary.NeedsAttention {
 		return exitCode(exitActionRequired)

@@ -213,7 +213,8 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 			must(t, err)
 		},
 		"a closed account": func(t *testing.T, of tenant) {
-			must(t, w.Registry.Close(t.Context(), of.Account.ID))
+			_, err := w.Registry.Close(t.Context(), of.Account.ID, account.CloseOptions{})
+			must(t, err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

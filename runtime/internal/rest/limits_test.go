@@ -145,7 +145,8 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 	rt.expect(t, one, 0, 0)
 	wrong().rejected(t, http.StatusTooManyRequests, "Too Many Requests")
 	// A revoked key is looked up once, and then rejected like an unknown one.
-	must(t, w.Registry.Close(t.Context(), one.Account.ID))
+	_, err = w.Registry.Close(t.Context(), one.Account.ID, account.CloseOptions{})
+	must(t, err)
 	eventually(t, 10*time.Second, "the key is rejected", func() bool {
 		return rt.do(t, http.MethodGet, "/media/get", key(one.Key)).status == http.StatusUnauthorized
 	})

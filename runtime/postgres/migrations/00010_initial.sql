@@ -81,7 +81,11 @@ CREATE TABLE account (
     erase_after     timestamptz,
     -- erasing_at is when the deletion of the media began. The account cannot be opened again.
     erasing_at      timestamptz,
-    CHECK (closed_at IS NOT NULL OR (erase_after IS NULL AND erasing_at IS NULL))
+    -- bucket_removed_at is when the deletion removed the bucket, or found that it is not the
+    -- account's. Rows are deleted after that only, so that a crash never forgets a bucket.
+    bucket_removed_at timestamptz,
+    CHECK (closed_at IS NOT NULL OR (erase_after IS NULL AND erasing_at IS NULL)),
+    CHECK (erasing_at IS NOT NULL OR bucket_removed_at IS NULL)
 );
 CREATE INDEX account_closed_name ON account (namespace, name, closed_at DESC) WHERE closed_at IS NOT NULL;
 CREATE INDEX account_closed ON account (id) WHERE closed_at IS NOT NULL;
@@ -159,8 +163,9 @@ CREATE TABLE settings_pin (
     pinned_by  text NOT NULL, -- namespace/name of the MediaSettings
     fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
         AND NOT jsonb_path_exists(fields, 'strict $.* ? (@.type() != "boolean" && @.type() != "number")')),
-    object_uid text NOT NULL DEFAULT '' -- the UID of the MediaSettings
+    object_uid text NOT NULL CHECK (object_uid <> '') -- the UID of the MediaSettings
 );
+CREATE INDEX settings_pin_object ON settings_pin (object_uid);
 CREATE TABLE settings_tenant (
     account_id uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
     fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
@@ -279,7 +284,7 @@ CREATE TABLE item_page_delta (
     delta  smallint NOT NULL,
     public boolean NOT NULL
 );
-CREATE INDEX item_page_delta_app ON item_page_delta (app_id);
+CREATE INDEX item_page_delta_app ON item_page_delta (app_id, id);
 
 -- Deletes the rows before the objects: the keys in here are removed from S3, and the removal
 -- is retried until it succeeds. abort_multipart also aborts multipart uploads of the keys.
@@ -295,6 +300,7 @@ CREATE TABLE object_removal (
     last_error      text NOT NULL DEFAULT ''
 );
 CREATE INDEX object_removal_due ON object_removal (not_before);
+CREATE INDEX object_removal_account ON object_removal (account_id, id);
 
 -- A dynamically registered OAuth client (RFC 7591). The id is derived from the client's
 -- metadata, so that equal metadata yields the same row.

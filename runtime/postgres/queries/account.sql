@@ -52,23 +52,6 @@ SELECT bucket FROM account WHERE bucket_owned AND closed_at IS NULL ORDER BY id 
 -- name: LockAccount :one
 SELECT * FROM account WHERE id = $1 FOR NO KEY UPDATE;
 
--- name: CloseAccount :exec
-UPDATE account SET closed_at = sqlc.arg(now)::timestamptz WHERE id = $1 AND closed_at IS NULL;
-
--- name: EraseItems :execrows
--- The id comes from a status, which others can write: the name must match and the account must be closed.
-DELETE FROM item WHERE id IN (
-    SELECT i.id FROM item i JOIN account ON account.id = i.account_id
-    WHERE account.id = $1 AND account.namespace = $2 AND account.name = $3 AND account.closed_at IS NOT NULL
-    LIMIT sqlc.arg(batch)::int);
-
--- name: CountItemsToErase :one
-SELECT count(*) FROM item i JOIN account ON account.id = i.account_id
-WHERE account.id = $1 AND account.namespace = $2 AND account.name = $3 AND account.closed_at IS NOT NULL;
-
--- name: EraseAccount :exec
-DELETE FROM account WHERE id = $1 AND namespace = $2 AND name = $3 AND closed_at IS NOT NULL;
-
 -- name: SealedUsage :one
 SELECT coalesce(sum(public_items + private_items), 0)::bigint AS items, coalesce(sum(bytes), 0)::bigint AS bytes
 FROM app_total WHERE account_id = $1;
@@ -82,3 +65,6 @@ SELECT coalesce(sum(reserved), 0)::bigint FROM upload WHERE account_id = $1;
 -- name: UsedStorage :one
 -- What counts against the storage cap.
 SELECT bytes FROM account_usage WHERE account_id = $1;
+
+-- name: HasItems :one
+SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1);

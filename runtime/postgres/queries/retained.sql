@@ -1,3 +1,6 @@
+-- name: InstallationID :one
+SELECT id FROM installation;
+
 -- name: RetainedAccountsAfter :many
 -- The counters are of the items, so that no item is counted.
 SELECT sqlc.embed(account), installation.id AS installation_id, coalesce(account.erase_after <= now(), false)::boolean AS due,
@@ -40,7 +43,3 @@ SELECT id FROM account WHERE id = $1 AND object_uid = $2 AND closed_at IS NULL F
 
 -- name: CloseOrphan :exec
 UPDATE account SET closed_at = now() WHERE id = $1 AND closed_at IS NULL;
-
--- name: EndKeysOfAccount :exec
--- Ends the keys of an account that is closed.
-UPDATE api_key SET expires_at = now(), closed = true WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > now());

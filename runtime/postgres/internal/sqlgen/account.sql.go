@@ -7,7 +7,6 @@ package sqlgen
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 )
@@ -16,7 +15,7 @@ const bindAccount = `-- name: BindAccount :one
 UPDATE account SET namespace = $2, name = $3, namespace_uid = $4, object_uid = $5,
     bucket_owned = bucket_owned AND closed_at IS NULL, closed_at = NULL, erase_after = NULL
 WHERE id = $1 AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type BindAccountParams struct {
@@ -58,40 +57,9 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 		&i.ClosedAt,
 		&i.EraseAfter,
 		&i.ErasingAt,
+		&i.BucketRemovedAt,
 	)
 	return i, err
-}
-
-const closeAccount = `-- name: CloseAccount :exec
-UPDATE account SET closed_at = $2::timestamptz WHERE id = $1 AND closed_at IS NULL
-`
-
-type CloseAccountParams struct {
-	ID  uuid.UUID
-	Now time.Time
-}
-
-func (q *Queries) CloseAccount(ctx context.Context, arg CloseAccountParams) error {
-	_, err := q.db.Exec(ctx, closeAccount, arg.ID, arg.Now)
-	return err
-}
-
-const countItemsToErase = `-- name: CountItemsToErase :one
-SELECT count(*) FROM item i JOIN account ON account.id = i.account_id
-WHERE account.id = $1 AND account.namespace = $2 AND account.name = $3 AND account.closed_at IS NOT NULL
-`
-
-type CountItemsToEraseParams struct {
-	ID        uuid.UUID
-	Namespace string
-	Name      string
-}
-
-func (q *Queries) CountItemsToErase(ctx context.Context, arg CountItemsToEraseParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countItemsToErase, arg.ID, arg.Namespace, arg.Name)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
 }
 
 const draftUsage = `-- name: DraftUsage :one
@@ -110,51 +78,8 @@ func (q *Queries) DraftUsage(ctx context.Context, accountID uuid.UUID) (DraftUsa
 	return i, err
 }
 
-const eraseAccount = `-- name: EraseAccount :exec
-DELETE FROM account WHERE id = $1 AND namespace = $2 AND name = $3 AND closed_at IS NOT NULL
-`
-
-type EraseAccountParams struct {
-	ID        uuid.UUID
-	Namespace string
-	Name      string
-}
-
-func (q *Queries) EraseAccount(ctx context.Context, arg EraseAccountParams) error {
-	_, err := q.db.Exec(ctx, eraseAccount, arg.ID, arg.Namespace, arg.Name)
-	return err
-}
-
-const eraseItems = `-- name: EraseItems :execrows
-DELETE FROM item WHERE id IN (
-    SELECT i.id FROM item i JOIN account ON account.id = i.account_id
-    WHERE account.id = $1 AND account.namespace = $2 AND account.name = $3 AND account.closed_at IS NOT NULL
-    LIMIT $4::int)
-`
-
-type EraseItemsParams struct {
-	ID        uuid.UUID
-	Namespace string
-	Name      string
-	Batch     int32
-}
-
-// The id comes from a status, which others can write: the name must match and the account must be closed.
-func (q *Queries) EraseItems(ctx context.Context, arg EraseItemsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseItems,
-		arg.ID,
-		arg.Namespace,
-		arg.Name,
-		arg.Batch,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -185,14 +110,26 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.ClosedAt,
 		&i.EraseAfter,
 		&i.ErasingAt,
+		&i.BucketRemovedAt,
 	)
 	return i, err
+}
+
+const hasItems = `-- name: HasItems :one
+SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1)
+`
+
+func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, hasItems, accountID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const insertAccount = `-- name: InsertAccount :one
 INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type InsertAccountParams struct {
@@ -248,6 +185,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.ClosedAt,
 		&i.EraseAfter,
 		&i.ErasingAt,
+		&i.BucketRemovedAt,
 	)
 	return i, err
 }
@@ -262,7 +200,7 @@ func (q *Queries) InsertUsage(ctx context.Context, accountID uuid.UUID) error {
 }
 
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -288,12 +226,13 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.ClosedAt,
 		&i.EraseAfter,
 		&i.ErasingAt,
+		&i.BucketRemovedAt,
 	)
 	return i, err
 }
 
 const lockClosedAccounts = `-- name: LockClosedAccounts :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, installation.id AS installation_id
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id
 FROM account CROSS JOIN installation
 WHERE account.closed_at IS NOT NULL
     AND (account.namespace = $1 AND account.name = $2 OR account.id = ANY ($3::uuid[]))
@@ -342,6 +281,7 @@ func (q *Queries) LockClosedAccounts(ctx context.Context, arg LockClosedAccounts
 			&i.Account.ClosedAt,
 			&i.Account.EraseAfter,
 			&i.Account.ErasingAt,
+			&i.Account.BucketRemovedAt,
 			&i.InstallationID,
 		); err != nil {
 			return nil, err
@@ -371,7 +311,7 @@ func (q *Queries) LockName(ctx context.Context, arg LockNameParams) error {
 }
 
 const lockOpenAccount = `-- name: LockOpenAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
 `
 
 type LockOpenAccountParams struct {
@@ -402,6 +342,7 @@ func (q *Queries) LockOpenAccount(ctx context.Context, arg LockOpenAccountParams
 		&i.ClosedAt,
 		&i.EraseAfter,
 		&i.ErasingAt,
+		&i.BucketRemovedAt,
 	)
 	return i, err
 }
@@ -466,7 +407,7 @@ UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
 WHERE id = $8 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
         $6, $7::text[])
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type UpdateAccountParams struct {
@@ -513,6 +454,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.ClosedAt,
 		&i.EraseAfter,
 		&i.ErasingAt,
+		&i.BucketRemovedAt,
 	)
 	return i, err
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const accountByID = `-- name: AccountByID :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1
 `
 
 func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -39,6 +39,7 @@ func (q *Queries) AccountByID(ctx context.Context, id uuid.UUID) (Account, error
 		&i.ClosedAt,
 		&i.EraseAfter,
 		&i.ErasingAt,
+		&i.BucketRemovedAt,
 	)
 	return i, err
 }
@@ -377,7 +378,7 @@ func (q *Queries) LockRepair(ctx context.Context, arg LockRepairParams) error {
 }
 
 const openAccountsAfter = `-- name: OpenAccountsAfter :many
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE closed_at IS NULL AND id > $1 ORDER BY id LIMIT $2
 `
 
 type OpenAccountsAfterParams struct {
@@ -414,6 +415,7 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 			&i.ClosedAt,
 			&i.EraseAfter,
 			&i.ErasingAt,
+			&i.BucketRemovedAt,
 		); err != nil {
 			return nil, err
 		}

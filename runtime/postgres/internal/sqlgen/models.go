@@ -12,25 +12,26 @@ import (
 )
 
 type Account struct {
-	ID            uuid.UUID
-	Namespace     string
-	Name          string
-	NamespaceUid  string
-	ObjectUid     string
-	DisplayName   string
-	Owners        []string
-	MaxStorage    int64
-	MaxUploadSize int64
-	Bucket        string
-	BucketOwned   bool
-	BucketClaimed bool
-	Suspended     bool
-	McpReadOnly   bool
-	McpTools      []string
-	CreatedAt     time.Time
-	ClosedAt      *time.Time
-	EraseAfter    *time.Time
-	ErasingAt     *time.Time
+	ID              uuid.UUID
+	Namespace       string
+	Name            string
+	NamespaceUid    string
+	ObjectUid       string
+	DisplayName     string
+	Owners          []string
+	MaxStorage      int64
+	MaxUploadSize   int64
+	Bucket          string
+	BucketOwned     bool
+	BucketClaimed   bool
+	Suspended       bool
+	McpReadOnly     bool
+	McpTools        []string
+	CreatedAt       time.Time
+	ClosedAt        *time.Time
+	EraseAfter      *time.Time
+	ErasingAt       *time.Time
+	BucketRemovedAt *time.Time
 }
 
 type AccountUsage struct {

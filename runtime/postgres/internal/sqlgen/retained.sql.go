@@ -75,16 +75,6 @@ func (q *Queries) CloseOrphan(ctx context.Context, id uuid.UUID) error {
 	return err
 }
 
-const endKeysOfAccount = `-- name: EndKeysOfAccount :exec
-UPDATE api_key SET expires_at = now(), closed = true WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > now())
-`
-
-// Ends the keys of an account that is closed.
-func (q *Queries) EndKeysOfAccount(ctx context.Context, accountID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, endKeysOfAccount, accountID)
-	return err
-}
-
 const eraseNow = `-- name: EraseNow :exec
 UPDATE account SET erase_after = now() WHERE id = $1
 `
@@ -92,6 +82,17 @@ UPDATE account SET erase_after = now() WHERE id = $1
 func (q *Queries) EraseNow(ctx context.Context, id uuid.UUID) error {
 	_, err := q.db.Exec(ctx, eraseNow, id)
 	return err
+}
+
+const installationID = `-- name: InstallationID :one
+SELECT id FROM installation
+`
+
+func (q *Queries) InstallationID(ctx context.Context) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, installationID)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
 }
 
 const keepMedia = `-- name: KeepMedia :exec
@@ -120,7 +121,7 @@ func (q *Queries) LockBoundAccount(ctx context.Context, arg LockBoundAccountPara
 }
 
 const lockRetainedAccount = `-- name: LockRetainedAccount :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, installation.id AS installation_id
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id
 FROM account CROSS JOIN installation
 WHERE account.closed_at IS NOT NULL AND account.id = $1 FOR NO KEY UPDATE OF account
 `
@@ -153,13 +154,14 @@ func (q *Queries) LockRetainedAccount(ctx context.Context, id uuid.UUID) (LockRe
 		&i.Account.ClosedAt,
 		&i.Account.EraseAfter,
 		&i.Account.ErasingAt,
+		&i.Account.BucketRemovedAt,
 		&i.InstallationID,
 	)
 	return i, err
 }
 
 const retainedAccount = `-- name: RetainedAccount :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, installation.id AS installation_id, coalesce(account.erase_after <= now(), false)::boolean AS due,
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id, coalesce(account.erase_after <= now(), false)::boolean AS due,
     coalesce((SELECT sum(t.public_items + t.private_items) FROM app_total t WHERE t.account_id = account.id), 0)::bigint AS items,
     coalesce((SELECT u.bytes FROM account_usage u WHERE u.account_id = account.id), 0)::bigint AS bytes
 FROM account CROSS JOIN installation
@@ -197,6 +199,7 @@ func (q *Queries) RetainedAccount(ctx context.Context, id uuid.UUID) (RetainedAc
 		&i.Account.ClosedAt,
 		&i.Account.EraseAfter,
 		&i.Account.ErasingAt,
+		&i.Account.BucketRemovedAt,
 		&i.InstallationID,
 		&i.Due,
 		&i.Items,
@@ -206,7 +209,7 @@ func (q *Queries) RetainedAccount(ctx context.Context, id uuid.UUID) (RetainedAc
 }
 
 const retainedAccountsAfter = `-- name: RetainedAccountsAfter :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, installation.id AS installation_id, coalesce(account.erase_after <= now(), false)::boolean AS due,
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id, coalesce(account.erase_after <= now(), false)::boolean AS due,
     coalesce((SELECT sum(t.public_items + t.private_items) FROM app_total t WHERE t.account_id = account.id), 0)::bigint AS items,
     coalesce((SELECT u.bytes FROM account_usage u WHERE u.account_id = account.id), 0)::bigint AS bytes
 FROM account CROSS JOIN installation
@@ -257,6 +260,7 @@ func (q *Queries) RetainedAccountsAfter(ctx context.Context, arg RetainedAccount
 			&i.Account.ClosedAt,
 			&i.Account.EraseAfter,
 			&i.Account.ErasingAt,
+			&i.Account.BucketRemovedAt,
 			&i.InstallationID,
 			&i.Due,
 			&i.Items,

@@ -1,0 +1,139 @@
+package erasure
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/objectstore"
+)
+
+// owner is the account that is erased, and the installation that it belongs to.
+type owner struct {
+	account.Account
+	installation installation.Identity
+}
+
+// emptyBucket empties and removes the bucket of an account, if it is the account's. done reports
+// whether that is over.
+func (r *erasure) emptyBucket(ctx context.Context, buckets Buckets, erasing owner, more func() bool) (progress Progress, done bool) {
+	retained, err := r.verifyOwner(ctx, buckets, erasing)
+	if err != nil {
+		return r.failed(err), false
+	}
+	if retained != "" {
+		return Progress{BucketRetained: retained}, true
+	}
+	for {
+		drained, err := buckets.Drain(ctx, erasing.Bucket, r.cursor, more)
+		r.add(drained)
+		switch {
+		case err != nil:
+			return r.failed(err), false
+		case drained.Next != "" && drained.Removed == 0:
+			return r.blocked(refusal(erasing.Bucket, "at least ", r.pass), minPause), false
+		case drained.Next == "":
+			pass := r.pass
+			r.pass = objectstore.Drained{}
+			if progress, done := r.endPass(ctx, buckets, erasing.Bucket, pass); done || progress.Blocked != nil {
+				return progress, done
+			}
+		}
+		if !more() {
+			return r.proceeding(erasing.Bucket), false
+		}
+	}
+}
+
+// endPass removes the bucket after a pass that left nothing in it. Without an error and without
+// done, another pass removes what an upload stored that was in progress when the account was
+// closed.
+func (r *erasure) endPass(ctx context.Context, buckets Buckets, bucket string, pass objectstore.Drained) (progress Progress, done bool) {
+	if pass.Kept > 0 {
+		progress = r.failed(refusal(bucket, "", pass))
+		progress.ObjectsLeft = pass.Kept
+		return progress, false
+	}
+	err := buckets.RemoveDrained(ctx, bucket)
+	if err == nil {
+		return Progress{}, true
+	}
+	if fault.Is(err, fault.Conflict) && fault.ReasonOf(err) == "" && pass.Removed > 0 {
+		return Progress{}, false
+	}
+	return r.failed(err), false
+}
+
+// verifyOwner returns why the bucket is not removed; empty if it is the account's. After the
+// marker was read once, a missing marker is one that this process removed.
+func (r *erasure) verifyOwner(ctx context.Context, buckets Buckets, erasing owner) (retained string, err error) {
+	marker, err := buckets.Marker(ctx, erasing.Bucket)
+	switch {
+	case err == nil && marker.InstallationID != erasing.installation.ID:
+		return fmt.Sprintf("it belongs to installation %s", marker.InstallationID), nil
+	case err == nil && marker.AccountID != erasing.ID.String():
+		return "it belongs to another account", nil
+	case err == nil && marker.Epoch > erasing.installation.Epoch:
+		return "", fault.WithReason(fault.New(fault.Unavailable, "the marker of bucket %s is of a later epoch than the database, which was restored",
+			erasing.Bucket), fault.Held)
+	case err == nil:
+		r.verified = true
+		return "", nil
+	case fault.Is(err, fault.Conflict):
+		return "its owner cannot be read", nil
+	case !fault.Is(err, fault.NotFound):
+		return "", err
+	case r.verified:
+		return "", nil
+	}
+	// The bucket or its marker is missing. An interrupted removal leaves an empty bucket without a
+	// marker, which is removed here; S3 does not remove a bucket with objects.
+	if err := buckets.RemoveDrained(ctx, erasing.Bucket); !fault.Is(err, fault.Conflict) {
+		return "", err
+	}
+	return "it has no owner and is not empty", nil
+}
+
+// add adds what a call of Drain did to the pass through the bucket.
+func (r *erasure) add(drained objectstore.Drained) {
+	r.cursor = drained.Next
+	r.removed += drained.Removed
+	r.pass.Removed += drained.Removed
+	r.pass.Kept += drained.Kept
+	if r.pass.Refusal == "" {
+		r.pass.Refusal = drained.Refusal
+	}
+	if drained.Removed > 0 {
+		r.failures = 0
+	}
+}
+
+// refusal returns the error of a store that keeps objects. extent is "at least " while the pass
+// has not reached the end of the bucket.
+func refusal(bucket, extent string, pass objectstore.Drained) error {
+	return fault.WithReason(fault.New(fault.Conflict, "the object store refuses to remove %s%s versions in bucket %s: %s",
+		extent, formatThousands(pass.Kept), bucket, pass.Refusal), fault.DeletionBlocked)
+}
+
+// failed returns the Progress of a slice that ended with an error. The pause doubles each time.
+func (r *erasure) failed(err error) Progress {
+	pause := min(minPause<<min(r.failures, 10), maxPause)
+	r.failures++
+	return r.blocked(err, pause)
+}
+
+func (r *erasure) blocked(err error, pause time.Duration) Progress {
+	failure := reconcile.NewError(reconcile.ObjectStore, err)
+	return Progress{ObjectsLeft: -1, Message: failure.Message(), Blocked: failure, RetryAfter: pause}
+}
+
+func (r *erasure) proceeding(bucket string) Progress {
+	return Progress{
+		ObjectsLeft: -1, RetryAfter: time.Millisecond,
+		Message: fmt.Sprintf("Emptying bucket %s: %s versions removed", bucket, formatThousands(r.removed)),
+	}
+}
