@@ -158,7 +158,7 @@ func TestUninstall_WithoutConfirmationOnlyReports(t *testing.T) {
 	}
 }
 
-// ownCluster gives the test a control plane of its own: uninstall deletes all objects of a cluster.
+// ownCluster selects a control plane of the test's own: uninstall deletes all objects of a cluster.
 func ownCluster(o *options) { o.plane = testenv.NewKubernetes }
 
 // While the operator runs, and with the policy Delete, the media is retained. The same objects
