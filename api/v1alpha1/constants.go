@@ -13,6 +13,11 @@ const (
 	LabelApp = "mediastack.dev/app"
 )
 
+// AnnotationTemplate is an annotation of a Secret with an API key: the names of the labels,
+// annotations and entries that spec.apiKeys.secretTemplate set, as JSON, so that they are removed
+// when the template does not have them any more.
+const AnnotationTemplate = "mediastack.dev/template"
+
 // Annotations of a MediaAccount by which a cluster admin accepts a loss. Their value is the id of
 // the account, so that a copied manifest has no effect on another account.
 const (

@@ -1,14 +1,15 @@
 package mediaaccount
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 )
@@ -28,43 +29,87 @@ func (r *Reconciler) ensureBucket(ctx context.Context, s *scope) bool {
 		s.observed.bucket.failure = failure
 		return true
 	}
-	result, err := r.claimBucket(ctx, s)
-	r.deps.Outages.Called(reconcile.ObjectStore, reconcile.NewError(reconcile.ObjectStore, err))
+	result, failure := r.claimBucket(ctx, s)
 	due := r.deps.Now().Add(reconcile.Jitter(r.config.BucketCheckInterval))
 	s.RequeueBy(due)
-	if failure := r.recordOwnership(ctx, s, err); failure != nil {
+	if failure = r.recordOwnership(ctx, s, failure); failure != nil {
 		r.schedule.InvalidateBucket(s.Object.UID)
 		s.observed.bucket.failure = failure
 		return true // apps and keys do not depend on the bucket
 	}
-	if result == objectstore.BucketClaimed || result == objectstore.BucketRestored {
-		r.emitBucketEvent(s)
-	}
+	r.emitBucketEvent(s, result)
 	r.schedule.BucketChecked(s.Object.UID, name, due)
 	s.observed.bucket = ready
+	if acknowledgesLoss(s) && result == objectstore.BucketRestored {
+		s.observed.bucket.failure = s.RemoveAnnotation(ctx, v1alpha1.AnnotationAcknowledgeMediaLoss)
+	}
 	return true
 }
 
-func (r *Reconciler) claimBucket(ctx context.Context, s *scope) (objectstore.ClaimResult, error) {
-	adopt := s.Object.Spec.Storage.Bucket != nil && s.Object.Spec.Storage.Bucket.Adopt
+// claimBucket claims the bucket. Whether the account has items matters only if the bucket or its
+// marker is missing, so that it is read only then.
+func (r *Reconciler) claimBucket(ctx context.Context, s *scope) (objectstore.ClaimResult, *reconcile.StepError) {
+	identity, err := r.identity(ctx)
+	if err != nil {
+		return objectstore.ClaimUnchanged, reconcile.NewError(reconcile.Database, err)
+	}
+	request := objectstore.ClaimRequest{
+		Bucket: s.account.Bucket, Owner: r.owner(s, identity), Epoch: identity.Epoch, Now: r.deps.Now(),
+		Adopt:   s.Object.Spec.Storage.Bucket != nil && s.Object.Spec.Storage.Bucket.Adopt,
+		Claimed: s.account.BucketClaimed, HasMedia: true, Acknowledged: acknowledgesLoss(s),
+	}
+	result, err := r.claim(ctx, request)
+	if fault.ReasonOf(err) != fault.MediaLost {
+		return result, reconcile.NewError(reconcile.ObjectStore, err)
+	}
+	if has, failure := r.hasMedia(ctx, s); has || failure != nil {
+		return result, cmp.Or(failure, mediaLost(s, err))
+	}
+	request.HasMedia = false
+	result, err = r.claim(ctx, request)
+	return result, reconcile.NewError(reconcile.ObjectStore, err)
+}
+
+// claim calls Claim, and records whether the store responded.
+func (r *Reconciler) claim(ctx context.Context, request objectstore.ClaimRequest) (objectstore.ClaimResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, bucketTimeout)
 	defer cancel()
-	identity, err := r.deps.Identity(ctx)
-	if err != nil {
-		return objectstore.ClaimUnchanged, err
-	}
-	return r.deps.Buckets.Claim(ctx, objectstore.ClaimRequest{
-		Bucket: s.account.Bucket, Owner: r.owner(s, identity), Epoch: identity.Epoch, Adopt: adopt, Claimed: s.account.BucketClaimed, Now: r.deps.Now(),
-	})
+	result, err := r.deps.Buckets.Claim(ctx, request)
+	r.deps.Outages.Called(reconcile.ObjectStore, reconcile.NewError(reconcile.ObjectStore, err))
+	return result, err
+}
+
+func (r *Reconciler) identity(ctx context.Context) (installation.Identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	return r.deps.Identity(ctx)
+}
+
+func (r *Reconciler) hasMedia(ctx context.Context, s *scope) (bool, *reconcile.StepError) {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	has, err := r.deps.Accounts.HasItems(ctx, s.account.ID)
+	return has, reconcile.NewError(reconcile.Database, err)
+}
+
+// mediaLost adds to the error of a claim what the cluster admin can do.
+func mediaLost(s *scope, err error) *reconcile.StepError {
+	return reconcile.NewError(reconcile.ObjectStore, fault.WithReason(fault.Wrap(err, fault.Conflict,
+		"%s; to continue with an empty bucket, set the annotation %s: %q", fault.From(err).Public, v1alpha1.AnnotationAcknowledgeMediaLoss, s.account.ID), fault.MediaLost))
+}
+
+// acknowledgesLoss reports whether the cluster admin accepts that the media of this account is lost.
+func acknowledgesLoss(s *scope) bool {
+	return s.Object.Annotations[v1alpha1.AnnotationAcknowledgeMediaLoss] == s.account.ID.String()
 }
 
 // recordOwnership records in PostgreSQL whether the bucket belongs to the account: the runtime
-// accepts uploads into such a bucket only. While the store cannot be reached, nothing changes.
-func (r *Reconciler) recordOwnership(ctx context.Context, s *scope, claim error) *reconcile.StepError {
-	failure := reconcile.NewError(reconcile.ObjectStore, claim)
+// accepts uploads into such a bucket only. A store that does not say whose bucket it is changes
+// nothing.
+func (r *Reconciler) recordOwnership(ctx context.Context, s *scope, claim *reconcile.StepError) *reconcile.StepError {
 	owned := claim == nil
-	if claim != nil && !failure.Stalls() || s.account.BucketOwned == owned {
-		return failure
+	if claim != nil && !fault.Is(claim.Err, fault.Conflict) || s.account.BucketOwned == owned {
+		return claim
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -72,7 +117,7 @@ func (r *Reconciler) recordOwnership(ctx context.Context, s *scope, claim error)
 		return reconcile.NewError(reconcile.Database, err)
 	}
 	s.account.BucketOwned = owned
-	return failure
+	return claim
 }
 
 // owner returns the content of the bucket's marker.
@@ -81,12 +126,14 @@ func (r *Reconciler) owner(s *scope, identity installation.Identity) objectstore
 }
 
 // emitBucketEvent records an event that distinguishes a first claim from a repair.
-func (r *Reconciler) emitBucketEvent(s *scope) {
-	if meta.IsStatusConditionTrue(s.Original.Status.Conditions, v1alpha1.ConditionBucketReady) {
+func (r *Reconciler) emitBucketEvent(s *scope, result objectstore.ClaimResult) {
+	switch result {
+	case objectstore.BucketRestored:
 		r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeWarning, "BucketRestored", "ClaimBucket",
 			"bucket %s or its marker was missing and was created again", s.account.Bucket)
-		return
+	case objectstore.BucketClaimed:
+		r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeNormal, "BucketClaimed", "ClaimBucket",
+			"bucket %s now belongs to this account", s.account.Bucket)
+	case objectstore.ClaimUnchanged, objectstore.ClaimUpdated:
 	}
-	r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeNormal, "BucketClaimed", "ClaimBucket",
-		"bucket %s now belongs to this account", s.account.Bucket)
 }

@@ -1,6 +1,8 @@
 package mediaaccount
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/api/v1alpha1"
@@ -48,7 +50,7 @@ func (r stepResult) condition(kind string, seen observed) metav1.Condition {
 	case r.failure != nil:
 		return reconcile.UnknownCondition(kind, r.failure.Reason(), r.failure.Message())
 	case r.ready:
-		return reconcile.Condition(kind, true, v1alpha1.ReasonSucceeded, r.message)
+		return reconcile.Condition(kind, true, cmp.Or(r.reason, v1alpha1.ReasonSucceeded), r.message)
 	case seen.account.failure != nil:
 		return reconcile.UnknownCondition(kind, seen.account.failure.Reason(), seen.account.failure.Message())
 	}

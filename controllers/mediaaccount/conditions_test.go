@@ -220,3 +220,20 @@ func checkRules(t *testing.T, seen observed) {
 		t.Fatalf("the generation is observed: %t, and Reconciling: %t, for %+v", seen.generationObserved(), is["Reconciling"], seen)
 	}
 }
+
+func TestStorageCondition_NearAndOverTheCap(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		used, limit int64
+		want        string
+	}{
+		{0, 100, "True Succeeded"}, {89, 100, "True Succeeded"}, {90, 100, "True StorageNearFull"}, {99, 100, "True StorageNearFull"},
+		{100, 100, "False StorageFull"}, {150, 100, "False StorageFull"}, {1, 1, "False StorageFull"}, {0, 1, "True Succeeded"},
+		{1 << 61, 1 << 62, "True Succeeded"}, {1<<62 - 1<<58, 1 << 62, "True StorageNearFull"}, {1 << 62, 1 << 62, "False StorageFull"},
+	} {
+		got := storageCondition(c.used, c.limit)
+		if status := string(got.Status) + " " + got.Reason; status != c.want || got.Type != "StorageAvailable" || got.Message == "" {
+			t.Errorf("%d of %d: %s, want %s", c.used, c.limit, status, c.want)
+		}
+	}
+}

@@ -39,6 +39,7 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 		return false
 	}
 	r.schedule.Delete(s.Object.UID)
+	r.undelivered.forget(s.Object.UID)
 	return true
 }
 

@@ -2,15 +2,12 @@ package mediaaccount
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
@@ -18,15 +15,20 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// ensureKeys provides every app with a Secret that holds a valid key, and deletes the
-// Secrets of apps that were removed. PostgreSQL stores hashes only: a key that no Secret
-// holds cannot be read again, so a new key replaces it.
+// keyStep is the step of one reconcile that provides the keys.
+type keyStep struct {
+	*scope
+	ring    account.KeyRing
+	changed bool // the database's keys differ from ring
+}
+
+// ensureKeys provides every app with a Secret that holds a valid key, and deletes the Secrets of
+// apps that were removed. PostgreSQL stores hashes only: a key that no Secret holds cannot be read
+// again, so a new key replaces it. The older keys end only when a Secret holds the new one.
 func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
-	dbctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	ring, err := r.deps.Accounts.Keys(dbctx, s.account.ID)
-	if err != nil {
-		s.observed.keys.failure = reconcile.NewError(reconcile.Database, err)
+	k := &keyStep{scope: s}
+	if failure := r.readKeys(ctx, k); failure != nil {
+		s.observed.keys.failure = failure
 		return false
 	}
 	secrets, failure := r.cachedSecrets(ctx, s.Object)
@@ -34,18 +36,14 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 		s.observed.keys.failure = failure
 		return true
 	}
-	var keys []v1alpha1.KeyStatus
 	for _, app := range s.apps {
-		want := r.desiredSecret(s, app)
-		valid, failure := r.ensureKey(ctx, s, want, secrets[want.name], ring.Apps[app.ID].Valid)
+		want := r.desiredSecret(s, app, k.ring)
+		failure := r.ensureKey(ctx, k, want, secrets[want.name])
 		if s.StatusSkipped() {
 			return false
 		}
 		if failure != nil && !s.observed.keys.failure.Stalls() {
 			s.observed.keys.failure = failure
-		}
-		if failure == nil {
-			keys = append(keys, r.keyStatus(s, want, valid))
 		}
 		delete(secrets, want.name)
 	}
@@ -54,183 +52,190 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 			s.observed.keys.failure = failure
 		}
 	}
-	s.Object.Status.Keys = keys
-	if s.observed.keys.failure == nil {
-		s.observed.keys = stepResult{ready: true, message: fmt.Sprintf("%d of %d Secrets hold a valid key", len(keys), len(s.apps))}
+	if k.changed {
+		if failure := r.readKeys(ctx, k); failure != nil {
+			s.observed.keys.failure = failure
+			return false
+		}
 	}
+	r.reportKeys(k)
 	return true
 }
 
-// ensureKey makes one app's Secret and key match want and returns the keys that are valid
-// then, the current one first. The cache may be behind the API server, so that every action
-// is planned again from the Secret as the API server has it.
-func (r *Reconciler) ensureKey(ctx context.Context, s *scope, want desiredSecret, cached *corev1.Secret, keys []account.Key) ([]account.Key, *reconcile.StepError) {
-	if planSecret(want, cached, keys).action == actionNone {
-		return keys, nil
+// readKeys reads the valid keys of the account.
+func (r *Reconciler) readKeys(ctx context.Context, k *keyStep) *reconcile.StepError {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	ring, err := r.deps.Accounts.Keys(ctx, k.account.ID)
+	k.ring, k.changed = ring, false
+	return reconcile.NewError(reconcile.Database, err)
+}
+
+// ensureKey makes one app's Secret and key match want. The cache may be behind the API server, so
+// that every action is planned again from the Secret as the API server has it.
+func (r *Reconciler) ensureKey(ctx context.Context, k *keyStep, want desiredSecret, cached *corev1.Secret) *reconcile.StepError {
+	plan := func(secret *corev1.Secret) secretPlan {
+		return planSecret(want, secret, k.ring.Apps[want.app.ID].Valid, k.ring.Now)
+	}
+	if plan(cached).action == actionNone {
+		return nil
 	}
 	existing, failure := r.readSecret(ctx, want)
 	if failure != nil {
-		return nil, failure
+		return failure
 	}
-	plan := planSecret(want, existing, keys)
+	next := plan(existing)
+	if next.accept {
+		accepted, failure := r.acceptKey(ctx, k, want, existing)
+		if failure != nil {
+			return failure
+		}
+		if accepted {
+			next = plan(existing)
+		}
+	}
+	return r.carryOut(ctx, k, want, existing, next)
+}
+
+// carryOut does what was planned for one app.
+func (r *Reconciler) carryOut(ctx context.Context, k *keyStep, want desiredSecret, existing *corev1.Secret, plan secretPlan) *reconcile.StepError {
 	switch plan.action {
 	case actionNone:
-		return keys, nil
 	case actionReject:
-		return nil, reconcile.NewError(reconcile.Kubernetes, fault.New(fault.Conflict,
+		return reconcile.NewError(reconcile.Kubernetes, fault.New(fault.Conflict,
 			"Secret %s does not belong to this account; delete or rename it, so that the operator can create the Secret of app %s", want.name, want.app.Name))
-	case actionUpdate:
-		return keys, r.writeSecret(ctx, s, want, existing, string(existing.Data[v1alpha1.SecretAPIKey]))
-	}
-	if existing == nil {
-		terminating, failure := r.namespaceTerminating(ctx, s)
-		if terminating {
-			s.SkipStatus()
+	case actionWait:
+		k.RequeueBy(r.deps.Now().Add(plan.wait))
+		return reconcile.NewError(reconcile.Kubernetes, fault.New(fault.Conflict,
+			"Secret %s is overwritten again and again: its key is not the current one of app %s; find what writes it. The operator issues another key after a pause", want.name, want.app.Name))
+	case actionUpdate, actionDeliver:
+		token, held := heldKey(existing, k.ring.Apps[want.app.ID].Valid)
+		if plan.action == actionDeliver {
+			if failure := r.deliverKey(ctx, k, want, held); failure != nil || k.StatusSkipped() {
+				return failure
+			}
 		}
-		if terminating || failure != nil {
-			return nil, failure
-		}
-	}
-	return r.issueKey(ctx, s, want, existing, keys, plan)
-}
-
-// issueKey issues a key and writes it into the Secret. The key's row is written first: after a
-// crash in between, the Secret does not hold the current key, and the next reconcile issues
-// another.
-func (r *Reconciler) issueKey(ctx context.Context, s *scope, want desiredSecret, existing *corev1.Secret, keys []account.Key, plan secretPlan) ([]account.Key, *reconcile.StepError) {
-	dbctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	token, key, err := r.deps.Accounts.IssueKey(dbctx, want.app.ID, want.generation, plan.overlap)
-	if err != nil {
-		return nil, reconcile.NewError(reconcile.Database, err)
-	}
-	if failure := r.writeSecret(ctx, s, want, existing, token.Reveal()); failure != nil || s.StatusSkipped() {
-		return nil, failure
-	}
-	message := fmt.Sprintf("Secret %s holds a new key for app %s (%s)", want.name, want.app.Name, plan.reason)
-	if plan.overlap > 0 {
-		message += fmt.Sprintf("; the previous key stays valid for %s", plan.overlap)
-	}
-	r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeNormal, plan.event, "IssueKey", "%s", message)
-	return append([]account.Key{key}, limitToOverlap(keys, key.CreatedAt, plan.overlap)...), nil
-}
-
-// limitToOverlap returns the keys that are still valid after another was issued at now: they
-// expire after overlap at the latest.
-func limitToOverlap(keys []account.Key, now time.Time, overlap time.Duration) []account.Key {
-	var valid []account.Key
-	for _, key := range keys {
-		end := now.Add(overlap)
-		if key.ExpiresAt == nil || key.ExpiresAt.After(end) {
-			key.ExpiresAt = &end
-		}
-		if key.ExpiresAt.After(now) {
-			valid = append(valid, key)
-		}
-	}
-	return valid
-}
-
-// keyStatus returns the status of an app's keys, and requests a reconcile for the time at
-// which an older key expires.
-func (r *Reconciler) keyStatus(s *scope, want desiredSecret, keys []account.Key) v1alpha1.KeyStatus {
-	current := keys[0]
-	created := metav1.NewTime(current.CreatedAt)
-	status := v1alpha1.KeyStatus{
-		App: want.app.Name, SecretName: want.name, Generation: current.Generation, CreatedAt: &created,
-	}
-	for _, older := range keys[1:] {
-		if older.ExpiresAt == nil {
-			continue
-		}
-		s.RequeueBy(older.ExpiresAt.Add(time.Second))
-		if status.PreviousExpiresAt == nil || older.ExpiresAt.After(status.PreviousExpiresAt.Time) {
-			expires := metav1.NewTime(*older.ExpiresAt)
-			status.PreviousExpiresAt = &expires
-		}
-	}
-	status.LastUsedAt = r.lastUsed(s, status, current)
-	return status
-}
-
-// lastUsed returns when the key was last used, as of the last usage measurement, so that an
-// active tenant does not cause a status write in every reconcile.
-func (r *Reconciler) lastUsed(s *scope, status v1alpha1.KeyStatus, current account.Key) *metav1.Time {
-	if r.usageIsDue(s) {
-		if current.LastUsedAt == nil {
+		if !want.differs(existing, held) {
 			return nil
 		}
-		used := metav1.NewTime(*current.LastUsedAt)
-		return &used
-	}
-	for _, before := range s.Original.Status.Keys {
-		if before.App == status.App && before.CreatedAt != nil && before.CreatedAt.Unix() == status.CreatedAt.Unix() {
-			return before.LastUsedAt
+		_, failure := r.writeSecret(ctx, k.scope, want, existing, token, held)
+		return failure
+	case actionIssue:
+		if existing == nil {
+			terminating, failure := r.namespaceTerminating(ctx, k.scope)
+			if terminating {
+				k.SkipStatus()
+			}
+			if terminating || failure != nil {
+				return failure
+			}
 		}
+		return r.issueKey(ctx, k, want, existing, plan)
 	}
 	return nil
 }
 
-// cachedSecrets returns the account's Secrets that the cache holds, by name.
-func (r *Reconciler) cachedSecrets(ctx context.Context, object *v1alpha1.MediaAccount) (map[string]*corev1.Secret, *reconcile.StepError) {
-	list := &corev1.SecretList{}
-	err := r.deps.Client.List(ctx, list, client.InNamespace(object.Namespace), client.MatchingLabels{v1alpha1.LabelAccount: object.Name})
-	if err != nil {
-		return nil, reconcile.NewAPIError(err, "list the account's Secrets")
-	}
-	byName := make(map[string]*corev1.Secret, len(list.Items))
-	for i := range list.Items {
-		byName[list.Items[i].Name] = &list.Items[i]
-	}
-	return byName, nil
+// heldKey returns the key that the Secret holds, which is one of valid.
+func heldKey(secret *corev1.Secret, valid []account.Key) (account.KeySecret, account.Key) {
+	token, _ := account.ParseKeySecret(string(secret.Data[v1alpha1.SecretAPIKey]))
+	return token, valid[keyIndex(secret, valid)]
 }
 
-// readSecret reads the Secret from the API server; nil when there is none.
-func (r *Reconciler) readSecret(ctx context.Context, want desiredSecret) (*corev1.Secret, *reconcile.StepError) {
-	secret := &corev1.Secret{}
-	err := r.deps.APIReader.Get(ctx, client.ObjectKey{Namespace: want.object.Namespace, Name: want.name}, secret)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
+// issueKey issues a key in two phases: it is added to the database, then written into the Secret,
+// and only then the older keys end. After a crash in between, or while the Secret cannot be
+// written, the older keys stay valid.
+func (r *Reconciler) issueKey(ctx context.Context, k *keyStep, want desiredSecret, existing *corev1.Secret, plan secretPlan) *reconcile.StepError {
+	token, key, failure := r.pendingKey(ctx, k, want, plan)
+	if failure != nil || k.StatusSkipped() {
+		return failure
 	}
-	return secret, reconcile.NewAPIError(err, "read Secret %s", want.name)
+	secret, failure := r.writeSecret(ctx, k.scope, want, existing, token, key)
+	if failure != nil || k.StatusSkipped() {
+		return failure
+	}
+	if failure := r.deliverKey(ctx, k, want, key); failure != nil || k.StatusSkipped() {
+		return failure
+	}
+	message := fmt.Sprintf("Secret %s holds a new key for app %s (%s)", want.name, want.app.Name, plan.reason)
+	if key.Overlap > 0 {
+		message += fmt.Sprintf("; the previous key stays valid for %s", key.Overlap)
+	}
+	// The Secret as the related object: events of several apps are not merged into one.
+	r.deps.Events.Eventf(k.Object, secret, corev1.EventTypeNormal, plan.event, "IssueKey", "%s", message)
+	return nil
 }
 
-// writeSecret creates the Secret, or updates the one that was read. It ends the run when the
-// Secret changed meanwhile, or when the namespace is being deleted.
-func (r *Reconciler) writeSecret(ctx context.Context, s *scope, want desiredSecret, existing *corev1.Secret, key string) *reconcile.StepError {
-	var err error
-	next := want.secret(existing, key)
-	switch {
-	case existing == nil:
-		err = r.deps.Client.Create(ctx, next)
-	case existing.Immutable != nil && *existing.Immutable:
-		if err = r.deps.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID, ResourceVersion: &existing.ResourceVersion}); err == nil {
-			err = r.deps.Client.Create(ctx, want.secret(nil, key))
+// pendingKey returns the app's pending key, if its plain text is still known and it is what the
+// plan needs, or adds one.
+func (r *Reconciler) pendingKey(ctx context.Context, k *keyStep, want desiredSecret, plan secretPlan) (account.KeySecret, account.Key, *reconcile.StepError) {
+	keys := k.ring.Apps[want.app.ID]
+	uid := want.object.UID
+	if len(keys.Valid) > 0 && keys.Valid[0].Pending() {
+		pending := keys.Valid[0]
+		token, known := r.undelivered.find(uid, want.app.ID)
+		if known && token.Hash().Equal(pending.Hash) && pending.Overlap <= plan.overlap &&
+			pending.Generation == want.newGeneration && pending.ObjectUID == string(uid) {
+			return token, pending, nil
 		}
-	default:
-		err = r.deps.Client.Update(ctx, next)
 	}
-	switch {
-	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		s.SkipStatus()
-		return nil
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		s.Conflicted()
-		return nil
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	token, key, err := r.deps.Accounts.AddKey(ctx, account.KeyRequest{
+		AppID: want.app.ID, Generation: want.newGeneration, ObjectUID: string(uid), Overlap: plan.overlap, After: &keys.Sequence,
+	})
+	if err != nil {
+		return account.KeySecret{}, account.Key{}, k.keysChanged(err)
 	}
-	return reconcile.NewAPIError(err, "write Secret %s", want.name)
+	k.changed = true
+	r.undelivered.add(uid, want.app.ID, token)
+	return token, key, nil
 }
 
-// removeSecret deletes a Secret if this object controls it.
-func (r *Reconciler) removeSecret(ctx context.Context, object *v1alpha1.MediaAccount, secret *corev1.Secret) *reconcile.StepError {
-	if owner := metav1.GetControllerOf(secret); owner == nil || owner.UID != object.UID {
+// deliverKey records that the Secret holds the key.
+func (r *Reconciler) deliverKey(ctx context.Context, k *keyStep, want desiredSecret, key account.Key) *reconcile.StepError {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	if err := r.deps.Accounts.DeliverKey(ctx, key, string(want.object.UID)); err != nil {
+		return k.keysChanged(err)
+	}
+	k.changed = true
+	r.undelivered.remove(want.object.UID, want.app.ID)
+	return nil
+}
+
+// acceptKey makes the key of a Secret valid, if its proof says that this installation issued it
+// for this app, and no key replaced it since. So clients keep their keys after the database was
+// restored. A key that was replaced or revoked is not accepted again.
+func (r *Reconciler) acceptKey(ctx context.Context, k *keyStep, want desiredSecret, existing *corev1.Secret) (bool, *reconcile.StepError) {
+	token, ok := account.ParseKeySecret(string(existing.Data[v1alpha1.SecretAPIKey]))
+	proof := string(existing.Data[v1alpha1.SecretProof])
+	if !ok || proof == "" {
+		return false, nil
+	}
+	dbctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	accepted, err := r.deps.Accounts.AcceptKey(dbctx, k.ring, want.app, token, proof, account.KeyRequest{
+		ObjectUID: string(want.object.UID), Overlap: want.overlap,
+	})
+	if err != nil {
+		return false, k.keysChanged(err)
+	}
+	if !accepted {
+		return false, nil
+	}
+	r.deps.Events.Eventf(k.Object, existing, corev1.EventTypeNormal, eventKeyAccepted, "AcceptKey",
+		"The key in Secret %s is valid again for app %s: its proof shows that this installation issued it", want.name, want.app.Name)
+	return true, r.readKeys(ctx, k)
+}
+
+// keysChanged returns the failure of a change of the keys. When another replica changed them or
+// closed the app meanwhile, it ends the run instead, which is repeated soon.
+func (k *keyStep) keysChanged(err error) *reconcile.StepError {
+	if errors.Is(err, account.ErrKeysChanged) || fault.Is(err, fault.NotFound) {
+		k.Conflicted()
 		return nil
 	}
-	err := r.deps.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
-	if apierrors.IsConflict(err) {
-		return nil // replaced by another Secret of that name; the next reconcile checks its owner
-	}
-	return reconcile.NewAPIError(client.IgnoreNotFound(err), "delete Secret %s", secret.Name)
+	return reconcile.NewError(reconcile.Database, err)
 }
 
 // sortApps sorts the apps by name, so that the status does not depend on the order of rows.

@@ -56,6 +56,8 @@ type Config struct {
 	BucketCheckInterval time.Duration
 	// UsageInterval is the interval between two reads of the usage and of the keys' last use.
 	UsageInterval time.Duration
+	// OutageGrace is how long no replica of the runtime may serve before an account is not Ready.
+	OutageGrace time.Duration
 	// Options of the controller: concurrency and rate limiter.
 	Options controller.Options
 	// DeletionOptions are those of the controller that deletes media.
@@ -68,6 +70,7 @@ type Deps struct {
 	APIReader client.Reader // reads from the API server
 	Accounts  *account.Registry
 	Buckets   Buckets
+	Runtimes  Runtimes
 	// Identity returns the identity that the markers of buckets record.
 	Identity func(ctx context.Context) (installation.Identity, error)
 	Eraser   *erasure.Eraser
@@ -75,32 +78,35 @@ type Deps struct {
 
 // Reconciler reconciles MediaAccount objects.
 type Reconciler struct {
-	deps      Deps
-	config    Config
-	schedule  *schedule
-	deletions deletions
+	deps        Deps
+	config      Config
+	schedule    *schedule
+	runtimes    *runtimes
+	undelivered *undeliveredKeys
+	deletions   deletions
 }
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), deletions: make(deletions)}
+	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}, undelivered: newUndeliveredKeys(), deletions: make(deletions)}
 }
 
-// SetupWithManager registers the controller, and that of deletions. It reconciles a MediaAccount
-// when its spec or an annotation changes, when one of its Secrets changes or is deleted, when a
-// RetainedMediaAccount that may become its account changes, and on its timers.
+// SetupWithManager registers the controller, and that of deletions. It reconciles a MediaAccount when its spec or its
+// annotations change, when one of its Secrets changes or is deleted, when a RetainedMediaAccount that may
+// become its account changes, and on its timers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err := errors.Join(retained.AddIndexes(ctx, mgr.GetFieldIndexer()), r.setupDeletions(mgr)); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		// The status is this controller's own; a deletion raises the generation too.
-		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		// A deletion raises the generation too. A status that others wrote is corrected on the next
+		// timer: nothing depends on it.
+		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Owns(&corev1.Secret{}, builder.WithPredicates(secretDrift())).
 		Watches(&v1alpha1.RetainedMediaAccount{}, handler.EnqueueRequestsFromMapFunc(claimants), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(r.config.Options).
-		Complete(r)
+		Complete(reconcile.Gated(r.deps.Gate, r))
 }
 
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts,verbs=get;list;watch;patch
@@ -135,7 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	if s.Deleting() {
 		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.abandon, r.removeSecrets, r.release)
 	} else {
-		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.measureUsage)
+		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.checkRuntime, r.measureUsage)
 	}
 	return ctrl.Result{}, nil
 }
@@ -160,6 +166,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) 
 	}
 	return s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),
+		Measured:           s.observed.storage,
 		GenerationObserved: s.observed.generationObserved(),
 		Failures:           s.observed.failures(),
 		Interval:           r.config.BucketCheckInterval,

@@ -18,6 +18,7 @@ type scheduleEntry struct {
 	bucket    string
 	bucketDue time.Time
 	usageDue  time.Time
+	measured  int64 // the generation of the spec at the last measurement
 
 	namespaceUID string
 }
@@ -45,16 +46,20 @@ func (s *schedule) InvalidateBucket(uid types.UID) {
 	s.update(uid, func(e *scheduleEntry) { e.bucketDue = time.Time{} })
 }
 
-// NextUsageMeasurement returns when to measure the usage; zero when it was not measured yet.
-func (s *schedule) NextUsageMeasurement(uid types.UID) time.Time {
+// NextUsageMeasurement returns when to measure the usage; zero when it was not measured yet for
+// this generation of the spec.
+func (s *schedule) NextUsageMeasurement(uid types.UID, generation int64) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.entries[uid].usageDue
+	if entry := s.entries[uid]; entry.measured == generation {
+		return entry.usageDue
+	}
+	return time.Time{}
 }
 
 // UsageMeasured records when to measure the usage next.
-func (s *schedule) UsageMeasured(uid types.UID, next time.Time) {
-	s.update(uid, func(e *scheduleEntry) { e.usageDue = next })
+func (s *schedule) UsageMeasured(uid types.UID, generation int64, next time.Time) {
+	s.update(uid, func(e *scheduleEntry) { e.usageDue, e.measured = next, generation })
 }
 
 // NamespaceUID returns the UID of the object's namespace; empty when it was not read yet.

@@ -16,88 +16,56 @@ import (
 	"mediastack.dev/runtime/account"
 )
 
-type action int
-
-// Actions that planSecret chooses from.
-const (
-	actionNone     action = iota // the Secret holds the current key and matches what is desired
-	actionUpdate                 // it holds the current key, but something else differs
-	actionIssueKey               // a new key is needed
-	actionReject                 // a Secret of that name belongs to something else
-)
-
-// secretPlan is what to do about the Secret and the key of one app.
-type secretPlan struct {
-	action  action
-	overlap time.Duration // actionIssueKey: how long older keys stay valid
-	event   string        // actionIssueKey: the event's reason
-	reason  string        // actionIssueKey: for the event's message
-}
+// defaultOverlap is that of the CRD's schema.
+const defaultOverlap = 24 * time.Hour
 
 // desiredSecret is the Secret that an app should have.
 type desiredSecret struct {
 	object     *v1alpha1.MediaAccount
 	app        account.App
 	name       string
-	generation int64
-	overlap    time.Duration
-	data       map[string]string // without the key
+	generation int64 // of the spec
+	// newGeneration is that of a new key: the one of the spec, or the highest of the account's
+	// keys, if the one of the spec was lowered.
+	newGeneration int64
+	overlap       time.Duration
+	rotateEvery   time.Duration // 0 = never
+	template      v1alpha1.SecretTemplate
+	proofKey      account.ProofKey
+	data          map[string]string // without the key and its proof
 }
 
 // desiredSecret returns the Secret that app should have.
-func (r *Reconciler) desiredSecret(s *scope, app account.App) desiredSecret {
+func (r *Reconciler) desiredSecret(s *scope, app account.App, ring account.KeyRing) desiredSecret {
+	spec := s.Object.Spec.APIKeys
 	want := desiredSecret{
 		object: s.Object, app: app, name: v1alpha1.SecretName(s.Object.Name, app.Name),
-		generation: max(s.Object.Spec.APIKeys.Generation, 1),
-		overlap:    24 * time.Hour,
+		generation: specGeneration(s.Object), newGeneration: max(specGeneration(s.Object), highestGeneration(ring)),
+		overlap: defaultOverlap, proofKey: ring.ProofKey,
 		data: map[string]string{
 			v1alpha1.SecretBaseURL:   r.config.BaseURL,
 			v1alpha1.SecretMCPURL:    r.mcpURL(),
 			v1alpha1.SecretAccountID: s.account.ID.String(),
 			v1alpha1.SecretApp:       app.Name,
+			v1alpha1.SecretType:      bindingType,
+			v1alpha1.SecretProvider:  bindingType,
+			v1alpha1.SecretURI:       r.config.BaseURL,
 		},
 	}
-	if overlap := s.Object.Spec.APIKeys.Overlap; overlap != nil {
-		want.overlap = overlap.Duration
+	if spec.Overlap != nil {
+		want.overlap = spec.Overlap.Duration
+	}
+	if spec.RotateEvery != nil {
+		want.rotateEvery = spec.RotateEvery.Duration
+	}
+	if spec.SecretTemplate != nil {
+		want.template = *spec.SecretTemplate
 	}
 	return want
 }
 
-// planSecret decides what to do about the Secret and the key of one app. keys are its valid
-// keys, the current one first; existing is the Secret of that name, nil when there is none.
-func planSecret(want desiredSecret, existing *corev1.Secret, keys []account.Key) secretPlan {
-	switch {
-	case existing != nil && !want.owns(existing):
-		return secretPlan{action: actionReject}
-	case len(keys) == 0:
-		return secretPlan{action: actionIssueKey, event: "KeyIssued", reason: "no key existed"}
-	case existing == nil:
-		return secretPlan{action: actionIssueKey, event: "KeyReplaced", reason: "Secret was missing; previous key revoked"}
-	}
-	switch index := keyIndex(existing, keys); {
-	case index < 0:
-		return secretPlan{action: actionIssueKey, event: "KeyReplaced", reason: "Secret held no valid key; previous key revoked"}
-	case index > 0:
-		// A rotation was interrupted after the key's row was written: clients still use the
-		// older key, and the newer one is lost.
-		return secretPlan{action: actionIssueKey, overlap: want.overlap, event: "KeyRotated", reason: "interrupted rotation"}
-	case keys[0].Generation < want.generation:
-		return secretPlan{action: actionIssueKey, overlap: want.overlap, event: "KeyRotated", reason: "spec.apiKeys.generation was raised"}
-	case want.differs(existing):
-		return secretPlan{action: actionUpdate}
-	}
-	return secretPlan{action: actionNone}
-}
-
-// keyIndex returns the index of the key that the Secret holds, or -1 when it is none of keys.
-func keyIndex(secret *corev1.Secret, keys []account.Key) int {
-	token, ok := account.ParseKeySecret(string(secret.Data[v1alpha1.SecretAPIKey]))
-	if !ok {
-		return -1
-	}
-	hash := token.Hash()
-	return slices.IndexFunc(keys, func(key account.Key) bool { return key.Hash.Equal(hash) })
-}
+// bindingType is the type and the provider of the Service Binding specification.
+const bindingType = "mediastack"
 
 // owns reports whether the operator may write a Secret of the desired name: this object
 // controls it, or an object of this name did (it was restored from a backup), or it has no
@@ -114,43 +82,59 @@ func (d desiredSecret) owns(secret *corev1.Secret) bool {
 
 // differs reports whether anything but the key differs from what is desired. Labels,
 // annotations and data added by others are ignored.
-func (d desiredSecret) differs(secret *corev1.Secret) bool {
+func (d desiredSecret) differs(secret *corev1.Secret, key account.Key) bool {
 	owner := metav1.GetControllerOf(secret)
-	if owner == nil || owner.UID != d.object.UID {
+	if owner == nil || owner.UID != d.object.UID || !includes(secret.Labels, d.labels()) || !includes(secret.Annotations, d.template.Annotations) ||
+		secret.Annotations[v1alpha1.AnnotationTemplate] != namesOf(d.template).record() {
 		return true
 	}
-	for name, value := range d.labels() {
-		if secret.Labels[name] != value {
-			return true
-		}
-	}
-	for name, value := range d.data {
-		if string(secret.Data[name]) != value {
+	for name, value := range d.entries(string(secret.Data[v1alpha1.SecretAPIKey]), key) {
+		if got, ok := secret.Data[name]; !ok || string(got) != value {
 			return true
 		}
 	}
 	return false
 }
 
+// labels returns the labels of the Secret: the operator's own replace those of the template.
 func (d desiredSecret) labels() map[string]string {
-	return map[string]string{
-		v1alpha1.LabelAccount:          d.object.Name,
-		v1alpha1.LabelApp:              d.app.Name,
-		"app.kubernetes.io/managed-by": "mediastack-operator",
+	labels := maps.Clone(d.template.Labels)
+	if labels == nil {
+		labels = map[string]string{}
 	}
+	labels[v1alpha1.LabelAccount] = d.object.Name
+	labels[v1alpha1.LabelApp] = d.app.Name
+	labels["app.kubernetes.io/managed-by"] = "mediastack-operator"
+	return labels
+}
+
+// entries returns the data of the Secret that holds a key, whose plain text is token.
+func (d desiredSecret) entries(token string, key account.Key) map[string]string {
+	own := maps.Clone(d.data)
+	own[v1alpha1.SecretAPIKey] = token
+	own[v1alpha1.SecretProof] = d.proofKey.Sign(d.app.AccountID, d.app.Name, key)
+	all := maps.Clone(own)
+	for name, source := range d.template.Keys {
+		if _, taken := own[name]; !taken {
+			all[name] = own[string(source)]
+		}
+	}
+	return all
 }
 
 // secret returns the Secret to write, based on the existing one, if any.
-func (d desiredSecret) secret(existing *corev1.Secret, key string) *corev1.Secret {
+func (d desiredSecret) secret(existing *corev1.Secret, token string, key account.Key) *corev1.Secret {
 	next := &corev1.Secret{Type: corev1.SecretTypeOpaque}
 	if existing != nil {
 		next = existing.DeepCopy()
 	}
 	next.Namespace, next.Name = d.object.Namespace, d.name
-	if next.Labels == nil {
-		next.Labels = map[string]string{}
+	removeTemplate(next)
+	next.Labels = withAll(next.Labels, d.labels())
+	next.Annotations = withAll(next.Annotations, d.template.Annotations)
+	if record := namesOf(d.template).record(); record != "" {
+		next.Annotations = withAll(next.Annotations, map[string]string{v1alpha1.AnnotationTemplate: record})
 	}
-	maps.Copy(next.Labels, d.labels())
 	next.OwnerReferences = slices.DeleteFunc(next.OwnerReferences, func(owner metav1.OwnerReference) bool {
 		return owner.Controller != nil && *owner.Controller || owner.UID == d.object.UID
 	})
@@ -162,11 +146,19 @@ func (d desiredSecret) secret(existing *corev1.Secret, key string) *corev1.Secre
 	if next.Data == nil {
 		next.Data = map[string][]byte{}
 	}
-	for name, value := range d.data {
+	for name, value := range d.entries(token, key) {
 		next.Data[name] = []byte(value)
 	}
-	next.Data[v1alpha1.SecretAPIKey] = []byte(key)
 	return next
+}
+
+// withAll sets the entries of more in all, which may be nil.
+func withAll(all, more map[string]string) map[string]string {
+	if all == nil && len(more) > 0 {
+		all = make(map[string]string, len(more))
+	}
+	maps.Copy(all, more)
+	return all
 }
 
 // secretDrift selects the events of Secrets that may have to be repaired: a Secret that was
@@ -181,7 +173,7 @@ func secretDrift() predicate.Predicate {
 			before, ok1 := e.ObjectOld.(*corev1.Secret)
 			after, ok2 := e.ObjectNew.(*corev1.Secret)
 			return !ok1 || !ok2 || !maps.EqualFunc(before.Data, after.Data, bytes.Equal) ||
-				!maps.Equal(before.Labels, after.Labels) || !slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
+				!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) || !slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
 		},
 	}
 }

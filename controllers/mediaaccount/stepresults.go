@@ -1,6 +1,8 @@
 package mediaaccount
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"mediastack.dev/controllers/reconcile"
 )
 
@@ -8,6 +10,7 @@ import (
 type stepResult struct {
 	ready   bool
 	message string // the condition's message, when ready
+	reason  string // the condition's reason, when ready; empty = Succeeded
 	failure *reconcile.StepError
 }
 
@@ -19,6 +22,7 @@ type observed struct {
 	apps      stepResult
 	keys      stepResult
 	runtime   *reconcile.StepError // no replica of the runtime serves
+	storage   []metav1.Condition   // StorageAvailable, if the usage was measured
 	deletion  *deletionProgress    // nil unless the object is being deleted
 }
 

@@ -20,7 +20,7 @@ const usageRetry = 30 * time.Second
 // measureUsage reads the usage of the account, once per Config.UsageInterval.
 func (r *Reconciler) measureUsage(ctx context.Context, s *scope) bool {
 	if !r.usageIsDue(s) {
-		s.RequeueBy(r.schedule.NextUsageMeasurement(s.Object.UID))
+		s.RequeueBy(r.schedule.NextUsageMeasurement(s.Object.UID, s.Object.Generation))
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
@@ -33,23 +33,40 @@ func (r *Reconciler) measureUsage(ctx context.Context, s *scope) bool {
 		s.RequeueBy(r.deps.Now().Add(reconcile.Jitter(usageRetry)))
 		return true
 	}
+	maxStorage := bytesOrDefault(s.Object.Spec.Storage.MaxStorage, defaultMaxStorage)
+	s.observed.storage = []metav1.Condition{storageCondition(usage.Used, maxStorage)}
 	s.Object.Status.Usage = usageStatus(s.Original.Status.Usage, usage, metav1.NewTime(r.deps.Now()))
 	due := r.deps.Now().Add(reconcile.Jitter(r.config.UsageInterval))
-	r.schedule.UsageMeasured(s.Object.UID, due)
+	r.schedule.UsageMeasured(s.Object.UID, s.Object.Generation, due)
 	s.RequeueBy(due)
 	return true
 }
 
-// usageIsDue reports whether this reconcile refreshes the usage and the keys' last use.
+// usageIsDue reports whether this reconcile refreshes the usage and the keys' last use. A changed
+// spec is a reason, since it may change the cap.
 func (r *Reconciler) usageIsDue(s *scope) bool {
-	return s.Original.Status.Usage == nil || !r.deps.Now().Before(r.schedule.NextUsageMeasurement(s.Object.UID))
+	return s.Original.Status.Usage == nil || !r.deps.Now().Before(r.schedule.NextUsageMeasurement(s.Object.UID, s.Object.Generation))
+}
+
+// storageCondition returns StorageAvailable for what counts against the cap, in bytes.
+func storageCondition(used, maxStorage int64) metav1.Condition {
+	share := fmt.Sprintf("%s of %s are used", humanBytes(used), humanBytes(maxStorage))
+	switch {
+	case used >= maxStorage:
+		return reconcile.Condition(v1alpha1.ConditionStorageAvailable, false, v1alpha1.ReasonStorageFull,
+			share+": uploads are rejected until items are deleted or spec.storage.maxStorage is raised")
+	case used >= maxStorage-maxStorage/10:
+		return reconcile.Condition(v1alpha1.ConditionStorageAvailable, true, v1alpha1.ReasonStorageNearFull, share)
+	}
+	return reconcile.Condition(v1alpha1.ConditionStorageAvailable, true, v1alpha1.ReasonSucceeded, "Uploads fit under the storage cap")
 }
 
 // usageStatus returns the measured usage. Equal figures keep the time of the previous
 // measurement, so that an idle account causes no status write.
 func usageStatus(before *v1alpha1.UsageStatus, usage account.Usage, now metav1.Time) *v1alpha1.UsageStatus {
 	next := &v1alpha1.UsageStatus{
-		Used:          humanBytes(usage.SealedBytes),
+		Used:          humanBytes(usage.Used),
+		UsedBytes:     usage.Used,
 		SealedBytes:   usage.SealedBytes,
 		SealedItems:   usage.SealedItems,
 		DraftBytes:    usage.DraftBytes,

@@ -3,8 +3,8 @@ package mediasettings
 import (
 	"context"
 	"fmt"
+	"time"
 
-	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,16 +13,21 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/fault"
 )
 
-// findAccount looks up the account of the settings. Without a usable one the next steps still
-// resolve the active object; the watch of accounts triggers the next reconcile.
+// accountRetry is when the database is asked again for an account that is not bound yet. The watch
+// of accounts usually comes first.
+const accountRetry = 30 * time.Second
+
+// findAccount looks up the account of the settings in PostgreSQL. It is the one that is bound to
+// the MediaAccount: a status, which others can write, names none. Without a usable one the next
+// steps still resolve the active object.
 func (r *Reconciler) findAccount(ctx context.Context, s *scope) bool {
 	name := s.Object.Spec.AccountRef.Name
 	s.observed.account = name
-	s.observed.deleting = s.Deleting()
-	account := &v1alpha1.MediaAccount{}
-	err := r.deps.Client.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, account)
+	object := &v1alpha1.MediaAccount{}
+	err := r.deps.Client.Get(ctx, client.ObjectKey{Namespace: s.Object.Namespace, Name: name}, object)
 	switch {
 	case apierrors.IsNotFound(err):
 		s.observed.pendingReason = fmt.Sprintf("MediaAccount %s not found in this namespace", name)
@@ -30,14 +35,23 @@ func (r *Reconciler) findAccount(ctx context.Context, s *scope) bool {
 	case err != nil:
 		s.observed.failure = reconcile.NewAPIError(err, "read MediaAccount %s", name)
 		return false
-	case !account.DeletionTimestamp.IsZero():
+	case !object.DeletionTimestamp.IsZero():
 		s.observed.pendingReason = fmt.Sprintf("MediaAccount %s is being deleted", name)
+		return true
 	}
-	id, err := uuid.Parse(account.Status.AccountID)
-	if err != nil && s.observed.pendingReason == "" {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	found, err := r.deps.Accounts.Find(ctx, object.Namespace, object.Name)
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && found.ObjectUID != string(object.UID):
 		s.observed.pendingReason = fmt.Sprintf("MediaAccount %s is not provisioned yet", name)
+		s.RequeueBy(r.deps.Now().Add(reconcile.Jitter(accountRetry)))
+		return true
+	case err != nil:
+		s.observed.failure = reconcile.NewError(reconcile.Database, err)
+		return false
 	}
-	s.accountID = id
+	s.accountID = found.ID
 	return true
 }
 
@@ -46,7 +60,7 @@ func (r *Reconciler) ofAccount(ctx context.Context, object client.Object) []ctrl
 	return r.requests(ctx, object.GetNamespace(), object.GetName(), "")
 }
 
-// accountChanges selects the events that change whether an account can be used: it was
+// accountChanges selects the events that may change whether an account can be used: it was
 // created, provisioned, marked for deletion, or deleted.
 func accountChanges() predicate.Predicate {
 	return predicate.Funcs{
@@ -55,7 +69,7 @@ func accountChanges() predicate.Predicate {
 			before, ok1 := e.ObjectOld.(*v1alpha1.MediaAccount)
 			after, ok2 := e.ObjectNew.(*v1alpha1.MediaAccount)
 			return !ok1 || !ok2 || before.Status.AccountID != after.Status.AccountID ||
-				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
+				before.UID != after.UID || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 		},
 	}
 }

@@ -27,9 +27,7 @@ func (r *Reconciler) resolveActive(ctx context.Context, s *scope) bool {
 		return s.observed.pendingReason == ""
 	}
 	s.observed.active, s.observed.pendingReason = active.Name, ""
-	if r.unpin(ctx, s) {
-		s.observed.failure = nil
-	}
+	r.unpin(ctx, s)
 	return false
 }
 

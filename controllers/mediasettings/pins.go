@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/google/uuid"
-
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/fault"
@@ -25,19 +23,13 @@ func (r *Reconciler) pin(ctx context.Context, s *scope) bool {
 	return err == nil
 }
 
-// unpin removes the pins of this object, if it has any. Without an account there are none.
+// unpin removes the pins of this object, if it has any.
 func (r *Reconciler) unpin(ctx context.Context, s *scope) bool {
-	if s.accountID == uuid.Nil {
-		return true
-	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	err := r.deps.Settings.Unpin(ctx, s.accountID, s.pinOwner())
-	if err == nil || fault.Is(err, fault.NotFound) {
-		return true
-	}
+	err := r.deps.Settings.Unpin(ctx, string(s.Object.UID))
 	s.observed.failure = reconcile.NewError(reconcile.Database, err)
-	return false
+	return err == nil
 }
 
 // readLayers reads the settings of the account, including the tenant's.

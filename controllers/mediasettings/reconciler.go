@@ -20,6 +20,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -36,6 +37,8 @@ type Config struct {
 	// RefreshInterval is the interval between two reads of the tenant's settings for the
 	// status: they change in PostgreSQL, without an event in the cluster.
 	RefreshInterval time.Duration
+	// Namespaces are those that the cache has; empty = all.
+	Namespaces []string
 	// Options of the controller: concurrency and rate limiter.
 	Options controller.Options
 }
@@ -43,7 +46,9 @@ type Config struct {
 // Deps are the parts that a Reconciler uses.
 type Deps struct {
 	reconcile.Deps
-	Settings *settings.Service
+	APIReader client.Reader // reads from the API server
+	Accounts  *account.Registry
+	Settings  *settings.Service
 }
 
 // Reconciler reconciles MediaSettings objects.
@@ -65,13 +70,20 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err != nil {
 		return err
 	}
+	pins := &sweeper{
+		cache: r.deps.Client, live: r.deps.APIReader, settings: r.deps.Settings,
+		namespaces: r.config.Namespaces, interval: min(r.config.RefreshInterval, sweepInterval),
+	}
+	if err := pins.setup(mgr, r.config.Options); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&v1alpha1.MediaSettings{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.MediaSettings{}, handler.EnqueueRequestsFromMapFunc(r.peers), builder.WithPredicates(activeMayChange())).
 		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(r.ofAccount), builder.WithPredicates(accountChanges())).
 		WithOptions(r.config.Options).
-		Complete(r)
+		Complete(reconcile.Gated(r.deps.Gate, r))
 }
 
 // +kubebuilder:rbac:groups=mediastack.dev,resources=mediasettings,verbs=get;list;watch;patch
@@ -88,8 +100,10 @@ type scope struct {
 	observed       observed
 }
 
-// pinOwner returns the name under which the object's pins are stored.
-func (s *scope) pinOwner() string { return s.Object.Namespace + "/" + s.Object.Name }
+// pinOwner returns the object as the owner of pins.
+func (s *scope) pinOwner() settings.Object {
+	return settings.Object{Name: s.Object.Namespace + "/" + s.Object.Name, UID: string(s.Object.UID)}
+}
 
 // Reconcile makes the pins of the account match its active MediaSettings, and the status
 // match what was seen.
@@ -99,10 +113,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 		return ctrl.Result{}, err
 	}
 	s := &scope{Run: run}
+	s.observed.deleting = s.Deleting()
 	defer func() { result, err = r.report(ctx, s) }()
 
 	if s.Deleting() {
-		reconcile.RunSteps(ctx, s, r.admitDatabase, r.findAccount, r.unpin, r.removeFinalizer)
+		reconcile.RunSteps(ctx, s, r.admitDatabase, r.unpin, r.removeFinalizer)
 	} else {
 		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.findAccount, r.resolveActive, r.pin, r.readLayers)
 	}

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
-	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/objectstore"
 )
@@ -82,7 +81,7 @@ func TestAccount_IsProvisioned(t *testing.T) {
 // eventsHoldNoSecret waits for events with the reasons and reads all of them for the key.
 func (b *harness) eventsHoldNoSecret(key string, reasons ...string) {
 	b.t.Helper()
-	clients, err := kubernetes.NewForConfig(testenv.Kubernetes(b.t))
+	clients, err := kubernetes.NewForConfig(b.plane.Access())
 	must(b.t, err)
 	var list *eventsv1.EventList
 	b.eventually(func() string {

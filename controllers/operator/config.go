@@ -6,6 +6,9 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"mediastack.dev/controllers/installation"
+	identity "mediastack.dev/runtime/installation"
 )
 
 // Config configures the operator. The tags are flag and environment names.
@@ -17,10 +20,17 @@ type Config struct {
 	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two updates of usage, last use of keys and tenants' settings in the status."`
 	OutageGrace         time.Duration `env:"SERVICE_OUTAGE_GRACE" default:"2m" help:"How long an account that was Ready stays Ready in the status while PostgreSQL, S3 or the runtime is out, from 0s to 1h."`
 
+	RetainedInterval time.Duration `env:"SERVICE_RETAINED_INTERVAL" default:"30s" help:"Interval between two comparisons of the accounts in the database with the cluster, from 1s to 1h."`
+	OrphanDelay      time.Duration `env:"SERVICE_ORPHAN_DELAY" default:"20s" help:"How long the MediaAccount of an account must be gone before the account is closed and retained, from 1s to 1h."`
+	TakeOverGrace    time.Duration `env:"SERVICE_TAKE_OVER_GRACE" default:"10m" help:"How long after a take-over an account without a MediaAccount stays open, from 0s to 24h."`
+
 	Concurrency int `name:"max-concurrent-reconciles" env:"SERVICE_MAX_CONCURRENT_RECONCILES" default:"8" help:"Maximum number of accounts, and of settings, that are reconciled at a time."`
 	// Deletions have workers of their own, so that a large one delays no other account.
 	MaxConcurrentDeletions int      `env:"SERVICE_MAX_CONCURRENT_DELETIONS" default:"2" help:"Maximum number of accounts whose media is deleted at a time, from 1 to 100."`
 	Namespaces             []string `env:"SERVICE_WATCH_NAMESPACES" name:"watch-namespaces" help:"Namespaces to watch (comma-separated); all if empty."`
+
+	Namespace    string          `env:"SERVICE_NAMESPACE" help:"Namespace of the operator, for the ConfigMap of the installation; by default that of the pod, or mediastack-system."`
+	Installation identity.Config `embed:""`
 
 	HealthListen  string `env:"SERVICE_HEALTH_LISTEN" default:":8081" help:"Listen address of /healthz and /readyz; 0 disables them."`
 	MetricsListen string `env:"SERVICE_METRICS_LISTEN" default:":8080" help:"Listen address of /metrics; 0 disables it."`
@@ -35,7 +45,7 @@ const maxOutageGrace = time.Hour
 // maxBucketPrefix leaves room in 63 characters for a readable name and a unique suffix.
 const maxBucketPrefix = 20
 
-// Validate checks the values and normalizes BaseURL.
+// Validate checks the values, normalizes BaseURL and sets the default of Namespace.
 func (c *Config) Validate() error {
 	base, err := parseBaseURL(c.BaseURL)
 	if err != nil {
@@ -45,8 +55,23 @@ func (c *Config) Validate() error {
 	if c.BucketCheckInterval < time.Second || c.UsageInterval < time.Second {
 		return errors.New("the bucket check interval and the usage interval must be 1s or more")
 	}
+	if err := c.Installation.Validate(); err != nil {
+		return err
+	}
+	if c.Namespace == "" {
+		c.Namespace = installation.OwnNamespace()
+	}
 	if c.OutageGrace < 0 || c.OutageGrace > maxOutageGrace {
 		return fmt.Errorf("the outage grace must be from 0s to %s, not %s", maxOutageGrace, c.OutageGrace)
+	}
+	for name, limit := range map[string]struct{ value, low, high time.Duration }{
+		"retained interval": {c.RetainedInterval, time.Second, time.Hour},
+		"orphan delay":      {c.OrphanDelay, time.Second, time.Hour},
+		"take-over grace":   {c.TakeOverGrace, 0, 24 * time.Hour},
+	} {
+		if limit.value < limit.low || limit.value > limit.high {
+			return fmt.Errorf("the %s must be from %s to %s, not %s", name, limit.low, limit.high, limit.value)
+		}
 	}
 	if c.Concurrency < 1 || c.Concurrency > 100 {
 		return fmt.Errorf("the concurrency must be from 1 to 100, not %d", c.Concurrency)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mediastack.dev/controllers/operator"
+	"mediastack.dev/runtime/installation"
 )
 
 func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
@@ -13,6 +14,8 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 	valid := operator.Config{
 		BaseURL: "https://media.example.org/", BucketPrefix: "media",
 		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, Concurrency: 8, MaxConcurrentDeletions: 2,
+		Installation:     installation.Config{CheckInterval: 15 * time.Second, HeartbeatInterval: time.Minute},
+		RetainedInterval: 30 * time.Second, OrphanDelay: 20 * time.Second, TakeOverGrace: 10 * time.Minute,
 	}
 	good := valid
 	if err := good.Validate(); err != nil || good.BaseURL != "https://media.example.org" {
@@ -30,7 +33,11 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 		"no interval":           {func(c *operator.Config) { c.BucketCheckInterval = 0 }, "interval"},
 		"a negative grace":      {func(c *operator.Config) { c.OutageGrace = -1 }, "grace"},
 		"a grace too long":      {func(c *operator.Config) { c.OutageGrace = 2 * time.Hour }, "grace"},
+		"no retained interval":  {func(c *operator.Config) { c.RetainedInterval = 0 }, "retained interval must be from 1s to 1h"},
+		"no orphan delay":       {func(c *operator.Config) { c.OrphanDelay = 0 }, "orphan delay"},
+		"a negative take-over":  {func(c *operator.Config) { c.TakeOverGrace = -1 }, "take-over grace"},
 		"no workers":            {func(c *operator.Config) { c.Concurrency = 0 }, "concurrency"},
+		"installation check":    {func(c *operator.Config) { c.Installation.CheckInterval = 0 }, "SERVICE_INSTALLATION_CHECK_INTERVAL"},
 		"no deletion workers":   {func(c *operator.Config) { c.MaxConcurrentDeletions = 0 }, "deletions"},
 		"upper case prefix":     {func(c *operator.Config) { c.BucketPrefix = "Media" }, "prefix"},
 		"a prefix too long":     {func(c *operator.Config) { c.BucketPrefix = strings.Repeat("m", 21) }, "prefix"},

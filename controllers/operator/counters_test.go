@@ -12,7 +12,8 @@ import (
 	"mediastack.dev/runtime/objectstore"
 )
 
-// requestCounter counts the requests that the operator sends to the API server.
+// requestCounter counts the requests that the operator sends to the API server, without the
+// periodic reads of the installation.
 type requestCounter struct {
 	mu    sync.Mutex
 	calls map[string]int
@@ -20,13 +21,18 @@ type requestCounter struct {
 
 func (c *requestCounter) around(next http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(request *http.Request) (*http.Response, error) {
-		if request.URL.Query().Get("watch") == "" {
+		if request.URL.Query().Get("watch") == "" && !readsInstallation(request) {
 			c.mu.Lock()
 			c.calls[request.Method+" "+kindOf(request.URL.Path)]++
 			c.mu.Unlock()
 		}
 		return next.RoundTrip(request)
 	})
+}
+
+func readsInstallation(request *http.Request) bool {
+	path := request.URL.Path
+	return request.Method == http.MethodGet && (strings.HasSuffix(path, "/namespaces/kube-system") || strings.HasSuffix(path, "/configmaps/mediastack-installation"))
 }
 
 // snapshot returns the counts so far.

@@ -24,6 +24,7 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/objectstatus"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
@@ -41,6 +42,7 @@ const (
 // operator uses its service account, with the permissions of config/rbac.
 type harness struct {
 	client.Client // of a cluster admin, uncached
+	plane         *testenv.ControlPlane
 	t             *testing.T
 	ctx           context.Context
 	namespace     string
@@ -49,15 +51,20 @@ type harness struct {
 	store         *objectstore.Store
 	buckets       *countingBuckets
 	requests      *requestCounter
+	config        operator.Config
 	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
 
 // options are what a test can choose.
 type options struct {
-	config      operator.Config
+	config operator.Config
+	// plane is the control plane. A test that restarts or breaks one needs its own:
+	// testenv.NewKubernetes.
+	plane       func(testing.TB) *testenv.ControlPlane
 	databaseURL func(testing.TB) string
 	s3          func(testing.TB) testenv.S3Access
 	idle        bool // set up everything, but start no operator
+	noRuntime   bool // no replica of the runtime is recorded
 }
 
 func newHarness(t *testing.T, choose ...func(*options)) *harness {
@@ -65,19 +72,26 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	chosen := options{
 		config: operator.Config{
 			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
+			RetainedInterval: time.Second, OrphanDelay: time.Second, TakeOverGrace: time.Minute,
 			Concurrency: 8, MaxConcurrentDeletions: 2, HealthListen: "0", MetricsListen: "0",
+			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
 		},
-		databaseURL: testenv.Postgres, s3: testenv.S3,
+		plane: testenv.SharedKubernetes, databaseURL: testenv.Postgres, s3: testenv.S3,
 	}
 	for _, change := range choose {
 		change(&chosen)
 	}
 	ctx := t.Context()
-	b := &harness{t: t, ctx: ctx, Client: admin(t)}
+	b := &harness{t: t, ctx: ctx, plane: chosen.plane(t)}
+	b.Client = admin(t, b.plane)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	must(t, b.Create(ctx, namespace))
 	b.namespace = namespace.Name
-	b.recorder = objectstatus.Record(t, testenv.Kubernetes(t), b.namespace)
+	record := objectstatus.Record
+	if !b.plane.Shared() {
+		record = objectstatus.RecordOverRestarts
+	}
+	b.recorder = record(t, b.plane.Access(), b.namespace)
 
 	database := postgres.Config{DatabaseURL: chosen.databaseURL(t), DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
 	must(t, postgres.Migrate(ctx, database, slog.New(slog.DiscardHandler)))
@@ -85,37 +99,66 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)
 	must(t, err)
 	t.Cleanup(b.database.Close)
+	if !chosen.noRuntime {
+		b.startRuntime()
+	}
 	b.registry = account.NewRegistry(b.database, chosen.config.BucketPrefix, time.Now)
 	access := chosen.s3(t)
 	b.store, err = objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
 	must(t, err)
 	b.buckets = &countingBuckets{Buckets: b.store, calls: map[string]int{}}
 	b.requests = &requestCounter{calls: map[string]int{}}
-	chosen.config.Namespaces = []string{b.namespace}
+	chosen.config.Namespaces, chosen.config.Namespace = []string{b.namespace}, b.namespace
+	grantInstallation(t, b.plane, b.namespace)
+	b.config = chosen.config
 	if !chosen.idle {
 		b.run(chosen.config)
 	}
 	return b
 }
 
-// run starts an operator for the test's namespace; it is stopped when the test ends.
-func (b *harness) run(cfg operator.Config) {
+// run starts an operator for the test's namespace. It is stopped by the returned function, or
+// when the test ends.
+func (b *harness) run(cfg operator.Config) (stop func()) {
 	b.t.Helper()
-	kube := operatorAccess(b.t)
+	kube := operatorAccess(b.t, b.plane)
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
 	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
-		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Identity: b.database.Identity, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
 	})
 	must(b.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Start(ctx) }()
-	b.t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			b.t.Errorf("the operator ended with %v", err)
 		}
 	})
+	b.t.Cleanup(stop)
+	return stop
+}
+
+// startRuntime records a replica of the runtime as one that serves, as the runtime does, until the
+// returned function is called or the test ends.
+func (b *harness) startRuntime() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = installation.NewInstance(b.database, "test", func() error { return nil }, slog.New(slog.DiscardHandler)).Run(ctx)
+	})
+	stop = func() { cancel(); running.Wait() }
+	b.t.Cleanup(stop)
+	b.eventually(func() string {
+		serving, err := b.database.ServingRuntimes(b.ctx)
+		must(b.t, err)
+		if serving.Replicas == 0 {
+			return "the replica is not recorded"
+		}
+		return ""
+	})
+	return stop
 }
 
 // testLog shows the operator's log with -v only: many tests cause retries.
@@ -135,35 +178,39 @@ func must(t testing.TB, err error) {
 }
 
 // admin returns an uncached client with all permissions.
-func admin(t testing.TB) client.Client {
+func admin(t testing.TB, plane *testenv.ControlPlane) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
 	must(t, corev1.AddToScheme(scheme))
-	c, err := client.New(testenv.Kubernetes(t), client.Options{Scheme: scheme})
+	c, err := client.New(plane.Access(), client.Options{Scheme: scheme})
 	must(t, err)
 	return c
 }
 
-// asOperator returns the kubeconfig of the operator's service account, after granting it the
-// permissions of config/rbac.
-var asOperator = func() func(testing.TB) string {
-	var once sync.Once
-	var path string
-	return func(t testing.TB) string {
-		t.Helper()
-		once.Do(func() {
-			testenv.Apply(t, testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
-			path = testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator")
-		})
-		return path
-	}
-}()
+// kubeconfigs are those of the operator's service account, by the URL of the API server.
+var kubeconfigs sync.Map
 
-// operatorAccess returns a configuration that uses the operator's service account.
-func operatorAccess(t testing.TB) *rest.Config {
+// grantInstallation grants the operator the ConfigMap of the installation in the namespace of a
+// test: each test has a database, and so an installation, of its own.
+func grantInstallation(t testing.TB, plane *testenv.ControlPlane, namespace string) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", asOperator(t))
+	role := testenv.Manifests(t, "rbac/installation_role.yaml", "rbac/installation_role_binding.yaml")
+	for _, object := range role {
+		object.SetNamespace(namespace)
+	}
+	plane.Apply(role...)
+}
+
+// operatorAccess returns a configuration that uses the operator's service account, after granting
+// it the permissions of config/rbac.
+func operatorAccess(t testing.TB, plane *testenv.ControlPlane) *rest.Config {
+	t.Helper()
+	path, _ := kubeconfigs.LoadOrStore(plane.Access().Host, sync.OnceValue(func() string {
+		plane.Apply(testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
+		return plane.ServiceAccountKubeconfig("mediastack-system", "mediastack-operator")
+	}))
+	config, err := clientcmd.BuildConfigFromFlags("", path.(func() string)())
 	must(t, err)
 	return config
 }
@@ -276,6 +323,8 @@ func conditionsOf(object client.Object) []metav1.Condition {
 	switch object := object.(type) {
 	case *v1alpha1.MediaAccount:
 		return object.Status.Conditions
+	case *v1alpha1.RetainedMediaAccount:
+		return object.Status.Conditions
 	case *v1alpha1.MediaSettings:
 		return object.Status.Conditions
 	}
@@ -285,6 +334,8 @@ func conditionsOf(object client.Object) []metav1.Condition {
 func observedOf(object client.Object) int64 {
 	switch object := object.(type) {
 	case *v1alpha1.MediaAccount:
+		return object.Status.ObservedGeneration
+	case *v1alpha1.RetainedMediaAccount:
 		return object.Status.ObservedGeneration
 	case *v1alpha1.MediaSettings:
 		return object.Status.ObservedGeneration

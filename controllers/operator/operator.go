@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,11 +29,13 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/erasure"
+	"mediastack.dev/controllers/installation"
 	"mediastack.dev/controllers/mediaaccount"
 	"mediastack.dev/controllers/mediasettings"
 	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/controllers/retained"
 	"mediastack.dev/runtime/account"
-	"mediastack.dev/runtime/installation"
+	identity "mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -53,10 +56,13 @@ type Deps struct {
 	Accounts account.Store
 	Settings settings.Store
 	Buckets  Buckets
-	// Identity returns the identity that the markers of buckets record.
-	Identity func(ctx context.Context) (installation.Identity, error)
-	Now      func() time.Time
-	Log      *slog.Logger
+	Runtimes mediaaccount.Runtimes
+	// Installation has the identity of the database, and rejects the writes of an operator that
+	// it does not belong to. Markers have the identity of the buckets.
+	Installation installation.Store
+	Markers      identity.Markers
+	Now          func() time.Time
+	Log          *slog.Logger
 }
 
 // Buckets are the operations on buckets that the reconcilers need.
@@ -80,6 +86,14 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 	// the API server applies its priority and fairness. client-go's default of 20 requests
 	// per second would delay 200 new accounts by a minute.
 	kube.QPS, kube.Burst = -1, -1
+	gate := reconcile.NewGate()
+	verifier, err := installation.NewVerifier(installation.Config{Config: cfg.Installation, Namespace: cfg.Namespace},
+		installation.Deps{Kube: kube, Store: deps.Installation, Markers: deps.Markers, Gate: gate, Log: deps.Log})
+	if err != nil {
+		return nil, err
+	}
+	leases := rest.CopyConfig(kube)
+	kube.Wrap(gate.Transport)
 	cacheOpts, err := cacheOptions(cfg.Namespaces)
 	if err != nil {
 		return nil, err
@@ -93,16 +107,17 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 		LeaderElection:          cfg.LeaderElect,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: cfg.LeaderElectionNamespace,
+		LeaderElectionConfig:    leases,
 		// main exits as soon as the manager has stopped, so the next leader can start at once.
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create the manager: %w", err)
 	}
-	if err := addChecks(mgr); err != nil {
+	if err := errors.Join(addChecks(mgr, verifier), mgr.Add(verifier)); err != nil {
 		return nil, err
 	}
-	return mgr, addControllers(ctx, mgr, cfg, deps)
+	return mgr, addControllers(ctx, mgr, verifier, gate, cfg, deps)
 }
 
 // cacheOptions restricts the cache to what is watched: the custom resources, and the Secrets
@@ -126,16 +141,21 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	return options, nil
 }
 
-func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps Deps) error {
+func addControllers(ctx context.Context, mgr manager.Manager, verifier *installation.Verifier, gate *reconcile.Gate, cfg Config, deps Deps) error {
 	shared := reconcile.Deps{
-		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now,
+		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate,
 		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
+	}
+	resources, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
 	}
 	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
 		UsageInterval:       cfg.UsageInterval,
+		OutageGrace:         cfg.OutageGrace,
 		Options:             controllerOptions(cfg.Concurrency),
 		DeletionOptions:     controllerOptions(cfg.MaxConcurrentDeletions),
 	}, mediaaccount.Deps{
@@ -143,14 +163,26 @@ func addControllers(ctx context.Context, mgr manager.Manager, cfg Config, deps D
 		APIReader: mgr.GetAPIReader(),
 		Accounts:  registry,
 		Buckets:   deps.Buckets,
-		Eraser:    erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Identity: deps.Identity, Now: deps.Now}),
-		Identity:  deps.Identity,
+		Runtimes:  deps.Runtimes,
+		Identity:  verifier.Identity,
+		Eraser:    erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Identity: verifier.Identity, Now: deps.Now}),
 	})
 	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
-	pins := mediasettings.New(mediasettings.Config{RefreshInterval: cfg.UsageInterval, Options: controllerOptions(cfg.Concurrency)},
-		mediasettings.Deps{Deps: shared, Settings: settings.NewService(deps.Settings)})
+	kept := retained.New(retained.Config{
+		Interval: cfg.RetainedInterval, OrphanDelay: cfg.OrphanDelay, TakeOverGrace: cfg.TakeOverGrace,
+		Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency),
+	}, retained.Deps{
+		Deps: shared, APIReader: mgr.GetAPIReader(), Discovery: resources, Accounts: registry, Log: deps.Log,
+	})
+	if err := kept.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up %s: %w", retained.Name, err)
+	}
+	pins := mediasettings.New(
+		mediasettings.Config{RefreshInterval: cfg.UsageInterval, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency)},
+		mediasettings.Deps{Deps: shared, APIReader: mgr.GetAPIReader(), Accounts: registry, Settings: settings.NewService(deps.Settings)},
+	)
 	if err := pins.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediasettings.Name, err)
 	}
@@ -166,9 +198,10 @@ func controllerOptions(concurrency int) controller.Options {
 	}
 }
 
-// addChecks serves /healthz at once and /readyz when the caches are synced. Neither depends
-// on the lease or on a store: restarting the operator does not repair a database.
-func addChecks(mgr manager.Manager) error {
+// addChecks serves /healthz at once, and /readyz when the caches are synced and the operator may
+// write. Neither depends on the lease or on an outage: restarting the operator does not repair a
+// database.
+func addChecks(mgr manager.Manager, verifier *installation.Verifier) error {
 	cachesSynced := func(request *http.Request) error {
 		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 		defer cancel()
@@ -177,5 +210,5 @@ func addChecks(mgr manager.Manager) error {
 		}
 		return nil
 	}
-	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced))
+	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced), mgr.AddReadyzCheck("installation", verifier.Ready))
 }

@@ -23,7 +23,8 @@ const (
 // Outages are the outages of the sources, as all objects see them. While a source is out, few
 // calls reach it, whatever the number of objects is, and the status of an object that was
 // Ready stays until the outage has lasted for the grace period. It is in memory only: after a
-// restart or a change of leader the grace period begins again. It is safe for concurrent use.
+// restart or a change of leader the grace period begins again. It is safe for concurrent use. A
+// nil *Outages knows no outage: every error shows at once.
 type Outages struct {
 	grace time.Duration
 	now   func() time.Time
@@ -57,6 +58,9 @@ func NewOutages(grace time.Duration, now func() time.Time, log *slog.Logger) *Ou
 // Admit returns nil if the source may be called. During an outage one call at a time may; for
 // the others Admit returns the error of the latest one.
 func (o *Outages) Admit(source Source) *StepError {
+	if o == nil {
+		return nil
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	out, now := o.sources[source], o.now()
@@ -73,6 +77,9 @@ func (o *Outages) Admit(source Source) *StepError {
 // Called records that a source was called. It ends the outage, unless one of failures is an
 // outage of the source: then it begins, or continues.
 func (o *Outages) Called(source Source, failures ...*StepError) {
+	if o == nil {
+		return
+	}
 	for _, failure := range failures {
 		if failure.Outage() && failure.Source == source {
 			o.failed(failure)
@@ -92,7 +99,7 @@ func (o *Outages) Called(source Source, failures ...*StepError) {
 
 // failed records an outage that a call of its source saw.
 func (o *Outages) failed(failure *StepError) {
-	if !failure.Outage() || failure.shared {
+	if o == nil || !failure.Outage() || failure.shared {
 		return
 	}
 	o.mu.Lock()
@@ -112,6 +119,9 @@ func (o *Outages) failed(failure *StepError) {
 // ask share the calls that are permitted in the next seconds, so that the end of the outage is
 // seen soon; the others come later, each at a random time.
 func (o *Outages) RetryIn(source Source) time.Duration {
+	if o == nil {
+		return outageRetry
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.now()
@@ -131,6 +141,9 @@ func (o *Outages) RetryIn(source Source) time.Duration {
 // keepsStatus records which sources fail for an object, and reports whether its status stays:
 // all its errors are outages that are younger than the grace period.
 func (o *Outages) keepsStatus(uid types.UID, failures []*StepError) bool {
+	if o == nil {
+		return false
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now, keeps, any := o.now(), true, false
@@ -140,13 +153,13 @@ func (o *Outages) keepsStatus(uid types.UID, failures []*StepError) bool {
 			continue
 		}
 		any = true
-		if !failure.Outage() {
+		if !failure.Outage() || failure.Source == Runtime { // of the runtime after its grace only
 			keeps = false
 			continue
 		}
 		fails[failure.Source] = true
 	}
-	for _, source := range []Source{Database, ObjectStore, Runtime} {
+	for _, source := range []Source{Database, ObjectStore} {
 		key := failing{uid, source}
 		if !fails[source] {
 			delete(o.failing, key)

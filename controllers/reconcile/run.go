@@ -8,11 +8,13 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +37,8 @@ type Deps struct {
 	Client  client.Client // reads from the cache
 	Events  events.EventRecorder
 	Now     func() time.Time
-	Outages *Outages // shared by all controllers
+	Gate    *Gate    // every controller passes its Reconciler through Gated, and its passes through Do
+	Outages *Outages // shared by all controllers; may be nil
 }
 
 // Run is one reconcile of one object. T is the pointer type of the object.
@@ -121,6 +124,14 @@ func (r *Run[T]) RemoveFinalizer(ctx context.Context) (bool, *StepError) {
 	return true, nil
 }
 
+// RemoveAnnotation removes an annotation that has had its effect. An object that is gone is no error.
+func (r *Run[T]) RemoveAnnotation(ctx context.Context, name string) *StepError {
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, name)
+	// A copy, since the response would replace what the run has set in the status so far.
+	err := r.deps.Client.Patch(ctx, deepCopy(r.Original), client.RawPatch(types.MergePatchType, patch))
+	return NewAPIError(client.IgnoreNotFound(err), "remove the annotation %s", name)
+}
+
 // patchFinalizers changes the finalizers, unless another client changed the object since it
 // was read.
 func (r *Run[T]) patchFinalizers(ctx context.Context, change func()) (bool, *StepError) {
@@ -160,8 +171,10 @@ type Status struct {
 
 // Observation is what the steps of a Run saw.
 type Observation struct {
-	// Conditions are all conditions of the object.
+	// Conditions are the conditions of the object.
 	Conditions []metav1.Condition
+	// Measured are conditions that are written during a short outage, too.
+	Measured []metav1.Condition
 	// GenerationObserved is set when this generation of the spec was handled.
 	GenerationObserved bool
 	// Failures are the errors of the steps; nil ones are ignored.
@@ -182,6 +195,7 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 		r.deps.Outages.failed(failure)
 	}
 	keeps := r.deps.Outages.keepsStatus(r.Object.GetUID(), saw.Failures)
+	setConditions(statusOf(r.Object).Conditions, r.Object.GetGeneration(), saw.Measured)
 	if !keeps || !isReady(statusOf(r.Original), r.Object.GetGeneration()) {
 		next := statusOf(r.Object)
 		setConditions(next.Conditions, r.Object.GetGeneration(), saw.Conditions)

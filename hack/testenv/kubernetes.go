@@ -19,8 +19,9 @@ const fieldManager = "testenv"
 // ControlPlane is etcd, an API server with the project's custom resource definitions, and a
 // controller manager, which collects garbage and empties deleted namespaces.
 type ControlPlane struct {
-	t     testing.TB
-	plane *servers.Kubernetes
+	t      testing.TB
+	plane  *servers.Kubernetes
+	shared bool
 }
 
 // SharedKubernetes returns the control plane of the test process. Each test makes a namespace of
@@ -31,7 +32,7 @@ func SharedKubernetes(t testing.TB) *ControlPlane {
 	if err != nil {
 		t.Fatalf("the test needs an API server: %v", err)
 	}
-	return &ControlPlane{t: t, plane: plane}
+	return &ControlPlane{t: t, plane: plane, shared: true}
 }
 
 // NewKubernetes starts a control plane that only this test uses, which may kill its API server or
@@ -53,6 +54,9 @@ func (p *ControlPlane) Access() *rest.Config {
 	config.QPS = -1
 	return config
 }
+
+// Shared reports whether other tests use the control plane, too.
+func (p *ControlPlane) Shared() bool { return p.shared }
 
 // Kubeconfig returns the path of an administrator's kubeconfig.
 func (p *ControlPlane) Kubeconfig() string { return p.plane.Kubeconfig }

@@ -90,8 +90,11 @@ type Key struct {
 	// ObjectUID is the UID of the MediaAccount whose Secret holds the key.
 	ObjectUID string
 	// Overlap is how long the older keys of the app stay valid after the delivery of this one.
-	Overlap   time.Duration
-	CreatedAt time.Time
+	Overlap time.Duration
+	// ReplacesSecret is set while the operator replaces an immutable Secret to write this key: that
+	// the Secret is missing is no revocation then. A delivery resets it.
+	ReplacesSecret bool
+	CreatedAt      time.Time
 	// DeliveredAt is when its Secret was written; nil while the key is pending.
 	DeliveredAt *time.Time
 	// ExpiresAt is set when a newer key replaces this one, which is valid until then.
@@ -130,6 +133,8 @@ type Principal struct {
 
 // Usage is what an account holds, in bytes and items.
 type Usage struct {
+	// Used is what counts against the cap: sealed items, drafts and reservations, in bytes.
+	Used        int64
 	SealedItems int64
 	SealedBytes int64
 	DraftItems  int64

@@ -17,6 +17,11 @@ type Closing struct {
 	ClosedAt       time.Time
 }
 
+// Equal reports whether c and other are the same closing.
+func (c Closing) Equal(other Closing) bool {
+	return c.AccountID == other.AccountID && c.InstallationID == other.InstallationID && c.ClosedAt.Equal(other.ClosedAt)
+}
+
 // Binding says which retained account a MediaAccount without an account may take over.
 type Binding struct {
 	// RestoreFrom is the id of the retained account that the MediaAccount names; empty = none.
@@ -38,7 +43,7 @@ func (b Binding) Choose(want Account, closed []Retained) (chosen Retained, ok bo
 		return chosen, err == nil, err
 	}
 	named := func(a Retained) bool {
-		return a.Namespace == want.Namespace && a.Name == want.Name && !slices.ContainsFunc(b.Released, a.is)
+		return a.Namespace == want.Namespace && a.Name == want.Name && !slices.ContainsFunc(b.Released, a.Closing().Equal)
 	}
 	own := func(a Retained) bool { return named(a) && a.NamespaceUID == want.NamespaceUID }
 	kept := func(a Retained) bool { return a.ErasingAt == nil }
@@ -82,7 +87,7 @@ func (b Binding) restore(want Account, closed []Retained) (Retained, error) {
 	return chosen, nil
 }
 
-func (b Binding) grants(a Retained) bool { return slices.ContainsFunc(b.Granted, a.is) }
+func (b Binding) grants(a Retained) bool { return slices.ContainsFunc(b.Granted, a.Closing().Equal) }
 
 // AccountIDs returns the ids of the accounts that b names beside those of the MediaAccount's
 // own namespace and name.

@@ -21,6 +21,8 @@ type KeyStore interface {
 	// two counts. With after, it returns ErrKeysChanged unless the app's newest sequence number
 	// is that one.
 	AddKey(ctx context.Context, key Key, after *int64) (Key, error)
+	// MarkKeyReplacesSecret sets key.ReplacesSecret (of ID and Hash).
+	MarkKeyReplacesSecret(ctx context.Context, key Key) error
 	// DeliverKey records that a Secret of key.ObjectUID holds the key (ID and Hash). The first
 	// delivery ends the older keys of the app after the key's overlap. It returns ErrKeysChanged
 	// if the key was replaced or has ended.
@@ -74,6 +76,12 @@ func (r *Registry) AddKey(ctx context.Context, request KeyRequest) (KeySecret, K
 		return KeySecret{}, Key{}, err
 	}
 	return token, key, nil
+}
+
+// MarkKeyReplacesSecret records that the immutable Secret of the app is deleted to write the key:
+// that the Secret is missing is no revocation then.
+func (r *Registry) MarkKeyReplacesSecret(ctx context.Context, key Key) error {
+	return r.store.MarkKeyReplacesSecret(ctx, key)
 }
 
 // DeliverKey records that the Secret of a MediaAccount holds the key. The older keys end after the

@@ -37,6 +37,8 @@ type Store interface {
 	// CloseAccount closes the account, revokes its keys and plans the deletion of its media. An
 	// account that is closed already is returned as it is.
 	CloseAccount(ctx context.Context, accountID uuid.UUID, options CloseOptions) (Account, error)
+	// HasItems reports whether the account has an item, sealed or not.
+	HasItems(ctx context.Context, accountID uuid.UUID) (bool, error)
 	// Usage returns what the account holds. It counts drafts row by row, so call it rarely.
 	Usage(ctx context.Context, accountID uuid.UUID) (Usage, error)
 }
@@ -115,4 +117,9 @@ func (r *Registry) SetApps(ctx context.Context, accountID uuid.UUID, names []str
 // Usage returns what the account holds.
 func (r *Registry) Usage(ctx context.Context, accountID uuid.UUID) (Usage, error) {
 	return r.store.Usage(ctx, accountID)
+}
+
+// HasItems reports whether the account has an item, sealed or not.
+func (r *Registry) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
+	return r.store.HasItems(ctx, accountID)
 }

@@ -25,11 +25,6 @@ func (a Retained) Closing() Closing {
 	return Closing{InstallationID: a.InstallationID, AccountID: a.ID, ClosedAt: *a.ClosedAt}
 }
 
-// is reports whether c is the closing of the account.
-func (a Retained) is(c Closing) bool {
-	return c.AccountID == a.ID && c.InstallationID == a.InstallationID && c.ClosedAt.Equal(*a.ClosedAt)
-}
-
 // Bound is an open account and the MediaAccount that it is bound to.
 type Bound struct {
 	ID        uuid.UUID
@@ -40,6 +35,8 @@ type Bound struct {
 
 // RetentionStore stores closed accounts. postgres.Store implements it.
 type RetentionStore interface {
+	// InstallationID returns the id of the installation that the database belongs to.
+	InstallationID(ctx context.Context) (uuid.UUID, error)
 	// RetainedAccounts returns up to limit closed accounts with an id after the given one, in
 	// the order of their ids.
 	RetainedAccounts(ctx context.Context, after uuid.UUID, limit int) ([]Retained, error)
@@ -91,6 +88,11 @@ func eachPage[T any](read func(after uuid.UUID) ([]T, error), id func(T) uuid.UU
 		}
 		after = id(page[len(page)-1])
 	}
+}
+
+// InstallationID returns the id of the installation.
+func (r *Registry) InstallationID(ctx context.Context) (uuid.UUID, error) {
+	return r.store.InstallationID(ctx)
 }
 
 // Retained returns a retained account; NotFound if the account is open, or is erased.

@@ -206,7 +206,7 @@ func (m *merge) confirmOrphans(ctx context.Context) error {
 		return err
 	}
 	var findings []Finding
-	var remove []string
+	var removed []string
 	for _, o := range candidates {
 		id, _ := itemOfKey(o.Key)
 		if references.Items[o.Key] || references.Uploads[id.String()] || references.Removals[o.Key] {
@@ -219,16 +219,27 @@ func (m *merge) confirmOrphans(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		finding := Finding{Kind: OrphanObject, Item: id.String(), Key: o.Key, Recent: m.isRecent(current.Modified),
+		if current.Modified.Before(m.claimedAt) {
+			m.summary.Objects--
+			m.summary.Bytes -= o.Bytes
+			m.summary.Unmanaged++
+			continue
+		}
+		kind, remove := OrphanObject, m.repairBucket
+		since := current.Modified
+		if !current.Modified.After(m.resumedAt) {
+			kind, remove, since = UnknownAfterRestore, remove && m.cfg.RemoveUnknown, m.resumedAt
+		}
+		finding := Finding{Kind: kind, Item: id.String(), Key: o.Key, Recent: m.isRecent(since),
 			Detail: fmt.Sprintf("%d bytes of %s that no row refers to", current.Bytes, current.Modified.UTC().Format(time.RFC3339))}
-		if m.repairBucket && !finding.Recent {
+		if remove && !finding.Recent {
 			finding.Repaired = true
-			remove = append(remove, o.Key)
+			removed = append(removed, o.Key)
 		}
 		findings = append(findings, finding)
 	}
-	if len(remove) > 0 {
-		if err := m.objects.Remove(ctx, m.account.Bucket, remove); err != nil {
+	if len(removed) > 0 {
+		if err := m.objects.Remove(ctx, m.account.Bucket, removed); err != nil {
 			return err
 		}
 	}
@@ -315,7 +326,7 @@ func (m *merge) recheck(ctx context.Context, c *candidate) (wrong bool, err erro
 func (m *merge) resolveLost(ctx context.Context, c candidate) error {
 	finding := Finding{Kind: c.kind, Item: c.itemID.String(), Key: c.object.Key, Detail: c.detail}
 	if c.object.Variant == media.Original {
-		finding.Detail += "; an original can't be regenerated: restore it, or delete the item"
+		finding.Detail += "; an original cannot be regenerated: restore it, or delete the item"
 	} else if m.repairBucket {
 		removal, err := m.store.DropObject(ctx, m.account.ID, m.account.Bucket, c.itemID, c.object)
 		if err != nil {
@@ -343,7 +354,7 @@ func (c *check) checkMultipartUploads(ctx context.Context) error {
 	}
 	err := c.objects.ListIncomplete(ctx, c.account.Bucket, "", func(u media.IncompleteUpload) error {
 		c.logProgress(ctx)
-		if _, managed := itemOfKey(u.Key); !managed {
+		if _, managed := itemOfKey(u.Key); !managed || u.Initiated.Before(c.claimedAt) {
 			c.summary.Unmanaged++
 			return nil
 		}

@@ -5,6 +5,7 @@ package consistency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -13,17 +14,23 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 )
 
 // Config configures a check. The tags are flag and environment names.
 type Config struct {
-	Repair bool          `help:"Repair what is found. Lost or damaged originals are only reported: they need the attention of an operator."`
-	Deep   bool          `help:"Also read every object and compare its SHA-256 with the row's."`
-	Grace  time.Duration `env:"SERVICE_CHECK_GRACE" default:"1h" help:"Orphaned objects and multipart uploads younger than this are reported as recent, and never removed."`
+	Repair bool `help:"Repair what is found. Lost or damaged originals are only reported: they need the attention of an operator."`
+	Deep   bool `help:"Also read every object and compare its SHA-256 with the row's."`
+	// RemoveUnknown removes what a restore may have lost the rows of.
+	RemoveUnknown bool          `name:"remove-unknown-after-restore" help:"With --repair: also remove objects without a row that are older than the last resume after a restore. They may be files whose rows the restore lost."`
+	Grace         time.Duration `env:"SERVICE_CHECK_GRACE" default:"1h" help:"Orphaned objects and multipart uploads younger than this are reported as recent, and never removed."`
 }
 
 // Validate checks the bounds.
 func (c Config) Validate() error {
+	if c.RemoveUnknown && !c.Repair {
+		return errors.New("--remove-unknown-after-restore needs --repair")
+	}
 	if c.Grace < 0 {
 		return fmt.Errorf("SERVICE_CHECK_GRACE must not be negative, but is %s", c.Grace)
 	}
@@ -66,17 +73,19 @@ const progressInterval = 10 * time.Second
 type Checker struct {
 	store   Store
 	objects ObjectStore
+	guard   Guard
 	cfg     Config
 	now     func() time.Time
 	log     *slog.Logger
 }
 
-// NewChecker returns a Checker of these stores.
-func NewChecker(store Store, objects ObjectStore, cfg Config, now func() time.Time, log *slog.Logger) (*Checker, error) {
+// NewChecker returns a Checker of these stores. With Config.Repair, guard is an
+// installation.Guard that has beaten.
+func NewChecker(store Store, objects ObjectStore, guard Guard, cfg Config, now func() time.Time, log *slog.Logger) (*Checker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Checker{store: store, objects: objects, cfg: cfg, now: now, log: log}, nil
+	return &Checker{store: store, objects: guardedObjects{objects, guard.Verdict}, guard: guard, cfg: cfg, now: now, log: log}, nil
 }
 
 // Check checks one open account. It adds its counts to summary, also when it fails, and
@@ -99,11 +108,20 @@ type check struct {
 	account      account.Account
 	summary      *Summary
 	report       func(Finding) error
-	repairBucket bool // whether objects of the bucket may be removed
+	repairBucket bool      // whether objects of the bucket may be removed
+	claimedAt    time.Time // objects that are older belong to somebody else
+	resumedAt    time.Time // objects that are older and have no row may have lost it
 	loggedAt     time.Time
 }
 
 func (c *check) run(ctx context.Context) error {
+	state, err := c.store.Installation(ctx)
+	if err != nil {
+		return err
+	}
+	if state.ResumedAt != nil {
+		c.resumedAt = *state.ResumedAt
+	}
 	readable, err := c.checkOwner(ctx)
 	if err != nil {
 		return err
@@ -147,26 +165,22 @@ func (c *check) logProgress(ctx context.Context) {
 }
 
 // checkOwner reads the bucket's ownership marker. It decides whether the bucket is read, and
-// sets repairBucket.
+// sets repairBucket and claimedAt.
 func (c *check) checkOwner(ctx context.Context) (readable bool, err error) {
-	marker, err := c.objects.Marker(ctx, c.account.Bucket)
+	marker, err := c.guard.CheckBucket(ctx, installation.Bucket{AccountID: c.account.ID, Name: c.account.Bucket})
 	switch {
-	case err == nil && marker.AccountID == c.account.ID.String():
+	case err == nil:
 		c.repairBucket = c.cfg.Repair
+		c.claimedAt = marker.ClaimedAt.Truncate(time.Second) // the resolution of the times of objects
 		return true, nil
-	case err == nil || fault.Is(err, fault.Conflict):
-		return false, c.addFinding(Finding{Kind: BucketForeign, Detail: "bucket " + c.account.Bucket + " is owned by another account"})
-	case !fault.Is(err, fault.NotFound):
-		return false, err
+	case errors.Is(err, installation.ErrNoBucket):
+		return false, c.addFinding(Finding{Kind: BucketMissing, Detail: fault.From(err).Public})
+	case errors.Is(err, installation.ErrNoMarker):
+		return true, c.addFinding(Finding{Kind: BucketUnmarked, Detail: fault.From(err).Public})
+	case fault.Is(err, fault.Conflict):
+		return false, c.addFinding(Finding{Kind: BucketForeign, Detail: fault.From(err).Public})
 	}
-	exists, err := c.objects.BucketExists(ctx, c.account.Bucket)
-	if err != nil {
-		return false, err
-	}
-	if !exists {
-		return false, c.addFinding(Finding{Kind: BucketMissing, Detail: "bucket " + c.account.Bucket + " does not exist"})
-	}
-	return true, c.addFinding(Finding{Kind: BucketUnmarked, Detail: "bucket " + c.account.Bucket + " has no ownership marker"})
+	return false, err
 }
 
 // checkItemBytes finds items whose recorded bytes are not the sum of their objects'.

@@ -333,7 +333,7 @@ func TestCheck_FindsNothingBesideRunningService(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		service := d.newService(time.Now)
 		purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: 300 * time.Millisecond, BatchSize: 5, MaxAttempts: 1000, MaxBackoff: time.Second},
-			media.PurgeDeps{Store: d.store, Objects: d.objects, Now: time.Now, Log: log})
+			media.PurgeDeps{Store: d.store, Objects: d.objects, Guard: d.Guard(), Now: time.Now, Log: log})
 		must(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
@@ -505,7 +505,7 @@ func TestCheck_DropsCandidatesGoneOnRecheck(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, d *fixture) {
 		d.sealed(random(10), media.Fields{})
 		objects := passing{d.objects, media.ObjectKey(uuid.Must(uuid.NewV7()), media.Original)}
-		checker, err := consistency.NewChecker(d.store, objects, consistency.Config{}, d.clock.Now, slog.New(slog.DiscardHandler))
+		checker, err := consistency.NewChecker(d.store, objects, d.Guard(), consistency.Config{}, d.clock.Now, slog.New(slog.DiscardHandler))
 		must(t, err)
 		var summary consistency.Summary
 		must(t, checker.Check(t.Context(), d.principal.Account, &summary, func(f consistency.Finding) error {

@@ -15,6 +15,9 @@ const (
 	BucketUnmarked FindingKind = "bucket-unmarked"
 	// OrphanObject is an object that no item, running upload or queued removal refers to.
 	OrphanObject FindingKind = "orphan-object"
+	// UnknownAfterRestore is an orphan of before a restore of the database was confirmed: its row
+	// may be one that the restore lost. A repair removes it only if Config.RemoveUnknown is set.
+	UnknownAfterRestore FindingKind = "unknown-after-restore"
 	// OrphanUpload is a multipart upload that no running upload or queued removal refers to.
 	OrphanUpload FindingKind = "orphan-multipart-upload"
 	// ObjectMissing, ObjectSize and ObjectHash: an object of an item is lost or damaged. A
@@ -47,8 +50,8 @@ type Summary struct {
 	Items    int64 `json:"items"`
 	Objects  int64 `json:"objects"`
 	Bytes    int64 `json:"bytes"` // of Objects
-	// Unmanaged objects have keys that the service never creates, as an adopted bucket can
-	// hold. A check does not change them.
+	// Unmanaged objects have keys that the service never creates, or are older than the marker and
+	// have no row: an adopted bucket can hold both. A check does not change them.
 	Unmanaged int64 `json:"unmanaged"`
 	Uploads   int64 `json:"uploads"`  // running, or waiting for the purge
 	Removals  int64 `json:"removals"` // queued

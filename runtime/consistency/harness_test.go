@@ -179,7 +179,9 @@ func (d *fixture) withThumbnail(item media.Item, data []byte) media.Object {
 // check runs one check.
 func (d *fixture) check(cfg consistency.Config) (consistency.Summary, []consistency.Finding) {
 	d.t.Helper()
-	checker, err := consistency.NewChecker(d.store, d.objects, cfg, d.clock.Now, slog.New(slog.DiscardHandler))
+	guard := d.Guard()
+	must(d.t, guard.Check(d.t.Context()))
+	checker, err := consistency.NewChecker(d.store, d.objects, guard, cfg, d.clock.Now, slog.New(slog.DiscardHandler))
 	must(d.t, err)
 	var summary consistency.Summary
 	var findings []consistency.Finding

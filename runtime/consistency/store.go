@@ -23,6 +23,8 @@ type AccountStore interface {
 
 // Store reads and repairs the rows of an account; postgres.Store implements it.
 type Store interface {
+	// Installation returns when a restore of the database was confirmed.
+	Installation(ctx context.Context) (installation.State, error)
 	// ItemsAfter returns up to limit items, drafts included, with ids after the given one, in the order of ids.
 	ItemsAfter(ctx context.Context, accountID, after uuid.UUID, limit int32) ([]ItemObjects, error)
 	// ItemsByID returns the objects of those of the items that exist.
@@ -48,9 +50,6 @@ type Store interface {
 
 // ObjectStore reads and repairs the bucket of an account; objectstore.Store implements it.
 type ObjectStore interface {
-	// Marker returns the bucket's ownership marker; NotFound without bucket or marker.
-	Marker(ctx context.Context, bucket string) (installation.Marker, error)
-	BucketExists(ctx context.Context, bucket string) (bool, error)
 	// List calls visit for every object, in the order of keys.
 	List(ctx context.Context, bucket, prefix string, visit func(media.ObjectInfo) error) error
 	// ListIncomplete calls visit for every incomplete multipart upload; prefix is empty or a whole key.
@@ -60,6 +59,38 @@ type ObjectStore interface {
 	Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error)
 	Remove(ctx context.Context, bucket string, keys []string) error
 	AbortIncomplete(ctx context.Context, bucket, key string) error
+}
+
+// Guard decides whether objects may be removed. installation.Guard and installation.ReadOnly
+// implement it.
+type Guard interface {
+	// CheckBucket returns a fault unless the bucket's marker names the account and the
+	// installation. It wraps installation.ErrNoBucket or ErrNoMarker if either is missing.
+	CheckBucket(ctx context.Context, bucket installation.Bucket) (installation.Marker, error)
+	// Verdict returns a fault while nothing may be removed.
+	Verdict() error
+}
+
+// guardedObjects removes nothing while verdict returns an error.
+type guardedObjects struct {
+	ObjectStore
+	verdict func() error
+}
+
+// Remove implements ObjectStore.
+func (g guardedObjects) Remove(ctx context.Context, bucket string, keys []string) error {
+	if err := g.verdict(); err != nil {
+		return err
+	}
+	return g.ObjectStore.Remove(ctx, bucket, keys)
+}
+
+// AbortIncomplete implements ObjectStore.
+func (g guardedObjects) AbortIncomplete(ctx context.Context, bucket, key string) error {
+	if err := g.verdict(); err != nil {
+		return err
+	}
+	return g.ObjectStore.AbortIncomplete(ctx, bucket, key)
 }
 
 // ItemObjects are the objects that the row of an item refers to.

@@ -57,16 +57,20 @@ func NewGuard(cfg Config, deps Deps) *Guard {
 	return &Guard{cfg: cfg, deps: deps, verdict: errNotChecked}
 }
 
+// uncheckedInterval is the interval between two checks until the first one succeeds.
+const uncheckedInterval = time.Second
+
 // Run checks at once and then in intervals, and beats when a heartbeat is due, until ctx ends.
 func (g *Guard) Run(ctx context.Context) error {
-	tick := time.NewTicker(g.cfg.CheckInterval)
-	defer tick.Stop()
 	for {
-		_ = g.Check(ctx) // it is logged, and kept as the verdict
+		interval := g.cfg.CheckInterval
+		if err := g.Check(ctx); errors.Is(err, errNotChecked) {
+			interval = uncheckedInterval
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-time.After(interval):
 		}
 	}
 }
@@ -90,22 +94,54 @@ func (g *Guard) State() State {
 // Check reads the row, and the markers if a heartbeat is due, and returns the new verdict. A store
 // that cannot be reached proves nothing: the verdict stays.
 func (g *Guard) Check(ctx context.Context) error {
-	err := g.check(ctx)
-	if ctx.Err() != nil {
-		return g.Verdict()
+	state, err := g.readRow(ctx)
+	if err == nil {
+		err = g.beatIfDue(ctx, state)
+		if err != nil && !isRefusal(err) && ctx.Err() == nil {
+			g.deps.Log.WarnContext(ctx, "no heartbeat was written", "error", err)
+			err = nil // the row is in order
+		}
 	}
 	return g.decide(ctx, err)
 }
+
+// beatIfDue beats if a heartbeat is due. A process that starts reads the markers in any case:
+// another process may have beaten for a database of which this one is a copy.
+func (g *Guard) beatIfDue(ctx context.Context, state State) error {
+	g.mu.Lock()
+	verified := g.verified
+	g.mu.Unlock()
+	// An age below zero: a clock that was set back must not end the heartbeats.
+	if due := state.HeartbeatAge >= g.cfg.HeartbeatInterval || state.HeartbeatAge < 0; due {
+		if err := g.beat(ctx); !errors.Is(err, errBeaten) {
+			return err
+		}
+		return nil
+	}
+	if !verified {
+		_, err := g.verify(ctx)
+		return err
+	}
+	return nil
+}
+
+// beatAttempts bounds how often Beat tries again after another process has beaten.
+const beatAttempts = 5
 
 // Beat verifies the markers and writes a heartbeat now. It returns nil only if the markers prove
 // that this database owns the buckets, or if there are none: call it before anything is removed.
 func (g *Guard) Beat(ctx context.Context) error {
 	_, err := g.readRow(ctx)
-	if err == nil {
-		err = g.beat(ctx)
+	for attempt := 0; err == nil && attempt < beatAttempts; attempt++ {
+		if err = g.beat(ctx); err == nil {
+			break
+		}
+		if errors.Is(err, errBeaten) && attempt < beatAttempts-1 {
+			err = nil
+		}
 	}
 	if err == nil || isRefusal(err) {
-		_ = g.decide(ctx, err)
+		return g.decide(ctx, err)
 	}
 	return err
 }
@@ -119,43 +155,31 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// decide keeps err as the verdict if it is one, and logs a change.
+// decide keeps err as the verdict if it is one, logs a change, and returns the verdict.
 func (g *Guard) decide(ctx context.Context, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err != nil && !isRefusal(err) {
-		g.deps.Log.WarnContext(ctx, "the installation cannot be checked", "error", err)
-		return g.verdict
-	}
-	if changed := (err == nil) != (g.verdict == nil); changed && err == nil && !errors.Is(g.verdict, errNotChecked) {
+	previous := g.verdict
+	switch {
+	case err != nil && !isRefusal(err):
+		if ctx.Err() == nil {
+			g.deps.Log.WarnContext(ctx, "the installation cannot be checked", "error", err)
+		}
+		return previous
+	case err == nil && isRefusal(previous):
 		g.deps.Log.InfoContext(ctx, "this database may write to the object store again")
-	} else if err != nil && (changed || errors.Is(g.verdict, errNotChecked) || g.verdict.Error() != err.Error()) {
+	case err != nil && err.Error() != previousText(previous):
 		g.deps.Log.ErrorContext(ctx, fault.From(err).Public, "error", err)
 	}
 	g.verdict = err
 	return err
 }
 
-// check reads the row, and beats if a heartbeat is due.
-func (g *Guard) check(ctx context.Context) error {
-	state, err := g.readRow(ctx)
-	if err != nil {
-		return err
+func previousText(err error) string {
+	if err == nil {
+		return ""
 	}
-	g.mu.Lock()
-	verified := g.verified
-	g.mu.Unlock()
-	switch {
-	case state.HeartbeatAge >= g.cfg.HeartbeatInterval || state.HeartbeatAge < 0: // a clock that was set back must not end the heartbeats
-		err = g.beat(ctx)
-	case !verified: // another process beat, for a database of which this one may be a copy
-		_, err = g.verify(ctx)
-	}
-	if err != nil && !isRefusal(err) {
-		g.deps.Log.WarnContext(ctx, "no heartbeat can be written", "error", err)
-		return nil
-	}
-	return err
+	return err.Error()
 }
 
 // readRow reads the row and compares the server with the recorded one.
@@ -174,7 +198,7 @@ func (g *Guard) readRow(ctx context.Context) (State, error) {
 	case state.HoldReason != "":
 		return state, held(state.HoldReason)
 	case !state.Server.Matches(state.CurrentServer):
-		return state, g.hold(ctx, fmt.Sprintf("the database is a copy or was restored from a dump: the row records the server %q, the connection reaches %q", state.Server, state.CurrentServer))
+		return state, g.hold(ctx, fmt.Sprintf("the database is a copy, or was restored from a dump or moved: it records the server %q, and is on the server %q", state.Server, state.CurrentServer))
 	case state.Server == Server{}:
 		return state, g.deps.Store.RecordServer(ctx, state.CurrentServer)
 	}
@@ -211,6 +235,9 @@ type witnessed struct {
 	marker Marker
 }
 
+// errBeaten is returned by beat if another process has written a heartbeat at the same time.
+var errBeaten = fault.New(fault.Unavailable, "another process wrote a heartbeat at the same time")
+
 // beat verifies the markers, increases the heartbeat of the row, then writes it into the markers.
 // A process that ends in between leaves markers behind the row, which proves nothing wrong.
 func (g *Guard) beat(ctx context.Context) error {
@@ -218,19 +245,25 @@ func (g *Guard) beat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	token := uuid.New()
-	advanced, err := g.deps.Store.AdvanceHeartbeat(ctx, read.state, token)
-	if err != nil || !advanced {
-		return err // another process beat, after the same verification
-	}
 	next := read.state
-	next.Heartbeat, next.Token = next.Heartbeat+1, token
+	next.Heartbeat, next.Token = next.Heartbeat+1, uuid.New()
+	advanced, err := g.deps.Store.AdvanceHeartbeat(ctx, read.state, next.Token)
+	if err != nil {
+		return err
+	}
+	if !advanced {
+		return errBeaten
+	}
 	for _, w := range read.markers {
-		if err := g.deps.Markers.WriteWitness(ctx, w.bucket, w.marker, next.Witness()); fault.Is(err, fault.Conflict) {
-			// Another process of this database, or of a copy of it, has written it.
-			_, err := g.verify(ctx)
-			return err
-		} else if err != nil {
+		err := g.deps.Markers.WriteWitness(ctx, w.bucket, w.marker, next.Witness())
+		if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
+			// The operator rewrote it, or removed it with its account, or a copy of this database beat.
+			if _, err := g.verify(ctx); err != nil {
+				return err
+			}
+			return errBeaten
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -259,7 +292,7 @@ func (g *Guard) verify(ctx context.Context) (verification, error) {
 	}
 	for _, w := range markers {
 		if w.marker.InstallationID != state.ID {
-			return verification{}, Mismatch(w.bucket, w.marker.InstallationID, state.ID)
+			return verification{}, mismatch(w.bucket, w.marker.InstallationID, state.ID)
 		}
 		if reason := behind(state, w); reason != "" {
 			return verification{}, g.hold(ctx, reason)
@@ -271,9 +304,9 @@ func (g *Guard) verify(ctx context.Context) (verification, error) {
 	return verification{state: state, markers: markers}, nil
 }
 
-// Mismatch returns the fault of a bucket that belongs to another installation.
-func Mismatch(bucket string, marker, row uuid.UUID) error {
-	return fault.WithReason(fault.New(fault.Unavailable, "bucket %s belongs to installation %s, and the database is that of installation %s", bucket, marker, row), fault.OtherInstallation)
+// mismatch returns the fault of a bucket that belongs to another installation.
+func mismatch(bucket string, marker, row uuid.UUID) error {
+	return fault.WithReason(fault.New(fault.Unavailable, "bucket %s belongs to installation %s, and the database is that of installation %s: nothing is written to the object store until the configuration names the database of the same installation", bucket, marker, row), fault.OtherInstallation)
 }
 
 // behind says how the row is behind a marker; empty if it is not.

@@ -27,20 +27,25 @@ type Instance struct {
 	store   InstanceStore
 	id      uuid.UUID
 	version string
+	verdict func() error
 	log     *slog.Logger
 }
 
-// NewInstance returns an Instance with an id of its own.
-func NewInstance(store InstanceStore, version string, log *slog.Logger) *Instance {
-	return &Instance{store: store, id: uuid.New(), version: version, log: log}
+// NewInstance returns an Instance with an id of its own. It counts as serving while verdict
+// returns nil.
+func NewInstance(store InstanceStore, version string, verdict func() error, log *slog.Logger) *Instance {
+	return &Instance{store: store, id: uuid.New(), version: version, verdict: verdict, log: log}
 }
 
 // Run touches the row until ctx ends, and deletes it then.
 func (i *Instance) Run(ctx context.Context) error {
-	tick := time.NewTicker(instanceInterval)
-	defer tick.Stop()
 	for {
-		i.touch(ctx)
+		interval := instanceInterval
+		if i.verdict() == nil {
+			i.touch(ctx)
+		} else {
+			interval = uncheckedInterval // Guard logs why
+		}
 		select {
 		case <-ctx.Done():
 			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), instanceTimeout)
@@ -49,7 +54,7 @@ func (i *Instance) Run(ctx context.Context) error {
 				i.log.WarnContext(ending, "the runtime instance cannot be removed; it counts as serving for 45 s", "error", err)
 			}
 			return nil
-		case <-tick.C:
+		case <-time.After(interval):
 		}
 	}
 }

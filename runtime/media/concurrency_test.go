@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
@@ -381,21 +383,48 @@ func TestDelete_RemovesObjectsOnceS3IsBack(t *testing.T) {
 		t.Errorf("a deleted item still exists: %v", err)
 	}
 	b.clock.advance(2 * time.Minute)
-	var summary media.PurgeSummary
-	for try := range purgeConfig.MaxAttempts {
-		var err error
-		summary, err = b.purger.Run(t.Context())
-		must(t, err)
-		if summary.RemovalsFailed != 1 || summary.RemovalsPending != 1 || summary.NeedsAttention != (try == purgeConfig.MaxAttempts-1) {
-			t.Errorf("try %d with S3 down: %+v", try, summary)
-		}
-		b.clock.advance(purgeConfig.MaxBackoff)
+	if summary, err := b.purger.Run(t.Context()); !fault.Is(err, fault.Unavailable) || summary.RemovalsFailed != 0 {
+		t.Errorf("with S3 down: %+v, %v", summary, err)
 	}
 	s3.Start()
 	summary, err := b.purger.Run(t.Context())
 	must(t, err)
 	if summary.RemovalsDone != 1 || summary.RemovalsPending != 0 {
 		t.Errorf("with S3 back: %+v", summary)
+	}
+	b.balanced(p)
+}
+
+func TestPurge_ReportsARemovalThatFailsForLong(t *testing.T) {
+	t.Parallel()
+	var denied atomic.Bool
+	access := testenv.S3Proxy(t, testenv.S3(t), func(w http.ResponseWriter, r *http.Request) bool {
+		if !denied.Load() || r.Method != http.MethodPost && r.Method != http.MethodDelete {
+			return false
+		}
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = w.Write([]byte("<Error><Code>AccessDenied</Code></Error>"))
+		return true
+	})
+	objects, err := objectstore.New(objectstore.Config{Endpoint: access.Endpoint, Region: access.Region, AccessKey: access.AccessKey, SecretKey: access.SecretKey})
+	must(t, err)
+	b := setupWith(t, testenv.Postgres(t), objects)
+	p := b.tenant(1 << 30)
+	item := b.sealed(p, random(1000), media.Fields{})
+	denied.Store(true)
+	must(t, b.service.Delete(t.Context(), p, item.ID))
+	b.clock.advance(2 * time.Minute)
+	for try := range purgeConfig.MaxAttempts {
+		summary, err := b.purger.Run(t.Context())
+		must(t, err)
+		if summary.RemovalsFailed != 1 || summary.RemovalsPending != 1 || summary.NeedsAttention != (try == purgeConfig.MaxAttempts-1) {
+			t.Errorf("try %d: %+v", try, summary)
+		}
+		b.clock.advance(purgeConfig.MaxBackoff)
+	}
+	denied.Store(false)
+	if summary, err := b.purger.Run(t.Context()); err != nil || summary.RemovalsDone != 1 || summary.RemovalsPending != 0 {
+		t.Errorf("when it is allowed again: %+v, %v", summary, err)
 	}
 	b.balanced(p)
 }

@@ -15,6 +15,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -53,6 +54,7 @@ type harness struct {
 	registry *account.Registry
 	service  *media.Service
 	purger   *media.Purger
+	guard    *installation.Guard
 	clock    *clock
 }
 
@@ -88,8 +90,9 @@ func setupWith(t *testing.T, url string, objects *objectstore.Store) *harness {
 	b.store = b.open()
 	b.registry = account.NewRegistry(b.store, "media", b.clock.Now)
 	b.service = b.replica(config)
+	b.guard = installation.NewGuard(installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute}, installation.Deps{Store: b.store, Markers: objects, Log: log})
 	var err error
-	b.purger, err = media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store, Objects: objects, Now: b.clock.Now, Log: log})
+	b.purger, err = media.NewPurger(purgeConfig, media.PurgeDeps{Store: b.store, Objects: objects, Guard: b.guard, Now: b.clock.Now, Log: log})
 	must(t, err)
 	return b
 }

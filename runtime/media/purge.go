@@ -2,13 +2,14 @@ package media
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"path"
 	"time"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 )
 
 // PurgeConfig bounds one run of the purge. The tags are flag and environment names.
@@ -49,14 +50,21 @@ type PurgeSummary struct {
 	RemovalsDone    int  `json:"removalsDone"`
 	RemovalsFailed  int  `json:"removalsFailed"`
 	RemovalsPending int  `json:"removalsPending"`
-	// NeedsAttention is set when a removal has failed MaxAttempts times.
+	// BucketsSkipped counts the buckets that belong to another account or installation: their
+	// objects stay.
+	BucketsSkipped int `json:"bucketsSkipped"`
+	// NeedsAttention is set when a removal has failed MaxAttempts times, or a bucket was skipped.
 	NeedsAttention bool `json:"needsAttention"`
+	// Held says why nothing was removed: the database was restored or cloned, or is that of another
+	// installation.
+	Held string `json:"held,omitempty"`
 }
 
 // PurgeDeps are the dependencies of a Purger.
 type PurgeDeps struct {
 	Store   PurgeStore
 	Objects ObjectRemover
+	Guard   Guard
 	Now     func() time.Time
 	Log     *slog.Logger
 }
@@ -80,13 +88,31 @@ func NewPurger(cfg PurgeConfig, deps PurgeDeps) (*Purger, error) {
 // Run purges once. It does nothing while another purge runs in any process.
 func (p *Purger) Run(ctx context.Context) (PurgeSummary, error) {
 	var summary PurgeSummary
-	ran, err := p.deps.Store.WithPurgeLock(ctx, func(ctx context.Context) error { return p.purge(ctx, &summary) })
+	ran, err := p.deps.Store.WithPurgeLock(ctx, func(ctx context.Context) error {
+		run := &purgeRun{Purger: p, summary: &summary, buckets: map[installation.Bucket]bucketCheck{}}
+		return run.purge(ctx)
+	})
 	summary.Ran = ran
+	if reason := fault.ReasonOf(err); reason == fault.Held || reason == fault.OtherInstallation {
+		summary.Held, summary.NeedsAttention = fault.From(err).Public, true
+		p.deps.Log.ErrorContext(ctx, "the purge is held", "error", err)
+		return summary, nil
+	}
 	return summary, err
 }
 
-func (p *Purger) purge(ctx context.Context, summary *PurgeSummary) error {
-	store, start := p.deps.Store, p.deps.Now()
+// purgeRun is one run of the purge.
+type purgeRun struct {
+	*Purger
+	summary *PurgeSummary
+	buckets map[installation.Bucket]bucketCheck // each is read once per run
+}
+
+func (p *purgeRun) purge(ctx context.Context) error {
+	if err := p.deps.Guard.Beat(ctx); err != nil {
+		return err
+	}
+	store, summary, start := p.deps.Store, p.summary, p.deps.Now()
 	if err := p.batches(ctx, &summary.DraftsPurged, func() (int, error) {
 		return store.PurgeDrafts(ctx, start.Add(-p.cfg.DraftTTL), p.cfg.BatchSize)
 	}); err != nil {
@@ -103,7 +129,7 @@ func (p *Purger) purge(ctx context.Context, summary *PurgeSummary) error {
 	}); err != nil {
 		return fmt.Errorf("delete expired resumable uploads: %w", err)
 	}
-	if err := p.removeDue(ctx, summary); err != nil {
+	if err := p.removeDue(ctx); err != nil {
 		return fmt.Errorf("remove objects: %w", err)
 	}
 	if err := store.CompactPageIndex(ctx); err != nil {
@@ -120,8 +146,11 @@ func uploadKeys(itemID uuid.UUID) []string {
 }
 
 // batches repeats step until it handles less than a full batch, and adds its counts to sum.
-func (p *Purger) batches(ctx context.Context, sum *int, step func() (int, error)) error {
+func (p *purgeRun) batches(ctx context.Context, sum *int, step func() (int, error)) error {
 	for {
+		if err := p.deps.Guard.Verdict(); err != nil {
+			return err
+		}
 		start := p.deps.Now()
 		n, err := step()
 		*sum += n
@@ -135,99 +164,11 @@ func (p *Purger) batches(ctx context.Context, sum *int, step func() (int, error)
 }
 
 // pause waits after a batch of this duration, so that the service can use the stores.
-func (p *Purger) pause(ctx context.Context, worked time.Duration) error {
+func (p *purgeRun) pause(ctx context.Context, worked time.Duration) error {
 	select {
 	case <-time.After(worked * time.Duration(p.cfg.PausePercent) / 100):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// removalLease is how long a run may take for a batch of removals before they are due again.
-const removalLease = 5 * time.Minute
-
-// removeDue carries out the queued removals that are due, each at most once per run.
-func (p *Purger) removeDue(ctx context.Context, summary *PurgeSummary) error {
-	store, due := p.deps.Store, p.deps.Now()
-	for {
-		start := p.deps.Now()
-		batch, err := store.DueRemovals(ctx, due, due.Add(removalLease), p.cfg.BatchSize)
-		if err != nil || len(batch) == 0 {
-			return err
-		}
-		done, failed := p.removeBatch(ctx, batch)
-		summary.RemovalsDone += len(done)
-		if len(done) > 0 {
-			if err := store.FinishRemovals(ctx, done); err != nil {
-				return err
-			}
-		}
-		for _, f := range failed {
-			summary.RemovalsFailed++
-			summary.NeedsAttention = summary.NeedsAttention || f.removal.Attempts >= p.cfg.MaxAttempts
-			backoff := min(p.cfg.MaxBackoff, time.Second<<min(f.removal.Attempts, 20))
-			if err := store.FailRemovals(ctx, []int64{f.removal.ID}, p.deps.Now().Add(backoff), f.cause.Error()); err != nil {
-				return err
-			}
-			p.deps.Log.WarnContext(ctx, "removing objects failed", "removal", f.removal.ID, "bucket", f.removal.Bucket,
-				"attempts", f.removal.Attempts, "retry_in", backoff, "error", f.cause)
-		}
-		if err := p.pause(ctx, p.deps.Now().Sub(start)); err != nil {
-			return err
-		}
-	}
-}
-
-type failedRemoval struct {
-	removal Removal
-	cause   error
-}
-
-// removeBatch removes the objects of one bucket with one request. If that fails, it removes
-// those of one removal at a time, to find out which fail.
-func (p *Purger) removeBatch(ctx context.Context, due []Removal) (done []int64, failed []failedRemoval) {
-	byBucket := map[string][]Removal{}
-	for _, removal := range due {
-		byBucket[removal.Bucket] = append(byBucket[removal.Bucket], removal)
-	}
-	for bucket, removals := range byBucket {
-		var bulk []string
-		for _, removal := range removals {
-			if !removal.AbortMultipart {
-				bulk = append(bulk, removal.Keys...)
-			}
-		}
-		bulkErr := errors.New("no bulk request was sent")
-		if len(bulk) > 0 {
-			bulkErr = p.deps.Objects.Remove(ctx, bucket, bulk)
-		}
-		for _, removal := range removals {
-			var err error
-			if removal.AbortMultipart || bulkErr != nil {
-				err = removeObjects(ctx, p.deps.Objects, removal)
-			}
-			if err != nil {
-				failed = append(failed, failedRemoval{removal, err})
-			} else {
-				done = append(done, removal.ID)
-			}
-		}
-	}
-	return done, failed
-}
-
-// removeObjects carries out one removal. It is safe to repeat.
-func removeObjects(ctx context.Context, objects ObjectRemover, removal Removal) error {
-	if removal.AbortMultipart {
-		for _, key := range removal.Keys {
-			if path.Base(key) != string(Original) {
-				continue // stored in one request, always
-			}
-			if err := objects.AbortIncomplete(ctx, removal.Bucket, key); err != nil {
-				return err
-			}
-		}
-	}
-	return objects.Remove(ctx, removal.Bucket, removal.Keys)
 }

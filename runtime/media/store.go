@@ -87,9 +87,10 @@ type PurgeStore interface {
 
 // Removal is a queued removal of objects.
 type Removal struct {
-	ID     int64
-	Bucket string
-	Keys   []string
+	ID        int64
+	AccountID uuid.UUID
+	Bucket    string
+	Keys      []string
 	// AbortMultipart is set when incomplete multipart uploads of the keys are to be aborted as well.
 	AbortMultipart bool
 	Attempts       int

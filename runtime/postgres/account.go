@@ -35,6 +35,12 @@ func (s *Store) OwnedBucket(ctx context.Context) (string, error) {
 	return bucket, toFault(err, "find a bucket")
 }
 
+// HasItems implements account.Store.
+func (s *Store) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
+	has, err := s.queries.HasItems(ctx, accountID)
+	return has, toFault(err, "look for items")
+}
+
 // Usage implements account.Store.
 func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, error) {
 	sealed, err := s.queries.SealedUsage(ctx, accountID)
@@ -49,7 +55,11 @@ func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, 
 	if err != nil {
 		return account.Usage{}, toFault(err, "read reserved usage")
 	}
-	return account.Usage{SealedItems: sealed.Items, SealedBytes: sealed.Bytes, DraftItems: drafts.Items, DraftBytes: drafts.Bytes, Reserved: reserved}, nil
+	used, err := s.queries.UsedStorage(ctx, accountID)
+	if err != nil {
+		return account.Usage{}, toFault(err, "read used storage")
+	}
+	return account.Usage{Used: used, SealedItems: sealed.Items, SealedBytes: sealed.Bytes, DraftItems: drafts.Items, DraftBytes: drafts.Bytes, Reserved: reserved}, nil
 }
 
 func accountOf(row sqlgen.Account) account.Account {

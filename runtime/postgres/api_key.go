@@ -32,8 +32,8 @@ func (s *Store) Keys(ctx context.Context, accountID uuid.UUID) (account.KeyRing,
 		app.Sequence = row.KeySequence
 		if row.ID.Valid {
 			key := account.Key{ID: row.ID.Bytes, AppID: row.AppID, Generation: *row.Generation, Sequence: *row.Sequence, ObjectUID: *row.ObjectUid,
-				Overlap: time.Duration(*row.Overlap) * time.Microsecond, CreatedAt: *row.CreatedAt, DeliveredAt: row.DeliveredAt,
-				ExpiresAt: row.ExpiresAt, LastUsedAt: row.LastUsedAt}
+				Overlap: time.Duration(*row.Overlap) * time.Microsecond, ReplacesSecret: *row.ReplacesSecret, CreatedAt: *row.CreatedAt,
+				DeliveredAt: row.DeliveredAt, ExpiresAt: row.ExpiresAt, LastUsedAt: row.LastUsedAt}
 			copy(key.Hash[:], row.Hash)
 			app.Valid = append(app.Valid, key)
 		}
@@ -70,6 +70,11 @@ func (s *Store) AddKey(ctx context.Context, key account.Key, after *int64) (acco
 func insertKey(ctx context.Context, q *sqlgen.Queries, app sqlgen.App, key account.Key, sequence int64, delivered bool) (sqlgen.ApiKey, error) {
 	return q.InsertKey(ctx, sqlgen.InsertKeyParams{ID: key.ID, AccountID: app.AccountID, AppID: app.ID, Hash: key.Hash[:], Generation: key.Generation,
 		Sequence: sequence, ObjectUid: key.ObjectUID, Overlap: key.Overlap.Microseconds(), Delivered: delivered})
+}
+
+// MarkKeyReplacesSecret implements account.KeyStore.
+func (s *Store) MarkKeyReplacesSecret(ctx context.Context, key account.Key) error {
+	return toFault(s.queries.MarkKeyReplacesSecret(ctx, sqlgen.MarkKeyReplacesSecretParams{ID: key.ID, Hash: key.Hash[:]}), "mark key")
 }
 
 // DeliverKey implements account.KeyStore.
@@ -180,7 +185,7 @@ func principalOf(a sqlgen.Account, app sqlgen.App, k sqlgen.ApiKey) account.Prin
 
 func keyOf(row sqlgen.ApiKey) account.Key {
 	key := account.Key{ID: row.ID, AppID: row.AppID, Generation: row.Generation, Sequence: row.Sequence, ObjectUID: row.ObjectUid,
-		Overlap: time.Duration(row.Overlap) * time.Microsecond, CreatedAt: row.CreatedAt, DeliveredAt: row.DeliveredAt, ExpiresAt: row.ExpiresAt}
+		Overlap: time.Duration(row.Overlap) * time.Microsecond, ReplacesSecret: row.ReplacesSecret, CreatedAt: row.CreatedAt, DeliveredAt: row.DeliveredAt, ExpiresAt: row.ExpiresAt}
 	copy(key.Hash[:], row.Hash)
 	return key
 }

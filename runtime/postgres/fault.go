@@ -51,6 +51,8 @@ func serverFault(cause error, code string) error {
 	switch {
 	case code == "23505": // unique_violation
 		return fault.Wrap(cause, fault.Conflict, "already exists")
+	case code == otherCluster:
+		return fault.WithReason(fault.Wrap(cause, fault.Unavailable, "the database belongs to another cluster, or is on hold"), fault.OtherInstallation)
 	case reason == fault.Schema:
 		return fault.Explain(fault.Wrap(cause, fault.Unavailable, "the database schema is not that of this program: run mediastack-runtime migrate"), reason, code)
 	case reason != "":

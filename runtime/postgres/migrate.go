@@ -134,21 +134,24 @@ func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 	return nil
 }
 
-// CheckSchema returns an Unavailable fault while migrations are pending, and one with reason
-// Schema if the database has a migration that this program does not know. It is one cheap query.
+// CheckSchema returns an Unavailable fault with reason Schema while migrations are pending, or if the
+// database has a migration that this program does not know. It is one cheap query.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	oldest, newest, err := readVersion(ctx, s.pool)
 	switch {
 	case errors.Is(err, errNotMigrated):
-		return fault.New(fault.Unavailable, "the database schema is older than this program: it has no tables, the program needs version %d; run mediastack-runtime migrate", latestVersion())
+		return fault.WithReason(fault.New(fault.Unavailable, "the database schema is older than this program: it has no tables, the program needs version %d; run mediastack-runtime migrate", latestVersion()), fault.Schema)
 	case err != nil:
 		return toFault(err, "check the schema")
 	}
 	if err := checkKnown(oldest, newest); err != nil {
+		// New connections are rejected; this closes those of before the migration, so that nothing
+		// is written any more.
+		s.pool.Reset()
 		return err
 	}
 	if newest < latestVersion() {
-		return fault.New(fault.Unavailable, "the database schema is older than this program: it has version %d, the program needs version %d; run mediastack-runtime migrate", newest, latestVersion())
+		return fault.WithReason(fault.New(fault.Unavailable, "the database schema is older than this program: it has version %d, the program needs version %d; run mediastack-runtime migrate", newest, latestVersion()), fault.Schema)
 	}
 	return nil
 }

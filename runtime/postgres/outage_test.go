@@ -24,6 +24,8 @@ var noOutage = map[string]string{
 	"Close":       "it returns nothing",
 	"Listen":      "it reconnects until its context ends",
 	"UploadLocks": "it does not use the database",
+	"SetFence":    "it applies to later statements",
+	"OnFenced":    "it sets a callback",
 }
 
 var (

@@ -68,6 +68,7 @@ func (c Config) pool() (*pgxpool.Config, error) {
 type Store struct {
 	pool    *pgxpool.Pool
 	queries *sqlgen.Queries
+	fence   fence
 
 	// Concurrent uploads of one account are opened, and committed, in batches.
 	openBatch   *batcher[uuid.UUID, openRequest]
@@ -81,11 +82,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, poolCfg)
-	if err != nil {
+	s := &Store{}
+	s.fence.install(poolCfg)
+	if s.pool, err = pgxpool.NewWithConfig(ctx, poolCfg); err != nil {
 		return nil, fmt.Errorf("create the database pool: %w", err)
 	}
-	s := &Store{pool: pool, queries: sqlgen.New(pool)}
+	s.queries = sqlgen.New(s.pool)
 	s.openBatch, s.commitBatch = newBatcher(s.openUploads), newBatcher(s.commitUploads)
 	s.pageIndex = newPageIndex(s.compactApp)
 	return s, nil

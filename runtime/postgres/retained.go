@@ -13,6 +13,12 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
+// InstallationID implements account.RetentionStore.
+func (s *Store) InstallationID(ctx context.Context) (uuid.UUID, error) {
+	id, err := s.queries.InstallationID(ctx)
+	return id, toFault(err, "read the installation")
+}
+
 // RetainedAccounts implements account.RetentionStore.
 func (s *Store) RetainedAccounts(ctx context.Context, after uuid.UUID, limit int) ([]account.Retained, error) {
 	rows, err := s.queries.RetainedAccountsAfter(ctx, sqlgen.RetainedAccountsAfterParams{After: after, Limit: batchSize(limit)})
@@ -45,7 +51,7 @@ func (s *Store) SetErasure(ctx context.Context, closing account.Closing, erase b
 		}
 		found := account.Retained{Account: accountOf(row.Account), InstallationID: row.InstallationID}
 		switch {
-		case found.InstallationID != closing.InstallationID || !found.ClosedAt.Equal(closing.ClosedAt):
+		case !found.Closing().Equal(closing):
 			return pgx.ErrNoRows
 		case erase && found.EraseAfter == nil:
 			return q.EraseNow(ctx, found.ID)

@@ -62,7 +62,7 @@ func (s *Store) UpdateTenant(ctx context.Context, accountID uuid.UUID, decide fu
 }
 
 // Pin implements settings.Store.
-func (s *Store) Pin(ctx context.Context, accountID uuid.UUID, pins settings.Layer, by string) error {
+func (s *Store) Pin(ctx context.Context, accountID uuid.UUID, pins settings.Layer, by settings.Object) error {
 	fields, err := json.Marshal(pins)
 	if err != nil {
 		return err
@@ -71,13 +71,26 @@ func (s *Store) Pin(ctx context.Context, accountID uuid.UUID, pins settings.Laye
 		if _, err := q.LockAccountForSettings(ctx, accountID); err != nil {
 			return err
 		}
-		return q.SetPins(ctx, sqlgen.SetPinsParams{AccountID: accountID, PinnedBy: by, Fields: fields})
+		return q.SetPins(ctx, sqlgen.SetPinsParams{AccountID: accountID, PinnedBy: by.Name, ObjectUid: by.UID, Fields: fields})
 	})
 }
 
 // Unpin implements settings.Store.
-func (s *Store) Unpin(ctx context.Context, accountID uuid.UUID, by string) error {
-	return toFault(s.queries.RemovePins(ctx, sqlgen.RemovePinsParams{AccountID: accountID, PinnedBy: by}), "unpin settings")
+func (s *Store) Unpin(ctx context.Context, uid string) error {
+	return toFault(s.queries.RemovePins(ctx, uid), "unpin settings")
+}
+
+// PinnedBy implements settings.Store.
+func (s *Store) PinnedBy(ctx context.Context) ([]settings.Object, error) {
+	rows, err := s.queries.PinnedBy(ctx)
+	if err != nil {
+		return nil, toFault(err, "list pins")
+	}
+	objects := make([]settings.Object, 0, len(rows))
+	for _, row := range rows {
+		objects = append(objects, settings.Object{Name: row.PinnedBy, UID: row.ObjectUid})
+	}
+	return objects, nil
 }
 
 // decodeLayer decodes the JSON form of a layer, nil when the layer is not set. Fields of a

@@ -16,9 +16,9 @@ func TestSettings_PinnedFieldRejectsTheWholeChange(t *testing.T) {
 	a, err := registry(store).Ensure(t.Context(), spec)
 	must(t, err)
 	s := settings.NewService(store)
-	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, "team-a/site"))
+	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
 	before := version(t, url, "settings_pin")
-	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, "team-a/site"))
+	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
 	if version(t, url, "settings_pin") != before {
 		t.Error("pinning the same again must write nothing")
 	}
@@ -33,11 +33,11 @@ func TestSettings_PinnedFieldRejectsTheWholeChange(t *testing.T) {
 	if got := layers.Effective(); got != want {
 		t.Errorf("effective settings are %+v", got)
 	}
-	must(t, s.Unpin(t.Context(), a.ID, "team-a/another"))
+	must(t, s.Unpin(t.Context(), "uid of team-a/another"))
 	if layers, err := s.Get(t.Context(), a.ID); err != nil || layers.PinnedBy != "team-a/site" {
 		t.Errorf("another object removed the pins: %+v, %v", layers, err)
 	}
-	must(t, s.Unpin(t.Context(), a.ID, "team-a/site"))
+	must(t, s.Unpin(t.Context(), "uid of team-a/site"))
 	layers, err = s.Update(t.Context(), a.ID, settings.Layer{WebPOutputQuality: value(0)})
 	must(t, err)
 	want.UseWebP, want.WebPOutputQuality = false, 0
@@ -83,7 +83,7 @@ func TestSettings_SchemaRejectsOtherForms(t *testing.T) {
 	must(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	for _, form := range []string{`[]`, `1`, `null`, `{"useWebP": "true"}`, `{"useWebP": null}`, `{"useWebP": true, "thumbnailWidth": {}}`, `{"x": [1]}`} {
-		for _, insert := range []string{"INSERT INTO settings_tenant VALUES ($1, $2)", "INSERT INTO settings_pin VALUES ($1, 'a/b', $2)"} {
+		for _, insert := range []string{"INSERT INTO settings_tenant VALUES ($1, $2)", "INSERT INTO settings_pin VALUES ($1, 'a/b', $2, 'uid')"} {
 			if _, err := conn.Exec(t.Context(), insert, a.ID, form); err == nil {
 				t.Errorf("%s accepts %s", insert, form)
 			}
@@ -114,7 +114,9 @@ func TestSettings_EveryChangeNotifies(t *testing.T) {
 			_, err := s.Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
 			return err
 		},
-		"pin": func() error { return s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, "a/b") },
+		"pin": func() error {
+			return s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, settings.Object{Name: "a/b", UID: "uid of a/b"})
+		},
 	} {
 		must(t, change())
 		if id := <-changed; id != a.ID {
@@ -122,11 +124,11 @@ func TestSettings_EveryChangeNotifies(t *testing.T) {
 		}
 	}
 	// Changes that write nothing do not notify: the next notification is that of unpin.
-	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, "a/b"))
+	must(t, s.Pin(t.Context(), a.ID, settings.Layer{UseWebP: value(true)}, settings.Object{Name: "a/b", UID: "uid of a/b"}))
 	_, err = s.Update(t.Context(), a.ID, settings.Layer{ThumbnailWidth: value(64)})
 	must(t, err)
-	must(t, s.Unpin(t.Context(), a.ID, "a/c"))
-	must(t, s.Unpin(t.Context(), a.ID, "a/b"))
+	must(t, s.Unpin(t.Context(), "uid of a/c"))
+	must(t, s.Unpin(t.Context(), "uid of a/b"))
 	<-changed
 	_, err = registry(store).SetApps(t.Context(), a.ID, []string{"last"})
 	must(t, err)

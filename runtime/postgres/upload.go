@@ -205,6 +205,9 @@ func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, 
 			if _, err := q.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: upload.AccountID, Delta: -upload.Reserved}); err != nil {
 				return err
 			}
+			if upload.KeepObjects {
+				continue
+			}
 			if _, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: upload.AccountID, Bucket: upload.Bucket,
 				Keys: keysOf(upload.ItemID), AbortMultipart: true, NotBefore: cutoff}); err != nil {
 				return err

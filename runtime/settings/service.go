@@ -22,9 +22,18 @@ type Store interface {
 	// transaction, during which no pin changes.
 	UpdateTenant(ctx context.Context, accountID uuid.UUID, decide func(Layers) (Layer, error)) (Layers, error)
 	// Pin replaces the account's pins; it writes nothing when they are equal already.
-	Pin(ctx context.Context, accountID uuid.UUID, pins Layer, by string) error
-	// Unpin removes the pins that by made, and no others.
-	Unpin(ctx context.Context, accountID uuid.UUID, by string) error
+	Pin(ctx context.Context, accountID uuid.UUID, pins Layer, by Object) error
+	// Unpin removes the pins of the object with this UID, whatever the account is.
+	Unpin(ctx context.Context, uid string) error
+	// PinnedBy returns the objects that have pins in effect: those of accounts that are bound to a
+	// MediaAccount.
+	PinnedBy(ctx context.Context) ([]Object, error)
+}
+
+// Object is a MediaSettings object.
+type Object struct {
+	Name string // "namespace/name"
+	UID  string
 }
 
 // Service implements the use cases of settings.
@@ -67,15 +76,19 @@ func (s *Service) Update(ctx context.Context, accountID uuid.UUID, change Layer)
 	return Outcome{Layers: layers, Changed: changed}, err
 }
 
-// Pin fixes fields on behalf of the MediaSettings object by ("namespace/name").
-func (s *Service) Pin(ctx context.Context, accountID uuid.UUID, pins Layer, by string) error {
+// Pin fixes fields on behalf of a MediaSettings object.
+func (s *Service) Pin(ctx context.Context, accountID uuid.UUID, pins Layer, by Object) error {
+	if by.UID == "" {
+		return fault.New(fault.Internal, "pins need the UID of their MediaSettings")
+	}
 	if err := pins.Validate(); err != nil {
 		return err
 	}
 	return s.store.Pin(ctx, accountID, pins, by)
 }
 
-// Unpin removes the pins of the MediaSettings object by ("namespace/name").
-func (s *Service) Unpin(ctx context.Context, accountID uuid.UUID, by string) error {
-	return s.store.Unpin(ctx, accountID, by)
-}
+// Unpin removes the pins of the MediaSettings object with this UID.
+func (s *Service) Unpin(ctx context.Context, uid string) error { return s.store.Unpin(ctx, uid) }
+
+// PinnedBy returns the MediaSettings objects that have pins in effect.
+func (s *Service) PinnedBy(ctx context.Context) ([]Object, error) { return s.store.PinnedBy(ctx) }

@@ -85,7 +85,7 @@ func run(ctx context.Context, options flags, log *slog.Logger) error {
 		return err
 	}
 	manager, err := operator.New(ctx, kube, options.Operator, operator.Deps{
-		Accounts: database, Settings: database, Buckets: buckets, Identity: database.Identity, Now: time.Now, Log: log,
+		Accounts: database, Settings: database, Buckets: buckets, Runtimes: database, Installation: database, Markers: buckets, Now: time.Now, Log: log,
 	})
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/postgres"
 )
 
 // logs holds what all the operators of this process log. One logger serves them all,
@@ -116,12 +117,13 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 	t.Parallel()
 	testenv.Apply(t, testenv.Manifests(t, "default/namespace.yaml", "rbac")...)
 	health, metrics := testenv.FreePort(t), testenv.FreePort(t)
-	access := testenv.S3(t)
+	access, database := testenv.S3(t), testenv.Postgres(t)
+	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: database}, log))
 	options, err := parse(t,
 		"--kubeconfig", testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator"),
 		"--leader-elect", "--leader-election-namespace", "mediastack-system",
 		"--health-listen", "127.0.0.1:"+strconv.Itoa(health), "--metrics-listen", "127.0.0.1:"+strconv.Itoa(metrics),
-		"--base-url", "https://media.example.org", "--database-url", testenv.Postgres(t),
+		"--base-url", "https://media.example.org", "--database-url", database,
 		"--s3-endpoint", access.Endpoint, "--s3-access-key", access.AccessKey, "--s3-secret-key", access.SecretKey,
 	)
 	must(t, err)

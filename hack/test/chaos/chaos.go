@@ -2,141 +2,51 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/test/chaos/faults"
 )
 
-// fault is a kind of fault. It draws all it needs from the scheduler's random source before it
-// waits for anything, so that the seed fixes the schedule.
-type fault struct {
-	name   string
-	weight int
-	// kills is how many runtimes and purges it kills.
-	kills int
-	run   func(ctx context.Context, draw *rand.Rand) (done bool, err error)
-}
-
-// chaos is the scheduler: it injects one fault after the other.
+// chaos injects faults into the service.
 type chaos struct {
-	env    *environment
-	model  *model
-	draw   *rand.Rand
-	faults []fault
-
-	mu     sync.Mutex
-	counts map[string]int
-	killed int // runtimes and purges
+	*faults.Schedule
+	env   *environment
+	model *model
 }
 
 func newChaos(e *environment, m *model, seed uint64) *chaos {
-	c := &chaos{env: e, model: m, draw: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
-	outage := func(p *proxy, to mode, longest time.Duration) func(context.Context, *rand.Rand) (bool, error) {
-		return func(ctx context.Context, draw *rand.Rand) (bool, error) {
-			length := randomDuration(draw, 50*time.Millisecond, longest)
-			p.set(to)
-			sleep(ctx, length)
-			p.set(open)
-			return true, nil
-		}
-	}
-	c.faults = []fault{
-		{"kill runtime A", 26, 1, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, e.replicas[0]) }},
-		{"kill runtime B", 26, 1, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, e.replicas[1]) }},
-		{"kill both runtimes", 8, 2, func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, e.replicas...) }},
-		{"kill the purge", 26, 1, func(ctx context.Context, draw *rand.Rand) (bool, error) {
-			return c.killPurge(ctx, randomDuration(draw, 10*time.Millisecond, 150*time.Millisecond))
+	c := &chaos{env: e, model: m}
+	c.Schedule = faults.New(seed, []faults.Fault{
+		{Name: "kill runtime A", Weight: 26, Kills: 1, Run: func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, e.replicas[0]) }},
+		{Name: "kill runtime B", Weight: 26, Kills: 1, Run: func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, e.replicas[1]) }},
+		{Name: "kill both runtimes", Weight: 8, Kills: 2, Run: func(ctx context.Context, _ *rand.Rand) (bool, error) { return true, c.killRuntimes(ctx, e.replicas...) }},
+		{Name: "kill the purge", Weight: 26, Kills: 1, Run: func(ctx context.Context, draw *rand.Rand) (bool, error) {
+			return c.killPurge(ctx, faults.Duration(draw, 10*time.Millisecond, 150*time.Millisecond))
 		}},
-		{"kill an image worker", 6, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
+		{Name: "kill an image worker", Weight: 6, Run: func(ctx context.Context, draw *rand.Rand) (bool, error) {
 			return c.killWorker(ctx, draw.IntN(1<<20)), nil
 		}},
-		{"kill PostgreSQL", 3, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
-			return true, e.killPostgres(ctx, randomDuration(draw, 0, time.Second))
+		{Name: "kill PostgreSQL", Weight: 3, Run: func(ctx context.Context, draw *rand.Rand) (bool, error) {
+			return true, e.killPostgres(ctx, faults.Duration(draw, 0, time.Second))
 		}},
-		{"kill S3", 3, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
-			return true, e.killS3(ctx, randomDuration(draw, 0, time.Second))
+		{Name: "kill S3", Weight: 3, Run: func(ctx context.Context, draw *rand.Rand) (bool, error) {
+			return true, e.killS3(ctx, faults.Duration(draw, 0, time.Second))
 		}},
-		{"stop S3", 2, 0, func(ctx context.Context, draw *rand.Rand) (bool, error) {
-			return true, c.stopS3(ctx, randomDuration(draw, 100*time.Millisecond, 1500*time.Millisecond))
+		{Name: "stop S3", Weight: 2, Run: func(ctx context.Context, draw *rand.Rand) (bool, error) {
+			return true, c.stopS3(ctx, faults.Duration(draw, 100*time.Millisecond, 1500*time.Millisecond))
 		}},
-		{"disconnect PostgreSQL", 3, 0, outage(e.dbProxy, cut, 1200*time.Millisecond)},
-		{"stall PostgreSQL", 2, 0, outage(e.dbProxy, stall, 1500*time.Millisecond)},
-		{"mute PostgreSQL", 5, 0, outage(e.dbProxy, mute, 600*time.Millisecond)},
-		{"disconnect S3", 3, 0, outage(e.s3Proxy, cut, 1200*time.Millisecond)},
-		{"stall S3", 2, 0, outage(e.s3Proxy, stall, 1500*time.Millisecond)},
-		{"mute S3", 5, 0, outage(e.s3Proxy, mute, 600*time.Millisecond)},
-	}
+		{Name: "disconnect PostgreSQL", Weight: 3, Run: faults.Outage(faults.Cut, 1200*time.Millisecond, e.dbProxy)},
+		{Name: "stall PostgreSQL", Weight: 2, Run: faults.Outage(faults.Stall, 1500*time.Millisecond, e.dbProxy)},
+		{Name: "mute PostgreSQL", Weight: 5, Run: faults.Outage(faults.Mute, 600*time.Millisecond, e.dbProxy)},
+		{Name: "disconnect S3", Weight: 3, Run: faults.Outage(faults.Cut, 1200*time.Millisecond, e.s3Proxy)},
+		{Name: "stall S3", Weight: 2, Run: faults.Outage(faults.Stall, 1500*time.Millisecond, e.s3Proxy)},
+		{Name: "mute S3", Weight: 5, Run: faults.Outage(faults.Mute, 600*time.Millisecond, e.s3Proxy)},
+	}, 700*time.Millisecond, m.recordFault)
 	return c
-}
-
-func randomDuration(draw *rand.Rand, least, most time.Duration) time.Duration {
-	return least + time.Duration(draw.Int64N(int64(most-least)))
-}
-
-// run injects each fault once, in an order that the seed fixes, and then random ones until enough
-// runtimes and purges were killed.
-func (c *chaos) run(ctx context.Context, kills int) error {
-	once := slices.Clone(c.faults)
-	c.draw.Shuffle(len(once), func(i, j int) { once[i], once[j] = once[j], once[i] })
-	for i := 0; (i < len(once) || c.kills() < kills) && ctx.Err() == nil; i++ {
-		next := c.pick()
-		if i < len(once) {
-			next = once[i]
-		}
-		sleep(ctx, randomDuration(c.draw, 50*time.Millisecond, 700*time.Millisecond))
-		if ctx.Err() != nil {
-			return nil
-		}
-		c.model.recordFault(next.name)
-		done, err := next.run(ctx, c.draw)
-		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("%s: %w", next.name, err)
-		}
-		if done {
-			c.mu.Lock()
-			c.counts[next.name]++
-			c.killed += next.kills
-			c.mu.Unlock()
-		}
-	}
-	return nil
-}
-
-func (c *chaos) pick() fault {
-	sum := 0
-	for _, e := range c.faults {
-		sum += e.weight
-	}
-	n := c.draw.IntN(sum)
-	for _, e := range c.faults {
-		if n -= e.weight; n < 0 {
-			return e
-		}
-	}
-	return c.faults[0]
-}
-
-// kills returns how many runtimes and purges were killed.
-func (c *chaos) kills() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.killed
-}
-
-func (c *chaos) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var parts []string
-	for _, e := range c.faults {
-		parts = append(parts, fmt.Sprintf("%s %d", e.name, c.counts[e.name]))
-	}
-	return fmt.Sprintf("%d kills of runtimes and purges; %s", c.killed, strings.Join(parts, ", "))
 }
 
 func (c *chaos) killRuntimes(ctx context.Context, replicas ...*replica) error {
@@ -195,7 +105,7 @@ func (c *chaos) stopS3(ctx context.Context, length time.Duration) error {
 	if err := c.env.s3.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	sleep(ctx, length)
+	faults.Sleep(ctx, length)
 	return c.env.s3.Signal(syscall.SIGCONT)
 }
 
@@ -212,12 +122,12 @@ func (e *environment) startBackground(ctx context.Context, m *model, all *sync.W
 				}
 			}
 			m.count("purge passes")
-			sleep(ctx, 300*time.Millisecond)
+			faults.Sleep(ctx, 300*time.Millisecond)
 		}
 	})
 	all.Go(func() {
 		for ctx.Err() == nil {
-			sleep(ctx, 5*time.Second)
+			faults.Sleep(ctx, 5*time.Second)
 			if ctx.Err() != nil {
 				return
 			}

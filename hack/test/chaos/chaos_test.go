@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -11,6 +9,7 @@ import (
 	"time"
 
 	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/test/chaos/faults"
 )
 
 // A short run of what `make crash` does at length. The seed is another one each time;
@@ -21,7 +20,7 @@ func TestRun_LosesNothingUnderFaults(t *testing.T) {
 		parent = "/tmp"
 	}
 	var out bytes.Buffer
-	if err := run(t.Context(), options{Kills: 12, Clients: 5, Dir: parent}, &out); err != nil {
+	if err := (options{Scenario: "service", Kills: 12, Clients: 5, Accounts: 5, Dir: parent}).run(t.Context(), &out); err != nil {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	t.Log(out.String())
@@ -133,103 +132,15 @@ func TestProblem_PrintedWithTheLogOfItsRequest(t *testing.T) {
 func TestSeed_FixesTheSchedule(t *testing.T) {
 	t.Parallel()
 	schedule := func(seed uint64) string {
-		c := newChaos(&environment{replicas: []*replica{{}, {}}, dbProxy: &proxy{}, s3Proxy: &proxy{}}, newModel(time.Now()), seed)
+		c := newChaos(&environment{replicas: []*replica{{}, {}}, dbProxy: &faults.Proxy{}, s3Proxy: &faults.Proxy{}}, newModel(time.Now()), seed)
 		var names []string
 		for range 50 {
-			names = append(names, c.pick().name)
+			names = append(names, c.Pick().Name)
 		}
 		return strings.Join(names, ",")
 	}
 	first := schedule(1)
 	if again := schedule(1); first != again || first == schedule(2) {
 		t.Error("the schedule does not follow from the seed")
-	}
-}
-
-func TestProxy_CutsStallsAndMutes(t *testing.T) {
-	t.Parallel()
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = server.Close() }()
-	heard := make(chan string, 10)
-	go func() {
-		for {
-			conn, err := server.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				buffer := make([]byte, 100)
-				for {
-					n, err := conn.Read(buffer)
-					if err != nil {
-						return
-					}
-					heard <- string(buffer[:n])
-					_, _ = conn.Write(buffer[:n])
-				}
-			}()
-		}
-	}()
-	p, err := startProxy(server.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.close()
-	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", p.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return conn
-	}
-	say := func(conn net.Conn, text string) {
-		if _, err := conn.Write([]byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	hear := func(conn net.Conn, n int) (string, error) {
-		buffer := make([]byte, n)
-		_, err := io.ReadFull(conn, buffer)
-		return string(buffer), err
-	}
-	conn := dial()
-	say(conn, "one")
-	if got, err := hear(conn, 3); got != "one" || <-heard != "one" {
-		t.Errorf("open: %q %v", got, err)
-	}
-	p.set(stall)
-	say(conn, "two")
-	select {
-	case text := <-heard:
-		t.Errorf("stalled, the server heard %q", text)
-	case <-time.After(100 * time.Millisecond):
-	}
-	p.set(open)
-	if got, err := hear(conn, 3); got != "two" || <-heard != "two" {
-		t.Errorf("after a stall: %q %v", got, err)
-	}
-	p.set(mute)
-	say(conn, "three")
-	if text := <-heard; text != "three" {
-		t.Errorf("muted, the server heard %q", text)
-	}
-	p.set(open)
-	if got, err := hear(conn, 1); err == nil {
-		t.Errorf("after a mute the client heard %q", got)
-	}
-	conn = dial()
-	say(conn, "four")
-	if text := <-heard; text != "four" {
-		t.Errorf("the server heard %q", text)
-	}
-	p.set(cut)
-	if got, err := hear(conn, 100); err == nil {
-		t.Errorf("cut, the client heard %q", got)
-	}
-	if _, err := hear(dial(), 1); err == nil {
-		t.Error("a cut proxy took a connection")
 	}
 }

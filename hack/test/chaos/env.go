@@ -16,6 +16,7 @@ import (
 
 	"mediastack.dev/hack/provision"
 	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/test/chaos/faults"
 	"mediastack.dev/runtime/account"
 )
 
@@ -48,9 +49,9 @@ type environment struct {
 
 	db       *servers.Postgres
 	adminURL string // past the proxy
-	dbProxy  *proxy
+	dbProxy  *faults.Proxy
 	s3       *servers.S3
-	s3Proxy  *proxy
+	s3Proxy  *faults.Proxy
 
 	env      []string // settings of every command of the runtime
 	replicas []*replica
@@ -97,10 +98,10 @@ func (e *environment) start(ctx context.Context) error {
 	if err := e.provision(ctx); err != nil {
 		return fmt.Errorf("provision tenants: %w", err)
 	}
-	if e.dbProxy, err = startProxy(fmt.Sprintf("127.0.0.1:%d", e.db.Port)); err != nil {
+	if e.dbProxy, err = faults.StartProxy(fmt.Sprintf("127.0.0.1:%d", e.db.Port)); err != nil {
 		return err
 	}
-	if e.s3Proxy, err = startProxy(strings.TrimPrefix(access.Endpoint, "http://")); err != nil {
+	if e.s3Proxy, err = faults.StartProxy(strings.TrimPrefix(access.Endpoint, "http://")); err != nil {
 		return err
 	}
 	through, err := url.Parse(e.db.URL(database))
@@ -160,13 +161,13 @@ func (r *replica) pid() int {
 // killPostgres kills PostgreSQL with its connections, and brings it back after a while.
 func (e *environment) killPostgres(ctx context.Context, down time.Duration) error {
 	e.db.Kill()
-	sleep(ctx, down)
+	faults.Sleep(ctx, down)
 	return e.db.Restart(context.WithoutCancel(ctx))
 }
 
 func (e *environment) killS3(ctx context.Context, down time.Duration) error {
 	e.s3.Kill()
-	sleep(ctx, down)
+	faults.Sleep(ctx, down)
 	return e.s3.Restart(context.WithoutCancel(ctx))
 }
 
@@ -212,23 +213,13 @@ func (e *environment) call(ctx context.Context, env []string, args ...string) (c
 }
 
 func (e *environment) close(keep bool) {
-	for _, p := range []*proxy{e.dbProxy, e.s3Proxy} {
+	for _, p := range []*faults.Proxy{e.dbProxy, e.s3Proxy} {
 		if p != nil {
-			p.close()
+			p.Close()
 		}
 	}
 	e.group.Close()
 	if !keep {
 		_ = os.RemoveAll(e.dir)
-	}
-}
-
-// sleep waits, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"mediastack.dev/hack/test/chaos/faults"
 )
 
 // partSize is where the runtime begins to send a file in parts.
@@ -288,7 +290,7 @@ func (c *client) continueDraft(ctx context.Context, i *item) {
 		c.race(ctx, i)
 	case n < 80:
 		// About as old as drafts get: a race against the purge.
-		sleep(ctx, randomDuration(c.draw, 3500*time.Millisecond, 4500*time.Millisecond))
+		faults.Sleep(ctx, faults.Duration(c.draw, 3500*time.Millisecond, 4500*time.Millisecond))
 		c.seal(ctx, i)
 	}
 }
@@ -344,7 +346,7 @@ func (c *client) makeRoom(ctx context.Context) {
 		c.items[n] = c.items[len(c.items)-1]
 		c.items = c.items[:len(c.items)-1]
 	}
-	sleep(ctx, 50*time.Millisecond)
+	faults.Sleep(ctx, 50*time.Millisecond)
 }
 
 func (c *client) look(ctx context.Context, path string) {

@@ -22,14 +22,18 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"mediastack.dev/hack/test/chaos/operators"
 )
 
 type options struct {
-	Seed    uint64 `help:"Seed of the faults and of what clients send; 0 = choose one, and print it."`
-	Kills   int    `help:"Number of kills of runtimes and purge jobs." default:"300"`
-	Clients int    `help:"Concurrent clients." default:"8"`
-	Dir     string `help:"Data directory; a temporary one by default. It is kept after a failure." type:"path"`
-	Wait    bool   `help:"Wait minutes for leases and claims to expire at the end, instead of expiring them in the database."`
+	Scenario string `help:"What faults are injected into: service (two runtimes, the purge), operator (two operators), or all." enum:"service,operator,all" default:"service"`
+	Seed     uint64 `help:"Seed of the faults and of what clients send; 0 = choose one, and print it."`
+	Kills    int    `help:"Number of kills." default:"300"`
+	Clients  int    `help:"Concurrent clients." default:"8"`
+	Accounts int    `help:"Number of accounts in the scenario operator." default:"300"`
+	Dir      string `help:"Data directory; a temporary one by default. It is kept after a failure." type:"path"`
+	Wait     bool   `help:"Wait minutes for leases and claims to expire at the end, instead of expiring them in the database."`
 }
 
 func main() {
@@ -37,20 +41,33 @@ func main() {
 	kong.Parse(&o, kong.Name("chaos"), kong.Description("Kill the service many times under load, and compare what is left with what was acknowledged."))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, o, os.Stdout); err != nil {
+	if err := o.run(ctx, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		os.Exit(1)
 	}
 }
 
-// run is a whole run. It fails when an invariant was violated.
-func run(ctx context.Context, o options, out io.Writer) error {
-	if o.Kills < 1 || o.Clients < 1 {
-		return fmt.Errorf("kills and clients must be positive")
+// run runs the scenarios.
+func (o options) run(ctx context.Context, out io.Writer) error {
+	if o.Kills < 1 || o.Clients < 1 || o.Accounts < o.Clients {
+		return fmt.Errorf("kills and clients must be positive, and accounts as many as clients or more")
 	}
 	if o.Seed == 0 {
 		o.Seed = uint64(time.Now().UnixNano())
 	}
+	if o.Scenario != "operator" {
+		if err := run(ctx, o, out); err != nil {
+			return err
+		}
+	}
+	if o.Scenario == "service" {
+		return nil
+	}
+	return operators.Run(ctx, operators.Options{Seed: o.Seed, Kills: o.Kills, Clients: o.Clients, Accounts: o.Accounts, Dir: o.Dir}, out)
+}
+
+// run is a whole run of the scenario service. It fails when an invariant was violated.
+func run(ctx context.Context, o options, out io.Writer) error {
 	begun := time.Now()
 	e, err := startEnvironment(ctx, o.Dir)
 	if err != nil {
@@ -78,13 +95,13 @@ func (e *environment) inject(ctx context.Context, o options, m *model, out io.Wr
 	progress := time.NewTicker(10 * time.Second)
 	defer progress.Stop()
 	injected := make(chan error, 1)
-	go func() { injected <- c.run(working, o.Kills) }()
+	go func() { injected <- c.Run(working, o.Kills) }()
 	for running := true; running; {
 		select {
 		case err = <-injected:
 			running = false
 		case <-progress.C:
-			fmt.Fprintf(out, "%4.0f s  %d of %d kills; %s\n", time.Since(m.begun).Seconds(), c.kills(), o.Kills, m.progress())
+			fmt.Fprintf(out, "%4.0f s  %d of %d kills; %s\n", time.Since(m.begun).Seconds(), c.Kills(), o.Kills, m.progress())
 		}
 		if m.failed() {
 			break

@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"mediastack.dev/hack/test/chaos/faults"
 )
 
 // resumables are uploads by TUS: they go to either runtime, are cut anywhere, and are resumed after
@@ -166,7 +168,7 @@ func (c *client) sendChunk(ctx context.Context, u *resumable) bool {
 			u.noRoom++
 			c.makeRoom(ctx)
 		}
-		sleep(ctx, randomDuration(c.draw, time.Millisecond, 200*time.Millisecond))
+		faults.Sleep(ctx, faults.Duration(c.draw, time.Millisecond, 200*time.Millisecond))
 		return false
 	}
 	if cut >= 0 && cut < n {
@@ -205,7 +207,7 @@ func (c *client) document(u *resumable, got answer) {
 
 // queryOffset asks for the offset until it hears it; false when the upload is gone for good.
 func (c *client) queryOffset(ctx context.Context, u *resumable) bool {
-	for until := time.Now().Add(stuckTimeout); time.Now().Before(until); sleep(ctx, randomDuration(c.draw, time.Millisecond, 200*time.Millisecond)) {
+	for until := time.Now().Add(stuckTimeout); time.Now().Before(until); faults.Sleep(ctx, faults.Duration(c.draw, time.Millisecond, 200*time.Millisecond)) {
 		replica := c.pickReplica()
 		got := c.tus(ctx, http.MethodHead, replica.BaseURL+"/media/create/resumable/"+u.item.id, nil, nil, -1)
 		c.recordAnswer("HEAD /media/create/resumable", u.item, got)

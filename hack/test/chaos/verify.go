@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/minio/minio-go/v7"
 
+	"mediastack.dev/hack/test/chaos/faults"
 	"mediastack.dev/runtime/media"
 )
 
@@ -23,7 +24,7 @@ import (
 // recount.
 func (e *environment) sampleQuota(ctx context.Context, m *model) {
 	for ctx.Err() == nil {
-		sleep(ctx, 50*time.Millisecond)
+		faults.Sleep(ctx, 50*time.Millisecond)
 		conn, err := pgx.Connect(ctx, e.adminURL)
 		if err != nil {
 			continue // in an outage
@@ -47,7 +48,7 @@ func (e *environment) sampleQuota(ctx context.Context, m *model) {
 			if err != nil {
 				break
 			}
-			sleep(ctx, 100*time.Millisecond)
+			faults.Sleep(ctx, 100*time.Millisecond)
 		}
 		_ = conn.Close(context.WithoutCancel(ctx))
 	}
@@ -59,8 +60,8 @@ const maxClaim = 5*time.Minute + 10*time.Second
 // verify restarts the runtimes in order, runs one purge, and compares what is left with what was
 // acknowledged.
 func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
-	e.dbProxy.set(open)
-	e.s3Proxy.set(open)
+	e.dbProxy.Set(faults.Open)
+	e.s3Proxy.Set(faults.Open)
 	// An orderly restart: whatever requests still ran have ended.
 	for _, replica := range e.replicas {
 		if died := replica.Err(); died != nil {
@@ -69,10 +70,10 @@ func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
 		replica.Stop()
 	}
 	// Connections of the dead could still pass on what they had sent.
-	e.dbProxy.set(cut)
-	e.s3Proxy.set(cut)
-	e.dbProxy.set(open)
-	e.s3Proxy.set(open)
+	e.dbProxy.Set(faults.Cut)
+	e.s3Proxy.Set(faults.Cut)
+	e.dbProxy.Set(faults.Open)
+	e.s3Proxy.Set(faults.Open)
 	for _, replica := range e.replicas {
 		replica.Spec.Ready = replica.ready
 		if err := replica.Restart(ctx); err != nil {
@@ -85,7 +86,7 @@ func (e *environment) verify(ctx context.Context, m *model, wait bool) error {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if wait {
-		sleep(ctx, maxClaim)
+		faults.Sleep(ctx, maxClaim)
 	} else if _, err := conn.Exec(ctx, `WITH leases AS (UPDATE upload SET lease_ends = lease_ends - interval '1 hour'),
 		uploads AS (UPDATE resumable_upload SET expires_at = expires_at - interval '1 hour')
 		UPDATE object_removal SET not_before = not_before - interval '1 hour'`); err != nil {

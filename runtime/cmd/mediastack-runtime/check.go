@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mediastack.dev/runtime/consistency"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
@@ -19,6 +20,8 @@ type checkCommand struct {
 	Check    consistency.Config `embed:"" group:"Check"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
+
+	Installation installation.Config `embed:"" group:"Stores"`
 }
 
 // Validate checks the bounds; kong calls it.
@@ -30,6 +33,9 @@ func (c *checkCommand) Validate() error {
 		return fmt.Errorf("SERVICE_CHECK_LIMIT must not be negative, but is %d", c.Limit)
 	}
 	if err := requireSettings(c); err != nil {
+		return err
+	}
+	if err := c.Installation.Validate(); err != nil {
 		return err
 	}
 	return c.Check.Validate()
@@ -65,7 +71,16 @@ func (c *checkCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	if err != nil {
 		return usageError{err}
 	}
-	checker, err := consistency.NewChecker(store, objects, c.Check, time.Now, log)
+	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: objects, Log: log})
+	allowed := consistency.Guard(guard.ReadOnly())
+	if c.Check.Repair {
+		defer runGuard(ctx, guard)()
+		if err := guard.Beat(ctx); err != nil {
+			return asHeld(err)
+		}
+		allowed = guard
+	}
+	checker, err := consistency.NewChecker(store, objects, allowed, c.Check, time.Now, log)
 	if err != nil {
 		return err
 	}
@@ -73,5 +88,5 @@ func (c *checkCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	if err == nil && report.NeedsAttention > 0 {
 		return exitCode(exitActionRequired)
 	}
-	return err
+	return asHeld(err)
 }

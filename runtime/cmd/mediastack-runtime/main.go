@@ -101,6 +101,7 @@ func run(ctx context.Context, args []string, io stdio) int {
 	err = parsed.Run(log, io)
 	var code exitCode
 	var invalid usageError
+	var held heldError
 	switch {
 	case err == nil:
 		return 0
@@ -108,6 +109,8 @@ func run(ctx context.Context, args []string, io stdio) int {
 		return int(code)
 	case errors.As(err, &invalid):
 		return fail(io, exitUsage, err)
+	case errors.As(err, &held):
+		return fail(io, exitActionRequired, err)
 	}
 	return fail(io, exitFailed, err)
 }

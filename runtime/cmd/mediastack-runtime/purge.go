@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
@@ -13,10 +16,13 @@ import (
 )
 
 type purgeCommand struct {
-	Purge    media.PurgeConfig  `embed:"" group:"Purge"`
-	OAuth    oauth.PurgeConfig  `embed:"" group:"Purge"`
-	Database postgres.Config    `embed:"" group:"Stores"`
-	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
+	Purge    media.PurgeConfig      `embed:"" group:"Purge"`
+	OAuth    oauth.PurgeConfig      `embed:"" group:"Purge"`
+	Keys     account.KeyPurgeConfig `embed:"" group:"Purge"`
+	Database postgres.Config        `embed:"" group:"Stores"`
+	Objects  objectstore.Config     `embed:"" prefix:"s3-" group:"Stores"`
+
+	Installation installation.Config `embed:"" group:"Stores"`
 }
 
 // Validate checks the bounds; kong calls it.
@@ -27,7 +33,7 @@ func (c *purgeCommand) Validate() error {
 	if err := c.Purge.Validate(); err != nil {
 		return err
 	}
-	return c.OAuth.Validate()
+	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Installation.Validate())
 }
 
 // purgeSummary is one line of JSON.
@@ -35,6 +41,8 @@ type purgeSummary struct {
 	media.PurgeSummary
 	// OAuthRowsPurged counts expired login sessions, tokens, grants, clients and e-mails.
 	OAuthRowsPurged int `json:"oauthRowsPurged"`
+	// KeysPurged counts the records of ended API keys.
+	KeysPurged int `json:"keysPurged"`
 }
 
 // Run makes one pass.
@@ -48,18 +56,26 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	if err != nil {
 		return usageError{err}
 	}
-	purger, err := media.NewPurger(c.Purge, media.PurgeDeps{Store: store, Objects: objects, Now: time.Now, Log: log})
+	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: objects, Log: log})
+	purger, err := media.NewPurger(c.Purge, media.PurgeDeps{Store: store, Objects: media.GuardWrites(objects, guard.Verdict), Guard: guard, Now: time.Now, Log: log})
 	if err != nil {
 		return err
 	}
+	defer runGuard(ctx, guard)()
 	// The summary is printed also if the pass fails.
 	var summary purgeSummary
 	var swept error
-	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil {
+	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil && summary.Held == "" {
 		summary.OAuthRowsPurged, swept = oauth.Purge(ctx, c.OAuth, store, time.Now())
+	}
+	if swept == nil && summary.Held == "" {
+		summary.KeysPurged, swept = account.PurgeKeys(ctx, c.Keys, store)
 	}
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err
+	}
+	if summary.Held != "" {
+		return heldError{summary.Held}
 	}
 	if swept == nil && summary.NeedsAttention {
 		return exitCode(exitActionRequired)

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/apidocs"
 	"mediastack.dev/runtime/internal/auth"
@@ -47,6 +48,8 @@ type serveCommand struct {
 	Limits   ratelimit.Config   `embed:"" group:"Limits"`
 	Database postgres.Config    `embed:"" group:"Stores"`
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
+
+	Installation installation.Config `embed:"" group:"Stores"`
 }
 
 // Validate checks the configuration without connecting to a store; kong calls it.
@@ -55,7 +58,7 @@ func (c *serveCommand) Validate() error {
 		return err
 	}
 	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate,
-		c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate} {
+		c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -95,6 +98,8 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	// Resumable uploads are interrupted once no new requests arrive.
 	backgroundCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var background errgroup.Group
+	background.Go(func() error { return svc.guard.Run(backgroundCtx) })
+	background.Go(func() error { return svc.instance.Run(backgroundCtx) })
 	background.Go(func() error { return svc.feed.Run(backgroundCtx) })
 	background.Go(func() error { svc.auth.Run(backgroundCtx); return nil })
 	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
@@ -121,6 +126,9 @@ type components struct {
 	locks   *postgres.UploadLocks
 	stores  *objectstore.Readiness
 	outbox  *mail.Outbox // nil if login is disabled
+
+	guard    *installation.Guard
+	instance *installation.Instance
 }
 
 // build creates the components of the service.
@@ -134,13 +142,14 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if c.Mail.Enabled() {
 		authCfg.Resource, authCfg.MetadataURL = oauthhttp.Resource(c.Server.BaseURL), oauthhttp.MetadataURL(c.Server.BaseURL)
 	}
-	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Now: time.Now, Log: log})
+	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: objects, Log: log})
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Verdict, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
 	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
 	preferences := settings.NewService(cachedSettings)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: objects, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: media.GuardWrites(objects, guard.Verdict), Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return components{}, err
 	}
@@ -183,6 +192,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		{Name: "database", Run: store.Ping},
 		{Name: "schema", Run: store.CheckSchema},
 		{Name: "objects", Run: stores.Check},
+		{Name: "installation", Run: func(context.Context) error { return guard.Verdict() }},
 	}
 	reference, err := apidocs.New()
 	if err != nil {
@@ -198,7 +208,8 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		mounts = append(mounts, logins.Mount)
 	}
 	serving, err := server.New(c.Server, server.Deps{Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Log: log})
-	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox}, err
+	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
+		guard: guard, instance: installation.NewInstance(store, versionText(), guard.Verdict, log)}, err
 }
 
 // buildOAuth creates the authorization server with its login pages and e-mail outbox.

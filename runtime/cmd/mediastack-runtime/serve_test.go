@@ -40,7 +40,7 @@ func TestServe_NamesAStoreWithoutConditionalPut(t *testing.T) {
 			"--database-url=" + testenv.Postgres(t), "--s3-endpoint=" + swift.URL, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey},
 			stdio{out: &logs, err: &logs})
 	}()
-	const want = "the object store does not support conditional puts (If-None-Match: *) and can't be used"
+	const want = "the object store does not support conditional puts (If-None-Match: *) and cannot be used"
 	within(t, "the log names the store", func() bool { return strings.Contains(logs.String(), want) })
 	var admin string
 	within(t, "the runtime serves", func() bool { admin = attribute(logs.String(), "listening", "admin"); return admin != "" })

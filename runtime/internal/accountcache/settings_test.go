@@ -133,12 +133,12 @@ func TestSettings_ChangesOfOtherProcessesAreEffective(t *testing.T) {
 	b.wantWidth(id, 100, 0)
 
 	<-a.feed.changed
-	must(t, settings.NewService(operator).Pin(t.Context(), id, settings.Layer{ThumbnailWidth: &fifty}, "team/pins"))
+	must(t, settings.NewService(operator).Pin(t.Context(), id, settings.Layer{ThumbnailWidth: &fifty}, settings.Object{Name: "team/pins", UID: "uid of team/pins"}))
 	for _, r := range []*replica{a, b} {
 		<-r.feed.changed
 		r.wantWidth(id, 50, 1)
 	}
-	must(t, settings.NewService(operator).Unpin(t.Context(), id, "team/pins"))
+	must(t, settings.NewService(operator).Unpin(t.Context(), "uid of team/pins"))
 	for _, r := range []*replica{a, b} {
 		<-r.feed.changed
 		r.wantWidth(id, 100, 1)

@@ -74,6 +74,7 @@ type Authenticator struct {
 	signer    *keys.Signer // of upload signatures
 	tokens    *keys.Signer // of access tokens
 	limits    *ratelimit.Limiter
+	writable  func() error
 	now       func() time.Time
 	log       *slog.Logger
 
@@ -86,8 +87,10 @@ type Deps struct {
 	Store CredentialStore
 	// Limits count requests by key and wrong credentials by client; nil = no limits.
 	Limits *ratelimit.Limiter
-	Now    func() time.Time
-	Log    *slog.Logger
+	// Writable returns an error while nothing may be changed; nil = always writable.
+	Writable func() error
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // New returns an Authenticator that uses deps.
@@ -110,7 +113,7 @@ func New(cfg Config, deps Deps) (*Authenticator, error) {
 	return &Authenticator{
 		cfg: cfg, sessions: newSessionCache(deps.Store, cfg.KeyCacheTTL, deps.Now),
 		keyUses: newLastUsedRecorder(deps.Store.TouchKeys), grantUses: newLastUsedRecorder(deps.Store.TouchGrants), store: deps.Store,
-		signer: signer, tokens: tokens, limits: deps.Limits, now: deps.Now, log: deps.Log,
+		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, now: deps.Now, log: deps.Log,
 		KeyHeader: "x-" + cfg.Brand + "-apikey", SignatureHeader: "x-" + cfg.Brand + "-signature",
 	}, nil
 }

@@ -38,9 +38,18 @@ func ScopeOf(operation account.Operation) Scope {
 	return ScopeWrite
 }
 
+// CheckWritable rejects operations that change something while nothing may be changed. The cause
+// names buckets and servers, so it is for the log only.
+func (a *Authenticator) CheckWritable(operation account.Operation) error {
+	if operation.Reads() || a.writable == nil {
+		return nil
+	}
+	return fault.Wrap(a.writable(), fault.Unavailable, "the service accepts no changes until an administrator has confirmed its database")
+}
+
 // checkOperation rejects a credential that lacks the operation's scope, and a login whose
-// account does not allow connected applications the operation. It sets the challenge in
-// the headers of w.
+// account does not allow connected applications the operation; then operations that cannot be
+// carried out now. It sets the challenge in the headers of w.
 func (a *Authenticator) checkOperation(w http.ResponseWriter, identity Identity, operation account.Operation) error {
 	if err := a.RequireScope(w, identity, ScopeOf(operation)); err != nil {
 		return err
@@ -48,7 +57,7 @@ func (a *Authenticator) checkOperation(w http.ResponseWriter, identity Identity,
 	if identity.GrantID != uuid.Nil && !identity.Account.ToolPolicy.Allows(operation) {
 		return NotAllowed(operation)
 	}
-	return nil
+	return a.CheckWritable(operation)
 }
 
 // RequireScope rejects a credential that lacks a scope, and sets the challenge in the

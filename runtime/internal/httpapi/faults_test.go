@@ -161,7 +161,7 @@ func TestFault_IsTheSameOnEveryInterface(t *testing.T) {
 	must(t, w.Registry.SetBucketOwned(t.Context(), lost.Account.ID, false))
 	pinned := tenant("pinned", unchanged)
 	quality := 40
-	must(t, w.Settings.Pin(t.Context(), pinned.Account.ID, settings.Layer{WebPOutputQuality: &quality}, "team/site"))
+	must(t, w.Settings.Pin(t.Context(), pinned.Account.ID, settings.Layer{WebPOutputQuality: &quality}, settings.Object{Name: "team/site", UID: "uid of team/site"}))
 	reader := w.Session(t, tenant("reader", unchanged), auth.ScopeRead)
 	restricted := tenant("restricted", func(s *account.Spec) { s.ToolPolicy.Tools = []string{} })
 	connected := w.Session(t, restricted, auth.ScopeRead, auth.ScopeWrite)

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -129,7 +130,7 @@ func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
 			}
 			if t, ok := a.toolByName(params.Name); !ok { // the SDK rejects the call
 				a.calls.WithLabelValues(unknownTool, outcomeRejected).Inc()
-			} else if err := authorize(identity, t); err != nil {
+			} else if err := cmp.Or(authorize(identity, t), a.deps.Auth.CheckWritable(t.operation)); err != nil {
 				return a.toolError(ctx, t.name(), err), nil
 			} else {
 				called = t.name()

@@ -317,7 +317,7 @@ func TestPinnedSetting_IsRejectedByName(t *testing.T) {
 	rt := w.replica(t)
 	succeeded[any](t, rt.call(t, one.Key, "update_media_settings", object{"thumbnailHeight": 50}))
 	quality := 40
-	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{WebPOutputQuality: &quality}, "team-a/site"))
+	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{WebPOutputQuality: &quality}, settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
 	says := failed(t, rt.call(t, one.Key, "update_media_settings", object{"useWebP": true, "webpOutputQuality": 90}))
 	if !strings.Contains(says, "webpOutputQuality: pinned by MediaSettings team-a/site") || !strings.Contains(says, "nothing was changed") {
 		t.Errorf("it says %q", says)

@@ -38,7 +38,7 @@ func TestSettings_ChangesReachTheUploadsOfEveryReplica(t *testing.T) {
 	}
 	eventually(t, 30*time.Second, "the other replica uses the change", func() bool { return b.thumbnailWidth(t, one.Key) == 100 })
 	fifty := 50
-	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{ThumbnailWidth: &fifty}, "team/pins"))
+	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{ThumbnailWidth: &fifty}, settings.Object{Name: "team/pins", UID: "uid of team/pins"}))
 	for _, rt := range []*runtime{a, b} {
 		eventually(t, 30*time.Second, "the pin is used", func() bool { return rt.thumbnailWidth(t, one.Key) == 50 })
 	}

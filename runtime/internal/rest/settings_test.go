@@ -22,7 +22,7 @@ func TestSettings_CanBeReadChangedAndWrittenBack(t *testing.T) {
 			one := w.tenant(t, "one")
 			rt := w.runtime(t)
 			if len(pins.Fields()) > 0 {
-				must(t, w.Settings.Pin(t.Context(), one.Account.ID, pins, "team-a/site"))
+				must(t, w.Settings.Pin(t.Context(), one.Account.ID, pins, settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
 			}
 			read := func() map[string]any {
 				return decode[map[string]any](t, rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)))
@@ -67,7 +67,7 @@ func TestSettings_RejectAnotherValueOfAPinnedField(t *testing.T) {
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
 	width, quality := 100, 70
-	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{ThumbnailWidth: &width, WebPOutputQuality: &quality}, "team-a/site"))
+	must(t, w.Settings.Pin(t.Context(), one.Account.ID, settings.Layer{ThumbnailWidth: &width, WebPOutputQuality: &quality}, settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
 	change := func(body string) answer {
 		return rt.do(t, http.MethodPost, "/settings/media/create", key(one.Key), text(body))
 	}
@@ -82,7 +82,7 @@ func TestSettings_RejectAnotherValueOfAPinnedField(t *testing.T) {
 		t.Errorf("the pinned value was rejected or stored: %v", *got.Changed)
 	}
 	// A pinned value that was written back is not a setting of the tenant after the pin is removed.
-	must(t, w.Settings.Unpin(t.Context(), one.Account.ID, "team-a/site"))
+	must(t, w.Settings.Unpin(t.Context(), "uid of team-a/site"))
 	if got := decode[api.Settings](t, rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key))); got.ThumbnailWidth != 320 || !got.UseWebP {
 		t.Errorf("after the pin: %+v", got)
 	}

@@ -266,7 +266,7 @@ func TestSettings_AreChangedAllOrNothing(t *testing.T) {
 		t.Errorf("after the change: %s", changed.body)
 	}
 	wide := 100
-	must(t, w.Settings.Pin(t.Context(), one.Account.ID, layer(&wide), "team-a/site"))
+	must(t, w.Settings.Pin(t.Context(), one.Account.ID, layer(&wide), settings.Object{Name: "team-a/site", UID: "uid of team-a/site"}))
 	before := get()
 	got := change(`{"thumbnailWidth": 10, "webpOutputQuality": 1}`)
 	if detail := got.rejected(t, http.StatusConflict, "Conflict"); detail != "thumbnailWidth: pinned by MediaSettings team-a/site" {

@@ -21,6 +21,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/keys"
@@ -61,6 +62,16 @@ func NewWith(t *testing.T, database string, access testenv.S3Access) *Env {
 	t.Cleanup(store.Close)
 	return &Env{Database: cfg, Store: store, Objects: objects,
 		Registry: account.NewRegistry(store, "t", time.Now), Settings: settings.NewService(store)}
+}
+
+// InstallationConfig returns the default intervals.
+func InstallationConfig() installation.Config {
+	return installation.Config{CheckInterval: 15 * time.Second, HeartbeatInterval: time.Minute}
+}
+
+// Guard returns a guard of the environment's stores.
+func (e *Env) Guard() *installation.Guard {
+	return installation.NewGuard(InstallationConfig(), installation.Deps{Store: e.Store, Markers: e.Objects, Log: slog.New(slog.DiscardHandler)})
 }
 
 // ObjectStoreConfig is the configuration that reaches an S3 store.

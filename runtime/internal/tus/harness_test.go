@@ -71,7 +71,7 @@ func (w *world) tenant(t *testing.T, name string, change ...func(*account.Spec))
 func (w *world) purged(t *testing.T, of tenant) {
 	t.Helper()
 	later := func() time.Time { return time.Now().Add(72 * time.Hour) }
-	purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: time.Hour, BatchSize: 100, MaxAttempts: 10, MaxBackoff: time.Hour}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Now: later, Log: slog.New(slog.DiscardHandler)})
+	purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: time.Hour, BatchSize: 100, MaxAttempts: 10, MaxBackoff: time.Hour}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Guard: w.Guard(), Now: later, Log: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	for range 2 {
 		_, err = purger.Run(t.Context())

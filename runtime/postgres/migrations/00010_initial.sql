@@ -130,6 +130,9 @@ CREATE TABLE api_key (
     -- overlap is how many microseconds the older keys stay valid after the delivery. It is
     -- stored with the key, so that a crash before the delivery does not lose it.
     overlap    bigint NOT NULL CHECK (overlap >= 0),
+    -- replaces_secret: the operator replaces an immutable Secret to write this key. That the
+    -- Secret is missing is no revocation then.
+    replaces_secret boolean NOT NULL DEFAULT false,
     created_at timestamptz NOT NULL DEFAULT now(),
     -- delivered_at is when its Secret was written; null while the key is pending. The older keys
     -- of the app end only after that.
@@ -160,8 +163,9 @@ CREATE TABLE settings_pin (
     pinned_by  text NOT NULL, -- namespace/name of the MediaSettings
     fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
         AND NOT jsonb_path_exists(fields, 'strict $.* ? (@.type() != "boolean" && @.type() != "number")')),
-    object_uid text NOT NULL DEFAULT '' -- the UID of the MediaSettings
+    object_uid text NOT NULL CHECK (object_uid <> '') -- the UID of the MediaSettings
 );
+CREATE INDEX settings_pin_object ON settings_pin (object_uid);
 CREATE TABLE settings_tenant (
     account_id uuid PRIMARY KEY REFERENCES account (id) ON DELETE CASCADE,
     fields     jsonb NOT NULL CHECK (jsonb_typeof(fields) = 'object'
@@ -454,3 +458,30 @@ $$;
 -- +goose StatementEnd
 CREATE TRIGGER api_key_revoke_grants AFTER UPDATE OF expires_at ON api_key
     FOR EACH ROW WHEN (NEW.expires_at <= now()) EXECUTE FUNCTION revoke_grants_of_key();
+
+-- Rejects the writes of an operator whose cluster and epoch are not those of the installation:
+-- another cluster took it over, or the database was restored. Sessions without the parameter
+-- mediastack.cluster (the runtime, the purge, a take-over) are not affected. The lock makes a
+-- take-over wait for the writes before it, so that none is committed after it. It is a trigger
+-- so that no statement can omit it.
+-- +goose StatementBegin
+CREATE FUNCTION reject_other_cluster() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    session text := coalesce(current_setting('mediastack.cluster', true), '');
+BEGIN
+    IF session = '' THEN
+        RETURN NULL;
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared(5268713943);
+    IF NOT EXISTS (SELECT FROM installation WHERE cluster_uid <> '' AND hold_reason = '' AND cluster_uid || '/' || epoch = session) THEN
+        RAISE EXCEPTION 'the installation does not belong to cluster/epoch %, or is on hold', session USING ERRCODE = 'MS001';
+    END IF;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER account_fence BEFORE INSERT OR UPDATE OR DELETE ON account FOR EACH STATEMENT EXECUTE FUNCTION reject_other_cluster();
+CREATE TRIGGER app_fence BEFORE INSERT OR UPDATE OR DELETE ON app FOR EACH STATEMENT EXECUTE FUNCTION reject_other_cluster();
+CREATE TRIGGER api_key_fence BEFORE INSERT OR UPDATE OR DELETE ON api_key FOR EACH STATEMENT EXECUTE FUNCTION reject_other_cluster();
+CREATE TRIGGER settings_pin_fence BEFORE INSERT OR UPDATE OR DELETE ON settings_pin FOR EACH STATEMENT EXECUTE FUNCTION reject_other_cluster();
+CREATE TRIGGER item_fence BEFORE DELETE ON item FOR EACH STATEMENT EXECUTE FUNCTION reject_other_cluster();

@@ -61,3 +61,10 @@ SELECT count(*) AS items, coalesce(sum(bytes), 0)::bigint AS bytes FROM item WHE
 
 -- name: ReservedUsage :one
 SELECT coalesce(sum(reserved), 0)::bigint FROM upload WHERE account_id = $1;
+
+-- name: UsedStorage :one
+-- What counts against the storage cap.
+SELECT bytes FROM account_usage WHERE account_id = $1;
+
+-- name: HasItems :one
+SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1);

@@ -1,7 +1,7 @@
 -- name: Keys :many
 -- The valid keys of the open apps, newest first. An app without one has a row without a key.
 SELECT app.id AS app_id, app.key_sequence, i.proof_key, now()::timestamptz AS now,
-    k.id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.created_at, k.delivered_at, k.expires_at, u.last_used_at
+    k.id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.replaces_secret, k.created_at, k.delivered_at, k.expires_at, u.last_used_at
 FROM app CROSS JOIN installation i
 LEFT JOIN api_key k ON k.app_id = app.id AND (k.expires_at IS NULL OR k.expires_at > now())
 LEFT JOIN api_key_use u ON u.key_id = k.id
@@ -34,11 +34,14 @@ SELECT sqlc.embed(api_key), coalesce(expires_at <= now(), false)::bool AS ended 
 
 -- name: DeliverKey :exec
 -- The Secret of the object holds the key.
-UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = sqlc.arg(object_uid) WHERE id = $1;
+UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = sqlc.arg(object_uid), replaces_secret = false WHERE id = $1;
+
+-- name: MarkKeyReplacesSecret :exec
+UPDATE api_key SET replaces_secret = true WHERE id = $1 AND hash = $2 AND NOT replaces_secret;
 
 -- name: ReopenKey :exec
 -- Makes a key valid again that ended with its account.
-UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = sqlc.arg(object_uid), expires_at = NULL, closed = false
+UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = sqlc.arg(object_uid), replaces_secret = false, expires_at = NULL, closed = false
 WHERE id = $1 AND closed;
 
 -- name: LimitOlderKeys :exec

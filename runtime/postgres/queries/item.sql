@@ -55,9 +55,11 @@ RETURNING id, bucket, keys;
 
 -- name: PurgeDrafts :many
 -- Deletes a batch of expired drafts. The DELETE repeats the condition on sealed_at, so that a
--- concurrent seal keeps its item.
+-- concurrent seal keeps its item. A draft of before a restore may have lost its seal: until
+-- the restore itself is older than the cutoff, no draft is.
 WITH expired AS (
     SELECT id FROM item WHERE sealed_at IS NULL AND created_at < sqlc.arg(cutoff)::timestamptz
+        AND NOT EXISTS (SELECT FROM installation WHERE resumed_at >= sqlc.arg(cutoff)::timestamptz)
     ORDER BY created_at LIMIT sqlc.arg(batch)::int FOR UPDATE SKIP LOCKED
 ), deleted AS (
     DELETE FROM item USING expired WHERE item.id = expired.id AND item.sealed_at IS NULL

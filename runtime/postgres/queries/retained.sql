@@ -1,3 +1,6 @@
+-- name: InstallationID :one
+SELECT id FROM installation;
+
 -- name: RetainedAccountsAfter :many
 -- The counters are of the items, so that no item is counted.
 SELECT sqlc.embed(account), installation.id AS installation_id, coalesce(account.erase_after <= now(), false)::boolean AS due,

@@ -11,12 +11,17 @@ SELECT id FROM account WHERE id = $1 FOR NO KEY UPDATE;
 
 -- name: SetPins :exec
 -- Replaces all pins. Equal pins are not written, so that no notification is sent.
-INSERT INTO settings_pin (account_id, pinned_by, fields) VALUES ($1, $2, $3)
-ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, fields = excluded.fields
+INSERT INTO settings_pin (account_id, pinned_by, object_uid, fields) VALUES ($1, $2, $3, $4)
+ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, object_uid = excluded.object_uid, fields = excluded.fields
 WHERE settings_pin IS DISTINCT FROM excluded;
 
 -- name: RemovePins :exec
-DELETE FROM settings_pin WHERE account_id = $1 AND pinned_by = $2;
+DELETE FROM settings_pin WHERE object_uid = $1;
+
+-- name: PinnedBy :many
+-- After a take-over an account is bound to no object, until Git has created it: so are its pins.
+SELECT pin.pinned_by, pin.object_uid FROM settings_pin AS pin JOIN account ON account.id = pin.account_id
+WHERE account.closed_at IS NULL AND account.object_uid <> '';
 
 -- name: SetTenantSettings :one
 -- Sets the given fields and keeps the others.

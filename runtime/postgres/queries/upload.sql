@@ -70,7 +70,8 @@ INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_labe
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
 -- name: ExpiredUploads :many
-SELECT upload.*, account.bucket FROM upload JOIN account ON account.id = upload.account_id
+-- An upload of before a restore may have become an item that the restore lost: its objects stay.
+SELECT upload.*, account.bucket, coalesce(upload.lease_ends <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
 WHERE upload.lease_ends < $1 ORDER BY upload.lease_ends LIMIT $2 FOR UPDATE OF upload SKIP LOCKED;
 
 -- name: DeleteUpload :exec

@@ -115,6 +115,17 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 	return i, err
 }
 
+const hasItems = `-- name: HasItems :one
+SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1)
+`
+
+func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, hasItems, accountID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const insertAccount = `-- name: InsertAccount :one
 INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
@@ -446,4 +457,16 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.BucketRemovedAt,
 	)
 	return i, err
+}
+
+const usedStorage = `-- name: UsedStorage :one
+SELECT bytes FROM account_usage WHERE account_id = $1
+`
+
+// What counts against the storage cap.
+func (q *Queries) UsedStorage(ctx context.Context, accountID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, usedStorage, accountID)
+	var bytes int64
+	err := row.Scan(&bytes)
+	return bytes, err
 }

@@ -28,7 +28,7 @@ func (q *Queries) DeleteEndedKeys(ctx context.Context, arg DeleteEndedKeysParams
 }
 
 const deliverKey = `-- name: DeliverKey :exec
-UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = $2 WHERE id = $1
+UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = $2, replaces_secret = false WHERE id = $1
 `
 
 type DeliverKeyParams struct {
@@ -43,7 +43,7 @@ func (q *Queries) DeliverKey(ctx context.Context, arg DeliverKeyParams) error {
 }
 
 const findKey = `-- name: FindKey :one
-SELECT api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed, coalesce(expires_at <= now(), false)::bool AS ended FROM api_key WHERE hash = $1
+SELECT api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed, coalesce(expires_at <= now(), false)::bool AS ended FROM api_key WHERE hash = $1
 `
 
 type FindKeyRow struct {
@@ -64,6 +64,7 @@ func (q *Queries) FindKey(ctx context.Context, hash []byte) (FindKeyRow, error) 
 		&i.ApiKey.Sequence,
 		&i.ApiKey.ObjectUid,
 		&i.ApiKey.Overlap,
+		&i.ApiKey.ReplacesSecret,
 		&i.ApiKey.CreatedAt,
 		&i.ApiKey.DeliveredAt,
 		&i.ApiKey.ExpiresAt,
@@ -77,7 +78,7 @@ const insertKey = `-- name: InsertKey :one
 INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, overlap, delivered_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
     CASE WHEN $9::bool THEN now() END)
-RETURNING id, account_id, app_id, hash, generation, sequence, object_uid, overlap, created_at, delivered_at, expires_at, closed
+RETURNING id, account_id, app_id, hash, generation, sequence, object_uid, overlap, replaces_secret, created_at, delivered_at, expires_at, closed
 `
 
 type InsertKeyParams struct {
@@ -114,6 +115,7 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, e
 		&i.Sequence,
 		&i.ObjectUid,
 		&i.Overlap,
+		&i.ReplacesSecret,
 		&i.CreatedAt,
 		&i.DeliveredAt,
 		&i.ExpiresAt,
@@ -124,7 +126,7 @@ func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) (ApiKey, e
 
 const keys = `-- name: Keys :many
 SELECT app.id AS app_id, app.key_sequence, i.proof_key, now()::timestamptz AS now,
-    k.id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.created_at, k.delivered_at, k.expires_at, u.last_used_at
+    k.id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.replaces_secret, k.created_at, k.delivered_at, k.expires_at, u.last_used_at
 FROM app CROSS JOIN installation i
 LEFT JOIN api_key k ON k.app_id = app.id AND (k.expires_at IS NULL OR k.expires_at > now())
 LEFT JOIN api_key_use u ON u.key_id = k.id
@@ -133,20 +135,21 @@ ORDER BY k.sequence DESC
 `
 
 type KeysRow struct {
-	AppID       uuid.UUID
-	KeySequence int64
-	ProofKey    []byte
-	Now         time.Time
-	ID          pgtype.UUID
-	Hash        []byte
-	Generation  *int64
-	Sequence    *int64
-	ObjectUid   *string
-	Overlap     *int64
-	CreatedAt   *time.Time
-	DeliveredAt *time.Time
-	ExpiresAt   *time.Time
-	LastUsedAt  *time.Time
+	AppID          uuid.UUID
+	KeySequence    int64
+	ProofKey       []byte
+	Now            time.Time
+	ID             pgtype.UUID
+	Hash           []byte
+	Generation     *int64
+	Sequence       *int64
+	ObjectUid      *string
+	Overlap        *int64
+	ReplacesSecret *bool
+	CreatedAt      *time.Time
+	DeliveredAt    *time.Time
+	ExpiresAt      *time.Time
+	LastUsedAt     *time.Time
 }
 
 // The valid keys of the open apps, newest first. An app without one has a row without a key.
@@ -170,6 +173,7 @@ func (q *Queries) Keys(ctx context.Context, accountID uuid.UUID) ([]KeysRow, err
 			&i.Sequence,
 			&i.ObjectUid,
 			&i.Overlap,
+			&i.ReplacesSecret,
 			&i.CreatedAt,
 			&i.DeliveredAt,
 			&i.ExpiresAt,
@@ -204,6 +208,20 @@ func (q *Queries) LimitOlderKeys(ctx context.Context, arg LimitOlderKeysParams) 
 	return err
 }
 
+const markKeyReplacesSecret = `-- name: MarkKeyReplacesSecret :exec
+UPDATE api_key SET replaces_secret = true WHERE id = $1 AND hash = $2 AND NOT replaces_secret
+`
+
+type MarkKeyReplacesSecretParams struct {
+	ID   uuid.UUID
+	Hash []byte
+}
+
+func (q *Queries) MarkKeyReplacesSecret(ctx context.Context, arg MarkKeyReplacesSecretParams) error {
+	_, err := q.db.Exec(ctx, markKeyReplacesSecret, arg.ID, arg.Hash)
+	return err
+}
+
 const nextKeySequence = `-- name: NextKeySequence :one
 UPDATE app SET key_sequence = key_sequence + 1 WHERE id = $1 RETURNING key_sequence
 `
@@ -216,7 +234,7 @@ func (q *Queries) NextKeySequence(ctx context.Context, id uuid.UUID) (int64, err
 }
 
 const principal = `-- name: Principal :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -269,6 +287,7 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 		&i.ApiKey.Sequence,
 		&i.ApiKey.ObjectUid,
 		&i.ApiKey.Overlap,
+		&i.ApiKey.ReplacesSecret,
 		&i.ApiKey.CreatedAt,
 		&i.ApiKey.DeliveredAt,
 		&i.ApiKey.ExpiresAt,
@@ -278,7 +297,7 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 }
 
 const principalOfKey = `-- name: PrincipalOfKey :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -329,6 +348,7 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 		&i.ApiKey.Sequence,
 		&i.ApiKey.ObjectUid,
 		&i.ApiKey.Overlap,
+		&i.ApiKey.ReplacesSecret,
 		&i.ApiKey.CreatedAt,
 		&i.ApiKey.DeliveredAt,
 		&i.ApiKey.ExpiresAt,
@@ -372,7 +392,7 @@ func (q *Queries) RaiseKeySequence(ctx context.Context, arg RaiseKeySequencePara
 }
 
 const reopenKey = `-- name: ReopenKey :exec
-UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = $2, expires_at = NULL, closed = false
+UPDATE api_key SET delivered_at = coalesce(delivered_at, now()), object_uid = $2, replaces_secret = false, expires_at = NULL, closed = false
 WHERE id = $1 AND closed
 `
 
@@ -391,7 +411,7 @@ const replacePendingKey = `-- name: ReplacePendingKey :one
 UPDATE api_key SET hash = $1, generation = $2, sequence = $3, object_uid = $4,
     overlap = least(overlap, $5::bigint), created_at = now()
 WHERE app_id = $6 AND delivered_at IS NULL AND expires_at IS NULL
-RETURNING id, account_id, app_id, hash, generation, sequence, object_uid, overlap, created_at, delivered_at, expires_at, closed
+RETURNING id, account_id, app_id, hash, generation, sequence, object_uid, overlap, replaces_secret, created_at, delivered_at, expires_at, closed
 `
 
 type ReplacePendingKeyParams struct {
@@ -424,6 +444,7 @@ func (q *Queries) ReplacePendingKey(ctx context.Context, arg ReplacePendingKeyPa
 		&i.Sequence,
 		&i.ObjectUid,
 		&i.Overlap,
+		&i.ReplacesSecret,
 		&i.CreatedAt,
 		&i.DeliveredAt,
 		&i.ExpiresAt,

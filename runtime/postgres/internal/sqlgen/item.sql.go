@@ -304,6 +304,7 @@ func (q *Queries) ListItemsByGroup(ctx context.Context, arg ListItemsByGroupPara
 const purgeDrafts = `-- name: PurgeDrafts :many
 WITH expired AS (
     SELECT id FROM item WHERE sealed_at IS NULL AND created_at < $1::timestamptz
+        AND NOT EXISTS (SELECT FROM installation WHERE resumed_at >= $1::timestamptz)
     ORDER BY created_at LIMIT $2::int FOR UPDATE SKIP LOCKED
 ), deleted AS (
     DELETE FROM item USING expired WHERE item.id = expired.id AND item.sealed_at IS NULL
@@ -326,7 +327,8 @@ type PurgeDraftsParams struct {
 }
 
 // Deletes a batch of expired drafts. The DELETE repeats the condition on sealed_at, so that a
-// concurrent seal keeps its item.
+// concurrent seal keeps its item. A draft of before a restore may have lost its seal: until
+// the restore itself is older than the cutoff, no draft is.
 func (q *Queries) PurgeDrafts(ctx context.Context, arg PurgeDraftsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, purgeDrafts, arg.Cutoff, arg.Batch)
 	if err != nil {

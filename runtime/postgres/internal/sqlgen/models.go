@@ -40,18 +40,19 @@ type AccountUsage struct {
 }
 
 type ApiKey struct {
-	ID          uuid.UUID
-	AccountID   uuid.UUID
-	AppID       uuid.UUID
-	Hash        []byte
-	Generation  int64
-	Sequence    int64
-	ObjectUid   string
-	Overlap     int64
-	CreatedAt   time.Time
-	DeliveredAt *time.Time
-	ExpiresAt   *time.Time
-	Closed      bool
+	ID             uuid.UUID
+	AccountID      uuid.UUID
+	AppID          uuid.UUID
+	Hash           []byte
+	Generation     int64
+	Sequence       int64
+	ObjectUid      string
+	Overlap        int64
+	ReplacesSecret bool
+	CreatedAt      time.Time
+	DeliveredAt    *time.Time
+	ExpiresAt      *time.Time
+	Closed         bool
 }
 
 type ApiKeyUse struct {

@@ -124,7 +124,7 @@ func (q *Queries) Connections(ctx context.Context, arg ConnectionsParams) ([]Con
 }
 
 const defaultKey = `-- name: DefaultKey :one
-SELECT k.id, k.account_id, k.app_id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.created_at, k.delivered_at, k.expires_at, k.closed FROM api_key k JOIN app ON app.id = k.app_id AND app.closed_at IS NULL
+SELECT k.id, k.account_id, k.app_id, k.hash, k.generation, k.sequence, k.object_uid, k.overlap, k.replaces_secret, k.created_at, k.delivered_at, k.expires_at, k.closed FROM api_key k JOIN app ON app.id = k.app_id AND app.closed_at IS NULL
 WHERE app.account_id = $1 AND app.name = $2 AND (k.expires_at IS NULL OR k.expires_at > $3::timestamptz)
 ORDER BY k.sequence DESC LIMIT 1
 `
@@ -148,6 +148,7 @@ func (q *Queries) DefaultKey(ctx context.Context, arg DefaultKeyParams) (ApiKey,
 		&i.Sequence,
 		&i.ObjectUid,
 		&i.Overlap,
+		&i.ReplacesSecret,
 		&i.CreatedAt,
 		&i.DeliveredAt,
 		&i.ExpiresAt,

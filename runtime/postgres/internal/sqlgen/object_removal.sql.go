@@ -26,7 +26,7 @@ func (q *Queries) CountRemovals(ctx context.Context) (int64, error) {
 const dueRemovals = `-- name: DueRemovals :many
 UPDATE object_removal SET not_before = $1::timestamptz, attempts = attempts + 1
 WHERE id IN (SELECT r.id FROM object_removal r WHERE r.not_before <= $2::timestamptz ORDER BY r.not_before LIMIT $3::int FOR UPDATE SKIP LOCKED)
-RETURNING id, bucket, keys, abort_multipart, attempts
+RETURNING id, account_id, bucket, keys, abort_multipart, attempts
 `
 
 type DueRemovalsParams struct {
@@ -37,6 +37,7 @@ type DueRemovalsParams struct {
 
 type DueRemovalsRow struct {
 	ID             int64
+	AccountID      uuid.UUID
 	Bucket         string
 	Keys           []string
 	AbortMultipart bool
@@ -55,6 +56,7 @@ func (q *Queries) DueRemovals(ctx context.Context, arg DueRemovalsParams) ([]Due
 		var i DueRemovalsRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.AccountID,
 			&i.Bucket,
 			&i.Keys,
 			&i.AbortMultipart,

@@ -84,6 +84,17 @@ func (q *Queries) EraseNow(ctx context.Context, id uuid.UUID) error {
 	return err
 }
 
+const installationID = `-- name: InstallationID :one
+SELECT id FROM installation
+`
+
+func (q *Queries) InstallationID(ctx context.Context) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, installationID)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const keepMedia = `-- name: KeepMedia :exec
 UPDATE account SET erase_after = NULL WHERE id = $1 AND erasing_at IS NULL
 `

@@ -23,35 +23,67 @@ func (q *Queries) LockAccountForSettings(ctx context.Context, id uuid.UUID) (uui
 	return id_2, err
 }
 
-const removePins = `-- name: RemovePins :exec
-DELETE FROM settings_pin WHERE account_id = $1 AND pinned_by = $2
+const pinnedBy = `-- name: PinnedBy :many
+SELECT pin.pinned_by, pin.object_uid FROM settings_pin AS pin JOIN account ON account.id = pin.account_id
+WHERE account.closed_at IS NULL AND account.object_uid <> ''
 `
 
-type RemovePinsParams struct {
-	AccountID uuid.UUID
+type PinnedByRow struct {
 	PinnedBy  string
+	ObjectUid string
 }
 
-func (q *Queries) RemovePins(ctx context.Context, arg RemovePinsParams) error {
-	_, err := q.db.Exec(ctx, removePins, arg.AccountID, arg.PinnedBy)
+// After a take-over an account is bound to no object, until Git has created it: so are its pins.
+func (q *Queries) PinnedBy(ctx context.Context) ([]PinnedByRow, error) {
+	rows, err := q.db.Query(ctx, pinnedBy)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PinnedByRow
+	for rows.Next() {
+		var i PinnedByRow
+		if err := rows.Scan(&i.PinnedBy, &i.ObjectUid); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const removePins = `-- name: RemovePins :exec
+DELETE FROM settings_pin WHERE object_uid = $1
+`
+
+func (q *Queries) RemovePins(ctx context.Context, objectUid string) error {
+	_, err := q.db.Exec(ctx, removePins, objectUid)
 	return err
 }
 
 const setPins = `-- name: SetPins :exec
-INSERT INTO settings_pin (account_id, pinned_by, fields) VALUES ($1, $2, $3)
-ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, fields = excluded.fields
+INSERT INTO settings_pin (account_id, pinned_by, object_uid, fields) VALUES ($1, $2, $3, $4)
+ON CONFLICT (account_id) DO UPDATE SET pinned_by = excluded.pinned_by, object_uid = excluded.object_uid, fields = excluded.fields
 WHERE settings_pin IS DISTINCT FROM excluded
 `
 
 type SetPinsParams struct {
 	AccountID uuid.UUID
 	PinnedBy  string
+	ObjectUid string
 	Fields    []byte
 }
 
 // Replaces all pins. Equal pins are not written, so that no notification is sent.
 func (q *Queries) SetPins(ctx context.Context, arg SetPinsParams) error {
-	_, err := q.db.Exec(ctx, setPins, arg.AccountID, arg.PinnedBy, arg.Fields)
+	_, err := q.db.Exec(ctx, setPins,
+		arg.AccountID,
+		arg.PinnedBy,
+		arg.ObjectUid,
+		arg.Fields,
+	)
 	return err
 }
 

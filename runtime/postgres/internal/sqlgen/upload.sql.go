@@ -146,7 +146,7 @@ func (q *Queries) DeleteUploadReturning(ctx context.Context, itemID uuid.UUID) (
 }
 
 const expiredUploads = `-- name: ExpiredUploads :many
-SELECT upload.item_id, upload.account_id, upload.app_id, upload.reserved, upload.lease_ends, account.bucket FROM upload JOIN account ON account.id = upload.account_id
+SELECT upload.item_id, upload.account_id, upload.app_id, upload.reserved, upload.lease_ends, account.bucket, coalesce(upload.lease_ends <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
 WHERE upload.lease_ends < $1 ORDER BY upload.lease_ends LIMIT $2 FOR UPDATE OF upload SKIP LOCKED
 `
 
@@ -156,14 +156,16 @@ type ExpiredUploadsParams struct {
 }
 
 type ExpiredUploadsRow struct {
-	ItemID    uuid.UUID
-	AccountID uuid.UUID
-	AppID     uuid.UUID
-	Reserved  int64
-	LeaseEnds time.Time
-	Bucket    string
+	ItemID      uuid.UUID
+	AccountID   uuid.UUID
+	AppID       uuid.UUID
+	Reserved    int64
+	LeaseEnds   time.Time
+	Bucket      string
+	KeepObjects bool
 }
 
+// An upload of before a restore may have become an item that the restore lost: its objects stay.
 func (q *Queries) ExpiredUploads(ctx context.Context, arg ExpiredUploadsParams) ([]ExpiredUploadsRow, error) {
 	rows, err := q.db.Query(ctx, expiredUploads, arg.LeaseEnds, arg.Limit)
 	if err != nil {
@@ -180,6 +182,7 @@ func (q *Queries) ExpiredUploads(ctx context.Context, arg ExpiredUploadsParams) 
 			&i.Reserved,
 			&i.LeaseEnds,
 			&i.Bucket,
+			&i.KeepObjects,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,286 @@
+// Package installation is the identity of the installation in the cluster. The Verifier compares
+// the cluster, the ConfigMap beside the operator and the row in the database, and opens the gate
+// of the reconcilers while they agree. The commands take-over and uninstall are here, too. The
+// operator's manager runs the Verifier; docs/decisions/0014 explains the identity.
+package installation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
+)
+
+// Store has the row of the installation. postgres.Store implements it.
+type Store interface {
+	installation.Store
+	// BindInstallation binds the installation to a cluster, unless one is bound.
+	BindInstallation(ctx context.Context, clusterUID string) (bool, error)
+	// HoldAtEpoch puts the installation on hold, because something shows a later epoch.
+	HoldAtEpoch(ctx context.Context, reason string, knownEpoch int64) error
+	// SetFence makes every write require that the installation is bound to the cluster at this epoch.
+	SetFence(clusterUID string, epoch int64)
+	// OnFenced sets the function that is called when such a write was rejected.
+	OnFenced(rejected func())
+}
+
+// Config configures a Verifier.
+type Config struct {
+	installation.Config
+	Namespace string // of the operator
+}
+
+// Deps are the parts that a Verifier uses.
+type Deps struct {
+	Kube    *rest.Config
+	Store   Store
+	Markers installation.Markers
+	Gate    *reconcile.Gate
+	Log     *slog.Logger
+}
+
+const (
+	// lookTimeout bounds one comparison.
+	lookTimeout = 10 * time.Second
+	// firstInterval is the interval between comparisons until one succeeded.
+	firstInterval = time.Second
+)
+
+// Verifier compares the identities and opens or closes the gate.
+type Verifier struct {
+	cluster cluster
+	guard   *installation.Guard
+	deps    Deps
+	config  Config
+
+	fenced atomic.Int64  // writes that the database rejected
+	again  chan struct{} // asks Start for a comparison at once
+
+	looking  sync.Mutex // one comparison at a time
+	mu       sync.Mutex
+	verified bool // a comparison succeeded
+	problem  error
+	state    installation.State
+}
+
+// NewVerifier returns a Verifier. Until its first comparison, the store rejects every write.
+func NewVerifier(config Config, deps Deps) (*Verifier, error) {
+	c, err := client.New(deps.Kube, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("create the client of the installation: %w", err)
+	}
+	v := &Verifier{
+		cluster: cluster{client: c, namespace: config.Namespace},
+		guard:   installation.NewGuard(config.Config, installation.Deps{Store: deps.Store, Markers: deps.Markers, Log: deps.Log}),
+		config:  config, deps: deps,
+		again: make(chan struct{}, 1), problem: errors.New("no comparison has succeeded yet"),
+	}
+	deps.Store.SetFence("", 0)
+	deps.Store.OnFenced(v.onFenced)
+	return v, nil
+}
+
+// onFenced closes the gate before the rejected write returns, so that its reconcile cannot write
+// a status about it.
+func (v *Verifier) onFenced() {
+	v.fenced.Add(1)
+	v.deps.Gate.Close()
+	select {
+	case v.again <- struct{}{}:
+	default:
+	}
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica compares, and is
+// ready or not.
+func (*Verifier) NeedLeaderElection() bool { return false }
+
+// Start compares at once, then periodically, until the context ends.
+func (v *Verifier) Start(ctx context.Context) error {
+	for {
+		wait := v.config.CheckInterval
+		if v.Look(ctx); !v.wasVerified() {
+			wait = min(wait, firstInterval)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-v.again:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+// Ready is the readiness check. An outage of PostgreSQL or of the Kubernetes API does not make a
+// replica that has verified its installation unready, since a restart would not end it.
+func (v *Verifier) Ready(*http.Request) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.problem
+}
+
+// Identity returns the identity that the markers of buckets record, as it was compared last.
+func (v *Verifier) Identity(context.Context) (installation.Identity, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.problem != nil {
+		return installation.Identity{}, fault.Wrap(v.problem, fault.Unavailable, "the installation is not verified")
+	}
+	return v.state.Identity, nil
+}
+
+func (v *Verifier) wasVerified() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.verified
+}
+
+// Look compares once, and opens or closes the gate. A database or an API server that cannot be
+// reached changes neither.
+func (v *Verifier) Look(ctx context.Context) {
+	v.looking.Lock()
+	defer v.looking.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	fenced := v.fenced.Load()
+	state, err := v.compare(ctx)
+	if err == nil {
+		err = v.guardBuckets(ctx)
+	}
+	if err == nil && v.fenced.Load() != fenced { // rejected meanwhile: what was read is outdated
+		return
+	}
+	var mismatch mismatchError
+	switch {
+	case err == nil:
+		v.deps.Store.SetFence(state.ClusterUID, state.Epoch)
+		v.set(nil, state)
+	case errors.As(err, &mismatch):
+		v.deps.Store.SetFence("", 0)
+		v.set(mismatch, state)
+	default:
+		v.outage(err)
+	}
+}
+
+// mismatchError is a difference that closes the gate. Its text names both sides and what to do.
+type mismatchError struct{ text string }
+
+func (e mismatchError) Error() string { return e.text }
+
+// guardBuckets compares the database with the markers of buckets, and writes its heartbeat into
+// them. It is called only for the operator's own database: a heartbeat is a write.
+func (v *Verifier) guardBuckets(ctx context.Context) error {
+	err := v.guard.Check(ctx)
+	switch fault.ReasonOf(err) { //nolint:exhaustive // all others are failures of a store
+	case fault.Held, fault.OtherInstallation, fault.Schema:
+		return mismatchError{fault.From(err).Public}
+	}
+	return err
+}
+
+// compareTries bounds the repetitions of a comparison that wrote something, or whose write
+// conflicted with that of another replica.
+const compareTries = 5
+
+// compare returns the row if this cluster may write, a mismatchError if it may not, and another
+// error if that is not known.
+func (v *Verifier) compare(ctx context.Context) (row installation.State, err error) {
+	if err := v.deps.Store.CheckSchema(ctx); err != nil {
+		if fault.ReasonOf(err) == fault.Schema {
+			return row, mismatchError{fault.From(err).Public}
+		}
+		return row, err
+	}
+	clusterUID, err := v.cluster.uid(ctx)
+	if err != nil {
+		return row, err
+	}
+	for range compareTries {
+		var done bool
+		if row, done, err = v.compareOnce(ctx, clusterUID); done {
+			return row, err
+		}
+	}
+	return row, err
+}
+
+// compareOnce compares both sides and writes what is missing on one of them. It is done when
+// they agree, or cannot.
+func (v *Verifier) compareOnce(ctx context.Context, clusterUID string) (row installation.State, done bool, err error) {
+	record, existing, err := v.cluster.record(ctx)
+	if err != nil {
+		return row, true, err
+	}
+	if row, err = v.deps.Store.Installation(ctx); err != nil {
+		return row, true, err
+	}
+	switch next, text := decide(clusterUID, record, row); next {
+	case stop:
+		return row, true, mismatchError{text}
+	case hold:
+		return row, false, v.deps.Store.HoldAtEpoch(ctx, text, record.Epoch)
+	case bindRow:
+		_, err := v.deps.Store.BindInstallation(ctx, clusterUID)
+		return row, false, err
+	case writeRecord:
+		return row, false, v.cluster.write(ctx, recordOf(row), existing)
+	}
+	return row, true, nil
+}
+
+// set records the result of a comparison. The log has a line when it changes.
+func (v *Verifier) set(problem error, state installation.State) {
+	v.mu.Lock()
+	before := v.problem
+	v.problem, v.state = problem, state
+	v.verified = v.verified || problem == nil
+	v.mu.Unlock()
+	if problem == nil {
+		if v.deps.Gate.Open() {
+			v.deps.Log.Info("the installation is verified: reconciles run", "installation", state.ID, "cluster", state.ClusterUID, "epoch", state.Epoch)
+		}
+		return
+	}
+	v.deps.Gate.Close()
+	if before == nil || before.Error() != problem.Error() {
+		v.deps.Log.Error("the operator writes nothing", "reason", problem.Error())
+	}
+}
+
+// outage records that nothing is known, unless a comparison succeeded or failed before.
+func (v *Verifier) outage(err error) {
+	v.mu.Lock()
+	problem := fmt.Errorf("the installation is not verified yet: %s", publicText(err))
+	known := v.verified || errors.As(v.problem, new(mismatchError)) || v.problem.Error() == problem.Error()
+	if !known {
+		v.problem = problem
+	}
+	v.mu.Unlock()
+	if !known {
+		v.deps.Log.Warn("the operator writes nothing until it has verified its installation", "error", err)
+	}
+}
+
+// publicText returns the text of an error without the cause of a fault, which may name hosts.
+func publicText(err error) string {
+	var known *fault.Error
+	if errors.As(err, &known) && known.Public != "" {
+		return known.Public
+	}
+	return err.Error()
+}

@@ -1,0 +1,99 @@
+package mediaaccount
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
+)
+
+// Runtimes tells which replicas of the runtime serve; postgres.Store implements it.
+type Runtimes interface {
+	ServingRuntimes(ctx context.Context) (installation.Runtimes, error)
+}
+
+const (
+	// runtimesInterval is how long one answer is used for all accounts.
+	runtimesInterval = 10 * time.Second
+	// maxVersions is the limit of status.runtime.versions.
+	maxVersions = 16
+)
+
+// runtimes keeps the last answer of Runtimes for all accounts.
+type runtimes struct {
+	store Runtimes
+	now   func() time.Time
+
+	mu        sync.Mutex
+	askedAt   time.Time
+	serving   installation.Runtimes
+	known     bool      // serving was read
+	goneSince time.Time // when none was found first; zero while one serves
+}
+
+// Look returns the replicas that serve, and for how long there have been none. known is false
+// before the first answer. While PostgreSQL does not answer, the last answer stays.
+func (r *runtimes) Look(ctx context.Context) (serving installation.Runtimes, gone time.Duration, known bool) {
+	if r.due() {
+		ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+		defer cancel()
+		if found, err := r.store.ServingRuntimes(ctx); err == nil {
+			r.learn(found)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.goneSince.IsZero() {
+		gone = r.now().Sub(r.goneSince)
+	}
+	return r.serving, gone, r.known
+}
+
+// due reports whether the caller should ask; the others use the last answer meanwhile.
+func (r *runtimes) due() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.now(); r.askedAt.IsZero() || now.Sub(r.askedAt) >= runtimesInterval {
+		r.askedAt = now
+		return true
+	}
+	return false
+}
+
+func (r *runtimes) learn(found installation.Runtimes) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.serving, r.known = found, true
+	switch {
+	case found.Replicas > 0:
+		r.goneSince = time.Time{}
+	case r.goneSince.IsZero():
+		r.goneSince = r.now()
+	}
+}
+
+// checkRuntime records whether a replica of the runtime serves the account. It allows the grace
+// of outages also after PostgreSQL was out, when the replicas could not report themselves.
+func (r *Reconciler) checkRuntime(ctx context.Context, s *scope) bool {
+	serving, gone, known := r.runtimes.Look(ctx)
+	if !known {
+		return true
+	}
+	if serving.Replicas == 0 && gone >= r.config.OutageGrace {
+		s.observed.runtime = reconcile.NewError(reconcile.Runtime, fault.New(fault.Unavailable, "no replica of the runtime serves"))
+	} else if serving.Replicas > 0 {
+		r.deps.Outages.Called(reconcile.Runtime)
+	}
+	before := s.Original.Status.Runtime
+	if before == nil || r.usageIsDue(s) || s.observed.runtime != nil || before.Replicas == 0 {
+		s.Object.Status.Runtime = &v1alpha1.RuntimeStatus{
+			Replicas: int32(min(serving.Replicas, 1<<16)), //nolint:gosec // bounded
+			Versions: serving.Versions[:min(len(serving.Versions), maxVersions)],
+		}
+	}
+	return true
+}

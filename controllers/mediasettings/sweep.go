@@ -1,0 +1,136 @@
+package mediasettings
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/runtime/settings"
+)
+
+const (
+	// sweepName is the name of the sweeper in logs and metrics.
+	sweepName = "mediasettings-pins"
+	// sweepInterval is the interval between two looks at most; pins are removed after two.
+	sweepInterval = 20 * time.Second
+)
+
+// sweeper removes the pins of MediaSettings that are gone: the finalizer removes them otherwise,
+// but it can be removed by hand, and so can the definition of the resource.
+type sweeper struct {
+	cache      client.Reader
+	live       client.Reader
+	settings   *settings.Service
+	namespaces []string // that are watched; empty = all
+	interval   time.Duration
+
+	missing map[string]bool // UIDs that the last look did not find
+}
+
+// sweep removes the pins whose object the cache lacked in two looks and the API server does not
+// have either.
+func (s *sweeper) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	pinned, err := s.settings.PinnedBy(ctx)
+	if err != nil {
+		return err
+	}
+	present, err := s.cached(ctx)
+	if err != nil {
+		return err
+	}
+	missing := map[string]bool{}
+	for _, object := range pinned {
+		if present[object.UID] || !s.watches(object) {
+			continue
+		}
+		missing[object.UID] = true
+		if !s.missing[object.UID] {
+			continue
+		}
+		gone, err := s.gone(ctx, object)
+		if err != nil {
+			return err
+		}
+		if !gone {
+			continue
+		}
+		log.FromContext(ctx).Info("removing the pins of a MediaSettings that does not exist any more", "object", object.Name, "uid", object.UID)
+		if err := s.settings.Unpin(ctx, object.UID); err != nil {
+			return err
+		}
+	}
+	s.missing = missing
+	return nil
+}
+
+// cached returns the UIDs of the MediaSettings in the cache.
+func (s *sweeper) cached(ctx context.Context) (map[string]bool, error) {
+	list := &v1alpha1.MediaSettingsList{}
+	if err := s.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the MediaSettings: %w", err)
+	}
+	uids := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		uids[string(list.Items[i].UID)] = true
+	}
+	return uids, nil
+}
+
+// watches reports whether the cache has the object's namespace.
+func (s *sweeper) watches(object settings.Object) bool {
+	namespace, _, _ := strings.Cut(object.Name, "/")
+	return len(s.namespaces) == 0 || slices.Contains(s.namespaces, namespace)
+}
+
+// gone reports whether the API server does not have the object, or has another one of its name.
+func (s *sweeper) gone(ctx context.Context, object settings.Object) (bool, error) {
+	namespace, name, _ := strings.Cut(object.Name, "/")
+	found := &v1alpha1.MediaSettings{}
+	err := s.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found)
+	switch {
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read MediaSettings %s: %w", object.Name, err)
+	}
+	return string(found.UID) != object.UID, nil
+}
+
+// Reconcile implements reconcile.Reconciler: it is one request that repeats itself, so that only
+// the leader sweeps.
+func (s *sweeper) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	if err := s.sweep(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: s.interval}, nil
+}
+
+// setup registers the sweeper.
+func (s *sweeper) setup(mgr ctrl.Manager, options controller.Options) error {
+	options.MaxConcurrentReconciles = 1
+	options.Reconciler = reconcile.Reconciler(s)
+	sweeping, err := controller.New(sweepName, mgr, options)
+	if err != nil {
+		return err
+	}
+	return sweeping.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		queue.Add(ctrl.Request{})
+		return nil
+	}))
+}

@@ -1,0 +1,216 @@
+// Package retained keeps the RetainedMediaAccount objects equal to the closed accounts in
+// PostgreSQL, which is the truth: an object that is deleted is created again. It applies what a
+// cluster admin sets in their spec, deletes the media of accounts that are due, and closes
+// accounts whose MediaAccount is gone. The operator's manager runs it; package mediaaccount
+// calls FindBinding.
+package retained
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/reconcile"
+	"mediastack.dev/runtime/account"
+)
+
+// Names of the controllers in logs, metrics and events.
+const (
+	Name     = "retainedmediaaccount"
+	passName = "retainedmediaaccount-pass"
+)
+
+const databaseTimeout = 10 * time.Second
+
+// Config configures the controllers.
+type Config struct {
+	// Interval is the interval between two comparisons of the database with the cluster.
+	Interval time.Duration
+	// OrphanDelay is the time between the two looks that must find a MediaAccount missing before
+	// its account is closed.
+	OrphanDelay time.Duration
+	// TakeOverGrace is the time after a take-over in which the MediaAccounts may be applied.
+	TakeOverGrace time.Duration
+	// Namespaces that the operator watches; all if empty.
+	Namespaces []string
+	// Options of the controller: concurrency and rate limiter.
+	Options controller.Options
+}
+
+// Deps are the parts that a Reconciler uses.
+type Deps struct {
+	reconcile.Deps
+	APIReader client.Reader // reads from the API server
+	Discovery discovery.ServerResourcesInterface
+	Accounts  *account.Registry
+	Log       *slog.Logger
+}
+
+// Reconciler keeps RetainedMediaAccount objects equal to the closed accounts.
+type Reconciler struct {
+	deps   Deps
+	config Config
+
+	// differs has the objects that the pass found to differ from the database.
+	differs chan event.GenericEvent
+	// suspects are the accounts that the last pass found without a MediaAccount. Only the pass
+	// uses it, which never runs twice at a time.
+	suspects map[uuid.UUID]suspect
+	// orphans are accounts that this process closed as orphans, until their event was recorded.
+	orphans sync.Map
+}
+
+// New returns a Reconciler that uses deps.
+func New(config Config, deps Deps) *Reconciler {
+	return &Reconciler{deps: deps, config: config, differs: make(chan event.GenericEvent)}
+}
+
+// SetupWithManager registers two controllers: one reconciles the object of one account when its
+// spec changes, when it is deleted, when a MediaAccount is deleted or bound, and when the pass
+// of the other finds a difference.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	objects := ctrl.NewControllerManagedBy(mgr).
+		Named(Name).
+		For(&v1alpha1.RetainedMediaAccount{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(lastAccount), builder.WithPredicates(accountReleased())).
+		WatchesRawSource(source.Channel(r.differs, &handler.EnqueueRequestForObject{})).
+		WithOptions(r.config.Options).
+		Complete(r)
+	options := r.config.Options
+	options.MaxConcurrentReconciles = 1
+	pass := ctrl.NewControllerManagedBy(mgr).
+		Named(passName).
+		WatchesRawSource(once(passName)).
+		WithOptions(options).
+		Complete(ctrlreconcile.Func(r.pass))
+	return errors.Join(objects, pass)
+}
+
+// +kubebuilder:rbac:groups=mediastack.dev,resources=retainedmediaaccounts,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=mediastack.dev,resources=retainedmediaaccounts/status,verbs=patch
+// +kubebuilder:rbac:groups=mediastack.dev,resources=mediaaccounts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// once is a source of one request, which its reconciler repeats.
+func once(name string) source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Name: name}})
+		return nil
+	})
+}
+
+// lastAccount maps a MediaAccount to the RetainedMediaAccount that its account has, or had. The
+// status may be wrong: it only says at what to look.
+func lastAccount(_ context.Context, object client.Object) []ctrl.Request {
+	id := object.(*v1alpha1.MediaAccount).Status.AccountID
+	if id == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: id}}}
+}
+
+// accountReleased selects the events after which an account may be retained, or not any more.
+func accountReleased() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok1 := e.ObjectOld.(*v1alpha1.MediaAccount)
+			after, ok2 := e.ObjectNew.(*v1alpha1.MediaAccount)
+			return !ok1 || !ok2 || before.Status.AccountID != after.Status.AccountID
+		},
+	}
+}
+
+// pass compares all retained accounts with their objects, and all open accounts with theirs. It
+// repeats itself.
+func (r *Reconciler) pass(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	if err := r.compare(ctx); err != nil {
+		return ctrl.Result{}, fmt.Errorf("compare the retained accounts: %w", err)
+	}
+	if err := r.findOrphans(ctx); err != nil {
+		return ctrl.Result{}, fmt.Errorf("look for accounts without a MediaAccount: %w", err)
+	}
+	if len(r.suspects) > 0 {
+		return ctrl.Result{RequeueAfter: min(r.config.OrphanDelay, r.config.Interval)}, nil
+	}
+	return ctrl.Result{RequeueAfter: r.config.Interval}, nil
+}
+
+// compare requests a reconcile of every object that differs from the database.
+func (r *Reconciler) compare(ctx context.Context) error {
+	objects, err := r.cached(ctx)
+	if err != nil {
+		return err
+	}
+	installation, err := r.deps.Accounts.InstallationID(ctx)
+	if err != nil {
+		return err
+	}
+	var differing []string
+	err = r.deps.Accounts.EachRetained(ctx, func(row account.Retained) {
+		object := objects[row.ID.String()]
+		delete(objects, row.ID.String())
+		if object == nil || differs(row, object) {
+			differing = append(differing, row.ID.String())
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for name, object := range objects { // their accounts are open, or erased
+		if isManaged(object) && object.Spec.InstallationID == installation.String() {
+			differing = append(differing, name)
+		}
+	}
+	for _, name := range differing {
+		if err := r.request(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// request requests a reconcile of the object of an account.
+func (r *Reconciler) request(ctx context.Context, name string) error {
+	object := &v1alpha1.RetainedMediaAccount{}
+	object.Name = name
+	select {
+	case r.differs <- event.GenericEvent{Object: object}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// cached returns the objects in the cache, which must not be changed, by name.
+func (r *Reconciler) cached(ctx context.Context) (map[string]*v1alpha1.RetainedMediaAccount, error) {
+	list := &v1alpha1.RetainedMediaAccountList{}
+	if err := r.deps.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	byName := make(map[string]*v1alpha1.RetainedMediaAccount, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName, nil
+}

@@ -1,0 +1,100 @@
+package media
+
+import (
+	"context"
+	"io"
+
+	"mediastack.dev/runtime/installation"
+)
+
+// Guard decides whether objects may be removed. installation.Guard implements it.
+type Guard interface {
+	// Beat proves that the database owns the buckets.
+	Beat(ctx context.Context) error
+	// Verdict returns a fault with a reason while nothing may be written to the object store.
+	Verdict() error
+	// CheckBucket returns a fault unless the bucket belongs to the account. It wraps
+	// installation.ErrNoBucket if the bucket does not exist.
+	CheckBucket(ctx context.Context, bucket installation.Bucket) (installation.Marker, error)
+}
+
+// GuardWrites returns an ObjectStore that rejects every write while verdict returns an error. Reads
+// pass.
+func GuardWrites(objects ObjectStore, verdict func() error) ObjectStore {
+	return guardedObjects{ObjectStore: objects, verdict: verdict}
+}
+
+type guardedObjects struct {
+	ObjectStore
+	verdict func() error
+}
+
+// Put implements ObjectStore.
+func (g guardedObjects) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
+	if err := g.verdict(); err != nil {
+		return err
+	}
+	return g.ObjectStore.Put(ctx, bucket, key, contentType, body, size)
+}
+
+// StartMultipart implements ObjectStore.
+func (g guardedObjects) StartMultipart(ctx context.Context, bucket, key, contentType string) (Multipart, error) {
+	if err := g.verdict(); err != nil {
+		return nil, err
+	}
+	started, err := g.ObjectStore.StartMultipart(ctx, bucket, key, contentType)
+	if err != nil {
+		return nil, err
+	}
+	return guardedMultipart{started, g.verdict}, nil
+}
+
+// ResumeMultipart implements ObjectStore.
+func (g guardedObjects) ResumeMultipart(bucket, key, id string, parts []Part) Multipart {
+	return guardedMultipart{g.ObjectStore.ResumeMultipart(bucket, key, id, parts), g.verdict}
+}
+
+// Remove implements ObjectStore.
+func (g guardedObjects) Remove(ctx context.Context, bucket string, keys []string) error {
+	if err := g.verdict(); err != nil {
+		return err
+	}
+	return g.ObjectStore.Remove(ctx, bucket, keys)
+}
+
+// AbortIncomplete implements ObjectStore.
+func (g guardedObjects) AbortIncomplete(ctx context.Context, bucket, key string) error {
+	if err := g.verdict(); err != nil {
+		return err
+	}
+	return g.ObjectStore.AbortIncomplete(ctx, bucket, key)
+}
+
+type guardedMultipart struct {
+	Multipart
+	verdict func() error
+}
+
+// Part implements Multipart.
+func (g guardedMultipart) Part(ctx context.Context, body io.ReadSeeker, size int64) error {
+	if err := g.verdict(); err != nil {
+		return err
+	}
+	return g.Multipart.Part(ctx, body, size)
+}
+
+// Complete implements Multipart.
+func (g guardedMultipart) Complete(ctx context.Context, contentType string) error {
+	if err := g.verdict(); err != nil {
+		return err
+	}
+	return g.Multipart.Complete(ctx, contentType)
+}
+
+// Abort implements Multipart.
+func (g guardedMultipart) Abort(ctx context.Context) error {
+	if err := g.verdict(); err != nil {
+		return err
+	}
+	return g.Multipart.Abort(ctx)
+}

@@ -1,0 +1,63 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	// otherCluster is the error code of a write that the trigger reject_other_cluster rejects.
+	otherCluster = "MS001"
+	// takeoverLock is the advisory lock that a fenced write shares and a take-over excludes. The
+	// trigger has the same number, which is arbitrary and must never change.
+	takeoverLock = 5_268_713_943
+)
+
+// fence sets the parameter mediastack.cluster of the sessions of an operator. A trigger rejects
+// the writes of a session whose cluster and epoch are not those of the installation, so that an
+// operator that lost a take-over changes no row, even before it knows of the take-over.
+type fence struct {
+	session  atomic.Pointer[string] // nil: the sessions are not fenced
+	rejected atomic.Pointer[func()]
+}
+
+// SetFence makes every write to accounts, apps, keys and pins require that the installation is
+// bound to the cluster at this epoch. Epochs begin at 1: with 0, every such write is rejected.
+func (s *Store) SetFence(clusterUID string, epoch int64) {
+	session := fmt.Sprintf("%s/%d", clusterUID, epoch)
+	s.fence.session.Store(&session)
+}
+
+// OnFenced sets the function that is called when the fence rejected a write. It is called
+// before the write returns its error.
+func (s *Store) OnFenced(rejected func()) { s.fence.rejected.Store(&rejected) }
+
+// sessionParameter is the key of the value that a connection has for mediastack.cluster.
+const sessionParameter = "mediastack.cluster"
+
+// install adds the fence to the configuration of a pool.
+func (f *fence) install(cfg *pgxpool.Config) {
+	cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		session := f.session.Load()
+		if session == nil || conn.PgConn().CustomData()[sessionParameter] == *session {
+			return true, nil
+		}
+		if _, err := conn.Exec(ctx, "SELECT set_config('mediastack.cluster', $1, false)", *session); err != nil {
+			return false, err
+		}
+		conn.PgConn().CustomData()[sessionParameter] = *session
+		return true, nil
+	}
+	next := cfg.ConnConfig.OnPgError
+	cfg.ConnConfig.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
+		if call := f.rejected.Load(); err.Code == otherCluster && call != nil {
+			(*call)()
+		}
+		return next(conn, err)
+	}
+}

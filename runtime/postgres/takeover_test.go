@@ -1,0 +1,193 @@
+package postgres_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
+)
+
+// fencedTables are the tables whose writes the fence rejects.
+var fencedTables = []string{"account", "app", "api_key", "settings_pin", "item"}
+
+// The old cluster's operator does not know of the take-over: every write that it may send fails,
+// and its caller is told before the write returns.
+func TestTakeOver_FencesTheFormerCluster(t *testing.T) {
+	t.Parallel()
+	old, url := setup(t)
+	bound, err := old.BindInstallation(t.Context(), "cluster-a")
+	must(t, err)
+	if again, err := old.BindInstallation(t.Context(), "cluster-b"); err != nil || again || !bound {
+		t.Fatalf("the first cluster is bound: %t; then the second one: %t, %v", bound, again, err)
+	}
+	var fenced atomic.Int64
+	old.OnFenced(func() { fenced.Add(1) })
+	old.SetFence("cluster-a", 1)
+	accounts := registry(old)
+	demo, err := accounts.Ensure(t.Context(), spec)
+	must(t, err)
+	apps, err := accounts.SetApps(t.Context(), demo.ID, nil)
+	must(t, err)
+
+	winner := open(t, url)
+	epoch, count, err := winner.TakeOver(t.Context(), installation.Takeover{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 1})
+	must(t, err)
+	if epoch != 2 || count != 1 {
+		t.Errorf("the take-over gives epoch %d and %d accounts", epoch, count)
+	}
+	before := map[string]string{}
+	for _, table := range fencedTables {
+		before[table] = version(t, url, table)
+	}
+	changed := spec
+	changed.DisplayName = "Changed"
+	writes := map[string]func() error{
+		"update an account": func() error { _, err := accounts.Ensure(t.Context(), changed); return err },
+		"insert an account": func() error {
+			_, err := accounts.Ensure(t.Context(), account.Spec{Namespace: "team-b", Name: "other", MaxStorage: 1000, MaxUploadSize: 100})
+			return err
+		},
+		"open an app":      func() error { _, err := accounts.SetApps(t.Context(), demo.ID, []string{"web"}); return err },
+		"issue a key":      func() error { _, _, err := accounts.IssueKey(t.Context(), apps[0].ID, 1, 0); return err },
+		"close an account": func() error { return accounts.Close(t.Context(), demo.ID) },
+	}
+	for name, write := range writes {
+		if err := write(); !fault.Is(err, fault.Unavailable) || fault.ReasonOf(err) != fault.OtherInstallation {
+			t.Errorf("%s: %v, want a fault with reason OtherInstallation", name, err)
+		}
+	}
+	if got := fenced.Load(); got != int64(len(writes)) {
+		t.Errorf("the caller was told of %d of %d rejected writes", got, len(writes))
+	}
+	for table, rows := range before {
+		if version(t, url, table) != rows {
+			t.Errorf("a row of %s was written", table)
+		}
+	}
+
+	// The winner writes, and so does a session without the parameter, such as the runtime's.
+	winner.SetFence("cluster-b", 2)
+	_, err = registry(winner).Ensure(t.Context(), changed)
+	must(t, err)
+	runtime := open(t, url)
+	_, err = registry(runtime).SetApps(t.Context(), demo.ID, []string{"web"})
+	must(t, err)
+	// An installation on hold accepts no write of its own operator either.
+	must(t, runtime.Hold(t.Context(), "restored"))
+	if _, err := registry(winner).Ensure(t.Context(), spec); fault.ReasonOf(err) != fault.OtherInstallation {
+		t.Errorf("a write while the installation is on hold: %v", err)
+	}
+}
+
+// A transaction that wrote before the take-over is committed before it; one that began before and
+// writes after it fails.
+func TestTakeOver_WaitsForWritesInProgress(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	_, err := store.BindInstallation(t.Context(), "cluster-a")
+	must(t, err)
+	writer, late := begin(t, url, "cluster-a/1"), begin(t, url, "cluster-a/1")
+	const insert = `INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended)
+		VALUES (gen_random_uuid(), 'a', $1, 'n', 'o', '', '{}', 1, 1, $1, false)`
+	_, err = writer.Exec(t.Context(), insert, "first")
+	must(t, err)
+
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := store.TakeOver(t.Context(), installation.Takeover{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 1})
+		done <- err
+	}()
+	waitFor(t, url, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`)
+	must(t, writer.Commit(t.Context()))
+	must(t, <-done)
+
+	if _, err := late.Exec(t.Context(), insert, "late"); err == nil {
+		t.Error("a transaction that began before the take-over writes after it")
+	}
+	_ = late.Rollback(t.Context())
+	var bound int
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	must(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM account WHERE namespace_uid = 'n'").Scan(&bound))
+	if bound != 0 {
+		t.Error("an account of the former cluster is not unbound: it was committed after the take-over")
+	}
+}
+
+func TestTakeOver_OfAChangedInstallationIsAConflict(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	_, err := store.BindInstallation(t.Context(), "cluster-a")
+	must(t, err)
+	before := version(t, url, "installation")
+	for _, request := range []installation.Takeover{
+		{ClusterUID: "cluster-b", OldClusterUID: "cluster-c", OldEpoch: 1},
+		{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 2},
+	} {
+		if _, _, err := store.TakeOver(t.Context(), request); !fault.Is(err, fault.Conflict) {
+			t.Errorf("%+v: %v, want Conflict", request, err)
+		}
+	}
+	if version(t, url, "installation") != before {
+		t.Error("the row was written")
+	}
+	epoch, _, err := store.TakeOver(t.Context(), installation.Takeover{ClusterUID: "cluster-b", OldClusterUID: "cluster-a", OldEpoch: 1, KnownEpoch: 7})
+	if err != nil || epoch != 8 {
+		t.Errorf("the epoch is %d, %v; want one above the ConfigMap's", epoch, err)
+	}
+}
+
+func TestHoldAtEpoch_RaisesTheEpochAndKeepsTheFirstReason(t *testing.T) {
+	t.Parallel()
+	store, _ := setup(t)
+	must(t, store.HoldAtEpoch(t.Context(), "first", 5))
+	must(t, store.HoldAtEpoch(t.Context(), "second", 3))
+	row, err := store.Installation(t.Context())
+	must(t, err)
+	if row.Epoch != 5 || row.HoldReason != "first" || row.HeldAt == nil {
+		t.Errorf("the row is %+v", row)
+	}
+}
+
+func begin(t *testing.T, url, cluster string) pgx.Tx {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	_, err = conn.Exec(t.Context(), "SELECT set_config('mediastack.cluster', $1, false)", cluster)
+	must(t, err)
+	tx, err := conn.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT count(*) FROM account")
+	must(t, err)
+	return tx
+}
+
+// waitFor waits until a query returns true.
+func waitFor(t *testing.T, url, query string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	timeout, ticker := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
+	defer ticker.Stop()
+	for {
+		var is bool
+		must(t, conn.QueryRow(t.Context(), query).Scan(&is))
+		if is {
+			return
+		}
+		select {
+		case <-timeout:
+			t.Fatalf("after a minute, this is not true: %s", query)
+		case <-ticker.C:
+		}
+	}
+}
