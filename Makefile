@@ -95,7 +95,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 bench: running build dev-services tusd ## Compare the service with baselines (ARGS="upload read" selects, ARGS=--help explains)
 	go run ./hack/bench $(ARGS)
 
-crash: running build dev-services ## Kill the service hundreds of times under load and verify that nothing was lost (ARGS="--seed 7 --kills 50")
+crash: running build dev-services kube ## Kill the service, then the operators, hundreds of times under load and verify that nothing was lost (ARGS="--scenario operator --seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)
 
 screenshots: packages build dev-services ## Take the screenshots of the documentation, and of every login page in every state into PICTURES (screenshots/)
