@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -14,12 +15,10 @@ import (
 )
 
 const (
-	// eraseItemBatch bounds the items of one statement, each of which has many index entries.
-	eraseItemBatch = 1000
-	// eraseRowBatch bounds the rows of one statement in the other tables.
-	eraseRowBatch = 5000
+	// eraseBatch bounds the rows of one statement.
+	eraseBatch = 1000
 	// eraseAppBatch bounds the apps of one statement, each of which checks every table that
-	// refers to it.
+	// refers to it, and deletes the pagination index.
 	eraseAppBatch = 5
 )
 
@@ -120,83 +119,146 @@ func (s *Store) AbandonErasure(ctx context.Context, accountID uuid.UUID) (accoun
 // EraseRows implements account.ErasureStore. Every statement is a transaction of its own and
 // bounded, so that none holds locks, or delays others, for long. A killed erasure continues with
 // the rows that are left.
-func (s *Store) EraseRows(ctx context.Context, accountID uuid.UUID, more func() bool) (bool, error) {
-	steps := []func() (bool, error){
-		func() (bool, error) { return s.eraseItems(ctx, accountID, more) },
-		func() (bool, error) { return s.eraseDependents(ctx, accountID, more) },
-	}
-	for _, step := range steps {
-		if done, err := step(); !done || err != nil {
-			return false, toFault(err, "erase rows")
+func (s *Store) EraseRows(ctx context.Context, accountID uuid.UUID, more func() bool) (done bool, err error) {
+	err = s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		// The planner must not prefer to scan a whole table, even if most of it is of this
+		// account: each batch, and each check of a foreign key, would scan it.
+		if _, err := conn.Exec(ctx, "SET enable_seqscan = off"); err != nil {
+			return err
 		}
-	}
-	erased, err := s.queries.EraseAccount(ctx, accountID)
-	if err != nil || erased > 0 {
-		return err == nil, toFault(err, "erase account")
-	}
-	if _, err = s.queries.GetAccount(ctx, accountID); err == nil {
-		err = fault.New(fault.Conflict, "account %s is not being erased", accountID)
-	} else if errors.Is(err, pgx.ErrNoRows) {
-		return true, nil // another process erased it
-	}
-	return false, toFault(err, "erase account")
+		rows := rowEraser{q: sqlgen.New(conn), accountID: accountID, more: more}
+		var err error
+		done, err = rows.erase(ctx)
+		if _, resetErr := conn.Exec(context.WithoutCancel(ctx), "RESET enable_seqscan"); resetErr != nil {
+			_ = conn.Conn().Close(context.WithoutCancel(ctx))
+		}
+		return err
+	})
+	return done && err == nil, toFault(err, "erase rows")
 }
 
-// eraseItems deletes items in the order of their ids. Each batch begins where the one before the
-// last ended: the scan meets the entries that the last batch deleted and marks them as dead in the
-// index, which keeps later scans of the account cheap, also before a vacuum.
-func (s *Store) eraseItems(ctx context.Context, accountID uuid.UUID, more func() bool) (bool, error) {
-	var from, last uuid.UUID
-	for {
-		erased, err := s.queries.EraseItems(ctx, sqlgen.EraseItemsParams{AccountID: accountID, After: from, Batch: eraseItemBatch})
-		if err != nil {
+// rowEraser deletes the rows of one account. Its methods report whether none is left.
+type rowEraser struct {
+	q         *sqlgen.Queries
+	accountID uuid.UUID
+	more      func() bool
+}
+
+// erase deletes the items, then the rows of the other tables, those that refer to others first,
+// and the account last.
+func (e rowEraser) erase(ctx context.Context) (bool, error) {
+	for _, step := range []func(context.Context) (bool, error){e.eraseItems, e.eraseOfApps, e.eraseRemovals, e.eraseDependents, e.eraseAccount} {
+		if done, err := step(ctx); !done || err != nil {
 			return false, err
 		}
-		if erased.Erased == 0 {
-			return true, nil
+	}
+	return true, nil
+}
+
+func (e rowEraser) eraseItems(ctx context.Context) (bool, error) {
+	return eraseInOrder(e.more, uuid.Nil, func(after uuid.UUID) (int32, uuid.UUID, error) {
+		batch, err := e.q.EraseItems(ctx, sqlgen.EraseItemsParams{AccountID: e.accountID, After: after, Batch: eraseBatch})
+		return batch.Erased, batch.Last, err
+	})
+}
+
+// eraseOfApps deletes the rows of the apps that are as many as items.
+func (e rowEraser) eraseOfApps(ctx context.Context) (bool, error) {
+	apps, err := e.q.AppsToErase(ctx, e.accountID)
+	if err != nil {
+		return false, err
+	}
+	for _, app := range apps {
+		done, err := eraseInOrder(e.more, uuid.Nil, func(after uuid.UUID) (int32, uuid.UUID, error) {
+			batch, err := e.q.ErasePageDeltas(ctx, sqlgen.ErasePageDeltasParams{AppID: app, After: after, Batch: eraseBatch})
+			return batch.Erased, batch.Last, err
+		})
+		if !done || err != nil {
+			return false, err
+		}
+		done, err = eraseInOrder(e.more, "", func(after string) (int32, string, error) {
+			batch, err := e.q.EraseGroupTotals(ctx, sqlgen.EraseGroupTotalsParams{AppID: app, After: after, Batch: eraseBatch})
+			return batch.Erased, batch.Last, err
+		})
+		if !done || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (e rowEraser) eraseRemovals(ctx context.Context) (bool, error) {
+	return eraseInOrder(e.more, 0, func(after int64) (int32, int64, error) {
+		batch, err := e.q.EraseRemovals(ctx, sqlgen.EraseRemovalsParams{AccountID: e.accountID, After: after, Batch: eraseBatch})
+		return batch.Erased, batch.Last, err
+	})
+}
+
+// eraseInOrder deletes batches in the order of a key, until one is empty. erase deletes the batch
+// after a key and returns its last key. Each batch begins where the one before the last ended:
+// the scan meets the entries that the last batch deleted and marks them as dead in the index,
+// which keeps later scans cheap, also before a vacuum.
+func eraseInOrder[K any](more func() bool, first K, erase func(after K) (erased int32, last K, err error)) (done bool, err error) {
+	from, end := first, first
+	for {
+		erased, last, err := erase(from)
+		if erased == 0 || err != nil {
+			return err == nil, err
 		}
 		if !more() {
 			return false, nil
 		}
-		from, last = last, erased.Last
+		from, end = end, last
 	}
 }
 
-// eraseBatch are the parameters of every query that deletes a batch.
-type eraseBatch = struct {
+// erasedRows are the parameters of the queries that delete any batch.
+type erasedRows = struct {
 	AccountID uuid.UUID
 	Batch     int32
 }
 
-// eraseDependents deletes the rows of the other tables, those that refer to others first.
-func (s *Store) eraseDependents(ctx context.Context, accountID uuid.UUID, more func() bool) (bool, error) {
-	q := s.queries
+// eraseDependents deletes the rows of the tables that are small.
+func (e rowEraser) eraseDependents(ctx context.Context) (bool, error) {
+	q := e.q
 	for _, table := range []struct {
 		batch int32
-		erase func(b eraseBatch) (int64, error)
+		erase func(r erasedRows) (int64, error)
 	}{
-		{eraseRowBatch, func(b eraseBatch) (int64, error) { return q.ErasePageDeltas(ctx, sqlgen.ErasePageDeltasParams(b)) }},
-		{eraseRowBatch, func(b eraseBatch) (int64, error) { return q.ErasePageBlocks(ctx, sqlgen.ErasePageBlocksParams(b)) }},
-		{eraseRowBatch, func(b eraseBatch) (int64, error) { return q.EraseGroupTotals(ctx, sqlgen.EraseGroupTotalsParams(b)) }},
-		{eraseRowBatch, func(b eraseBatch) (int64, error) { return q.EraseUploads(ctx, sqlgen.EraseUploadsParams(b)) }},
-		{eraseRowBatch, func(b eraseBatch) (int64, error) {
-			return q.EraseResumableUploads(ctx, sqlgen.EraseResumableUploadsParams(b))
+		{eraseBatch, func(r erasedRows) (int64, error) { return q.EraseUploads(ctx, sqlgen.EraseUploadsParams(r)) }},
+		{eraseBatch, func(r erasedRows) (int64, error) {
+			return q.EraseResumableUploads(ctx, sqlgen.EraseResumableUploadsParams(r))
 		}},
-		{eraseRowBatch, func(b eraseBatch) (int64, error) { return q.EraseRemovals(ctx, sqlgen.EraseRemovalsParams(b)) }},
-		{eraseRowBatch, func(b eraseBatch) (int64, error) { return q.EraseOAuthTokens(ctx, sqlgen.EraseOAuthTokensParams(b)) }},
-		{eraseRowBatch, func(b eraseBatch) (int64, error) { return q.EraseOAuthGrants(ctx, sqlgen.EraseOAuthGrantsParams(b)) }},
-		{eraseRowBatch, func(b eraseBatch) (int64, error) { return q.EraseKeys(ctx, sqlgen.EraseKeysParams(b)) }},
-		{eraseAppBatch, func(b eraseBatch) (int64, error) { return q.EraseApps(ctx, sqlgen.EraseAppsParams(b)) }},
+		{eraseBatch, func(r erasedRows) (int64, error) { return q.EraseOAuthTokens(ctx, sqlgen.EraseOAuthTokensParams(r)) }},
+		{eraseBatch, func(r erasedRows) (int64, error) { return q.EraseOAuthGrants(ctx, sqlgen.EraseOAuthGrantsParams(r)) }},
+		{eraseBatch, func(r erasedRows) (int64, error) { return q.EraseKeys(ctx, sqlgen.EraseKeysParams(r)) }},
+		{eraseAppBatch, func(r erasedRows) (int64, error) { return q.EraseApps(ctx, sqlgen.EraseAppsParams(r)) }},
 	} {
 		for erased := int64(table.batch); erased == int64(table.batch); {
-			if !more() {
-				return false, nil
-			}
 			var err error
-			if erased, err = table.erase(eraseBatch{AccountID: accountID, Batch: table.batch}); err != nil {
+			if erased, err = table.erase(erasedRows{AccountID: e.accountID, Batch: table.batch}); err != nil {
 				return false, err
+			}
+			if erased == int64(table.batch) && !e.more() {
+				return false, nil
 			}
 		}
 	}
 	return true, nil
+}
+
+// eraseAccount deletes the account. It is Conflict if the account is not being erased.
+func (e rowEraser) eraseAccount(ctx context.Context) (bool, error) {
+	erased, err := e.q.EraseAccount(ctx, e.accountID)
+	if err != nil || erased > 0 {
+		return err == nil, err
+	}
+	_, err = e.q.GetAccount(ctx, e.accountID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return true, nil // another process erased it
+	}
+	if err == nil {
+		err = fault.New(fault.Conflict, "account %s is not being erased", e.accountID)
+	}
+	return false, err
 }

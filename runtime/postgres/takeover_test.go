@@ -55,7 +55,7 @@ func TestTakeOver_FencesTheFormerCluster(t *testing.T) {
 		},
 		"open an app":      func() error { _, err := accounts.SetApps(t.Context(), demo.ID, []string{"web"}); return err },
 		"issue a key":      func() error { _, _, err := accounts.IssueKey(t.Context(), apps[0].ID, 1, 0); return err },
-		"close an account": func() error { return accounts.Close(t.Context(), demo.ID) },
+		"close an account": func() error { _, err := accounts.Close(t.Context(), demo.ID, account.CloseOptions{}); return err },
 	}
 	for name, write := range writes {
 		if err := write(); !fault.Is(err, fault.Unavailable) || fault.ReasonOf(err) != fault.OtherInstallation {

@@ -284,7 +284,7 @@ CREATE TABLE item_page_delta (
     delta  smallint NOT NULL,
     public boolean NOT NULL
 );
-CREATE INDEX item_page_delta_app ON item_page_delta (app_id);
+CREATE INDEX item_page_delta_app ON item_page_delta (app_id, id);
 
 -- Deletes the rows before the objects: the keys in here are removed from S3, and the removal
 -- is retried until it succeeds. abort_multipart also aborts multipart uploads of the keys.
@@ -300,7 +300,7 @@ CREATE TABLE object_removal (
     last_error      text NOT NULL DEFAULT ''
 );
 CREATE INDEX object_removal_due ON object_removal (not_before);
-CREATE INDEX object_removal_account ON object_removal (account_id);
+CREATE INDEX object_removal_account ON object_removal (account_id, id);
 
 -- A dynamically registered OAuth client (RFC 7591). The id is derived from the client's
 -- metadata, so that equal metadata yields the same row.

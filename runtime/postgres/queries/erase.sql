@@ -51,20 +51,37 @@ WITH batch AS MATERIALIZED (
 )
 SELECT count(*)::int AS erased, coalesce((array_agg(id ORDER BY id DESC))[1], sqlc.arg(after)::uuid)::uuid AS last FROM deleted;
 
--- name: ErasePageDeltas :execrows
-DELETE FROM item_page_delta WHERE ctid = ANY (ARRAY (
-    SELECT d.ctid FROM app JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL
-    JOIN item_page_delta d ON d.app_id = app.id WHERE app.account_id = sqlc.arg(account_id) LIMIT sqlc.arg(batch)::int));
+-- name: AppsToErase :many
+SELECT app.id FROM app JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL WHERE app.account_id = $1;
 
--- name: ErasePageBlocks :execrows
-DELETE FROM item_page_block WHERE ctid = ANY (ARRAY (
-    SELECT b.ctid FROM app JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL
-    JOIN item_page_block b ON b.app_id = app.id WHERE app.account_id = sqlc.arg(account_id) LIMIT sqlc.arg(batch)::int));
+-- name: ErasePageDeltas :one
+WITH batch AS MATERIALIZED (
+    SELECT d.id FROM item_page_delta d WHERE d.app_id = sqlc.arg(app_id) AND d.id > sqlc.arg(after)::uuid
+    ORDER BY d.id LIMIT sqlc.arg(batch)::int
+), deleted AS (
+    DELETE FROM item_page_delta WHERE app_id = sqlc.arg(app_id) AND id IN (SELECT id FROM batch)
+)
+SELECT count(*)::int AS erased, coalesce((array_agg(id ORDER BY id DESC))[1], sqlc.arg(after)::uuid)::uuid AS last FROM batch;
 
--- name: EraseGroupTotals :execrows
-DELETE FROM group_total WHERE ctid = ANY (ARRAY (
-    SELECT g.ctid FROM app JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL
-    JOIN group_total g ON g.app_id = app.id WHERE app.account_id = sqlc.arg(account_id) LIMIT sqlc.arg(batch)::int));
+-- name: EraseGroupTotals :one
+WITH batch AS MATERIALIZED (
+    SELECT g.group_label FROM group_total g WHERE g.app_id = sqlc.arg(app_id) AND g.group_label > sqlc.arg(after)::text
+    ORDER BY g.group_label LIMIT sqlc.arg(batch)::int
+), deleted AS (
+    DELETE FROM group_total WHERE app_id = sqlc.arg(app_id) AND group_label IN (SELECT group_label FROM batch)
+)
+SELECT count(*)::int AS erased, coalesce(max(group_label), sqlc.arg(after)::text)::text AS last FROM batch;
+
+-- name: EraseRemovals :one
+WITH batch AS MATERIALIZED (
+    SELECT r.id FROM object_removal r
+    WHERE r.account_id = (SELECT account.id FROM account WHERE account.id = sqlc.arg(account_id) AND bucket_removed_at IS NOT NULL)
+      AND r.id > sqlc.arg(after)::bigint
+    ORDER BY r.id LIMIT sqlc.arg(batch)::int
+), deleted AS (
+    DELETE FROM object_removal USING batch WHERE object_removal.id = batch.id
+)
+SELECT count(*)::int AS erased, coalesce(max(id), sqlc.arg(after)::bigint)::bigint AS last FROM batch;
 
 -- name: EraseUploads :execrows
 DELETE FROM upload WHERE ctid = ANY (ARRAY (
@@ -74,11 +91,6 @@ DELETE FROM upload WHERE ctid = ANY (ARRAY (
 -- name: EraseResumableUploads :execrows
 DELETE FROM resumable_upload WHERE ctid = ANY (ARRAY (
     SELECT r.ctid FROM resumable_upload r JOIN account ON account.id = r.account_id AND account.bucket_removed_at IS NOT NULL
-    WHERE r.account_id = sqlc.arg(account_id) LIMIT sqlc.arg(batch)::int));
-
--- name: EraseRemovals :execrows
-DELETE FROM object_removal WHERE ctid = ANY (ARRAY (
-    SELECT r.ctid FROM object_removal r JOIN account ON account.id = r.account_id AND account.bucket_removed_at IS NOT NULL
     WHERE r.account_id = sqlc.arg(account_id) LIMIT sqlc.arg(batch)::int));
 
 -- name: EraseOAuthTokens :execrows

@@ -45,6 +45,30 @@ func (q *Queries) AbandonErasure(ctx context.Context, id uuid.UUID) (Account, er
 	return i, err
 }
 
+const appsToErase = `-- name: AppsToErase :many
+SELECT app.id FROM app JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL WHERE app.account_id = $1
+`
+
+func (q *Queries) AppsToErase(ctx context.Context, accountID uuid.UUID) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, appsToErase, accountID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const beginErasure = `-- name: BeginErasure :one
 UPDATE account SET erasing_at = now()
 WHERE id = $1 AND closed_at IS NOT NULL AND erase_after <= now() AND erasing_at IS NULL
@@ -187,23 +211,32 @@ func (q *Queries) EraseApps(ctx context.Context, arg EraseAppsParams) (int64, er
 	return result.RowsAffected(), nil
 }
 
-const eraseGroupTotals = `-- name: EraseGroupTotals :execrows
-DELETE FROM group_total WHERE ctid = ANY (ARRAY (
-    SELECT g.ctid FROM app JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL
-    JOIN group_total g ON g.app_id = app.id WHERE app.account_id = $1 LIMIT $2::int))
+const eraseGroupTotals = `-- name: EraseGroupTotals :one
+WITH batch AS MATERIALIZED (
+    SELECT g.group_label FROM group_total g WHERE g.app_id = $2 AND g.group_label > $1::text
+    ORDER BY g.group_label LIMIT $3::int
+), deleted AS (
+    DELETE FROM group_total WHERE app_id = $2 AND group_label IN (SELECT group_label FROM batch)
+)
+SELECT count(*)::int AS erased, coalesce(max(group_label), $1::text)::text AS last FROM batch
 `
 
 type EraseGroupTotalsParams struct {
-	AccountID uuid.UUID
-	Batch     int32
+	After string
+	AppID uuid.UUID
+	Batch int32
 }
 
-func (q *Queries) EraseGroupTotals(ctx context.Context, arg EraseGroupTotalsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseGroupTotals, arg.AccountID, arg.Batch)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type EraseGroupTotalsRow struct {
+	Erased int32
+	Last   string
+}
+
+func (q *Queries) EraseGroupTotals(ctx context.Context, arg EraseGroupTotalsParams) (EraseGroupTotalsRow, error) {
+	row := q.db.QueryRow(ctx, eraseGroupTotals, arg.After, arg.AppID, arg.Batch)
+	var i EraseGroupTotalsRow
+	err := row.Scan(&i.Erased, &i.Last)
+	return i, err
 }
 
 const eraseItems = `-- name: EraseItems :one
@@ -304,61 +337,62 @@ func (q *Queries) EraseOAuthTokens(ctx context.Context, arg EraseOAuthTokensPara
 	return result.RowsAffected(), nil
 }
 
-const erasePageBlocks = `-- name: ErasePageBlocks :execrows
-DELETE FROM item_page_block WHERE ctid = ANY (ARRAY (
-    SELECT b.ctid FROM app JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL
-    JOIN item_page_block b ON b.app_id = app.id WHERE app.account_id = $1 LIMIT $2::int))
-`
-
-type ErasePageBlocksParams struct {
-	AccountID uuid.UUID
-	Batch     int32
-}
-
-func (q *Queries) ErasePageBlocks(ctx context.Context, arg ErasePageBlocksParams) (int64, error) {
-	result, err := q.db.Exec(ctx, erasePageBlocks, arg.AccountID, arg.Batch)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
-}
-
-const erasePageDeltas = `-- name: ErasePageDeltas :execrows
-DELETE FROM item_page_delta WHERE ctid = ANY (ARRAY (
-    SELECT d.ctid FROM app JOIN account ON account.id = app.account_id AND account.bucket_removed_at IS NOT NULL
-    JOIN item_page_delta d ON d.app_id = app.id WHERE app.account_id = $1 LIMIT $2::int))
+const erasePageDeltas = `-- name: ErasePageDeltas :one
+WITH batch AS MATERIALIZED (
+    SELECT d.id FROM item_page_delta d WHERE d.app_id = $2 AND d.id > $1::uuid
+    ORDER BY d.id LIMIT $3::int
+), deleted AS (
+    DELETE FROM item_page_delta WHERE app_id = $2 AND id IN (SELECT id FROM batch)
+)
+SELECT count(*)::int AS erased, coalesce((array_agg(id ORDER BY id DESC))[1], $1::uuid)::uuid AS last FROM batch
 `
 
 type ErasePageDeltasParams struct {
-	AccountID uuid.UUID
-	Batch     int32
+	After uuid.UUID
+	AppID uuid.UUID
+	Batch int32
 }
 
-func (q *Queries) ErasePageDeltas(ctx context.Context, arg ErasePageDeltasParams) (int64, error) {
-	result, err := q.db.Exec(ctx, erasePageDeltas, arg.AccountID, arg.Batch)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type ErasePageDeltasRow struct {
+	Erased int32
+	Last   uuid.UUID
 }
 
-const eraseRemovals = `-- name: EraseRemovals :execrows
-DELETE FROM object_removal WHERE ctid = ANY (ARRAY (
-    SELECT r.ctid FROM object_removal r JOIN account ON account.id = r.account_id AND account.bucket_removed_at IS NOT NULL
-    WHERE r.account_id = $1 LIMIT $2::int))
+func (q *Queries) ErasePageDeltas(ctx context.Context, arg ErasePageDeltasParams) (ErasePageDeltasRow, error) {
+	row := q.db.QueryRow(ctx, erasePageDeltas, arg.After, arg.AppID, arg.Batch)
+	var i ErasePageDeltasRow
+	err := row.Scan(&i.Erased, &i.Last)
+	return i, err
+}
+
+const eraseRemovals = `-- name: EraseRemovals :one
+WITH batch AS MATERIALIZED (
+    SELECT r.id FROM object_removal r
+    WHERE r.account_id = (SELECT account.id FROM account WHERE account.id = $2 AND bucket_removed_at IS NOT NULL)
+      AND r.id > $1::bigint
+    ORDER BY r.id LIMIT $3::int
+), deleted AS (
+    DELETE FROM object_removal USING batch WHERE object_removal.id = batch.id
+)
+SELECT count(*)::int AS erased, coalesce(max(id), $1::bigint)::bigint AS last FROM batch
 `
 
 type EraseRemovalsParams struct {
+	After     int64
 	AccountID uuid.UUID
 	Batch     int32
 }
 
-func (q *Queries) EraseRemovals(ctx context.Context, arg EraseRemovalsParams) (int64, error) {
-	result, err := q.db.Exec(ctx, eraseRemovals, arg.AccountID, arg.Batch)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+type EraseRemovalsRow struct {
+	Erased int32
+	Last   int64
+}
+
+func (q *Queries) EraseRemovals(ctx context.Context, arg EraseRemovalsParams) (EraseRemovalsRow, error) {
+	row := q.db.QueryRow(ctx, eraseRemovals, arg.After, arg.AccountID, arg.Batch)
+	var i EraseRemovalsRow
+	err := row.Scan(&i.Erased, &i.Last)
+	return i, err
 }
 
 const eraseResumableUploads = `-- name: EraseResumableUploads :execrows

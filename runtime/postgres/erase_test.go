@@ -1,0 +1,271 @@
+package postgres_test
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/postgres"
+)
+
+// seedItems adds sealed items to every app of the account, with what the service writes beside
+// them: totals, groups, entries of the pagination index and queued removals.
+func seedItems(t *testing.T, url string, id uuid.UUID, items int) {
+	t.Helper()
+	exec(t, url, `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at)
+		SELECT gen_random_uuid(), app.account_id, app.id, 'photo.jpg', 'private', '', 'group ' || n % 1000, '[]', 7, now(), now()
+		FROM app, generate_series(1, $2) AS n WHERE app.account_id = $1`, id, items)
+	exec(t, url, `INSERT INTO group_total (app_id, group_label, slot, private_items)
+		SELECT app_id, group_label, 0, count(*) FROM item WHERE account_id = $1 GROUP BY 1, 2`, id)
+	exec(t, url, `INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, 1, false FROM item WHERE account_id = $1`, id)
+	exec(t, url, `INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+		SELECT $1, 'b', '{}', false, now() FROM generate_series(1, $2 / 10)`, id, items)
+	exec(t, url, `UPDATE app_total t SET private_items = s.n, bytes = s.bytes FROM
+		(SELECT app_id, count(*) AS n, sum(bytes) AS bytes FROM item WHERE account_id = $1 GROUP BY 1) AS s WHERE t.app_id = s.app_id AND t.slot = 3`, id)
+}
+
+// provision returns a new account with two apps.
+func provision(t *testing.T, r *account.Registry, name string) account.Account {
+	t.Helper()
+	named := spec
+	named.Name, named.ObjectUID, named.NamespaceUID = name, "object-of-"+name, "namespace"
+	made, err := r.Ensure(t.Context(), named)
+	must(t, err)
+	_, err = r.SetApps(t.Context(), made.ID, []string{"blog"})
+	must(t, err)
+	return made
+}
+
+// closeToErase closes an account whose media is deleted at once, and begins the erasure.
+func closeToErase(t *testing.T, r *account.Registry, id uuid.UUID) {
+	t.Helper()
+	_, err := r.Close(t.Context(), id, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})
+	must(t, err)
+	_, err = r.BeginErasure(t.Context(), id)
+	must(t, err)
+	must(t, r.SetBucketRemoved(t.Context(), id))
+}
+
+// Every batch once counted the items that were left, and scanned those that were deleted before:
+// 100,000 items took 15 minutes.
+func TestErasure_IsLinearInItems(t *testing.T) {
+	t.Parallel()
+	store, database := setup(t)
+	r := registry(store)
+	const few, many = 100_000, 1_000_000
+	pages := map[int]int{}
+	for _, items := range []int{few, many} {
+		start := time.Now()
+		made := provision(t, r, "demo")
+		seedItems(t, database, made.ID, items/2)
+		closeToErase(t, r, made.ID)
+		exec(t, database, "ANALYZE") // as autovacuum does: the planner knows that all rows are of one account
+		before := touched(t, database)
+		// A statement over a second fails.
+		limited, err := postgres.Open(t.Context(), postgres.Config{DatabaseURL: withSetting(t, database, "statement_timeout", "1000")})
+		must(t, err)
+		t.Logf("seeded in %s", time.Since(start))
+		start = time.Now()
+		for done := false; !done; {
+			batches := 0
+			done, err = limited.EraseRows(t.Context(), made.ID, func() bool { batches++; return batches < 200 })
+			must(t, err)
+		}
+		limited.Close()
+		pages[items] = touched(t, database) - before
+		t.Logf("%d items: %d pages in %s", items, pages[items], time.Since(start))
+		for _, table := range []string{"account", "app", "item", "item_page_delta", "group_total", "object_removal", "app_total", "account_usage"} {
+			if n := number(t, database, "SELECT count(*) FROM "+table); n != 0 {
+				t.Errorf("%d rows are left in %s", n, table)
+			}
+		}
+	}
+	if ratio := float64(pages[many]) / float64(pages[few]); ratio > 12 {
+		t.Errorf("%d items touched %.1f times as many pages as %d", many, ratio, few)
+	}
+}
+
+// touched returns how many pages were read since the database was created. Sessions that ended
+// are counted.
+func touched(t *testing.T, url string) int {
+	t.Helper()
+	return int(number(t, url, `SELECT blks_hit + blks_read FROM pg_stat_database WHERE datname = current_database()`))
+}
+
+// withSetting returns the URL of a database with a setting of the sessions.
+func withSetting(t *testing.T, text, name, value string) string {
+	t.Helper()
+	u, err := url.Parse(text)
+	must(t, err)
+	query := u.Query()
+	query.Set(name, value)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+func TestErasure_RequiresAClosedAccountWhoseTimeHasCome(t *testing.T) {
+	t.Parallel()
+	store, database := setup(t)
+	r := registry(store)
+	rejects := func(id uuid.UUID, when string) {
+		t.Helper()
+		rows := version(t, database, "item")
+		if _, err := r.BeginErasure(t.Context(), id); !fault.Is(err, fault.Conflict) {
+			t.Errorf("%s: %v", when, err)
+		}
+		must(t, r.SetBucketRemoved(t.Context(), id))
+		if done, err := r.EraseRows(t.Context(), id, always); done || !fault.Is(err, fault.Conflict) {
+			t.Errorf("%s: the rows: %t, %v", when, done, err)
+		}
+		if version(t, database, "item") != rows {
+			t.Errorf("%s: items are gone", when)
+		}
+	}
+	open := provision(t, r, "open")
+	seedItems(t, database, open.ID, 3)
+	rejects(open.ID, "an open account")
+	closeAccount(t, r, open.ID)
+	rejects(open.ID, "a retained account")
+
+	later := provision(t, r, "later")
+	seedItems(t, database, later.ID, 3)
+	closed, err := r.Close(t.Context(), later.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Hour)})
+	must(t, err)
+	if got := closed.EraseAfter.Sub(*closed.ClosedAt); got != time.Hour {
+		t.Errorf("the media is kept for %s, want 1h", got)
+	}
+	rejects(later.ID, "an account that is erased later")
+
+	now := provision(t, r, "now")
+	seedItems(t, database, now.ID, 3)
+	closed, err = r.Close(t.Context(), now.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})
+	must(t, err)
+	first, err := r.BeginErasure(t.Context(), now.ID)
+	must(t, err)
+	again, err := r.BeginErasure(t.Context(), now.ID)
+	must(t, err)
+	if first.ErasingAt == nil || !again.ErasingAt.Equal(*first.ErasingAt) {
+		t.Errorf("begun at %v, and again at %v", first.ErasingAt, again.ErasingAt)
+	}
+	if done, err := r.EraseRows(t.Context(), now.ID, always); done || !fault.Is(err, fault.Conflict) || number(t, database, "SELECT count(*) FROM item WHERE account_id = $1", now.ID) != 6 {
+		t.Errorf("rows are deleted before the bucket: %t, %v", done, err)
+	}
+	if left, err := r.ItemsToErase(t.Context(), now.ID); err != nil || left != 6 {
+		t.Errorf("items left %d, %v", left, err)
+	}
+	must(t, r.SetBucketRemoved(t.Context(), now.ID))
+	if done, err := r.EraseRows(t.Context(), now.ID, always); !done || err != nil {
+		t.Errorf("erase: %t, %v", done, err)
+	}
+	if _, err := r.BeginErasure(t.Context(), now.ID); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an account that is gone: %v", err)
+	}
+	if n := number(t, database, "SELECT count(*) FROM item"); n != 12 {
+		t.Errorf("the other accounts have %d items", n)
+	}
+}
+
+// Re-applying a MediaAccount opens its account again until the erasure has begun.
+func TestErasure_ExcludesOpeningTheAccountAgain(t *testing.T) {
+	t.Parallel()
+	store, database := setup(t)
+	r := registry(store)
+	for name, begin := range map[string]bool{"before": false, "after": true} {
+		made := provision(t, r, name)
+		seedItems(t, database, made.ID, 2)
+		_, err := r.Close(t.Context(), made.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})
+		must(t, err)
+		if begin {
+			_, err := r.BeginErasure(t.Context(), made.ID)
+			must(t, err)
+		}
+		applied := spec
+		applied.Name, applied.ObjectUID, applied.NamespaceUID = name, "another object", "namespace"
+		opened, err := r.Ensure(t.Context(), applied)
+		if begin {
+			if !fault.Is(err, fault.Conflict) {
+				t.Errorf("opened while it is erased: %v", err)
+			}
+			continue
+		}
+		must(t, err)
+		if opened.ID != made.ID || opened.EraseAfter != nil {
+			t.Errorf("opened %+v, want %s", opened, made.ID)
+		}
+		if _, err := r.BeginErasure(t.Context(), made.ID); !fault.Is(err, fault.Conflict) {
+			t.Errorf("the erasure of an account that was opened again: %v", err)
+		}
+	}
+}
+
+func TestClose_KeepsSealedItemsForADayByDefault(t *testing.T) {
+	t.Parallel()
+	store, database := setup(t)
+	r := registry(store)
+	for name, items := range map[string]int{"with-items": 1, "without": 0} {
+		made := provision(t, r, name)
+		seedItems(t, database, made.ID, items)
+		closed, err := r.Close(t.Context(), made.ID, account.CloseOptions{Erase: true})
+		must(t, err)
+		want := time.Duration(0)
+		if items > 0 {
+			want = 24 * time.Hour
+		}
+		if closed.EraseAfter == nil || closed.EraseAfter.Sub(*closed.ClosedAt) != want {
+			t.Errorf("%s: closed %v, erased after %v, want %s", name, closed.ClosedAt, closed.EraseAfter, want)
+		}
+	}
+}
+
+func TestAbandon_RetainsUntilTheBucketIsGone(t *testing.T) {
+	t.Parallel()
+	store, database := setup(t)
+	r := registry(store)
+	made := provision(t, r, "demo")
+	seedItems(t, database, made.ID, 2)
+	if _, err := r.Abandon(t.Context(), made.ID); !fault.Is(err, fault.Conflict) {
+		t.Errorf("an open account: %v", err)
+	}
+	_, err := r.Close(t.Context(), made.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})
+	must(t, err)
+	_, err = r.BeginErasure(t.Context(), made.ID)
+	must(t, err)
+	if kept, err := r.Abandon(t.Context(), made.ID); err != nil || kept.ErasingAt != nil || kept.EraseAfter != nil || kept.ClosedAt == nil {
+		t.Errorf("abandoned as %+v, %v", kept, err)
+	}
+	if _, err := r.BeginErasure(t.Context(), made.ID); !fault.Is(err, fault.Conflict) {
+		t.Errorf("the erasure of an abandoned account: %v", err)
+	}
+	gone := provision(t, r, "gone")
+	closeToErase(t, r, gone.ID)
+	if _, err := r.Abandon(t.Context(), gone.ID); !fault.Is(err, fault.Conflict) {
+		t.Errorf("an account without a bucket: %v", err)
+	}
+}
+
+// A status with the id of another tenant's account once erased that tenant's items.
+func TestFindOfObject_RequiresTheObject(t *testing.T) {
+	t.Parallel()
+	store, database := setup(t)
+	r := registry(store)
+	made := provision(t, r, "demo")
+	is := func(uid, when string, want bool) {
+		t.Helper()
+		found, err := r.FindOfObject(t.Context(), spec.Namespace, "demo", uid)
+		if want && (err != nil || found.ID != made.ID) || !want && !fault.Is(err, fault.NotFound) {
+			t.Errorf("%s: %s, %v", when, found.ID, err)
+		}
+	}
+	is("object-of-demo", "its object", true)
+	is("another", "another object of that name", false)
+	exec(t, database, `UPDATE account SET namespace_uid = '', object_uid = ''`)
+	is("another", "the object after a take-over", true)
+	exec(t, database, `UPDATE account SET namespace_uid = 'namespace', object_uid = 'object-of-demo'`)
+	closeAccount(t, r, made.ID)
+	is("object-of-demo", "its object, closed", true)
+	is("another", "another object, closed", false)
+}
