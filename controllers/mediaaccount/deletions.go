@@ -40,7 +40,7 @@ func (r *Reconciler) setupDeletions(mgr ctrl.Manager) error {
 		Named(deletionsName).
 		WatchesRawSource(source.TypedChannel[*v1alpha1.MediaAccount, ctrl.Request]((<-chan deletionEvent)(r.deletions), &handler.TypedEnqueueRequestForObject[*v1alpha1.MediaAccount]{})).
 		WithOptions(r.config.DeletionOptions).
-		Complete(deletionReconciler{r})
+		Complete(reconcile.Gated(r.deps.Gate, deletionReconciler{r}))
 }
 
 // deletionReconciler deletes the media of objects that are being deleted.

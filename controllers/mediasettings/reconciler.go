@@ -71,7 +71,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	pins := &sweeper{
-		cache: r.deps.Client, live: r.deps.APIReader, settings: r.deps.Settings,
+		cache: r.deps.Client, live: r.deps.APIReader, settings: r.deps.Settings, gate: r.deps.Gate,
 		namespaces: r.config.Namespaces, interval: min(r.config.RefreshInterval, sweepInterval),
 	}
 	if err := pins.setup(mgr, r.config.Options); err != nil {

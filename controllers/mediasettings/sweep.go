@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -35,6 +35,7 @@ type sweeper struct {
 	cache      client.Reader
 	live       client.Reader
 	settings   *settings.Service
+	gate       *reconcile.Gate
 	namespaces []string // that are watched; empty = all
 	interval   time.Duration
 
@@ -124,7 +125,7 @@ func (s *sweeper) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 // setup registers the sweeper.
 func (s *sweeper) setup(mgr ctrl.Manager, options controller.Options) error {
 	options.MaxConcurrentReconciles = 1
-	options.Reconciler = reconcile.Reconciler(s)
+	options.Reconciler = reconcile.Gated(s.gate, s)
 	sweeping, err := controller.New(sweepName, mgr, options)
 	if err != nil {
 		return err

@@ -46,6 +46,7 @@ type harness struct {
 	t             *testing.T
 	ctx           context.Context
 	namespace     string
+	databaseURL   string
 	database      *postgres.Store
 	registry      *account.Registry
 	store         *objectstore.Store
@@ -63,8 +64,9 @@ type options struct {
 	plane       func(testing.TB) *testenv.ControlPlane
 	databaseURL func(testing.TB) string
 	s3          func(testing.TB) testenv.S3Access
-	idle        bool // set up everything, but start no operator
-	noRuntime   bool // no replica of the runtime is recorded
+	namespace   string // empty = a new one
+	idle        bool   // set up everything, but start no operator
+	noRuntime   bool   // no replica of the runtime is recorded
 }
 
 func newHarness(t *testing.T, choose ...func(*options)) *harness {
@@ -84,7 +86,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	ctx := t.Context()
 	b := &harness{t: t, ctx: ctx, plane: chosen.plane(t)}
 	b.Client = admin(t, b.plane)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chosen.namespace, GenerateName: "test-"}}
 	must(t, b.Create(ctx, namespace))
 	b.namespace = namespace.Name
 	record := objectstatus.Record
@@ -93,7 +95,8 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	}
 	b.recorder = record(t, b.plane.Access(), b.namespace)
 
-	database := postgres.Config{DatabaseURL: chosen.databaseURL(t), DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
+	b.databaseURL = chosen.databaseURL(t)
+	database := postgres.Config{DatabaseURL: b.databaseURL, DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
 	must(t, postgres.Migrate(ctx, database, slog.New(slog.DiscardHandler)))
 	var err error
 	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)

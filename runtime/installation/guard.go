@@ -198,7 +198,7 @@ func (g *Guard) readRow(ctx context.Context) (State, error) {
 	case state.HoldReason != "":
 		return state, held(state.HoldReason)
 	case !state.Server.Matches(state.CurrentServer):
-		return state, g.hold(ctx, fmt.Sprintf("the database is a copy, or was restored from a dump or moved: it records the server %q, and is on the server %q", state.Server, state.CurrentServer))
+		return state, g.hold(ctx, otherServer(state))
 	case state.Server == Server{}:
 		return state, g.deps.Store.RecordServer(ctx, state.CurrentServer)
 	}
@@ -207,6 +207,11 @@ func (g *Guard) readRow(ctx context.Context) (State, error) {
 
 // resumeHint is the end of the messages of a hold.
 const resumeHint = "nothing is written to the object store until you run mediastack-runtime resume-after-restore"
+
+// otherServer says that the server is not the recorded one.
+func otherServer(s State) string {
+	return fmt.Sprintf("the database is a copy, or was restored from a dump or moved: it records the server %q, and is on the server %q", s.Server, s.CurrentServer)
+}
 
 // held returns the fault of a hold.
 func held(reason string) error {
