@@ -287,9 +287,9 @@ func (b *harness) removeAccountsByForce(n int) {
 
 const manyAccounts = 300
 
-// quiet turns the periodic checks off: with hundreds of accounts they cost more than what is
+// withoutTimers turns the periodic checks off: with hundreds of accounts they cost more than what is
 // tested.
-func quiet(o *options) {
+func withoutTimers(o *options) {
 	o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour
 }
 
@@ -298,7 +298,7 @@ func quiet(o *options) {
 func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 	t.Parallel()
 	var url string
-	b := newHarness(t, database(&url), quiet, func(o *options) { o.plane, o.idle = testenv.NewKubernetes, true })
+	b := newHarness(t, database(&url), withoutTimers, func(o *options) { o.plane, o.idle = testenv.NewKubernetes, true })
 	stop := b.run(b.config)
 	want := b.populate(url, manyAccounts)
 	stop()
@@ -327,7 +327,7 @@ func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 func TestRetained_AccountsAreRestored(t *testing.T) {
 	t.Parallel()
 	var url string
-	b := newHarness(t, database(&url), quiet, func(o *options) { o.idle = true })
+	b := newHarness(t, database(&url), withoutTimers, func(o *options) { o.idle = true })
 	b.moveToAnotherNamespace()
 	b.run(b.config)
 	want := b.populate(url, manyAccounts)
