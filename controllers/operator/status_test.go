@@ -3,6 +3,7 @@ package operator_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
@@ -39,20 +39,10 @@ func message(object client.Object, kind string) string {
 	return ""
 }
 
-// events returns the events of the namespace with a reason.
-func (b *harness) events(reason string) []eventsv1.Event {
+// eventsOf returns the events of the namespace with a reason.
+func (b *harness) eventsOf(reason string) []eventsv1.Event {
 	b.t.Helper()
-	clients, err := kubernetes.NewForConfig(testenv.Kubernetes(b.t))
-	must(b.t, err)
-	list, err := clients.EventsV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
-	must(b.t, err)
-	var found []eventsv1.Event
-	for _, event := range list.Items {
-		if event.Reason == reason {
-			found = append(found, event)
-		}
-	}
-	return found
+	return slices.DeleteFunc(b.events(), func(event eventsv1.Event) bool { return event.Reason != reason })
 }
 
 // A wrong S3 key once showed as "can't be reached", as if waiting helped.
@@ -75,7 +65,7 @@ func TestStatus_WrongS3KeyStallsAndHeals(t *testing.T) {
 		b.ready(object)
 		// Two times the same reason are two events, not one with a count: their texts may differ.
 		b.eventually(func() string {
-			found := b.events(v1alpha1.ReasonObjectStoreCredentials)
+			found := b.eventsOf(v1alpha1.ReasonObjectStoreCredentials)
 			if len(found) != cycle {
 				return fmt.Sprintf("there are %d events, want %d", len(found), cycle)
 			}
@@ -166,7 +156,7 @@ func TestBucket_LostWithMediaStallsUntilAcknowledged(t *testing.T) {
 		t.Errorf("uploads are not closed: %v", err)
 	}
 	b.eventually(func() string {
-		if len(b.events(v1alpha1.ReasonMediaLost)) == 0 {
+		if len(b.eventsOf(v1alpha1.ReasonMediaLost)) == 0 {
 			return "there is no event"
 		}
 		return ""
@@ -222,7 +212,7 @@ func TestBucket_VanishedMarkerIsWrittenAgain(t *testing.T) {
 		if owner, err := b.store.Owner(b.ctx, bucket); err != nil || owner.AccountID != object.Status.AccountID {
 			return fmt.Sprintf("the marker is missing: %v", err)
 		}
-		if len(b.events("BucketRestored")) == 0 {
+		if len(b.eventsOf("BucketRestored")) == 0 {
 			return "there is no event"
 		}
 		return ""
