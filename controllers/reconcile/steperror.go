@@ -147,6 +147,7 @@ func (e *StepError) deniedText() string {
 		return ""
 	}
 	text, _, _ := strings.Cut(redact.Text(status.Status().Message), ", requested: ")
+	text, _, _ = strings.Cut(text, ", used: ")
 	if len(text) > maxDeniedText {
 		text = strings.ToValidUTF8(text[:maxDeniedText], "") + "..."
 	}
