@@ -46,13 +46,13 @@ type harness struct {
 	t             *testing.T
 	ctx           context.Context
 	namespace     string
+	databaseURL   string
 	database      *postgres.Store
 	registry      *account.Registry
 	store         *objectstore.Store
 	buckets       *countingBuckets
 	requests      *requestCounter
 	config        operator.Config
-	databaseURL   string
 	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
 
@@ -64,8 +64,9 @@ type options struct {
 	plane       func(testing.TB) *testenv.ControlPlane
 	databaseURL func(testing.TB) string
 	s3          func(testing.TB) testenv.S3Access
-	idle        bool // set up everything, but start no operator
-	noRuntime   bool // no replica of the runtime is recorded
+	namespace   string // empty = a new one
+	idle        bool   // set up everything, but start no operator
+	noRuntime   bool   // no replica of the runtime is recorded
 }
 
 func newHarness(t *testing.T, choose ...func(*options)) *harness {
@@ -85,7 +86,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	ctx := t.Context()
 	b := &harness{t: t, ctx: ctx, plane: chosen.plane(t)}
 	b.Client = admin(t, b.plane)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chosen.namespace, GenerateName: "test-"}}
 	must(t, b.Create(ctx, namespace))
 	b.namespace = namespace.Name
 	record := objectstatus.Record
