@@ -107,10 +107,11 @@ func (r *restored) file(item media.Item) string {
 func (r *restored) layers(tenant, pinned int) {
 	r.t.Helper()
 	id := r.p.Account.ID
-	must(r.t, r.Settings.Unpin(r.t.Context(), id, "team/pins"))
+	object := settings.Object{Name: "team/pins", UID: "pins"}
+	must(r.t, r.Settings.Unpin(r.t.Context(), object.UID))
 	_, err := r.Settings.Update(r.t.Context(), id, settings.Layer{ThumbnailWidth: &tenant})
 	must(r.t, err)
-	must(r.t, r.Settings.Pin(r.t.Context(), id, settings.Layer{ThumbnailHeight: &pinned}, "team/pins"))
+	must(r.t, r.Settings.Pin(r.t.Context(), id, settings.Layer{ThumbnailHeight: &pinned}, object))
 }
 
 // run runs a command.
