@@ -263,8 +263,8 @@ func (h *haltingStore) halt(ctx context.Context, here bool) {
 	}
 }
 
-func (h *haltingStore) AddKey(ctx context.Context, key account.Key, after *int64) (account.Key, error) {
-	added, err := h.Store.AddKey(ctx, key, after)
+func (h *haltingStore) AddKey(ctx context.Context, key account.Key, seen *account.SeenKeys) (account.Key, error) {
+	added, err := h.Store.AddKey(ctx, key, seen)
 	h.halt(ctx, h.afterAdd)
 	return added, err
 }
