@@ -35,7 +35,6 @@ type sweeper struct {
 	cache      client.Reader
 	live       client.Reader
 	settings   *settings.Service
-	gate       *reconcile.Gate
 	namespaces []string // that are watched; empty = all
 	interval   time.Duration
 
@@ -123,9 +122,9 @@ func (s *sweeper) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 }
 
 // setup registers the sweeper.
-func (s *sweeper) setup(mgr ctrl.Manager, options controller.Options) error {
+func (s *sweeper) setup(mgr ctrl.Manager, gate *reconcile.Gate, options controller.Options) error {
 	options.MaxConcurrentReconciles = 1
-	options.Reconciler = reconcile.Gated(s.gate, s)
+	options.Reconciler = reconcile.Gated(gate, s)
 	sweeping, err := controller.New(sweepName, mgr, options)
 	if err != nil {
 		return err

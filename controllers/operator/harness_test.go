@@ -120,16 +120,20 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	return b
 }
 
-// run starts an operator for the test's namespace. It is stopped by the returned function, or
-// when the test ends.
-func (b *harness) run(cfg operator.Config) (stop func()) {
+// run starts an operator for the test's namespace, whose parts change may replace. It is stopped
+// by the returned function, or when the test ends.
+func (b *harness) run(cfg operator.Config, change ...func(*operator.Deps)) (stop func()) {
 	b.t.Helper()
 	kube := operatorAccess(b.t, b.plane)
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
-	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
+	deps := operator.Deps{
 		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
-	})
+	}
+	for _, change := range change {
+		change(&deps)
+	}
+	manager, err := operator.New(ctx, kube, cfg, deps)
 	must(b.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Start(ctx) }()

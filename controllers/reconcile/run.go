@@ -194,6 +194,9 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 		r.deps.Outages.forget(r.Object.GetUID())
 		return r.result(), nil
 	}
+	if ctx.Err() != nil { // the errors are those of an interruption
+		return ctrl.Result{}, ctx.Err()
+	}
 	for _, failure := range saw.Failures {
 		r.deps.Outages.failed(failure)
 	}

@@ -111,9 +111,8 @@ func (g *Guard) beatIfDue(ctx context.Context, state State) error {
 	g.mu.Lock()
 	verified := g.verified
 	g.mu.Unlock()
-	// An age below zero: a clock that was set back must not end the heartbeats.
-	if due := state.HeartbeatAge >= g.cfg.HeartbeatInterval || state.HeartbeatAge < 0; due {
-		if err := g.beat(ctx); !errors.Is(err, errBeaten) {
+	if g.isDue(state) {
+		if err := g.beat(ctx, g.isDue); !errors.Is(err, errBeaten) {
 			return err
 		}
 		return nil
@@ -125,6 +124,12 @@ func (g *Guard) beatIfDue(ctx context.Context, state State) error {
 	return nil
 }
 
+// isDue reports whether a heartbeat is due. An age below zero is due: a clock that was set back
+// must not end the heartbeats.
+func (g *Guard) isDue(state State) bool {
+	return state.HeartbeatAge >= g.cfg.HeartbeatInterval || state.HeartbeatAge < 0
+}
+
 // beatAttempts bounds how often Beat tries again after another process has beaten.
 const beatAttempts = 5
 
@@ -133,7 +138,7 @@ const beatAttempts = 5
 func (g *Guard) Beat(ctx context.Context) error {
 	_, err := g.readRow(ctx)
 	for attempt := 0; err == nil && attempt < beatAttempts; attempt++ {
-		if err = g.beat(ctx); err == nil {
+		if err = g.beat(ctx, func(State) bool { return true }); err == nil {
 			break
 		}
 		if errors.Is(err, errBeaten) && attempt < beatAttempts-1 {
@@ -245,9 +250,10 @@ var errBeaten = fault.New(fault.Unavailable, "another process wrote a heartbeat 
 
 // beat verifies the markers, increases the heartbeat of the row, then writes it into the markers.
 // A process that ends in between leaves markers behind the row, which proves nothing wrong.
-func (g *Guard) beat(ctx context.Context) error {
+// It ends after the verification if isDue does not hold any more.
+func (g *Guard) beat(ctx context.Context, isDue func(State) bool) error {
 	read, err := g.verify(ctx)
-	if err != nil {
+	if err != nil || !isDue(read.state) {
 		return err
 	}
 	next := read.state
