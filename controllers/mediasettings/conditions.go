@@ -20,7 +20,7 @@ type observed struct {
 	failure       *reconcile.StepError
 }
 
-// generationObserved reports whether this generation was handled: it is pinned, or a person
+// generationObserved reports whether this generation was handled: it is pinned, or a user
 // has to act first.
 func (o observed) generationObserved() bool {
 	summary := summarize(o)

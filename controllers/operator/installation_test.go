@@ -150,16 +150,6 @@ func (b *harness) untouched() {
 	}
 }
 
-// events returns the events of the operator in the test's namespace.
-func (b *harness) events() []eventsv1.Event {
-	b.t.Helper()
-	clients, err := kubernetes.NewForConfig(b.plane.Access())
-	must(b.t, err)
-	list, err := clients.EventsV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
-	must(b.t, err)
-	return list.Items
-}
-
 // openStore opens the test's database as another process does.
 func (b *harness) openStore() *postgres.Store {
 	b.t.Helper()

@@ -56,7 +56,7 @@ func TestStatus_WrongS3KeyStallsAndHeals(t *testing.T) {
 		b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonObjectStoreCredentials)
 		b.shows(object, v1alpha1.ConditionBucketReady, metav1.ConditionFalse, v1alpha1.ReasonObjectStoreCredentials)
 		if text := message(object, v1alpha1.ConditionReady); !strings.Contains(text, "SERVICE_S3_SECRET_KEY") || !strings.Contains(text, "SignatureDoesNotMatch") {
-			t.Errorf("the message does not say what to mend: %s", text)
+			t.Errorf("the message does not say what to correct: %s", text)
 		}
 		if found, err := b.registry.Find(b.ctx, b.namespace, "demo"); err != nil || !found.BucketOwned {
 			t.Errorf("a wrong key of the operator closed the uploads: %v", err)
@@ -350,7 +350,7 @@ func TestStatus_ForgedHasNoEffectAndIsCorrected(t *testing.T) {
 }
 
 // Pins outlived their object when its finalizer was removed by hand.
-func TestSettings_PinsOfAGoneObjectAreSwept(t *testing.T) {
+func TestSettings_PinsOfAGoneObjectArePurged(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
 	account := b.account("demo")
