@@ -263,8 +263,8 @@ func (h *haltingStore) halt(ctx context.Context, here bool) {
 	}
 }
 
-func (h *haltingStore) AddKey(ctx context.Context, key account.Key, after *int64) (account.Key, error) {
-	added, err := h.Store.AddKey(ctx, key, after)
+func (h *haltingStore) AddKey(ctx context.Context, key account.Key, seen *account.SeenKeys) (account.Key, error) {
+	added, err := h.Store.AddKey(ctx, key, seen)
 	h.halt(ctx, h.afterAdd)
 	return added, err
 }
@@ -354,7 +354,7 @@ func TestKeys_ClocksOfOperatorsDoNotMatter(t *testing.T) {
 		b.eventually(func() string {
 			must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 			if len(object.Status.Keys) != 1 || object.Status.Keys[0].Generation != generation {
-				return "the keys were not rotated"
+				return fmt.Sprintf("the keys were not rotated to generation %d: %+v, %s", generation, object.Status.Keys, describe(object.Status.Conditions))
 			}
 			return ""
 		})
