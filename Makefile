@@ -53,7 +53,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-stores test-erasure lint vocabulary tidy verify bench crash vulncheck fuzz screenshots
+.PHONY: test test-race test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -97,6 +97,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 
 bench: running build dev-services tusd ## Compare the service with baselines (ARGS="upload read" selects, ARGS=--help explains)
 	go run ./hack/bench $(ARGS)
+
+outage: kube build dev-services ## Take S3 away from the operator with 1,000 accounts for a minute, and for ten, and count its writes (a quarter of an hour)
+	MEDIASTACK_TEST_OUTAGE=1 go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)' ./controllers/operator
 
 crash: running build dev-services ## Kill the service hundreds of times under load and verify that nothing was lost (ARGS="--seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)

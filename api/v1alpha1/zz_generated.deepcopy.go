@@ -604,14 +604,14 @@ func (in *SecretTemplate) DeepCopyInto(out *SecretTemplate) {
 	*out = *in
 	if in.Labels != nil {
 		in, out := &in.Labels, &out.Labels
-		*out = make(map[string]string, len(*in))
+		*out = make(map[string]LabelValue, len(*in))
 		for key, val := range *in {
 			(*out)[key] = val
 		}
 	}
 	if in.Annotations != nil {
 		in, out := &in.Annotations, &out.Annotations
-		*out = make(map[string]string, len(*in))
+		*out = make(map[string]AnnotationValue, len(*in))
 		for key, val := range *in {
 			(*out)[key] = val
 		}

@@ -72,10 +72,10 @@ func (r *Reconciler) claimBucket(ctx context.Context, s *scope) (objectstore.Cla
 
 // claim calls Claim, and records whether the store responded.
 func (r *Reconciler) claim(ctx context.Context, request objectstore.ClaimRequest) (objectstore.ClaimResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, bucketTimeout)
+	claiming, cancel := context.WithTimeout(ctx, bucketTimeout)
 	defer cancel()
-	result, err := r.deps.Buckets.Claim(ctx, request)
-	r.deps.Outages.Called(reconcile.ObjectStore, reconcile.NewError(reconcile.ObjectStore, err))
+	result, err := r.deps.Buckets.Claim(claiming, request)
+	r.deps.Outages.Called(ctx, reconcile.ObjectStore, reconcile.NewError(reconcile.ObjectStore, err))
 	return result, err
 }
 

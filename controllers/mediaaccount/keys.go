@@ -181,7 +181,7 @@ func (r *Reconciler) pendingKey(ctx context.Context, k *keyStep, want desiredSec
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	token, key, err := r.deps.Accounts.AddKey(ctx, account.KeyRequest{
-		AppID: want.app.ID, Generation: want.newGeneration, ObjectUID: string(uid), Overlap: plan.overlap, After: &keys.Sequence,
+		AppID: want.app.ID, Generation: want.newGeneration, ObjectUID: string(uid), Overlap: plan.overlap, Seen: keys.Seen(),
 	})
 	if err != nil {
 		return account.KeySecret{}, account.Key{}, k.keysChanged(err)

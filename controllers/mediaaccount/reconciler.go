@@ -165,7 +165,7 @@ func (r *Reconciler) admitDatabase(_ context.Context, s *scope) bool {
 func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.observed.suspended = s.Object.Spec.Suspended
 	if s.databaseCalled {
-		r.deps.Outages.Called(reconcile.Database, s.observed.failures()...)
+		r.deps.Outages.Called(ctx, reconcile.Database, s.observed.failures()...)
 	}
 	return s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),

@@ -86,7 +86,7 @@ func (r *Reconciler) checkRuntime(ctx context.Context, s *scope) bool {
 	if serving.Replicas == 0 && gone >= r.config.OutageGrace {
 		s.observed.runtime = reconcile.NewError(reconcile.Runtime, fault.New(fault.Unavailable, "no replica of the runtime serves"))
 	} else if serving.Replicas > 0 {
-		r.deps.Outages.Called(reconcile.Runtime)
+		r.deps.Outages.Called(ctx, reconcile.Runtime)
 	}
 	before := s.Original.Status.Runtime
 	if before == nil || r.usageIsDue(s) || s.observed.runtime != nil || before.Replicas == 0 {

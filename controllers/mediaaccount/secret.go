@@ -98,10 +98,7 @@ func (d desiredSecret) differs(secret *corev1.Secret, key account.Key) bool {
 
 // labels returns the labels of the Secret: the operator's own replace those of the template.
 func (d desiredSecret) labels() map[string]string {
-	labels := maps.Clone(d.template.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
+	labels := withAll(map[string]string{}, d.template.Labels)
 	labels[v1alpha1.LabelAccount] = d.object.Name
 	labels[v1alpha1.LabelApp] = d.app.Name
 	labels["app.kubernetes.io/managed-by"] = "mediastack-operator"
@@ -153,11 +150,13 @@ func (d desiredSecret) secret(existing *corev1.Secret, token string, key account
 }
 
 // withAll sets the entries of more in all, which may be nil.
-func withAll(all, more map[string]string) map[string]string {
+func withAll[V ~string](all map[string]string, more map[string]V) map[string]string {
 	if all == nil && len(more) > 0 {
 		all = make(map[string]string, len(more))
 	}
-	maps.Copy(all, more)
+	for name, value := range more {
+		all[name] = string(value)
+	}
 	return all
 }
 

@@ -182,7 +182,7 @@ func TestSecret_FollowsTheTemplate(t *testing.T) {
 	pair := newKey(t, 1)
 	want := desiredOf(1)
 	want.template = v1alpha1.SecretTemplate{
-		Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"reloader": "on"},
+		Labels: map[string]v1alpha1.LabelValue{"team": "a"}, Annotations: map[string]v1alpha1.AnnotationValue{"reloader": "on"},
 		Keys: map[string]v1alpha1.SecretEntry{"MEDIA_KEY": "apiKey", "MEDIA_URL": "baseURL"},
 	}
 	first := want.secret(nil, pair.token.Reveal(), pair.key)

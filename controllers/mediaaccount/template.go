@@ -58,9 +58,9 @@ func removeTemplate(secret *corev1.Secret) {
 }
 
 // includes reports whether all has every entry of some.
-func includes(all, some map[string]string) bool {
+func includes[V ~string](all map[string]string, some map[string]V) bool {
 	for name, value := range some {
-		if got, ok := all[name]; !ok || got != value {
+		if got, ok := all[name]; !ok || got != string(value) {
 			return false
 		}
 	}

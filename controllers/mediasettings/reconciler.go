@@ -74,7 +74,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		cache: r.deps.Client, live: r.deps.APIReader, settings: r.deps.Settings,
 		namespaces: r.config.Namespaces, interval: min(r.config.RefreshInterval, sweepInterval),
 	}
-	if err := pins.setup(mgr, r.config.Options); err != nil {
+	if err := pins.setup(mgr, r.deps.Gate, r.config.Options); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
@@ -150,7 +150,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) 
 	setLayerStatus(&s.Object.Status, s.observed)
 	failures := []*reconcile.StepError{s.observed.failure}
 	if s.databaseCalled {
-		r.deps.Outages.Called(reconcile.Database, failures...)
+		r.deps.Outages.Called(ctx, reconcile.Database, failures...)
 	}
 	return s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),

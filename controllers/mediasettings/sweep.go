@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/settings"
 )
 
@@ -122,9 +122,9 @@ func (s *sweeper) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 }
 
 // setup registers the sweeper.
-func (s *sweeper) setup(mgr ctrl.Manager, options controller.Options) error {
+func (s *sweeper) setup(mgr ctrl.Manager, gate *reconcile.Gate, options controller.Options) error {
 	options.MaxConcurrentReconciles = 1
-	options.Reconciler = reconcile.Reconciler(s)
+	options.Reconciler = reconcile.Gated(gate, s)
 	sweeping, err := controller.New(sweepName, mgr, options)
 	if err != nil {
 		return err

@@ -81,14 +81,11 @@ func TestAccount_IsProvisioned(t *testing.T) {
 // eventsHoldNoSecret waits for events with the reasons and reads all of them for the key.
 func (b *harness) eventsHoldNoSecret(key string, reasons ...string) {
 	b.t.Helper()
-	clients, err := kubernetes.NewForConfig(b.plane.Access())
-	must(b.t, err)
-	var list *eventsv1.EventList
+	var all []eventsv1.Event
 	b.eventually(func() string {
-		list, err = clients.EventsV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
-		must(b.t, err)
+		all = b.events()
 		seen := map[string]bool{}
-		for _, event := range list.Items {
+		for _, event := range all {
 			seen[event.Reason] = true
 		}
 		for _, reason := range reasons {
@@ -98,11 +95,21 @@ func (b *harness) eventsHoldNoSecret(key string, reasons ...string) {
 		}
 		return ""
 	})
-	for _, event := range list.Items {
+	for _, event := range all {
 		if strings.Contains(fmt.Sprintf("%+v", event), key) {
 			b.t.Errorf("event %s holds the key", event.Reason)
 		}
 	}
+}
+
+// events returns the events of the test's namespace.
+func (b *harness) events() []eventsv1.Event {
+	b.t.Helper()
+	clients, err := kubernetes.NewForConfig(b.plane.Access())
+	must(b.t, err)
+	list, err := clients.EventsV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
+	must(b.t, err)
+	return list.Items
 }
 
 func TestBucket_DeletedIsRestored(t *testing.T) {

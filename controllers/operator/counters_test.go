@@ -42,6 +42,17 @@ func (c *requestCounter) snapshot() map[string]int {
 	return maps.Clone(c.calls)
 }
 
+// writes returns the number of requests so far that changed something, or tried to.
+func (c *requestCounter) writes() int {
+	total := 0
+	for request, n := range c.snapshot() {
+		if !strings.HasPrefix(request, http.MethodGet+" ") {
+			total += n
+		}
+	}
+	return total
+}
+
 // kindOf is the part of a path that names no object.
 func kindOf(path string) string {
 	parts := strings.Split(path, "/")
@@ -68,12 +79,20 @@ type countingBuckets struct {
 	calls map[string]int
 }
 
+// use replaces the store, as a changed setting does.
+func (c *countingBuckets) use(next operator.Buckets) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Buckets = next
+}
+
 // Claim counts and passes on.
 func (c *countingBuckets) Claim(ctx context.Context, request objectstore.ClaimRequest) (objectstore.ClaimResult, error) {
 	c.mu.Lock()
 	c.calls[request.Bucket]++
+	next := c.Buckets
 	c.mu.Unlock()
-	return c.Buckets.Claim(ctx, request)
+	return next.Claim(ctx, request)
 }
 
 // of returns how often a bucket was claimed.

@@ -46,12 +46,14 @@ type harness struct {
 	t             *testing.T
 	ctx           context.Context
 	namespace     string
+	databaseURL   string
 	database      *postgres.Store
 	registry      *account.Registry
 	store         *objectstore.Store
 	buckets       *countingBuckets
 	requests      *requestCounter
 	config        operator.Config
+	databaseURL   string
 	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
 
@@ -63,8 +65,9 @@ type options struct {
 	plane       func(testing.TB) *testenv.ControlPlane
 	databaseURL func(testing.TB) string
 	s3          func(testing.TB) testenv.S3Access
-	idle        bool // set up everything, but start no operator
-	noRuntime   bool // no replica of the runtime is recorded
+	namespace   string // empty = a new one
+	idle        bool   // set up everything, but start no operator
+	noRuntime   bool   // no replica of the runtime is recorded
 }
 
 func newHarness(t *testing.T, choose ...func(*options)) *harness {
@@ -84,7 +87,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	ctx := t.Context()
 	b := &harness{t: t, ctx: ctx, plane: chosen.plane(t)}
 	b.Client = admin(t, b.plane)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: chosen.namespace, GenerateName: "test-"}}
 	must(t, b.Create(ctx, namespace))
 	b.namespace = namespace.Name
 	record := objectstatus.Record
@@ -93,7 +96,8 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	}
 	b.recorder = record(t, b.plane.Access(), b.namespace)
 
-	database := postgres.Config{DatabaseURL: chosen.databaseURL(t), DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
+	b.databaseURL = chosen.databaseURL(t)
+	database := postgres.Config{DatabaseURL: b.databaseURL, DatabaseConns: 10, ConnectTimeout: 2 * time.Second}
 	must(t, postgres.Migrate(ctx, database, slog.New(slog.DiscardHandler)))
 	var err error
 	b.database, err = postgres.Open(context.WithoutCancel(ctx), database)
@@ -117,16 +121,20 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	return b
 }
 
-// run starts an operator for the test's namespace. It is stopped by the returned function, or
-// when the test ends.
-func (b *harness) run(cfg operator.Config) (stop func()) {
+// run starts an operator for the test's namespace, whose parts change may replace. It is stopped
+// by the returned function, or when the test ends.
+func (b *harness) run(cfg operator.Config, change ...func(*operator.Deps)) (stop func()) {
 	b.t.Helper()
 	kube := operatorAccess(b.t, b.plane)
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
 	ctx, cancel := context.WithCancel(context.Background())
-	manager, err := operator.New(ctx, kube, cfg, operator.Deps{
+	deps := operator.Deps{
 		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
-	})
+	}
+	for _, change := range change {
+		change(&deps)
+	}
+	manager, err := operator.New(ctx, kube, cfg, deps)
 	must(b.t, err)
 	ended := make(chan error, 1)
 	go func() { ended <- manager.Start(ctx) }()

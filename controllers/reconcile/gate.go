@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
+	"regexp"
 	"sync"
 	"time"
 
@@ -133,14 +133,16 @@ func (g *Gate) Transport(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+// leaderElectionPath matches leases, and core events. A proxy before the API server may add a prefix.
+var leaderElectionPath = regexp.MustCompile(`/apis/coordination\.k8s\.io/v1/namespaces/[^/]+/leases(/[^/]+)?$|/api/v1/namespaces/[^/]+/events$`)
+
 // writes reports whether a request changes objects that are not of the leader election. Events
 // about MediaAccounts are of the group events.k8s.io.
 func writes(request *http.Request) bool {
 	if request.Method == http.MethodGet || request.Method == http.MethodHead {
 		return false
 	}
-	path := request.URL.Path
-	return !strings.Contains(path, "/apis/coordination.k8s.io/") && !(strings.Contains(path, "/api/v1/namespaces/") && strings.HasSuffix(path, "/events"))
+	return !leaderElectionPath.MatchString(request.URL.Path)
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"context"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -75,9 +76,9 @@ func (o *Outages) Admit(source Source) *StepError {
 }
 
 // Called records that a source was called. It ends the outage, unless one of failures is an
-// outage of the source: then it begins, or continues.
-func (o *Outages) Called(source Source, failures ...*StepError) {
-	if o == nil {
+// outage of the source: then it begins, or continues. A call whose context has ended shows nothing.
+func (o *Outages) Called(ctx context.Context, source Source, failures ...*StepError) {
+	if o == nil || ctx.Err() != nil {
 		return
 	}
 	for _, failure := range failures {

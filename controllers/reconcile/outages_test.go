@@ -31,13 +31,13 @@ func TestOutages_AdmitOneCallAtATime(t *testing.T) {
 			t.Fatal("a call is rejected without an outage")
 		}
 	}
-	o.Called(ObjectStore, away(ObjectStore))
+	o.Called(t.Context(), ObjectStore, away(ObjectStore))
 	calls := 0
 	for range 60 * 100 { // a minute, a hundred attempts a second, each call answers at once
 		*now = now.Add(10 * time.Millisecond)
 		if rejected := o.Admit(ObjectStore); rejected == nil {
 			calls++
-			o.Called(ObjectStore, away(ObjectStore))
+			o.Called(t.Context(), ObjectStore, away(ObjectStore))
 		} else if rejected.Message() != away(ObjectStore).Message() || !rejected.Outage() {
 			t.Fatalf("the rejection is %v", rejected.Err)
 		}
@@ -56,7 +56,7 @@ func TestOutages_AdmitOneCallAtATime(t *testing.T) {
 	if o.Admit(Database) != nil {
 		t.Error("an outage of one source rejects calls of another")
 	}
-	o.Called(ObjectStore, NewError(ObjectStore, fault.New(fault.Conflict, "taken")))
+	o.Called(t.Context(), ObjectStore, NewError(ObjectStore, fault.New(fault.Conflict, "taken")))
 	if o.Admit(ObjectStore) != nil || o.Admit(ObjectStore) != nil {
 		t.Error("a source that responded with an error is still out")
 	}
@@ -65,7 +65,7 @@ func TestOutages_AdmitOneCallAtATime(t *testing.T) {
 func TestOutages_RejectionDoesNotExtendTheOutage(t *testing.T) {
 	t.Parallel()
 	o, now := newTestOutages()
-	o.Called(Database, away(Database))
+	o.Called(t.Context(), Database, away(Database))
 	rejected := o.Admit(Database)
 	*now = now.Add(probeInterval)
 	o.failed(rejected)
@@ -77,7 +77,7 @@ func TestOutages_RejectionDoesNotExtendTheOutage(t *testing.T) {
 func TestOutages_ManyObjectsRetrySlowlyAndSomeSoon(t *testing.T) {
 	t.Parallel()
 	o, now := newTestOutages()
-	o.Called(ObjectStore, away(ObjectStore))
+	o.Called(t.Context(), ObjectStore, away(ObjectStore))
 	soon := 0
 	for range 10_000 {
 		delay := o.RetryIn(ObjectStore)
@@ -137,7 +137,7 @@ func TestOutages_OneObjectIsNotHiddenByTheOthers(t *testing.T) {
 		if !o.keepsStatus("broken", []*StepError{away(ObjectStore)}) {
 			t.Fatal("the status changes before the grace is over")
 		}
-		o.Called(ObjectStore) // another object's success
+		o.Called(t.Context(), ObjectStore) // another object's success
 		*now = now.Add(testGrace / 5)
 	}
 	if o.keepsStatus("broken", []*StepError{away(ObjectStore)}) {

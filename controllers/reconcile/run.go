@@ -157,6 +157,9 @@ func (r *Run[T]) patchFinalizers(ctx context.Context, change func()) (bool, *Ste
 // out again.
 func (r *Run[T]) SaveStatus(ctx context.Context) *StepError {
 	if _, err := patchStatus(ctx, r.deps.Client, r.Original, r.Object); err != nil {
+		if apierrors.IsConflict(err) {
+			r.Conflicted()
+		}
 		return NewAPIError(err, "write the status")
 	}
 	r.Original = deepCopy(r.Object)
@@ -191,6 +194,9 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 		r.deps.Outages.forget(r.Object.GetUID())
 		return r.result(), nil
 	}
+	if ctx.Err() != nil { // the errors are those of an interruption
+		return ctrl.Result{}, ctx.Err()
+	}
 	for _, failure := range saw.Failures {
 		r.deps.Outages.failed(failure)
 	}
@@ -204,6 +210,10 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 		}
 	}
 	patched, err := patchStatus(ctx, r.deps.Client, r.Original, r.Object)
+	if apierrors.IsConflict(err) {
+		r.Conflicted()
+		return r.result(), nil
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -29,17 +29,18 @@ func isReady(status Status, generation int64) bool {
 }
 
 // patchStatus patches the status where it differs between original and object, and reports
-// whether it did. An object that was deleted meanwhile is no error.
+// whether it did. An object that was deleted meanwhile is no error. One that was changed
+// meanwhile, or created again under the same name, is a conflict: the status was computed for
+// another one.
 func patchStatus(ctx context.Context, c client.Client, original, object client.Object) (bool, error) {
-	patch := client.MergeFrom(original)
-	data, err := patch.Data(object)
+	data, err := client.MergeFrom(original).Data(object)
 	if err != nil {
 		return false, fmt.Errorf("compare the status: %w", err)
 	}
 	if string(data) == "{}" {
 		return false, nil
 	}
-	if err := c.Status().Patch(ctx, object, client.RawPatch(patch.Type(), data)); err != nil {
+	if err := c.Status().Patch(ctx, object, client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	return true, nil

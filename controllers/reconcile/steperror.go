@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/redact"
 )
 
 // Source is the system that an error comes from.
@@ -116,8 +118,7 @@ func (e *StepError) remedy() (found remedy, ok bool) {
 	return found, ok
 }
 
-// deniedBy names what made the API server deny a write; empty for any other error. The text of
-// the API server is not shown, since it has counters that change.
+// deniedBy names what made the API server deny a write; empty for any other error.
 func (e *StepError) deniedBy() string {
 	if e.Source != Kubernetes || !apierrors.IsForbidden(e.Err) && !apierrors.IsInvalid(e.Err) {
 		return ""
@@ -133,6 +134,24 @@ func (e *StepError) deniedBy() string {
 		return "a validation"
 	}
 	return "missing permissions"
+}
+
+// maxDeniedText bounds the text of the API server in a condition, in bytes.
+const maxDeniedText = 512
+
+// deniedText returns what the API server says about a write that it denied, without credentials.
+// The numbers of a quota are left out, since they change and every change would be a status write.
+func (e *StepError) deniedText() string {
+	status := apierrors.APIStatus(nil)
+	if !errors.As(e.Err, &status) {
+		return ""
+	}
+	text, _, _ := strings.Cut(redact.Text(status.Status().Message), ", requested: ")
+	text, _, _ = strings.Cut(text, ", used: ")
+	if len(text) > maxDeniedText {
+		text = strings.ToValidUTF8(text[:maxDeniedText], "") + "..."
+	}
+	return text
 }
 
 // Reason returns the condition's reason.
@@ -171,7 +190,7 @@ var outageTexts = map[Source]string{
 // its cause. It is the same for every retry, so that a retry does not change the status.
 func (e *StepError) Message() string {
 	if by := e.deniedBy(); by != "" {
-		return fmt.Sprintf("the API server denied: %s (by %s)", e.Action, by)
+		return fmt.Sprintf("the API server denied: %s (by %s): %s", e.Action, by, e.deniedText())
 	}
 	if e.Source == Kubernetes && !e.Stalls() {
 		reason := apierrors.ReasonForError(e.Err)

@@ -93,14 +93,14 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(lastAccount), builder.WithPredicates(accountReleased())).
 		WatchesRawSource(source.Channel(r.differs, &handler.EnqueueRequestForObject{})).
 		WithOptions(r.config.Options).
-		Complete(r)
+		Complete(reconcile.Gated(r.deps.Gate, r))
 	options := r.config.Options
 	options.MaxConcurrentReconciles = 1
 	pass := ctrl.NewControllerManagedBy(mgr).
 		Named(passName).
 		WatchesRawSource(once(passName)).
 		WithOptions(options).
-		Complete(ctrlreconcile.Func(r.pass))
+		Complete(reconcile.Gated(r.deps.Gate, ctrlreconcile.Func(r.pass)))
 	return errors.Join(objects, pass)
 }
 

@@ -391,6 +391,9 @@ func (p *Postgres) prepareRole(ctx context.Context) error {
 	return nil
 }
 
+// Dir returns the directory of the cluster.
+func (p *Postgres) Dir() string { return p.config.Dir }
+
 // AdminURL is the superuser's way to a database, through the socket.
 func (p *Postgres) AdminURL(database string) string { return p.socketURL(postgresUser, database) }
 

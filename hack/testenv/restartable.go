@@ -41,8 +41,21 @@ func (s *Restartable[T]) Kill() { s.Server.Kill() }
 // PostgresServer starts a PostgreSQL cluster that only this test uses.
 func PostgresServer(t testing.TB) *Restartable[*servers.Postgres] {
 	t.Helper()
+	return postgresServer(t, servers.PostgresConfig{})
+}
+
+// PostgresServerWithPassword is PostgresServer with a password for the role of the product, which
+// connects by TCP.
+func PostgresServerWithPassword(t testing.TB, password string) *Restartable[*servers.Postgres] {
+	t.Helper()
+	return postgresServer(t, servers.PostgresConfig{TCP: true, Password: password})
+}
+
+func postgresServer(t testing.TB, config servers.PostgresConfig) *Restartable[*servers.Postgres] {
+	t.Helper()
 	dir := TempDir(t)
-	started, err := Group(t).StartPostgres(t.Context(), servers.PostgresConfig{Dir: filepath.Join(dir, "pg"), LogFile: filepath.Join(dir, "postgres.log"), Volatile: true})
+	config.Dir, config.LogFile, config.Volatile = filepath.Join(dir, "pg"), filepath.Join(dir, "postgres.log"), true
+	started, err := Group(t).StartPostgres(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

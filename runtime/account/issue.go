@@ -18,9 +18,9 @@ type KeyStore interface {
 	Keys(ctx context.Context, accountID uuid.UUID) (KeyRing, error)
 	// AddKey adds a pending key with the next sequence number of its app, and returns it as it
 	// was stored. A pending key of the app is replaced in place, and the shorter overlap of the
-	// two counts. With after, it returns ErrKeysChanged unless the app's newest sequence number
-	// is that one.
-	AddKey(ctx context.Context, key Key, after *int64) (Key, error)
+	// two counts. With seen, it returns ErrKeysChanged unless the keys are still as they were
+	// seen, so that of several callers with the same reason one adds a key.
+	AddKey(ctx context.Context, key Key, seen *SeenKeys) (Key, error)
 	// MarkKeyReplacesSecret sets key.ReplacesSecret (of ID and Hash).
 	MarkKeyReplacesSecret(ctx context.Context, key Key) error
 	// DeliverKey records that a Secret of key.ObjectUID holds the key (ID and Hash). The first
@@ -29,7 +29,8 @@ type KeyStore interface {
 	DeliverKey(ctx context.Context, key Key) error
 	// AcceptKey makes a key valid whose proof was checked, and reports whether it did: it is
 	// newer than every key of the app that the database knows, or it is the one that ended when
-	// the account was closed. The older keys end after key.Overlap.
+	// the account was closed. The older keys end after key.Overlap. It returns ErrKeysChanged if
+	// the key is valid already.
 	AcceptKey(ctx context.Context, key Key) (accepted bool, err error)
 	// PurgeKeys deletes up to batch keys that ended longer ago than retention.
 	PurgeKeys(ctx context.Context, retention time.Duration, batch int) (int, error)
@@ -52,9 +53,20 @@ type KeyRequest struct {
 	ObjectUID string
 	// Overlap is how long the older keys stay valid after the delivery; 0 ends them then.
 	Overlap time.Duration
-	// After is the newest sequence number that the caller read; nil issues a key whatever
-	// others did meanwhile.
-	After *int64
+	// Seen are the app's keys as the caller read them; nil adds a key whatever others did
+	// meanwhile.
+	Seen *SeenKeys
+}
+
+// SeenKeys are what a caller knows about the keys of an app when it decides to add one.
+type SeenKeys struct {
+	Sequence int64 // that of AppKeys
+	Pending  bool  // the newest valid key is pending
+}
+
+// Seen returns what these keys show.
+func (k AppKeys) Seen() *SeenKeys {
+	return &SeenKeys{Sequence: k.Sequence, Pending: len(k.Valid) > 0 && k.Valid[0].Pending()}
 }
 
 // AddKey adds a pending key and returns it in plain text, which is not stored. It is valid at
@@ -71,7 +83,7 @@ func (r *Registry) AddKey(ctx context.Context, request KeyRequest) (KeySecret, K
 	key, err := r.store.AddKey(ctx, Key{
 		ID: id, AppID: request.AppID, Hash: token.Hash(), Generation: request.Generation,
 		ObjectUID: request.ObjectUID, Overlap: request.Overlap,
-	}, request.After)
+	}, request.Seen)
 	if err != nil {
 		return KeySecret{}, Key{}, err
 	}

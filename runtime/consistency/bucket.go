@@ -230,7 +230,7 @@ func (m *merge) confirmOrphans(ctx context.Context) error {
 		if !current.Modified.After(m.resumedAt) {
 			kind, remove, since = UnknownAfterRestore, remove && m.cfg.RemoveUnknown, m.resumedAt
 		}
-		finding := Finding{Kind: kind, Item: id.String(), Key: o.Key, Recent: m.isRecent(since),
+		finding := Finding{Kind: kind, Item: id.String(), Key: o.Key, Bytes: current.Bytes, Recent: m.isRecent(since),
 			Detail: fmt.Sprintf("%d bytes of %s that no row refers to", current.Bytes, current.Modified.UTC().Format(time.RFC3339))}
 		if remove && !finding.Recent {
 			finding.Repaired = true

@@ -37,6 +37,7 @@ type Finding struct {
 	Account uuid.UUID   `json:"account"`
 	Item    string      `json:"item,omitempty"`
 	Key     string      `json:"key,omitempty"`
+	Bytes   int64       `json:"bytes,omitempty"` // of an orphan
 	Detail  string      `json:"detail,omitempty"`
 	// Recent findings are younger than the grace period. They may be resolved by the running
 	// service, and are not repaired.

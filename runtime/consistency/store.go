@@ -3,6 +3,7 @@ package consistency
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -19,6 +20,23 @@ type AccountStore interface {
 	AccountByID(ctx context.Context, id uuid.UUID) (account.Account, error)
 	// OpenAccountsAfter returns up to limit open accounts with ids after the given one, in the order of ids.
 	OpenAccountsAfter(ctx context.Context, after uuid.UUID, limit int32) ([]account.Account, error)
+}
+
+// RestoreCounts are rows of an account that a restore of the database may have turned back.
+type RestoreCounts struct {
+	// ExpiredDrafts are drafts that the purge would remove, with their bytes; some of them may have
+	// been sealed after the backup.
+	ExpiredDrafts      int64 `json:"expiredDrafts"`
+	ExpiredDraftsBytes int64 `json:"expiredDraftsBytes"`
+	// Keys are the API keys that are valid. A key that ended after the backup is valid again.
+	Keys int64 `json:"keys"`
+}
+
+// RestoreStore counts for a report after a restore; postgres.Store implements it.
+type RestoreStore interface {
+	AccountStore
+	// CountRestored counts rows of an account. Drafts created before cutoff are expired.
+	CountRestored(ctx context.Context, accountID uuid.UUID, cutoff time.Time) (RestoreCounts, error)
 }
 
 // Store reads and repairs the rows of an account; postgres.Store implements it.

@@ -111,9 +111,8 @@ func (g *Guard) beatIfDue(ctx context.Context, state State) error {
 	g.mu.Lock()
 	verified := g.verified
 	g.mu.Unlock()
-	// An age below zero: a clock that was set back must not end the heartbeats.
-	if due := state.HeartbeatAge >= g.cfg.HeartbeatInterval || state.HeartbeatAge < 0; due {
-		if err := g.beat(ctx); !errors.Is(err, errBeaten) {
+	if g.isDue(state) {
+		if err := g.beat(ctx, g.isDue); !errors.Is(err, errBeaten) {
 			return err
 		}
 		return nil
@@ -125,6 +124,12 @@ func (g *Guard) beatIfDue(ctx context.Context, state State) error {
 	return nil
 }
 
+// isDue reports whether a heartbeat is due. An age below zero is due: a clock that was set back
+// must not end the heartbeats.
+func (g *Guard) isDue(state State) bool {
+	return state.HeartbeatAge >= g.cfg.HeartbeatInterval || state.HeartbeatAge < 0
+}
+
 // beatAttempts bounds how often Beat tries again after another process has beaten.
 const beatAttempts = 5
 
@@ -133,7 +138,7 @@ const beatAttempts = 5
 func (g *Guard) Beat(ctx context.Context) error {
 	_, err := g.readRow(ctx)
 	for attempt := 0; err == nil && attempt < beatAttempts; attempt++ {
-		if err = g.beat(ctx); err == nil {
+		if err = g.beat(ctx, func(State) bool { return true }); err == nil {
 			break
 		}
 		if errors.Is(err, errBeaten) && attempt < beatAttempts-1 {
@@ -198,7 +203,7 @@ func (g *Guard) readRow(ctx context.Context) (State, error) {
 	case state.HoldReason != "":
 		return state, held(state.HoldReason)
 	case !state.Server.Matches(state.CurrentServer):
-		return state, g.hold(ctx, fmt.Sprintf("the database is a copy, or was restored from a dump or moved: it records the server %q, and is on the server %q", state.Server, state.CurrentServer))
+		return state, g.hold(ctx, otherServer(state))
 	case state.Server == Server{}:
 		return state, g.deps.Store.RecordServer(ctx, state.CurrentServer)
 	}
@@ -207,6 +212,11 @@ func (g *Guard) readRow(ctx context.Context) (State, error) {
 
 // resumeHint is the end of the messages of a hold.
 const resumeHint = "nothing is written to the object store until you run mediastack-runtime resume-after-restore"
+
+// otherServer says that the server is not the recorded one.
+func otherServer(s State) string {
+	return fmt.Sprintf("the database is a copy, or was restored from a dump or moved: it records the server %q, and is on the server %q", s.Server, s.CurrentServer)
+}
 
 // held returns the fault of a hold.
 func held(reason string) error {
@@ -240,9 +250,10 @@ var errBeaten = fault.New(fault.Unavailable, "another process wrote a heartbeat 
 
 // beat verifies the markers, increases the heartbeat of the row, then writes it into the markers.
 // A process that ends in between leaves markers behind the row, which proves nothing wrong.
-func (g *Guard) beat(ctx context.Context) error {
+// It ends after the verification if isDue does not hold any more.
+func (g *Guard) beat(ctx context.Context, isDue func(State) bool) error {
 	read, err := g.verify(ctx)
-	if err != nil {
+	if err != nil || !isDue(read.state) {
 		return err
 	}
 	next := read.state

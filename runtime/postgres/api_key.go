@@ -43,14 +43,14 @@ func (s *Store) Keys(ctx context.Context, accountID uuid.UUID) (account.KeyRing,
 }
 
 // AddKey implements account.KeyStore.
-func (s *Store) AddKey(ctx context.Context, key account.Key, after *int64) (account.Key, error) {
+func (s *Store) AddKey(ctx context.Context, key account.Key, seen *account.SeenKeys) (account.Key, error) {
 	var added sqlgen.ApiKey
 	err := s.inTx(ctx, "add key", func(q *sqlgen.Queries) error {
 		app, err := q.LockApp(ctx, key.AppID)
 		if err != nil {
 			return err
 		}
-		if after != nil && app.KeySequence != *after {
+		if seen != nil && app.KeySequence != seen.Sequence {
 			return account.ErrKeysChanged
 		}
 		sequence, err := q.NextKeySequence(ctx, app.ID)
@@ -59,7 +59,14 @@ func (s *Store) AddKey(ctx context.Context, key account.Key, after *int64) (acco
 		}
 		added, err = q.ReplacePendingKey(ctx, sqlgen.ReplacePendingKeyParams{AppID: app.ID, Hash: key.Hash[:], Generation: key.Generation,
 			Sequence: sequence, ObjectUid: key.ObjectUID, Overlap: key.Overlap.Microseconds()})
-		if errors.Is(err, pgx.ErrNoRows) {
+		replaced := !errors.Is(err, pgx.ErrNoRows)
+		if replaced && err != nil {
+			return err
+		}
+		if seen != nil && replaced != seen.Pending {
+			return account.ErrKeysChanged // the pending key was delivered meanwhile
+		}
+		if !replaced {
 			added, err = insertKey(ctx, q, app, key, sequence, false)
 		}
 		return err
@@ -134,9 +141,8 @@ func (s *Store) AcceptKey(ctx context.Context, key account.Key) (accepted bool, 
 			if err := q.ReopenKey(ctx, sqlgen.ReopenKeyParams{ID: found.ApiKey.ID, ObjectUid: key.ObjectUID}); err != nil {
 				return err
 			}
-		default: // another caller accepted it
-			accepted = true
-			return nil
+		default:
+			return account.ErrKeysChanged // another caller accepted it
 		}
 		accepted = true
 		return endOlderKeys(ctx, q, app.ID, key.Sequence, key.Overlap.Microseconds())

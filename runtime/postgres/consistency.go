@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -106,6 +107,12 @@ func (s *Store) FindReferences(ctx context.Context, accountID uuid.UUID, bucket 
 func (s *Store) CountPending(ctx context.Context, accountID uuid.UUID) (uploads, removals int64, err error) {
 	row, err := s.queries.CountPending(ctx, accountID)
 	return row.Uploads, row.Removals, toFault(err, "count uploads and removals")
+}
+
+// CountRestored implements consistency.RestoreStore.
+func (s *Store) CountRestored(ctx context.Context, accountID uuid.UUID, cutoff time.Time) (consistency.RestoreCounts, error) {
+	row, err := s.queries.CountRestored(ctx, sqlgen.CountRestoredParams{AccountID: accountID, Cutoff: cutoff})
+	return consistency.RestoreCounts{ExpiredDrafts: row.Drafts, ExpiredDraftsBytes: row.DraftBytes, Keys: row.Keys}, toFault(err, "count what a restore turned back")
 }
 
 // FindDrift implements consistency.Store.

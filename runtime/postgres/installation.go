@@ -80,3 +80,19 @@ func (s *Store) AdvanceHeartbeat(ctx context.Context, from installation.State, t
 func (s *Store) Hold(ctx context.Context, reason string) error {
 	return toFault(s.queries.HoldInstallation(ctx, reason), "hold the installation")
 }
+
+// Resume implements installation.ResumeStore.
+func (s *Store) Resume(ctx context.Context, from, next installation.State) (bool, error) {
+	var resumed bool
+	err := s.inTx(ctx, "resume after a restore", func(q *sqlgen.Queries) error {
+		n, err := q.ResumeInstallation(ctx, sqlgen.ResumeInstallationParams{
+			NextEpoch: next.Epoch, NextHeartbeat: next.Heartbeat, NextToken: next.Token, Server: next.Server.String(),
+			Epoch: from.Epoch, Heartbeat: from.Heartbeat, Token: from.Token,
+		})
+		if resumed = n == 1; err != nil || !resumed {
+			return err
+		}
+		return q.PostponeErasures(ctx)
+	})
+	return resumed && err == nil, err
+}

@@ -189,12 +189,12 @@ func TestKey_IsIssuedOnceByManyReplicas(t *testing.T) {
 	t.Parallel()
 	e := newKeyEnv(t)
 	e.issue(0)
-	after := int64(1)
+	seen := account.SeenKeys{Sequence: 1}
 	var added, rejected atomic.Int64
 	var callers sync.WaitGroup
 	for range 20 {
 		callers.Go(func() {
-			_, key, err := e.AddKey(t.Context(), account.KeyRequest{AppID: e.app.ID, Generation: 2, Overlap: time.Hour, After: &after})
+			_, key, err := e.AddKey(t.Context(), account.KeyRequest{AppID: e.app.ID, Generation: 2, Overlap: time.Hour, Seen: &seen})
 			switch {
 			case err == nil:
 				added.Add(1)
@@ -211,6 +211,25 @@ func TestKey_IsIssuedOnceByManyReplicas(t *testing.T) {
 	callers.Wait()
 	if added.Load() != 1 || rejected.Load() != 19 || e.rows() != 2 {
 		t.Errorf("%d keys were added and %d rejected; there are %d rows", added.Load(), rejected.Load(), e.rows())
+	}
+}
+
+// A replica takes the rotation of another one for an interrupted one, which is delivered before the
+// replica can replace its key.
+func TestKey_DeliveredMeanwhileIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	e := newKeyEnv(t)
+	e.issue(0)
+	_, key := e.add(time.Hour)
+	ring, err := e.Keys(t.Context(), e.id)
+	must(t, err)
+	seen := ring.Apps[e.app.ID].Seen()
+	must(t, e.DeliverKey(t.Context(), key, "uid"))
+	if _, _, err := e.AddKey(t.Context(), account.KeyRequest{AppID: e.app.ID, Seen: seen}); !errors.Is(err, account.ErrKeysChanged) {
+		t.Errorf("the key was added: %v", err)
+	}
+	if e.rows() != 2 {
+		t.Errorf("there are %d rows", e.rows())
 	}
 }
 

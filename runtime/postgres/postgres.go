@@ -36,7 +36,7 @@ var (
 	_ consistency.AccountStore   = (*Store)(nil)
 	_ oauth.Store                = (*Store)(nil)
 	_ oauth.PurgeStore           = (*Store)(nil)
-	_ installation.Store         = (*Store)(nil)
+	_ installation.ResumeStore   = (*Store)(nil)
 	_ installation.InstanceStore = (*Store)(nil)
 )
 

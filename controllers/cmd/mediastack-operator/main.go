@@ -1,16 +1,17 @@
-// Command mediastack-operator reconciles MediaAccount and MediaSettings objects: it watches the
-// Kubernetes API and writes the desired state to PostgreSQL and S3.
+// Command mediastack-operator reconciles MediaAccount, RetainedMediaAccount and MediaSettings
+// objects (run, the default), binds a database to another cluster (take-over) and prepares the
+// removal of the operator (uninstall). It only wires components together.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/go-logr/logr"
@@ -19,46 +20,67 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"mediastack.dev/controllers/operator"
-	"mediastack.dev/runtime/objectstore"
-	"mediastack.dev/runtime/postgres"
+	"mediastack.dev/runtime/redact"
 )
 
 // version is set by the linker: -ldflags "-X main.version=v1.2.3".
 var version = "development"
 
-// exitUsage is the exit status of an invalid command line; a later failure is 1.
-const exitUsage = 2
+// Exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+	// exitActionRequired is returned by take-over and uninstall, if they completed and an
+	// administrator must act.
+	exitActionRequired = 3
+)
+
+// errActionRequired ends a command with exitActionRequired. What to do was printed.
+var errActionRequired = errors.New("an administrator must act")
 
 // flags are the command line; every flag has an environment variable.
 type flags struct {
-	Operator operator.Config    `embed:""`
-	Database postgres.Config    `embed:""`
-	S3       objectstore.Config `embed:"" prefix:"s3-"`
+	common
 
+	Version kong.VersionFlag `help:"Show the version and exit."`
+
+	Run       runCommand       `cmd:"" default:"withargs" help:"Reconcile until SIGTERM or SIGINT. This is the default."`
+	TakeOver  takeOverCommand  `cmd:"" help:"Bind the installation in the database to this cluster. Without --confirm, print what that binds, and exit with 3 if it is needed."`
+	Uninstall uninstallCommand `cmd:"" help:"Close every account with its media retained, and delete the MediaAccounts and MediaSettings. Without --confirm, print what that does, and exit with 3 if there are any."`
+}
+
+// common are the flags of every command.
+type common struct {
 	Kubeconfig string     `env:"KUBECONFIG" help:"Kubeconfig file; the pod's service account if empty."`
 	LogFormat  string     `env:"SERVICE_LOG_FORMAT" enum:"json,text" default:"json" help:"Log format: json or text."`
 	LogLevel   slog.Level `env:"SERVICE_LOG_LEVEL" default:"INFO" help:"Minimum log level: DEBUG, INFO, WARN or ERROR."`
-
-	Version kong.VersionFlag `help:"Show the version and exit."`
 }
 
 func main() {
 	var options flags
-	kong.Parse(&options,
-		kong.Name("mediastack-operator"),
-		kong.Description("Reconciles MediaAccount and MediaSettings objects."),
-		kong.Vars{"version": version},
-		kong.Exit(exit),
-	)
-	log := logger(options, os.Stderr)
+	parsed := kong.Parse(&options, parserOptions(kong.Exit(exit))...)
+	log := logger(options.common, os.Stderr)
 	setGlobalLoggers(log)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, options, log); err != nil {
-		fmt.Fprintln(os.Stderr, "mediastack-operator:", err)
-		os.Exit(1)
+	parsed.BindTo(ctx, (*context.Context)(nil))
+	parsed.BindTo(os.Stdout, (*io.Writer)(nil))
+	switch err := parsed.Run(options.common, log); {
+	case errors.Is(err, errActionRequired):
+		os.Exit(exitActionRequired)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "mediastack-operator:", redact.Text(err.Error()))
+		os.Exit(exitFailed)
 	}
+}
+
+// parserOptions returns the options of the parser, and more.
+func parserOptions(more ...kong.Option) []kong.Option {
+	return append([]kong.Option{
+		kong.Name("mediastack-operator"),
+		kong.Description("Reconciles MediaAccount, RetainedMediaAccount and MediaSettings objects."),
+		kong.Vars{"version": version},
+	}, more...)
 }
 
 // exit ends the program. An error of kong is one of usage.
@@ -69,33 +91,8 @@ func exit(status int) {
 	os.Exit(status)
 }
 
-// run builds the operator and runs it until ctx ends.
-func run(ctx context.Context, options flags, log *slog.Logger) error {
-	kube, err := kubeConfig(options.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	database, err := postgres.Open(ctx, options.Database)
-	if err != nil {
-		return err
-	}
-	defer database.Close()
-	buckets, err := objectstore.New(options.S3)
-	if err != nil {
-		return err
-	}
-	manager, err := operator.New(ctx, kube, options.Operator, operator.Deps{
-		Accounts: database, Settings: database, Buckets: buckets, Runtimes: database, Installation: database, Markers: buckets, Now: time.Now, Log: log,
-	})
-	if err != nil {
-		return err
-	}
-	log.Info("starting", "version", version)
-	return manager.Start(ctx)
-}
-
 // logger returns a logger for the format and level in options.
-func logger(options flags, out io.Writer) *slog.Logger {
+func logger(options common, out io.Writer) *slog.Logger {
 	handler := &slog.HandlerOptions{Level: options.LogLevel}
 	if options.LogFormat == "text" {
 		return slog.New(slog.NewTextHandler(out, handler))

@@ -26,7 +26,7 @@ import (
 // as the global loggers may be set only once.
 var (
 	logs syncBuffer
-	log  = logger(flags{LogFormat: "json", LogLevel: slog.LevelInfo}, &logs)
+	log  = logger(common{LogFormat: "json", LogLevel: slog.LevelInfo}, &logs)
 )
 
 func TestMain(m *testing.M) {
@@ -71,13 +71,20 @@ func TestOperator_LinksNoImagingNoTenantHTTPAndNoTestHelper(t *testing.T) {
 
 func parse(t *testing.T, args ...string) (flags, error) {
 	t.Helper()
+	options, _, err := parseCommand(t, args...)
+	return options, err
+}
+
+// parseCommand also returns the selected command.
+func parseCommand(t *testing.T, args ...string) (flags, *kong.Context, error) {
+	t.Helper()
 	var options flags
-	parser, err := kong.New(&options, kong.Vars{"version": version}, kong.Exit(func(int) { t.Fatal("the parser wants to exit") }))
+	parser, err := kong.New(&options, parserOptions(kong.Exit(func(int) { t.Fatal("the parser wants to exit") }))...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = parser.Parse(args)
-	return options, err
+	parsed, err := parser.Parse(args)
+	return options, parsed, err
 }
 
 func TestFlags_HaveEnvironmentNamesAndDefaults(t *testing.T) {
@@ -91,13 +98,13 @@ func TestFlags_HaveEnvironmentNamesAndDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := got.Operator
+	o := got.Run.Operator
 	if o.HealthListen != ":9999" || o.MetricsListen != ":8080" || !o.LeaderElect || o.BucketCheckInterval != time.Minute ||
 		o.UsageInterval != 5*time.Minute || o.OutageGrace != 2*time.Minute || o.Concurrency != 8 || o.BucketPrefix != "media" || len(o.Namespaces) != 0 {
 		t.Errorf("flags are %+v", o)
 	}
-	if got.S3.Endpoint != "https://s3.example.org" || got.Database.DatabaseURL != "postgres://localhost/db" {
-		t.Errorf("stores are %+v, %+v", got.S3, got.Database)
+	if got.Run.S3.Endpoint != "https://s3.example.org" || got.Run.Database.DatabaseURL != "postgres://localhost/db" {
+		t.Errorf("stores are %+v, %+v", got.Run.S3, got.Run.Database)
 	}
 	if _, err := parse(t, "--log-format=xml"); err == nil {
 		t.Error("an unknown log format is accepted")
@@ -108,6 +115,28 @@ func TestFlags_MissingIsNamed(t *testing.T) {
 	t.Parallel()
 	if _, err := parse(t); err == nil || !strings.Contains(err.Error(), "--base-url") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestFlags_SelectTheCommand(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"--base-url=https://m.example.org --database-url=x --s3-endpoint=x --s3-access-key=x --s3-secret-key=x":     "run",
+		"run --base-url=https://m.example.org --database-url=x --s3-endpoint=x --s3-access-key=x --s3-secret-key=x": "run",
+		"take-over --database-url=x":           "take-over",
+		"take-over --database-url=x --confirm": "take-over",
+		"uninstall":                            "uninstall",
+		"uninstall --check":                    "uninstall",
+		"uninstall --confirm --log-level=WARN": "uninstall",
+	} {
+		if _, parsed, err := parseCommand(t, strings.Fields(line)...); err != nil || parsed.Command() != want {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	for _, line := range []string{"remove", "take-over", "uninstall --check --confirm", "uninstall now"} {
+		if _, _, err := parseCommand(t, strings.Fields(line)...); err == nil {
+			t.Errorf("%s is accepted", line)
+		}
 	}
 }
 
@@ -130,7 +159,7 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, options, log) }()
+	go func() { ended <- options.Run.Run(ctx, options.common, log) }()
 
 	clients, err := kubernetes.NewForConfig(testenv.Kubernetes(t))
 	must(t, err)
@@ -177,7 +206,7 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 
 func TestOperator_WithoutAClusterReportsIt(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	err := run(t.Context(), flags{}, log)
+	err := (&runCommand{}).Run(t.Context(), common{}, log)
 	if err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
 		t.Errorf("got %v", err)
 	}

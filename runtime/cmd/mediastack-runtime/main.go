@@ -1,6 +1,7 @@
 // Command mediastack-runtime serves the API of tenants (serve), removes expired data
-// (purge), checks that rows and buckets are consistent (check) and migrates the database
-// schema (migrate). It only wires components together.
+// (purge), checks that rows and buckets are consistent (check), ends the hold after a restore
+// (resume-after-restore) and migrates the database schema (migrate). It only wires components
+// together.
 package main
 
 import (
@@ -38,6 +39,7 @@ type command struct {
 	Serve   serveCommand   `cmd:"" help:"Serve REST, TUS, MCP and logins until SIGTERM or SIGINT."`
 	Purge   purgeCommand   `cmd:"" help:"Run one pass of the purge and print its summary as a line of JSON. Exits with 3 if an operator must act."`
 	Check   checkCommand   `cmd:"" help:"Compare an account's rows and counters with its bucket, print differences as lines of JSON, then a summary. Exits with 3 if an operator must act, or if there are differences without --repair."`
+	Resume  resumeCommand  `cmd:"" name:"resume-after-restore" help:"After the database was restored or copied: report what that did, as lines of JSON; with --confirm end the hold."`
 	Migrate migrateCommand `cmd:"" help:"Migrate the database schema, and log the applied migrations."`
 }
 

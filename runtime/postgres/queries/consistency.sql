@@ -148,3 +148,8 @@ UPDATE app_total SET bytes = bytes - sqlc.arg(bytes)::bigint WHERE app_id = $1 A
 -- name: CountPending :one
 SELECT (SELECT count(*) FROM upload WHERE upload.account_id = sqlc.arg(account_id))::bigint AS uploads,
     (SELECT count(*) FROM object_removal WHERE object_removal.account_id = sqlc.arg(account_id))::bigint AS removals;
+
+-- name: CountRestored :one
+SELECT (SELECT count(*) FROM item d WHERE d.account_id = sqlc.arg(account_id) AND d.sealed_at IS NULL AND d.created_at < sqlc.arg(cutoff)::timestamptz)::bigint AS drafts,
+    (SELECT coalesce(sum(d.bytes), 0) FROM item d WHERE d.account_id = sqlc.arg(account_id) AND d.sealed_at IS NULL AND d.created_at < sqlc.arg(cutoff)::timestamptz)::bigint AS draft_bytes,
+    (SELECT count(*) FROM api_key k WHERE k.account_id = sqlc.arg(account_id) AND (k.expires_at IS NULL OR k.expires_at > now()))::bigint AS keys;

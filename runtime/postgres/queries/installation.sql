@@ -17,3 +17,12 @@ FROM durable WHERE heartbeat = sqlc.arg(heartbeat) AND token = sqlc.arg(token) A
 
 -- name: HoldInstallation :exec
 UPDATE installation SET hold_reason = $1, held_at = now() WHERE hold_reason = '';
+
+-- name: ResumeInstallation :execrows
+UPDATE installation SET epoch = sqlc.arg(next_epoch), heartbeat = sqlc.arg(next_heartbeat), token = sqlc.arg(next_token), heartbeat_at = now(),
+    server = sqlc.arg(server), hold_reason = '', held_at = NULL, resumed_at = now()
+WHERE epoch = sqlc.arg(epoch) AND heartbeat = sqlc.arg(heartbeat) AND token = sqlc.arg(token);
+
+-- name: PostponeErasures :exec
+-- An account that was opened again after the backup is closed again by the restore.
+UPDATE account SET erase_after = greatest(erase_after, now() + (erase_after - closed_at)) WHERE erase_after IS NOT NULL AND erasing_at IS NULL;

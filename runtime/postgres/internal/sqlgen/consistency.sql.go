@@ -7,6 +7,7 @@ package sqlgen
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"mediastack.dev/runtime/media"
@@ -72,6 +73,30 @@ func (q *Queries) CountPending(ctx context.Context, accountID uuid.UUID) (CountP
 	row := q.db.QueryRow(ctx, countPending, accountID)
 	var i CountPendingRow
 	err := row.Scan(&i.Uploads, &i.Removals)
+	return i, err
+}
+
+const countRestored = `-- name: CountRestored :one
+SELECT (SELECT count(*) FROM item d WHERE d.account_id = $1 AND d.sealed_at IS NULL AND d.created_at < $2::timestamptz)::bigint AS drafts,
+    (SELECT coalesce(sum(d.bytes), 0) FROM item d WHERE d.account_id = $1 AND d.sealed_at IS NULL AND d.created_at < $2::timestamptz)::bigint AS draft_bytes,
+    (SELECT count(*) FROM api_key k WHERE k.account_id = $1 AND (k.expires_at IS NULL OR k.expires_at > now()))::bigint AS keys
+`
+
+type CountRestoredParams struct {
+	AccountID uuid.UUID
+	Cutoff    time.Time
+}
+
+type CountRestoredRow struct {
+	Drafts     int64
+	DraftBytes int64
+	Keys       int64
+}
+
+func (q *Queries) CountRestored(ctx context.Context, arg CountRestoredParams) (CountRestoredRow, error) {
+	row := q.db.QueryRow(ctx, countRestored, arg.AccountID, arg.Cutoff)
+	var i CountRestoredRow
+	err := row.Scan(&i.Drafts, &i.DraftBytes, &i.Keys)
 	return i, err
 }
 

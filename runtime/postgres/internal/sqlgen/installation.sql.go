@@ -78,6 +78,16 @@ func (q *Queries) Installation(ctx context.Context) (InstallationRow, error) {
 	return i, err
 }
 
+const postponeErasures = `-- name: PostponeErasures :exec
+UPDATE account SET erase_after = greatest(erase_after, now() + (erase_after - closed_at)) WHERE erase_after IS NOT NULL AND erasing_at IS NULL
+`
+
+// An account that was opened again after the backup is closed again by the restore.
+func (q *Queries) PostponeErasures(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, postponeErasures)
+	return err
+}
+
 const recordServer = `-- name: RecordServer :exec
 UPDATE installation SET server = $1 WHERE server = ''
 `
@@ -85,6 +95,38 @@ UPDATE installation SET server = $1 WHERE server = ''
 func (q *Queries) RecordServer(ctx context.Context, server string) error {
 	_, err := q.db.Exec(ctx, recordServer, server)
 	return err
+}
+
+const resumeInstallation = `-- name: ResumeInstallation :execrows
+UPDATE installation SET epoch = $1, heartbeat = $2, token = $3, heartbeat_at = now(),
+    server = $4, hold_reason = '', held_at = NULL, resumed_at = now()
+WHERE epoch = $5 AND heartbeat = $6 AND token = $7
+`
+
+type ResumeInstallationParams struct {
+	NextEpoch     int64
+	NextHeartbeat int64
+	NextToken     uuid.UUID
+	Server        string
+	Epoch         int64
+	Heartbeat     int64
+	Token         uuid.UUID
+}
+
+func (q *Queries) ResumeInstallation(ctx context.Context, arg ResumeInstallationParams) (int64, error) {
+	result, err := q.db.Exec(ctx, resumeInstallation,
+		arg.NextEpoch,
+		arg.NextHeartbeat,
+		arg.NextToken,
+		arg.Server,
+		arg.Epoch,
+		arg.Heartbeat,
+		arg.Token,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const witnessBuckets = `-- name: WitnessBuckets :many

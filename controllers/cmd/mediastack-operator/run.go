@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"mediastack.dev/controllers/operator"
+	"mediastack.dev/runtime/objectstore"
+	"mediastack.dev/runtime/postgres"
+)
+
+// runCommand runs the operator.
+type runCommand struct {
+	Operator operator.Config    `embed:""`
+	Database postgres.Config    `embed:""`
+	S3       objectstore.Config `embed:"" prefix:"s3-"`
+}
+
+// Run builds the operator and runs it until ctx ends.
+func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) error {
+	kube, err := kubeConfig(options.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	database, err := postgres.Open(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer database.Close()
+	buckets, err := objectstore.New(c.S3)
+	if err != nil {
+		return err
+	}
+	manager, err := operator.New(ctx, kube, c.Operator, operator.Deps{
+		Accounts: database, Settings: database, Buckets: buckets, Runtimes: database, Installation: database, Markers: buckets, Now: time.Now, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	log.Info("starting", "version", version)
+	return manager.Start(ctx)
+}

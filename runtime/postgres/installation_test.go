@@ -1,0 +1,136 @@
+package postgres_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/postgres"
+)
+
+// statement runs a statement on a connection of its own.
+func statement(t *testing.T, url, text string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	_, err = conn.Exec(t.Context(), text, args...)
+	must(t, err)
+}
+
+// An old program that continues beside a newer schema would misinterpret its rows.
+func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	migrate(t, url)
+	running := open(t, url)
+	must(t, running.CheckSchema(t.Context()))
+	statement(t, url, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (999, true)")
+	for name, do := range map[string]func() error{
+		"a program that runs":   func() error { return running.CheckSchema(t.Context()) },
+		"a program that starts": func() error { return open(t, url).CheckSchema(t.Context()) },
+		"a query of a program":  func() error { _, err := open(t, url).FindAccount(t.Context(), "a", "b"); return err },
+		"a write of a program":  func() error { return open(t, url).TouchRuntime(t.Context(), uuid.New(), "old") },
+		"the migration of a program": func() error {
+			return postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, slog.New(slog.DiscardHandler))
+		},
+		"the ping of the readyz check": func() error { return open(t, url).Ping(t.Context()) },
+	} {
+		err := do()
+		if !fault.Is(err, fault.Unavailable) || fault.ReasonOf(err) != fault.Schema || !strings.Contains(err.Error(), "older than the database's schema") ||
+			!strings.Contains(err.Error(), "version 999") || !strings.Contains(err.Error(), "up to 10") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := running.TouchRuntime(t.Context(), uuid.New(), "old"); fault.ReasonOf(err) != fault.Schema {
+		t.Errorf("a program that runs writes on an old connection: %v", err)
+	}
+	statement(t, url, "DELETE FROM goose_db_version WHERE version_id = 999")
+	must(t, running.CheckSchema(t.Context()))
+	must(t, running.TouchRuntime(t.Context(), uuid.New(), "old"))
+}
+
+func TestSchema_OlderNamesBothVersionsAndTheCommand(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.Postgres(t))
+	err := store.CheckSchema(t.Context())
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no tables") || !strings.Contains(err.Error(), "version 10") || !strings.Contains(err.Error(), "mediastack-runtime migrate") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRuntimeInstance_CountsReplicasThatWereSeen(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	migrate(t, url)
+	store := open(t, url)
+	serving := func(want string) {
+		t.Helper()
+		found, err := store.ServingRuntimes(t.Context())
+		must(t, err)
+		if got := fmt.Sprint(found.Replicas, found.Versions); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	serving("0 []")
+	ids := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
+	for i, id := range ids {
+		must(t, store.TouchRuntime(t.Context(), id, fmt.Sprintf("v%d", i/2)))
+	}
+	serving("3 [v0 v1]")
+	must(t, store.RemoveRuntime(t.Context(), ids[0])) // it ended
+	serving("2 [v0 v1]")
+	statement(t, url, "UPDATE runtime_instance SET seen_at = now() - interval '46 seconds' WHERE id = $1", ids[1]) // it was killed
+	serving("1 [v1]")
+	must(t, store.TouchRuntime(t.Context(), ids[1], "v0")) // it was only slow
+	serving("2 [v0 v1]")
+	statement(t, url, "UPDATE runtime_instance SET seen_at = now() - interval '11 minutes' WHERE id = $1", ids[1])
+	must(t, store.TouchRuntime(t.Context(), ids[2], "v1"))
+	var rows int
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	must(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM runtime_instance").Scan(&rows))
+	if rows != 1 {
+		t.Errorf("%d rows are left", rows)
+	}
+}
+
+// A heartbeat whose row is lost in a crash of the server, while its marker is not, would hold an
+// installation that nobody has restored.
+func TestAdvanceHeartbeat_IsDurableWhateverTheDefaultIs(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServer(t)
+	url := testenv.Database(t, server)
+	migrate(t, url)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	_, err = conn.Exec(t.Context(), "ALTER ROLE CURRENT_USER SET synchronous_commit = off")
+	must(t, err)
+	must(t, conn.Close(t.Context()))
+	for range 5 {
+		store := open(t, url)
+		before, err := store.Installation(t.Context())
+		must(t, err)
+		token := uuid.New()
+		if advanced, err := store.AdvanceHeartbeat(t.Context(), before, token); err != nil || !advanced {
+			t.Fatalf("%v, %v", advanced, err)
+		}
+		if advanced, err := store.AdvanceHeartbeat(t.Context(), before, uuid.New()); err != nil || advanced {
+			t.Errorf("a heartbeat from an old row: %v, %v", advanced, err)
+		}
+		server.Kill()
+		server.Start()
+		after, err := open(t, url).Installation(t.Context())
+		must(t, err)
+		if after.Heartbeat != before.Heartbeat+1 || after.Token != token {
+			t.Errorf("the heartbeat is lost: %+v", after)
+		}
+	}
+}
