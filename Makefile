@@ -101,7 +101,7 @@ bench: running build dev-services tusd ## Compare the service with baselines (AR
 outage: kube build dev-services ## Take S3 away from the operator with 1,000 accounts for a minute, and for ten, and count its writes (a quarter of an hour)
 	MEDIASTACK_TEST_OUTAGE=1 go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)' ./controllers/operator
 
-crash: running build dev-services ## Kill the service hundreds of times under load and verify that nothing was lost (ARGS="--seed 7 --kills 50")
+crash: running build dev-services kube ## Kill the service, then the operators, hundreds of times under load and verify that nothing was lost (ARGS="--scenario operator --seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)
 
 screenshots: packages build dev-services ## Take the screenshots of the documentation, and of every login page in every state into PICTURES (screenshots/)

@@ -53,7 +53,6 @@ type harness struct {
 	buckets       *countingBuckets
 	requests      *requestCounter
 	config        operator.Config
-	databaseURL   string
 	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
 

@@ -173,9 +173,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 	}
 	kept := retained.New(retained.Config{
 		Interval: cfg.RetainedInterval, OrphanDelay: cfg.OrphanDelay, TakeOverGrace: cfg.TakeOverGrace,
-		Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency),
+		Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency), ErasureOptions: controllerOptions(cfg.MaxConcurrentDeletions),
 	}, retained.Deps{
-		Deps: shared, APIReader: mgr.GetAPIReader(), Discovery: resources, Accounts: registry, Log: deps.Log,
+		Deps: shared, APIReader: mgr.GetAPIReader(), Discovery: resources, Accounts: registry, Eraser: eraser, Log: deps.Log,
 	})
 	if err := kept.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", retained.Name, err)

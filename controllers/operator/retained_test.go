@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -24,6 +25,8 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
 )
 
 // database keeps the URL of the harness's database for statements of the test.
@@ -365,6 +368,216 @@ func (b *harness) moveToAnotherNamespace() {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	must(b.t, b.Create(b.ctx, namespace))
 	b.namespace, b.config.Namespaces = namespace.Name, []string{namespace.Name}
+}
+
+// A namespace that was created again may belong to another tenant, whose MediaAccount of the same
+// name once read the items of the former one.
+func TestRetained_NamesakeNeverInherits(t *testing.T) {
+	t.Parallel()
+	var url string
+	b := newHarness(t, database(&url), func(o *options) { o.idle = true })
+	b.moveToAnotherNamespace()
+	stop := b.run(b.config)
+	object := b.account("demo")
+	b.ready(object)
+	b.sealItems(url, 2)
+	id, key := b.accountID(object), b.secret("demo", "default").Data["apiKey"]
+	stop() // nobody sees the MediaAccount go
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
+	must(t, b.Delete(b.ctx, namespace))
+	b.removeByForce(object)
+	b.gone(namespace)
+	must(t, b.Create(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}))
+	stranger := b.account("demo")
+	b.run(b.config)
+	b.shows(stranger, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRetained)
+	kept := b.retained(id)
+	if b.opens(key) {
+		t.Error("the former tenant's key outlives the namespace")
+	}
+
+	// The tenant names the account, and forges the status: neither helps.
+	thief := b.account("thief", func(a *v1alpha1.MediaAccount) { a.Spec.RestoreFrom = kept.Name })
+	patch := client.MergeFrom(thief.DeepCopy())
+	thief.Status.AccountID, thief.Status.Bucket = kept.Spec.AccountID, kept.Spec.Bucket
+	must(t, b.Status().Patch(b.ctx, thief, patch))
+	b.shows(thief, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRetained)
+	for _, name := range []string{"demo", "thief"} {
+		secrets := &corev1.SecretList{}
+		must(t, b.List(b.ctx, secrets, client.InNamespace(b.namespace), client.MatchingLabels{v1alpha1.LabelAccount: name}))
+		if len(secrets.Items) != 0 {
+			t.Errorf("%s has a key", name)
+		}
+	}
+
+	// An admin releases the name: the stranger starts with an empty account.
+	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.ReserveName = new(false) })
+	b.ready(stranger)
+	if b.accountID(stranger) == id || stranger.Status.Bucket == kept.Spec.Bucket || stranger.Status.Usage.SealedItems != 0 {
+		t.Errorf("the stranger has %+v", stranger.Status)
+	}
+	token, _ := account.ParseKeySecret(string(b.secret("demo", "default").Data["apiKey"]))
+	if principal, err := b.database.FindPrincipal(b.ctx, token.Hash()); err != nil || principal.Account.ID == id {
+		t.Errorf("the stranger's key opens account %s, %v", principal.Account.ID, err)
+	}
+
+	// claimRef hands the former account to the MediaAccount that it names.
+	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) {
+		r.Spec.ClaimRef = &v1alpha1.ClaimReference{Namespace: b.namespace, Name: "thief"}
+	})
+	b.ready(thief)
+	b.gone(kept)
+	if b.accountID(thief) != id || thief.Status.Usage.SealedItems != 2 {
+		t.Errorf("the heir has %+v", thief.Status)
+	}
+}
+
+func TestRetained_PurgeDeletesTheMedia(t *testing.T) {
+	t.Parallel()
+	var url string
+	b := newHarness(t, database(&url))
+	object := b.account("demo")
+	b.ready(object)
+	b.sealItems(url, 3)
+	id, bucket := b.accountID(object), object.Status.Bucket
+	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
+	must(t, b.Delete(b.ctx, object))
+	kept := b.retained(id)
+	if _, err := b.store.Stat(b.ctx, bucket, "photo"); err != nil {
+		t.Fatal(err)
+	}
+	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.Reclaim = v1alpha1.ReclaimPurge })
+	b.gone(kept)
+	b.hasNoBucket(bucket)
+	if _, err := b.database.AccountByID(b.ctx, id); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the account still exists: %v", err)
+	}
+}
+
+func TestRetained_DeletionIsUndoneUntilItsTime(t *testing.T) {
+	t.Parallel()
+	var url string
+	b := newHarness(t, database(&url))
+	object := b.account("demo", deleting)
+	b.ready(object)
+	b.sealItems(url, 1)
+	id := b.accountID(object)
+	must(t, b.Delete(b.ctx, object))
+	b.gone(object)
+	kept := b.retained(id)
+	if kept.Spec.Reclaim != v1alpha1.ReclaimPurge || kept.Status.PurgeAt == nil {
+		t.Fatalf("the deletion is not planned: %+v, %+v", kept.Spec, kept.Status)
+	}
+	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.Reclaim = v1alpha1.ReclaimRetain })
+	b.eventually(func() string {
+		if kept = b.retained(id); kept.Status.PurgeAt != nil {
+			return "the deletion is still planned"
+		}
+		return ""
+	})
+	row, err := b.registry.Retained(b.ctx, id)
+	must(t, err)
+	if row.EraseAfter != nil {
+		t.Errorf("the account is to be erased after %s", row.EraseAfter)
+	}
+	again := b.account("demo", deleting)
+	b.ready(again)
+	if b.accountID(again) != id || again.Status.Usage.SealedItems != 1 {
+		t.Errorf("restored %+v", again.Status)
+	}
+}
+
+// An object that was left from an earlier closing, or restored from a backup, once said Purge:
+// the media was retained since.
+func TestRetained_AnEarlierPurgeDeletesNothing(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, func(o *options) { o.idle = true })
+	stop := b.run(b.config)
+	object := b.account("demo")
+	b.ready(object)
+	id, bucket := b.accountID(object), object.Status.Bucket
+	must(t, b.Delete(b.ctx, object))
+	former := b.retained(id)
+	stop()
+	must(t, b.reopen(former))
+	_, err := b.registry.Close(b.ctx, id, account.CloseOptions{})
+	must(t, err)
+	change(b, former, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.Reclaim = v1alpha1.ReclaimPurge })
+	b.run(b.config)
+	b.eventually(func() string {
+		if now := b.retained(id); now.UID == former.UID || now.Spec.Reclaim != v1alpha1.ReclaimRetain {
+			return "the object was not replaced"
+		}
+		return ""
+	})
+	if exists, err := b.store.BucketExists(b.ctx, bucket); err != nil || !exists {
+		t.Errorf("the bucket is gone: %v", err)
+	}
+}
+
+// reopen binds a retained account again, as if its MediaAccount existed.
+func (b *harness) reopen(kept *v1alpha1.RetainedMediaAccount) error {
+	_, err := b.registry.Ensure(b.ctx, account.Spec{
+		Namespace: kept.Spec.AccountNamespace, Name: kept.Spec.AccountName, NamespaceUID: kept.Spec.NamespaceUID, ObjectUID: uuid.NewString(),
+		MaxStorage: 1000, MaxUploadSize: 1000,
+	})
+	return err
+}
+
+func TestRetained_ObjectsOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.account("demo")
+	b.ready(object)
+	installation, err := b.registry.InstallationID(b.ctx)
+	must(t, err)
+	byHand := func(installationID string, change func(*v1alpha1.RetainedMediaAccount)) *v1alpha1.RetainedMediaAccount {
+		id := uuid.NewString()
+		made := &v1alpha1.RetainedMediaAccount{
+			ObjectMeta: metav1.ObjectMeta{Name: id},
+			Spec: v1alpha1.RetainedMediaAccountSpec{
+				AccountID: id, InstallationID: installationID, AccountNamespace: b.namespace, AccountName: "demo", Bucket: object.Status.Bucket,
+				ClosedAt: metav1.NowMicro(), Reclaim: v1alpha1.ReclaimPurge,
+			},
+		}
+		change(made)
+		return made
+	}
+	foreign := byHand(uuid.NewString(), func(r *v1alpha1.RetainedMediaAccount) {
+		r.Labels = map[string]string{"app.kubernetes.io/managed-by": "mediastack-operator"}
+	})
+	unknown := byHand(installation.String(), func(*v1alpha1.RetainedMediaAccount) {})
+	must(t, b.Create(b.ctx, foreign))
+	must(t, b.Create(b.ctx, unknown))
+	t.Cleanup(func() { _ = b.Delete(context.Background(), foreign); _ = b.Delete(context.Background(), unknown) })
+	b.shows(unknown, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid)
+	if err := b.Create(b.ctx, byHand(installation.String(), func(r *v1alpha1.RetainedMediaAccount) { r.Name = "other" })); !apierrors.IsInvalid(err) {
+		t.Errorf("a name that is not the account's id: %v", err)
+	}
+	must(t, b.Get(b.ctx, client.ObjectKeyFromObject(foreign), foreign))
+	if len(foreign.Status.Conditions) != 0 {
+		t.Errorf("the object of another installation has a status: %+v", foreign.Status)
+	}
+	b.ready(object)
+	if exists, err := b.store.BucketExists(b.ctx, object.Status.Bucket); err != nil || !exists {
+		t.Errorf("the bucket is gone: %v", err)
+	}
+}
+
+// Two operators that both believe to be the leader must not lose or duplicate an account.
+func TestRetained_TwoOperatorsAgree(t *testing.T) {
+	t.Parallel()
+	const accounts = 20
+	var url string
+	b := newHarness(t, database(&url))
+	b.run(b.config)
+	want := b.populate(url, accounts)
+	for range 2 {
+		must(t, b.DeleteAllOf(b.ctx, &v1alpha1.MediaAccount{}, client.InNamespace(b.namespace)))
+		b.retainedCount(accounts)
+		b.applyAccounts(accounts)
+		b.restored(url, want)
+	}
 }
 
 // runGuide runs the command of the guide that contains text, for the test's namespace.

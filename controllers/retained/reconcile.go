@@ -46,6 +46,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if row, err = r.applyReclaim(ctx, object, *row); row == nil {
 		return ctrl.Result{}, err
 	}
+	if row.Due || row.ErasingAt != nil {
+		return ctrl.Result{}, send(ctx, r.due, object.Name)
+	}
 	return ctrl.Result{}, r.report(ctx, object, *row, summarize(*object, *row))
 }
 

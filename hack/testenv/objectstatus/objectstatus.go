@@ -32,6 +32,11 @@ func Parse(raw *unstructured.Unstructured) (*Object, error) {
 	return object, err
 }
 
+// Condition returns a condition, or nil.
+func (o *Object) Condition(kind string) *metav1.Condition {
+	return meta.FindStatusCondition(o.Status.Conditions, kind)
+}
+
 // Is reports whether a condition is True.
 func (o *Object) Is(kind string) bool {
 	return meta.IsStatusConditionTrue(o.Status.Conditions, kind)
