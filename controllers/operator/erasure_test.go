@@ -192,8 +192,8 @@ func TestDeletion_AppliedAgainWithinDeleteAfterIsUndone(t *testing.T) {
 	id, bucket := b.accountID(object), object.Status.Bucket
 	b.put(bucket, 2)
 	b.seedItems(databaseURL, object, 2)
-	b.exec(databaseURL, `UPDATE item SET sealed_at = now()`)
-	b.exec(databaseURL, `UPDATE app_total SET private_items = 2 WHERE slot = 0`)
+	b.exec(`UPDATE item SET sealed_at = now()`)
+	b.exec(`UPDATE app_total SET private_items = 2 WHERE slot = 0`)
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
 	kept := &v1alpha1.RetainedMediaAccount{}
