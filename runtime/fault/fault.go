@@ -56,7 +56,7 @@ func (k Kind) String() string {
 }
 
 // Reason refines a kind for the administrators of a cluster: a condition or a log line says
-// what to mend. It never decides what a tenant is told.
+// what to correct. It never decides what a tenant is told.
 type Reason string
 
 // The reasons.
