@@ -321,7 +321,7 @@ func uninstallOfAnotherClustersDatabaseFails(t *testing.T, ownCluster func(*opti
 	stop := b.run(b.config)
 	b.withItems()
 	stop()
-	b.sql("UPDATE installation SET cluster_uid = 'another cluster'")
+	b.exec("UPDATE installation SET cluster_uid = 'another cluster'")
 	before := rows(t, b.databaseURL)
 	var out bytes.Buffer
 	if _, err := b.uninstall(&out).Run(b.ctx, true); err == nil || !strings.Contains(err.Error(), "another cluster") {
