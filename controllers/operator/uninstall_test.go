@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -134,6 +135,27 @@ func TestUninstall_LosesNothingAndLeavesNothing(t *testing.T) {
 		"another cluster's database is not changed":            uninstallOfAnotherClustersDatabaseFails,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, ownCluster) })
+		removeAll(t, admin(t, plane))
+	}
+}
+
+// removeAll removes what a test left in its cluster.
+func removeAll(t *testing.T, c client.Client) {
+	t.Helper()
+	found := &v1alpha1.MediaAccountList{}
+	must(t, c.List(t.Context(), found))
+	settings := &v1alpha1.MediaSettingsList{}
+	must(t, c.List(t.Context(), settings))
+	var objects []client.Object
+	for i := range found.Items {
+		objects = append(objects, &found.Items[i])
+	}
+	for i := range settings.Items {
+		objects = append(objects, &settings.Items[i])
+	}
+	for _, object := range objects {
+		must(t, client.IgnoreNotFound(c.Delete(t.Context(), object)))
+		must(t, client.IgnoreNotFound(c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
 	}
 }
 
