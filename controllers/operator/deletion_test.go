@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,11 +68,14 @@ func TestDeletion_RetainKeepsTheBucketAndRevokesTheKeys(t *testing.T) {
 
 func TestDeletion_DeleteRemovesItemsObjectsAndBucket(t *testing.T) {
 	t.Parallel()
-	b := newHarness(t)
+	var databaseURL string
+	b := newHarness(t, func(o *options) {
+		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
+	})
 	object := b.account("demo", deleting)
 	b.ready(object)
 	const items = 1010
-	b.seedItems(object, items)
+	b.seedItems(databaseURL, object, items)
 	for i := range 20 {
 		must(t, b.store.Put(b.ctx, object.Status.Bucket, fmt.Sprintf("objects/%d", i), "image/jpeg", strings.NewReader("bytes"), 5))
 	}
@@ -92,19 +96,15 @@ func TestDeletion_DeleteRemovesItemsObjectsAndBucket(t *testing.T) {
 }
 
 // seedItems puts drafts into the account's Default App.
-func (b *harness) seedItems(object *v1alpha1.MediaAccount, n int) {
+func (b *harness) seedItems(databaseURL string, object *v1alpha1.MediaAccount, n int) {
 	b.t.Helper()
-	b.sql(`WITH added AS (INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
+	conn, err := pgx.Connect(b.ctx, databaseURL)
+	must(b.t, err)
+	defer func() { _ = conn.Close(b.ctx) }()
+	_, err = conn.Exec(b.ctx, `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
 		SELECT gen_random_uuid(), app.account_id, app.id, 'photo.jpg', 'private', '', '', '[]', 0, now()
-		FROM app, generate_series(1, $2) WHERE app.account_id = $1 RETURNING 1) SELECT count(*) FROM added`, b.accountID(object), n)
-}
-
-// sealItems seals every item of the database.
-func (b *harness) sealItems() {
-	b.t.Helper()
-	b.sql(`WITH sealed AS (UPDATE item SET sealed_at = now() RETURNING app_id, bytes),
-		total AS (UPDATE app_total SET private_items = private_items + 1 WHERE slot = 0 AND app_id IN (SELECT app_id FROM sealed))
-		SELECT count(*) FROM sealed`)
+		FROM app, generate_series(1, $2) WHERE app.account_id = $1`, b.accountID(object), n)
+	must(b.t, err)
 }
 
 func TestDeletion_DeleteRetainsTheBucketOfAnotherAccount(t *testing.T) {
@@ -127,11 +127,14 @@ func TestDeletion_DeleteRetainsTheBucketOfAnotherAccount(t *testing.T) {
 // write the status of one account could delete another tenant's media.
 func TestDeletion_IgnoresAForgedStatus(t *testing.T) {
 	t.Parallel()
-	b := newHarness(t)
+	var databaseURL string
+	b := newHarness(t, func(o *options) {
+		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
+	})
 	victim, forger := b.account("victim"), b.account("forger", deleting)
 	b.ready(victim)
 	b.ready(forger)
-	b.seedItems(victim, 1)
+	b.seedItems(databaseURL, victim, 1)
 	must(t, b.store.Put(b.ctx, victim.Status.Bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	own := forger.Status.Bucket
 	patch := client.MergeFrom(forger.DeepCopy())

@@ -183,13 +183,17 @@ func TestDeletion_ContinuesWithTheNextOperator(t *testing.T) {
 // Until the time of the deletion, applying the object again undoes it.
 func TestDeletion_AppliedAgainWithinDeleteAfterIsUndone(t *testing.T) {
 	t.Parallel()
-	b := newHarness(t)
+	var databaseURL string
+	b := newHarness(t, func(o *options) {
+		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
+	})
 	object := b.account("demo", deleting)
 	b.ready(object)
 	id, bucket := b.accountID(object), object.Status.Bucket
 	b.put(bucket, 2)
-	b.seedItems(object, 1)
-	b.sealItems()
+	b.seedItems(databaseURL, object, 2)
+	b.exec(`UPDATE item SET sealed_at = now()`)
+	b.exec(`UPDATE app_total SET private_items = 2 WHERE slot = 0`)
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
 	kept := &v1alpha1.RetainedMediaAccount{}
@@ -209,7 +213,7 @@ func TestDeletion_AppliedAgainWithinDeleteAfterIsUndone(t *testing.T) {
 	b.ready(again)
 	usage, err := b.registry.Usage(b.ctx, id)
 	must(t, err)
-	if again.Status.AccountID != id.String() || again.Status.Bucket != bucket || usage.SealedItems != 1 {
+	if again.Status.AccountID != id.String() || again.Status.Bucket != bucket || usage.SealedItems != 2 {
 		t.Errorf("the account is %s in %s with %d items, and was %s in %s", again.Status.AccountID, again.Status.Bucket, usage.SealedItems, id, bucket)
 	}
 	if _, err := b.store.Stat(b.ctx, bucket, "media/0/original"); err != nil {
