@@ -167,7 +167,7 @@ func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	server.Start()
 	r.open(database, access)
 
-	// Nothing is removed before somebody has said so.
+	// Nothing is removed before an administrator has confirmed the restore.
 	before := r.writes.Load()
 	if code, lines, stderr := r.run("purge"); code != exitActionRequired || lastOf[media.PurgeSummary](t, lines).Held == "" || !strings.Contains(stderr, "heartbeat is 1") || !strings.Contains(stderr, "heartbeat 3") {
 		t.Errorf("purge before the resume: %d %s %s", code, lines, stderr)
