@@ -53,7 +53,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-stores lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
+.PHONY: test test-race test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -73,6 +73,9 @@ test-stores: packages minio build dev-services ## Run the tests of objects, medi
 		MEDIASTACK_TEST_STORE=$$store go test -count=1 -p 1 -timeout 30m $(STORE_PACKAGES); \
 	done
 	@command -v radosgw > /dev/null || echo "Ceph RGW is not installed, so its tests did not run: apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
+
+test-erasure: packages minio build dev-services ## Delete a versioned bucket of 10,000 objects with 3 versions and a delete marker each
+	MEDIASTACK_TEST_OBJECTS=10000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestDrain_RemovesEveryVersion ./runtime/objectstore
 
 lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
@@ -98,7 +101,7 @@ bench: running build dev-services tusd ## Compare the service with baselines (AR
 outage: kube build dev-services ## Take S3 away from the operator with 1,000 accounts for a minute, and for ten, and count its writes (a quarter of an hour)
 	MEDIASTACK_TEST_OUTAGE=1 go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)' ./controllers/operator
 
-crash: running build dev-services ## Kill the service hundreds of times under load and verify that nothing was lost (ARGS="--seed 7 --kills 50")
+crash: running build dev-services kube ## Kill the service, then the operators, hundreds of times under load and verify that nothing was lost (ARGS="--scenario operator --seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)
 
 screenshots: packages build dev-services ## Take the screenshots of the documentation, and of every login page in every state into PICTURES (screenshots/)

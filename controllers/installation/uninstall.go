@@ -292,10 +292,11 @@ func (u *Uninstall) removeFinalizer(ctx context.Context, object client.Object) e
 		if err != nil || object.GetUID() != uid {
 			return client.IgnoreNotFound(err)
 		}
+		patch := client.MergeFromWithOptions(object.DeepCopyObject().(client.Object), client.MergeFromWithOptimisticLock{})
 		if !controllerutil.RemoveFinalizer(object, v1alpha1.Finalizer) {
 			return nil
 		}
-		if err := u.cluster.client.Update(ctx, object); !apierrors.IsConflict(err) {
+		if err := u.cluster.client.Patch(ctx, object, patch); !apierrors.IsConflict(err) {
 			return client.IgnoreNotFound(err)
 		}
 	}

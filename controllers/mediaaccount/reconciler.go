@@ -91,9 +91,9 @@ func New(config Config, deps Deps) *Reconciler {
 	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}, undelivered: newUndeliveredKeys(), deletions: make(deletions)}
 }
 
-// SetupWithManager registers the controller, and that of deletions. It reconciles a MediaAccount when its spec or its
-// annotations change, when one of its Secrets changes or is deleted, when a RetainedMediaAccount that may
-// become its account changes, and on its timers.
+// SetupWithManager registers the controller, and that of deletions. It reconciles a MediaAccount
+// when its spec or its annotations change, when one of its Secrets changes or is deleted, when a
+// RetainedMediaAccount that may become its account changes, and on its timers.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err := errors.Join(retained.AddIndexes(ctx, mgr.GetFieldIndexer()), r.setupDeletions(mgr)); err != nil {
 		return err
@@ -140,6 +140,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 
 	if s.Deleting() {
 		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.abandon, r.removeSecrets, r.release)
+		if abandonsWithoutDatabase(s) {
+			reconcile.RunSteps(ctx, s, r.retainWithoutDatabase, r.removeSecrets, r.removeFinalizer)
+		}
 	} else {
 		reconcile.RunSteps(ctx, s, r.ensureFinalizer, r.admitDatabase, r.ensureAccount, r.ensureBucket, r.ensureApps, r.ensureKeys, r.checkRuntime, r.measureUsage)
 	}

@@ -151,6 +151,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		return err
 	}
 	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
+	eraser := erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Identity: verifier.Identity, Now: deps.Now})
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
@@ -165,16 +166,16 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		Buckets:   deps.Buckets,
 		Runtimes:  deps.Runtimes,
 		Identity:  verifier.Identity,
-		Eraser:    erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Identity: verifier.Identity, Now: deps.Now}),
+		Eraser:    eraser,
 	})
 	if err := accounts.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediaaccount.Name, err)
 	}
 	kept := retained.New(retained.Config{
 		Interval: cfg.RetainedInterval, OrphanDelay: cfg.OrphanDelay, TakeOverGrace: cfg.TakeOverGrace,
-		Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency),
+		Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency), ErasureOptions: controllerOptions(cfg.MaxConcurrentDeletions),
 	}, retained.Deps{
-		Deps: shared, APIReader: mgr.GetAPIReader(), Discovery: resources, Accounts: registry, Log: deps.Log,
+		Deps: shared, APIReader: mgr.GetAPIReader(), Discovery: resources, Accounts: registry, Eraser: eraser, Log: deps.Log,
 	})
 	if err := kept.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", retained.Name, err)

@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,24 +24,9 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
 )
-
-// database keeps the URL of the harness's database for statements of the test.
-func database(url *string) func(*options) {
-	return func(o *options) {
-		o.databaseURL = func(t testing.TB) string { *url = testenv.Postgres(t); return *url }
-	}
-}
-
-// exec runs a statement on the test's database.
-func (b *harness) exec(url, sql string, args ...any) {
-	b.t.Helper()
-	conn, err := pgx.Connect(b.ctx, url)
-	must(b.t, err)
-	defer func() { _ = conn.Close(b.ctx) }()
-	_, err = conn.Exec(b.ctx, sql, args...)
-	must(b.t, err)
-}
 
 // retained waits until the account has a RetainedMediaAccount at rest.
 func (b *harness) retained(id uuid.UUID) *v1alpha1.RetainedMediaAccount {
@@ -57,25 +42,25 @@ func (b *harness) retained(id uuid.UUID) *v1alpha1.RetainedMediaAccount {
 }
 
 // sealItems gives every app of every account in the database n sealed items of 7 bytes.
-func (b *harness) sealItems(url string, n int) {
+func (b *harness) sealItems(n int) {
 	b.t.Helper()
-	b.exec(url, `WITH made AS (
+	b.sql(`WITH made AS (
 			INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at)
 			SELECT gen_random_uuid(), app.account_id, app.id, 'photo.jpg', 'public', '', '', '[]', 7, now(), now()
 			FROM app, generate_series(1, $1) RETURNING account_id, app_id, bytes
 		), total AS (
 			UPDATE app_total SET public_items = app_total.public_items + $1, bytes = app_total.bytes + 7 * $1 WHERE slot = 0
-		)
-		UPDATE account_usage SET bytes = account_usage.bytes + (SELECT coalesce(sum(made.bytes), 0) FROM made WHERE made.account_id = account_usage.account_id)`, n)
+		), used AS (
+			UPDATE account_usage SET bytes = account_usage.bytes + (SELECT coalesce(sum(made.bytes), 0) FROM made WHERE made.account_id = account_usage.account_id)
+		) SELECT count(*) FROM made`, n)
 }
 
 func TestRetained_AccountIsListedAndRestored(t *testing.T) {
 	t.Parallel()
-	var url string
-	b := newHarness(t, database(&url))
+	b := newHarness(t)
 	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
 	b.ready(object)
-	b.sealItems(url, 3)
+	b.sealItems(3)
 	id, bucket, namespaceUID := b.accountID(object), object.Status.Bucket, b.namespaceUID()
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
@@ -177,12 +162,13 @@ type tenant struct {
 }
 
 // populate makes n accounts with sealed items and settings, and returns them by name.
-func (b *harness) populate(url string, n int) map[string]tenant {
+func (b *harness) populate(n int) map[string]tenant {
 	b.t.Helper()
 	b.applyAccounts(n)
 	tenants := b.tenants(n)
-	b.sealItems(url, 2)
-	b.exec(url, `INSERT INTO settings_tenant (account_id, fields) SELECT id, jsonb_build_object('thumbnailWidth', 123) FROM account`)
+	b.sealItems(2)
+	b.sql(`WITH made AS (INSERT INTO settings_tenant (account_id, fields) SELECT id, jsonb_build_object('thumbnailWidth', 123) FROM account RETURNING 1)
+		SELECT count(*) FROM made`)
 	for name, made := range tenants {
 		made.items, made.bytes = 2, 14
 		tenants[name] = made
@@ -237,7 +223,7 @@ func (b *harness) tenants(n int) map[string]tenant {
 }
 
 // restored checks that the accounts are the same ones again, with their settings.
-func (b *harness) restored(url string, want map[string]tenant) {
+func (b *harness) restored(want map[string]tenant) {
 	b.t.Helper()
 	if got := b.tenants(len(want)); !maps.Equal(got, want) {
 		for name := range want {
@@ -246,12 +232,9 @@ func (b *harness) restored(url string, want map[string]tenant) {
 			}
 		}
 	}
-	conn, err := pgx.Connect(b.ctx, url)
-	must(b.t, err)
-	defer func() { _ = conn.Close(b.ctx) }()
-	var settings, open int
-	must(b.t, conn.QueryRow(b.ctx, `SELECT (SELECT count(*) FROM settings_tenant WHERE fields = '{"thumbnailWidth": 123}'), (SELECT count(*) FROM account WHERE closed_at IS NULL)`).Scan(&settings, &open))
-	if settings != len(want) || open != len(want) {
+	settings := b.sql(`SELECT count(*) FROM settings_tenant WHERE fields = '{"thumbnailWidth": 123}'`)
+	open := b.sql(`SELECT count(*) FROM account WHERE closed_at IS NULL`)
+	if n := int64(len(want)); settings != n || open != n {
 		b.t.Errorf("%d accounts have their settings, and %d are open, want %d", settings, open, len(want))
 	}
 	b.retainedCount(0)
@@ -294,10 +277,9 @@ func withoutTimers(o *options) {
 // account lost its object, and the API server does not even know the kind.
 func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 	t.Parallel()
-	var url string
-	b := newHarness(t, database(&url), withoutTimers, func(o *options) { o.plane, o.idle = testenv.NewKubernetes, true })
+	b := newHarness(t, withoutTimers, func(o *options) { o.plane, o.idle = testenv.NewKubernetes, true })
 	stop := b.run(b.config)
-	want := b.populate(url, manyAccounts)
+	want := b.populate(manyAccounts)
 	stop()
 	b.removeAccountsByForce(manyAccounts)
 	slow := b.config
@@ -318,20 +300,19 @@ func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 	})
 	b.plane.Apply(testenv.Manifests(t, "crd/bases")...)
 	b.applyAccounts(manyAccounts)
-	b.restored(url, want)
+	b.restored(want)
 }
 
 func TestRetained_AccountsAreRestored(t *testing.T) {
 	t.Parallel()
-	var url string
-	b := newHarness(t, database(&url), withoutTimers, func(o *options) { o.idle = true })
+	b := newHarness(t, withoutTimers, func(o *options) { o.idle = true })
 	b.moveToAnotherNamespace()
 	b.run(b.config)
-	want := b.populate(url, manyAccounts)
+	want := b.populate(manyAccounts)
 	must(t, b.DeleteAllOf(b.ctx, &v1alpha1.MediaAccount{}, client.InNamespace(b.namespace)))
 	b.retainedCount(manyAccounts)
 	b.applyAccounts(manyAccounts)
-	b.restored(url, want)
+	b.restored(want)
 
 	// The namespace is deleted and created again: nobody is bound without an admin.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
@@ -355,7 +336,7 @@ func TestRetained_AccountsAreRestored(t *testing.T) {
 	})
 	b.retainedCount(manyAccounts) // none was bound
 	b.runGuide("xargs kubectl patch")
-	b.restored(url, want)
+	b.restored(want)
 }
 
 // moveToAnotherNamespace makes the test use a namespace that it can delete: the operator is not
@@ -365,6 +346,212 @@ func (b *harness) moveToAnotherNamespace() {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	must(b.t, b.Create(b.ctx, namespace))
 	b.namespace, b.config.Namespaces = namespace.Name, []string{namespace.Name}
+}
+
+// A namespace that was created again may belong to another tenant, whose MediaAccount of the same
+// name once read the items of the former one.
+func TestRetained_NamesakeNeverInherits(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, func(o *options) { o.idle = true })
+	b.moveToAnotherNamespace()
+	stop := b.run(b.config)
+	object := b.account("demo")
+	b.ready(object)
+	b.sealItems(2)
+	id, key := b.accountID(object), b.secret("demo", "default").Data["apiKey"]
+	stop() // nobody sees the MediaAccount go
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
+	must(t, b.Delete(b.ctx, namespace))
+	b.removeByForce(object)
+	b.gone(namespace)
+	must(t, b.Create(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}))
+	stranger := b.account("demo")
+	b.run(b.config)
+	b.shows(stranger, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRetained)
+	kept := b.retained(id)
+	if b.opens(key) {
+		t.Error("the former tenant's key outlives the namespace")
+	}
+
+	// The tenant names the account, and forges the status: neither helps.
+	thief := b.account("thief", func(a *v1alpha1.MediaAccount) { a.Spec.RestoreFrom = kept.Name })
+	patch := client.MergeFrom(thief.DeepCopy())
+	thief.Status.AccountID, thief.Status.Bucket = kept.Spec.AccountID, kept.Spec.Bucket
+	must(t, b.Status().Patch(b.ctx, thief, patch))
+	b.shows(thief, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRetained)
+	for _, name := range []string{"demo", "thief"} {
+		secrets := &corev1.SecretList{}
+		must(t, b.List(b.ctx, secrets, client.InNamespace(b.namespace), client.MatchingLabels{v1alpha1.LabelAccount: name}))
+		if len(secrets.Items) != 0 {
+			t.Errorf("%s has a key", name)
+		}
+	}
+
+	// An admin releases the name: the stranger starts with an empty account.
+	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.ReserveName = new(false) })
+	b.ready(stranger)
+	if b.accountID(stranger) == id || stranger.Status.Bucket == kept.Spec.Bucket || stranger.Status.Usage.SealedItems != 0 {
+		t.Errorf("the stranger has %+v", stranger.Status)
+	}
+	token, _ := account.ParseKeySecret(string(b.secret("demo", "default").Data["apiKey"]))
+	if principal, err := b.database.FindPrincipal(b.ctx, token.Hash()); err != nil || principal.Account.ID == id {
+		t.Errorf("the stranger's key opens account %s, %v", principal.Account.ID, err)
+	}
+
+	// claimRef hands the former account to the MediaAccount that it names.
+	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) {
+		r.Spec.ClaimRef = &v1alpha1.ClaimReference{Namespace: b.namespace, Name: "thief"}
+	})
+	b.ready(thief)
+	b.gone(kept)
+	if b.accountID(thief) != id || thief.Status.Usage.SealedItems != 2 {
+		t.Errorf("the heir has %+v", thief.Status)
+	}
+}
+
+func TestRetained_PurgeDeletesTheMedia(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.account("demo")
+	b.ready(object)
+	b.sealItems(3)
+	id, bucket := b.accountID(object), object.Status.Bucket
+	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
+	must(t, b.Delete(b.ctx, object))
+	kept := b.retained(id)
+	if _, err := b.store.Stat(b.ctx, bucket, "photo"); err != nil {
+		t.Fatal(err)
+	}
+	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.Reclaim = v1alpha1.ReclaimPurge })
+	b.gone(kept)
+	b.hasNoBucket(bucket)
+	if _, err := b.database.AccountByID(b.ctx, id); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the account still exists: %v", err)
+	}
+}
+
+func TestRetained_DeletionIsUndoneUntilItsTime(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.account("demo", deleting)
+	b.ready(object)
+	b.sealItems(1)
+	id := b.accountID(object)
+	must(t, b.Delete(b.ctx, object))
+	b.gone(object)
+	kept := b.retained(id)
+	if kept.Spec.Reclaim != v1alpha1.ReclaimPurge || kept.Status.PurgeAt == nil {
+		t.Fatalf("the deletion is not planned: %+v, %+v", kept.Spec, kept.Status)
+	}
+	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.Reclaim = v1alpha1.ReclaimRetain })
+	b.eventually(func() string {
+		if kept = b.retained(id); kept.Status.PurgeAt != nil {
+			return "the deletion is still planned"
+		}
+		return ""
+	})
+	row, err := b.registry.Retained(b.ctx, id)
+	must(t, err)
+	if row.EraseAfter != nil {
+		t.Errorf("the account is to be erased after %s", row.EraseAfter)
+	}
+	again := b.account("demo", deleting)
+	b.ready(again)
+	if b.accountID(again) != id || again.Status.Usage.SealedItems != 1 {
+		t.Errorf("restored %+v", again.Status)
+	}
+}
+
+// An object that was left from an earlier closing, or restored from a backup, once said Purge:
+// the media was retained since.
+func TestRetained_AnEarlierPurgeDeletesNothing(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, func(o *options) { o.idle = true })
+	stop := b.run(b.config)
+	object := b.account("demo")
+	b.ready(object)
+	id, bucket := b.accountID(object), object.Status.Bucket
+	must(t, b.Delete(b.ctx, object))
+	former := b.retained(id)
+	stop()
+	must(t, b.reopen(former))
+	_, err := b.registry.Close(b.ctx, id, account.CloseOptions{})
+	must(t, err)
+	change(b, former, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.Reclaim = v1alpha1.ReclaimPurge })
+	b.run(b.config)
+	b.eventually(func() string {
+		if now := b.retained(id); now.UID == former.UID || now.Spec.Reclaim != v1alpha1.ReclaimRetain {
+			return "the object was not replaced"
+		}
+		return ""
+	})
+	if exists, err := b.store.BucketExists(b.ctx, bucket); err != nil || !exists {
+		t.Errorf("the bucket is gone: %v", err)
+	}
+}
+
+// reopen binds a retained account again, as if its MediaAccount existed.
+func (b *harness) reopen(kept *v1alpha1.RetainedMediaAccount) error {
+	_, err := b.registry.Ensure(b.ctx, account.Spec{
+		Namespace: kept.Spec.AccountNamespace, Name: kept.Spec.AccountName, NamespaceUID: kept.Spec.NamespaceUID, ObjectUID: uuid.NewString(),
+		MaxStorage: 1000, MaxUploadSize: 1000,
+	})
+	return err
+}
+
+func TestRetained_ObjectsOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.account("demo")
+	b.ready(object)
+	installation, err := b.registry.InstallationID(b.ctx)
+	must(t, err)
+	byHand := func(installationID string, change func(*v1alpha1.RetainedMediaAccount)) *v1alpha1.RetainedMediaAccount {
+		id := uuid.NewString()
+		made := &v1alpha1.RetainedMediaAccount{
+			ObjectMeta: metav1.ObjectMeta{Name: id},
+			Spec: v1alpha1.RetainedMediaAccountSpec{
+				AccountID: id, InstallationID: installationID, AccountNamespace: b.namespace, AccountName: "demo", Bucket: object.Status.Bucket,
+				ClosedAt: metav1.NowMicro(), Reclaim: v1alpha1.ReclaimPurge,
+			},
+		}
+		change(made)
+		return made
+	}
+	foreign := byHand(uuid.NewString(), func(r *v1alpha1.RetainedMediaAccount) {
+		r.Labels = map[string]string{"app.kubernetes.io/managed-by": "mediastack-operator"}
+	})
+	unknown := byHand(installation.String(), func(*v1alpha1.RetainedMediaAccount) {})
+	must(t, b.Create(b.ctx, foreign))
+	must(t, b.Create(b.ctx, unknown))
+	t.Cleanup(func() { _ = b.Delete(context.Background(), foreign); _ = b.Delete(context.Background(), unknown) })
+	b.shows(unknown, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalid)
+	if err := b.Create(b.ctx, byHand(installation.String(), func(r *v1alpha1.RetainedMediaAccount) { r.Name = "other" })); !apierrors.IsInvalid(err) {
+		t.Errorf("a name that is not the account's id: %v", err)
+	}
+	must(t, b.Get(b.ctx, client.ObjectKeyFromObject(foreign), foreign))
+	if len(foreign.Status.Conditions) != 0 {
+		t.Errorf("the object of another installation has a status: %+v", foreign.Status)
+	}
+	b.ready(object)
+	if exists, err := b.store.BucketExists(b.ctx, object.Status.Bucket); err != nil || !exists {
+		t.Errorf("the bucket is gone: %v", err)
+	}
+}
+
+// Two operators that both believe to be the leader must not lose or duplicate an account.
+func TestRetained_TwoOperatorsAgree(t *testing.T) {
+	t.Parallel()
+	const accounts = 20
+	b := newHarness(t)
+	b.run(b.config)
+	want := b.populate(accounts)
+	for range 2 {
+		must(t, b.DeleteAllOf(b.ctx, &v1alpha1.MediaAccount{}, client.InNamespace(b.namespace)))
+		b.retainedCount(accounts)
+		b.applyAccounts(accounts)
+		b.restored(want)
+	}
 }
 
 // runGuide runs the command of the guide that contains text, for the test's namespace.

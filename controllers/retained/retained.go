@@ -28,14 +28,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/erasure"
 	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
 )
 
 // Names of the controllers in logs, metrics and events.
 const (
-	Name     = "retainedmediaaccount"
-	passName = "retainedmediaaccount-pass"
+	Name        = "retainedmediaaccount"
+	passName    = "retainedmediaaccount-pass"
+	erasureName = "retainedmediaaccount-erasure"
 )
 
 const databaseTimeout = 10 * time.Second
@@ -53,7 +55,17 @@ type Config struct {
 	Namespaces []string
 	// Options of the controller: concurrency and rate limiter.
 	Options controller.Options
+	// ErasureOptions are those of the controller that deletes media.
+	ErasureOptions controller.Options
 }
+
+// Eraser deletes the media of closed accounts.
+type Eraser interface {
+	// Erase works for a time slice; see package erasure.
+	Erase(ctx context.Context, target erasure.Target) (erasure.Progress, error)
+}
+
+var _ Eraser = (*erasure.Eraser)(nil)
 
 // Deps are the parts that a Reconciler uses.
 type Deps struct {
@@ -61,6 +73,7 @@ type Deps struct {
 	APIReader client.Reader // reads from the API server
 	Discovery discovery.ServerResourcesInterface
 	Accounts  *account.Registry
+	Eraser    Eraser
 	Log       *slog.Logger
 }
 
@@ -71,6 +84,8 @@ type Reconciler struct {
 
 	// differs has the objects that the pass found to differ from the database.
 	differs chan event.GenericEvent
+	// due has the objects of accounts whose media is to be deleted.
+	due chan event.GenericEvent
 	// suspects are the accounts that the last pass found without a MediaAccount. Only the pass
 	// uses it, which never runs twice at a time.
 	suspects map[uuid.UUID]suspect
@@ -80,12 +95,12 @@ type Reconciler struct {
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, differs: make(chan event.GenericEvent)}
+	return &Reconciler{deps: deps, config: config, differs: make(chan event.GenericEvent), due: make(chan event.GenericEvent)}
 }
 
-// SetupWithManager registers two controllers: one reconciles the object of one account when its
-// spec changes, when it is deleted, when a MediaAccount is deleted or bound, and when the pass
-// of the other finds a difference.
+// SetupWithManager registers three controllers. One reconciles the object of one account when
+// its spec changes, when it is deleted, when a MediaAccount is deleted or bound, and when the
+// pass, which is the second, finds a difference. The third deletes media.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	objects := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
@@ -101,7 +116,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesRawSource(once(passName)).
 		WithOptions(options).
 		Complete(reconcile.Gated(r.deps.Gate, ctrlreconcile.Func(r.pass)))
-	return errors.Join(objects, pass)
+	erasures := ctrl.NewControllerManagedBy(mgr).
+		Named(erasureName).
+		WatchesRawSource(source.Channel(r.due, &handler.EnqueueRequestForObject{})).
+		WithOptions(r.config.ErasureOptions).
+		Complete(reconcile.Gated(r.deps.Gate, ctrlreconcile.Func(r.erase)))
+	return errors.Join(objects, pass, erasures)
 }
 
 // +kubebuilder:rbac:groups=mediastack.dev,resources=retainedmediaaccounts,verbs=get;list;watch;create;patch;delete
@@ -192,10 +212,15 @@ func (r *Reconciler) compare(ctx context.Context) error {
 
 // request requests a reconcile of the object of an account.
 func (r *Reconciler) request(ctx context.Context, name string) error {
+	return send(ctx, r.differs, name)
+}
+
+// send puts the object of an account into the queue of a controller.
+func send(ctx context.Context, to chan<- event.GenericEvent, name string) error {
 	object := &v1alpha1.RetainedMediaAccount{}
 	object.Name = name
 	select {
-	case r.differs <- event.GenericEvent{Object: object}:
+	case to <- event.GenericEvent{Object: object}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -211,7 +211,7 @@ func (s *stack) startProduct(ctx context.Context) error {
 		return err
 	})
 	product.Go(func() error {
-		if err := s.apply(both, "the resource definitions and the operator's rights", "default/namespace.yaml", "crd/bases", "rbac"); err != nil {
+		if err := s.apply(both, "the resource definitions, the admission policy and the operator's rights", "default/namespace.yaml", "crd/bases", "admission", "rbac"); err != nil {
 			return err
 		}
 		err := s.kube.StartControllers(both)

@@ -101,5 +101,6 @@ func closeOrphan(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) er
 	if err := q.RevokeKeysOfAccount(ctx, accountID); err != nil {
 		return err
 	}
-	return q.CloseOrphan(ctx, accountID)
+	_, err := q.CloseAccount(ctx, sqlgen.CloseAccountParams{ID: accountID})
+	return err
 }

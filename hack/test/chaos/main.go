@@ -22,12 +22,14 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 
 	"mediastack.dev/hack/test/chaos/operators"
 )
 
 type options struct {
-	Scenario string `help:"What faults are injected into: service (two runtimes, the purge), operator (two operators), or all." enum:"service,operator,all" default:"service"`
+	Scenario string `help:"What faults are injected into: service (two runtimes, the purge), operator (two operators), or all." enum:"service,operator,all" default:"all"`
 	Seed     uint64 `help:"Seed of the faults and of what clients send; 0 = choose one, and print it."`
 	Kills    int    `help:"Number of kills." default:"300"`
 	Clients  int    `help:"Concurrent clients." default:"8"`
@@ -39,6 +41,7 @@ type options struct {
 func main() {
 	var o options
 	kong.Parse(&o, kong.Name("chaos"), kong.Description("Kill the service many times under load, and compare what is left with what was acknowledged."))
+	klog.SetLogger(logr.Discard()) // client-go reports the API server that is killed
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := o.run(ctx, os.Stdout); err != nil {

@@ -32,6 +32,11 @@ func Parse(raw *unstructured.Unstructured) (*Object, error) {
 	return object, err
 }
 
+// Condition returns a condition, or nil.
+func (o *Object) Condition(kind string) *metav1.Condition {
+	return meta.FindStatusCondition(o.Status.Conditions, kind)
+}
+
 // Is reports whether a condition is True.
 func (o *Object) Is(kind string) bool {
 	return meta.IsStatusConditionTrue(o.Status.Conditions, kind)
@@ -70,7 +75,7 @@ func Contradictions(raw *unstructured.Unstructured) ([]string, error) {
 	return append(found, object.contradicts(computed)...), nil
 }
 
-// ownContradictions returns what contradicts itself, whoever reads it.
+// ownContradictions returns what contradicts itself, whatever a client is.
 func (o *Object) ownContradictions() (found []string) {
 	wrong := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if len(o.Status.Conditions) == 0 {

@@ -40,6 +40,3 @@ ORDER BY account.id LIMIT $1;
 
 -- name: LockBoundAccount :one
 SELECT id FROM account WHERE id = $1 AND object_uid = $2 AND closed_at IS NULL FOR NO KEY UPDATE;
-
--- name: CloseOrphan :exec
-UPDATE account SET closed_at = now() WHERE id = $1 AND closed_at IS NULL;

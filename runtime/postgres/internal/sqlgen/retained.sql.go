@@ -66,15 +66,6 @@ func (q *Queries) BoundAccountsAfter(ctx context.Context, arg BoundAccountsAfter
 	return items, nil
 }
 
-const closeOrphan = `-- name: CloseOrphan :exec
-UPDATE account SET closed_at = now() WHERE id = $1 AND closed_at IS NULL
-`
-
-func (q *Queries) CloseOrphan(ctx context.Context, id uuid.UUID) error {
-	_, err := q.db.Exec(ctx, closeOrphan, id)
-	return err
-}
-
 const eraseNow = `-- name: EraseNow :exec
 UPDATE account SET erase_after = now() WHERE id = $1
 `
