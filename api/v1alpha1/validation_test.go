@@ -70,6 +70,9 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		reserved   = "must not look like an IP address or use a prefix or suffix that S3 reserves"
 		label      = "must be a DNS label"
 		overlap    = "must be a duration from 0s to 720h, such as 24h or 1h30m"
+		rotation   = "must be a duration from 1h to 8784h, such as 720h"
+		deletion   = "must be a duration from 0s to 8784h, such as 24h"
+		entries    = "must be names of Secret entries that the operator does not use itself"
 	)
 	cases := map[string]struct{ name, spec, says string }{
 		"a quota that is no quantity":                  {spec: `{storage: {maxStorage: plenty}}`, says: quantity},
@@ -107,6 +110,26 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"a negative overlap":                           {spec: `{apiKeys: {overlap: -1s}}`, says: overlap},
 		"an overlap without a unit":                    {spec: `{apiKeys: {overlap: "24"}}`, says: overlap},
 		"an overlap that overflows":                    {spec: `{apiKeys: {overlap: 999999h999999h}}`, says: overlap},
+		"a rotation every minute":                      {spec: `{apiKeys: {rotateEvery: 1m}}`, says: rotation},
+		"a rotation less than every year":              {spec: `{apiKeys: {rotateEvery: 8785h}}`, says: rotation},
+		"a rotation without a unit":                    {spec: `{apiKeys: {rotateEvery: "30"}}`, says: rotation},
+		"a label of the operator":                      {spec: `{apiKeys: {secretTemplate: {labels: {mediastack.dev/app: x}}}}`, says: "must not set labels of mediastack.dev"},
+		"the operator's managed-by":                    {spec: `{apiKeys: {secretTemplate: {labels: {app.kubernetes.io/managed-by: x}}}}`, says: "must not set labels of mediastack.dev or app.kubernetes.io/managed-by"},
+		"a label name with a space":                    {spec: `{apiKeys: {secretTemplate: {labels: {"a b": x}}}}`, says: "must have names of labels, such as team or example.org/team"},
+		"a label name that is too long":                {spec: `{apiKeys: {secretTemplate: {labels: {` + strings.Repeat("a", 64) + `: x}}}}`, says: "must have names of labels"},
+		"a label value with a space":                   {spec: `{apiKeys: {secretTemplate: {labels: {team: "a b"}}}}`, says: "should match"},
+		"a label value that is too long":               {spec: `{apiKeys: {secretTemplate: {labels: {team: ` + strings.Repeat("a", 64) + `}}}}`, says: "may not be more than 63"},
+		"an annotation of the operator":                {spec: `{apiKeys: {secretTemplate: {annotations: {mediastack.dev/template: "{}"}}}}`, says: "must not set annotations of mediastack.dev"},
+		"an annotation name with a slash too many":     {spec: `{apiKeys: {secretTemplate: {annotations: {a/b/c: x}}}}`, says: "must have names of annotations"},
+		"an annotation value that is too long":         {spec: `{apiKeys: {secretTemplate: {annotations: {a: ` + strings.Repeat("a", 4097) + `}}}}`, says: "may not be more than 4096"},
+		"an entry of the operator":                     {spec: `{apiKeys: {secretTemplate: {keys: {proof: apiKey}}}}`, says: entries},
+		"an entry of the service binding":              {spec: `{apiKeys: {secretTemplate: {keys: {uri: baseURL}}}}`, says: entries},
+		"an entry name with a slash":                   {spec: `{apiKeys: {secretTemplate: {keys: {a/b: apiKey}}}}`, says: entries},
+		"an entry from nowhere":                        {spec: `{apiKeys: {secretTemplate: {keys: {KEY: proof}}}}`, says: `supported values: "apiKey", "baseURL", "mcpURL", "accountID", "app"`},
+		"a deletion before it was requested":           {spec: `{deleteAfter: -1h}`, says: deletion},
+		"a deletion after more than a year":            {spec: `{deleteAfter: 8785h}`, says: deletion},
+		"a deletion without a unit":                    {spec: `{deleteAfter: "24"}`, says: deletion},
+		"a restore from a name that is too long":       {spec: `{restoreFrom: ` + strings.Repeat("a", 254) + `}`, says: "may not be more than 253"},
 		"an unknown policy":                            {spec: `{deletionPolicy: Keep}`, says: `supported values: "Retain", "Delete"`},
 		"an unknown field":                             {spec: `{storge: {}}`, says: `unknown field "spec.storge"`},
 		"a name with a dot":                            {name: "a.b", spec: `{}`, says: "metadata.name must be a DNS label"},
@@ -156,6 +179,12 @@ func TestMediaAccount_ValidIsAccepted(t *testing.T) {
 		`{apps: [{name: web}, {name: "2"}], apiKeys: {generation: 7, overlap: 1h30m}}`,
 		`{apiKeys: {overlap: 0s}}`,
 		`{apiKeys: {overlap: 720h}}`,
+		`{apiKeys: {rotateEvery: 1h}}`,
+		`{apiKeys: {rotateEvery: 8784h}}`,
+		`{apiKeys: {secretTemplate: {labels: {team: "", example.org/team: a.b_c-1}, annotations: {reloader.stakater.com/match: "true"}, keys: {MEDIA_API_KEY: apiKey, media.url: baseURL}}}}`,
+		`{deleteAfter: 0s, deletionPolicy: Delete, deletionProtection: true}`,
+		`{deleteAfter: 8784h}`,
+		`{restoreFrom: 0193d3c1-0000-7000-8000-000000000000}`,
 		`{mcp: {}}`,
 		`{mcp: {readOnly: true, tools: [list_media, delete_media]}}`,
 	} {
@@ -343,6 +372,7 @@ func TestUpdate_MutableFieldsAreAccepted(t *testing.T) {
 		`{storage: {bucket: {name: photos, adopt: true}, maxStorage: 20Gi}}`,
 		`{storage: {bucket: {name: photos}, maxStorage: 1Gi}, apiKeys: {generation: 2}}`,
 		`{storage: {bucket: {name: photos}}, apiKeys: {generation: 9, overlap: 1h}, suspended: true}`,
+		`{storage: {bucket: {name: photos}}, apiKeys: {generation: 3}, suspended: true}`, // a git revert
 	} {
 		made.Object["spec"] = object(t, "MediaAccount", "demo", spec).Object["spec"]
 		if made, err = accounts.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
@@ -388,5 +418,78 @@ func TestMediaSettings_InvalidIsRejected(t *testing.T) {
 	found, err := settings.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.accountRef.name=demo"})
 	if err != nil || len(found.Items) != 1 {
 		t.Errorf("settings can't be selected by their account: %v", err)
+	}
+}
+
+// retained returns a RetainedMediaAccount for an account id.
+func retained(t *testing.T, id, spec string) *unstructured.Unstructured {
+	t.Helper()
+	return object(t, "RetainedMediaAccount", id, spec)
+}
+
+const retainedSpec = `accountID: 0193d3c1-0000-7000-8000-00000000000%d
+installationID: 0193d3c1-1111-4000-8000-000000000000
+accountNamespace: team-a
+namespaceUID: 11111111-2222-3333-4444-555555555555
+accountName: demo
+bucket: media-team-a-demo
+closedAt: "2026-01-02T03:04:05Z"
+`
+
+func TestRetainedMediaAccount_IdentityIsImmutable(t *testing.T) {
+	t.Parallel()
+	client, err := dynamic.NewForConfig(testenv.Kubernetes(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := client.Resource(schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: "retainedmediaaccounts"})
+	made, err := accounts.Create(t.Context(), retained(t, "0193d3c1-0000-7000-8000-000000000001", fmt.Sprintf(retainedSpec, 1)), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = accounts.Delete(context.WithoutCancel(t.Context()), made.GetName(), metav1.DeleteOptions{})
+	})
+	for field, value := range map[string]string{
+		"accountID": "0193d3c1-0000-7000-8000-000000000009", "installationID": "0193d3c1-1111-4000-8000-000000000009", "accountNamespace": "team-b",
+		"namespaceUID": "other", "accountName": "other", "bucket": "other-bucket", "closedAt": "2027-01-02T03:04:05Z",
+	} {
+		changed := made.DeepCopy()
+		changed.Object["spec"].(map[string]any)[field] = value
+		if _, err := accounts.Update(t.Context(), changed, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "cannot be changed") {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for field, value := range map[string]any{
+		"claimRef": map[string]any{"namespace": "team-b", "name": "demo"}, "reclaim": "Purge", "reserveName": false,
+	} {
+		if err := unstructured.SetNestedField(made.Object, value, "spec", field); err != nil {
+			t.Fatal(err)
+		}
+		if made, err = accounts.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+			t.Fatalf("%s cannot be changed: %v", field, err)
+		}
+	}
+}
+
+func TestRetainedMediaAccount_InvalidIsRejected(t *testing.T) {
+	t.Parallel()
+	client, err := dynamic.NewForConfig(testenv.Kubernetes(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := client.Resource(schema.GroupVersionResource{Group: "mediastack.dev", Version: "v1alpha1", Resource: "retainedmediaaccounts"})
+	valid := fmt.Sprintf(retainedSpec, 2)
+	for name, c := range map[string]struct{ spec, says string }{
+		"no account":              {`reclaim: Retain`, "spec.accountID: Required value"},
+		"an id that is too short": {strings.Replace(valid, "accountID: 0193d3c1-", "accountID: ", 1), "spec.accountID in body should be at least 36 chars long"},
+		"an unknown reclaim":      {valid + "reclaim: Delete", `supported values: "Retain", "Purge"`},
+		"a claim of nobody":       {valid + "claimRef: {}", "spec.claimRef.namespace: Required value"},
+		"an unknown field":        {valid + "owner: ana", `unknown field "spec.owner"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rejected(t, accounts, retained(t, "0193d3c1-0000-7000-8000-000000000002", c.spec), c.says)
+		})
 	}
 }

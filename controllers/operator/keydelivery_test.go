@@ -354,7 +354,7 @@ func TestKeys_ClocksOfOperatorsDoNotMatter(t *testing.T) {
 		b.eventually(func() string {
 			must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 			if len(object.Status.Keys) != 1 || object.Status.Keys[0].Generation != generation {
-				return "the keys were not rotated"
+				return fmt.Sprintf("the keys were not rotated to generation %d: %+v, %s", generation, object.Status.Keys, describe(object.Status.Conditions))
 			}
 			return ""
 		})

@@ -53,6 +53,9 @@ type failing struct {
 
 // NewOutages returns Outages without any. A status stays for grace; 0 changes it at once.
 func NewOutages(grace time.Duration, now func() time.Time, log *slog.Logger) *Outages {
+	for _, source := range []Source{Database, ObjectStore, Runtime} {
+		outageGauge.WithLabelValues(source.String()).Set(0) // an alert needs the series before the first outage
+	}
 	return &Outages{grace: grace, now: now, log: log, sources: map[Source]*outage{}, failing: map[failing]time.Time{}}
 }
 
@@ -169,7 +172,7 @@ func (o *Outages) keepsStatus(uid types.UID, failures []*StepError) bool {
 }
 
 // outagesIn returns the sources that are out according to failures. only is set if there is no
-// other error. An outage of the runtime is one: it is reported after its grace.
+// other error, such as an outage of the runtime, which is reported after its grace only.
 func outagesIn(failures []*StepError) (out map[Source]bool, only bool) {
 	out, only = map[Source]bool{}, true
 	for _, failure := range failures {
