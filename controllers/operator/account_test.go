@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
@@ -100,16 +99,6 @@ func (b *harness) eventsHoldNoSecret(key string, reasons ...string) {
 			b.t.Errorf("event %s holds the key", event.Reason)
 		}
 	}
-}
-
-// events returns the events of the test's namespace.
-func (b *harness) events() []eventsv1.Event {
-	b.t.Helper()
-	clients, err := kubernetes.NewForConfig(b.plane.Access())
-	must(b.t, err)
-	list, err := clients.EventsV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
-	must(b.t, err)
-	return list.Items
 }
 
 func TestBucket_DeletedIsRestored(t *testing.T) {

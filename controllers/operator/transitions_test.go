@@ -220,7 +220,9 @@ func at(generation int64) func(*objectstatus.Object) bool {
 	return func(o *objectstatus.Object) bool { return o.Generation == generation && o.Observed() }
 }
 
-func notObserved(o *objectstatus.Object) bool { return !o.Observed() && o.Status.ObservedGeneration > 0 }
+func notObserved(o *objectstatus.Object) bool {
+	return !o.Observed() && o.Status.ObservedGeneration > 0
+}
 
 func terminating(o *objectstatus.Object) bool { return o.DeletionTimestamp != nil }
 
