@@ -249,3 +249,21 @@ func TestPages_NameSettingsThatExist(t *testing.T) {
 		}
 	}
 }
+
+func TestConditions_DocumentsEveryConditionAndReason(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../api/v1alpha1/conditions.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := pages(t)["docs/reference/conditions.md"]
+	found := regexp.MustCompile(`(?m)^\t(?:Condition|Reason)\w+\s+= "(\w+)"$`).FindAllSubmatch(text, -1)
+	if len(found) < 30 {
+		t.Fatalf("only %d conditions and reasons were found", len(found))
+	}
+	for _, match := range found {
+		if !strings.Contains(page, "\n| `"+string(match[1])+"` |") {
+			t.Errorf("docs/reference/conditions.md has no row for %s", match[1])
+		}
+	}
+}

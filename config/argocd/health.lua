@@ -9,7 +9,7 @@ local function condition(kind)
       end
     end
   end
-  return { status = "Unknown", reason = "", message = "" }
+  return { status = "Unknown", reason = "", message = "The operator has not reported yet" }
 end
 
 local function health(status, message)

@@ -35,7 +35,7 @@ func (r *erasure) emptyBucket(ctx context.Context, buckets Buckets, erasing owne
 		case err != nil:
 			return r.failed(err), false
 		case drained.Next != "" && drained.Removed == 0:
-			return r.blocked(refusal(erasing.Bucket, "at least ", r.pass), minPause), false
+			return r.blocked(denial(erasing.Bucket, "at least ", r.pass), minPause), false
 		case drained.Next == "":
 			pass := r.pass
 			r.pass = objectstore.Drained{}
@@ -54,7 +54,7 @@ func (r *erasure) emptyBucket(ctx context.Context, buckets Buckets, erasing owne
 // closed.
 func (r *erasure) endPass(ctx context.Context, buckets Buckets, bucket string, pass objectstore.Drained) (progress Progress, done bool) {
 	if pass.Kept > 0 {
-		progress = r.failed(refusal(bucket, "", pass))
+		progress = r.failed(denial(bucket, "", pass))
 		progress.ObjectsLeft = pass.Kept
 		return progress, false
 	}
@@ -104,19 +104,19 @@ func (r *erasure) add(drained objectstore.Drained) {
 	r.removed += drained.Removed
 	r.pass.Removed += drained.Removed
 	r.pass.Kept += drained.Kept
-	if r.pass.Refusal == "" {
-		r.pass.Refusal = drained.Refusal
+	if r.pass.Denial == "" {
+		r.pass.Denial = drained.Denial
 	}
 	if drained.Removed > 0 {
 		r.failures = 0
 	}
 }
 
-// refusal returns the error of a store that keeps objects. extent is "at least " while the pass
+// denial returns the error of a store that keeps objects. extent is "at least " while the pass
 // has not reached the end of the bucket.
-func refusal(bucket, extent string, pass objectstore.Drained) error {
-	return fault.WithReason(fault.New(fault.Conflict, "the object store refuses to remove %s%s versions in bucket %s: %s",
-		extent, formatThousands(pass.Kept), bucket, pass.Refusal), fault.DeletionBlocked)
+func denial(bucket, extent string, pass objectstore.Drained) error {
+	return fault.WithReason(fault.New(fault.Conflict, "the object store denies the removal of %s%s versions in bucket %s: %s",
+		extent, formatThousands(pass.Kept), bucket, pass.Denial), fault.DeletionBlocked)
 }
 
 // failed returns the Progress of a slice that ended with an error. The pause doubles each time.

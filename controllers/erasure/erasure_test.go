@@ -56,7 +56,7 @@ func (r *rows) AbandonErasure(context.Context, uuid.UUID) (account.Account, erro
 	return r.account, nil
 }
 
-// versions is a bucket: pages of versions, some of which the store refuses to remove.
+// versions is a bucket: pages of versions, some of which the store keeps.
 type versions struct {
 	marker  installation.Marker
 	missing bool // the marker is missing
@@ -107,7 +107,7 @@ func (v *versions) Drain(ctx context.Context, _, _ string, more func() bool) (ob
 	if v.locked > 0 {
 		v.call()
 		v.call()
-		drained.Kept, drained.Refusal = v.locked, "AccessDenied for media/x/original"
+		drained.Kept, drained.Denial = v.locked, "AccessDenied for media/x/original"
 	}
 	v.call() // incomplete uploads
 	return drained, nil
@@ -176,7 +176,7 @@ func TestErase_WorksInTimeSlicesBucketFirst(t *testing.T) {
 
 // A store that kept objects was once sent hundreds of requests a second, and the count of removed
 // objects rose with each.
-func TestErase_ReportsRefusalsAndSendsAtMostTwoCallsASecond(t *testing.T) {
+func TestErase_ReportsDenialsAndSendsAtMostTwoCallsASecond(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
 	f.bucket.pages, f.bucket.locked, f.rows.left = 3, 61, 10
@@ -185,7 +185,7 @@ func TestErase_ReportsRefusalsAndSendsAtMostTwoCallsASecond(t *testing.T) {
 	for f.now.Sub(start) < time.Hour { // a caller that does not pause
 		progress := f.erase()
 		if progress.Done || progress.ObjectsLeft != 61 || progress.Blocked.Reason() != v1alpha1.ReasonDeletionBlocked || progress.ItemsLeft != 10 ||
-			progress.Message != "the object store refuses to remove 61 versions in bucket b: AccessDenied for media/x/original" {
+			progress.Message != "the object store denies the removal of 61 versions in bucket b: AccessDenied for media/x/original" {
 			t.Fatalf("got %+v", progress)
 		}
 		f.now = f.now.Add(100 * time.Millisecond)

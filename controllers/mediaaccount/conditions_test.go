@@ -214,7 +214,7 @@ func checkRules(t *testing.T, seen observed) {
 		t.Fatalf("Ready and Reconciling are both True for %+v", seen)
 	case !is["Ready"] && !is["Reconciling"] && !is["Stalled"]:
 		t.Fatalf("none of Ready, Reconciling and Stalled is True for %+v", seen)
-	case is["Ready"] && !(is["BucketReady"] && is["AppsReady"] && is["KeysReady"]):
+	case is["Ready"] && (!is["BucketReady"] || !is["AppsReady"] || !is["KeysReady"]):
 		t.Fatalf("Ready is True and a part is not for %+v", seen)
 	case seen.deletion == nil && seen.generationObserved() == is["Reconciling"]:
 		t.Fatalf("the generation is observed: %t, and Reconciling: %t, for %+v", seen.generationObserved(), is["Reconciling"], seen)

@@ -11,7 +11,7 @@ import (
 	"mediastack.dev/runtime/installation"
 )
 
-// Runtimes tells which replicas of the runtime serve; postgres.Store implements it.
+// Runtimes returns the replicas of the runtime that serve; postgres.Store implements it.
 type Runtimes interface {
 	ServingRuntimes(ctx context.Context) (installation.Runtimes, error)
 }

@@ -36,7 +36,7 @@ func (o observed) failures() []*reconcile.StepError {
 }
 
 // generationObserved reports whether this generation was handled: the account is Ready, or
-// Stalled until a person acts.
+// Stalled until a user acts.
 func (o observed) generationObserved() bool {
 	summary := summarize(o)
 	return o.deletion == nil && (summary.Ready || summary.Stalled)

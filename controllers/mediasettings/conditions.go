@@ -20,7 +20,7 @@ type observed struct {
 	failure       *reconcile.StepError
 }
 
-// generationObserved reports whether this generation was handled: it is pinned, or a person
+// generationObserved reports whether this generation was handled: it is pinned, or a user
 // has to act first.
 func (o observed) generationObserved() bool {
 	summary := summarize(o)
@@ -51,10 +51,10 @@ func summarize(seen observed) reconcile.Summary {
 }
 
 // setLayerStatus sets effective, pinned and tenant. They are empty for an object that is not
-// active or has no account. While PostgreSQL cannot be reached, the last values stay.
+// active or has no account. While PostgreSQL cannot be read, the last values stay.
 func setLayerStatus(status *v1alpha1.MediaSettingsStatus, seen observed) {
 	if seen.layers == nil {
-		if !seen.failure.Retries() {
+		if seen.failure == nil {
 			status.Effective, status.Pinned, status.Tenant = nil, nil, nil
 		}
 		return

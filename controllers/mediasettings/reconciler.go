@@ -70,9 +70,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err != nil {
 		return err
 	}
-	pins := &sweeper{
+	pins := &pinPurger{
 		cache: r.deps.Client, live: r.deps.APIReader, settings: r.deps.Settings,
-		namespaces: r.config.Namespaces, interval: min(r.config.RefreshInterval, sweepInterval),
+		namespaces: r.config.Namespaces, interval: min(r.config.RefreshInterval, purgeInterval),
 	}
 	if err := pins.setup(mgr, r.deps.Gate, r.config.Options); err != nil {
 		return err

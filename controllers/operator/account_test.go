@@ -101,6 +101,16 @@ func (b *harness) eventsHoldNoSecret(key string, reasons ...string) {
 	}
 }
 
+// events returns the events of the test's namespace.
+func (b *harness) events() []eventsv1.Event {
+	b.t.Helper()
+	clients, err := kubernetes.NewForConfig(b.plane.Access())
+	must(b.t, err)
+	list, err := clients.EventsV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
+	must(b.t, err)
+	return list.Items
+}
+
 func TestBucket_DeletedIsRestored(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)

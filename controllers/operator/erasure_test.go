@@ -26,8 +26,8 @@ func isBulkDelete(r *http.Request) bool {
 
 var deletedKey = regexp.MustCompile(`<Key>([^<]*)</Key>`)
 
-// refuseDelete answers a bulk delete as a store does that keeps every version.
-func refuseDelete(w http.ResponseWriter, r *http.Request) {
+// denyDelete answers a bulk delete as a store does that keeps every version.
+func denyDelete(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	w.Header().Set("Content-Type", "application/xml")
 	fmt.Fprint(w, `<DeleteResult>`)
@@ -72,14 +72,14 @@ func (b *harness) readyMessage(object *v1alpha1.MediaAccount) string {
 // An account was once released although its store had kept objects.
 func TestDeletion_BlockedStaysTerminatingAndCounts(t *testing.T) {
 	t.Parallel()
-	var refusing atomic.Bool
-	refusing.Store(true)
+	var denying atomic.Bool
+	denying.Store(true)
 	b := newHarness(t, withS3Proxy(func(w http.ResponseWriter, r *http.Request) bool {
-		refused := refusing.Load() && isBulkDelete(r)
-		if refused {
-			refuseDelete(w, r)
+		denied := denying.Load() && isBulkDelete(r)
+		if denied {
+			denyDelete(w, r)
 		}
-		return refused
+		return denied
 	}))
 	object := b.account("demo", erasedAtOnce)
 	b.ready(object)
@@ -87,13 +87,13 @@ func TestDeletion_BlockedStaysTerminatingAndCounts(t *testing.T) {
 	b.put(bucket, 3)
 	must(t, b.Delete(b.ctx, object))
 	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDeletionBlocked)
-	if got := b.readyMessage(object); !strings.HasPrefix(got, "the object store refuses to remove 3 versions in bucket "+bucket+": AccessDenied for media/") {
+	if got := b.readyMessage(object); !strings.HasPrefix(got, "the object store denies the removal of 3 versions in bucket "+bucket+": AccessDenied for media/") {
 		t.Errorf("the message is %q", got)
 	}
 	if found, err := b.registry.FindOfObject(b.ctx, b.namespace, "demo", string(object.UID)); err != nil || found.ID != id {
 		t.Errorf("the account is gone: %v", err)
 	}
-	refusing.Store(false)
+	denying.Store(false)
 	b.gone(object)
 	b.hasNoBucket(bucket)
 }
@@ -157,14 +157,14 @@ func TestDeletion_HoldsUpNoOtherAccount(t *testing.T) {
 
 func TestDeletion_ContinuesWithTheNextOperator(t *testing.T) {
 	t.Parallel()
-	var refusing atomic.Bool
-	refusing.Store(true)
+	var denying atomic.Bool
+	denying.Store(true)
 	b := newHarness(t, withS3Proxy(func(w http.ResponseWriter, r *http.Request) bool {
-		refused := refusing.Load() && isBulkDelete(r)
-		if refused {
-			refuseDelete(w, r)
+		denied := denying.Load() && isBulkDelete(r)
+		if denied {
+			denyDelete(w, r)
 		}
-		return refused
+		return denied
 	}), func(o *options) { o.idle = true })
 	stop := b.run(b.config)
 	object := b.account("demo", erasedAtOnce)
@@ -174,7 +174,7 @@ func TestDeletion_ContinuesWithTheNextOperator(t *testing.T) {
 	must(t, b.Delete(b.ctx, object))
 	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDeletionBlocked)
 	stop()
-	refusing.Store(false)
+	denying.Store(false)
 	b.run(b.config)
 	b.gone(object)
 	b.hasNoBucket(bucket)
@@ -192,8 +192,8 @@ func TestDeletion_AppliedAgainWithinDeleteAfterIsUndone(t *testing.T) {
 	id, bucket := b.accountID(object), object.Status.Bucket
 	b.put(bucket, 2)
 	b.seedItems(databaseURL, object, 2)
-	b.exec(databaseURL, `UPDATE item SET sealed_at = now()`)
-	b.exec(databaseURL, `UPDATE app_total SET private_items = 2 WHERE slot = 0`)
+	b.exec(`UPDATE item SET sealed_at = now()`)
+	b.exec(`UPDATE app_total SET private_items = 2 WHERE slot = 0`)
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
 	kept := &v1alpha1.RetainedMediaAccount{}

@@ -128,7 +128,7 @@ func TestInstallation_RestoredDatabaseIsNotWritten(t *testing.T) {
 	b.writesNothing(object, b.databaseURL)
 
 	// What resume-after-restore writes.
-	b.exec(b.databaseURL, "UPDATE installation SET hold_reason = '', held_at = NULL, epoch = epoch + 1, heartbeat = heartbeat + 1, resumed_at = now()")
+	b.exec("UPDATE installation SET hold_reason = '', held_at = NULL, epoch = epoch + 1, heartbeat = heartbeat + 1, resumed_at = now()")
 	isReady(b, port)
 	b.ready(object)
 	if epoch := b.record().Data["epoch"]; epoch != "5" {
@@ -151,7 +151,7 @@ func TestInstallation_SchemaIsCheckedBothWays(t *testing.T) {
 	t.Parallel()
 	port := testenv.FreePort(t)
 	b := newHarness(t, withProbes(&port), func(o *options) { o.idle = true })
-	b.exec(b.databaseURL, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+	b.exec("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 	b.run(b.config)
 	notReady(t, b, port, "older than this program", "mediastack-runtime migrate")
 	object := b.account("demo")
@@ -160,10 +160,10 @@ func TestInstallation_SchemaIsCheckedBothWays(t *testing.T) {
 	isReady(b, port)
 	b.shows(object, v1alpha1.ConditionKeysReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
 
-	b.exec(b.databaseURL, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)")
+	b.exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)")
 	notReady(t, b, port, "older than the database's schema", "99999")
 	b.writesNothing(object, b.databaseURL)
-	b.exec(b.databaseURL, "DELETE FROM goose_db_version WHERE version_id = 99999")
+	b.exec("DELETE FROM goose_db_version WHERE version_id = 99999")
 	isReady(b, port)
 }
 

@@ -15,9 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
@@ -148,16 +146,6 @@ func (b *harness) untouched() {
 	if events := b.events(); len(events) > 0 {
 		b.t.Errorf("there are %d events, such as %s", len(events), events[0].Reason)
 	}
-}
-
-// events returns the events of the operator in the test's namespace.
-func (b *harness) events() []eventsv1.Event {
-	b.t.Helper()
-	clients, err := kubernetes.NewForConfig(b.plane.Access())
-	must(b.t, err)
-	list, err := clients.EventsV1().Events(b.namespace).List(b.ctx, metav1.ListOptions{})
-	must(b.t, err)
-	return list.Items
 }
 
 // openStore opens the test's database as another process does.

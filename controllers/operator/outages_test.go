@@ -254,6 +254,10 @@ func TestOutage_HungStoreDoesNotHoldUpOtherChanges(t *testing.T) {
 	if !b.opens(b.secret(objects[2].Name, "web").Data["apiKey"]) {
 		t.Error("the new app has no key")
 	}
+	// Eight calls, and a probe for each timeout since.
+	if called := s3.requests.Load(); called > 8+5 {
+		t.Errorf("%d requests were sent to a store that hangs", called)
+	}
 	s3.hung.Store(false)
 	b.ready(fresh)
 	b.ready(objects[2])

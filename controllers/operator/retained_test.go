@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,23 +28,6 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// database keeps the URL of the harness's database for statements of the test.
-func database(url *string) func(*options) {
-	return func(o *options) {
-		o.databaseURL = func(t testing.TB) string { *url = testenv.Postgres(t); return *url }
-	}
-}
-
-// exec runs a statement on the test's database.
-func (b *harness) exec(url, sql string, args ...any) {
-	b.t.Helper()
-	conn, err := pgx.Connect(b.ctx, url)
-	must(b.t, err)
-	defer func() { _ = conn.Close(b.ctx) }()
-	_, err = conn.Exec(b.ctx, sql, args...)
-	must(b.t, err)
-}
-
 // retained waits until the account has a RetainedMediaAccount at rest.
 func (b *harness) retained(id uuid.UUID) *v1alpha1.RetainedMediaAccount {
 	b.t.Helper()
@@ -60,25 +42,25 @@ func (b *harness) retained(id uuid.UUID) *v1alpha1.RetainedMediaAccount {
 }
 
 // sealItems gives every app of every account in the database n sealed items of 7 bytes.
-func (b *harness) sealItems(url string, n int) {
+func (b *harness) sealItems(n int) {
 	b.t.Helper()
-	b.exec(url, `WITH made AS (
+	b.sql(`WITH made AS (
 			INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at)
 			SELECT gen_random_uuid(), app.account_id, app.id, 'photo.jpg', 'public', '', '', '[]', 7, now(), now()
 			FROM app, generate_series(1, $1) RETURNING account_id, app_id, bytes
 		), total AS (
 			UPDATE app_total SET public_items = app_total.public_items + $1, bytes = app_total.bytes + 7 * $1 WHERE slot = 0
-		)
-		UPDATE account_usage SET bytes = account_usage.bytes + (SELECT coalesce(sum(made.bytes), 0) FROM made WHERE made.account_id = account_usage.account_id)`, n)
+		), used AS (
+			UPDATE account_usage SET bytes = account_usage.bytes + (SELECT coalesce(sum(made.bytes), 0) FROM made WHERE made.account_id = account_usage.account_id)
+		) SELECT count(*) FROM made`, n)
 }
 
 func TestRetained_AccountIsListedAndRestored(t *testing.T) {
 	t.Parallel()
-	var url string
-	b := newHarness(t, database(&url))
+	b := newHarness(t)
 	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
 	b.ready(object)
-	b.sealItems(url, 3)
+	b.sealItems(3)
 	id, bucket, namespaceUID := b.accountID(object), object.Status.Bucket, b.namespaceUID()
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
@@ -180,12 +162,13 @@ type tenant struct {
 }
 
 // populate makes n accounts with sealed items and settings, and returns them by name.
-func (b *harness) populate(url string, n int) map[string]tenant {
+func (b *harness) populate(n int) map[string]tenant {
 	b.t.Helper()
 	b.applyAccounts(n)
 	tenants := b.tenants(n)
-	b.sealItems(url, 2)
-	b.exec(url, `INSERT INTO settings_tenant (account_id, fields) SELECT id, jsonb_build_object('thumbnailWidth', 123) FROM account`)
+	b.sealItems(2)
+	b.sql(`WITH made AS (INSERT INTO settings_tenant (account_id, fields) SELECT id, jsonb_build_object('thumbnailWidth', 123) FROM account RETURNING 1)
+		SELECT count(*) FROM made`)
 	for name, made := range tenants {
 		made.items, made.bytes = 2, 14
 		tenants[name] = made
@@ -240,7 +223,7 @@ func (b *harness) tenants(n int) map[string]tenant {
 }
 
 // restored checks that the accounts are the same ones again, with their settings.
-func (b *harness) restored(url string, want map[string]tenant) {
+func (b *harness) restored(want map[string]tenant) {
 	b.t.Helper()
 	if got := b.tenants(len(want)); !maps.Equal(got, want) {
 		for name := range want {
@@ -249,12 +232,9 @@ func (b *harness) restored(url string, want map[string]tenant) {
 			}
 		}
 	}
-	conn, err := pgx.Connect(b.ctx, url)
-	must(b.t, err)
-	defer func() { _ = conn.Close(b.ctx) }()
-	var settings, open int
-	must(b.t, conn.QueryRow(b.ctx, `SELECT (SELECT count(*) FROM settings_tenant WHERE fields = '{"thumbnailWidth": 123}'), (SELECT count(*) FROM account WHERE closed_at IS NULL)`).Scan(&settings, &open))
-	if settings != len(want) || open != len(want) {
+	settings := b.sql(`SELECT count(*) FROM settings_tenant WHERE fields = '{"thumbnailWidth": 123}'`)
+	open := b.sql(`SELECT count(*) FROM account WHERE closed_at IS NULL`)
+	if n := int64(len(want)); settings != n || open != n {
 		b.t.Errorf("%d accounts have their settings, and %d are open, want %d", settings, open, len(want))
 	}
 	b.retainedCount(0)
@@ -297,10 +277,9 @@ func withoutTimers(o *options) {
 // account lost its object, and the API server does not even know the kind.
 func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 	t.Parallel()
-	var url string
-	b := newHarness(t, database(&url), withoutTimers, func(o *options) { o.plane, o.idle = testenv.NewKubernetes, true })
+	b := newHarness(t, withoutTimers, func(o *options) { o.plane, o.idle = testenv.NewKubernetes, true })
 	stop := b.run(b.config)
-	want := b.populate(url, manyAccounts)
+	want := b.populate(manyAccounts)
 	stop()
 	b.removeAccountsByForce(manyAccounts)
 	slow := b.config
@@ -321,20 +300,19 @@ func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 	})
 	b.plane.Apply(testenv.Manifests(t, "crd/bases")...)
 	b.applyAccounts(manyAccounts)
-	b.restored(url, want)
+	b.restored(want)
 }
 
 func TestRetained_AccountsAreRestored(t *testing.T) {
 	t.Parallel()
-	var url string
-	b := newHarness(t, database(&url), withoutTimers, func(o *options) { o.idle = true })
+	b := newHarness(t, withoutTimers, func(o *options) { o.idle = true })
 	b.moveToAnotherNamespace()
 	b.run(b.config)
-	want := b.populate(url, manyAccounts)
+	want := b.populate(manyAccounts)
 	must(t, b.DeleteAllOf(b.ctx, &v1alpha1.MediaAccount{}, client.InNamespace(b.namespace)))
 	b.retainedCount(manyAccounts)
 	b.applyAccounts(manyAccounts)
-	b.restored(url, want)
+	b.restored(want)
 
 	// The namespace is deleted and created again: nobody is bound without an admin.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
@@ -358,7 +336,7 @@ func TestRetained_AccountsAreRestored(t *testing.T) {
 	})
 	b.retainedCount(manyAccounts) // none was bound
 	b.runGuide("xargs kubectl patch")
-	b.restored(url, want)
+	b.restored(want)
 }
 
 // moveToAnotherNamespace makes the test use a namespace that it can delete: the operator is not
@@ -374,13 +352,12 @@ func (b *harness) moveToAnotherNamespace() {
 // name once read the items of the former one.
 func TestRetained_NamesakeNeverInherits(t *testing.T) {
 	t.Parallel()
-	var url string
-	b := newHarness(t, database(&url), func(o *options) { o.idle = true })
+	b := newHarness(t, func(o *options) { o.idle = true })
 	b.moveToAnotherNamespace()
 	stop := b.run(b.config)
 	object := b.account("demo")
 	b.ready(object)
-	b.sealItems(url, 2)
+	b.sealItems(2)
 	id, key := b.accountID(object), b.secret("demo", "default").Data["apiKey"]
 	stop() // nobody sees the MediaAccount go
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
@@ -434,11 +411,10 @@ func TestRetained_NamesakeNeverInherits(t *testing.T) {
 
 func TestRetained_PurgeDeletesTheMedia(t *testing.T) {
 	t.Parallel()
-	var url string
-	b := newHarness(t, database(&url))
+	b := newHarness(t)
 	object := b.account("demo")
 	b.ready(object)
-	b.sealItems(url, 3)
+	b.sealItems(3)
 	id, bucket := b.accountID(object), object.Status.Bucket
 	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	must(t, b.Delete(b.ctx, object))
@@ -456,11 +432,10 @@ func TestRetained_PurgeDeletesTheMedia(t *testing.T) {
 
 func TestRetained_DeletionIsUndoneUntilItsTime(t *testing.T) {
 	t.Parallel()
-	var url string
-	b := newHarness(t, database(&url))
+	b := newHarness(t)
 	object := b.account("demo", deleting)
 	b.ready(object)
-	b.sealItems(url, 1)
+	b.sealItems(1)
 	id := b.accountID(object)
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
@@ -568,15 +543,14 @@ func TestRetained_ObjectsOfOthersAreLeftAlone(t *testing.T) {
 func TestRetained_TwoOperatorsAgree(t *testing.T) {
 	t.Parallel()
 	const accounts = 20
-	var url string
-	b := newHarness(t, database(&url))
+	b := newHarness(t)
 	b.run(b.config)
-	want := b.populate(url, accounts)
+	want := b.populate(accounts)
 	for range 2 {
 		must(t, b.DeleteAllOf(b.ctx, &v1alpha1.MediaAccount{}, client.InNamespace(b.namespace)))
 		b.retainedCount(accounts)
 		b.applyAccounts(accounts)
-		b.restored(url, want)
+		b.restored(want)
 	}
 }
 

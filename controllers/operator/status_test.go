@@ -56,7 +56,7 @@ func TestStatus_WrongS3KeyStallsAndHeals(t *testing.T) {
 		b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonObjectStoreCredentials)
 		b.shows(object, v1alpha1.ConditionBucketReady, metav1.ConditionFalse, v1alpha1.ReasonObjectStoreCredentials)
 		if text := message(object, v1alpha1.ConditionReady); !strings.Contains(text, "SERVICE_S3_SECRET_KEY") || !strings.Contains(text, "SignatureDoesNotMatch") {
-			t.Errorf("the message does not say what to mend: %s", text)
+			t.Errorf("the message does not say what to correct: %s", text)
 		}
 		if found, err := b.registry.Find(b.ctx, b.namespace, "demo"); err != nil || !found.BucketOwned {
 			t.Errorf("a wrong key of the operator closed the uploads: %v", err)
@@ -135,13 +135,10 @@ func TestStatus_S3QuotaStallsAndHeals(t *testing.T) {
 // A deleted bucket was once made again, empty, while Ready stayed True.
 func TestBucket_LostWithMediaStallsUntilAcknowledged(t *testing.T) {
 	t.Parallel()
-	var databaseURL string
-	b := newHarness(t, func(o *options) {
-		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
-	})
+	b := newHarness(t)
 	object := b.account("demo")
 	b.ready(object)
-	b.seedItems(databaseURL, object, 1)
+	b.seedItems(b.databaseURL, object, 1)
 	bucket := object.Status.Bucket
 	must(t, b.store.Remove(b.ctx, bucket, []string{objectstore.MarkerKey}))
 	must(t, b.store.RemoveBucket(b.ctx, bucket))
@@ -198,13 +195,10 @@ func acknowledge(b *harness, object *v1alpha1.MediaAccount, id string) {
 
 func TestBucket_VanishedMarkerIsWrittenAgain(t *testing.T) {
 	t.Parallel()
-	var databaseURL string
-	b := newHarness(t, func(o *options) {
-		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
-	})
+	b := newHarness(t)
 	object := b.account("demo")
 	b.ready(object)
-	b.seedItems(databaseURL, object, 1)
+	b.seedItems(b.databaseURL, object, 1)
 	bucket := object.Status.Bucket
 	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	must(t, b.store.Remove(b.ctx, bucket, []string{objectstore.MarkerKey}))
@@ -243,9 +237,7 @@ func (b *harness) staysReady(object client.Object) {
 
 func TestStatus_StorageNearAndOverTheCap(t *testing.T) {
 	t.Parallel()
-	var databaseURL string
 	b := newHarness(t, func(o *options) {
-		o.databaseURL = func(t testing.TB) string { databaseURL = testenv.Postgres(t); return databaseURL }
 		o.config.UsageInterval = time.Hour // a changed cap is measured at once
 	})
 	capOf := func(text string) func(*v1alpha1.MediaAccount) {
@@ -254,7 +246,7 @@ func TestStatus_StorageNearAndOverTheCap(t *testing.T) {
 	object := b.account("demo", capOf("2000"))
 	b.ready(object)
 	b.shows(object, v1alpha1.ConditionStorageAvailable, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
-	conn, err := pgx.Connect(b.ctx, databaseURL)
+	conn, err := pgx.Connect(b.ctx, b.databaseURL)
 	must(t, err)
 	defer func() { _ = conn.Close(b.ctx) }()
 	_, err = conn.Exec(b.ctx, "UPDATE account_usage SET bytes = 900 WHERE account_id = $1", b.accountID(object))
@@ -350,7 +342,7 @@ func TestStatus_ForgedHasNoEffectAndIsCorrected(t *testing.T) {
 }
 
 // Pins outlived their object when its finalizer was removed by hand.
-func TestSettings_PinsOfAGoneObjectAreSwept(t *testing.T) {
+func TestSettings_PinsOfAGoneObjectArePurged(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
 	account := b.account("demo")

@@ -72,7 +72,7 @@ func (b *harness) withItems() map[string]string {
 		ids[object.Name] = object.Status.AccountID
 	}
 	b.ready(b.settings("site", "retained"))
-	b.sealItems(b.databaseURL, 3)
+	b.sealItems(3)
 	return ids
 }
 
@@ -210,7 +210,7 @@ func TestUninstall_DefinitionsDeletedWhileTheOperatorRunsLoseNothing(t *testing.
 		b.ready(object)
 		ids[object.Name] = object.Status.AccountID
 	}
-	b.sealItems(b.databaseURL, 3)
+	b.sealItems(3)
 	b.deletesDefinitions()
 	b.keepsAll(ids)
 	b.plane.Apply(testenv.Manifests(t, "crd/bases")...)
@@ -312,7 +312,7 @@ func TestUninstall_OfAnotherClustersDatabaseFails(t *testing.T) {
 	stop := b.run(b.config)
 	b.withItems()
 	stop()
-	b.exec(b.databaseURL, "UPDATE installation SET cluster_uid = 'another cluster'")
+	b.exec("UPDATE installation SET cluster_uid = 'another cluster'")
 	before := rows(t, b.databaseURL)
 	var out bytes.Buffer
 	if _, err := b.uninstall(&out).Run(b.ctx, true); err == nil || !strings.Contains(err.Error(), "another cluster") {

@@ -53,6 +53,9 @@ type failing struct {
 
 // NewOutages returns Outages without any. A status stays for grace; 0 changes it at once.
 func NewOutages(grace time.Duration, now func() time.Time, log *slog.Logger) *Outages {
+	for _, source := range []Source{Database, ObjectStore, Runtime} {
+		outageGauge.WithLabelValues(source.String()).Set(0) // an alert needs the series before the first outage
+	}
 	return &Outages{grace: grace, now: now, log: log, sources: map[Source]*outage{}, failing: map[failing]time.Time{}}
 }
 
@@ -145,24 +148,13 @@ func (o *Outages) keepsStatus(uid types.UID, failures []*StepError) bool {
 	if o == nil {
 		return false
 	}
+	out, keeps := outagesIn(failures)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now, keeps, any := o.now(), true, false
-	fails := map[Source]bool{}
-	for _, failure := range failures {
-		if failure == nil {
-			continue
-		}
-		any = true
-		if !failure.Outage() || failure.Source == Runtime { // of the runtime after its grace only
-			keeps = false
-			continue
-		}
-		fails[failure.Source] = true
-	}
+	now := o.now()
 	for _, source := range []Source{Database, ObjectStore} {
 		key := failing{uid, source}
-		if !fails[source] {
+		if !out[source] {
 			delete(o.failing, key)
 			continue
 		}
@@ -171,12 +163,28 @@ func (o *Outages) keepsStatus(uid types.UID, failures []*StepError) bool {
 			since = now
 			o.failing[key] = now
 		}
-		if out := o.sources[source]; out != nil && out.since.Before(since) {
-			since = out.since
+		if shared := o.sources[source]; shared != nil && shared.since.Before(since) {
+			since = shared.since
 		}
 		keeps = keeps && now.Before(since.Add(o.grace))
 	}
-	return any && keeps
+	return keeps
+}
+
+// outagesIn returns the sources that are out according to failures. only is set if there is no
+// other error, such as an outage of the runtime, which is reported after its grace only.
+func outagesIn(failures []*StepError) (out map[Source]bool, only bool) {
+	out, only = map[Source]bool{}, true
+	for _, failure := range failures {
+		switch {
+		case failure == nil:
+		case failure.Outage() && failure.Source != Runtime:
+			out[failure.Source] = true
+		default:
+			only = false
+		}
+	}
+	return out, only && len(out) > 0
 }
 
 // forget removes what is known of an object that is gone.

@@ -57,8 +57,10 @@ func TestOutages_AdmitOneCallAtATime(t *testing.T) {
 		t.Error("an outage of one source rejects calls of another")
 	}
 	o.Called(t.Context(), ObjectStore, NewError(ObjectStore, fault.New(fault.Conflict, "taken")))
-	if o.Admit(ObjectStore) != nil || o.Admit(ObjectStore) != nil {
-		t.Error("a source that responded with an error is still out")
+	for range 2 {
+		if o.Admit(ObjectStore) != nil {
+			t.Error("a source that responded with an error is still out")
+		}
 	}
 }
 
@@ -113,7 +115,7 @@ func TestOutages_StatusStaysForTheGrace(t *testing.T) {
 		t.Error("the status does not stay at the beginning of an outage")
 	}
 	if keeps("b", away(ObjectStore), NewError(ObjectStore, fault.New(fault.Conflict, "taken"))) {
-		t.Error("the status stays although another error needs a person")
+		t.Error("the status stays although another error stalls")
 	}
 	if keeps("b", away(ObjectStore), NewError(Database, errors.New("a bug"))) {
 		t.Error("the status stays although another error is none of an outage")

@@ -42,7 +42,7 @@ func TestStepError_StallsOrRetriesByKind(t *testing.T) {
 	}
 }
 
-func TestStepError_NamesWhatAPersonHasToMend(t *testing.T) {
+func TestStepError_NamesWhatAUserHasToDo(t *testing.T) {
 	t.Parallel()
 	because := func(reason fault.Reason) error {
 		return fault.Explain(fault.New(fault.Unavailable, "public text"), reason, "TheCode")
@@ -91,12 +91,12 @@ func TestStepError_NamesWhatAPersonHasToMend(t *testing.T) {
 
 func TestStepError_OneMessageForEveryOutage(t *testing.T) {
 	t.Parallel()
-	refused := NewError(ObjectStore, fault.New(fault.Unavailable, "the object store can't be reached"))
+	unreachable := NewError(ObjectStore, fault.New(fault.Unavailable, "the object store can't be reached"))
 	timeout := NewError(ObjectStore, fault.New(fault.Unavailable, "the object store did not respond in time"))
-	if refused.Message() != timeout.Message() {
-		t.Errorf("the status would change between %q and %q", refused.Message(), timeout.Message())
+	if unreachable.Message() != timeout.Message() {
+		t.Errorf("the status would change between %q and %q", unreachable.Message(), timeout.Message())
 	}
-	if !refused.Outage() || NewError(Database, errors.New("a bug")).Outage() || NewAPIError(errors.New("EOF"), "read").Outage() {
+	if !unreachable.Outage() || NewError(Database, errors.New("a bug")).Outage() || NewAPIError(errors.New("EOF"), "read").Outage() {
 		t.Error("an error is misclassified")
 	}
 }

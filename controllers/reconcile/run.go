@@ -27,9 +27,9 @@ const (
 	// conflictDelay is the pause before a reconcile that found its object changed meanwhile is
 	// repeated.
 	conflictDelay = 500 * time.Millisecond
-	// mendInterval is how often it is checked, at least, whether a person mended what stalls an
-	// object.
-	mendInterval = 30 * time.Second
+	// stalledInterval is the longest time until it is checked again whether an object is still
+	// stalled.
+	stalledInterval = 30 * time.Second
 )
 
 // Deps are the parts that a Run uses.
@@ -239,7 +239,7 @@ func (r *Run[T]) planRetry(saw Observation) error {
 		case failure.Outage():
 			r.RequeueBy(r.deps.Now().Add(r.deps.Outages.RetryIn(failure.Source)))
 		case failure.Stalls():
-			r.RequeueBy(r.deps.Now().Add(Jitter(min(mendInterval, saw.Interval))))
+			r.RequeueBy(r.deps.Now().Add(Jitter(min(stalledInterval, saw.Interval))))
 		default:
 			errs = append(errs, failure.Err)
 		}

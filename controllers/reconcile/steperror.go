@@ -29,7 +29,7 @@ func (s Source) String() string {
 }
 
 // StepError is the error that a step ended with. Its source and its fault decide what follows:
-// an error that only a person can mend stalls the object, an outage is retried at a pace that
+// an error that only a user can resolve stalls the object, an outage is retried at a pace that
 // all objects share, and every other error is retried with backoff.
 type StepError struct {
 	Source Source
@@ -58,7 +58,7 @@ func NewAPIError(err error, action string, args ...any) *StepError {
 	return &StepError{Source: Kubernetes, Err: fmt.Errorf("%s: %w", action, err), Action: action}
 }
 
-// Stalls reports whether a retry cannot succeed before a person changes something.
+// Stalls reports whether a retry cannot succeed before a user changes something.
 func (e *StepError) Stalls() bool {
 	if e == nil {
 		return false
@@ -79,13 +79,13 @@ func (e *StepError) Outage() bool {
 	return e.Retries() && e.Source != Kubernetes && fault.Is(e.Err, fault.Unavailable)
 }
 
-// remedy is what a person has to do about an error of a store.
+// remedy is what a user has to do about an error of a store.
 type remedy struct {
 	reason string // of the condition
 	text   string // empty: the public text of the fault says it
 }
 
-// remedies are the errors of each store that only a person can mend.
+// remedies are the errors of each store that only a user can resolve.
 var remedies = map[Source]map[fault.Reason]remedy{
 	Database: {
 		fault.Credentials:     {v1alpha1.ReasonDatabaseCredentials, "PostgreSQL rejects the credentials or denies the operation: check SERVICE_DATABASE_URL and the permissions of its role"},

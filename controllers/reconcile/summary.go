@@ -33,7 +33,7 @@ func Reconciling(reason, message string) Summary {
 
 // FromErrors summarizes the errors of a reconcile. An error that stalls wins: the object is
 // Stalled and not Reconciling, although other errors are retried meanwhile, since it does not
-// become Ready before a person acted. The reason and the message are those of the first error
+// become Ready before a user acted. The reason and the message are those of the first error
 // that stalls, or else of the first error. ok is false when all are nil.
 func FromErrors(errs ...*StepError) (summary Summary, ok bool) {
 	var first *StepError

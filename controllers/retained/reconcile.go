@@ -2,6 +2,7 @@ package retained
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -194,8 +195,14 @@ func (r *Reconciler) report(ctx context.Context, object *v1alpha1.RetainedMediaA
 	run := reconcile.NewRun(r.deps.Deps, object)
 	setStatus(&run.Object.Status, row)
 	_, err := run.Report(ctx, statusOf, reconcile.Observation{Conditions: summary.Conditions(), GenerationObserved: true, Interval: time.Hour})
+	if err == nil && run.StatusSkipped() {
+		return errChanged
+	}
 	return err
 }
+
+// errChanged is retried: the cache has the current object soon.
+var errChanged = errors.New("the object was changed meanwhile")
 
 func statusOf(object *v1alpha1.RetainedMediaAccount) reconcile.Status {
 	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration}

@@ -85,7 +85,7 @@ func NewChecker(store Store, objects ObjectStore, guard Guard, cfg Config, now f
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Checker{store: store, objects: guardedObjects{objects, guard.Verdict}, guard: guard, cfg: cfg, now: now, log: log}, nil
+	return &Checker{store: store, objects: guardedObjects{objects, guard.Writable}, guard: guard, cfg: cfg, now: now, log: log}, nil
 }
 
 // Check checks one open account. It adds its counts to summary, also when it fails, and
@@ -109,7 +109,7 @@ type check struct {
 	summary      *Summary
 	report       func(Finding) error
 	repairBucket bool      // whether objects of the bucket may be removed
-	claimedAt    time.Time // objects that are older belong to somebody else
+	claimedAt    time.Time // objects that are older were there before the account
 	resumedAt    time.Time // objects that are older and have no row may have lost it
 	loggedAt     time.Time
 }

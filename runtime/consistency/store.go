@@ -85,19 +85,19 @@ type Guard interface {
 	// CheckBucket returns a fault unless the bucket's marker names the account and the
 	// installation. It wraps installation.ErrNoBucket or ErrNoMarker if either is missing.
 	CheckBucket(ctx context.Context, bucket installation.Bucket) (installation.Marker, error)
-	// Verdict returns a fault while nothing may be removed.
-	Verdict() error
+	// Writable returns a fault while nothing may be removed.
+	Writable() error
 }
 
-// guardedObjects removes nothing while verdict returns an error.
+// guardedObjects removes nothing while writable returns an error.
 type guardedObjects struct {
 	ObjectStore
-	verdict func() error
+	writable func() error
 }
 
 // Remove implements ObjectStore.
 func (g guardedObjects) Remove(ctx context.Context, bucket string, keys []string) error {
-	if err := g.verdict(); err != nil {
+	if err := g.writable(); err != nil {
 		return err
 	}
 	return g.ObjectStore.Remove(ctx, bucket, keys)
@@ -105,7 +105,7 @@ func (g guardedObjects) Remove(ctx context.Context, bucket string, keys []string
 
 // AbortIncomplete implements ObjectStore.
 func (g guardedObjects) AbortIncomplete(ctx context.Context, bucket, key string) error {
-	if err := g.verdict(); err != nil {
+	if err := g.writable(); err != nil {
 		return err
 	}
 	return g.ObjectStore.AbortIncomplete(ctx, bucket, key)

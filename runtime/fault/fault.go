@@ -56,7 +56,7 @@ func (k Kind) String() string {
 }
 
 // Reason refines a kind for the administrators of a cluster: a condition or a log line says
-// what to mend. It never decides what a tenant is told.
+// what to correct. It never decides what a tenant is told.
 type Reason string
 
 // The reasons.
@@ -79,7 +79,7 @@ const (
 	Held Reason = "held"
 	// MediaLost: the bucket of an account with items is missing or empty.
 	MediaLost Reason = "media lost"
-	// DeletionBlocked: the object store refuses to remove objects of an account that is deleted.
+	// DeletionBlocked: the object store denies the removal of objects of an account that is deleted.
 	DeletionBlocked Reason = "deletion blocked"
 	// Retained: a retained account has the namespace and the name.
 	Retained Reason = "retained"

@@ -69,7 +69,7 @@ func (r ReadOnly) CheckBucket(ctx context.Context, bucket Bucket) (Marker, error
 	return marker, err
 }
 
-// Verdict returns a fault: nothing may be removed.
-func (ReadOnly) Verdict() error {
+// Writable returns a fault: nothing may be removed.
+func (ReadOnly) Writable() error {
 	return fault.New(fault.Unavailable, "this program removes nothing")
 }

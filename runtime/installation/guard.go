@@ -30,7 +30,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// errNotChecked is the verdict before the first check.
+// errNotChecked is the decision before the first check.
 var errNotChecked = fault.New(fault.Unavailable, "the identity of the database has not been checked yet")
 
 // Deps are the dependencies of a Guard.
@@ -40,21 +40,21 @@ type Deps struct {
 	Log     *slog.Logger
 }
 
-// Guard keeps the verdict whether this database may write to the object store. It is safe for
+// Guard keeps the decision whether this database may write to the object store. It is safe for
 // concurrent use.
 type Guard struct {
 	cfg  Config
 	deps Deps
 
 	mu       sync.Mutex
-	verdict  error
+	decision error // nil = this database may write to the object store
 	state    State
 	verified bool // the markers were read since this process started
 }
 
 // NewGuard returns a Guard. It allows nothing before its first check.
 func NewGuard(cfg Config, deps Deps) *Guard {
-	return &Guard{cfg: cfg, deps: deps, verdict: errNotChecked}
+	return &Guard{cfg: cfg, deps: deps, decision: errNotChecked}
 }
 
 // uncheckedInterval is the interval between two checks until the first one succeeds.
@@ -75,13 +75,13 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
-// Verdict returns nil if this database may write to the object store, as the last check found it,
+// Writable returns nil if this database may write to the object store, as the last check found it,
 // and otherwise an Unavailable fault with reason Held, OtherInstallation or Schema. It causes no
 // request: call it for every write.
-func (g *Guard) Verdict() error {
+func (g *Guard) Writable() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.verdict
+	return g.decision
 }
 
 // State returns the row as the last check read it; zero before the first one.
@@ -91,13 +91,13 @@ func (g *Guard) State() State {
 	return g.state
 }
 
-// Check reads the row, and the markers if a heartbeat is due, and returns the new verdict. A store
-// that cannot be reached proves nothing: the verdict stays.
+// Check reads the row, and the markers if a heartbeat is due, and returns the new decision. A store
+// that cannot be reached proves nothing: the decision stays.
 func (g *Guard) Check(ctx context.Context) error {
 	state, err := g.readRow(ctx)
 	if err == nil {
 		err = g.beatIfDue(ctx, state)
-		if err != nil && !isRefusal(err) && ctx.Err() == nil {
+		if err != nil && !isDecision(err) && ctx.Err() == nil {
 			g.deps.Log.WarnContext(ctx, "no heartbeat was written", "error", err)
 			err = nil // the row is in order
 		}
@@ -145,14 +145,14 @@ func (g *Guard) Beat(ctx context.Context) error {
 			err = nil
 		}
 	}
-	if err == nil || isRefusal(err) {
+	if err == nil || isDecision(err) {
 		return g.decide(ctx, err)
 	}
 	return err
 }
 
-// isRefusal reports whether an error is a verdict, and not a store that does not respond.
-func isRefusal(err error) bool {
+// isDecision reports whether an error is a decision, and not a store that does not respond.
+func isDecision(err error) bool {
 	switch fault.ReasonOf(err) { //nolint:exhaustive // all others are failures of a store
 	case fault.Held, fault.OtherInstallation, fault.Schema:
 		return true
@@ -160,23 +160,23 @@ func isRefusal(err error) bool {
 	return false
 }
 
-// decide keeps err as the verdict if it is one, logs a change, and returns the verdict.
+// decide keeps err as the decision if it is one, logs a change, and returns the decision.
 func (g *Guard) decide(ctx context.Context, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	previous := g.verdict
+	previous := g.decision
 	switch {
-	case err != nil && !isRefusal(err):
+	case err != nil && !isDecision(err):
 		if ctx.Err() == nil {
 			g.deps.Log.WarnContext(ctx, "the installation cannot be checked", "error", err)
 		}
 		return previous
-	case err == nil && isRefusal(previous):
+	case err == nil && isDecision(previous):
 		g.deps.Log.InfoContext(ctx, "this database may write to the object store again")
 	case err != nil && err.Error() != previousText(previous):
 		g.deps.Log.ErrorContext(ctx, fault.From(err).Public, "error", err)
 	}
-	g.verdict = err
+	g.decision = err
 	return err
 }
 
@@ -287,8 +287,8 @@ type verification struct {
 	markers []witnessed
 }
 
-// verify compares the markers with the row. The markers are read first: whoever writes a marker
-// has increased its row before, so a row that is behind has lost something.
+// verify compares the markers with the row. The markers are read first: a process increases
+// the row before it writes a marker, so a row that is behind has lost something.
 func (g *Guard) verify(ctx context.Context) (verification, error) {
 	markers, err := g.readMarkers(ctx)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestGuard_OneOfManyProcessesBeats(t *testing.T) {
 		for range 8 {
 			process := s.process()
 			processes = append(processes, func() {
-				if err := process.Check(t.Context()); err != nil || process.Verdict() != nil {
+				if err := process.Check(t.Context()); err != nil || process.Writable() != nil {
 					t.Errorf("round %d: %v", round, err)
 				}
 			})
@@ -84,7 +84,7 @@ func TestGuard_ContinuesAfterACrashBetweenRowAndMarker(t *testing.T) {
 	}
 	next := s.process()
 	must(t, next.Beat(t.Context()))
-	must(t, next.Verdict())
+	must(t, next.Writable())
 	if state := s.state(); state.Heartbeat != 5 || s.marker(p).Witness != state.Witness() {
 		t.Errorf("the row %+v, the marker %+v", state, s.marker(p))
 	}
@@ -99,7 +99,7 @@ func TestGuard_HoldsNothingWhileS3IsAway(t *testing.T) {
 	server.Stop()
 	s.minutePasses()
 	running := s.process()
-	if err := running.Check(t.Context()); err != nil || running.Verdict() != nil {
+	if err := running.Check(t.Context()); err != nil || running.Writable() != nil {
 		t.Errorf("with S3 away: %v", err)
 	}
 	// What removes something needs a proof.
@@ -122,7 +122,7 @@ func TestGuard_AllowsNothingBeforeItsFirstCheck(t *testing.T) {
 	s := newSite(t, testenv.Database(t, server), testenv.S3(t))
 	process := s.process()
 	server.Stop()
-	if err := process.Check(t.Context()); !fault.Is(err, fault.Unavailable) || process.Verdict() == nil {
+	if err := process.Check(t.Context()); !fault.Is(err, fault.Unavailable) || process.Writable() == nil {
 		t.Errorf("without a database: %v", err)
 	}
 	server.Start()

@@ -57,8 +57,8 @@ type Marker struct {
 	Namespace string `json:"namespace"` // of the MediaAccount
 	Name      string `json:"name"`      // of the MediaAccount
 	Witness
-	// ClaimedAt is when the marker was written first. Objects that are older belong to somebody
-	// else: the bucket was adopted.
+	// ClaimedAt is when the marker was written first. Objects that are older are not the
+	// account's: the bucket was adopted.
 	ClaimedAt time.Time `json:"claimedAt"`
 	// Version identifies the stored bytes. WriteWitness replaces only this version.
 	Version string `json:"-"`

@@ -27,21 +27,21 @@ type Instance struct {
 	store   InstanceStore
 	id      uuid.UUID
 	version string
-	verdict func() error
+	writable func() error
 	log     *slog.Logger
 }
 
-// NewInstance returns an Instance with an id of its own. It counts as serving while verdict
+// NewInstance returns an Instance with an id of its own. It counts as serving while writable
 // returns nil.
-func NewInstance(store InstanceStore, version string, verdict func() error, log *slog.Logger) *Instance {
-	return &Instance{store: store, id: uuid.New(), version: version, verdict: verdict, log: log}
+func NewInstance(store InstanceStore, version string, writable func() error, log *slog.Logger) *Instance {
+	return &Instance{store: store, id: uuid.New(), version: version, writable: writable, log: log}
 }
 
 // Run touches the row until ctx ends, and deletes it then.
 func (i *Instance) Run(ctx context.Context) error {
 	for {
 		interval := instanceInterval
-		if i.verdict() == nil {
+		if i.writable() == nil {
 			i.touch(ctx)
 		} else {
 			interval = uncheckedInterval // Guard logs why

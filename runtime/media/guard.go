@@ -11,27 +11,27 @@ import (
 type Guard interface {
 	// Beat proves that the database owns the buckets.
 	Beat(ctx context.Context) error
-	// Verdict returns a fault with a reason while nothing may be written to the object store.
-	Verdict() error
+	// Writable returns a fault with a reason while nothing may be written to the object store.
+	Writable() error
 	// CheckBucket returns a fault unless the bucket belongs to the account. It wraps
 	// installation.ErrNoBucket if the bucket does not exist.
 	CheckBucket(ctx context.Context, bucket installation.Bucket) (installation.Marker, error)
 }
 
-// GuardWrites returns an ObjectStore that rejects every write while verdict returns an error. Reads
+// GuardWrites returns an ObjectStore that rejects every write while writable returns an error. Reads
 // pass.
-func GuardWrites(objects ObjectStore, verdict func() error) ObjectStore {
-	return guardedObjects{ObjectStore: objects, verdict: verdict}
+func GuardWrites(objects ObjectStore, writable func() error) ObjectStore {
+	return guardedObjects{ObjectStore: objects, writable: writable}
 }
 
 type guardedObjects struct {
 	ObjectStore
-	verdict func() error
+	writable func() error
 }
 
 // Put implements ObjectStore.
 func (g guardedObjects) Put(ctx context.Context, bucket, key, contentType string, body io.ReadSeeker, size int64) error {
-	if err := g.verdict(); err != nil {
+	if err := g.writable(); err != nil {
 		return err
 	}
 	return g.ObjectStore.Put(ctx, bucket, key, contentType, body, size)
@@ -39,24 +39,24 @@ func (g guardedObjects) Put(ctx context.Context, bucket, key, contentType string
 
 // StartMultipart implements ObjectStore.
 func (g guardedObjects) StartMultipart(ctx context.Context, bucket, key, contentType string) (Multipart, error) {
-	if err := g.verdict(); err != nil {
+	if err := g.writable(); err != nil {
 		return nil, err
 	}
 	started, err := g.ObjectStore.StartMultipart(ctx, bucket, key, contentType)
 	if err != nil {
 		return nil, err
 	}
-	return guardedMultipart{started, g.verdict}, nil
+	return guardedMultipart{started, g.writable}, nil
 }
 
 // ResumeMultipart implements ObjectStore.
 func (g guardedObjects) ResumeMultipart(bucket, key, id string, parts []Part) Multipart {
-	return guardedMultipart{g.ObjectStore.ResumeMultipart(bucket, key, id, parts), g.verdict}
+	return guardedMultipart{g.ObjectStore.ResumeMultipart(bucket, key, id, parts), g.writable}
 }
 
 // Remove implements ObjectStore.
 func (g guardedObjects) Remove(ctx context.Context, bucket string, keys []string) error {
-	if err := g.verdict(); err != nil {
+	if err := g.writable(); err != nil {
 		return err
 	}
 	return g.ObjectStore.Remove(ctx, bucket, keys)
@@ -64,7 +64,7 @@ func (g guardedObjects) Remove(ctx context.Context, bucket string, keys []string
 
 // AbortIncomplete implements ObjectStore.
 func (g guardedObjects) AbortIncomplete(ctx context.Context, bucket, key string) error {
-	if err := g.verdict(); err != nil {
+	if err := g.writable(); err != nil {
 		return err
 	}
 	return g.ObjectStore.AbortIncomplete(ctx, bucket, key)
@@ -72,12 +72,12 @@ func (g guardedObjects) AbortIncomplete(ctx context.Context, bucket, key string)
 
 type guardedMultipart struct {
 	Multipart
-	verdict func() error
+	writable func() error
 }
 
 // Part implements Multipart.
 func (g guardedMultipart) Part(ctx context.Context, body io.ReadSeeker, size int64) error {
-	if err := g.verdict(); err != nil {
+	if err := g.writable(); err != nil {
 		return err
 	}
 	return g.Multipart.Part(ctx, body, size)
@@ -85,7 +85,7 @@ func (g guardedMultipart) Part(ctx context.Context, body io.ReadSeeker, size int
 
 // Complete implements Multipart.
 func (g guardedMultipart) Complete(ctx context.Context, contentType string) error {
-	if err := g.verdict(); err != nil {
+	if err := g.writable(); err != nil {
 		return err
 	}
 	return g.Multipart.Complete(ctx, contentType)
@@ -93,7 +93,7 @@ func (g guardedMultipart) Complete(ctx context.Context, contentType string) erro
 
 // Abort implements Multipart.
 func (g guardedMultipart) Abort(ctx context.Context) error {
-	if err := g.verdict(); err != nil {
+	if err := g.writable(); err != nil {
 		return err
 	}
 	return g.Multipart.Abort(ctx)

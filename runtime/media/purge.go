@@ -148,7 +148,7 @@ func uploadKeys(itemID uuid.UUID) []string {
 // batches repeats step until it handles less than a full batch, and adds its counts to sum.
 func (p *purgeRun) batches(ctx context.Context, sum *int, step func() (int, error)) error {
 	for {
-		if err := p.deps.Guard.Verdict(); err != nil {
+		if err := p.deps.Guard.Writable(); err != nil {
 			return err
 		}
 		start := p.deps.Now()

@@ -18,7 +18,7 @@ const removalLease = 5 * time.Minute
 func (p *purgeRun) removeDue(ctx context.Context) error {
 	store, summary, due := p.deps.Store, p.summary, p.deps.Now()
 	for {
-		if err := p.deps.Guard.Verdict(); err != nil {
+		if err := p.deps.Guard.Writable(); err != nil {
 			return err
 		}
 		start := p.deps.Now()

@@ -98,7 +98,7 @@ func TestClaim_OfABucketThatVanished(t *testing.T) {
 			"a new bucket is created, whatever the account has":                     {hasMedia: true, bucket: "missing", want: objectstore.BucketClaimed},
 			"an empty bucket that was never marked is what a crash leaves of claim": {bucket: "empty", want: objectstore.BucketClaimed},
 		} {
-			claim := anybody("b-" + uuid.NewString())
+			claim := newClaim("b-" + uuid.NewString())
 			if test.bucket != "missing" {
 				_, err := store.Claim(t.Context(), claim)
 				must(t, err)

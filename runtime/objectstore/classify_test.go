@@ -9,7 +9,7 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-func TestStore_ReasonOfWhatAPersonMends(t *testing.T) {
+func TestStore_ReasonOfEachResponse(t *testing.T) {
 	t.Parallel()
 	access := testenv.S3(t)
 	cases := map[string]struct {

@@ -14,9 +14,9 @@ import (
 type Drained struct {
 	// Removed counts the versions, delete markers and incomplete uploads that the store removed.
 	Removed int64
-	// Kept counts those that it refused to remove. Refusal describes the first.
+	// Kept counts those that it did not remove. Denial describes the first.
 	Kept    int64
-	Refusal string
+	Denial string
 	// Next is where the next call continues; empty when the call reached the end of the bucket.
 	Next string
 }
@@ -54,10 +54,10 @@ func (s *Store) drainObjects(ctx context.Context, bucket string, options minio.L
 	previous := options.StartAfter // the last key before that of the listed version
 	last := previous
 	remove := func() (progress bool, err error) {
-		removed, kept, refusal, err := s.removeVersions(ctx, bucket, page)
+		removed, kept, denial, err := s.removeVersions(ctx, bucket, page)
 		result.Removed, result.Kept, page = result.Removed+removed, result.Kept+kept, page[:0]
-		if result.Refusal == "" {
-			result.Refusal = refusal
+		if result.Denial == "" {
+			result.Denial = denial
 		}
 		return removed > 0, err
 	}
@@ -90,7 +90,7 @@ func (s *Store) drainObjects(ctx context.Context, bucket string, options minio.L
 }
 
 // removeVersions removes a page of versions. What the store does not confirm was not removed.
-func (s *Store) removeVersions(ctx context.Context, bucket string, page []minio.ObjectInfo) (removed, kept int64, refusal string, err error) {
+func (s *Store) removeVersions(ctx context.Context, bucket string, page []minio.ObjectInfo) (removed, kept int64, denial string, err error) {
 	batch := make(chan minio.ObjectInfo, len(page))
 	for _, object := range page {
 		batch <- minio.ObjectInfo{Key: object.Key, VersionID: object.VersionID}
@@ -103,18 +103,18 @@ func (s *Store) removeVersions(ctx context.Context, bucket string, page []minio.
 			removed++
 		case response.Code == "" || response.StatusCode != 0 && response.StatusCode != http.StatusForbidden:
 			err = result.Err // of the request, not of one version
-		case refusal == "":
-			refusal = fmt.Sprintf("%.64s for %s", response.Code, result.ObjectName)
+		case denial == "":
+			denial = fmt.Sprintf("%.64s for %s", response.Code, result.ObjectName)
 		}
 	}
 	if err != nil {
 		return removed, 0, "", err
 	}
 	kept = max(int64(len(page))-removed, 0)
-	if kept > 0 && refusal == "" {
-		refusal = "no reason for " + page[0].Key
+	if kept > 0 && denial == "" {
+		denial = "no reason for " + page[0].Key
 	}
-	return removed, kept, refusal, nil
+	return removed, kept, denial, nil
 }
 
 // drainUploads aborts the incomplete uploads.
@@ -126,8 +126,8 @@ func (s *Store) drainUploads(ctx context.Context, bucket string, result *Drained
 			result.Removed++
 		case minio.ToErrorResponse(err).Code == "AccessDenied":
 			result.Kept++
-			if result.Refusal == "" {
-				result.Refusal = "AccessDenied for the incomplete upload of " + upload.Key
+			if result.Denial == "" {
+				result.Denial = "AccessDenied for the incomplete upload of " + upload.Key
 			}
 		default:
 			return ignoreMissing(err, "abort an upload in "+bucket)
@@ -153,12 +153,12 @@ func (s *Store) RemoveDrained(ctx context.Context, bucket string) error {
 		return err
 	}
 	if len(markers) > 0 {
-		_, kept, refusal, err := s.removeVersions(ctx, bucket, markers)
+		_, kept, denial, err := s.removeVersions(ctx, bucket, markers)
 		if err != nil {
 			return ignoreMissing(err, "remove the owner marker of "+bucket)
 		}
 		if kept > 0 {
-			return fault.WithReason(fault.New(fault.Conflict, "the object store refuses to remove the owner marker of bucket %s: %s", bucket, refusal), fault.DeletionBlocked)
+			return fault.WithReason(fault.New(fault.Conflict, "the object store denies the removal of the owner marker of bucket %s: %s", bucket, denial), fault.DeletionBlocked)
 		}
 	}
 	return s.RemoveBucket(ctx, bucket)

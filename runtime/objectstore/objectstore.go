@@ -118,7 +118,7 @@ func classify(err error, what string) error {
 	return unavailable
 }
 
-// reasonOf returns the reason of a response that stays the same until somebody mends
+// reasonOf returns the reason of a response that stays the same until an administrator changes
 // something; empty for any other. Stores name a full disk and a quota differently.
 func reasonOf(response minio.ErrorResponse) fault.Reason {
 	switch response.Code {

@@ -59,8 +59,8 @@ func request(bucket string, owner objectstore.Owner) objectstore.ClaimRequest {
 	return objectstore.ClaimRequest{Bucket: bucket, Owner: owner, Epoch: 1, Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
-// anybody returns the claim of a new account.
-func anybody(bucket string) objectstore.ClaimRequest {
+// newClaim returns the claim of a new account.
+func newClaim(bucket string) objectstore.ClaimRequest {
 	return request(bucket, objectstore.Owner{AccountID: uuid.NewString(), InstallationID: installationID})
 }
 
@@ -171,7 +171,7 @@ func TestClaim_ConflictsWithAnotherOwner(t *testing.T) {
 			t.Errorf("claiming one's own bucket again must change nothing: %v, %v", result, err)
 		}
 		for _, adopt := range []bool{false, true} {
-			other := anybody(bucket)
+			other := newClaim(bucket)
 			other.Adopt = adopt
 			if _, err := store.Claim(t.Context(), other); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), owner.AccountID) || !strings.Contains(err.Error(), other.Owner.AccountID) {
 				t.Errorf("another account's claim (adopt=%v) must be a conflict that names both, not %v", adopt, err)
@@ -186,7 +186,7 @@ func TestClaim_AdoptsABucketWithObjectsOnlyOnRequest(t *testing.T) {
 		bucket, _ := claimed(t, store)
 		put(t, store, bucket, "precious", "text/plain", []byte("x"))
 		must(t, store.Remove(t.Context(), bucket, []string{objectstore.MarkerKey}))
-		claim := anybody(bucket)
+		claim := newClaim(bucket)
 		if _, err := store.Claim(t.Context(), claim); !fault.Is(err, fault.Conflict) {
 			t.Errorf("an unmarked bucket that holds objects must be rejected, not %v", err)
 		}
@@ -208,7 +208,7 @@ func TestClaim_ExactlyOneOfManyWins(t *testing.T) {
 		var all sync.WaitGroup
 		for range 12 {
 			all.Go(func() {
-				switch _, err := store.Claim(t.Context(), anybody(bucket)); {
+				switch _, err := store.Claim(t.Context(), newClaim(bucket)); {
 				case err == nil:
 					won.Add(1)
 				case !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Unavailable):

@@ -93,7 +93,7 @@ func TestStore_UnavailableOnErrorResponses(t *testing.T) {
 				"Owner":        func(ctx context.Context) error { _, err := store.Owner(ctx, bucket); return err },
 				"BucketExists": func(ctx context.Context) error { _, err := store.BucketExists(ctx, bucket); return err },
 				"Claim": func(ctx context.Context) error {
-					_, err := store.Claim(ctx, anybody(bucket))
+					_, err := store.Claim(ctx, newClaim(bucket))
 					return err
 				},
 				"Drain":         func(ctx context.Context) error { _, err := store.Drain(ctx, bucket, "", always); return err },

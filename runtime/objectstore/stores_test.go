@@ -225,7 +225,7 @@ func TestClaim_RejectedByAStoreWithoutConditionalPut(t *testing.T) {
 	for name, answer := range withoutConditionalPut(t, access) {
 		store, bucket := between(t, access, answer), "b-"+uuid.NewString()
 		for range 2 { // repeated
-			result, err := store.Claim(t.Context(), anybody(bucket))
+			result, err := store.Claim(t.Context(), newClaim(bucket))
 			if result != objectstore.ClaimUnchanged || !fault.Is(err, fault.Unavailable) || !strings.Contains(fault.From(err).Public, notSupported) {
 				t.Errorf("%s: %v, %v", name, result, err)
 			}

@@ -106,7 +106,7 @@ func TestDrain_RemovesEveryVersion(t *testing.T) {
 
 // A version under a legal hold stays: it is counted, also behind pages of others, and the bucket
 // with its marker too.
-func TestDrain_CountsWhatTheStoreRefuses(t *testing.T) {
+func TestDrain_CountsWhatTheStoreKeeps(t *testing.T) {
 	t.Parallel()
 	access := versionedStore(t)
 	store, client := open(t, access), rawClient(t, access)
@@ -124,7 +124,7 @@ func TestDrain_CountsWhatTheStoreRefuses(t *testing.T) {
 	for _, want := range []int64{others, 0} {
 		drained, err := store.Drain(t.Context(), bucket, "", always)
 		must(t, err)
-		if drained.Kept != held || drained.Removed != want || drained.Next != "" || !strings.Contains(drained.Refusal, "for media/0") {
+		if drained.Kept != held || drained.Removed != want || drained.Next != "" || !strings.Contains(drained.Denial, "for media/0") {
 			t.Errorf("drained %+v, want %d removed", drained, want)
 		}
 	}

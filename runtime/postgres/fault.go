@@ -66,7 +66,7 @@ func serverFault(cause error, code string) error {
 // undefinedTable is the error code of a table that does not exist.
 const undefinedTable = "42P01"
 
-// reasons are the error codes of the server that end only when somebody mends something.
+// reasons are the error codes of the server that end only when an administrator acts.
 var reasons = map[string]fault.Reason{
 	"28P01":        fault.Credentials, // invalid_password
 	"28000":        fault.Credentials, // invalid_authorization_specification

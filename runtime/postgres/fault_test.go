@@ -89,7 +89,7 @@ func TestToFault_KindOfEveryError(t *testing.T) {
 	}
 }
 
-func TestToFault_ReasonOfWhatAPersonMends(t *testing.T) {
+func TestToFault_ReasonOfEveryCode(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]fault.Reason{
 		"28P01": fault.Credentials, "28000": fault.Credentials, "42501": fault.Credentials,

@@ -75,7 +75,7 @@ func Contradictions(raw *unstructured.Unstructured) ([]string, error) {
 	return append(found, object.contradicts(computed)...), nil
 }
 
-// ownContradictions returns what contradicts itself, whoever reads it.
+// ownContradictions returns what contradicts itself, whatever a client is.
 func (o *Object) ownContradictions() (found []string) {
 	wrong := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if len(o.Status.Conditions) == 0 {

@@ -57,7 +57,7 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		return usageError{err}
 	}
 	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: objects, Log: log})
-	purger, err := media.NewPurger(c.Purge, media.PurgeDeps{Store: store, Objects: media.GuardWrites(objects, guard.Verdict), Guard: guard, Now: time.Now, Log: log})
+	purger, err := media.NewPurger(c.Purge, media.PurgeDeps{Store: store, Objects: media.GuardWrites(objects, guard.Writable), Guard: guard, Now: time.Now, Log: log})
 	if err != nil {
 		return err
 	}

@@ -143,13 +143,13 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		authCfg.Resource, authCfg.MetadataURL = oauthhttp.Resource(c.Server.BaseURL), oauthhttp.MetadataURL(c.Server.BaseURL)
 	}
 	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: objects, Log: log})
-	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Verdict, Now: time.Now, Log: log})
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Writable, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
 	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
 	preferences := settings.NewService(cachedSettings)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: media.GuardWrites(objects, guard.Verdict), Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: media.GuardWrites(objects, guard.Writable), Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return components{}, err
 	}
@@ -192,7 +192,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		{Name: "database", Run: store.Ping},
 		{Name: "schema", Run: store.CheckSchema},
 		{Name: "objects", Run: stores.Check},
-		{Name: "installation", Run: func(context.Context) error { return guard.Verdict() }},
+		{Name: "installation", Run: func(context.Context) error { return guard.Writable() }},
 	}
 	reference, err := apidocs.New()
 	if err != nil {
@@ -209,7 +209,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	}
 	serving, err := server.New(c.Server, server.Deps{Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Log: log})
 	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
-		guard: guard, instance: installation.NewInstance(store, versionText(), guard.Verdict, log)}, err
+		guard: guard, instance: installation.NewInstance(store, versionText(), guard.Writable, log)}, err
 }
 
 // buildOAuth creates the authorization server with its login pages and e-mail outbox.

@@ -29,6 +29,8 @@ const testTimeout = 30 * time.Second
 type service struct {
 	address, admin string
 	logs           *buffer
+	database       string   // its URL
+	stores         []string // flags
 	tenant         runtimetest.Tenant
 }
 
@@ -42,12 +44,12 @@ func whole(t *testing.T, flags ...string) *service {
 	t.Helper()
 	database, s3 := testenv.Postgres(t), testenv.S3(t)
 	world := runtimetest.NewWith(t, database, s3)
-	s := &service{logs: new(buffer), tenant: world.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})}
+	s := &service{logs: new(buffer), database: database, stores: storesOf(database, s3), tenant: world.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan int, 1)
 	args := append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--log-level=DEBUG",
 		"--image-worker-path=" + testenv.Binary(t, "mediastack-imaging"), "--smtp-host=127.0.0.1", "--smtp-port=1", "--smtp-tls=none", "--mail-from=login@media.test",
-		"--rate-limit-auth-failures=0", "--rate-limit-logins=0"}, storesOf(database, s3)...)
+		"--rate-limit-auth-failures=0", "--rate-limit-logins=0"}, s.stores...)
 	go func() { ended <- run(ctx, append(args, flags...), stdio{out: s.logs, err: s.logs}) }()
 	t.Cleanup(func() {
 		stop()

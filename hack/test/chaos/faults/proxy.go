@@ -31,18 +31,18 @@ type Proxy struct {
 	mode    Mode
 	changed chan struct{} // closed when mode changes
 	conns   map[net.Conn]bool
-	// left and awaited count the requests until the one that somebody waits for; awaited is nil
-	// when nobody does.
+	// left and awaited count the requests until the awaited one; awaited is nil when there is
+	// none.
 	left    int
 	awaited *Request
 }
 
-// Request is one that somebody waits for. A request is what a client sends at once: a statement, a
+// Request is an awaited request. A request is what a client sends at once: a statement, a
 // part of a body, a TLS record.
 type Request struct {
 	// Passing is closed when it is about to be passed on.
 	Passing chan struct{}
-	// Pass passes it on; closed by whoever waits.
+	// Pass passes it on when the caller of Await closes it.
 	Pass chan struct{}
 }
 

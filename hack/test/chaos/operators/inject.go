@@ -17,8 +17,8 @@ const (
 	// requestWait bounds the wait for the request at which an operator is killed: one that is not
 	// the leader sends few.
 	requestWait = 2 * time.Second
-	// frozenMost bounds how long an operator is stopped while another one takes the lease.
-	frozenMost = 6 * time.Second
+	// maxFrozen bounds how long an operator is stopped while another one takes the lease.
+	maxFrozen = 6 * time.Second
 )
 
 // server is a process that can be killed and started again with its data.
@@ -142,7 +142,7 @@ func (e *environment) freeze(ctx context.Context, o *operator) error {
 	if err := e.deleteLease(ctx); err != nil {
 		return err
 	}
-	waiting, cancel := context.WithTimeout(ctx, frozenMost)
+	waiting, cancel := context.WithTimeout(ctx, maxFrozen)
 	defer cancel()
 	for waiting.Err() == nil {
 		if err := e.admin.Get(waiting, client.ObjectKeyFromObject(e.lease()), e.lease()); err == nil {

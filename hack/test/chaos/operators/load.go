@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/test/chaos/faults"
@@ -214,8 +213,8 @@ func (w *worker) remove(ctx context.Context, t *tenant) error {
 	}); err != nil {
 		return err
 	}
-	if !controllerutil.ContainsFinalizer(object, v1alpha1.Finalizer) {
-		t.note(w.model, "deleted, perhaps before the operator saw it")
+	if t.erases && object.Status.AccountID == "" {
+		t.note(w.model, "deleted, perhaps before it had its account")
 		t.forget()
 	}
 	err := w.persist(ctx, func(ctx context.Context) error { return w.env.admin.Delete(ctx, object) })
@@ -271,18 +270,19 @@ func (w *worker) readKeys(ctx context.Context, t *tenant) error {
 		return err
 	}
 	w.identify(t, object)
-	for _, app := range append([]v1alpha1.AppSpec{{Name: defaultApp}}, t.apps()...) {
+	for _, spec := range append([]v1alpha1.AppSpec{{Name: defaultApp}}, t.apps()...) {
+		app := spec.Name
 		secret := &corev1.Secret{}
 		err := w.persist(ctx, func(ctx context.Context) error {
-			return w.env.admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.SecretName(t.name, string(app.Name))}, secret)
+			return w.env.admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v1alpha1.SecretName(t.name, app)}, secret)
 		})
 		if err != nil {
-			return fmt.Errorf("it is Ready, but the Secret of app %s: %w", app.Name, err)
+			return fmt.Errorf("it is Ready, but the Secret of app %s: %w", app, err)
 		}
 		key := string(secret.Data[v1alpha1.SecretAPIKey])
-		if !slices.Contains(t.keys[string(app.Name)], key) {
-			t.keys[string(app.Name)] = append(t.keys[string(app.Name)], key)
-			t.note(w.model, "read key %s... of app %s", key[:min(len(key), 10)], app.Name)
+		if !slices.Contains(t.keys[app], key) {
+			t.keys[app] = append(t.keys[app], key)
+			t.note(w.model, "read key %s... of app %s", key[:min(len(key), 10)], app)
 		}
 	}
 	t.usable = !t.suspended

@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// sweepName is the name of the sweeper in logs and metrics.
-	sweepName = "mediasettings-pins"
-	// sweepInterval is the interval between two looks at most; pins are removed after two.
-	sweepInterval = 20 * time.Second
+	// purgeName is the name of the controller in logs and metrics.
+	purgeName = "mediasettings-pins"
+	// purgeInterval is the interval between two looks at most; pins are removed after two.
+	purgeInterval = 20 * time.Second
 )
 
-// sweeper removes the pins of MediaSettings that are gone: the finalizer removes them otherwise,
+// pinPurger removes the pins of MediaSettings that are gone: the finalizer removes them otherwise,
 // but it can be removed by hand, and so can the definition of the resource.
-type sweeper struct {
+type pinPurger struct {
 	cache      client.Reader
 	live       client.Reader
 	settings   *settings.Service
@@ -41,9 +41,9 @@ type sweeper struct {
 	missing map[string]bool // UIDs that the last look did not find
 }
 
-// sweep removes the pins whose object the cache lacked in two looks and the API server does not
+// purge removes the pins whose object the cache lacked in two looks and the API server does not
 // have either.
-func (s *sweeper) sweep(ctx context.Context) error {
+func (s *pinPurger) purge(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	pinned, err := s.settings.PinnedBy(ctx)
@@ -80,7 +80,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 }
 
 // cached returns the UIDs of the MediaSettings in the cache.
-func (s *sweeper) cached(ctx context.Context) (map[string]bool, error) {
+func (s *pinPurger) cached(ctx context.Context) (map[string]bool, error) {
 	list := &v1alpha1.MediaSettingsList{}
 	if err := s.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the MediaSettings: %w", err)
@@ -93,13 +93,13 @@ func (s *sweeper) cached(ctx context.Context) (map[string]bool, error) {
 }
 
 // watches reports whether the cache has the object's namespace.
-func (s *sweeper) watches(object settings.Object) bool {
+func (s *pinPurger) watches(object settings.Object) bool {
 	namespace, _, _ := strings.Cut(object.Name, "/")
 	return len(s.namespaces) == 0 || slices.Contains(s.namespaces, namespace)
 }
 
 // gone reports whether the API server does not have the object, or has another one of its name.
-func (s *sweeper) gone(ctx context.Context, object settings.Object) (bool, error) {
+func (s *pinPurger) gone(ctx context.Context, object settings.Object) (bool, error) {
 	namespace, name, _ := strings.Cut(object.Name, "/")
 	found := &v1alpha1.MediaSettings{}
 	err := s.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found)
@@ -113,23 +113,23 @@ func (s *sweeper) gone(ctx context.Context, object settings.Object) (bool, error
 }
 
 // Reconcile implements reconcile.Reconciler: it is one request that repeats itself, so that only
-// the leader sweeps.
-func (s *sweeper) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	if err := s.sweep(ctx); err != nil {
+// the leader purges.
+func (s *pinPurger) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	if err := s.purge(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: s.interval}, nil
 }
 
-// setup registers the sweeper.
-func (s *sweeper) setup(mgr ctrl.Manager, gate *reconcile.Gate, options controller.Options) error {
+// setup registers the controller.
+func (s *pinPurger) setup(mgr ctrl.Manager, gate *reconcile.Gate, options controller.Options) error {
 	options.MaxConcurrentReconciles = 1
 	options.Reconciler = reconcile.Gated(gate, s)
-	sweeping, err := controller.New(sweepName, mgr, options)
+	purging, err := controller.New(purgeName, mgr, options)
 	if err != nil {
 		return err
 	}
-	return sweeping.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	return purging.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		queue.Add(ctrl.Request{})
 		return nil
 	}))
