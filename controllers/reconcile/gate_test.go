@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -18,31 +19,29 @@ import (
 
 func TestGate_HoldsReconcilesUntilItOpens(t *testing.T) {
 	t.Parallel()
-	gate := NewGate()
-	ran, ended := make(chan struct{}), make(chan error, 1)
-	reconciler := Gated(gate, ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
-		close(ran)
-		return ctrl.Result{}, nil
-	}))
-	go func() {
-		_, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
-		ended <- err
-	}()
-	if gate.IsOpen() {
-		t.Fatal("a new gate is open")
-	}
-	select {
-	case <-ran:
-		t.Fatal("a reconcile ran behind the closed gate")
-	default:
-	}
-	if !gate.Open() || gate.Open() {
-		t.Error("Open must report the change, once")
-	}
-	<-ran
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		gate := NewGate()
+		ran := false
+		ended := make(chan error, 1)
+		reconciler := Gated(gate, ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) {
+			ran = true
+			return ctrl.Result{}, nil
+		}))
+		go func() {
+			_, err := reconciler.Reconcile(t.Context(), ctrl.Request{})
+			ended <- err
+		}()
+		synctest.Wait()
+		if gate.IsOpen() || ran {
+			t.Fatal("a reconcile ran behind the closed gate, or a new gate is open")
+		}
+		if !gate.Open() || gate.Open() {
+			t.Error("Open must report the change, once")
+		}
+		if err := <-ended; err != nil || !ran {
+			t.Errorf("after the gate opened, the reconcile ran: %t, %v", ran, err)
+		}
+	})
 }
 
 // A reconcile that the gate interrupts is repeated without an error: an error is a line in the
