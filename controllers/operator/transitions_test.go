@@ -415,7 +415,9 @@ func tellRetained(t *testing.T, table *transitions, index int) {
 	store.deny("AccessDenied", "delete")
 	change(s.harness, kept, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.Reclaim = v1alpha1.ReclaimPurge })
 	s.row("reclaim is set to Purge, before the operator has handled it", retainedKind, id.String(), notObserved)
+	s.row("purging, S3 denies the removal", retainedKind, id.String(), is(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonDeletionBlocked))
 	store.deny("", "")
+	s.gone(kept)
 }
 
 func tellSettings(t *testing.T, table *transitions, index int) {
