@@ -153,19 +153,26 @@ func TestKey_ReplacedIsNotDelivered(t *testing.T) {
 	}
 }
 
-// A replica that was paused delivers a key after a newer one was delivered.
+// A replica that was paused delivers a key after a newer one was accepted.
 func TestKey_LateDeliveryEndsOlderKeysOnly(t *testing.T) {
 	t.Parallel()
 	e := newKeyEnv(t)
-	token, key := e.add(0)
-	must(t, e.DeliverKey(t.Context(), key, "uid"))
-	newer := e.issue(time.Hour)
-	must(t, e.DeliverKey(t.Context(), key, "uid"))
+	e.issue(0)
+	e.issue(0)
+	newer := e.issue(0)
+	proof := e.proof(newer)
+	e.forget(1)
+	_, late := e.add(0)
+	if !e.accept(newer, proof) {
+		t.Fatal("the newer key is not accepted")
+	}
+	must(t, e.DeliverKey(t.Context(), late, "uid"))
 	if ok, ends := e.valid(newer); !ok || ends != nil {
 		t.Error("the late delivery ended the newer key")
 	}
-	if ok, ends := e.valid(token); !ok || ends == nil {
-		t.Error("the older key has no end")
+	e.issue(0)
+	if err := e.DeliverKey(t.Context(), late, "uid"); !errors.Is(err, account.ErrKeysChanged) {
+		t.Errorf("the delivery of a key that has ended: %v", err)
 	}
 }
 
