@@ -18,8 +18,8 @@ import (
 // keyStep is the step of one reconcile that provides the keys.
 type keyStep struct {
 	*scope
-	ring    account.KeyRing
-	changed bool // the database's keys differ from ring
+	keys    account.AccountKeys
+	changed bool // the database's keys differ from keys
 }
 
 // ensureKeys provides every app with a Secret that holds a valid key, and deletes the Secrets of
@@ -37,7 +37,7 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 		return true
 	}
 	for _, app := range s.apps {
-		want := r.desiredSecret(s, app, k.ring)
+		want := r.desiredSecret(s, app, k.keys)
 		failure := r.ensureKey(ctx, k, want, secrets[want.name])
 		if s.StatusSkipped() {
 			return false
@@ -66,8 +66,8 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 func (r *Reconciler) readKeys(ctx context.Context, k *keyStep) *reconcile.StepError {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	ring, err := r.deps.Accounts.Keys(ctx, k.account.ID)
-	k.ring, k.changed = ring, false
+	keys, err := r.deps.Accounts.Keys(ctx, k.account.ID)
+	k.keys, k.changed = keys, false
 	return reconcile.NewError(reconcile.Database, err)
 }
 
@@ -75,7 +75,7 @@ func (r *Reconciler) readKeys(ctx context.Context, k *keyStep) *reconcile.StepEr
 // that every action is planned again from the Secret as the API server has it.
 func (r *Reconciler) ensureKey(ctx context.Context, k *keyStep, want desiredSecret, cached *corev1.Secret) *reconcile.StepError {
 	plan := func(secret *corev1.Secret) secretPlan {
-		return planSecret(want, secret, k.ring.Apps[want.app.ID].Valid, k.ring.Now)
+		return planSecret(want, secret, k.keys.Apps[want.app.ID].Valid, k.keys.Now)
 	}
 	if plan(cached).action == actionNone {
 		return nil
@@ -109,7 +109,7 @@ func (r *Reconciler) carryOut(ctx context.Context, k *keyStep, want desiredSecre
 		return reconcile.NewError(reconcile.Kubernetes, fault.New(fault.Conflict,
 			"Secret %s is overwritten again and again: its key is not the current one of app %s; find what writes it. The operator issues another key after a pause", want.name, want.app.Name))
 	case actionUpdate, actionDeliver:
-		token, held := heldKey(existing, k.ring.Apps[want.app.ID].Valid)
+		token, held := heldKey(existing, k.keys.Apps[want.app.ID].Valid)
 		if plan.action == actionDeliver {
 			if failure := r.deliverKey(ctx, k, want, held); failure != nil || k.StatusSkipped() {
 				return failure
@@ -168,7 +168,7 @@ func (r *Reconciler) issueKey(ctx context.Context, k *keyStep, want desiredSecre
 // pendingKey returns the app's pending key, if its plain text is still known and it is what the
 // plan needs, or adds one.
 func (r *Reconciler) pendingKey(ctx context.Context, k *keyStep, want desiredSecret, plan secretPlan) (account.KeySecret, account.Key, *reconcile.StepError) {
-	keys := k.ring.Apps[want.app.ID]
+	keys := k.keys.Apps[want.app.ID]
 	uid := want.object.UID
 	if len(keys.Valid) > 0 && keys.Valid[0].Pending() {
 		pending := keys.Valid[0]
@@ -214,7 +214,7 @@ func (r *Reconciler) acceptKey(ctx context.Context, k *keyStep, want desiredSecr
 	}
 	dbctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	accepted, err := r.deps.Accounts.AcceptKey(dbctx, k.ring, want.app, token, proof, account.KeyRequest{
+	accepted, err := r.deps.Accounts.AcceptKey(dbctx, k.keys, want.app, token, proof, account.KeyRequest{
 		ObjectUID: string(want.object.UID), Overlap: want.overlap,
 	})
 	if err != nil {

@@ -16,8 +16,8 @@ func (r *Reconciler) reportKeys(k *keyStep) {
 	var keys []v1alpha1.KeyStatus
 	k.Object.Status.Binding = nil
 	for _, app := range k.apps {
-		want := r.desiredSecret(k.scope, app, k.ring)
-		current := newestDelivered(k.ring.Apps[app.ID].Valid)
+		want := r.desiredSecret(k.scope, app, k.keys)
+		current := newestDelivered(k.keys.Apps[app.ID].Valid)
 		if current == nil {
 			continue
 		}
@@ -31,7 +31,7 @@ func (r *Reconciler) reportKeys(k *keyStep) {
 		return
 	}
 	k.observed.keys = stepResult{ready: true, message: fmt.Sprintf("%d of %d Secrets hold a valid key", len(keys), len(k.apps))}
-	if highest, spec := highestGeneration(k.ring), specGeneration(k.Object); highest > spec {
+	if highest, spec := highestGeneration(k.keys), specGeneration(k.Object); highest > spec {
 		k.observed.keys.reason = v1alpha1.ReasonGenerationLowered
 		k.observed.keys.message = fmt.Sprintf("spec.apiKeys.generation is %d, lower than generation %d of the current keys, which stay valid; a generation above %d issues new keys", spec, highest, highest)
 	}
@@ -43,7 +43,7 @@ func (r *Reconciler) keyStatus(k *keyStep, want desiredSecret, current account.K
 	status := v1alpha1.KeyStatus{
 		App: want.app.Name, SecretName: want.name, Generation: current.Generation, CreatedAt: &created,
 	}
-	for _, older := range k.ring.Apps[want.app.ID].Valid {
+	for _, older := range k.keys.Apps[want.app.ID].Valid {
 		if older.Sequence >= current.Sequence || older.ExpiresAt == nil {
 			continue
 		}
@@ -64,7 +64,7 @@ func (r *Reconciler) keyStatus(k *keyStep, want desiredSecret, current account.K
 // operator's. A time that has passed is that of a key which could not be replaced: its failure is
 // retried.
 func (r *Reconciler) requeueAt(k *keyStep, at time.Time) {
-	if wait := at.Sub(k.ring.Now); wait > 0 {
+	if wait := at.Sub(k.keys.Now); wait > 0 {
 		k.RequeueBy(r.deps.Now().Add(wait))
 	}
 }
@@ -93,9 +93,9 @@ func specGeneration(object *v1alpha1.MediaAccount) int64 {
 }
 
 // highestGeneration returns the highest generation of the account's keys.
-func highestGeneration(ring account.KeyRing) int64 {
+func highestGeneration(keys account.AccountKeys) int64 {
 	highest := int64(0)
-	for _, app := range ring.Apps {
+	for _, app := range keys.Apps {
 		for _, key := range app.Valid {
 			highest = max(highest, key.Generation)
 		}

@@ -36,12 +36,12 @@ type desiredSecret struct {
 }
 
 // desiredSecret returns the Secret that app should have.
-func (r *Reconciler) desiredSecret(s *scope, app account.App, ring account.KeyRing) desiredSecret {
+func (r *Reconciler) desiredSecret(s *scope, app account.App, keys account.AccountKeys) desiredSecret {
 	spec := s.Object.Spec.APIKeys
 	want := desiredSecret{
 		object: s.Object, app: app, name: v1alpha1.SecretName(s.Object.Name, app.Name),
-		generation: specGeneration(s.Object), newGeneration: max(specGeneration(s.Object), highestGeneration(ring)),
-		overlap: defaultOverlap, proofKey: ring.ProofKey,
+		generation: specGeneration(s.Object), newGeneration: max(specGeneration(s.Object), highestGeneration(keys)),
+		overlap: defaultOverlap, proofKey: keys.ProofKey,
 		data: map[string]string{
 			v1alpha1.SecretBaseURL:   r.config.BaseURL,
 			v1alpha1.SecretMCPURL:    r.mcpURL(),

@@ -252,7 +252,7 @@ func TestBucket_BelongsToOneAccount(t *testing.T) {
 	}
 }
 
-// The account was once looked up by the status, which everybody with access to it can forge.
+// The account was once looked up by the status, which every account with access to it can forge.
 func TestAccount_ForgedStatusHasNoEffect(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)

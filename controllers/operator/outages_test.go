@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -70,29 +71,25 @@ func (b *harness) accounts(n int) []*v1alpha1.MediaAccount {
 		group.Go(func() error { return b.Create(b.ctx, objects[i]) })
 	}
 	must(b.t, group.Wait())
-	for range 10 { // many accounts need longer than one wait
-		if b.countReady() == n {
-			break
-		}
-		b.changes(b.countReady)
-	}
-	b.allReady(n)
+	b.reaches(n, b.countReady)
 	for _, object := range objects {
 		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
 	}
 	return objects
 }
 
-// changes waits until a number is another one.
-func (b *harness) changes(read func() int) {
+// reaches waits until a number is n, for as long as it changes.
+func (b *harness) reaches(n int, read func() int) {
 	b.t.Helper()
-	before := read()
-	b.eventually(func() string {
-		if read() == before {
-			return fmt.Sprintf("it is still %d", before)
-		}
-		return ""
-	})
+	for now := read(); now != n; {
+		b.eventually(func() string {
+			before := now
+			if now = read(); now == before {
+				return fmt.Sprintf("it is still %d, not %d", now, n)
+			}
+			return ""
+		})
+	}
 }
 
 func (b *harness) countReady() int {
@@ -107,16 +104,6 @@ func (b *harness) countShowing(status metav1.ConditionStatus, reason string) int
 	return len(slices.DeleteFunc(list.Items, func(a v1alpha1.MediaAccount) bool {
 		return lacks(a.Status.Conditions, v1alpha1.ConditionReady, status, reason) != ""
 	}))
-}
-
-func (b *harness) allReady(n int) {
-	b.t.Helper()
-	b.eventually(func() string {
-		if ready := b.countReady(); ready != n {
-			return fmt.Sprintf("%d of %d accounts are Ready", ready, n)
-		}
-		return ""
-	})
 }
 
 // 60 s without S3 once made 1,188 API writes for 300 accounts.
@@ -180,15 +167,13 @@ func TestOutage_LongOneChangesEachStatusOnce(t *testing.T) {
 	down := func() int {
 		return b.countShowing(metav1.ConditionFalse, v1alpha1.ReasonObjectStoreUnavailable)
 	}
-	for down() < accounts {
-		b.changes(down)
-	}
+	b.reaches(accounts, down)
 	<-over
 	if still := down(); still != accounts {
 		t.Errorf("%d of %d accounts show the outage", still, accounts)
 	}
 	s3.away.Store(false)
-	b.allReady(accounts)
+	b.reaches(accounts, b.countReady)
 	b.settle()
 	t.Logf("%d accounts, S3 away for %s with a grace of %s: %d API writes", accounts, lasts, grace, b.requests.writes()-writes)
 	for _, object := range objects {
@@ -248,7 +233,13 @@ func TestOutage_HungStoreDoesNotHoldUpOtherChanges(t *testing.T) {
 		}
 		return ""
 	})
-	b.shows(objects[2], v1alpha1.ConditionAppsReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+	b.eventually(func() string {
+		secret := &corev1.Secret{}
+		if err := b.Get(b.ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.SecretName(objects[2].Name, "web")}, secret); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 	b.shows(fresh, v1alpha1.ConditionKeysReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
 	b.shows(fresh, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonObjectStoreUnavailable)
 	if !b.opens(b.secret(objects[2].Name, "web").Data["apiKey"]) {

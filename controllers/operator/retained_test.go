@@ -41,7 +41,7 @@ func (b *harness) retained(id uuid.UUID) *v1alpha1.RetainedMediaAccount {
 	return object
 }
 
-// sealItems gives every app of every account in the database n sealed items of 7 bytes.
+// sealItems adds n sealed items of 7 bytes to every app of every account in the database.
 func (b *harness) sealItems(n int) {
 	b.t.Helper()
 	b.sql(`WITH made AS (
@@ -145,7 +145,7 @@ func TestOrphan_IsRetainedWithAnEvent(t *testing.T) {
 	b.removeByForce(object)
 	b.gone(object)
 	if !b.opens(key) {
-		t.Fatal("the account is closed before anybody looked")
+		t.Fatal("the account is closed before the operator looked")
 	}
 	b.run(b.config)
 	kept := b.retained(id)
@@ -365,9 +365,9 @@ func TestRetained_NamesakeNeverInherits(t *testing.T) {
 	b.removeByForce(object)
 	b.gone(namespace)
 	must(t, b.Create(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}))
-	stranger := b.account("demo")
+	other := b.account("demo")
 	b.run(b.config)
-	b.shows(stranger, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRetained)
+	b.shows(other, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRetained)
 	kept := b.retained(id)
 	if b.opens(key) {
 		t.Error("the former tenant's key outlives the namespace")
@@ -387,15 +387,15 @@ func TestRetained_NamesakeNeverInherits(t *testing.T) {
 		}
 	}
 
-	// An admin releases the name: the stranger starts with an empty account.
+	// An admin releases the name: the other tenant starts with an empty account.
 	change(b, kept, func(r *v1alpha1.RetainedMediaAccount) { r.Spec.ReserveName = new(false) })
-	b.ready(stranger)
-	if b.accountID(stranger) == id || stranger.Status.Bucket == kept.Spec.Bucket || stranger.Status.Usage.SealedItems != 0 {
-		t.Errorf("the stranger has %+v", stranger.Status)
+	b.ready(other)
+	if b.accountID(other) == id || other.Status.Bucket == kept.Spec.Bucket || other.Status.Usage.SealedItems != 0 {
+		t.Errorf("the other tenant has %+v", other.Status)
 	}
 	token, _ := account.ParseKeySecret(string(b.secret("demo", "default").Data["apiKey"]))
 	if principal, err := b.database.FindPrincipal(b.ctx, token.Hash()); err != nil || principal.Account.ID == id {
-		t.Errorf("the stranger's key opens account %s, %v", principal.Account.ID, err)
+		t.Errorf("the other tenant's key opens account %s, %v", principal.Account.ID, err)
 	}
 
 	// claimRef hands the former account to the MediaAccount that it names.

@@ -341,6 +341,25 @@ func TestStatus_ForgedHasNoEffectAndIsCorrected(t *testing.T) {
 	}
 }
 
+// A forged status once pinned the settings of another tenant. Here nothing corrects it meanwhile.
+func TestSettings_ForgedStatusOfTheAccountHasNoEffect(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour })
+	victim, forger := b.account("victim"), b.account("forger")
+	b.ready(victim)
+	b.ready(forger)
+	theirs := b.settings("theirs", "victim", pinQuality(50))
+	b.ready(theirs)
+	own := forger.DeepCopy()
+	patch := client.MergeFrom(forger.DeepCopy())
+	forger.Status.AccountID = victim.Status.AccountID
+	must(t, b.Status().Patch(b.ctx, forger, patch))
+	mine := b.settings("mine", "forger", pinQuality(60))
+	b.ready(mine)
+	b.holds(victim, 50, "theirs")
+	b.holds(own, 60, "mine")
+}
+
 // Pins outlived their object when its finalizer was removed by hand.
 func TestSettings_PinsOfAGoneObjectArePurged(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -118,8 +119,47 @@ func listLength(list client.ObjectList) int {
 	return 0
 }
 
-func TestUninstall_WithoutConfirmationOnlyReports(t *testing.T) {
+// The command deletes all objects of a cluster, so that these tests have one of their own, and run
+// one after the other.
+func TestUninstall_LosesNothingAndLeavesNothing(t *testing.T) {
 	t.Parallel()
+	plane := testenv.NewKubernetes(t)
+	ownCluster := func(o *options) { o.plane = func(testing.TB) *testenv.ControlPlane { return plane } }
+	for name, test := range map[string]func(*testing.T, func(*options)){
+		"without confirmation it only reports":                 uninstallWithoutConfirmationOnlyReports,
+		"it retains all media while the operator runs":         uninstallRetainsAllWhileTheOperatorRuns,
+		"the operator was deleted first, then a namespace":     uninstallReleasesWhatWaitsForADeletedOperator,
+		"the definitions are deleted while the operator runs":  uninstallDefinitionsDeletedWhileTheOperatorRunsLoseNothing,
+		"the operator was deleted first, then the definitions": uninstallReleasesDefinitionsThatWaitForADeletedOperator,
+		"without the database it releases the objects":         uninstallWithoutTheDatabaseReleasesTheObjects,
+		"another cluster's database is not changed":            uninstallOfAnotherClustersDatabaseFails,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, ownCluster) })
+		removeAll(t, admin(t, plane))
+	}
+}
+
+// removeAll removes what a test left in its cluster.
+func removeAll(t *testing.T, c client.Client) {
+	t.Helper()
+	found := &v1alpha1.MediaAccountList{}
+	must(t, c.List(t.Context(), found))
+	settings := &v1alpha1.MediaSettingsList{}
+	must(t, c.List(t.Context(), settings))
+	var objects []client.Object
+	for i := range found.Items {
+		objects = append(objects, &found.Items[i])
+	}
+	for i := range settings.Items {
+		objects = append(objects, &settings.Items[i])
+	}
+	for _, object := range objects {
+		must(t, client.IgnoreNotFound(c.Delete(t.Context(), object)))
+		must(t, client.IgnoreNotFound(c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+	}
+}
+
+func uninstallWithoutConfirmationOnlyReports(t *testing.T, ownCluster func(*options)) {
 	b := newHarness(t, ownCluster)
 	var out bytes.Buffer
 	if needed, err := b.uninstall(&out).Check(b.ctx); err != nil || needed {
@@ -158,13 +198,9 @@ func TestUninstall_WithoutConfirmationOnlyReports(t *testing.T) {
 	}
 }
 
-// ownCluster gives the test a control plane of its own: uninstall deletes all objects of a cluster.
-func ownCluster(o *options) { o.plane = testenv.NewKubernetes }
-
 // While the operator runs, and with the policy Delete, the media is retained. The same objects
 // bind to it again.
-func TestUninstall_RetainsAllWhileTheOperatorRuns(t *testing.T) {
-	t.Parallel()
+func uninstallRetainsAllWhileTheOperatorRuns(t *testing.T, ownCluster func(*options)) {
 	b := newHarness(t, ownCluster)
 	ids := b.withItems()
 	b.uninstalls(operatorAccess(t, b.plane))
@@ -175,8 +211,7 @@ func TestUninstall_RetainsAllWhileTheOperatorRuns(t *testing.T) {
 
 // The operator is deleted first, then the namespace: its objects wait for a finalizer that nobody
 // removes.
-func TestUninstall_ReleasesWhatWaitsForADeletedOperator(t *testing.T) {
-	t.Parallel()
+func uninstallReleasesWhatWaitsForADeletedOperator(t *testing.T, ownCluster func(*options)) {
 	b := newHarness(t, ownCluster, func(o *options) { o.idle = true })
 	stop := b.run(b.config)
 	ids := b.withItems()
@@ -201,8 +236,7 @@ func TestUninstall_ReleasesWhatWaitsForADeletedOperator(t *testing.T) {
 
 // The definitions are deleted while the operator runs: it releases every object. Applied again,
 // all accounts are back.
-func TestUninstall_DefinitionsDeletedWhileTheOperatorRunsLoseNothing(t *testing.T) {
-	t.Parallel()
+func uninstallDefinitionsDeletedWhileTheOperatorRunsLoseNothing(t *testing.T, ownCluster func(*options)) {
 	b := newHarness(t, ownCluster)
 	ids := map[string]string{}
 	for i := range 3 {
@@ -218,8 +252,7 @@ func TestUninstall_DefinitionsDeletedWhileTheOperatorRunsLoseNothing(t *testing.
 }
 
 // The operator is deleted first, then the definitions.
-func TestUninstall_ReleasesDefinitionsThatWaitForADeletedOperator(t *testing.T) {
-	t.Parallel()
+func uninstallReleasesDefinitionsThatWaitForADeletedOperator(t *testing.T, ownCluster func(*options)) {
 	b := newHarness(t, ownCluster, func(o *options) { o.idle = true })
 	stop := b.run(b.config)
 	ids := b.withItems()
@@ -283,8 +316,7 @@ func definition(kind string) *unstructured.Unstructured {
 }
 
 // The database is lost for good: the objects go, and nothing else changes.
-func TestUninstall_WithoutTheDatabaseReleasesTheObjects(t *testing.T) {
-	t.Parallel()
+func uninstallWithoutTheDatabaseReleasesTheObjects(t *testing.T, ownCluster func(*options)) {
 	b := newHarness(t, ownCluster, func(o *options) { o.idle = true })
 	stop := b.run(b.config)
 	b.withItems()
@@ -306,8 +338,7 @@ func TestUninstall_WithoutTheDatabaseReleasesTheObjects(t *testing.T) {
 }
 
 // Another cluster's database is not changed.
-func TestUninstall_OfAnotherClustersDatabaseFails(t *testing.T) {
-	t.Parallel()
+func uninstallOfAnotherClustersDatabaseFails(t *testing.T, ownCluster func(*options)) {
 	b := newHarness(t, ownCluster, func(o *options) { o.idle = true })
 	stop := b.run(b.config)
 	b.withItems()

@@ -40,7 +40,11 @@ const (
 	erasureName = "retainedmediaaccount-erasure"
 )
 
-const databaseTimeout = 10 * time.Second
+const (
+	databaseTimeout = 10 * time.Second
+	// passTimeout bounds a pass, so that a database that does not respond does not block it.
+	passTimeout = 2 * time.Minute
+)
 
 // Config configures the controllers.
 type Config struct {
@@ -164,6 +168,8 @@ func accountReleased() predicate.Predicate {
 // pass compares all retained accounts with their objects, and all open accounts with theirs. It
 // repeats itself.
 func (r *Reconciler) pass(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
 	if err := r.compare(ctx); err != nil {
 		return ctrl.Result{}, fmt.Errorf("compare the retained accounts: %w", err)
 	}

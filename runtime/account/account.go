@@ -106,8 +106,8 @@ type Key struct {
 // Pending reports whether the key is valid, but its delivery has not been recorded.
 func (k Key) Pending() bool { return k.DeliveredAt == nil && k.ExpiresAt == nil }
 
-// KeyRing are the valid keys of an account, as the database sees them.
-type KeyRing struct {
+// AccountKeys are the valid keys of an account, as the database sees them.
+type AccountKeys struct {
 	// Now is the time of the database, whose clock decides when a key ends.
 	Now time.Time
 	// ProofKey makes and checks the proofs of the account's Secrets.

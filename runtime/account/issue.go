@@ -15,7 +15,7 @@ import (
 // sequence numbers order the keys of an app, because the clocks of the callers may differ.
 type KeyStore interface {
 	// Keys returns the valid keys of the account's open apps.
-	Keys(ctx context.Context, accountID uuid.UUID) (KeyRing, error)
+	Keys(ctx context.Context, accountID uuid.UUID) (AccountKeys, error)
 	// AddKey adds a pending key with the next sequence number of its app, and returns it as it
 	// was stored. A pending key of the app is replaced in place, and the shorter overlap of the
 	// two counts. With seen, it returns ErrKeysChanged unless the keys are still as they were
@@ -41,7 +41,7 @@ type KeyStore interface {
 var ErrKeysChanged = fault.New(fault.Conflict, "the keys of the app were changed at the same time")
 
 // Keys returns the valid keys of the account.
-func (r *Registry) Keys(ctx context.Context, accountID uuid.UUID) (KeyRing, error) {
+func (r *Registry) Keys(ctx context.Context, accountID uuid.UUID) (AccountKeys, error) {
 	return r.store.Keys(ctx, accountID)
 }
 
@@ -106,8 +106,8 @@ func (r *Registry) DeliverKey(ctx context.Context, key Key, objectUID string) er
 // AcceptKey makes the key of a Secret valid that the database does not know as valid, if the proof
 // of the Secret says that it was issued for this app, and no newer key was issued since. It
 // reports whether it did. The older keys end after request.Overlap.
-func (r *Registry) AcceptKey(ctx context.Context, ring KeyRing, app App, token KeySecret, proof string, request KeyRequest) (bool, error) {
-	sequence, generation, ok := ring.ProofKey.Verify(proof, app.AccountID, app.Name, token.Hash())
+func (r *Registry) AcceptKey(ctx context.Context, keys AccountKeys, app App, token KeySecret, proof string, request KeyRequest) (bool, error) {
+	sequence, generation, ok := keys.ProofKey.Verify(proof, app.AccountID, app.Name, token.Hash())
 	if !ok {
 		return false, nil
 	}

@@ -63,8 +63,8 @@ func TestProofKey_HidesItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	var logged strings.Builder
-	slog.New(slog.NewJSONHandler(&logged, nil)).Info("read", "key", key, "ring", account.KeyRing{ProofKey: key})
-	for _, text := range []string{fmt.Sprint(key), fmt.Sprintf("%+v", account.KeyRing{ProofKey: key}), fmt.Sprintf("%#v", key), string(encoded), logged.String()} {
+	slog.New(slog.NewJSONHandler(&logged, nil)).Info("read", "key", key, "ring", account.AccountKeys{ProofKey: key})
+	for _, text := range []string{fmt.Sprint(key), fmt.Sprintf("%+v", account.AccountKeys{ProofKey: key}), fmt.Sprintf("%#v", key), string(encoded), logged.String()} {
 		if strings.Contains(text, "xxx") || strings.Contains(text, "120 120") || strings.Contains(text, "0x78") {
 			t.Errorf("the key is in %s", text)
 		}

@@ -3,6 +3,7 @@ package consistency_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -261,6 +262,29 @@ func TestCheck_RepairsNothingInForeignBucket(t *testing.T) {
 		must(t, d.raw.RemoveBucket(t.Context(), d.principal.Account.Bucket))
 		if _, findings := d.check(consistency.Config{Repair: true}); !slices.Equal(kinds(findings), []string{"bucket-missing"}) {
 			t.Errorf("without a bucket: %v", kinds(findings))
+		}
+	})
+}
+
+// A repair once removed what an adopted bucket held before.
+func TestCheck_KeepsWhatAnAdoptedBucketHeld(t *testing.T) {
+	t.Parallel()
+	onEveryStore(t, func(t *testing.T, d *fixture) {
+		old := media.ObjectKey(uuid.Must(uuid.NewV7()), media.Original)
+		d.put(old, random(10))
+		marker, err := d.objects.Marker(t.Context(), d.principal.Account.Bucket)
+		must(t, err)
+		marker.ClaimedAt = time.Now().Add(time.Hour)
+		text, err := json.Marshal(marker)
+		must(t, err)
+		d.put(objectstore.MarkerKey, text)
+		d.clock.Advance(48 * time.Hour)
+		summary, findings := d.check(consistency.Config{Repair: true})
+		if len(findings) != 0 || summary.Unmanaged != 1 || summary.Objects != 0 || summary.Bytes != 0 {
+			t.Errorf("%+v %+v", summary, findings)
+		}
+		if stored := d.stored(); len(stored) != 1 {
+			t.Errorf("the bucket holds %v", stored)
 		}
 	})
 }

@@ -24,11 +24,11 @@ type InstanceStore interface {
 
 // Instance is the row of one replica of the runtime.
 type Instance struct {
-	store   InstanceStore
-	id      uuid.UUID
-	version string
+	store    InstanceStore
+	id       uuid.UUID
+	version  string
 	writable func() error
-	log     *slog.Logger
+	log      *slog.Logger
 }
 
 // NewInstance returns an Instance with an id of its own. It counts as serving while writable

@@ -3,6 +3,7 @@ package media_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -19,6 +20,7 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/settings"
@@ -393,6 +395,44 @@ func TestDelete_RemovesObjectsOnceS3IsBack(t *testing.T) {
 		t.Errorf("with S3 back: %+v", summary)
 	}
 	b.balanced(p)
+}
+
+// A bucket that another account has taken over, or whose marker is missing, is not touched.
+func TestPurge_LeavesABucketOfAnotherOwnerAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other, p := b.tenant(1<<30), b.tenant(1<<30)
+	item := b.upload(p, random(100), media.Fields{})
+	b.clock.advance(25 * time.Hour)
+	marker, err := b.objects.Marker(t.Context(), p.Account.Bucket)
+	must(t, err)
+	stays := func(what string, skipped int) {
+		t.Helper()
+		summary, err := b.purger.Run(t.Context())
+		if err != nil || summary.RemovalsFailed != 1 || summary.BucketsSkipped != skipped || summary.NeedsAttention != (skipped > 0) {
+			t.Errorf("%s: %+v, %v", what, summary, err)
+		}
+		if _, err := b.objects.Stat(t.Context(), p.Account.Bucket, item.File().Key); err != nil {
+			t.Errorf("%s: the object is gone: %v", what, err)
+		}
+		b.clock.advance(2 * purgeConfig.MaxBackoff)
+	}
+	put := func(m installation.Marker) {
+		t.Helper()
+		text, err := json.Marshal(m)
+		must(t, err)
+		must(t, b.objects.Put(t.Context(), p.Account.Bucket, objectstore.MarkerKey, "application/json", bytes.NewReader(text), int64(len(text))))
+	}
+	foreign := marker
+	foreign.AccountID = other.Account.ID.String()
+	put(foreign)
+	stays("another account's marker", 1)
+	must(t, b.objects.Remove(t.Context(), p.Account.Bucket, []string{objectstore.MarkerKey}))
+	stays("no marker", 0)
+	put(marker)
+	if summary, err := b.purger.Run(t.Context()); err != nil || summary.RemovalsDone != 1 || summary.RemovalsPending != 0 {
+		t.Errorf("with its marker: %+v, %v", summary, err)
+	}
 }
 
 func TestPurge_ReportsARemovalThatFailsForLong(t *testing.T) {

@@ -15,7 +15,7 @@ type Drained struct {
 	// Removed counts the versions, delete markers and incomplete uploads that the store removed.
 	Removed int64
 	// Kept counts those that it did not remove. Denial describes the first.
-	Kept    int64
+	Kept   int64
 	Denial string
 	// Next is where the next call continues; empty when the call reached the end of the bucket.
 	Next string

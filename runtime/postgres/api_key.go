@@ -17,18 +17,18 @@ import (
 const maxEndedKeys = 100
 
 // Keys implements account.KeyStore.
-func (s *Store) Keys(ctx context.Context, accountID uuid.UUID) (account.KeyRing, error) {
+func (s *Store) Keys(ctx context.Context, accountID uuid.UUID) (account.AccountKeys, error) {
 	rows, err := s.queries.Keys(ctx, accountID)
 	if err != nil {
-		return account.KeyRing{}, toFault(err, "read keys")
+		return account.AccountKeys{}, toFault(err, "read keys")
 	}
-	ring := account.KeyRing{Apps: map[uuid.UUID]account.AppKeys{}}
+	keys := account.AccountKeys{Apps: map[uuid.UUID]account.AppKeys{}}
 	for _, row := range rows {
-		ring.Now = row.Now
-		if ring.ProofKey, err = account.NewProofKey(row.ProofKey); err != nil {
-			return account.KeyRing{}, toFault(err, "read keys")
+		keys.Now = row.Now
+		if keys.ProofKey, err = account.NewProofKey(row.ProofKey); err != nil {
+			return account.AccountKeys{}, toFault(err, "read keys")
 		}
-		app := ring.Apps[row.AppID]
+		app := keys.Apps[row.AppID]
 		app.Sequence = row.KeySequence
 		if row.ID.Valid {
 			key := account.Key{ID: row.ID.Bytes, AppID: row.AppID, Generation: *row.Generation, Sequence: *row.Sequence, ObjectUID: *row.ObjectUid,
@@ -37,9 +37,9 @@ func (s *Store) Keys(ctx context.Context, accountID uuid.UUID) (account.KeyRing,
 			copy(key.Hash[:], row.Hash)
 			app.Valid = append(app.Valid, key)
 		}
-		ring.Apps[row.AppID] = app
+		keys.Apps[row.AppID] = app
 	}
-	return ring, nil
+	return keys, nil
 }
 
 // AddKey implements account.KeyStore.

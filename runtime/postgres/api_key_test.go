@@ -110,7 +110,7 @@ func TestTouchKeys_KeepsLatestUseWithoutNotification(t *testing.T) {
 // validKeys returns the valid keys of an app, newest first.
 func validKeys(t *testing.T, r *account.Registry, accountID, appID uuid.UUID) []account.Key {
 	t.Helper()
-	ring, err := r.Keys(t.Context(), accountID)
+	keys, err := r.Keys(t.Context(), accountID)
 	must(t, err)
-	return ring.Apps[appID].Valid
+	return keys.Apps[appID].Valid
 }

@@ -59,17 +59,17 @@ func updateAccount(ctx context.Context, q *sqlgen.Queries, found sqlgen.Account,
 func (s *Store) BindAccount(ctx context.Context, want account.Account, newBucket string, binding account.Binding) (account.Account, error) {
 	var bound sqlgen.Account
 	bucket := newBucket
-	var refused error // the closing of an orphan is committed, although the binding is refused
+	var rejected error // the closing of an orphan is committed, although the binding is rejected
 	err := s.inTx(ctx, "bind account", func(q *sqlgen.Queries) error {
 		if err := q.LockName(ctx, sqlgen.LockNameParams{Class: bindLock, Namespace: want.Namespace, Name: want.Name}); err != nil {
 			return err
 		}
 		found, err := openAccount(ctx, q, want)
 		if errors.Is(err, pgx.ErrNoRows) {
-			found, err, refused = closedAccount(ctx, q, want, binding)
+			found, err, rejected = closedAccount(ctx, q, want, binding)
 		}
 		switch {
-		case refused != nil:
+		case rejected != nil:
 			return nil
 		case errors.Is(err, pgx.ErrNoRows):
 			bound, err = insertAccount(ctx, q, want, newBucket)
@@ -84,7 +84,7 @@ func (s *Store) BindAccount(ctx context.Context, want account.Account, newBucket
 	if violates(err, "account_open_bucket") {
 		err = fault.Wrap(err, fault.Conflict, "bucket %s is owned by another account", bucket)
 	}
-	return accountOf(bound), errors.Join(err, refused)
+	return accountOf(bound), errors.Join(err, rejected)
 }
 
 // openAccount locks and returns the open account of want's namespace and name. If it belongs to
@@ -101,8 +101,8 @@ func openAccount(ctx context.Context, q *sqlgen.Queries, want account.Account) (
 }
 
 // closedAccount locks and returns the closed account that binding chooses for want;
-// pgx.ErrNoRows if want gets a new one. refused is the Conflict of binding.
-func closedAccount(ctx context.Context, q *sqlgen.Queries, want account.Account, binding account.Binding) (found sqlgen.Account, err, refused error) {
+// pgx.ErrNoRows if want gets a new one. rejected is the Conflict of binding.
+func closedAccount(ctx context.Context, q *sqlgen.Queries, want account.Account, binding account.Binding) (found sqlgen.Account, err, rejected error) {
 	rows, err := q.LockClosedAccounts(ctx, sqlgen.LockClosedAccountsParams{Namespace: want.Namespace, Name: want.Name, Ids: binding.AccountIDs()})
 	if err != nil {
 		return sqlgen.Account{}, err, nil
@@ -111,9 +111,9 @@ func closedAccount(ctx context.Context, q *sqlgen.Queries, want account.Account,
 	for _, row := range rows {
 		closed = append(closed, account.Retained{Account: accountOf(row.Account), InstallationID: row.InstallationID})
 	}
-	chosen, ok, refused := binding.Choose(want, closed)
+	chosen, ok, rejected := binding.Choose(want, closed)
 	if !ok {
-		return sqlgen.Account{}, pgx.ErrNoRows, refused
+		return sqlgen.Account{}, pgx.ErrNoRows, rejected
 	}
 	at := slices.IndexFunc(rows, func(row sqlgen.LockClosedAccountsRow) bool { return row.Account.ID == chosen.ID })
 	return rows[at].Account, nil, nil

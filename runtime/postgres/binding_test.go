@@ -44,7 +44,7 @@ func exec(t *testing.T, url, sql string, args ...any) {
 	must(t, err)
 }
 
-// isRetained checks that the binding was refused with a message that names the account.
+// isRetained checks that the binding was rejected with a message that names the account.
 func isRetained(t *testing.T, err error, mentions ...string) {
 	t.Helper()
 	if !fault.Is(err, fault.Conflict) || fault.ReasonOf(err) != fault.Retained {
@@ -87,11 +87,11 @@ func TestEnsure_AnotherNamespaceOfTheNameWaitsForAnAdmin(t *testing.T) {
 	store, _ := setup(t)
 	r := registry(store)
 	first := retain(t, r, object("team", "demo", "ns1", "uid1"))
-	stranger := object("team", "demo", "ns2", "uid2")
-	_, err := r.Ensure(t.Context(), stranger)
+	otherTenant := object("team", "demo", "ns2", "uid2")
+	_, err := r.Ensure(t.Context(), otherTenant)
 	isRetained(t, err, first.ID.String(), "kubectl patch retainedmediaaccount "+first.ID.String(), "claimRef", "reserveName")
 	if _, err := r.Find(t.Context(), "team", "demo"); !fault.Is(err, fault.NotFound) {
-		t.Errorf("the stranger has an account: %v", err)
+		t.Errorf("the other tenant has an account: %v", err)
 	}
 
 	for name, change := range map[string]func(*account.Closing){
@@ -101,15 +101,15 @@ func TestEnsure_AnotherNamespaceOfTheNameWaitsForAnAdmin(t *testing.T) {
 	} {
 		closing := first.Closing()
 		change(&closing)
-		stranger.Binding = account.Binding{Granted: []account.Closing{closing}, Released: []account.Closing{closing}}
-		_, err := r.Ensure(t.Context(), stranger)
+		otherTenant.Binding = account.Binding{Granted: []account.Closing{closing}, Released: []account.Closing{closing}}
+		_, err := r.Ensure(t.Context(), otherTenant)
 		if isRetained(t, err); t.Failed() {
 			t.Fatal(name)
 		}
 	}
 
-	stranger.Binding = account.Binding{Granted: []account.Closing{first.Closing()}}
-	if bound, err := r.Ensure(t.Context(), stranger); err != nil || bound.ID != first.ID || bound.NamespaceUID != "ns2" {
+	otherTenant.Binding = account.Binding{Granted: []account.Closing{first.Closing()}}
+	if bound, err := r.Ensure(t.Context(), otherTenant); err != nil || bound.ID != first.ID || bound.NamespaceUID != "ns2" {
 		t.Errorf("granted: %+v, %v", bound, err)
 	}
 }
@@ -139,7 +139,7 @@ func TestEnsure_AnOpenAccountOfAFormerNamespaceBecomesRetained(t *testing.T) {
 	must(t, err)
 	_, err = r.Ensure(t.Context(), object("team", "demo", "ns2", "uid2"))
 	isRetained(t, err, made.ID.String())
-	retained(t, r, made.ID) // the closing is kept, although the binding was refused
+	retained(t, r, made.ID) // the closing is kept, although the binding was rejected
 }
 
 func TestEnsure_ATakeOverBindsByNamespaceAndName(t *testing.T) {
@@ -230,7 +230,7 @@ func TestEnsure_ARestoredAccountKeepsItsBucket(t *testing.T) {
 	if _, err := r.Ensure(t.Context(), other); !fault.Is(err, fault.Conflict) || !strings.Contains(fault.From(err).Public, "photos") {
 		t.Errorf("another bucket: %v", err)
 	}
-	retained(t, r, first.ID) // refused, so it is still closed
+	retained(t, r, first.ID) // rejected, so it is still closed
 
 	tenant := object("team", "tenant", "ns1", "uid3")
 	tenant.Bucket = "photos"

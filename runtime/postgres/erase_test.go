@@ -142,7 +142,7 @@ func TestErasure_RequiresAClosedAccountWhoseTimeHasCome(t *testing.T) {
 
 	now := provision(t, r, "now")
 	seedItems(t, database, now.ID, 3)
-	closed, err = r.Close(t.Context(), now.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})
+	_, err = r.Close(t.Context(), now.ID, account.CloseOptions{Erase: true, EraseAfter: value(time.Duration(0))})
 	must(t, err)
 	first, err := r.BeginErasure(t.Context(), now.ID)
 	must(t, err)
