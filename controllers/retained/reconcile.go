@@ -21,7 +21,12 @@ import (
 
 // Reconcile makes the object of one account equal to what the database says, and applies its
 // spec. An object of another installation is left alone.
-func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
+	defer func() {
+		if errors.Is(err, errChanged) {
+			result, err = ctrl.Result{RequeueAfter: reconcile.Jitter(changedDelay)}, nil
+		}
+	}()
 	object, err := r.read(ctx, request.Name)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -201,8 +206,10 @@ func (r *Reconciler) report(ctx context.Context, object *v1alpha1.RetainedMediaA
 	return err
 }
 
-// errChanged is retried: the cache has the current object soon.
+// errChanged repeats the reconcile after changedDelay: the cache has the current object then.
 var errChanged = errors.New("the object was changed meanwhile")
+
+const changedDelay = 500 * time.Millisecond
 
 func statusOf(object *v1alpha1.RetainedMediaAccount) reconcile.Status {
 	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration}
