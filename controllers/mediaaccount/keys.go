@@ -94,13 +94,24 @@ func (r *Reconciler) ensureKey(ctx context.Context, k *keyStep, want desiredSecr
 			next = plan(existing)
 		}
 	}
+	if next.action == actionDeliver {
+		// The key may be of an earlier generation of the spec: what follows is planned again.
+		_, held := heldKey(existing, k.keys.Apps[want.app.ID].Valid)
+		if failure := r.deliverKey(ctx, k, want, held); failure != nil || k.StatusSkipped() {
+			return failure
+		}
+		if failure := r.readKeys(ctx, k); failure != nil {
+			return failure
+		}
+		next = plan(existing)
+	}
 	return r.carryOut(ctx, k, want, existing, next)
 }
 
 // carryOut does what was planned for one app.
 func (r *Reconciler) carryOut(ctx context.Context, k *keyStep, want desiredSecret, existing *corev1.Secret, plan secretPlan) *reconcile.StepError {
 	switch plan.action {
-	case actionNone:
+	case actionNone, actionDeliver: // a delivery is planned again before this
 	case actionReject:
 		return reconcile.NewError(reconcile.Kubernetes, fault.New(fault.Conflict,
 			"Secret %s does not belong to this account; delete or rename it, so that the operator can create the Secret of app %s", want.name, want.app.Name))
@@ -108,13 +119,8 @@ func (r *Reconciler) carryOut(ctx context.Context, k *keyStep, want desiredSecre
 		k.RequeueBy(r.deps.Now().Add(plan.wait))
 		return reconcile.NewError(reconcile.Kubernetes, fault.New(fault.Conflict,
 			"Secret %s is overwritten again and again: its key is not the current one of app %s; find what writes it. The operator issues another key after a pause", want.name, want.app.Name))
-	case actionUpdate, actionDeliver:
+	case actionUpdate:
 		token, held := heldKey(existing, k.keys.Apps[want.app.ID].Valid)
-		if plan.action == actionDeliver {
-			if failure := r.deliverKey(ctx, k, want, held); failure != nil || k.StatusSkipped() {
-				return failure
-			}
-		}
 		if !want.differs(existing, held) {
 			return nil
 		}
