@@ -216,6 +216,9 @@ func TestKey_IsIssuedOnceByManyReplicas(t *testing.T) {
 		})
 	}
 	callers.Wait()
+	if _, _, err := e.AddKey(t.Context(), account.KeyRequest{AppID: e.app.ID, Generation: 2, Seen: &seen}); !errors.Is(err, account.ErrKeysChanged) {
+		t.Errorf("a late caller: %v", err)
+	}
 	if added.Load() != 1 || rejected.Load() != 19 || e.rows() != 2 {
 		t.Errorf("%d keys were added and %d rejected; there are %d rows", added.Load(), rejected.Load(), e.rows())
 	}
