@@ -361,6 +361,11 @@ func (s *stack) waitReady(ctx context.Context, kube client.Client) (*v1alpha1.Me
 		if ready := meta.FindStatusCondition(account.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
 			if ready.Status != metav1.ConditionTrue {
 				now = ready.Reason + ": " + ready.Message
+				if ready.Reason == v1alpha1.ReasonRetained {
+					if err := restoreSample(ctx, kube); err != nil && ctx.Err() == nil {
+						return nil, err
+					}
+				}
 			} else if account.Status.Endpoints != nil && account.Status.Endpoints.REST == s.baseURL() { // what an earlier run left may name another port
 				s.progress.printf("the MediaAccount %s is Ready", sampleAccount)
 				return &account, nil

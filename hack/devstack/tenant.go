@@ -25,6 +25,28 @@ func newKubeClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
+// restoreSample lets the sample account take over its media after its namespace was deleted. In
+// a real cluster an admin decides that: the namespace may belong to another team by then.
+func restoreSample(ctx context.Context, kube client.Client) error {
+	var kept v1alpha1.RetainedMediaAccountList
+	if err := kube.List(ctx, &kept); err != nil {
+		return fmt.Errorf("list the RetainedMediaAccounts: %w", err)
+	}
+	for i := range kept.Items {
+		object := &kept.Items[i]
+		if object.Spec.AccountNamespace != sampleNamespace || object.Spec.AccountName != sampleName || object.Spec.ClaimRef != nil {
+			continue
+		}
+		before := object.DeepCopy()
+		object.Spec.ClaimRef = &v1alpha1.ClaimReference{Namespace: sampleNamespace, Name: sampleName}
+		if err := kube.Patch(ctx, object, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("claim the RetainedMediaAccount %s: %w", object.Name, err)
+		}
+		return nil
+	}
+	return nil
+}
+
 // readKey reads the Secret of the Default App of the sample account.
 func readKey(ctx context.Context, kube client.Client) (apiKey, mcpURL string, err error) {
 	name := client.ObjectKey{Namespace: sampleNamespace, Name: v1alpha1.SecretName(sampleName, account.DefaultApp)}

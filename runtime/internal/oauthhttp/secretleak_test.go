@@ -88,7 +88,7 @@ func TestPages_RevealNoInternalErrors(t *testing.T) {
 	w.exec(t, "ALTER TABLE oauth_client RENAME COLUMN name TO gone")
 	w.exec(t, "ALTER TABLE oauth_token RENAME COLUMN hash TO gone")
 	for name, p := range map[string]page{"authorize": b.get(app.query(nil)), "the login": b.get("/oauth/login?request=" + first.fields().Get("request")), "the address": b.post("/oauth/login/email", first, url.Values{"email": {owner}})} {
-		if p.StatusCode != http.StatusInternalServerError || leaks(p.body) {
+		if p.StatusCode != http.StatusServiceUnavailable || leaks(p.body) {
 			t.Errorf("%s: %d %s", name, p.StatusCode, p.body)
 		}
 	}
@@ -100,7 +100,7 @@ func TestPages_RevealNoInternalErrors(t *testing.T) {
 	} {
 		status, body := response()
 		text, _ := json.Marshal(body)
-		if status != http.StatusInternalServerError || body["error"] != "server_error" || leaks(string(text)) {
+		if status != http.StatusServiceUnavailable || body["error"] != "temporarily_unavailable" || leaks(string(text)) {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
