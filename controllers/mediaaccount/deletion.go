@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
@@ -84,6 +86,12 @@ func (r *Reconciler) removeSecrets(ctx context.Context, s *scope) bool {
 // controller of deletions otherwise, so that no other account waits for it.
 func (r *Reconciler) release(ctx context.Context, s *scope) bool {
 	switch {
+	case s.account.ID != uuid.Nil && erasesAtOnce(s.account) && !reportsDeletion(s.Original):
+		// A queue of deletions may be long: until a worker is free, the status would be that of
+		// the account before.
+		s.observed.deletion.message = "Waiting to delete the media"
+		s.RequeueBy(r.deps.Now())
+		return false
 	case s.account.ID != uuid.Nil && erasesAtOnce(s.account):
 		s.SkipStatus() // the other controller writes it
 		r.deletions.add(ctx, s.Object)
@@ -92,6 +100,12 @@ func (r *Reconciler) release(ctx context.Context, s *scope) bool {
 		r.emitRetained(s)
 	}
 	return r.removeFinalizer(ctx, s)
+}
+
+// reportsDeletion reports whether the status says that the object is being deleted.
+func reportsDeletion(object *v1alpha1.MediaAccount) bool {
+	ready := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Status == metav1.ConditionFalse && ready.ObservedGeneration == object.Generation
 }
 
 // emitRetained records what happens to the media of a released object.

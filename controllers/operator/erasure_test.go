@@ -145,7 +145,8 @@ func TestDeletion_HoldsUpNoOtherAccount(t *testing.T) {
 			}
 			return ""
 		})
-		must(t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object)) // it still exists
+		// It still exists, and says what it waits for.
+		b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting)
 	}
 	close(release)
 	for _, object := range large {
