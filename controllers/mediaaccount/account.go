@@ -4,7 +4,9 @@ import (
 	"context"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +32,10 @@ func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 	found, err := r.deps.Accounts.Update(ctx, spec)
 	if fault.Is(err, fault.NotFound) {
 		var failure *reconcile.StepError
+		if failure = r.requireLive(ctx, s); failure != nil || s.StatusSkipped() {
+			s.observed.account.failure = failure
+			return false
+		}
 		if spec.NamespaceUID, failure = r.namespaceUID(ctx, s); failure != nil || s.StatusSkipped() {
 			s.observed.account.failure = failure
 			return false
@@ -50,6 +56,19 @@ func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 	s.Object.Status.Bucket = found.Bucket
 	s.Object.Status.Endpoints = r.endpoints()
 	return true
+}
+
+// requireLive ends the run unless the API server has this very object: an operator that was a
+// leader, or whose cache is late, must not bind the account to an object that was replaced.
+func (r *Reconciler) requireLive(ctx context.Context, s *scope) *reconcile.StepError {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MediaAccount"))
+	err := r.deps.APIReader.Get(ctx, client.ObjectKeyFromObject(s.Object), live)
+	if apierrors.IsNotFound(err) || err == nil && (live.UID != s.Object.UID || !live.DeletionTimestamp.IsZero()) {
+		s.Conflicted()
+		return nil
+	}
+	return reconcile.NewAPIError(err, "read the MediaAccount")
 }
 
 // namespaceUID returns the UID of the object's namespace, which it reads once for an object. It

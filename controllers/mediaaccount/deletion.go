@@ -75,11 +75,11 @@ func (r *Reconciler) removeSecrets(ctx context.Context, s *scope) bool {
 	secrets, failure := r.cachedSecrets(ctx, s.Object)
 	for _, secret := range secrets {
 		if failure == nil {
-			failure = r.removeSecret(ctx, s.Object, secret)
+			failure = r.removeSecret(ctx, s, secret)
 		}
 	}
 	s.observed.deletion.failure = failure
-	return failure == nil
+	return failure == nil && !s.StatusSkipped()
 }
 
 // release removes the finalizer if nothing is left to delete, and passes the object to the

@@ -48,7 +48,7 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *scope) bool {
 		delete(secrets, want.name)
 	}
 	for _, secret := range secrets {
-		if failure := r.removeSecret(ctx, s.Object, secret); failure != nil && s.observed.keys.failure == nil {
+		if failure := r.removeSecret(ctx, s, secret); failure != nil && s.observed.keys.failure == nil {
 			s.observed.keys.failure = failure
 		}
 	}

@@ -84,14 +84,17 @@ func (r *Reconciler) prepareReplacement(ctx context.Context, next *corev1.Secret
 	return reconcile.NewError(reconcile.Database, r.deps.Accounts.MarkKeyReplacesSecret(ctx, key))
 }
 
-// removeSecret deletes a Secret if this object controls it.
-func (r *Reconciler) removeSecret(ctx context.Context, object *v1alpha1.MediaAccount, secret *corev1.Secret) *reconcile.StepError {
-	if owner := metav1.GetControllerOf(secret); owner == nil || owner.UID != object.UID {
+// removeSecret deletes a Secret as it was read if this object controls it. A request of a former
+// leader that arrives late must not delete the Secret after it became that of the object's
+// namesake. If the Secret changed since, the run ends and is repeated soon.
+func (r *Reconciler) removeSecret(ctx context.Context, s *scope, secret *corev1.Secret) *reconcile.StepError {
+	if owner := metav1.GetControllerOf(secret); owner == nil || owner.UID != s.Object.UID {
 		return nil
 	}
-	err := r.deps.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID})
+	err := r.deps.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion})
 	if apierrors.IsConflict(err) {
-		return nil // replaced by another Secret of that name; the next reconcile checks its owner
+		s.Conflicted()
+		return nil
 	}
 	return reconcile.NewAPIError(client.IgnoreNotFound(err), "delete Secret %s", secret.Name)
 }

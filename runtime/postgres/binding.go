@@ -45,7 +45,7 @@ func updateAccount(ctx context.Context, q *sqlgen.Queries, found sqlgen.Account,
 		return found, nil
 	}
 	updated, err := q.UpdateAccount(ctx, sqlgen.UpdateAccountParams{
-		ID: found.ID, DisplayName: want.DisplayName, Owners: want.Owners,
+		ID: found.ID, ObjectUid: want.ObjectUID, DisplayName: want.DisplayName, Owners: want.Owners,
 		MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Suspended: want.Suspended,
 		McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools,
 	})

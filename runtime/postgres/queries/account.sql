@@ -10,11 +10,12 @@ INSERT INTO account_usage (account_id) VALUES ($1);
 SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL;
 
 -- name: UpdateAccount :one
--- Writes, and so notifies, only if a value differs.
+-- Writes, and so notifies, only if a value differs. A former leader that was late must not apply
+-- the spec of an object that was replaced: the account is bound to the other one by then.
 UPDATE account SET display_name = sqlc.arg(display_name), owners = sqlc.arg(owners)::text[], max_storage = sqlc.arg(max_storage),
     max_upload_size = sqlc.arg(max_upload_size), suspended = sqlc.arg(suspended),
     mcp_read_only = sqlc.arg(mcp_read_only), mcp_tools = sqlc.arg(mcp_tools)::text[]
-WHERE id = sqlc.arg(id) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+WHERE id = sqlc.arg(id) AND object_uid = sqlc.arg(object_uid) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
     IS DISTINCT FROM (sqlc.arg(display_name), sqlc.arg(owners)::text[], sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(suspended),
         sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[])
 RETURNING *;

@@ -404,7 +404,7 @@ const updateAccount = `-- name: UpdateAccount :one
 UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
     max_upload_size = $4, suspended = $5,
     mcp_read_only = $6, mcp_tools = $7::text[]
-WHERE id = $8 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+WHERE id = $8 AND object_uid = $9 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
         $6, $7::text[])
 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
@@ -419,9 +419,11 @@ type UpdateAccountParams struct {
 	McpReadOnly   bool
 	McpTools      []string
 	ID            uuid.UUID
+	ObjectUid     string
 }
 
-// Writes, and so notifies, only if a value differs.
+// Writes, and so notifies, only if a value differs. A former leader that was late must not apply
+// the spec of an object that was replaced: the account is bound to the other one by then.
 func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (Account, error) {
 	row := q.db.QueryRow(ctx, updateAccount,
 		arg.DisplayName,
@@ -432,6 +434,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.McpReadOnly,
 		arg.McpTools,
 		arg.ID,
+		arg.ObjectUid,
 	)
 	var i Account
 	err := row.Scan(
