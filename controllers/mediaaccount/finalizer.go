@@ -25,8 +25,10 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, s *scope) bool {
 			return false
 		}
 	}
+	missing := !controllerutil.ContainsFinalizer(s.Object, v1alpha1.Finalizer)
 	added, failure := s.AddFinalizer(ctx)
 	s.observed.account.failure = failure
+	s.live = missing && added // the API server compared the resource version
 	return added
 }
 
