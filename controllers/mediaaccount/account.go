@@ -61,6 +61,9 @@ func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 // requireLive ends the run unless the API server has this very object: an operator that was a
 // leader, or whose cache is late, must not bind the account to an object that was replaced.
 func (r *Reconciler) requireLive(ctx context.Context, s *scope) *reconcile.StepError {
+	if s.live {
+		return nil
+	}
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MediaAccount"))
 	err := r.deps.APIReader.Get(ctx, client.ObjectKeyFromObject(s.Object), live)

@@ -124,6 +124,7 @@ type scope struct {
 	apps     []account.App
 	observed observed
 
+	live           bool   // the API server had this very object in this run
 	namespaceUID   string // set once the namespace was read and is not being deleted
 	databaseCalled bool   // not only admitDatabase's answer is known
 }
