@@ -81,11 +81,11 @@ func (b *harness) accounts(n int) []*v1alpha1.MediaAccount {
 // reaches waits until a number is n, for as long as it changes.
 func (b *harness) reaches(n int, read func() int) {
 	b.t.Helper()
-	for now := read(); now != n; {
+	for current := read(); current != n; {
 		b.eventually(func() string {
-			before := now
-			if now = read(); now == before {
-				return fmt.Sprintf("it is still %d, not %d", now, n)
+			before := current
+			if current = read(); current == before {
+				return fmt.Sprintf("it is still %d, not %d", current, n)
 			}
 			return ""
 		})
