@@ -212,12 +212,18 @@ func (b *harness) runGuide(text string) {
 		if !isShell || !strings.Contains(command, text) {
 			continue
 		}
-		shell := exec.CommandContext(b.ctx, testenv.Program(b.t, "bash"), "-euc", strings.ReplaceAll(command, "team-a", b.namespace))
-		shell.Env = append(os.Environ(), "KUBECONFIG="+b.plane.Kubeconfig(), "PATH="+filepath.Dir(testenv.Kubectl(b.t))+":"+os.Getenv("PATH"))
-		if out, err := shell.CombinedOutput(); err != nil {
-			b.t.Fatalf("%s: %v\n%s", command, err, out)
-		}
+		b.shell(strings.ReplaceAll(command, "team-a", b.namespace))
 		return
 	}
 	b.t.Fatalf("the guide has no command with %q", text)
+}
+
+// shell runs a command as a cluster admin does.
+func (b *harness) shell(command string) {
+	b.t.Helper()
+	shell := exec.CommandContext(b.ctx, testenv.Program(b.t, "bash"), "-euc", command)
+	shell.Env = append(os.Environ(), "KUBECONFIG="+b.plane.Kubeconfig(), "PATH="+filepath.Dir(testenv.Kubectl(b.t))+":"+os.Getenv("PATH"))
+	if out, err := shell.CombinedOutput(); err != nil {
+		b.t.Fatalf("%s: %v\n%s", command, err, out)
+	}
 }
