@@ -58,7 +58,7 @@ func (c *serveCommand) Validate() error {
 		return err
 	}
 	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate,
-		c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate} {
+		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -66,9 +66,14 @@ func (c *serveCommand) Validate() error {
 	return nil
 }
 
+// statementTimeout bounds each statement of a request: none of them takes a second on a server that
+// responds.
+const statementTimeout = 15 * time.Second
+
 // Run serves until ctx ends. While the database is unavailable, or its schema outdated, the
 // process runs but is not ready.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
+	c.Database.StatementTimeout = statementTimeout
 	store, err := postgres.Open(ctx, c.Database)
 	if err != nil {
 		return usageError{err}
