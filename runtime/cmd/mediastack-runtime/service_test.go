@@ -47,7 +47,7 @@ func whole(t *testing.T, flags ...string) *service {
 	s := &service{logs: new(buffer), database: database, stores: storesOf(database, s3), tenant: world.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan int, 1)
-	args := append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--log-level=DEBUG",
+	args := append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--drain-delay=0s", "--log-level=DEBUG",
 		"--image-worker-path=" + testenv.Binary(t, "mediastack-imaging"), "--smtp-host=127.0.0.1", "--smtp-port=1", "--smtp-tls=none", "--mail-from=login@media.test",
 		"--rate-limit-auth-failures=0", "--rate-limit-logins=0"}, s.stores...)
 	go func() { ended <- run(ctx, append(args, flags...), stdio{out: s.logs, err: s.logs}) }()
@@ -195,7 +195,7 @@ func TestAdminServer_RespondsUnderPublicOverload(t *testing.T) {
 		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.TempDir(t), "runtime.log"),
 		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, testenv.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
 			"--discard-timeout=1m", // longer than testTimeout
-			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin)}, storesOf(database, s3)...),
+			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin), "--drain-delay=0s"}, storesOf(database, s3)...),
 		Grace: testTimeout, Ready: testenv.Answers(ready),
 	})
 	must(t, err)
