@@ -2,9 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"mediastack.dev/runtime/fault"
 )
@@ -60,6 +63,10 @@ func waitsFor(err error, cfg Config) string {
 		return "the database of SERVICE_DATABASE_URL does not exist at " + cfg.Address()
 	case fault.StoreFull:
 		return "PostgreSQL at " + cfg.Address() + " has no space left"
+	}
+	var server *pgconn.PgError
+	if errors.As(err, &server) && server.Code == tooManyConnections {
+		return "PostgreSQL at " + cfg.Address() + " has no connection left"
 	}
 	return "PostgreSQL at " + cfg.Address() + " cannot be used"
 }
