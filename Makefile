@@ -43,6 +43,8 @@ build: libvips ## Build the operator, the runtime and the image worker into bin/
 	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./runtime/cmd/mediastack-imaging
 
 images: build ## Build the container images into dist/, with a software bill of materials (SPDX) each
+	@# The archives of other versions are removed.
+	rm -f dist/mediastack-operator-* dist/mediastack-runtime-*
 	go -C hack/images build -o ../../bin/mediastack-images .
 	bin/mediastack-images build --version $(VERSION) --revision $(REVISION) --created $(COMMITTED)
 
@@ -60,7 +62,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
+.PHONY: test test-race test-images test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -70,6 +72,9 @@ test: packages kube minio tusd build dev-services dev-stack ## Run all tests (TE
 
 test-race: packages kube minio tusd build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+
+test-images: packages build ## Build the container images twice, and run their programs from them alone
+	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) .
 
 # The S3 stores of test-stores. All other tests run against versitygw.
 STORES ?= minio $(if $(shell command -v radosgw),ceph)
@@ -88,7 +93,7 @@ lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
-	cd hack/devservices && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...
+	for module in devservices images; do (cd hack/$$module && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...); done
 
 vocabulary: ## Check names, comments, texts and documents for retired words
 	go run ./hack/vocabulary
