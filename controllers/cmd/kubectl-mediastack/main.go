@@ -112,6 +112,7 @@ type cluster struct {
 	client.Client
 	namespace string
 	explicit  bool // the command line names the namespace
+	now       func() time.Time
 }
 
 // connect reads the kubeconfig as kubectl does.
@@ -139,5 +140,5 @@ func (a access) connect() (*cluster, error) {
 	if a.Namespace != "" {
 		namespace = a.Namespace
 	}
-	return &cluster{Client: c, namespace: namespace, explicit: a.Namespace != ""}, nil
+	return &cluster{Client: c, namespace: namespace, explicit: a.Namespace != "", now: time.Now}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
@@ -43,20 +44,25 @@ func (*retainedCommand) Run(ctx context.Context, cluster *cluster, out io.Writer
 			claim = spec.ClaimRef.Namespace + "/" + cmp.Or(spec.ClaimRef.Name, spec.AccountName)
 		}
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", account.Name, spec.AccountNamespace, spec.AccountName,
-			account.Status.Items, account.Status.Bytes, spec.ClosedAt.UTC().Format(time.RFC3339), mediaOf(&account), claim)
+			account.Status.Items, account.Status.Bytes, spec.ClosedAt.UTC().Format(time.RFC3339), mediaOf(&account, cluster.now()), claim)
 	}
 	return table.Flush()
 }
 
+const beingDeleted = "being deleted"
+
 // mediaOf returns what happens to the media.
-func mediaOf(account *v1alpha1.RetainedMediaAccount) string {
+func mediaOf(account *v1alpha1.RetainedMediaAccount, now time.Time) string {
+	purge, at := account.Spec.Reclaim == v1alpha1.ReclaimPurge, account.Status.PurgeAt
+	readyCondition := meta.FindStatusCondition(account.Status.Conditions, v1alpha1.ConditionReady)
+	begun := readyCondition != nil && readyCondition.Reason == v1alpha1.ReasonConflict // Retain was set too late
 	switch {
-	case account.Spec.Reclaim != v1alpha1.ReclaimPurge:
-		return "kept"
-	case account.Status.PurgeAt != nil:
-		return "deleted at " + account.Status.PurgeAt.UTC().Format(time.RFC3339)
+	case begun, purge && (at == nil || !at.After(now)):
+		return beingDeleted
+	case purge:
+		return "deleted at " + at.UTC().Format(time.RFC3339)
 	}
-	return "being deleted"
+	return "kept"
 }
 
 // getRetained returns a retained account.
@@ -94,7 +100,7 @@ func (c *restoreCommand) Run(ctx context.Context, cluster *cluster, out io.Write
 	if cluster.explicit {
 		target.Namespace = cluster.namespace
 	}
-	if mediaOf(retained) == "being deleted" {
+	if mediaOf(retained, cluster.now()) == beingDeleted {
 		return fmt.Errorf("the media of account %s is being deleted; nothing was changed", c.ID)
 	}
 	var account v1alpha1.MediaAccount
@@ -115,7 +121,7 @@ func (c *restoreCommand) Run(ctx context.Context, cluster *cluster, out io.Write
 		next = "It does so when it is created."
 	}
 	if retained.Spec.Reclaim == v1alpha1.ReclaimPurge {
-		next += " Until then, the media is " + mediaOf(retained) + "."
+		next += " Until then, the media is " + mediaOf(retained, cluster.now()) + "."
 	}
 	_, err = fmt.Fprintf(out, "MediaAccount %s may take over account %s. %s\n", target, c.ID, next)
 	return err
@@ -134,7 +140,7 @@ func (c *purgeCommand) Run(ctx context.Context, cluster *cluster, out io.Writer)
 		return err
 	}
 	if retained.Spec.Reclaim == v1alpha1.ReclaimPurge {
-		_, err := fmt.Fprintf(out, "The media of account %s is %s.\n", c.ID, mediaOf(retained))
+		_, err := fmt.Fprintf(out, "The media of account %s is %s.\n", c.ID, mediaOf(retained, cluster.now()))
 		return err
 	}
 	spec := retained.Spec
