@@ -16,6 +16,9 @@ export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || ec
 # The commit, and its time in seconds since 1970: the images have both.
 REVISION = $(shell git describe --always --abbrev=40 --exclude='*' --dirty 2>/dev/null || echo unknown)
 COMMITTED = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+# Folders of the programs, and of the images and releases.
+BIN ?= bin
+export DIST ?= dist
 CACHE := $(abspath $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack))
 TOOLS := $(CACHE)/bin
 # Packages that link libvips. They need cgo, so the other steps exclude them.
@@ -37,16 +40,19 @@ clean: bin/mediastack-dev ## Remove the data of the dev stack (fails while it ru
 
 
 ##@ Build
-.PHONY: build images generate api-viewer fmt
+.PHONY: build images release generate api-viewer fmt
 build: libvips ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
-	go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
-	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./runtime/cmd/mediastack-imaging
+	go build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
+	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./runtime/cmd/mediastack-imaging
 
 images: build ## Build the container images into dist/, with a software bill of materials (SPDX) each
 	@# The archives of other versions are removed.
-	rm -f dist/mediastack-operator-* dist/mediastack-runtime-*
-	go -C hack/images build -o ../../bin/mediastack-images .
-	bin/mediastack-images build --version $(VERSION) --revision $(REVISION) --created $(COMMITTED)
+	rm -f $(DIST)/mediastack-operator-* $(DIST)/mediastack-runtime-*
+	go -C hack/images build -o $(abspath $(BIN))/mediastack-images .
+	$(BIN)/mediastack-images build --bin $(BIN) --out $(DIST) --version $(VERSION) --revision $(REVISION) --created $(COMMITTED)
+
+release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS="linux/amd64" selects those of the kubectl plugin)
+	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
 
 generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 	$(TOOLS)/controller-gen object paths=./api/...

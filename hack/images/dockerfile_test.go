@@ -57,11 +57,11 @@ func TestDockerfiles_BuildTheSameImages(t *testing.T) {
 				t.Errorf("%s: the build stage does not run %q:\n%s", name, want, all)
 			}
 		}
-		if !strings.Contains(string(read(t, "../../Makefile")), `-ldflags "-s -w -X main.version=$(VERSION)" -o bin/ `) {
+		if !strings.Contains(string(read(t, "../../Makefile")), `-ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ `) {
 			t.Errorf("make build links with other flags than the Dockerfiles")
 		}
 
-		image, _ := imported(t, name)
+		image, _ := readArchive(t, fixtures[name].archive)
 		file, err := image.ConfigFile()
 		if err != nil {
 			t.Fatal(err)

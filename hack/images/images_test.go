@@ -81,11 +81,11 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// imported returns what a cluster reads from the archive of an image.
-func imported(t *testing.T, name string) (v1.Image, v1.Descriptor) {
+// readArchive returns what a cluster reads from an archive.
+func readArchive(t *testing.T, archive string) (v1.Image, v1.Descriptor) {
 	t.Helper()
 	folder := t.TempDir()
-	run(t, nil, "tar", "--extract", "--file", fixtures[name].archive, "--directory", folder)
+	run(t, nil, "tar", "--extract", "--file", archive, "--directory", folder)
 	all, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
 		t.Fatal(err)
@@ -97,11 +97,11 @@ func imported(t *testing.T, name string) (v1.Image, v1.Descriptor) {
 	if len(manifest.Manifests) != 1 {
 		t.Fatalf("the archive has %d images", len(manifest.Manifests))
 	}
-	read, err := all.Image(manifest.Manifests[0].Digest)
+	image, err := all.Image(manifest.Manifests[0].Digest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return read, manifest.Manifests[0]
+	return image, manifest.Manifests[0]
 }
 
 // unpack writes the file system of an image to a folder.
@@ -166,7 +166,7 @@ func TestImages_AreDescribed(t *testing.T) {
 	t.Parallel()
 	for _, name := range imageNames {
 		built := fixtures[name]
-		image, descriptor := imported(t, name)
+		image, descriptor := readArchive(t, fixtures[name].archive)
 		if err := validate.Image(image); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

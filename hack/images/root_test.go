@@ -25,7 +25,7 @@ func inRoot(root, program string) []string {
 func TestPrograms_RunFromTheImageAlone(t *testing.T) {
 	t.Parallel()
 	for name, programs := range map[string][]string{"operator": {"mediastack-operator"}, "runtime": {"mediastack-runtime", "mediastack-imaging"}} {
-		image, _ := imported(t, name)
+		image, _ := readArchive(t, fixtures[name].archive)
 		root := unpack(t, image)
 		for _, program := range programs {
 			built := run(t, nil, filepath.Join("../../bin", program), "--version")
@@ -57,7 +57,7 @@ func derive(t *testing.T, root string) (string, error) {
 
 func TestImageWorker_ConvertsEveryFormatFromTheImageAlone(t *testing.T) {
 	t.Parallel()
-	image, _ := imported(t, "runtime")
+	image, _ := readArchive(t, fixtures["runtime"].archive)
 	root := unpack(t, image)
 	if out, err := derive(t, root); err != nil {
 		t.Errorf("%v\n%s", err, out)
