@@ -68,7 +68,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-images test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
+.PHONY: test test-race test-images reproduce test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -81,6 +81,9 @@ test-race: packages kube minio tusd build dev-services dev-stack ## Run all test
 
 test-images: packages build ## Build the container images twice, and run their programs from them alone
 	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) .
+
+reproduce: images ## Build the images again, in another folder with an empty build cache, and compare them
+	@REVISION=$(REVISION) COMMITTED=$(COMMITTED) hack/reproduce.sh
 
 # The S3 stores of test-stores. All other tests run against versitygw.
 STORES ?= minio $(if $(shell command -v radosgw),ceph)
