@@ -109,3 +109,20 @@ func compare(t *testing.T, name string, commands []instructions.Command, want v1
 		}
 	}
 }
+
+// The Dockerfiles copy what the command root writes.
+func TestRoot_IsThatOfTheImage(t *testing.T) {
+	t.Parallel()
+	for _, name := range imageNames {
+		folder := filepath.Join(t.TempDir(), "image")
+		command := rootCommand{source: checkout(), Image: name, Folder: folder}
+		if err := command.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		image, _ := readArchive(t, fixtures[name].archive)
+		run(t, nil, "diff", "--recursive", "--no-dereference", folder, unpack(t, image))
+		if err := command.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "is not empty") {
+			t.Errorf("%s: into a folder with files: %v", name, err)
+		}
+	}
+}

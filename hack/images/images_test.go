@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,9 @@ import (
 
 // Limits of the unpacked images, in bytes.
 var maxSize = map[string]int64{"operator": 60e6, "runtime": 170e6}
+
+// Identifiers of SPDX that the modules have, or none.
+var licenseExpression = regexp.MustCompile(`^(NOASSERTION|(?:(?:Apache-2.0|BSD-[23]-Clause|CC-BY-4.0|ISC|MIT|MIT-0)(?: AND )?)+)$`)
 
 var testRelease = release{version: "v1.2.3", revision: "0123456789abcdef0123456789abcdef01234567", created: time.Unix(1_700_000_000, 0).UTC()}
 
@@ -213,6 +217,9 @@ func TestImages_NameWhatTheyContain(t *testing.T) {
 		ids := map[string]bool{}
 		for _, p := range document.Packages {
 			listed[p.PackageName] = p.PackageVersion
+			if !licenseExpression.MatchString(p.PackageLicenseDeclared) {
+				t.Errorf("%s: %s has the license %q", name, p.PackageName, p.PackageLicenseDeclared)
+			}
 			ids[string(p.PackageSPDXIdentifier)] = true
 		}
 		if len(ids) != len(document.Packages) || len(document.Relationships) != len(document.Packages) {

@@ -25,8 +25,8 @@ func releaseTo(t *testing.T, version string) (folder, output string, err error) 
 }
 
 var (
-	imageLine  = regexp.MustCompile(`(?m)^ *(?:- )?image: (.*)$`)
-	kindLine = regexp.MustCompile(`(?m)^kind: `)
+	imageLine = regexp.MustCompile(`(?m)^ *(?:- )?image: (.*)$`)
+	kindLine  = regexp.MustCompile(`(?m)^kind: `)
 )
 
 func TestRelease_HasItsVersionEverywhere(t *testing.T) {
