@@ -39,10 +39,11 @@ build: libvips ## Build the operator, the runtime and the image worker into bin/
 	go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
 	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./runtime/cmd/mediastack-imaging
 
-generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
+generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code, and the chart's copies of them
 	$(TOOLS)/controller-gen object paths=./api/...
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	cp config/crd/bases/*.yaml charts/mediastack/files/crds/
+	go run ./hack/chartdocs charts/mediastack
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
