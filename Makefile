@@ -134,6 +134,12 @@ KUBE_LDFLAGS := $(foreach pkg,k8s.io/component-base/version k8s.io/client-go/pkg
 KUBE_MISSING := $(if $(KUBEBUILDER_ASSETS),$(if $(wildcard $(KUBEBUILDER_ASSETS)/kube-controller-manager),,kube-controller-manager),kube-apiserver kube-controller-manager kubectl etcd)
 kube: $(KUBE_MISSING) ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
 
+CLUSTER := $(CACHE)/cluster
+# pinned returns the version of a module that the go.mod of hack/cluster/<first argument> requires.
+pinned = $(shell awk '$$1 == "$(2)" { print $$2 }' hack/cluster/$(1)/go.mod)
+CNI_PLUGINS := bridge loopback portmap host-local
+cluster-programs: kube kubelet kube-proxy kube-scheduler containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS) ## Build the programs of a Kubernetes cluster with nodes into the cache
+
 minio: ## Build the MinIO server into the cache (tests only)
 	@hack/build-pinned.sh $(TOOLS)/minio hack/minio github.com/minio/minio
 
@@ -142,11 +148,25 @@ tusd: ## Build the tusd server into the cache (benchmarks only)
 
 tools: controller-gen sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
 
-.PHONY: kube-apiserver kube-controller-manager kubectl etcd controller-gen sqlc oapi-codegen golangci-lint govulncheck
-kube-apiserver kube-controller-manager kubectl:
+.PHONY: kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler etcd containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS)
+.PHONY: controller-gen sqlc oapi-codegen golangci-lint govulncheck
+kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/kube k8s.io/kubernetes/cmd/$@ "$(KUBE_LDFLAGS)"
 etcd:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/etcd go.etcd.io/etcd/server/v3
+containerd containerd-shim-runc-v2 ctr:
+	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/containerd github.com/containerd/containerd/v2/cmd/$@ "-X github.com/containerd/containerd/v2/version.Version=$(call pinned,containerd,github.com/containerd/containerd/v2)" "no_btrfs no_devmapper no_zfs"
+# runc enters namespaces before the Go runtime starts, in C code, so it alone needs cgo (and libseccomp).
+runc:
+	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/runc github.com/opencontainers/runc "-X main.version=$(patsubst v%,%,$(call pinned,runc,github.com/opencontainers/runc)) -extldflags -static" "seccomp netgo osusergo" cgo
+coredns:
+	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/coredns .
+bridge loopback:
+	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/main/$@
+portmap:
+	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/meta/$@
+host-local:
+	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/ipam/$@
 controller-gen:
 	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ sigs.k8s.io/controller-tools/cmd/$@
 sqlc:
