@@ -19,7 +19,7 @@ TOOLS := $(CACHE)/bin
 CGO_PACKAGES := ./runtime/cmd/mediastack-imaging/... ./runtime/internal/imaging/vips/...
 
 ##@ Development
-.PHONY: run stop status clean
+.PHONY: run stop status clean cluster cluster-stop
 run: build dev-services dev-stack running kube ## Start the dev stack and print commands that use it (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
 	@exec bin/mediastack-dev run $(if $(DETACH),--detach) $(ARGS)
 
@@ -32,6 +32,11 @@ status: bin/mediastack-dev ## Print whether the dev stack runs, and its commands
 clean: bin/mediastack-dev ## Remove the data of the dev stack (fails while it runs)
 	@bin/mediastack-dev clean $(ARGS)
 
+cluster: cluster-packages cluster-programs cluster-binaries dev-services ## Start a real Kubernetes cluster of two nodes, with PostgreSQL and an S3 store beside it (as root)
+	@bin/mediastack-cluster up $(ARGS)
+
+cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and remove all of it
+	@bin/mediastack-cluster stop $(ARGS)
 
 ##@ Build
 .PHONY: build generate api-viewer fmt
@@ -111,9 +116,9 @@ vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerabili
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages libvips running dev-services dev-stack kube minio tusd tools
+.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio tusd tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
-libvips running packages:
+libvips running packages cluster-packages:
 	@hack/packages.sh $@
 
 dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/
@@ -123,6 +128,11 @@ dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/
 dev-stack: ## Build the program of the dev stack into bin/
 dev-stack bin/mediastack-dev:
 	go build -ldflags "-s -w" -o bin/mediastack-dev ./hack/devstack
+
+.PHONY: cluster-binaries
+cluster-binaries bin/mediastack-cluster:
+	go build -o bin/mediastack-cluster ./hack/cluster
+	go build -ldflags "-s -w" -o bin/mediastack-pause ./hack/cluster/pause
 
 # The go.mod of a module under hack/ pins each of the following programs. They are built once, into the cache.
 KUBERNETES := $(shell awk '$$1 == "k8s.io/kubernetes" { print substr($$2, 2) }' hack/kube/go.mod)

@@ -68,7 +68,12 @@ func readFile(path string) (objects []*unstructured.Unstructured, err error) {
 		return nil, err
 	}
 	defer file.Close()
-	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+	return Decode(file)
+}
+
+// Decode reads the objects of a YAML stream.
+func Decode(stream io.Reader) (objects []*unstructured.Unstructured, err error) {
+	for decoder := yaml.NewYAMLOrJSONDecoder(stream, 4096); ; {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(&object.Object)
 		if errors.Is(err, io.EOF) {
