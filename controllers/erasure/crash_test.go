@@ -104,7 +104,7 @@ func (s stores) closed(t *testing.T, name string) account.Account {
 	ctx, registry := t.Context(), account.NewRegistry(s.database, "crash", time.Now)
 	made, err := registry.Ensure(ctx, account.Spec{Namespace: "team-a", Name: name, ObjectUID: name, NamespaceUID: "ns", MaxStorage: 1 << 30, MaxUploadSize: 1 << 20})
 	must(t, err)
-	_, err = registry.SetApps(ctx, made.ID, nil)
+	_, _, err = registry.OpenApps(ctx, made.ID, nil)
 	must(t, err)
 	identity, err := s.database.Identity(ctx)
 	must(t, err)

@@ -29,7 +29,7 @@ type UninstallStore interface {
 	CheckSchema(ctx context.Context) error
 	Installation(ctx context.Context) (installation.State, error)
 	OpenAccounts(ctx context.Context, each func(installation.OpenAccount) error) error
-	SetFence(clusterUID string, epoch int64)
+	SetFence(clusterUID string, epoch, leaderTerm int64)
 }
 
 // Uninstall deletes the MediaAccounts and MediaSettings of a cluster so that nothing is lost, and
@@ -157,7 +157,7 @@ func (u *Uninstall) verify(ctx context.Context) error {
 	case bindRow:
 		return errors.New("the database was never used by an operator: check SERVICE_DATABASE_URL, or use --without-database")
 	}
-	u.store.SetFence(row.ClusterUID, row.Epoch)
+	u.store.SetFence(row.ClusterUID, row.Epoch, 0)
 	return nil
 }
 

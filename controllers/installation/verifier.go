@@ -29,8 +29,11 @@ type Store interface {
 	BindInstallation(ctx context.Context, clusterUID string) (bool, error)
 	// HoldAtEpoch puts the installation on hold, because something shows a later epoch.
 	HoldAtEpoch(ctx context.Context, reason string, knownEpoch int64) error
-	// SetFence makes every write require that the installation is bound to the cluster at this epoch.
-	SetFence(clusterUID string, epoch int64)
+	// BeginLeaderTerm begins the term of a new leader and returns it.
+	BeginLeaderTerm(ctx context.Context, clusterUID string, epoch int64) (int64, error)
+	// SetFence makes every write require that the installation is bound to the cluster at this
+	// epoch, and that the leader term is this one; 0 permits any term.
+	SetFence(clusterUID string, epoch, leaderTerm int64)
 	// OnFenced sets the function that is called when such a write was rejected.
 	OnFenced(rejected func())
 }
@@ -47,6 +50,8 @@ type Deps struct {
 	Store   Store
 	Markers installation.Markers
 	Gate    *reconcile.Gate
+	// Elected is closed when this replica becomes the leader. Until then the gate stays closed.
+	Elected <-chan struct{}
 	Log     *slog.Logger
 }
 
@@ -72,6 +77,7 @@ type Verifier struct {
 	verified bool // a comparison succeeded
 	problem  error
 	state    installation.State
+	term     int64 // of this leader; 0 until it was elected
 }
 
 // NewVerifier returns a Verifier. Until its first comparison, the store rejects every write.
@@ -86,7 +92,7 @@ func NewVerifier(config Config, deps Deps) (*Verifier, error) {
 		config:  config, deps: deps,
 		again: make(chan struct{}, 1), problem: errors.New("no comparison has succeeded yet"),
 	}
-	deps.Store.SetFence("", 0)
+	deps.Store.SetFence("", 0, 0)
 	deps.Store.OnFenced(v.onFenced)
 	return v, nil
 }
@@ -106,22 +112,45 @@ func (v *Verifier) onFenced() {
 // ready or not.
 func (*Verifier) NeedLeaderElection() bool { return false }
 
-// Start compares at once, then periodically, until the context ends.
+// Start compares at once, then periodically and when this replica is elected, until the context
+// ends. It returns an error when another replica has begun to lead: this one must be elected again.
 func (v *Verifier) Start(ctx context.Context) error {
+	elected := v.deps.Elected
 	for {
-		wait := v.config.CheckInterval
-		if v.Look(ctx); !v.wasVerified() {
-			wait = min(wait, firstInterval)
+		if err := v.Look(ctx); err != nil {
+			return err
 		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(v.interval())
 		select {
 		case <-timer.C:
 		case <-v.again:
-			timer.Stop()
+		case <-elected:
+			elected = nil
 		case <-ctx.Done():
 			timer.Stop()
 			return nil
 		}
+		timer.Stop()
+	}
+}
+
+// interval returns the interval until the next comparison.
+func (v *Verifier) interval() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.verified || v.term == 0 && v.elected() {
+		return min(v.config.CheckInterval, firstInterval)
+	}
+	return v.config.CheckInterval
+}
+
+// elected reports whether this replica was elected.
+func (v *Verifier) elected() bool {
+	select {
+	case <-v.deps.Elected:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -143,15 +172,10 @@ func (v *Verifier) Identity(context.Context) (installation.Identity, error) {
 	return v.state.Identity, nil
 }
 
-func (v *Verifier) wasVerified() bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.verified
-}
-
-// Look compares once, and opens or closes the gate. A database or an API server that cannot be
-// reached changes neither.
-func (v *Verifier) Look(ctx context.Context) {
+// Look compares once, and opens or closes the gate, which is open while this replica leads. A
+// database or an API server that cannot be reached changes neither. It returns an error if this
+// replica led, and another one does.
+func (v *Verifier) Look(ctx context.Context) error {
 	v.looking.Lock()
 	defer v.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -161,20 +185,69 @@ func (v *Verifier) Look(ctx context.Context) {
 	if err == nil {
 		err = v.guardBuckets(ctx)
 	}
+	if err == nil {
+		err = v.lead(ctx, state)
+	}
 	if err == nil && v.fenced.Load() != fenced { // rejected meanwhile: what was read is outdated
-		return
+		return nil
 	}
 	var mismatch mismatchError
+	var replaced replacedError
 	switch {
 	case err == nil:
-		v.deps.Store.SetFence(state.ClusterUID, state.Epoch)
+		v.fence(state)
 		v.set(nil, state)
+	case errors.As(err, &replaced):
+		v.deps.Gate.Close()
+		return replaced
 	case errors.As(err, &mismatch):
-		v.deps.Store.SetFence("", 0)
+		v.deps.Store.SetFence("", 0, 0)
 		v.set(mismatch, state)
 	default:
 		v.outage(err)
 	}
+	return nil
+}
+
+// lead begins the term of this replica once it was elected. From then on the database rejects the
+// writes of the former leader, which may not know yet that it lost its lease.
+func (v *Verifier) lead(ctx context.Context, state installation.State) error {
+	v.mu.Lock()
+	term := v.term
+	v.mu.Unlock()
+	if term != 0 && state.LeaderTerm != term {
+		return replacedError{own: term, current: state.LeaderTerm}
+	}
+	if term != 0 || !v.elected() {
+		return nil
+	}
+	term, err := v.deps.Store.BeginLeaderTerm(ctx, state.ClusterUID, state.Epoch)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.term = term
+	return nil
+}
+
+// fence lets the leader write, and no other replica.
+func (v *Verifier) fence(state installation.State) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.term == 0 {
+		v.deps.Store.SetFence("", 0, 0)
+		return
+	}
+	v.deps.Store.SetFence(state.ClusterUID, state.Epoch, v.term)
+}
+
+// replacedError says that another replica leads, or that the database was restored to an earlier
+// term. The process has to be elected again.
+type replacedError struct{ own, current int64 }
+
+func (e replacedError) Error() string {
+	return fmt.Sprintf("this replica leads in term %d, and the database is in term %d: another replica was elected meanwhile, or the database was restored", e.own, e.current)
 }
 
 // mismatchError is a difference that closes the gate. Its text names both sides and what to do.
@@ -246,13 +319,19 @@ func (v *Verifier) compareOnce(ctx context.Context, clusterUID string) (row inst
 // set records the result of a comparison. The log has a line when it changes.
 func (v *Verifier) set(problem error, state installation.State) {
 	v.mu.Lock()
-	before := v.problem
+	before, term := v.problem, v.term
 	v.problem, v.state = problem, state
 	v.verified = v.verified || problem == nil
 	v.mu.Unlock()
-	if problem == nil {
+	switch {
+	case problem == nil && term == 0:
+		if before != nil {
+			v.deps.Log.Info("the installation is verified: this replica waits for its election", "installation", state.ID, "cluster", state.ClusterUID, "epoch", state.Epoch)
+		}
+		return
+	case problem == nil:
 		if v.deps.Gate.Open() {
-			v.deps.Log.Info("the installation is verified: reconciles run", "installation", state.ID, "cluster", state.ClusterUID, "epoch", state.Epoch)
+			v.deps.Log.Info("the installation is verified: reconciles run", "installation", state.ID, "cluster", state.ClusterUID, "epoch", state.Epoch, "term", term)
 		}
 		return
 	}

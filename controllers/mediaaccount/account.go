@@ -58,8 +58,9 @@ func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 	return true
 }
 
-// requireLive ends the run unless the API server has this very object: an operator that was a
-// leader, or whose cache is late, must not bind the account to an object that was replaced.
+// requireLive ends the run unless the API server has this very object with this very spec: an
+// operator whose cache is late must not bind the account to an object that was replaced, nor close
+// an app that was added again.
 func (r *Reconciler) requireLive(ctx context.Context, s *scope) *reconcile.StepError {
 	if s.live {
 		return nil
@@ -67,10 +68,11 @@ func (r *Reconciler) requireLive(ctx context.Context, s *scope) *reconcile.StepE
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MediaAccount"))
 	err := r.deps.APIReader.Get(ctx, client.ObjectKeyFromObject(s.Object), live)
-	if apierrors.IsNotFound(err) || err == nil && (live.UID != s.Object.UID || !live.DeletionTimestamp.IsZero()) {
+	if apierrors.IsNotFound(err) || err == nil && (live.UID != s.Object.UID || live.Generation != s.Object.Generation || !live.DeletionTimestamp.IsZero()) {
 		s.Conflicted()
 		return nil
 	}
+	s.live = err == nil
 	return reconcile.NewAPIError(err, "read the MediaAccount")
 }
 

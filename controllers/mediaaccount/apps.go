@@ -7,7 +7,8 @@ import (
 	"mediastack.dev/controllers/reconcile"
 )
 
-// ensureApps opens the Default App and the apps of the spec, and closes all other apps.
+// ensureApps opens the Default App and the apps of the spec, and closes all other apps. Since that
+// revokes their keys, the API server must have this very spec.
 func (r *Reconciler) ensureApps(ctx context.Context, s *scope) bool {
 	names := make([]string, 0, len(s.Object.Spec.Apps))
 	for _, app := range s.Object.Spec.Apps {
@@ -15,7 +16,14 @@ func (r *Reconciler) ensureApps(ctx context.Context, s *scope) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	apps, err := r.deps.Accounts.SetApps(ctx, s.account.ID, names)
+	apps, others, err := r.deps.Accounts.OpenApps(ctx, s.account.ID, names)
+	if err == nil && len(others) > 0 {
+		if failure := r.requireLive(ctx, s); failure != nil || s.StatusSkipped() {
+			s.observed.apps.failure = failure
+			return false
+		}
+		err = r.deps.Accounts.CloseApps(ctx, s.account.ID, others)
+	}
 	if err != nil {
 		s.observed.apps.failure = reconcile.NewError(reconcile.Database, err)
 		return false

@@ -90,7 +90,7 @@ func TestDeletion_DeleteRemovesItemsObjectsAndBucket(t *testing.T) {
 	must(t, b.Delete(b.ctx, object))
 	b.gone(object)
 	b.hasNoBucket(bucket)
-	if apps, err := b.registry.SetApps(b.ctx, id, nil); err == nil {
+	if apps, _, err := b.registry.OpenApps(b.ctx, id, nil); err == nil {
 		t.Errorf("the account's rows are still there: %v", apps)
 	}
 }

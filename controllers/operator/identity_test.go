@@ -2,11 +2,13 @@ package operator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +18,8 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/postgres"
 )
 
@@ -203,11 +207,11 @@ func TestInstallation_OutageOfTheDatabaseKeepsAVerifiedOperatorReady(t *testing.
 	})
 	isReady(b, port)
 	server.Stop()
-	l := b.look()
+	l := b.look(nil)
 	for range 3 {
-		l.Look(b.ctx)
+		must(t, l.Look(b.ctx))
 	}
-	if l.gate.IsOpen() || l.Ready(nil) == nil {
+	if l.Ready(nil) == nil {
 		t.Error("a replica that has never verified its installation is ready")
 	}
 	if status, body := probe(t, port, "/readyz"); status != http.StatusOK {
@@ -215,8 +219,8 @@ func TestInstallation_OutageOfTheDatabaseKeepsAVerifiedOperatorReady(t *testing.
 	}
 	server.Start()
 	b.eventually(func() string {
-		if l.Look(b.ctx); !l.gate.IsOpen() {
-			return "the gate is closed"
+		if err := errors.Join(l.Look(b.ctx), l.Ready(nil)); err != nil {
+			return err.Error()
 		}
 		return ""
 	})
@@ -230,25 +234,55 @@ func TestInstallation_OneOfTwoClustersIsBound(t *testing.T) {
 		o.idle, o.noRuntime, o.plane = true, true, testenv.NewKubernetes
 		o.databaseURL = func(testing.TB) string { return b.databaseURL }
 	})
-	looks := []*look{b.look(), other.look(), b.look(), other.look()} // two replicas each
-	ended := make(chan struct{})
+	looks := []*look{b.look(nil), other.look(nil), b.look(nil), other.look(nil)} // two replicas each
+	ended := make(chan error)
 	for _, l := range looks {
-		go func() {
-			l.Look(b.ctx)
-			ended <- struct{}{}
-		}()
+		go func() { ended <- l.Look(b.ctx) }()
 	}
 	for range looks {
-		<-ended
+		must(t, <-ended)
 	}
-	for _, l := range looks {
-		l.Look(b.ctx)
+	ready := [4]bool{}
+	for i, l := range looks {
+		must(t, l.Look(b.ctx))
+		ready[i] = l.Ready(nil) == nil
 	}
-	open := [2]bool{looks[0].gate.IsOpen(), looks[1].gate.IsOpen()}
-	if open[0] == open[1] || looks[2].gate.IsOpen() != open[0] || looks[3].gate.IsOpen() != open[1] {
-		t.Errorf("the gates of the first cluster are open: %t, %t; of the second: %t, %t", open[0], looks[2].gate.IsOpen(), open[1], looks[3].gate.IsOpen())
+	if ready[0] == ready[1] || ready[2] != ready[0] || ready[3] != ready[1] {
+		t.Errorf("the replicas of the first cluster are ready: %t, %t; of the second: %t, %t", ready[0], ready[2], ready[1], ready[3])
 	}
-	if (b.record() != nil) != open[0] || (other.record() != nil) != open[1] {
+	if (b.record() != nil) != ready[0] || (other.record() != nil) != ready[1] {
 		t.Error("the cluster that was not bound has a ConfigMap")
 	}
+}
+
+// A former leader that was stopped does not know that it lost its lease: the database rejects its
+// writes, and its replica has to be elected again.
+func TestLeader_ALaterTermRejectsTheWritesOfAnEarlierOne(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, func(o *options) { o.idle, o.noRuntime = true, true })
+	former, standby, next := b.look(isElected()), b.look(nil), b.look(isElected())
+	write := func(l *look, name string) error {
+		registry := account.NewRegistry(l.store, "test-", time.Now)
+		_, err := registry.Ensure(b.ctx, account.Spec{Namespace: "team", Name: name, MaxStorage: 1000, MaxUploadSize: 100})
+		return err
+	}
+	must(t, former.Look(b.ctx))
+	must(t, standby.Look(b.ctx))
+	must(t, write(former, "before"))
+	if standby.gate.IsOpen() || fault.ReasonOf(write(standby, "standby")) != fault.OtherInstallation {
+		t.Error("a replica that was not elected writes")
+	}
+
+	must(t, next.Look(b.ctx))
+	if err := write(former, "after"); fault.ReasonOf(err) != fault.OtherInstallation {
+		t.Errorf("a write of the former leader: %v", err)
+	}
+	if former.gate.IsOpen() {
+		t.Error("the gate of the former leader is open after a rejected write")
+	}
+	if err := former.Look(b.ctx); err == nil || former.gate.IsOpen() {
+		t.Error("the former leader still leads:", err)
+	}
+	must(t, write(next, "after"))
+	must(t, next.Look(b.ctx))
 }

@@ -164,15 +164,22 @@ type look struct {
 	store *postgres.Store
 }
 
-func (b *harness) look() *look {
+func (b *harness) look(elected <-chan struct{}) *look {
 	b.t.Helper()
 	l := &look{gate: reconcile.NewGate(), store: b.openStore()}
 	var err error
 	l.Verifier, err = installation.NewVerifier(
 		installation.Config{Config: identity.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute}, Namespace: b.namespace},
-		installation.Deps{Kube: operatorAccess(b.t, b.plane), Store: l.store, Markers: b.store, Gate: l.gate, Log: testLog(b.t)})
+		installation.Deps{Kube: operatorAccess(b.t, b.plane), Store: l.store, Markers: b.store, Gate: l.gate, Elected: elected, Log: testLog(b.t)})
 	must(b.t, err)
 	return l
+}
+
+// isElected returns the channel of a replica that was elected; a replica with nil never is.
+func isElected() <-chan struct{} {
+	elected := make(chan struct{})
+	close(elected)
+	return elected
 }
 
 // staysClosed compares as often as an operator does in ten minutes.
@@ -180,7 +187,7 @@ func (b *harness) staysClosed(l *look) {
 	b.t.Helper()
 	const tenMinutes = 40
 	for range tenMinutes {
-		if l.Look(b.ctx); l.gate.IsOpen() {
+		if err := l.Look(b.ctx); err != nil || l.gate.IsOpen() {
 			b.t.Fatal("the gate opened")
 		}
 	}
@@ -206,7 +213,7 @@ func TestTwoClusters_TheSecondOneWritesNothing(t *testing.T) {
 	delete(before, "installation") // the first operator writes its heartbeat
 
 	c.copyTo()
-	replica := c.second.look()
+	replica := c.second.look(isElected())
 	for round := range 20 {
 		for _, name := range []string{"demo", "kept"} {
 			object := &v1alpha1.MediaAccount{ObjectMeta: metav1.ObjectMeta{Namespace: c.second.namespace, Name: name}}

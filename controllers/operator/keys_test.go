@@ -123,7 +123,7 @@ func TestKeys_InterruptedRotationKeepsTheOverlap(t *testing.T) {
 	object := b.account("demo")
 	b.ready(object)
 	old := b.secret("demo", "default").Data["apiKey"]
-	apps, err := b.registry.SetApps(b.ctx, b.accountID(object), nil)
+	apps, _, err := b.registry.OpenApps(b.ctx, b.accountID(object), nil)
 	must(t, err)
 	lost, _, err := b.registry.IssueKey(b.ctx, apps[0].ID, 1, time.Hour)
 	must(t, err)

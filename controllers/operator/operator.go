@@ -87,12 +87,8 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 	// per second would delay 200 new accounts by a minute.
 	kube.QPS, kube.Burst = -1, -1
 	gate := reconcile.NewGate()
-	verifier, err := installation.NewVerifier(installation.Config{Config: cfg.Installation, Namespace: cfg.Namespace},
-		installation.Deps{Kube: kube, Store: deps.Installation, Markers: deps.Markers, Gate: gate, Log: deps.Log})
-	if err != nil {
-		return nil, err
-	}
-	leases := rest.CopyConfig(kube)
+	// Neither leases nor the verifier's ConfigMap are written by reconciles.
+	ungated := rest.CopyConfig(kube)
 	kube.Wrap(gate.Transport)
 	cacheOpts, err := cacheOptions(cfg.Namespaces)
 	if err != nil {
@@ -107,12 +103,17 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 		LeaderElection:          cfg.LeaderElect,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: cfg.LeaderElectionNamespace,
-		LeaderElectionConfig:    leases,
+		LeaderElectionConfig:    ungated,
 		// main exits as soon as the manager has stopped, so the next leader can start at once.
 		LeaderElectionReleaseOnCancel: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create the manager: %w", err)
+	}
+	verifier, err := installation.NewVerifier(installation.Config{Config: cfg.Installation, Namespace: cfg.Namespace},
+		installation.Deps{Kube: ungated, Store: deps.Installation, Markers: deps.Markers, Gate: gate, Elected: mgr.Elected(), Log: deps.Log})
+	if err != nil {
+		return nil, err
 	}
 	if err := errors.Join(addChecks(mgr, verifier), mgr.Add(verifier)); err != nil {
 		return nil, err

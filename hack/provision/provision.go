@@ -67,7 +67,7 @@ func provision(ctx context.Context, registry *account.Registry, objects *objects
 	if err := registry.SetBucketOwned(ctx, made.ID, true); err != nil {
 		return Tenant{}, err
 	}
-	apps, err := registry.SetApps(ctx, made.ID, nil)
+	apps, _, err := registry.OpenApps(ctx, made.ID, nil)
 	if err != nil {
 		return Tenant{}, err
 	}

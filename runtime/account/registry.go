@@ -30,9 +30,11 @@ type Store interface {
 	// SetBucketOwned records whether the bucket belongs to the account. It writes nothing if the
 	// value is the same.
 	SetBucketOwned(ctx context.Context, accountID uuid.UUID, owned bool) error
-	// SetApps opens the named apps, and closes all others of the account and revokes their keys.
-	// It writes nothing if nothing differs.
-	SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]App, error)
+	// OpenApps opens the named apps, and returns them in the order of names, and the other open
+	// apps of the account. It writes nothing if all are open.
+	OpenApps(ctx context.Context, accountID uuid.UUID, names []string) (open, others []App, err error)
+	// CloseApps closes apps of the account and revokes their keys.
+	CloseApps(ctx context.Context, accountID uuid.UUID, apps []App) error
 	KeyStore
 	// CloseAccount closes the account, revokes its keys and plans the deletion of its media. An
 	// account that is closed already is returned as it is.
@@ -107,11 +109,16 @@ func (r *Registry) SetBucketOwned(ctx context.Context, accountID uuid.UUID, owne
 	return r.store.SetBucketOwned(ctx, accountID, owned)
 }
 
-// SetApps sets the apps of the account: the Default App and the named ones. An app that is not
-// named any more is closed: its keys are revoked, its items are kept.
-func (r *Registry) SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]App, error) {
+// OpenApps opens the Default App and the named apps of the account, and returns them, and the open
+// apps that are not named.
+func (r *Registry) OpenApps(ctx context.Context, accountID uuid.UUID, names []string) (open, others []App, err error) {
 	all := append([]string{DefaultApp}, names...)
-	return r.store.SetApps(ctx, accountID, all)
+	return r.store.OpenApps(ctx, accountID, all)
+}
+
+// CloseApps closes apps of the account: their keys are revoked, their items are kept.
+func (r *Registry) CloseApps(ctx context.Context, accountID uuid.UUID, apps []App) error {
+	return r.store.CloseApps(ctx, accountID, apps)
 }
 
 // Usage returns what the account holds.

@@ -22,6 +22,8 @@ type Identity struct {
 type State struct {
 	Identity
 	ClusterUID string // UID of the namespace kube-system; empty until an operator is bound
+	// LeaderTerm increases when a replica of the operator becomes the leader.
+	LeaderTerm int64
 	// Heartbeat increases while any process runs. Token is that of the last heartbeat.
 	Heartbeat int64
 	Token     uuid.UUID

@@ -131,7 +131,7 @@ func (b *harness) tenant(maxStorage int64) account.Principal {
 	_, err = b.objects.Claim(ctx, objectstore.ClaimRequest{Bucket: a.Bucket, Owner: objectstore.Owner{AccountID: a.ID.String(), InstallationID: identity.ID}, Epoch: identity.Epoch, Now: b.clock.Now()})
 	must(b.t, err)
 	must(b.t, b.registry.SetBucketOwned(ctx, a.ID, true))
-	apps, err := b.registry.SetApps(ctx, a.ID, nil)
+	apps, _, err := b.registry.OpenApps(ctx, a.ID, nil)
 	must(b.t, err)
 	token, _, err := b.registry.IssueKey(ctx, apps[0].ID, 1, 0)
 	must(b.t, err)

@@ -17,13 +17,13 @@ func TestAppsAndKeys_Lifecycle(t *testing.T) {
 	r := registry(store)
 	a, err := r.Ensure(t.Context(), spec)
 	must(t, err)
-	apps, err := r.SetApps(t.Context(), a.ID, []string{"blog"})
+	apps, _, err := r.OpenApps(t.Context(), a.ID, []string{"blog"})
 	must(t, err)
 	if len(apps) != 2 || apps[0].Name != account.DefaultApp || apps[1].Name != "blog" {
 		t.Fatalf("apps are %+v", apps)
 	}
 	before := version(t, url, "app") + version(t, url, "app_total")
-	again, err := r.SetApps(t.Context(), a.ID, []string{"blog"})
+	again, _, err := r.OpenApps(t.Context(), a.ID, []string{"blog"})
 	must(t, err)
 	if !slices.Equal(again, apps) || version(t, url, "app")+version(t, url, "app_total") != before {
 		t.Error("setting the same apps must write nothing")
@@ -53,12 +53,11 @@ func TestAppsAndKeys_Lifecycle(t *testing.T) {
 		t.Errorf("without overlap only the newest of an app stays: %+v", keys)
 	}
 
-	_, err = r.SetApps(t.Context(), a.ID, nil)
-	must(t, err)
+	must(t, r.CloseApps(t.Context(), a.ID, apps[1:]))
 	if _, err := store.FindPrincipal(t.Context(), blog.Hash()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the key of a closed app: %v", err)
 	}
-	reopened, err := r.SetApps(t.Context(), a.ID, []string{"blog"})
+	reopened, _, err := r.OpenApps(t.Context(), a.ID, []string{"blog"})
 	must(t, err)
 	if reopened[1].ID != apps[1].ID {
 		t.Error("an app that is added again has another id")
@@ -94,7 +93,7 @@ func TestTouchKeys_KeepsLatestUseWithoutNotification(t *testing.T) {
 	r := registry(store)
 	a, err := r.Ensure(t.Context(), spec)
 	must(t, err)
-	apps, err := r.SetApps(t.Context(), a.ID, nil)
+	apps, _, err := r.OpenApps(t.Context(), a.ID, nil)
 	must(t, err)
 	_, key, err := r.IssueKey(t.Context(), apps[0].ID, 1, 0)
 	must(t, err)

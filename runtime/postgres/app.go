@@ -11,32 +11,26 @@ import (
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
-// SetApps implements account.Store.
-func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string) ([]account.App, error) {
+// OpenApps implements account.Store.
+func (s *Store) OpenApps(ctx context.Context, accountID uuid.UUID, names []string) (open, others []account.App, err error) {
 	current, err := s.queries.Apps(ctx, accountID)
 	if err != nil {
-		return nil, toFault(err, "read apps")
+		return nil, nil, toFault(err, "read apps")
 	}
-	if apps, same := openApps(current, names); same {
-		return apps, nil
+	open, others = splitApps(current, names)
+	if len(open) == len(names) {
+		return open, others, nil
 	}
-	var apps []account.App
-	err = s.inTx(ctx, "set apps", func(q *sqlgen.Queries) error {
-		apps = nil
-		owner, err := q.LockAccount(ctx, accountID)
-		if err != nil {
+	err = s.inTx(ctx, "open apps", func(q *sqlgen.Queries) error {
+		if err := lockOpenAccount(ctx, q, accountID); err != nil {
 			return err
-		}
-		if owner.ClosedAt != nil {
-			return fault.New(fault.Conflict, "the account is closed")
 		}
 		current, err := q.Apps(ctx, accountID)
 		if err != nil {
 			return err
 		}
-		if err := closeApps(ctx, q, current, names); err != nil {
-			return err
-		}
+		open = nil
+		_, others = splitApps(current, names)
 		for _, name := range names {
 			id, err := uuid.NewV7()
 			if err != nil {
@@ -49,46 +43,57 @@ func (s *Store) SetApps(ctx context.Context, accountID uuid.UUID, names []string
 			if err := q.InsertTotals(ctx, sqlgen.InsertTotalsParams{AppID: app.ID, AccountID: accountID}); err != nil {
 				return err
 			}
-			apps = append(apps, appOf(app))
+			open = append(open, appOf(app))
 		}
 		return nil
 	})
-	return apps, err
+	return open, others, err
 }
 
-// openApps returns the open apps in the order of names, and whether they are exactly those.
-func openApps(current []sqlgen.App, names []string) ([]account.App, bool) {
-	open := map[string]sqlgen.App{}
+// CloseApps implements account.Store.
+func (s *Store) CloseApps(ctx context.Context, accountID uuid.UUID, apps []account.App) error {
+	ids := make([]uuid.UUID, len(apps))
+	for i, app := range apps {
+		ids[i] = app.ID
+	}
+	return s.inTx(ctx, "close apps", func(q *sqlgen.Queries) error {
+		if err := lockOpenAccount(ctx, q, accountID); err != nil {
+			return err
+		}
+		if err := q.RevokeKeysOfApps(ctx, ids); err != nil {
+			return err
+		}
+		return q.CloseApps(ctx, ids)
+	})
+}
+
+// lockOpenAccount locks the account against other changes; Conflict if it is closed.
+func lockOpenAccount(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) error {
+	owner, err := q.LockAccount(ctx, accountID)
+	if err == nil && owner.ClosedAt != nil {
+		return fault.New(fault.Conflict, "the account is closed")
+	}
+	return err
+}
+
+// splitApps returns the open apps with these names, in their order, and all other open apps.
+func splitApps(current []sqlgen.App, names []string) (named, others []account.App) {
+	open := map[string]account.App{}
 	for _, app := range current {
-		if app.ClosedAt == nil {
-			open[app.Name] = app
+		switch {
+		case app.ClosedAt != nil:
+		case slices.Contains(names, app.Name):
+			open[app.Name] = appOf(app)
+		default:
+			others = append(others, appOf(app))
 		}
 	}
-	apps := make([]account.App, 0, len(names))
 	for _, name := range names {
-		app, ok := open[name]
-		if !ok {
-			return nil, false
-		}
-		apps = append(apps, appOf(app))
-	}
-	return apps, len(open) == len(names)
-}
-
-func closeApps(ctx context.Context, q *sqlgen.Queries, current []sqlgen.App, names []string) error {
-	var closing []uuid.UUID
-	for _, app := range current {
-		if app.ClosedAt == nil && !slices.Contains(names, app.Name) {
-			closing = append(closing, app.ID)
+		if app, ok := open[name]; ok {
+			named = append(named, app)
 		}
 	}
-	if len(closing) == 0 {
-		return nil
-	}
-	if err := q.RevokeKeysOfApps(ctx, closing); err != nil {
-		return err
-	}
-	return q.CloseApps(ctx, closing)
+	return named, others
 }
 
 func appOf(row sqlgen.App) account.App {

@@ -35,7 +35,7 @@ func provision(t *testing.T, r *account.Registry, name string) account.Account {
 	named.Name, named.ObjectUID, named.NamespaceUID = name, "object-of-"+name, "namespace"
 	made, err := r.Ensure(t.Context(), named)
 	must(t, err)
-	_, err = r.SetApps(t.Context(), made.ID, []string{"blog"})
+	_, _, err = r.OpenApps(t.Context(), made.ID, []string{"blog"})
 	must(t, err)
 	return made
 }

@@ -3,7 +3,9 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -13,23 +15,31 @@ import (
 const (
 	// otherCluster is the error code of a write that the trigger reject_other_cluster rejects.
 	otherCluster = "MS001"
-	// takeoverLock is the advisory lock that a fenced write shares and a take-over excludes. The
-	// trigger has the same number, which is arbitrary and must never change.
+	// takeoverLock is the advisory lock that a fenced write shares, and that a take-over and the
+	// begin of a leader term exclude. The trigger has the same number, which is arbitrary and must
+	// never change.
 	takeoverLock = 5_268_713_943
+	// maxIdleInTransaction bounds how long a take-over or a new leader waits for an operator that
+	// stopped, or whose host is gone, in the middle of a transaction.
+	maxIdleInTransaction = 10 * time.Second
 )
 
 // fence sets the parameter mediastack.cluster of the sessions of an operator. A trigger rejects
-// the writes of a session whose cluster and epoch are not those of the installation, so that an
-// operator that lost a take-over changes no row, even before it knows of the take-over.
+// the writes of a session whose cluster, epoch and leader term are not those of the installation,
+// so that an operator that lost a take-over or its lease changes no row, even before it knows.
 type fence struct {
 	session  atomic.Pointer[string] // nil: the sessions are not fenced
 	rejected atomic.Pointer[func()]
 }
 
 // SetFence makes every write to accounts, apps, keys and pins require that the installation is
-// bound to the cluster at this epoch. Epochs begin at 1: with 0, every such write is rejected.
-func (s *Store) SetFence(clusterUID string, epoch int64) {
+// bound to the cluster at this epoch, and that the leader term is this one; 0 permits any term.
+// Epochs begin at 1: with 0, every such write is rejected.
+func (s *Store) SetFence(clusterUID string, epoch, leaderTerm int64) {
 	session := fmt.Sprintf("%s/%d", clusterUID, epoch)
+	if leaderTerm > 0 {
+		session += fmt.Sprintf("/%d", leaderTerm)
+	}
 	s.fence.session.Store(&session)
 }
 
@@ -47,7 +57,8 @@ func (f *fence) install(cfg *pgxpool.Config) {
 		if session == nil || conn.PgConn().CustomData()[sessionParameter] == *session {
 			return true, nil
 		}
-		if _, err := conn.Exec(ctx, "SELECT set_config('mediastack.cluster', $1, false)", *session); err != nil {
+		if _, err := conn.Exec(ctx, "SELECT set_config('mediastack.cluster', $1, false), set_config('idle_in_transaction_session_timeout', $2, false)",
+			*session, strconv.FormatInt(maxIdleInTransaction.Milliseconds(), 10)); err != nil {
 			return false, err
 		}
 		conn.PgConn().CustomData()[sessionParameter] = *session

@@ -27,7 +27,7 @@ func (s *Store) Installation(ctx context.Context) (installation.State, error) {
 		return installation.State{}, err
 	}
 	return installation.State{
-		Identity: installation.Identity{ID: row.ID, Epoch: row.Epoch}, ClusterUID: row.ClusterUid,
+		Identity: installation.Identity{ID: row.ID, Epoch: row.Epoch}, ClusterUID: row.ClusterUid, LeaderTerm: row.LeaderTerm,
 		Heartbeat: row.Heartbeat, Token: row.Token, HeartbeatAge: time.Duration(row.HeartbeatAge) * time.Microsecond,
 		Server: installation.ParseServer(row.Server), CurrentServer: current,
 		HoldReason: row.HoldReason, HeldAt: row.HeldAt, ResumedAt: row.ResumedAt,

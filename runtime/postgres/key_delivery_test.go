@@ -30,7 +30,7 @@ func newKeyEnv(t *testing.T) *keyEnv {
 	e := &keyEnv{Registry: registry(store), t: t, store: store, url: url}
 	a, err := e.Ensure(t.Context(), spec)
 	must(t, err)
-	apps, err := e.SetApps(t.Context(), a.ID, nil)
+	apps, _, err := e.OpenApps(t.Context(), a.ID, nil)
 	must(t, err)
 	e.id, e.app = a.ID, apps[0]
 	return e
@@ -332,9 +332,8 @@ func TestAcceptKey_RejectsReplacedKeys(t *testing.T) {
 		"the key of a closed app": func(e *keyEnv) (account.KeySecret, string) {
 			old := e.issue(0)
 			proof := e.proof(old)
-			_, err := e.store.SetApps(e.t.Context(), e.id, []string{"web"})
-			must(e.t, err)
-			_, err = e.SetApps(e.t.Context(), e.id, nil)
+			must(e.t, e.CloseApps(e.t.Context(), e.id, []account.App{e.app}))
+			_, _, err := e.OpenApps(e.t.Context(), e.id, nil)
 			must(e.t, err)
 			return old, proof
 		},
@@ -343,9 +342,8 @@ func TestAcceptKey_RejectsReplacedKeys(t *testing.T) {
 			proof := e.proof(old)
 			e.close()
 			e.reopen()
-			_, err := e.store.SetApps(e.t.Context(), e.id, []string{"web"})
-			must(e.t, err)
-			_, err = e.SetApps(e.t.Context(), e.id, nil)
+			must(e.t, e.CloseApps(e.t.Context(), e.id, []account.App{e.app}))
+			_, _, err := e.OpenApps(e.t.Context(), e.id, nil)
 			must(e.t, err)
 			return old, proof
 		},
@@ -368,7 +366,7 @@ func TestAcceptKey_RejectsReplacedKeys(t *testing.T) {
 			moved.Name = "other"
 			a, err := e.Ensure(e.t.Context(), moved)
 			must(e.t, err)
-			apps, err := e.SetApps(e.t.Context(), a.ID, nil)
+			apps, _, err := e.OpenApps(e.t.Context(), a.ID, nil)
 			must(e.t, err)
 			other.id, other.app = a.ID, apps[0]
 			for range 3 {

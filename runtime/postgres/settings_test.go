@@ -130,7 +130,7 @@ func TestSettings_EveryChangeNotifies(t *testing.T) {
 	must(t, s.Unpin(t.Context(), "uid of a/c"))
 	must(t, s.Unpin(t.Context(), "uid of a/b"))
 	<-changed
-	_, err = registry(store).SetApps(t.Context(), a.ID, []string{"last"})
+	_, _, err = registry(store).OpenApps(t.Context(), a.ID, []string{"last"})
 	must(t, err)
 	<-changed
 	if len(changed) > 0 {

@@ -22,6 +22,23 @@ func (s *Store) BindInstallation(ctx context.Context, clusterUID string) (bool, 
 	return rows == 1, toFault(err, "bind the installation")
 }
 
+// BeginLeaderTerm begins the term of a new leader and returns it. It waits for the writes of the
+// former leader that are in progress; later ones are rejected. It returns a Conflict if the
+// installation is not bound to the cluster at this epoch, or is on hold.
+func (s *Store) BeginLeaderTerm(ctx context.Context, clusterUID string, epoch int64) (term int64, err error) {
+	err = s.inTx(ctx, "begin a leader term", func(q *sqlgen.Queries) error {
+		if err := q.LockTakeover(ctx, takeoverLock); err != nil {
+			return err
+		}
+		term, err = q.BeginLeaderTerm(ctx, sqlgen.BeginLeaderTermParams{ClusterUid: clusterUID, Epoch: epoch})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return fault.New(fault.Conflict, "the installation has changed meanwhile")
+		}
+		return err
+	})
+	return term, err
+}
+
 // HoldAtEpoch puts the installation on hold, because something outside of the database shows
 // a later epoch: the database was restored.
 func (s *Store) HoldAtEpoch(ctx context.Context, reason string, knownEpoch int64) error {

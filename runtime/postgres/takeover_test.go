@@ -28,11 +28,11 @@ func TestTakeOver_FencesTheFormerCluster(t *testing.T) {
 	}
 	var fenced atomic.Int64
 	old.OnFenced(func() { fenced.Add(1) })
-	old.SetFence("cluster-a", 1)
+	old.SetFence("cluster-a", 1, 0)
 	accounts := registry(old)
 	demo, err := accounts.Ensure(t.Context(), spec)
 	must(t, err)
-	apps, err := accounts.SetApps(t.Context(), demo.ID, nil)
+	apps, _, err := accounts.OpenApps(t.Context(), demo.ID, nil)
 	must(t, err)
 
 	winner := open(t, url)
@@ -53,7 +53,7 @@ func TestTakeOver_FencesTheFormerCluster(t *testing.T) {
 			_, err := accounts.Ensure(t.Context(), account.Spec{Namespace: "team-b", Name: "other", MaxStorage: 1000, MaxUploadSize: 100})
 			return err
 		},
-		"open an app":      func() error { _, err := accounts.SetApps(t.Context(), demo.ID, []string{"web"}); return err },
+		"open an app":      func() error { _, _, err := accounts.OpenApps(t.Context(), demo.ID, []string{"web"}); return err },
 		"issue a key":      func() error { _, _, err := accounts.IssueKey(t.Context(), apps[0].ID, 1, 0); return err },
 		"close an account": func() error { _, err := accounts.Close(t.Context(), demo.ID, account.CloseOptions{}); return err },
 	}
@@ -72,11 +72,11 @@ func TestTakeOver_FencesTheFormerCluster(t *testing.T) {
 	}
 
 	// The winner writes, and so does a session without the parameter, such as the runtime's.
-	winner.SetFence("cluster-b", 2)
+	winner.SetFence("cluster-b", 2, 0)
 	_, err = registry(winner).Ensure(t.Context(), changed)
 	must(t, err)
 	runtime := open(t, url)
-	_, err = registry(runtime).SetApps(t.Context(), demo.ID, []string{"web"})
+	_, _, err = registry(runtime).OpenApps(t.Context(), demo.ID, []string{"web"})
 	must(t, err)
 	// An installation on hold accepts no write of its own operator either.
 	must(t, runtime.Hold(t.Context(), "restored"))

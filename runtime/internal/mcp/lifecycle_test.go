@@ -93,7 +93,7 @@ func TestTools_IsolateAppsOfOneAccount(t *testing.T) {
 	rt := w.replica(t)
 	id := rt.upload(t, one.Key, "f", []byte("f"), object{"group": "g"})
 	succeeded[api.MediaItem](t, rt.call(t, one.Key, "seal_media", object{"mediaId": id}))
-	apps, err := w.Registry.SetApps(t.Context(), one.Account.ID, []string{"web"})
+	apps, _, err := w.Registry.OpenApps(t.Context(), one.Account.ID, []string{"web"})
 	must(t, err)
 	for _, app := range apps {
 		if app.Name != "web" {

@@ -204,8 +204,7 @@ func TestRoutes_RejectEndedCredentials(t *testing.T) {
 			must(t, err)
 		},
 		"a closed app": func(t *testing.T, of tenant) {
-			_, err := w.Registry.SetApps(t.Context(), of.Account.ID, nil)
-			must(t, err)
+			must(t, w.Registry.CloseApps(t.Context(), of.Account.ID, []account.App{of.App}))
 		},
 		"a suspended account": func(t *testing.T, of tenant) {
 			of.Spec.Suspended = true

@@ -122,7 +122,7 @@ func (e *Env) AddApp(t *testing.T, of Tenant, name string) Tenant {
 	if name != "" {
 		more = []string{name}
 	}
-	apps, err := e.Registry.SetApps(t.Context(), of.Account.ID, more)
+	apps, _, err := e.Registry.OpenApps(t.Context(), of.Account.ID, more)
 	must(t, err)
 	for _, app := range apps {
 		if name == "" || app.Name == name {

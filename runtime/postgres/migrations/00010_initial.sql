@@ -16,6 +16,9 @@ CREATE TABLE installation (
     cluster_uid text NOT NULL DEFAULT '',
     -- epoch increases with every take-over and every resume after a restore.
     epoch       bigint NOT NULL DEFAULT 1,
+    -- leader_term increases when a replica of the operator becomes the leader. Writes of the
+    -- former leader are rejected, even if it does not know yet that it was replaced.
+    leader_term bigint NOT NULL DEFAULT 0,
     -- The heartbeat increases while any process runs. token is that of the last one. Both are
     -- copied to the markers of some buckets: a marker that is ahead, or has another token,
     -- shows that this database was restored or cloned.
@@ -459,11 +462,12 @@ $$;
 CREATE TRIGGER api_key_revoke_grants AFTER UPDATE OF expires_at ON api_key
     FOR EACH ROW WHEN (NEW.expires_at <= now()) EXECUTE FUNCTION revoke_grants_of_key();
 
--- Rejects the writes of an operator whose cluster and epoch are not those of the installation:
--- another cluster took it over, or the database was restored. Sessions without the parameter
--- mediastack.cluster (the runtime, the purge, a take-over) are not affected. The lock makes a
--- take-over wait for the writes before it, so that none is committed after it. It is a trigger
--- so that no statement can omit it.
+-- Rejects the writes of an operator whose cluster, epoch and leader term are not those of the
+-- installation: another cluster took it over, another replica leads, or the database was restored.
+-- The command uninstall has no term. Sessions without the parameter mediastack.cluster (the
+-- runtime, the purge, a take-over) are not affected. The lock makes a take-over and a new leader
+-- wait for the writes before it, so that none is committed after it. It is a trigger so that no
+-- statement can omit it.
 -- +goose StatementBegin
 CREATE FUNCTION reject_other_cluster() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -473,8 +477,8 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM pg_advisory_xact_lock_shared(5268713943);
-    IF NOT EXISTS (SELECT FROM installation WHERE cluster_uid <> '' AND hold_reason = '' AND cluster_uid || '/' || epoch = session) THEN
-        RAISE EXCEPTION 'the installation does not belong to cluster/epoch %, or is on hold', session USING ERRCODE = 'MS001';
+    IF NOT EXISTS (SELECT FROM installation WHERE cluster_uid <> '' AND hold_reason = '' AND session IN (cluster_uid || '/' || epoch, cluster_uid || '/' || epoch || '/' || leader_term)) THEN
+        RAISE EXCEPTION 'the installation does not belong to cluster/epoch/term %, or is on hold', session USING ERRCODE = 'MS001';
     END IF;
     RETURN NULL;
 END

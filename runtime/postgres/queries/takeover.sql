@@ -6,6 +6,10 @@ SELECT pg_advisory_xact_lock($1);
 -- Binds an installation that no cluster has bound yet: of two clusters, one wins.
 UPDATE installation SET cluster_uid = $1 WHERE cluster_uid = '';
 
+-- name: BeginLeaderTerm :one
+-- Returns no row if the installation changed since it was read.
+UPDATE installation SET leader_term = leader_term + 1 WHERE cluster_uid = sqlc.arg(cluster_uid) AND epoch = sqlc.arg(epoch) AND hold_reason = '' RETURNING leader_term;
+
 -- name: HoldAtEpoch :exec
 -- Raises the epoch to that of the evidence, so that the end of the hold gives one above it. The
 -- reason of an earlier hold stays.

@@ -43,7 +43,7 @@ func (q *Queries) HoldInstallation(ctx context.Context, holdReason string) error
 }
 
 const installation = `-- name: Installation :one
-SELECT id, cluster_uid, epoch, heartbeat, token, (extract(epoch FROM now() - heartbeat_at) * 1e6)::bigint AS heartbeat_age, server, hold_reason, held_at, resumed_at
+SELECT id, cluster_uid, epoch, leader_term, heartbeat, token, (extract(epoch FROM now() - heartbeat_at) * 1e6)::bigint AS heartbeat_age, server, hold_reason, held_at, resumed_at
 FROM installation
 `
 
@@ -51,6 +51,7 @@ type InstallationRow struct {
 	ID           uuid.UUID
 	ClusterUid   string
 	Epoch        int64
+	LeaderTerm   int64
 	Heartbeat    int64
 	Token        uuid.UUID
 	HeartbeatAge int64
@@ -67,6 +68,7 @@ func (q *Queries) Installation(ctx context.Context) (InstallationRow, error) {
 		&i.ID,
 		&i.ClusterUid,
 		&i.Epoch,
+		&i.LeaderTerm,
 		&i.Heartbeat,
 		&i.Token,
 		&i.HeartbeatAge,

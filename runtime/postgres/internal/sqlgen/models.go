@@ -99,6 +99,7 @@ type Installation struct {
 	ID          uuid.UUID
 	ClusterUid  string
 	Epoch       int64
+	LeaderTerm  int64
 	Heartbeat   int64
 	Token       uuid.UUID
 	HeartbeatAt time.Time

@@ -11,6 +11,23 @@ import (
 	"github.com/google/uuid"
 )
 
+const beginLeaderTerm = `-- name: BeginLeaderTerm :one
+UPDATE installation SET leader_term = leader_term + 1 WHERE cluster_uid = $1 AND epoch = $2 AND hold_reason = '' RETURNING leader_term
+`
+
+type BeginLeaderTermParams struct {
+	ClusterUid string
+	Epoch      int64
+}
+
+// Returns no row if the installation changed since it was read.
+func (q *Queries) BeginLeaderTerm(ctx context.Context, arg BeginLeaderTermParams) (int64, error) {
+	row := q.db.QueryRow(ctx, beginLeaderTerm, arg.ClusterUid, arg.Epoch)
+	var leader_term int64
+	err := row.Scan(&leader_term)
+	return leader_term, err
+}
+
 const bindInstallation = `-- name: BindInstallation :execrows
 UPDATE installation SET cluster_uid = $1 WHERE cluster_uid = ''
 `
