@@ -13,6 +13,9 @@ export GOARCH :=
 export GOFLAGS := -buildvcs=false -trimpath
 
 export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# The commit, and its time in seconds since 1970: the images have both.
+REVISION = $(shell git describe --always --abbrev=40 --exclude='*' --dirty 2>/dev/null || echo unknown)
+COMMITTED = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 CACHE := $(abspath $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack))
 TOOLS := $(CACHE)/bin
 # Packages that link libvips. They need cgo, so the other steps exclude them.
@@ -39,10 +42,14 @@ cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and re
 	@bin/mediastack-cluster stop $(ARGS)
 
 ##@ Build
-.PHONY: build generate api-viewer fmt
+.PHONY: build images generate api-viewer fmt
 build: libvips ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
 	go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
 	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./runtime/cmd/mediastack-imaging
+
+images: build ## Build the container images into dist/, with a software bill of materials (SPDX) each
+	go -C hack/images build -o ../../bin/mediastack-images .
+	bin/mediastack-images build --version $(VERSION) --revision $(REVISION) --created $(COMMITTED)
 
 generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 	$(TOOLS)/controller-gen object paths=./api/...
