@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,9 +74,6 @@ func (c *stopCommand) Run(ctx context.Context) error {
 			return fmt.Errorf("the cluster (process %d) has not ended: %w", pid, err)
 		}
 	}
-	if err := data.make(); err != nil { // refuses a directory that is not ours
-		return err
-	}
 	if err := data.clear(); err != nil {
 		return err
 	}
@@ -144,10 +142,11 @@ func (c *execCommand) Run() error {
 
 type loadCommand struct {
 	dataFlag
+	Program  string   `placeholder:"IMAGE" help:"Load an image of this name that has a static program only; the argument is the program."`
 	Archives []string `arg:"" type:"existingfile" help:"Image archives, for example dist/*.tar."`
 }
 
-// Run imports the archives into every node.
+// Run loads images into every node.
 func (c *loadCommand) Run(ctx context.Context) error {
 	data, err := c.open()
 	if err != nil {
@@ -161,18 +160,24 @@ func (c *loadCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	nodes := make([]string, 0, len(running.Nodes))
-	for node := range running.Nodes {
-		nodes = append(nodes, node)
+	if c.Program != "" {
+		if len(c.Archives) != 1 {
+			return errors.New("--program takes one program")
+		}
+		single := image{name: c.Program, program: c.Archives[0], archive: data.path("program.tar")}
+		if err := single.write(); err != nil {
+			return fmt.Errorf("write the image of %s: %w", single.program, err)
+		}
+		defer os.Remove(single.archive)
+		c.Archives = []string{single.archive}
 	}
-	slices.Sort(nodes)
 	for _, archive := range c.Archives {
-		for _, node := range nodes {
-			if err := importImage(ctx, found, data.path(node, containerdSocket), archive, os.Stdout); err != nil {
+		for _, node := range slices.Sorted(maps.Keys(running.Nodes)) {
+			if err := importImage(ctx, found, data.path(node, containerdSocket), archive); err != nil {
 				return fmt.Errorf("load %s into %s: %w", archive, node, err)
 			}
 		}
-		fmt.Printf("loaded %s into %d nodes\n", filepath.Base(archive), len(nodes))
+		fmt.Printf("loaded %s into %d nodes\n", filepath.Base(archive), len(running.Nodes))
 	}
 	return nil
 }

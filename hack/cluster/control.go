@@ -165,7 +165,7 @@ func (k *cluster) nodeReady(ctx context.Context, name string) error {
 }
 
 func (k *cluster) applyAddons(ctx context.Context) error {
-	objects, err := kubeapply.Decode(bytes.NewReader(addons))
+	objects, err := kubeapply.Parse(bytes.NewReader(addons))
 	if err != nil {
 		return err
 	}

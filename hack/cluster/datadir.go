@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -29,28 +30,26 @@ const (
 
 // dataFlag is shared by all commands.
 type dataFlag struct {
-	DataDir string `help:"Data directory, below a directory that all users may pass; one of this checkout in /var/lib/mediastack-cluster by default."`
+	Name string `default:"dev" env:"MEDIASTACK_CLUSTER_NAME" help:"Name of the cluster: a checkout may have several."`
+	// DataDir is how the program's own processes name the directory, whatever their working directory is.
+	DataDir string `hidden:""`
 }
 
+var validName = regexp.MustCompile(`^[a-z0-9]{1,16}$`)
+
 func (f dataFlag) open() (*dataDir, error) {
-	dir := f.DataDir
-	if dir == "" {
-		root, err := setup.RepoRoot()
-		if err != nil {
-			return nil, err
-		}
-		digest := sha256.Sum256([]byte(root))
-		dir = filepath.Join(dataParent, hex.EncodeToString(digest[:6]))
+	if f.DataDir != "" {
+		return &dataDir{dir: f.DataDir}, nil
 	}
-	dir, err := filepath.Abs(dir)
+	if !validName.MatchString(f.Name) {
+		return nil, fmt.Errorf("%q is no name of a cluster: 1 to 16 lower-case letters and digits are", f.Name)
+	}
+	root, err := setup.RepoRoot()
 	if err != nil {
 		return nil, err
 	}
-	// containerd's socket in it has a path of at most 107 bytes.
-	if len(dir) > 70 {
-		return nil, fmt.Errorf("the path of the data directory %s is longer than 70 bytes: choose another with --data-dir", dir)
-	}
-	return &dataDir{dir: dir}, nil
+	digest := sha256.Sum256([]byte(root))
+	return &dataDir{dir: filepath.Join(dataParent, hex.EncodeToString(digest[:6])+"-"+f.Name)}, nil
 }
 
 // dataDir is the data directory of one cluster. The first process of the cluster holds a lock on a file
@@ -147,16 +146,8 @@ func (d *dataDir) clear() error {
 	return nil
 }
 
-// make makes the directory. It refuses one that is no data directory, whose files clear would remove.
+// make makes the directory. The user postgres passes through it.
 func (d *dataDir) make() error {
-	entries, err := os.ReadDir(d.dir)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if _, err := os.Stat(d.path(lockFile)); err != nil && len(entries) > 0 {
-		return fmt.Errorf("%s is not a data directory of a cluster, so it is left alone", d.dir)
-	}
-	// The user postgres passes through it.
 	if err := os.MkdirAll(d.dir, 0o711); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}

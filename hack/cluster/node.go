@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -87,7 +86,7 @@ func (n *node) start(ctx context.Context) error {
 	group.Go(func() error { return n.startProxy(all) })
 	group.Go(func() error {
 		for _, image := range n.images() {
-			if err := importImage(all, n.programs, n.path(containerdSocket), image.archive, os.Stdout); err != nil {
+			if err := importImage(all, n.programs, n.path(containerdSocket), image.archive); err != nil {
 				return err
 			}
 		}
@@ -225,14 +224,12 @@ func (n *node) writeJSON(name string, value any) error {
 }
 
 // importImage loads an image archive into a node.
-func importImage(ctx context.Context, found programs, socket, archive string, out io.Writer) error {
+func importImage(ctx context.Context, found programs, socket, archive string) error {
 	cmd := exec.CommandContext(ctx, found.container("ctr"), "--address", socket, "--namespace", "k8s.io", "images", "import", "--no-unpack", archive)
-	output, err := cmd.CombinedOutput()
-	if err != nil {
+	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("import %s: %w: %s", filepath.Base(archive), err, strings.TrimSpace(string(output)))
 	}
-	_, err = out.Write(output)
-	return err
+	return nil
 }
 
 // sysctls are the settings of the kernel that a kubelet wants, and their values. They belong to the

@@ -68,12 +68,12 @@ func readFile(path string) (objects []*unstructured.Unstructured, err error) {
 		return nil, err
 	}
 	defer file.Close()
-	return Decode(file)
+	return Parse(file)
 }
 
-// Decode reads the objects of a YAML stream.
-func Decode(stream io.Reader) (objects []*unstructured.Unstructured, err error) {
-	for decoder := yaml.NewYAMLOrJSONDecoder(stream, 4096); ; {
+// Parse reads the objects of a YAML text.
+func Parse(text io.Reader) (objects []*unstructured.Unstructured, err error) {
+	for decoder := yaml.NewYAMLOrJSONDecoder(text, 4096); ; {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(&object.Object)
 		if errors.Is(err, io.EOF) {
