@@ -54,6 +54,7 @@ images: build ## Build the container images into dist/, with a software bill of 
 generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
 	$(TOOLS)/controller-gen object paths=./api/...
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	cp config/crd/bases/*.yaml charts/mediastack/files/crds/
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
@@ -69,7 +70,7 @@ fmt: golangci-lint ## Format all Go code
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
-test: packages kube minio tusd build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
+test: packages kube minio tusd helm build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
@@ -123,7 +124,7 @@ vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerabili
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio tusd tools
+.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio tusd helm tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
 libvips running packages cluster-packages:
 	@hack/packages.sh $@
@@ -162,6 +163,9 @@ minio: ## Build the MinIO server into the cache (tests only)
 
 tusd: ## Build the tusd server into the cache (benchmarks only)
 	@hack/build-pinned.sh $(TOOLS)/tusd hack/tusd github.com/tus/tusd/v2/cmd/tusd
+
+helm: ## Build Helm into the cache (tests only)
+	@hack/build-pinned.sh $(TOOLS)/helm hack/tools/helm helm.sh/helm/v4/cmd/helm
 
 tools: controller-gen sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
 
