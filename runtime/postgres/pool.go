@@ -55,8 +55,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// AtMost returns the configuration with at most n pooled connections.
-func (c Config) AtMost(n int32) Config {
+// WithMaxConns returns the configuration with at most n pooled connections.
+func (c Config) WithMaxConns(n int32) Config {
 	if c.DatabaseConns == 0 || c.DatabaseConns > n {
 		c.DatabaseConns = n
 	}
