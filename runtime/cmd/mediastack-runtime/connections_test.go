@@ -81,8 +81,8 @@ func TestServe_FiveReplicasRollWithAHundredConnections(t *testing.T) {
 		_, found := late.readiness(t)
 		return strings.Contains(found.Checks["database"], "PostgreSQL has no connection left: this process has 0 and may have 8 (SERVICE_DATABASE_MAX_CONNS)")
 	})
-	if got := late.get(t, http.MethodGet, "/media/get"); got.StatusCode != http.StatusServiceUnavailable || !strings.Contains(late.logs.String(), `"status":503`) ||
+	if got := late.request(t, http.MethodGet, "/media/get"); got.status != http.StatusServiceUnavailable || !strings.Contains(late.logs.String(), `"status":503`) ||
 		!strings.Contains(late.logs.String(), "PostgreSQL has no connection left: this process has 0") {
-		t.Errorf("a request without a connection: %d", got.StatusCode)
+		t.Errorf("a request without a connection: %d", got.status)
 	}
 }
