@@ -25,7 +25,7 @@ TOOLS := $(CACHE)/bin
 CGO_PACKAGES := ./runtime/cmd/mediastack-imaging/... ./runtime/internal/imaging/vips/...
 
 ##@ Development
-.PHONY: run stop status clean
+.PHONY: run stop status clean cluster cluster-stop
 run: build dev-services dev-stack running kube ## Start the dev stack and print commands that use it (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
 	@exec bin/mediastack-dev run $(if $(DETACH),--detach) $(ARGS)
 
@@ -38,6 +38,11 @@ status: bin/mediastack-dev ## Print whether the dev stack runs, and its commands
 clean: bin/mediastack-dev ## Remove the data of the dev stack (fails while it runs)
 	@bin/mediastack-dev clean $(ARGS)
 
+cluster: cluster-packages cluster-programs cluster-binaries dev-services ## Start a real Kubernetes cluster of two nodes, with PostgreSQL and an S3 store beside it (as root)
+	@bin/mediastack-cluster up $(ARGS)
+
+cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and remove all of it
+	@bin/mediastack-cluster stop $(ARGS)
 
 ##@ Build
 .PHONY: build images release generate api-viewer fmt
@@ -54,9 +59,11 @@ images: build ## Build the container images into dist/, with a software bill of 
 release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS="linux/amd64" selects those of the kubectl plugin)
 	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
 
-generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
+generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code, and the chart's copies of them
 	$(TOOLS)/controller-gen object paths=./api/...
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	cp config/crd/bases/*.yaml charts/mediastack/files/crds/
+	go run ./hack/chartdocs charts/mediastack
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
@@ -72,7 +79,7 @@ fmt: golangci-lint ## Format all Go code
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
-test: packages kube minio tusd build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
+test: packages kube minio tusd helm build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
@@ -132,9 +139,9 @@ vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerabili
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages libvips running dev-services dev-stack kube minio tusd tools
+.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio tusd helm tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
-libvips running packages:
+libvips running packages cluster-packages:
 	@hack/packages.sh $@
 
 dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/
@@ -144,6 +151,11 @@ dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/
 dev-stack: ## Build the program of the dev stack into bin/
 dev-stack bin/mediastack-dev:
 	go build -ldflags "-s -w" -o bin/mediastack-dev ./hack/devstack
+
+.PHONY: cluster-binaries
+cluster-binaries bin/mediastack-cluster:
+	go build -o bin/mediastack-cluster ./hack/cluster
+	go build -ldflags "-s -w" -o bin/mediastack-pause ./hack/cluster/pause
 
 # The go.mod of a module under hack/ pins each of the following programs. They are built once, into the cache.
 KUBERNETES := $(shell awk '$$1 == "k8s.io/kubernetes" { print substr($$2, 2) }' hack/kube/go.mod)
@@ -155,19 +167,42 @@ KUBE_LDFLAGS := $(foreach pkg,k8s.io/component-base/version k8s.io/client-go/pkg
 KUBE_MISSING := $(if $(KUBEBUILDER_ASSETS),$(if $(wildcard $(KUBEBUILDER_ASSETS)/kube-controller-manager),,kube-controller-manager),kube-apiserver kube-controller-manager kubectl etcd)
 kube: $(KUBE_MISSING) ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
 
+CLUSTER := $(CACHE)/cluster
+# pinned returns the version of a module that the go.mod of hack/cluster/<first argument> requires.
+pinned = $(shell awk '$$1 == "$(2)" { print $$2 }' hack/cluster/$(1)/go.mod)
+CNI_PLUGINS := bridge loopback portmap host-local
+cluster-programs: kube kubelet kube-proxy kube-scheduler containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS) ## Build the programs of a Kubernetes cluster with nodes into the cache
+
 minio: ## Build the MinIO server into the cache (tests only)
 	@hack/build-pinned.sh $(TOOLS)/minio hack/minio github.com/minio/minio
 
 tusd: ## Build the tusd server into the cache (benchmarks only)
 	@hack/build-pinned.sh $(TOOLS)/tusd hack/tusd github.com/tus/tusd/v2/cmd/tusd
 
+helm: ## Build Helm into the cache (tests only)
+	@hack/build-pinned.sh $(TOOLS)/helm hack/tools/helm helm.sh/helm/v4/cmd/helm
+
 tools: controller-gen sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
 
-.PHONY: kube-apiserver kube-controller-manager kubectl etcd controller-gen sqlc oapi-codegen golangci-lint govulncheck
-kube-apiserver kube-controller-manager kubectl:
+.PHONY: kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler etcd containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS)
+.PHONY: controller-gen sqlc oapi-codegen golangci-lint govulncheck
+kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/kube k8s.io/kubernetes/cmd/$@ "$(KUBE_LDFLAGS)"
 etcd:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/etcd go.etcd.io/etcd/server/v3
+containerd containerd-shim-runc-v2 ctr:
+	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/containerd github.com/containerd/containerd/v2/cmd/$@ "-X github.com/containerd/containerd/v2/version.Version=$(call pinned,containerd,github.com/containerd/containerd/v2)" "no_btrfs no_devmapper no_zfs"
+# runc enters namespaces before the Go runtime starts, in C code, so it alone needs cgo (and libseccomp).
+runc:
+	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/runc github.com/opencontainers/runc "-X main.version=$(patsubst v%,%,$(call pinned,runc,github.com/opencontainers/runc)) -extldflags -static" "seccomp netgo osusergo" cgo
+coredns:
+	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/coredns .
+bridge loopback:
+	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/main/$@
+portmap:
+	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/meta/$@
+host-local:
+	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/ipam/$@
 controller-gen:
 	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ sigs.k8s.io/controller-tools/cmd/$@
 sqlc:
