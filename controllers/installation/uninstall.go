@@ -29,6 +29,8 @@ type UninstallStore interface {
 	CheckSchema(ctx context.Context) error
 	Installation(ctx context.Context) (installation.State, error)
 	OpenAccounts(ctx context.Context, each func(installation.OpenAccount) error) error
+	// Unpin removes the pins of the MediaSettings with the UID.
+	Unpin(ctx context.Context, uid string) error
 	SetFence(clusterUID string, epoch, leaderTerm int64)
 }
 
@@ -243,8 +245,8 @@ func deletionEffect(object *v1alpha1.MediaAccount, confirmed bool) string {
 }
 
 // remove deletes the objects in three passes. The policy becomes Retain before the deletion, and
-// an operator that runs sees both changes in this order. The accounts are closed after the
-// deletion, since an operator would open them again before it.
+// an operator that runs sees both changes in this order. The pins are removed and the accounts are
+// closed after the deletion, since an operator would write them again before it.
 func (u *Uninstall) remove(ctx context.Context, found *objects) error {
 	all := found.all()
 	for _, object := range all {
@@ -253,6 +255,11 @@ func (u *Uninstall) remove(ctx context.Context, found *objects) error {
 		}
 	}
 	if u.store != nil {
+		for i := range found.settings.Items {
+			if err := u.store.Unpin(ctx, string(found.settings.Items[i].UID)); err != nil {
+				return fmt.Errorf("remove the pins of MediaSettings %s: %w", client.ObjectKeyFromObject(&found.settings.Items[i]), err)
+			}
+		}
 		err := u.store.OpenAccounts(ctx, func(open installation.OpenAccount) error {
 			_, err := u.accounts.Close(ctx, open.ID, account.CloseOptions{})
 			return err

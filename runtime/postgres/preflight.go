@@ -23,7 +23,6 @@ const (
 	invalidPassword      = "28P01"
 	invalidAuthorization = "28000"
 	unknownDatabase      = "3D000"
-	tooManyConnections   = "53300"
 	noConnectPrivilege   = "42501"
 )
 
