@@ -16,6 +16,9 @@ export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || ec
 # The commit, and its time in seconds since 1970: the images have both.
 REVISION = $(shell git describe --always --abbrev=40 --exclude='*' --dirty 2>/dev/null || echo unknown)
 COMMITTED = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+# Folders of the programs, and of the images and releases.
+BIN ?= bin
+export DIST ?= dist
 CACHE := $(abspath $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack))
 TOOLS := $(CACHE)/bin
 # Packages that link libvips. They need cgo, so the other steps exclude them.
@@ -42,19 +45,25 @@ cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and re
 	@bin/mediastack-cluster stop $(ARGS)
 
 ##@ Build
-.PHONY: build images generate api-viewer fmt
+.PHONY: build images release generate api-viewer fmt
 build: libvips ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
-	go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
-	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./runtime/cmd/mediastack-imaging
+	go build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
+	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./runtime/cmd/mediastack-imaging
 
 images: build ## Build the container images into dist/, with a software bill of materials (SPDX) each
-	go -C hack/images build -o ../../bin/mediastack-images .
-	bin/mediastack-images build --version $(VERSION) --revision $(REVISION) --created $(COMMITTED)
+	@# The archives of other versions are removed.
+	rm -f $(DIST)/mediastack-operator-* $(DIST)/mediastack-runtime-*
+	go -C hack/images build -o $(abspath $(BIN))/mediastack-images .
+	$(BIN)/mediastack-images build --bin $(BIN) --out $(DIST) --version $(VERSION) --revision $(REVISION) --created $(COMMITTED)
 
-generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
+release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS="linux/amd64" selects those of the kubectl plugin)
+	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
+
+generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code, and the chart's copies of them
 	$(TOOLS)/controller-gen object paths=./api/...
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	cp config/crd/bases/*.yaml charts/mediastack/files/crds/
+	go run ./hack/chartdocs charts/mediastack
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
@@ -66,7 +75,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race e2e test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
+.PHONY: test test-race test-images e2e reproduce test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -76,6 +85,12 @@ test: packages kube minio tusd helm build dev-services dev-stack ## Run all test
 
 test-race: packages kube minio tusd build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+
+test-images: packages build ## Build the container images twice, and run their programs from them alone
+	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) .
+
+reproduce: images ## Build the images again, in another folder with an empty build cache, and compare them
+	@REVISION=$(REVISION) COMMITTED=$(COMMITTED) hack/reproduce.sh
 
 # The S3 stores of test-stores. All other tests run against versitygw.
 STORES ?= minio $(if $(shell command -v radosgw),ceph)
@@ -94,7 +109,7 @@ lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
-	cd hack/devservices && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...
+	for module in devservices images; do (cd hack/$$module && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...); done
 
 vocabulary: ## Check names, comments, texts and documents for retired words
 	go run ./hack/vocabulary

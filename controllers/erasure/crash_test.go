@@ -108,7 +108,7 @@ func (s stores) closed(t *testing.T, name string) account.Account {
 	must(t, err)
 	identity, err := s.database.Identity(ctx)
 	must(t, err)
-	_, err = s.objects.Claim(ctx, objectstore.ClaimRequest{Bucket: made.Bucket, Epoch: identity.Epoch, Now: time.Now(),
+	_, err = s.objects.Claim(ctx, objectstore.ClaimRequest{Bucket: made.Bucket, Epoch: identity.Epoch,
 		Owner: objectstore.Owner{AccountID: made.ID.String(), Namespace: "team-a", Name: name, InstallationID: identity.ID}})
 	must(t, err)
 	for i := range 3 {

@@ -29,10 +29,12 @@ type UninstallStore interface {
 	CheckSchema(ctx context.Context) error
 	Installation(ctx context.Context) (installation.State, error)
 	OpenAccounts(ctx context.Context, each func(installation.OpenAccount) error) error
+	// Unpin removes the pins of the MediaSettings with the UID.
+	Unpin(ctx context.Context, uid string) error
 	SetFence(clusterUID string, epoch, leaderTerm int64)
 }
 
-// Uninstall deletes the MediaAccounts and MediaSettings of a cluster so that nothing is lost, and
+// Uninstall deletes the MediaAccounts and MediaSettings of an installation so that nothing is lost, and
 // nothing waits for an operator that is gone.
 type Uninstall struct {
 	cluster  cluster
@@ -53,6 +55,12 @@ func NewUninstall(kube *rest.Config, namespace string, store UninstallStore, acc
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
 	return &Uninstall{cluster: cluster{client: c, namespace: namespace}, store: store, accounts: accounts, out: json.NewEncoder(out)}, nil
+}
+
+// Watching limits the command to the namespaces that the operator watches; to all if there are none.
+func (u *Uninstall) Watching(namespaces []string) *Uninstall {
+	u.cluster.watched = namespaces
+	return u
 }
 
 // objectLine is the line of an object in the report.
@@ -164,10 +172,15 @@ func (u *Uninstall) verify(ctx context.Context) error {
 // read lists the objects; none of a kind that the API server does not have.
 func (u *Uninstall) read(ctx context.Context) (*objects, error) {
 	found := &objects{}
-	for _, list := range []client.ObjectList{&found.accounts, &found.settings} {
-		if err := u.cluster.client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("list the objects: %w", err)
+	for _, namespace := range u.cluster.searched() {
+		var part objects
+		for _, list := range []client.ObjectList{&part.accounts, &part.settings} {
+			if err := u.cluster.client.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+				return nil, fmt.Errorf("list the objects: %w", err)
+			}
 		}
+		found.accounts.Items = append(found.accounts.Items, part.accounts.Items...)
+		found.settings.Items = append(found.settings.Items, part.settings.Items...)
 	}
 	return found, nil
 }
@@ -232,8 +245,8 @@ func deletionEffect(object *v1alpha1.MediaAccount, confirmed bool) string {
 }
 
 // remove deletes the objects in three passes. The policy becomes Retain before the deletion, and
-// an operator that runs sees both changes in this order. The accounts are closed after the
-// deletion, since an operator would open them again before it.
+// an operator that runs sees both changes in this order. The pins are removed and the accounts are
+// closed after the deletion, since an operator would write them again before it.
 func (u *Uninstall) remove(ctx context.Context, found *objects) error {
 	all := found.all()
 	for _, object := range all {
@@ -242,6 +255,11 @@ func (u *Uninstall) remove(ctx context.Context, found *objects) error {
 		}
 	}
 	if u.store != nil {
+		for i := range found.settings.Items {
+			if err := u.store.Unpin(ctx, string(found.settings.Items[i].UID)); err != nil {
+				return fmt.Errorf("remove the pins of MediaSettings %s: %w", client.ObjectKeyFromObject(&found.settings.Items[i]), err)
+			}
+		}
 		err := u.store.OpenAccounts(ctx, func(open installation.OpenAccount) error {
 			_, err := u.accounts.Close(ctx, open.ID, account.CloseOptions{})
 			return err

@@ -54,7 +54,7 @@ func (r *Reconciler) claimBucket(ctx context.Context, s *scope) (objectstore.Cla
 		return objectstore.ClaimUnchanged, reconcile.NewError(reconcile.Database, err)
 	}
 	request := objectstore.ClaimRequest{
-		Bucket: s.account.Bucket, Owner: r.owner(s, identity), Epoch: identity.Epoch, Now: r.deps.Now(),
+		Bucket: s.account.Bucket, Owner: r.owner(s, identity), Epoch: identity.Epoch,
 		Adopt:   s.Object.Spec.Storage.Bucket != nil && s.Object.Spec.Storage.Bucket.Adopt,
 		Claimed: s.account.BucketClaimed, HasMedia: true, Acknowledged: acknowledgesLoss(s),
 	}

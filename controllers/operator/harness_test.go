@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/operator"
@@ -53,6 +54,7 @@ type harness struct {
 	store         *objectstore.Store
 	buckets       *countingBuckets
 	requests      *requestCounter
+	transport     func(http.RoundTripper) http.RoundTripper // of the operators that start next; nil = none
 	config        operator.Config
 	recorder      *objectstatus.Recorder // sees every version of the objects, and fails the test for a contradiction
 }
@@ -125,8 +127,18 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 // by the returned function, or when the test ends.
 func (b *harness) run(cfg operator.Config, change ...func(*operator.Deps)) (stop func()) {
 	b.t.Helper()
+	_, stop = b.start(cfg, change...)
+	return stop
+}
+
+// start is run, and returns the manager, too.
+func (b *harness) start(cfg operator.Config, change ...func(*operator.Deps)) (operators manager.Manager, stop func()) {
+	b.t.Helper()
 	kube := operatorAccess(b.t, b.plane)
 	kube.Wrap(func(next http.RoundTripper) http.RoundTripper { return b.requests.around(next) })
+	if b.transport != nil {
+		kube.Wrap(b.transport)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	deps := operator.Deps{
 		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
@@ -134,10 +146,10 @@ func (b *harness) run(cfg operator.Config, change ...func(*operator.Deps)) (stop
 	for _, change := range change {
 		change(&deps)
 	}
-	manager, err := operator.New(ctx, kube, cfg, deps)
+	operators, err := operator.New(ctx, kube, cfg, deps)
 	must(b.t, err)
 	ended := make(chan error, 1)
-	go func() { ended <- manager.Start(ctx) }()
+	go func() { ended <- operators.Start(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -145,7 +157,7 @@ func (b *harness) run(cfg operator.Config, change ...func(*operator.Deps)) (stop
 		}
 	})
 	b.t.Cleanup(stop)
-	return stop
+	return operators, stop
 }
 
 // startRuntime records a replica of the runtime as one that serves, as the runtime does, until the
@@ -203,11 +215,17 @@ var kubeconfigs sync.Map
 // test: each test has a database, and so an installation, of its own.
 func grantInstallation(t testing.TB, plane *testenv.ControlPlane, namespace string) {
 	t.Helper()
-	role := testenv.Manifests(t, "rbac/installation_role.yaml", "rbac/installation_role_binding.yaml")
-	for _, object := range role {
+	grantIn(t, plane, namespace, "rbac/installation_role.yaml", "rbac/installation_role_binding.yaml")
+}
+
+// grantIn applies the roles of config, which are of the operator's own namespace, to another one.
+func grantIn(t testing.TB, plane *testenv.ControlPlane, namespace string, files ...string) {
+	t.Helper()
+	roles := testenv.Manifests(t, files...)
+	for _, object := range roles {
 		object.SetNamespace(namespace)
 	}
-	plane.Apply(role...)
+	plane.Apply(roles...)
 }
 
 // operatorAccess returns a configuration that uses the operator's service account, after granting

@@ -329,47 +329,6 @@ func TestKeys_CrashAtAnyPointLeavesOneWorkingKey(t *testing.T) {
 	}
 }
 
-// A clock behind by some seconds made 1,023 valid keys from one rotation. Here the leader changes in
-// the middle of every rotation, to an operator whose clock differs by 10 minutes, and all clocks
-// step back by an hour.
-func TestKeys_ClocksOfOperatorsDoNotMatter(t *testing.T) {
-	t.Parallel()
-	b := newHarness(t, quiet, idle)
-	step := time.Duration(0)
-	lead := func(generation int64) (stop func()) {
-		offset := step + 5*time.Minute
-		if generation%2 == 0 {
-			offset = step - 5*time.Minute
-		}
-		return b.run(b.config, func(deps *operator.Deps) { deps.Now = func() time.Time { return time.Now().Add(offset) } })
-	}
-	stop := lead(1)
-	object := b.account("demo")
-	b.ready(object)
-	const rotations = 12
-	for generation := int64(2); generation <= rotations; generation++ {
-		if generation == rotations/2 {
-			step = -time.Hour
-		}
-		change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = generation })
-		b.eventually(func() string {
-			if b.sql(`SELECT max(generation) FROM api_key`) != generation {
-				return "the rotation has not begun"
-			}
-			return ""
-		})
-		stop()
-		stop = lead(generation)
-		b.ready(object)
-		if rows := b.keyRows(); rows != generation {
-			t.Fatalf("%d rotations made %d keys", generation, rows)
-		}
-		if held := b.secret("demo", "default").Data["apiKey"]; b.sql(`SELECT count(*) FROM api_key WHERE expires_at IS NULL`) != 1 || !b.opens(held) {
-			t.Fatal("the Secret does not hold the one key without an end")
-		}
-	}
-}
-
 func TestKeys_RotateByAge(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -147,10 +146,6 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate,
 		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
 	}
-	resources, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return err
-	}
 	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
 	eraser := erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Identity: verifier.Identity, Now: deps.Now})
 	accounts := mediaaccount.New(mediaaccount.Config{
@@ -176,7 +171,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		Interval: cfg.RetainedInterval, OrphanDelay: cfg.OrphanDelay, TakeOverGrace: cfg.TakeOverGrace,
 		Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency), ErasureOptions: controllerOptions(cfg.MaxConcurrentDeletions),
 	}, retained.Deps{
-		Deps: shared, APIReader: mgr.GetAPIReader(), Discovery: resources, Accounts: registry, Eraser: eraser, Log: deps.Log,
+		Deps: shared, APIReader: mgr.GetAPIReader(), Accounts: registry, Eraser: eraser, Log: deps.Log,
 	})
 	if err := kept.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", retained.Name, err)

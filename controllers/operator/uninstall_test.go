@@ -232,6 +232,9 @@ func uninstallReleasesWhatWaitsForADeletedOperator(t *testing.T, ownCluster func
 	}
 	b.gone(namespace)
 	b.keepsAll(ids)
+	if pins := b.sql(`SELECT count(*) FROM settings_pin`); pins != 0 {
+		t.Errorf("%d pins are left of MediaSettings that no operator released", pins)
+	}
 }
 
 // The definitions are deleted while the operator runs: it releases every object. Applied again,

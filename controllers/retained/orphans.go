@@ -2,7 +2,6 @@ package retained
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -75,32 +74,16 @@ func (r *Reconciler) missing(ctx context.Context) ([]account.Bound, error) {
 }
 
 // isGone reports whether the API server has no MediaAccount of the account's namespace and name.
+// An API server without the kind has none either: the definition was deleted. One that starts
+// answers 503 until it serves all kinds.
 func (r *Reconciler) isGone(ctx context.Context, bound account.Bound) (bool, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MediaAccount"))
 	err := r.deps.APIReader.Get(ctx, types.NamespacedName{Namespace: bound.Namespace, Name: bound.Name}, object)
-	switch {
-	case err == nil:
-		return false, nil
-	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return r.kindIsGone() // the answer is about the kind, not about the object
-	case apierrors.IsNotFound(err):
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return true, nil
 	}
 	return false, err
-}
-
-// kindIsGone reports whether the API server says that it does not serve MediaAccounts: their
-// custom resource definition was deleted.
-func (r *Reconciler) kindIsGone() (bool, error) {
-	served, err := r.deps.Discovery.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	return !slices.ContainsFunc(served.APIResources, func(resource metav1.APIResource) bool { return resource.Name == "mediaaccounts" }), nil
 }
 
 // closeOrphan closes the account, unless it was bound to another MediaAccount meanwhile.

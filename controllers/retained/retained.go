@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -75,7 +74,6 @@ var _ Eraser = (*erasure.Eraser)(nil)
 type Deps struct {
 	reconcile.Deps
 	APIReader client.Reader // reads from the API server
-	Discovery discovery.ServerResourcesInterface
 	Accounts  *account.Registry
 	Eraser    Eraser
 	Log       *slog.Logger

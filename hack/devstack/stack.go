@@ -299,6 +299,7 @@ func (s *stack) defaultEnv() []string {
 		"SERVICE_SMTP_PORT=" + strconv.Itoa(s.state.Ports.SMTP),
 		"SERVICE_SMTP_TLS=none",
 		"SERVICE_MAIL_FROM=login@mediastack.localhost",
+		"SERVICE_DRAIN_DELAY=0s",
 		"SERVICE_LOGIN_CODES_PER_EMAIL=100",
 		"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL=100",
 		"SERVICE_LOGIN_CODES_PER_IP=1000",

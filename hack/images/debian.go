@@ -55,30 +55,37 @@ func packagesOf(ctx context.Context, files []string) ([]debianPackage, error) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	var found []debianPackage
-	for _, name := range slices.Compact(names) {
-		one, err := describePackage(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, one)
-	}
-	return found, nil
+	return describePackages(ctx, slices.Compact(names))
 }
 
-func describePackage(ctx context.Context, name string) (debianPackage, error) {
-	const format = "${Package}\n${Version}\n${source:Package}\n${source:Version}\n${Architecture}\n${Homepage}"
-	out, err := exec.CommandContext(ctx, "dpkg-query", "--show", "--showformat="+format, name).Output()
+func describePackages(ctx context.Context, names []string) ([]debianPackage, error) {
+	const format = "${Package}|${Version}|${source:Package}|${source:Version}|${Architecture}|${Homepage}\n"
+	out, err := exec.CommandContext(ctx, "dpkg-query", append([]string{"--show", "--showformat=" + format}, names...)...).Output()
 	if err != nil {
-		return debianPackage{}, fmt.Errorf("dpkg-query --show %s: %w", name, err)
+		return nil, fmt.Errorf("dpkg-query --show: %w", err)
 	}
-	status, err := exec.CommandContext(ctx, "dpkg-query", "--status", name).Output()
+	status, err := exec.CommandContext(ctx, "dpkg-query", append([]string{"--status"}, names...)...).Output()
 	if err != nil {
-		return debianPackage{}, fmt.Errorf("dpkg-query --status %s: %w", name, err)
+		return nil, fmt.Errorf("dpkg-query --status: %w", err)
 	}
-	fields := strings.Split(string(out), "\n")
-	return debianPackage{name: fields[0], version: fields[1], source: fields[2], sourceVersion: fields[3],
-		architecture: fields[4], homepage: fields[5], status: string(status)}, nil
+	entries := map[string]string{}
+	for entry := range strings.SplitSeq(strings.TrimSpace(string(status)), "\n\n") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(entry, "Package: "), "\n")
+		entries[name] = entry + "\n"
+	}
+	var found []debianPackage
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Split(strings.TrimSpace(line), "|")
+		if len(fields) != strings.Count(format, "$") || entries[fields[0]] == "" {
+			return nil, fmt.Errorf("dpkg-query describes a package as %q", line)
+		}
+		found = append(found, debianPackage{name: fields[0], version: fields[1], source: fields[2], sourceVersion: fields[3],
+			architecture: fields[4], homepage: fields[5], status: entries[fields[0]]})
+	}
+	if len(found) != len(names) {
+		return nil, fmt.Errorf("dpkg-query describes %d of %d packages", len(found), len(names))
+	}
+	return found, nil
 }
 
 // addTo adds the package's entry for scanners, which read it from this folder in images without

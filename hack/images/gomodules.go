@@ -115,7 +115,9 @@ func (m goModule) declaredLicense() string {
 		}
 		if found := licensecheck.Scan(text); found.Percent >= 75 {
 			for _, match := range found.Match {
-				ids = append(ids, match.ID)
+				if match.ID != "GooglePatentsFile" { // no identifier of SPDX
+					ids = append(ids, match.ID)
+				}
 			}
 		}
 	}

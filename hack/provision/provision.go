@@ -61,7 +61,7 @@ func provision(ctx context.Context, registry *account.Registry, objects *objects
 		return Tenant{}, err
 	}
 	owner := objectstore.Owner{AccountID: made.ID.String(), Namespace: made.Namespace, Name: made.Name, InstallationID: identity.ID}
-	if _, err := objects.Claim(ctx, objectstore.ClaimRequest{Bucket: made.Bucket, Owner: owner, Epoch: identity.Epoch, Now: time.Now()}); err != nil {
+	if _, err := objects.Claim(ctx, objectstore.ClaimRequest{Bucket: made.Bucket, Owner: owner, Epoch: identity.Epoch}); err != nil {
 		return Tenant{}, err
 	}
 	if err := registry.SetBucketOwned(ctx, made.ID, true); err != nil {

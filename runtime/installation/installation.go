@@ -59,9 +59,10 @@ type Marker struct {
 	Namespace string `json:"namespace"` // of the MediaAccount
 	Name      string `json:"name"`      // of the MediaAccount
 	Witness
-	// ClaimedAt is when the marker was written first. Objects that are older are not the
-	// account's: the bucket was adopted.
-	ClaimedAt time.Time `json:"claimedAt"`
+	// ClaimedAt is when the marker was written first, by the clock of the object store, which also
+	// dates the objects. Those that are older are not the account's: the bucket was adopted. The
+	// first version of a marker does not contain it: it is the time of that object.
+	ClaimedAt time.Time `json:"claimedAt,omitzero"`
 	// Version identifies the stored bytes. WriteWitness replaces only this version.
 	Version string `json:"-"`
 }

@@ -128,7 +128,7 @@ func (b *harness) tenant(maxStorage int64) account.Principal {
 	must(b.t, err)
 	identity, err := b.store.Identity(ctx)
 	must(b.t, err)
-	_, err = b.objects.Claim(ctx, objectstore.ClaimRequest{Bucket: a.Bucket, Owner: objectstore.Owner{AccountID: a.ID.String(), InstallationID: identity.ID}, Epoch: identity.Epoch, Now: b.clock.Now()})
+	_, err = b.objects.Claim(ctx, objectstore.ClaimRequest{Bucket: a.Bucket, Owner: objectstore.Owner{AccountID: a.ID.String(), InstallationID: identity.ID}, Epoch: identity.Epoch})
 	must(b.t, err)
 	must(b.t, b.registry.SetBucketOwned(ctx, a.ID, true))
 	apps, _, err := b.registry.OpenApps(ctx, a.ID, nil)

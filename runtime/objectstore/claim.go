@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -25,8 +24,6 @@ type ClaimRequest struct {
 	HasMedia bool
 	// Acknowledged: a cluster admin accepts that the media is lost.
 	Acknowledged bool
-	// Now is the time that a new marker records as claimedAt.
-	Now time.Time
 }
 
 // ClaimResult is what Claim wrote.
@@ -138,8 +135,7 @@ func (s *Store) prepareBucket(ctx context.Context, request ClaimRequest) error {
 func (s *Store) markBucket(ctx context.Context, request ClaimRequest) error {
 	text, err := json.Marshal(installation.Marker{
 		AccountID: request.Owner.AccountID, Namespace: request.Owner.Namespace, Name: request.Owner.Name,
-		Witness:   installation.Witness{InstallationID: request.Owner.InstallationID, Epoch: request.Epoch},
-		ClaimedAt: request.Now.UTC(),
+		Witness: installation.Witness{InstallationID: request.Owner.InstallationID, Epoch: request.Epoch},
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package objectstore_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -39,7 +40,6 @@ func TestClaim_RewritesAMarkerThatIsBehind(t *testing.T) {
 		must(t, store.WriteWitness(t.Context(), bucket, before, witness))
 		moved := request(bucket, owner)
 		moved.Owner.Namespace, moved.Owner.Name, moved.Epoch = "team-b", "moved", 2
-		moved.Now = moved.Now.AddDate(1, 0, 0)
 		for _, want := range []objectstore.ClaimResult{objectstore.ClaimUpdated, objectstore.ClaimUnchanged} {
 			if result, err := store.Claim(t.Context(), moved); err != nil || result != want {
 				t.Errorf("%v, %v, want %v", result, err, want)
@@ -52,6 +52,29 @@ func TestClaim_RewritesAMarkerThatIsBehind(t *testing.T) {
 		}
 		if result, err := store.Claim(t.Context(), request(bucket, owner)); result != objectstore.ClaimUnchanged || fault.ReasonOf(err) != fault.Held {
 			t.Errorf("a row with an epoch behind the marker's: %v, %v", result, err)
+		}
+	})
+}
+
+// The check keeps what is older than claimedAt, by the times of the store: the clock of an operator
+// that is behind would let it remove what an adopted bucket held.
+func TestClaim_IsDatedByTheClockOfTheStore(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, store *objectstore.Store) {
+		bucket, _ := claimed(t, store)
+		stored, err := store.Stat(t.Context(), bucket, objectstore.MarkerKey)
+		must(t, err)
+		marker, err := store.Marker(t.Context(), bucket)
+		must(t, err)
+		if marker.ClaimedAt.IsZero() || !marker.ClaimedAt.Equal(stored.Modified) {
+			t.Errorf("the marker is of %s, and its object of %s", marker.ClaimedAt, stored.Modified)
+		}
+		marker.ClaimedAt = marker.ClaimedAt.Add(-time.Hour) // as if the heartbeat were later
+		must(t, store.WriteWitness(t.Context(), bucket, marker, installation.Witness{InstallationID: installationID, Epoch: 1, Heartbeat: 7}))
+		again, err := store.Marker(t.Context(), bucket)
+		must(t, err)
+		if !again.ClaimedAt.Equal(marker.ClaimedAt) {
+			t.Errorf("a heartbeat changed claimedAt from %s to %s", marker.ClaimedAt, again.ClaimedAt)
 		}
 	})
 }

@@ -72,5 +72,8 @@ func (s *Store) readMarker(ctx context.Context, bucket string) (text []byte, mar
 			"bucket %s has an owner marker that cannot be read", bucket)
 	}
 	marker.Version = info.ETag
+	if marker.ClaimedAt.IsZero() { // it was written once
+		marker.ClaimedAt = info.LastModified
+	}
 	return text, marker, nil
 }

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -56,7 +55,7 @@ var installationID = uuid.New()
 
 // request returns a claim in the first epoch.
 func request(bucket string, owner objectstore.Owner) objectstore.ClaimRequest {
-	return objectstore.ClaimRequest{Bucket: bucket, Owner: owner, Epoch: 1, Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	return objectstore.ClaimRequest{Bucket: bucket, Owner: owner, Epoch: 1}
 }
 
 // newClaim returns the claim of a new account.

@@ -97,7 +97,7 @@ func (e *Env) Tenant(t *testing.T, spec account.Spec) Tenant {
 	identity, err := e.Store.Identity(t.Context())
 	must(t, err)
 	_, err = e.Objects.Claim(t.Context(), objectstore.ClaimRequest{
-		Bucket: made.Bucket, Epoch: identity.Epoch, Now: time.Now(),
+		Bucket: made.Bucket, Epoch: identity.Epoch,
 		Owner: objectstore.Owner{AccountID: made.ID.String(), Namespace: spec.Namespace, Name: spec.Name, InstallationID: identity.ID},
 	})
 	must(t, err)
