@@ -121,7 +121,7 @@ verify: ## Check that generated code, formatting and go.mod are up to date, then
 	@hack/verify.sh
 
 e2e: cluster-packages cluster-programs cluster-binaries dev-services helm ## Install images and chart in a real cluster, and run the end-to-end tests in it (as root; ARGS="-v -run Purge" selects, KEEP=1 keeps the cluster of a failure)
-	@$(MAKE) images VERSION=e2e
+	@$(MAKE) images VERSION=e2e DIST=dist/e2e
 	@hack/e2e.sh $(ARGS)
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets

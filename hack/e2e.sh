@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: e2e.sh [GO TEST FLAGS]
 #
-# Runs the end-to-end tests (hack/test/cluster) in a cluster of their own, with the images of dist/ that
-# have the tag e2e. It stops the cluster afterwards, unless KEEP is set and a test has failed.
+# Runs the end-to-end tests (hack/test/cluster) in a cluster of their own, with the images of dist/e2e.
+# It stops the cluster afterwards, unless KEEP is set and a test has failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export MEDIASTACK_CLUSTER_NAME=e2e
@@ -20,5 +20,5 @@ stop() {
 }
 trap stop EXIT
 "$cluster" up
-"$cluster" load dist/mediastack-{operator,runtime}-e2e-*.tar
-go test -tags cluster -count=1 -timeout 20m -exec "$cluster exec" "$@" ./hack/test/cluster
+"$cluster" load dist/e2e/mediastack-{operator,runtime}-e2e-*.tar
+go test -tags cluster -count=1 -timeout 20m "$@" -exec "$cluster exec" ./hack/test/cluster

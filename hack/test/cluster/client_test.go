@@ -246,7 +246,7 @@ func (c client) callTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer session.Close()
+	defer func() { _ = session.Close() }()
 	tools, err := session.ListTools(ctx, nil)
 	if err != nil {
 		return err
