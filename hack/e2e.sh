@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Usage: e2e.sh [GO TEST FLAGS]
 #
-# Runs the end-to-end tests (hack/test/cluster) in a cluster of their own, with the images of dist/e2e.
-# It stops the cluster afterwards, unless KEEP is set and a test has failed.
+# Runs the tests of the cluster program (hack/cluster), then the end-to-end tests (hack/test/cluster) in a
+# cluster of their own, with the images of dist/e2e. It stops the cluster afterwards, unless KEEP is set and a test has failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export MEDIASTACK_CLUSTER_NAME=e2e
 cluster=$PWD/bin/mediastack-cluster
 
 "$cluster" check
+go test -tags cluster -count=1 -timeout 10m "$@" ./hack/cluster
 "$cluster" stop >/dev/null
 stop() {
 	local status=$?

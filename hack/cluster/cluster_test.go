@@ -7,13 +7,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"mediastack.dev/hack/setup"
 )
@@ -64,7 +68,7 @@ func machine(t *testing.T) string {
 		}
 		seen.Write(output)
 	}
-	for name := range sysctls {
+	for _, name := range slices.Sorted(maps.Keys(sysctls)) {
 		seen.WriteString(name + "=")
 		seen.Write(read(t, filepath.Join("/proc/sys", name)))
 	}
@@ -125,15 +129,15 @@ func start(t *testing.T) (pid int) {
 func TestCluster_LeavesTheMachineAsItWas(t *testing.T) {
 	before := machine(t)
 	start(t)
-	if during := machine(t); during != before {
-		t.Errorf("while the cluster runs, the machine has\n%s\ninstead of\n%s", during, before)
+	if diff := cmp.Diff(before, machine(t)); diff != "" {
+		t.Errorf("while the cluster runs, the machine differs:\n%s", diff)
 	}
 	if output := must(t, "up"); !strings.Contains(output, "runs already") {
 		t.Errorf("up with a cluster that runs: %s", output)
 	}
 	must(t, "stop")
-	if after := machine(t); after != before {
-		t.Errorf("after the cluster, the machine has\n%s\ninstead of\n%s", after, before)
+	if diff := cmp.Diff(before, machine(t)); diff != "" {
+		t.Errorf("after the cluster, the machine differs:\n%s", diff)
 	}
 	if found := left(t); len(found) > 0 {
 		t.Errorf("after stop there is\n%s", strings.Join(found, "\n"))
