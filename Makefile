@@ -75,7 +75,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-images reproduce test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
+.PHONY: test test-race test-images e2e reproduce test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -119,6 +119,10 @@ tidy: ## Tidy every module of the repository
 
 verify: ## Check that generated code, formatting and go.mod are up to date, then the vocabulary and the linters
 	@hack/verify.sh
+
+e2e: cluster-packages cluster-programs cluster-binaries dev-services helm ## Install images and chart in a real cluster, and run the end-to-end tests in it (as root; ARGS="-v -run Purge" selects, KEEP=1 keeps the cluster of a failure)
+	@$(MAKE) images VERSION=e2e DIST=dist/e2e
+	@hack/e2e.sh $(ARGS)
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh
