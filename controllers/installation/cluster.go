@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/runtime/installation"
 )
 
 // ConfigMapName is the name of the ConfigMap beside the operator; config/rbac allows this one.
@@ -67,9 +69,9 @@ func (c cluster) record(ctx context.Context) (*Record, *corev1.ConfigMap, error)
 		err = errors.New("the id is zero")
 	}
 	epoch, epochErr := strconv.ParseInt(found.Data[keyEpoch], 10, 64)
-	if err != nil || epochErr != nil || epoch < 1 || found.Data[keyCluster] == "" {
-		return nil, found, mismatchError{fmt.Sprintf("ConfigMap %s/%s is not valid: it must have a UUID in %s, a UID in %s and a number from 1 in %s; correct it, or delete it and the operator writes it again",
-			c.namespace, ConfigMapName, keyInstallation, keyCluster, keyEpoch)}
+	if err != nil || epochErr != nil || epoch < 1 || epoch > installation.MaxCounter || found.Data[keyCluster] == "" {
+		return nil, found, mismatchError{fmt.Sprintf("ConfigMap %s/%s is not valid: it must have a UUID in %s, a UID in %s and a number from 1 to %d in %s; correct it, or delete it and the operator writes it again",
+			c.namespace, ConfigMapName, keyInstallation, keyCluster, installation.MaxCounter, keyEpoch)}
 	}
 	return &Record{InstallationID: id, ClusterUID: found.Data[keyCluster], Epoch: epoch}, found, nil
 }

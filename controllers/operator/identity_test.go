@@ -187,12 +187,14 @@ func TestInstallation_ConfigMapIsWrittenAgain(t *testing.T) {
 	isReady(b, port)
 
 	// One that was edited by hand stops the operator, and says what to do.
-	again := b.record()
-	again.Data["epoch"] = "many"
-	must(t, b.Update(b.ctx, again))
-	notReady(t, b, port, "is not valid", "delete it")
-	must(t, b.Delete(b.ctx, again))
-	isReady(b, port)
+	for _, epoch := range []string{"many", "9223372036854775807"} {
+		again := b.record()
+		again.Data["epoch"] = epoch
+		must(t, b.Update(b.ctx, again))
+		notReady(t, b, port, "is not valid", "delete it")
+		must(t, b.Delete(b.ctx, again))
+		isReady(b, port)
+	}
 }
 
 // Restarting the operator does not end an outage, so it stays ready. One that has never verified

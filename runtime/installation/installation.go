@@ -53,6 +53,16 @@ type Witness struct {
 	Token          uuid.UUID `json:"token,omitzero"`
 }
 
+// MaxCounter is the highest epoch and heartbeat that is accepted from outside of the database. One
+// heartbeat a second takes 285 million years to it, so that a higher one was edited; the next one
+// after the maximum of the type would be negative.
+const MaxCounter = 1 << 53
+
+// ValidCounters reports whether epoch and heartbeat are numbers that a process can have written.
+func (w Witness) ValidCounters() bool {
+	return w.Epoch >= 0 && w.Epoch <= MaxCounter && w.Heartbeat >= 0 && w.Heartbeat <= MaxCounter
+}
+
 // Marker is the content of a bucket's marker.
 type Marker struct {
 	AccountID string `json:"accountID"`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
@@ -162,4 +163,27 @@ func TestClaim_OfABucketThatVanished(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The epoch after the highest number is negative: every marker would be ahead of it.
+func TestMarker_WithAnImpossibleCounterIsNotValid(t *testing.T) {
+	t.Parallel()
+	store := open(t, testenv.S3(t))
+	bucket, owner := claimed(t, store)
+	for _, counters := range []string{`"epoch":9223372036854775807`, `"epoch":9007199254740993`, `"epoch":-1`, `"epoch":1,"heartbeat":9223372036854775807`} {
+		put(t, store, bucket, objectstore.MarkerKey, "application/json", []byte(`{"accountID":"`+owner.AccountID+`","installationID":"`+installationID.String()+`",`+counters+`}`))
+		_, err := store.Marker(t.Context(), bucket)
+		if text := fault.From(err).Public; !fault.Is(err, fault.Conflict) || !strings.Contains(text, "is not valid") || !strings.Contains(text, objectstore.MarkerKey) {
+			t.Errorf("%s: %v", counters, err)
+		}
+		if _, err := store.Claim(t.Context(), request(bucket, owner)); !fault.Is(err, fault.Conflict) {
+			t.Errorf("%s: the bucket was claimed: %v", counters, err)
+		}
+	}
+	must(t, store.Remove(t.Context(), bucket, []string{objectstore.MarkerKey}))
+	again := request(bucket, owner)
+	again.Claimed = true
+	if result, err := store.Claim(t.Context(), again); err != nil || result != objectstore.BucketRestored {
+		t.Errorf("without the marker: %v, %v", result, err)
+	}
 }

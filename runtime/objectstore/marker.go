@@ -71,6 +71,10 @@ func (s *Store) readMarker(ctx context.Context, bucket string) (text []byte, mar
 		return nil, installation.Marker{}, fault.Wrap(errors.Join(err, fmt.Errorf("%s is not an owner marker", MarkerKey)), fault.Conflict,
 			"bucket %s has an owner marker that cannot be read", bucket)
 	}
+	if !marker.ValidCounters() {
+		return nil, installation.Marker{}, fault.New(fault.Conflict,
+			"the owner marker of bucket %s is not valid: epoch and heartbeat must be from 0 to %d; correct the object %s, or remove it and the operator writes it again", bucket, installation.MaxCounter, MarkerKey)
+	}
 	marker.Version = info.ETag
 	if marker.ClaimedAt.IsZero() { // it was written once
 		marker.ClaimedAt = info.LastModified
