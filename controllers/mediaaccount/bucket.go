@@ -2,9 +2,11 @@ package mediaaccount
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
@@ -77,6 +79,9 @@ func (r *Reconciler) claim(ctx context.Context, request objectstore.ClaimRequest
 	defer cancel()
 	result, err := r.deps.Buckets.Claim(claiming, request)
 	r.deps.Outages.Called(ctx, reconcile.ObjectStore, reconcile.NewError(reconcile.ObjectStore, err))
+	if known := new(fault.Error); errors.As(err, &known) && known.Kind == fault.Conflict && known.Cause != nil {
+		log.FromContext(ctx).Info("the bucket is not claimed", "cause", known.Cause.Error()) // the status does not name the owner
+	}
 	return result, err
 }
 

@@ -213,6 +213,7 @@ func TestBucket_ForeignIsRejectedUntilAdopted(t *testing.T) {
 		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: name}
 	})
 	b.shows(object, v1alpha1.ConditionBucketReady, metav1.ConditionFalse, v1alpha1.ReasonConflict)
+	b.namesNoOwner(object, "account x", "installation")
 	// The account has keys by then: only this field prevents uploads into that bucket.
 	if found, err := b.registry.Find(b.ctx, b.namespace, "demo"); err != nil || found.BucketOwned {
 		t.Errorf("the account is recorded as the owner of a foreign bucket: %v", err)
@@ -236,6 +237,18 @@ func TestBucket_ForeignIsRejectedUntilAdopted(t *testing.T) {
 	}
 }
 
+// namesNoOwner checks that the conditions, which the tenant reads, do not say whose the bucket is.
+func (b *harness) namesNoOwner(object *v1alpha1.MediaAccount, owner ...string) {
+	b.t.Helper()
+	for _, condition := range object.Status.Conditions {
+		for _, text := range owner {
+			if strings.Contains(condition.Message, text) {
+				b.t.Errorf("%s names the owner: %s", condition.Type, condition.Message)
+			}
+		}
+	}
+}
+
 func TestBucket_BelongsToOneAccount(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
@@ -246,6 +259,7 @@ func TestBucket_BelongsToOneAccount(t *testing.T) {
 	b.ready(first)
 	second := b.account("second", named)
 	b.shows(second, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
+	b.namesNoOwner(second, first.Status.AccountID, "first")
 	must(t, b.Get(b.ctx, client.ObjectKeyFromObject(first), first))
 	if !meta.IsStatusConditionTrue(first.Status.Conditions, v1alpha1.ConditionReady) {
 		t.Error("the second account made the first one not Ready")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/minio/minio-go/v7"
 
@@ -91,13 +92,20 @@ func (s *Store) updateMarker(ctx context.Context, request ClaimRequest, marker i
 func checkOwner(request ClaimRequest, marker installation.Marker) error {
 	switch {
 	case marker.InstallationID != request.Owner.InstallationID:
-		return fault.WithReason(fault.New(fault.Conflict, "bucket %s belongs to %s, not to %s", request.Bucket, ownerOf(marker), request.Owner), fault.OtherInstallation)
+		return fault.WithReason(fault.Wrap(otherOwner(request, marker), fault.Conflict, "bucket %s belongs to installation %s, not to installation %s",
+			request.Bucket, marker.InstallationID, request.Owner.InstallationID), fault.OtherInstallation)
 	case marker.AccountID != request.Owner.AccountID:
-		return fault.New(fault.Conflict, "bucket %s is owned by another account: it belongs to %s, not to %s", request.Bucket, ownerOf(marker), request.Owner)
+		return fault.Wrap(otherOwner(request, marker), fault.Conflict, "bucket %s is owned by another account", request.Bucket)
 	case marker.Epoch > request.Epoch:
 		return fault.WithReason(fault.New(fault.Unavailable, "the database was restored: it has epoch %d, and the marker of bucket %s has epoch %d; run mediastack-runtime resume-after-restore", request.Epoch, request.Bucket, marker.Epoch), fault.Held)
 	}
 	return nil
+}
+
+// otherOwner names the owner of a bucket. It is for the log: a tenant may name any bucket, and must
+// not learn whose it is.
+func otherOwner(request ClaimRequest, marker installation.Marker) error {
+	return fmt.Errorf("bucket %s belongs to %s, not to %s", request.Bucket, ownerOf(marker), request.Owner)
 }
 
 // prepareBucket makes a bucket without a marker exist, or returns a Conflict if it must not be
