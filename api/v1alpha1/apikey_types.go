@@ -46,7 +46,7 @@ type SecretTemplate struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('mediastack.dev/') && k != 'app.kubernetes.io/managed-by')",message="must not set labels of mediastack.dev or app.kubernetes.io/managed-by"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="must have names of labels, such as team or example.org/team"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?$') && k.indexOf('/') <= 253)",message="must have names of labels, such as team or example.org/team"
 	Labels map[string]LabelValue `json:"labels,omitempty"`
 
 	// Annotations of every Secret.
@@ -54,7 +54,7 @@ type SecretTemplate struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('mediastack.dev/'))",message="must not set annotations of mediastack.dev"
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?$'))",message="must have names of annotations, such as team or example.org/team"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?$') && k.indexOf('/') <= 253)",message="must have names of annotations, such as team or example.org/team"
 	Annotations map[string]AnnotationValue `json:"annotations,omitempty"`
 
 	// Keys adds entries to every Secret: the name of the new entry, and the entry whose value it
@@ -63,7 +63,7 @@ type SecretTemplate struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$') && !(k in ['apiKey', 'baseURL', 'mcpURL', 'accountID', 'app', 'proof', 'type', 'provider', 'uri']))",message="must be names of Secret entries that the operator does not use itself"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^[-._a-zA-Z0-9]{1,253}$') && k != '.' && !k.startsWith('..') && !(k in ['apiKey', 'baseURL', 'mcpURL', 'accountID', 'app', 'proof', 'type', 'provider', 'uri']))",message="must be names of Secret entries that the operator does not use itself"
 	Keys map[string]SecretEntry `json:"keys,omitempty"`
 }
 
