@@ -48,6 +48,9 @@ func (r *Reconciler) findClosing(ctx context.Context, s *scope) (account.Account
 	if fault.Is(err, fault.NotFound) {
 		return account.Account{}, nil
 	}
+	if err == nil {
+		s.Object.Status.AccountID, s.Object.Status.Bucket = found.ID.String(), found.Bucket
+	}
 	return found, reconcile.NewError(reconcile.Database, err)
 }
 
@@ -90,6 +93,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) bool {
 		// A queue of deletions may be long: until a worker is free, the status would be that of
 		// the account before.
 		s.observed.deletion.message = "Waiting to delete the media"
+		s.announcesErasure = true
 		s.RequeueBy(r.deps.Now())
 		return false
 	case s.account.ID != uuid.Nil && erasesAtOnce(s.account):

@@ -160,6 +160,8 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) 
 	})
 }
 
+var conditionTypes = reconcile.SummaryTypes()
+
 func statusOf(object *v1alpha1.MediaSettings) reconcile.Status {
-	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration}
+	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes}
 }

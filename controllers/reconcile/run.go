@@ -170,6 +170,8 @@ func (r *Run[T]) SaveStatus(ctx context.Context) *StepError {
 type Status struct {
 	Conditions         *[]metav1.Condition
 	ObservedGeneration *int64
+	// Types are the types of conditions that objects of this kind have. Report removes all others.
+	Types []string
 }
 
 // Observation is what the steps of a Run saw.
@@ -201,6 +203,7 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 		r.deps.Outages.failed(failure)
 	}
 	keeps := r.deps.Outages.keepsStatus(r.Object.GetUID(), saw.Failures)
+	removeForeign(statusOf(r.Object).Conditions, statusOf(r.Object).Types)
 	setConditions(statusOf(r.Object).Conditions, r.Object.GetGeneration(), saw.Measured)
 	if !keeps || !isReady(statusOf(r.Original), r.Object.GetGeneration()) {
 		next := statusOf(r.Object)

@@ -27,7 +27,8 @@ func differs(row account.Retained, object *v1alpha1.RetainedMediaAccount) bool {
 	got := object.Status
 	return row.Due || !describes(object, row) || got.ObservedGeneration != object.Generation ||
 		(object.Spec.Reclaim == v1alpha1.ReclaimPurge) != (row.EraseAfter != nil) ||
-		got.Items != want.Items || got.Bytes != want.Bytes || !got.PurgeAt.Equal(want.PurgeAt)
+		got.Items != want.Items || got.Bytes != want.Bytes || !got.PurgeAt.Equal(want.PurgeAt) ||
+		!reconcile.Shows(got.Conditions, object.Generation, summarize(*object, row).Conditions())
 }
 
 // summarize returns the summary of an account that is not being erased.

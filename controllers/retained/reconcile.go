@@ -211,6 +211,8 @@ var errChanged = errors.New("the object was changed meanwhile")
 
 const changedDelay = 500 * time.Millisecond
 
+var conditionTypes = reconcile.SummaryTypes()
+
 func statusOf(object *v1alpha1.RetainedMediaAccount) reconcile.Status {
-	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration}
+	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes}
 }
