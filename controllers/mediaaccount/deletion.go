@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
@@ -100,7 +101,7 @@ func (r *Reconciler) release(ctx context.Context, s *scope) bool {
 		s.SkipStatus() // the other controller writes it
 		r.deletions.add(ctx, s.Object)
 		return false
-	case s.account.ID != uuid.Nil:
+	case s.account.ID != uuid.Nil && controllerutil.ContainsFinalizer(s.Object, v1alpha1.Finalizer):
 		r.emitRetained(s)
 	}
 	return r.removeFinalizer(ctx, s)

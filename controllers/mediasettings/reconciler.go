@@ -142,6 +142,7 @@ func (r *Reconciler) admitDatabase(_ context.Context, s *scope) bool {
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 	removed, failure := s.RemoveFinalizer(ctx)
 	s.observed.failure = failure
+	s.observed.keptBy = reconcile.Finalizers(s.Object)
 	return removed
 }
 
