@@ -101,10 +101,15 @@ func (r *Reconciler) release(ctx context.Context, s *scope) bool {
 		s.SkipStatus() // the other controller writes it
 		r.deletions.add(ctx, s.Object)
 		return false
-	case s.account.ID != uuid.Nil && controllerutil.ContainsFinalizer(s.Object, v1alpha1.Finalizer):
+	}
+	held := controllerutil.ContainsFinalizer(s.Object, v1alpha1.Finalizer)
+	if !r.removeFinalizer(ctx, s) {
+		return false
+	}
+	if held && s.account.ID != uuid.Nil {
 		r.emitRetained(s)
 	}
-	return r.removeFinalizer(ctx, s)
+	return true
 }
 
 // reportsDeletion reports whether the status says that the object is being deleted.
