@@ -13,13 +13,19 @@ export GOARCH :=
 export GOFLAGS := -buildvcs=false -trimpath
 
 export VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# The commit, and its time in seconds since 1970: the images have both.
+REVISION = $(shell git describe --always --abbrev=40 --exclude='*' --dirty 2>/dev/null || echo unknown)
+COMMITTED = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+# Folders of the programs, and of the images and releases.
+BIN ?= bin
+export DIST ?= dist
 CACHE := $(abspath $(or $(MEDIASTACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/mediastack))
 TOOLS := $(CACHE)/bin
 # Packages that link libvips. They need cgo, so the other steps exclude them.
 CGO_PACKAGES := ./runtime/cmd/mediastack-imaging/... ./runtime/internal/imaging/vips/...
 
 ##@ Development
-.PHONY: run stop status clean
+.PHONY: run stop status clean cluster cluster-stop
 run: build dev-services dev-stack running kube ## Start the dev stack and print commands that use it (DETACH=1 returns when it is ready, ARGS="--port 8080" passes flags)
 	@exec bin/mediastack-dev run $(if $(DETACH),--detach) $(ARGS)
 
@@ -32,16 +38,32 @@ status: bin/mediastack-dev ## Print whether the dev stack runs, and its commands
 clean: bin/mediastack-dev ## Remove the data of the dev stack (fails while it runs)
 	@bin/mediastack-dev clean $(ARGS)
 
+cluster: cluster-packages cluster-programs cluster-binaries dev-services ## Start a real Kubernetes cluster of two nodes, with PostgreSQL and an S3 store beside it (as root)
+	@bin/mediastack-cluster up $(ARGS)
+
+cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and remove all of it
+	@bin/mediastack-cluster stop $(ARGS)
 
 ##@ Build
-.PHONY: build generate api-viewer fmt
+.PHONY: build images release generate api-viewer fmt
 build: libvips ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
-	go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
-	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ ./runtime/cmd/mediastack-imaging
+	go build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
+	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./runtime/cmd/mediastack-imaging
 
-generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code
+images: build ## Build the container images into dist/, with a software bill of materials (SPDX) each
+	@# The archives of other versions are removed.
+	rm -f $(DIST)/mediastack-operator-* $(DIST)/mediastack-runtime-*
+	go -C hack/images build -o $(abspath $(BIN))/mediastack-images .
+	$(BIN)/mediastack-images build --bin $(BIN) --out $(DIST) --version $(VERSION) --revision $(REVISION) --created $(COMMITTED)
+
+release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS="linux/amd64" selects those of the kubectl plugin)
+	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
+
+generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code, and the chart's copies of them
 	$(TOOLS)/controller-gen object paths=./api/...
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	cp config/crd/bases/*.yaml charts/mediastack/files/crds/
+	go run ./hack/chartdocs charts/mediastack
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
@@ -53,16 +75,22 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots
+.PHONY: test test-race test-images e2e reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
-test: packages kube minio tusd build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
+test: packages kube minio tusd helm build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
 test-race: packages kube minio tusd build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 go test -race -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+
+test-images: packages build ## Build the container images twice, and run their programs from them alone
+	go -C hack/images test -count=1 -timeout $(TEST_TIMEOUT) .
+
+reproduce: images ## Build the images again, in another folder with an empty build cache, and compare them
+	@REVISION=$(REVISION) COMMITTED=$(COMMITTED) hack/reproduce.sh
 
 # The S3 stores of test-stores. All other tests run against versitygw.
 STORES ?= minio $(if $(shell command -v radosgw),ceph)
@@ -82,7 +110,7 @@ lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
-	cd hack/devservices && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...
+	for module in devservices images; do (cd hack/$$module && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...); done
 
 vocabulary: ## Check names, comments, texts and documents for retired words
 	go run ./hack/vocabulary
@@ -92,6 +120,10 @@ tidy: ## Tidy every module of the repository
 
 verify: ## Check that generated code, formatting and go.mod are up to date, then the vocabulary and the linters
 	@hack/verify.sh
+
+e2e: cluster-packages cluster-programs cluster-binaries dev-services helm ## Install images and chart in a real cluster, and run the end-to-end tests in it (as root; ARGS="-v -run Purge" selects, KEEP=1 keeps the cluster of a failure)
+	@$(MAKE) images VERSION=e2e DIST=dist/e2e
+	@hack/e2e.sh $(ARGS)
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh
@@ -112,9 +144,9 @@ vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerabili
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages libvips running dev-services dev-stack kube minio tusd tools
+.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio tusd helm tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
-libvips running packages:
+libvips running packages cluster-packages:
 	@hack/packages.sh $@
 
 dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/
@@ -124,6 +156,11 @@ dev-services: ## Build the S3 store and the mail sink of the dev stack into bin/
 dev-stack: ## Build the program of the dev stack into bin/
 dev-stack bin/mediastack-dev:
 	go build -ldflags "-s -w" -o bin/mediastack-dev ./hack/devstack
+
+.PHONY: cluster-binaries
+cluster-binaries bin/mediastack-cluster:
+	go build -o bin/mediastack-cluster ./hack/cluster
+	go build -ldflags "-s -w" -o bin/mediastack-pause ./hack/cluster/pause
 
 # The go.mod of a module under hack/ pins each of the following programs. They are built once, into the cache.
 KUBERNETES := $(shell awk '$$1 == "k8s.io/kubernetes" { print substr($$2, 2) }' hack/kube/go.mod)
@@ -135,19 +172,42 @@ KUBE_LDFLAGS := $(foreach pkg,k8s.io/component-base/version k8s.io/client-go/pkg
 KUBE_MISSING := $(if $(KUBEBUILDER_ASSETS),$(if $(wildcard $(KUBEBUILDER_ASSETS)/kube-controller-manager),,kube-controller-manager),kube-apiserver kube-controller-manager kubectl etcd)
 kube: $(KUBE_MISSING) ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into the cache, unless KUBEBUILDER_ASSETS has them
 
+CLUSTER := $(CACHE)/cluster
+# pinned returns the version of a module that the go.mod of hack/cluster/<first argument> requires.
+pinned = $(shell awk '$$1 == "$(2)" { print $$2 }' hack/cluster/$(1)/go.mod)
+CNI_PLUGINS := bridge loopback portmap host-local
+cluster-programs: kube kubelet kube-proxy kube-scheduler containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS) ## Build the programs of a Kubernetes cluster with nodes into the cache
+
 minio: ## Build the MinIO server into the cache (tests only)
 	@hack/build-pinned.sh $(TOOLS)/minio hack/minio github.com/minio/minio
 
 tusd: ## Build the tusd server into the cache (benchmarks only)
 	@hack/build-pinned.sh $(TOOLS)/tusd hack/tusd github.com/tus/tusd/v2/cmd/tusd
 
+helm: ## Build Helm into the cache (tests only)
+	@hack/build-pinned.sh $(TOOLS)/helm hack/tools/helm helm.sh/helm/v4/cmd/helm
+
 tools: controller-gen sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
 
-.PHONY: kube-apiserver kube-controller-manager kubectl etcd controller-gen sqlc oapi-codegen golangci-lint govulncheck
-kube-apiserver kube-controller-manager kubectl:
+.PHONY: kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler etcd containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS)
+.PHONY: controller-gen sqlc oapi-codegen golangci-lint govulncheck
+kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/kube k8s.io/kubernetes/cmd/$@ "$(KUBE_LDFLAGS)"
 etcd:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/etcd go.etcd.io/etcd/server/v3
+containerd containerd-shim-runc-v2 ctr:
+	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/containerd github.com/containerd/containerd/v2/cmd/$@ "-X github.com/containerd/containerd/v2/version.Version=$(call pinned,containerd,github.com/containerd/containerd/v2)" "no_btrfs no_devmapper no_zfs"
+# runc enters namespaces before the Go runtime starts, in C code, so it alone needs cgo (and libseccomp).
+runc:
+	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/runc github.com/opencontainers/runc "-X main.version=$(patsubst v%,%,$(call pinned,runc,github.com/opencontainers/runc)) -extldflags -static" "seccomp netgo osusergo" cgo
+coredns:
+	@hack/build-pinned.sh $(CLUSTER)/$@ hack/cluster/coredns .
+bridge loopback:
+	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/main/$@
+portmap:
+	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/meta/$@
+host-local:
+	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/ipam/$@
 controller-gen:
 	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ sigs.k8s.io/controller-tools/cmd/$@
 sqlc:

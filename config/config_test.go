@@ -3,10 +3,8 @@
 package config_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -20,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,18 +39,7 @@ func render(t *testing.T, folder string) []*unstructured.Unstructured {
 		}
 		t.Fatal(err)
 	}
-	var objects []*unstructured.Unstructured
-	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(out), 4096); ; {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(object)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects = append(objects, object)
-	}
+	return testenv.ParseManifests(t, string(out))
 }
 
 func newClient(t *testing.T) client.Client {
@@ -184,11 +170,13 @@ func TestPods_OnlyTheOperatorHasAKubernetesCredential(t *testing.T) {
 func TestPods_OperatorHasNoRuntimeSecrets(t *testing.T) {
 	t.Parallel()
 	operator := pods(t, render(t, "default"))["mediastack-operator"].Spec.Containers[0]
-	if len(operator.EnvFrom) > 0 {
-		t.Error("the operator takes whole ConfigMaps or Secrets as environment")
+	for _, source := range operator.EnvFrom {
+		if source.SecretRef != nil {
+			t.Errorf("the operator has the whole Secret %s", source.SecretRef.Name)
+		}
 	}
 	for _, env := range operator.Env {
-		if strings.HasPrefix(env.Name, "SERVICE_SECRET") {
+		if strings.HasPrefix(env.Name, "SERVICE_SECRET") || strings.HasPrefix(env.Name, "SERVICE_SMTP") {
 			t.Errorf("the operator has %s", env.Name)
 		}
 	}

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Usage: build-pinned.sh PROGRAM MODULE PACKAGE [LDFLAGS]
+# Usage: build-pinned.sh PROGRAM MODULE PACKAGE [LDFLAGS [TAGS [cgo]]]
 #
-# Builds a main package into a file of the cache, unless the file was built from the go.mod and go.sum
-# that MODULE, a directory with a go.mod, has now. Builds of the same program wait for each other, and
-# a finished program replaces the old one at once.
+# Builds a main package into a file of the cache, unless the file was built from the go.mod, go.sum and
+# Go files that MODULE, a directory with a go.mod, has now. Builds of the same program wait for each
+# other, and a finished program replaces the old one at once. TAGS are build tags; `cgo` links C code.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-program=$1 module=$2 package=$3 flags="-s -w${4:+ $4}"
+program=$1 module=$2 package=$3 flags="-s -w${4:+ $4}" tags=${5:-} cgo=${6:-}
 name=$(basename "$program") dir=$(dirname "$program")
 
 # What the caller has set must not change what a pinned build makes.
-export CGO_ENABLED=0 GOWORK=off GOFLAGS= GOOS= GOARCH=
+export CGO_ENABLED=$([ "$cgo" = cgo ] && echo 1 || echo 0) GOWORK=off GOFLAGS= GOOS= GOARCH=
 
-stamp=$({ echo "$package $flags $(go env GOVERSION GOARCH | xargs)"; cat "$module/go.mod" "$module/go.sum"; } | sha256sum)
+shopt -s nullglob
+stamp=$({ echo "$package $flags ${tags:+$tags }$(go env GOVERSION GOARCH | xargs)"; cat "$module"/{go.mod,go.sum} "$module"/*.go; } | sha256sum)
 stamp=${stamp%% *}
 stamp_file=$dir/.$name.stamp
 built() { [ -x "$program" ] && [ "$(cat "$stamp_file" 2>/dev/null)" = "$stamp" ]; }
@@ -27,7 +28,7 @@ echo "$name: building it, once, into $dir" >&2
 started=$SECONDS fresh=$program.new-$$
 trap 'rm -f "$fresh"; kill $build 2>/dev/null || true' EXIT
 # At a low priority, so that the machine stays usable.
-nice go -C "$module" build -trimpath -buildvcs=false -ldflags "$flags" -o "$fresh" "$package" 9>&- &
+nice go -C "$module" build -trimpath -buildvcs=false -tags "$tags" -ldflags "$flags" -o "$fresh" "$package" 9>&- &
 build=$!
 until timeout 60 tail --pid=$build --follow /dev/null 9>&-; do
 	echo "$name: still building after $((SECONDS - started)) s" >&2

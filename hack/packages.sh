@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Usage: packages.sh libvips | running | packages
+# Usage: packages.sh libvips | running | packages | cluster-packages
 #
 # Installs the Debian packages that are missing, as root on Debian or Ubuntu; anywhere else it prints
 # which are missing, and fails.
@@ -7,6 +7,7 @@
 #   libvips   what the image worker is built and run with
 #   running   what the dev stack, the benchmarks and the crash run need, too
 #   packages  what the tests need, too
+#   cluster-packages  what `make cluster` builds and runs its programs with
 set -euo pipefail
 purpose=$1
 
@@ -17,6 +18,17 @@ postgres() { compgen -G '/usr/lib/postgresql/*/bin/postgres' || program postgres
 
 look() {
 	missing=()
+	if [ "$purpose" = cluster-packages ]; then
+		need postgresql postgres
+		need gcc program gcc
+		need libc6-dev test -e /usr/include/stdlib.h
+		need pkg-config program pkg-config
+		need libseccomp-dev pkg-config --exists libseccomp
+		need iproute2 program ip
+		need nftables program nft
+		need iptables program iptables
+		return
+	fi
 	need gcc program gcc
 	need libc6-dev test -e /usr/include/stdlib.h
 	need pkg-config program pkg-config

@@ -121,7 +121,11 @@ func denial(bucket, extent string, pass objectstore.Drained) error {
 
 // failed returns the Progress of a slice that ended with an error. The pause doubles each time.
 func (r *erasure) failed(err error) Progress {
-	pause := min(minPause<<min(r.failures, 10), maxPause)
+	longest := maxPause
+	if fault.Is(err, fault.Unavailable) {
+		longest = maxOutagePause
+	}
+	pause := min(minPause<<min(r.failures, 10), longest)
 	r.failures++
 	return r.blocked(err, pause)
 }

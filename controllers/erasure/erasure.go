@@ -25,9 +25,11 @@ const (
 	// callTimeout bounds what a call of Erase does after its time slice has ended.
 	callTimeout = 30 * time.Second
 	// minPause and maxPause bound the pause after a slice without progress. Such a slice sends at
-	// most eight requests to the object store: less than two a second.
-	minPause = 5 * time.Second
-	maxPause = 2 * time.Minute
+	// most eight requests to the object store: less than two a second. maxOutagePause is the
+	// longest one while the store cannot be reached, so that deletions go on soon after an outage.
+	minPause       = 5 * time.Second
+	maxPause       = 2 * time.Minute
+	maxOutagePause = 20 * time.Second
 )
 
 // Buckets are the operations on buckets that an erasure needs.

@@ -30,6 +30,16 @@ const (
 type cluster struct {
 	client    client.Client // uncached
 	namespace string        // of the operator
+	watched   []string      // namespaces of the MediaAccounts; empty = all
+}
+
+// searched returns the namespaces to list MediaAccounts in: the permissions of an operator that
+// watches some namespaces do not reach the others.
+func (c cluster) searched() []string {
+	if len(c.watched) == 0 {
+		return []string{metav1.NamespaceAll}
+	}
+	return c.watched
 }
 
 // uid returns the UID of the namespace kube-system, which identifies the cluster.

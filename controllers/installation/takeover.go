@@ -44,6 +44,12 @@ func NewTakeover(kube *rest.Config, namespace string, store TakeoverStore, out i
 	return &Takeover{cluster: cluster{client: c, namespace: namespace}, store: store, out: json.NewEncoder(out)}, nil
 }
 
+// Watching limits the report to the namespaces that the operator watches; to all if there are none.
+func (t *Takeover) Watching(namespaces []string) *Takeover {
+	t.cluster.watched = namespaces
+	return t
+}
+
 // accountLine is the line of an account in the report.
 type accountLine struct {
 	Account      string    `json:"account"` // namespace/name
@@ -173,21 +179,31 @@ const listPage = 500
 // kind.
 func (c cluster) mediaAccounts(ctx context.Context) (map[client.ObjectKey]bool, error) {
 	names := map[client.ObjectKey]bool{}
+	for _, namespace := range c.searched() {
+		if err := c.addMediaAccounts(ctx, namespace, names); err != nil {
+			return nil, err
+		}
+	}
+	return names, nil
+}
+
+// addMediaAccounts adds the names of the MediaAccounts of a namespace.
+func (c cluster) addMediaAccounts(ctx context.Context, namespace string, names map[client.ObjectKey]bool) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MediaAccountList"))
 	for next := ""; ; {
-		err := c.client.List(ctx, list, client.Limit(listPage), client.Continue(next))
+		err := c.client.List(ctx, list, client.InNamespace(namespace), client.Limit(listPage), client.Continue(next))
 		if meta.IsNoMatchError(err) {
-			return names, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list the MediaAccounts: %w", err)
+			return fmt.Errorf("list the MediaAccounts: %w", err)
 		}
 		for i := range list.Items {
 			names[client.ObjectKeyFromObject(&list.Items[i])] = true
 		}
 		if next = list.Continue; next == "" {
-			return names, nil
+			return nil
 		}
 	}
 }

@@ -34,7 +34,7 @@ type UninstallStore interface {
 	SetFence(clusterUID string, epoch, leaderTerm int64)
 }
 
-// Uninstall deletes the MediaAccounts and MediaSettings of a cluster so that nothing is lost, and
+// Uninstall deletes the MediaAccounts and MediaSettings of an installation so that nothing is lost, and
 // nothing waits for an operator that is gone.
 type Uninstall struct {
 	cluster  cluster
@@ -55,6 +55,12 @@ func NewUninstall(kube *rest.Config, namespace string, store UninstallStore, acc
 		return nil, fmt.Errorf("create the client: %w", err)
 	}
 	return &Uninstall{cluster: cluster{client: c, namespace: namespace}, store: store, accounts: accounts, out: json.NewEncoder(out)}, nil
+}
+
+// Watching limits the command to the namespaces that the operator watches; to all if there are none.
+func (u *Uninstall) Watching(namespaces []string) *Uninstall {
+	u.cluster.watched = namespaces
+	return u
 }
 
 // objectLine is the line of an object in the report.
@@ -166,10 +172,15 @@ func (u *Uninstall) verify(ctx context.Context) error {
 // read lists the objects; none of a kind that the API server does not have.
 func (u *Uninstall) read(ctx context.Context) (*objects, error) {
 	found := &objects{}
-	for _, list := range []client.ObjectList{&found.accounts, &found.settings} {
-		if err := u.cluster.client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("list the objects: %w", err)
+	for _, namespace := range u.cluster.searched() {
+		var part objects
+		for _, list := range []client.ObjectList{&part.accounts, &part.settings} {
+			if err := u.cluster.client.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+				return nil, fmt.Errorf("list the objects: %w", err)
+			}
 		}
+		found.accounts.Items = append(found.accounts.Items, part.accounts.Items...)
+		found.settings.Items = append(found.settings.Items, part.settings.Items...)
 	}
 	return found, nil
 }

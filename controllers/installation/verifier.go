@@ -76,6 +76,7 @@ type Verifier struct {
 	mu       sync.Mutex
 	verified bool // a comparison succeeded
 	problem  error
+	away     error // the outage that the last comparison met; nil = none
 	state    installation.State
 	term     int64 // of this leader; 0 until it was elected
 }
@@ -138,7 +139,7 @@ func (v *Verifier) Start(ctx context.Context) error {
 func (v *Verifier) interval() time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.verified || v.term == 0 && v.elected() {
+	if !v.verified || v.away != nil || v.term == 0 && v.elected() {
 		return min(v.config.CheckInterval, firstInterval)
 	}
 	return v.config.CheckInterval
@@ -154,12 +155,13 @@ func (v *Verifier) elected() bool {
 	}
 }
 
-// Ready is the readiness check. An outage of PostgreSQL or of the Kubernetes API does not make a
-// replica that has verified its installation unready, since a restart would not end it.
+// Ready is the readiness check: a replica is ready while its last comparison succeeded. During an
+// outage of PostgreSQL or of the Kubernetes API it is not, since it reconciles nothing; the gate
+// stays as it is, and the liveness check does not fail, since a restart would not end the outage.
 func (v *Verifier) Ready(*http.Request) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.problem
+	return errors.Join(v.problem, v.away)
 }
 
 // Identity returns the identity that the markers of buckets record, as it was compared last.
@@ -320,7 +322,7 @@ func (v *Verifier) compareOnce(ctx context.Context, clusterUID string) (row inst
 func (v *Verifier) set(problem error, state installation.State) {
 	v.mu.Lock()
 	before, term := v.problem, v.term
-	v.problem, v.state = problem, state
+	v.problem, v.state, v.away = problem, state, nil
 	v.verified = v.verified || problem == nil
 	v.mu.Unlock()
 	switch {
@@ -348,6 +350,8 @@ func (v *Verifier) outage(err error) {
 	known := v.verified || errors.As(v.problem, new(mismatchError)) || v.problem.Error() == problem.Error()
 	if !known {
 		v.problem = problem
+	} else if v.verified {
+		v.away = fmt.Errorf("the installation cannot be verified at present: %s", publicText(err))
 	}
 	v.mu.Unlock()
 	if !known {

@@ -1,6 +1,8 @@
 package operator_test
 
 import (
+	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -51,6 +53,38 @@ func TestOutage_OfTheDatabaseShowsAndRecovers(t *testing.T) {
 	if string(b.secret("demo", "default").Data["apiKey"]) != string(key) {
 		t.Error("an outage of the database changed the key")
 	}
+}
+
+// The operator was Ready while PostgreSQL was away, and reconciled nothing.
+func TestReadiness_NamesTheDatabaseThatIsAway(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServer(t)
+	port := testenv.FreePort(t)
+	b := newHarness(t, func(o *options) {
+		o.databaseURL = func(t testing.TB) string { return testenv.Database(t, server) }
+		o.idle, o.noRuntime = true, true
+		o.config.HealthListen = fmt.Sprintf("127.0.0.1:%d", port)
+	})
+	ready := func() {
+		b.eventually(func() string {
+			if status, body := probe(t, port, "/readyz"); status != http.StatusOK {
+				return "the operator is not ready: " + body
+			}
+			return ""
+		})
+	}
+	server.Stop()
+	b.run(b.config)
+	for range 2 { // at the start, and after it was ready
+		notReady(t, b, port, "the database is unreachable")
+		if status, body := probe(t, port, "/healthz"); status != http.StatusOK {
+			t.Errorf("without a database the operator is not alive: %d %s", status, body)
+		}
+		server.Start()
+		ready()
+		server.Stop()
+	}
+	notReady(t, b, port, "the database is unreachable")
 }
 
 func TestOutage_DeletionWaitsForTheStores(t *testing.T) {

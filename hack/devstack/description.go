@@ -9,9 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
-	"sync"
 	"text/template"
-	"time"
 
 	"github.com/alecthomas/kong"
 )
@@ -127,18 +125,4 @@ func printRunning(ctx context.Context, w io.Writer, data *dataDir, pid int) erro
 		}
 	}
 	return running.print(w)
-}
-
-// progress prints the steps, with the time since the start.
-type progress struct {
-	started time.Time
-
-	mu  sync.Mutex
-	out io.Writer
-}
-
-func (p *progress) printf(format string, args ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	fmt.Fprintf(p.out, "%6.1f s  %s\n", time.Since(p.started).Seconds(), fmt.Sprintf(format, args...))
 }

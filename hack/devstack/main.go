@@ -13,14 +13,12 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"mediastack.dev/hack/daemon"
 	"mediastack.dev/hack/setup"
 )
 
 // exitInterrupted is the exit status of a program that a second Ctrl-C ended.
 const exitInterrupted = 130
-
-// errReported is a failure that was printed already.
-var errReported = errors.New("the stack failed")
 
 type commandLine struct {
 	Run    runCommand    `cmd:"" help:"Start the stack and print commands that use it. Ctrl-C stops it. Settings of the runtime in the environment (SERVICE_CORS_ORIGINS, SERVICE_RATE_LIMIT_KEY ...) take effect, except those that the stack sets itself."`
@@ -65,7 +63,7 @@ func main() {
 		if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 			os.Exit(exitInterrupted)
 		}
-		if !errors.Is(err, errReported) {
+		if !errors.Is(err, daemon.ErrReported) {
 			fmt.Fprintln(os.Stderr, "mediastack-dev:", err)
 		}
 		os.Exit(1)

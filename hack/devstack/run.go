@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/alecthomas/kong"
 
+	"mediastack.dev/hack/daemon"
 	"mediastack.dev/hack/servers"
 )
 
@@ -41,25 +44,25 @@ func (c *runCommand) Run(ctx context.Context, command *kong.Context, signals int
 		return err
 	}
 	if c.Detach {
-		return daemonize(ctx, data)
+		return detach(ctx, data)
 	}
-	parent, err := openParent()
+	parent, err := daemon.OpenParent()
 	if err != nil {
 		return err
 	}
 	taken, err := data.acquire()
 	if err != nil {
-		return parent.finish(err)
+		return parent.Finish(err)
 	}
 	if !taken {
 		pid, err := data.runningPID()
 		if err != nil {
-			return parent.finish(err)
+			return parent.Finish(err)
 		}
 		if pid == 0 {
-			return parent.finish(fmt.Errorf("another stack in %s was just ending; try again", data.dir))
+			return parent.Finish(fmt.Errorf("another stack in %s was just ending; try again", data.dir))
 		}
-		return parent.finish(errors.Join(printIgnoredFlags(parent.out(), command), printRunning(ctx, parent.out(), data, pid)))
+		return parent.Finish(errors.Join(printIgnoredFlags(parent.Out(), command), printRunning(ctx, parent.Out(), data, pid)))
 	}
 	defer data.release()
 
@@ -67,7 +70,7 @@ func (c *runCommand) Run(ctx context.Context, command *kong.Context, signals int
 		runCommand: c,
 		data:       data,
 		group:      servers.NewGroup(),
-		progress:   &progress{started: time.Now(), out: parent.out()},
+		progress:   &daemon.Progress{Started: time.Now(), Out: parent.Out()},
 	}
 	go func() {
 		<-signals
@@ -80,36 +83,36 @@ func (c *runCommand) Run(ctx context.Context, command *kong.Context, signals int
 
 // run brings the stack up, supervises it, and takes it down again. To be interrupted is no failure,
 // once the stack was ready.
-func (s *stack) run(ctx context.Context, parent *parent) error {
+func (s *stack) run(ctx context.Context, parent *daemon.Parent) error {
 	err := s.start(ctx)
 	if err == nil {
-		err = s.description.print(s.progress.out)
+		err = s.description.print(s.progress.Out)
 	}
 	ready := err == nil
 	if ready {
-		if parent.notify == nil {
-			s.progress.printf("running; Ctrl-C ends it")
+		if !parent.Waits() {
+			s.progress.Printf("running; Ctrl-C ends it")
 		} else {
-			s.progress.printf("running; `make stop` ends it")
+			s.progress.Printf("running; `make stop` ends it")
 		}
-		_ = parent.finish(nil)
+		_ = parent.Finish(nil)
 		err = s.supervise(ctx)
 	}
 	switch {
 	case ctx.Err() == nil:
-		s.progress.printf("%v", err)
-		s.progress.printf("ending the stack")
-		err = errReported
+		s.progress.Printf("%v", err)
+		s.progress.Printf("ending the stack")
+		err = daemon.ErrReported
 	case ready:
 		err = nil
-		s.progress.printf("ending the stack; once more Ctrl-C kills it")
+		s.progress.Printf("ending the stack; once more Ctrl-C kills it")
 	default:
 		err = ctx.Err()
-		s.progress.printf("ending the stack; once more Ctrl-C kills it")
+		s.progress.Printf("ending the stack; once more Ctrl-C kills it")
 	}
 	s.stop()
-	s.progress.printf("ended; the data stays in %s", s.data.dir)
-	return parent.finish(err)
+	s.progress.Printf("ended; the data stays in %s", s.data.dir)
+	return parent.Finish(err)
 }
 
 // supervise returns an error when a process has died, and nil when the context has ended.
@@ -139,7 +142,27 @@ func (s *stack) purge(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if err := s.group.Run(ctx, s.runtimeSpec("the purge", "purge.log", "purge")); err != nil && ctx.Err() == nil {
-			s.progress.printf("%v", err)
+			s.progress.Printf("%v", err)
 		}
 	}
+}
+
+// detach starts the stack in a session of its own and repeats what it reports until it is ready.
+func detach(ctx context.Context, data *dataDir) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(data.path("logs"), 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	log, err := os.OpenFile(data.path("logs/stack.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(arg string) bool { return arg == "--detach" })
+	child := exec.Command(self, args...)
+	child.Stdout, child.Stderr = log, log
+	return daemon.Start(ctx, child, os.Stdout)
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/hack/daemon"
 	"mediastack.dev/hack/kubeapply"
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/setup"
@@ -48,7 +49,7 @@ type stack struct {
 
 	data     *dataDir
 	group    *servers.Group
-	progress *progress
+	progress *daemon.Progress
 
 	state    state
 	runtime  string // paths of the two shipped programs
@@ -148,9 +149,9 @@ func (s *stack) startServers(ctx context.Context, fresh bool) error {
 		return err
 	}
 	if outside {
-		s.progress.printf("the user postgres cannot read %s: the database is in %s", s.data.dir, postgresDir)
+		s.progress.Printf("the user postgres cannot read %s: the database is in %s", s.data.dir, postgresDir)
 	}
-	s.progress.printf("starting PostgreSQL, the S3 store, the mail sink and the Kubernetes API server")
+	s.progress.Printf("starting PostgreSQL, the S3 store, the mail sink and the Kubernetes API server")
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		s.postgres, err = s.group.StartPostgres(ctx, servers.PostgresConfig{
@@ -162,7 +163,7 @@ func (s *stack) startServers(ctx context.Context, fresh bool) error {
 		if err := s.postgres.CreateDatabase(ctx, database); err != nil {
 			return err
 		}
-		s.progress.printf("PostgreSQL is ready on port %d", s.postgres.Port)
+		s.progress.Printf("PostgreSQL is ready on port %d", s.postgres.Port)
 		return nil
 	})
 	group.Go(func() (err error) {
@@ -171,14 +172,14 @@ func (s *stack) startServers(ctx context.Context, fresh bool) error {
 			AccessKey: s.state.S3AccessKey, SecretKey: s.state.S3SecretKey,
 		})
 		if err == nil {
-			s.progress.printf("the S3 store is ready on port %d", s.s3.Port)
+			s.progress.Printf("the S3 store is ready on port %d", s.s3.Port)
 		}
 		return err
 	})
 	group.Go(func() error {
 		_, address, err := s.group.StartMailSink(ctx, s.state.Ports.SMTP, s.log("mailsink.log"))
 		if err == nil {
-			s.progress.printf("the mail sink is ready on %s", address)
+			s.progress.Printf("the mail sink is ready on %s", address)
 		}
 		return err
 	})
@@ -187,7 +188,7 @@ func (s *stack) startServers(ctx context.Context, fresh bool) error {
 			Dir: s.data.path("kubernetes"), LogDir: s.data.path("logs"), Port: s.state.Ports.Kube,
 		})
 		if err == nil {
-			s.progress.printf("the Kubernetes API server is ready on port %d", s.kube.Port)
+			s.progress.Printf("the Kubernetes API server is ready on port %d", s.kube.Port)
 		}
 		return err
 	})
@@ -203,10 +204,10 @@ func (s *stack) startProduct(ctx context.Context) error {
 		if err := s.group.Run(both, s.runtimeSpec("the database migration", "migrate.log", "migrate")); err != nil {
 			return err
 		}
-		s.progress.printf("the database is migrated")
+		s.progress.Printf("the database is migrated")
 		_, err := s.group.Start(both, s.serveSpec())
 		if err == nil {
-			s.progress.printf("the runtime is ready at %s", s.baseURL())
+			s.progress.Printf("the runtime is ready at %s", s.baseURL())
 		}
 		return err
 	})
@@ -216,7 +217,7 @@ func (s *stack) startProduct(ctx context.Context) error {
 		}
 		err := s.kube.StartControllers(both)
 		if err == nil {
-			s.progress.printf("the Kubernetes controllers are ready")
+			s.progress.Printf("the Kubernetes controllers are ready")
 		}
 		return err
 	})
@@ -231,7 +232,7 @@ func (s *stack) startProduct(ctx context.Context) error {
 	if s.operatorProc, err = s.group.Start(ctx, s.operatorSpec(kubeconfig)); err != nil {
 		return err
 	}
-	s.progress.printf("the operator is ready")
+	s.progress.Printf("the operator is ready")
 	if err := s.waitDeleted(ctx, sampleNamespace); err != nil {
 		return fmt.Errorf("wait until the namespace %s, which is terminating, is gone: %w", sampleNamespace, err)
 	}
@@ -264,7 +265,7 @@ func (s *stack) apply(ctx context.Context, what string, paths ...string) error {
 	if err := kubeapply.Apply(ctx, s.config, fieldManager, objects...); err != nil {
 		return err
 	}
-	s.progress.printf("%s are applied (%d objects)", what, len(objects))
+	s.progress.Printf("%s are applied (%d objects)", what, len(objects))
 	return nil
 }
 
@@ -298,6 +299,7 @@ func (s *stack) defaultEnv() []string {
 		"SERVICE_SMTP_PORT=" + strconv.Itoa(s.state.Ports.SMTP),
 		"SERVICE_SMTP_TLS=none",
 		"SERVICE_MAIL_FROM=login@mediastack.localhost",
+		"SERVICE_DRAIN_DELAY=0s",
 		"SERVICE_LOGIN_CODES_PER_EMAIL=100",
 		"SERVICE_LOGIN_ATTEMPTS_PER_EMAIL=100",
 		"SERVICE_LOGIN_CODES_PER_IP=1000",
@@ -367,12 +369,12 @@ func (s *stack) waitReady(ctx context.Context, kube client.Client) (*v1alpha1.Me
 					}
 				}
 			} else if account.Status.Endpoints != nil && account.Status.Endpoints.REST == s.baseURL() { // what an earlier run left may name another port
-				s.progress.printf("the MediaAccount %s is Ready", sampleAccount)
+				s.progress.Printf("the MediaAccount %s is Ready", sampleAccount)
 				return &account, nil
 			}
 		}
 		if now != printed {
-			s.progress.printf("waiting for the MediaAccount %s (%s)", sampleAccount, now)
+			s.progress.Printf("waiting for the MediaAccount %s (%s)", sampleAccount, now)
 			printed = now
 		}
 		select {
@@ -449,7 +451,7 @@ func kubectl() string {
 // stop ends every process, the last started first: those that use others are the later ones.
 func (s *stack) stop() {
 	if err := s.data.removeDescription(); err != nil {
-		s.progress.printf("%v", err)
+		s.progress.Printf("%v", err)
 	}
 	s.group.Close()
 }

@@ -68,7 +68,12 @@ func readFile(path string) (objects []*unstructured.Unstructured, err error) {
 		return nil, err
 	}
 	defer file.Close()
-	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+	return Parse(file)
+}
+
+// Parse reads the objects of a YAML text.
+func Parse(text io.Reader) (objects []*unstructured.Unstructured, err error) {
+	for decoder := yaml.NewYAMLOrJSONDecoder(text, 4096); ; {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(&object.Object)
 		if errors.Is(err, io.EOF) {

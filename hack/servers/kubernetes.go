@@ -206,7 +206,7 @@ func (k *Kubernetes) ready(ctx context.Context, token string) error {
 	}
 	defer client.CloseIdleConnections()
 	k.Config = config
-	return answers(client, config.Host+"/readyz")(ctx)
+	return AnswersTo(client, config.Host+"/readyz")(ctx)
 }
 
 // ServiceAccountKubeconfig writes a kubeconfig with a token of a service account, so that RBAC decides

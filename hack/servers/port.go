@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -60,4 +61,11 @@ func CheckPort(port int) error {
 	return listener.Close()
 }
 
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+const loopbackAddress = "127.0.0.1"
+
+func loopback(port int) string { return hostPort("", port) }
+
+// hostPort joins an IP address, 127.0.0.1 when it is empty, and a port.
+func hostPort(ip string, port int) string {
+	return net.JoinHostPort(cmp.Or(ip, loopbackAddress), strconv.Itoa(port))
+}

@@ -42,8 +42,10 @@ type PostgresConfig struct {
 	Dir string
 	// LogFile takes the server's log.
 	LogFile string
-	// TCP also listens on a loopback port, where passwords are asked for.
+	// TCP also listens on a port, where passwords are asked for.
 	TCP bool
+	// Address is the IP address of the port; 127.0.0.1 when empty. Any address may reach another one.
+	Address string
 	// Port is the TCP port; zero chooses a free one.
 	Port int
 	// Password is the password of the role mediastack. Needed with TCP.
@@ -203,7 +205,7 @@ func (p *Postgres) arguments() []string {
 		"timezone":                "UTC",
 	}
 	if p.config.TCP {
-		settings["listen_addresses"] = "127.0.0.1"
+		settings["listen_addresses"] = cmp.Or(p.config.Address, loopbackAddress)
 	}
 	if p.config.Volatile {
 		// Commits stay synchronous: what was acknowledged has to outlive a crash of the process.
@@ -255,7 +257,22 @@ func initCluster(ctx context.Context, bin string, config PostgresConfig, credent
 		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 		return fmt.Errorf("initdb in %s failed (%w): %s", config.Dir, err, lines[len(lines)-1])
 	}
+	if config.Address != "" {
+		if err := admitEveryAddress(config.Dir); err != nil {
+			return err
+		}
+	}
 	return os.WriteFile(complete, nil, 0o600)
+}
+
+// admitEveryAddress lets every address log in with a password; initdb admits loopback only.
+func admitEveryAddress(dir string) error {
+	rules, err := os.OpenFile(filepath.Join(dir, "pg_hba.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = rules.WriteString("host all all all scram-sha-256\n")
+	return errors.Join(err, rules.Close())
 }
 
 // checkClusterVersion explains what happens after the system's PostgreSQL was upgraded.
@@ -405,7 +422,7 @@ func (p *Postgres) URL(database string) string {
 	}
 	address := url.URL{
 		Scheme: "postgres", User: url.UserPassword(Role, p.config.Password),
-		Host: loopback(p.Port), Path: "/" + database, RawQuery: "sslmode=disable",
+		Host: hostPort(p.config.Address, p.Port), Path: "/" + database, RawQuery: "sslmode=disable",
 	}
 	return address.String()
 }

@@ -9,9 +9,10 @@ import (
 )
 
 // Answers is a readiness probe that succeeds when a URL answers 200.
-func Answers(url string) func(context.Context) error { return answers(http.DefaultClient, url) }
+func Answers(url string) func(context.Context) error { return AnswersTo(http.DefaultClient, url) }
 
-func answers(client *http.Client, url string) func(context.Context) error {
+// AnswersTo is Answers with a client of its own.
+func AnswersTo(client *http.Client, url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
@@ -30,8 +31,8 @@ func answers(client *http.Client, url string) func(context.Context) error {
 	}
 }
 
-// accepts is a probe that succeeds when an address can be connected to.
-func accepts(address string) func(context.Context) error {
+// Accepts is a probe that succeeds when an address can be connected to.
+func Accepts(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 		if err != nil {

@@ -43,6 +43,8 @@ type Spec struct {
 	LogFile string
 	// Credential is the user to run as; nil keeps the caller's.
 	Credential *syscall.Credential
+	// Namespaces are the clone flags of the namespaces that the process gets of its own.
+	Namespaces uintptr
 	// StopSignal asks the process to end; SIGTERM when zero.
 	StopSignal syscall.Signal
 	// OrphanSignal is what the kernel sends when the supervising program dies; SIGKILL when zero.
@@ -206,6 +208,7 @@ func (g *Group) fork(spec Spec, log *os.File, pgid int) (*exec.Cmd, error) {
 		Pgid:       pgid,
 		Pdeathsig:  orphan,
 		Credential: spec.Credential,
+		Cloneflags: spec.Namespaces,
 	}
 	result := make(chan error)
 	g.forks <- func() { result <- cmd.Start() }

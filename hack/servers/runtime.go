@@ -84,6 +84,7 @@ func (g *Group) StartRuntime(ctx context.Context, config RuntimeConfig) (*Runtim
 		Name: config.Name, Path: binary, Args: []string{"serve"}, LogFile: filepath.Join(config.LogDir, strings.ReplaceAll(config.Name, " ", "-")+".log"),
 		Env: slices.Concat(config.Stores, []string{
 			"SERVICE_SECRET=" + config.Secret, "SERVICE_BASE_URL=" + r.BaseURL, "SERVICE_LISTEN=" + r.Addr, "SERVICE_ADMIN_LISTEN=" + loopback(admin),
+			"SERVICE_DRAIN_DELAY=0s", // no load balancer has to notice
 		}, config.Env),
 		Grace: 30 * time.Second,
 		Ready: Answers("http://" + loopback(admin) + "/readyz"),

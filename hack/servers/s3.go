@@ -21,6 +21,8 @@ type S3Config struct {
 	Dir string
 	// LogFile takes the server's log.
 	LogFile string
+	// Address is the IP address to listen on; 127.0.0.1 when empty.
+	Address string
 	// Port is the TCP port; zero chooses a free one.
 	Port int
 	// AccessKey and SecretKey are the root user's; random ones are made where they are empty.
@@ -98,8 +100,8 @@ func (g *Group) startS3(ctx context.Context, config S3Config, name, health strin
 	if config.SecretKey == "" {
 		config.SecretKey = RandomSecret(20)
 	}
-	endpoint := "http://" + loopback(port)
-	spec := command(loopback(port))
+	endpoint := "http://" + hostPort(config.Address, port)
+	spec := command(hostPort(config.Address, port))
 	spec.Name = name
 	spec.LogFile = config.LogFile
 	spec.Env = append(spec.Env, accessEnv+"="+config.AccessKey, secretEnv+"="+config.SecretKey)
@@ -124,7 +126,7 @@ func (g *Group) StartMailSink(ctx context.Context, port int, logFile string) (pr
 		Path:    binary,
 		Args:    []string{"mailsink", "--listen", address},
 		LogFile: logFile,
-		Ready:   accepts(address),
+		Ready:   Accepts(address),
 	})
 	return process, address, err
 }

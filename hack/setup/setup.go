@@ -114,6 +114,9 @@ func FindMinIO() (string, error) { return findCached("minio") }
 // FindTusd finds the tusd server that benchmarks compare with.
 func FindTusd() (string, error) { return findCached("tusd") }
 
+// FindHelm finds the Helm that tests render and install the chart with.
+func FindHelm() (string, error) { return findCached("helm") }
+
 // findCached finds a program that a make target of its name builds into the cache.
 func findCached(name string) (string, error) {
 	dir, err := CacheDir()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -110,6 +111,16 @@ func ServiceAccountKubeconfig(t testing.TB, namespace, name string) string {
 func Manifests(t testing.TB, paths ...string) []*unstructured.Unstructured {
 	t.Helper()
 	objects, err := kubeapply.Read(paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+// ParseManifests returns the objects of a YAML text.
+func ParseManifests(t testing.TB, text string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := kubeapply.Parse(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

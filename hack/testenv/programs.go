@@ -68,6 +68,16 @@ func Kubectl(t testing.TB) string {
 	return tools.Kubectl
 }
 
+// Helm returns the path of Helm.
+func Helm(t testing.TB) string {
+	t.Helper()
+	path, err := setup.FindHelm()
+	if err != nil {
+		t.Fatalf("the test needs Helm: %v", err)
+	}
+	return path
+}
+
 // RepoRoot returns the directory of the checkout.
 func RepoRoot(t testing.TB) string {
 	t.Helper()

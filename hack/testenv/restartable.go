@@ -16,6 +16,9 @@ type Restartable[T server] struct {
 	t testing.TB
 }
 
+// PostgresRestartable is a PostgreSQL server of one test.
+type PostgresRestartable = Restartable[*servers.Postgres]
+
 type server interface {
 	Stop()
 	Kill()

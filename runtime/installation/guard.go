@@ -50,6 +50,8 @@ type Guard struct {
 	decision error // nil = this database may write to the object store
 	state    State
 	verified bool // the markers were read since this process started
+	examined bool // the markers were read, or there were none to read, since this process started
+	warned   string
 }
 
 // NewGuard returns a Guard. It allows nothing before its first check.
@@ -64,7 +66,7 @@ const uncheckedInterval = time.Second
 func (g *Guard) Run(ctx context.Context) error {
 	for {
 		interval := g.cfg.CheckInterval
-		if err := g.Check(ctx); errors.Is(err, errNotChecked) {
+		if err := g.Check(ctx); errors.Is(err, errNotChecked) || errors.Is(g.BucketsWritable(), errNotExamined) {
 			interval = uncheckedInterval
 		}
 		select {
@@ -84,6 +86,21 @@ func (g *Guard) Writable() error {
 	return g.decision
 }
 
+// errNotExamined is the decision about buckets before the markers were read.
+var errNotExamined = fault.New(fault.Unavailable, "the object store has not shown yet that its buckets belong to this database")
+
+// BucketsWritable is Writable for a write to the object store: it also returns an Unavailable fault
+// until the markers were read once. While the object store is away, the database alone decides about
+// other changes.
+func (g *Guard) BucketsWritable() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.decision == nil && !g.examined {
+		return errNotExamined
+	}
+	return g.decision
+}
+
 // State returns the row as the last check read it; zero before the first one.
 func (g *Guard) State() State {
 	g.mu.Lock()
@@ -98,11 +115,22 @@ func (g *Guard) Check(ctx context.Context) error {
 	if err == nil {
 		err = g.beatIfDue(ctx, state)
 		if err != nil && !isDecision(err) && ctx.Err() == nil {
-			g.deps.Log.WarnContext(ctx, "no heartbeat was written", "error", err)
+			g.warnOnce(ctx, err)
 			err = nil // the row is in order
 		}
 	}
 	return g.decide(ctx, err)
+}
+
+// warnOnce logs that no heartbeat was written, unless the last check had the same error.
+func (g *Guard) warnOnce(ctx context.Context, err error) {
+	g.mu.Lock()
+	repeated := g.warned == fault.From(err).Public
+	g.warned = fault.From(err).Public
+	g.mu.Unlock()
+	if !repeated {
+		g.deps.Log.WarnContext(ctx, "no heartbeat was written", "error", err)
+	}
 }
 
 // beatIfDue beats if a heartbeat is due. A process that starts reads the markers in any case:
@@ -291,6 +319,11 @@ type verification struct {
 // the row before it writes a marker, so a row that is behind has lost something.
 func (g *Guard) verify(ctx context.Context) (verification, error) {
 	markers, err := g.readMarkers(ctx)
+	if err == nil || errors.Is(err, errNoMarker) {
+		g.mu.Lock()
+		g.examined, g.warned = true, ""
+		g.mu.Unlock()
+	}
 	if err != nil {
 		return verification{}, err
 	}
@@ -334,6 +367,9 @@ func behind(row State, w witnessed) string {
 	return ""
 }
 
+// errNoMarker is wrapped by the error for buckets that have no marker.
+var errNoMarker = errors.New("no marker was found")
+
 // readMarkers reads the markers of the first owned buckets. It passes over buckets without a
 // marker of their account: their accounts may have been erased after a backup. It is Unavailable
 // if there are buckets, and none has a marker.
@@ -361,13 +397,13 @@ func (g *Guard) readMarkers(ctx context.Context) ([]witnessed, error) {
 		read += len(buckets)
 		if len(buckets) < witnesses {
 			if read > 0 && len(found) == 0 {
-				return nil, fault.New(fault.Unavailable, "no bucket of %d has the marker of its account, so that nothing proves that this database owns them", read)
+				return nil, fault.Wrap(errNoMarker, fault.Unavailable, "no bucket of %d has the marker of its account, so that nothing proves that this database owns them", read)
 			}
 			return found, nil
 		}
 	}
 	if len(found) == 0 {
-		return nil, fault.New(fault.Unavailable, "none of %d buckets has the marker of its account, so that nothing proves that this database owns them", maxWitnessReads)
+		return nil, fault.Wrap(errNoMarker, fault.Unavailable, "none of %d buckets has the marker of its account, so that nothing proves that this database owns them", maxWitnessReads)
 	}
 	return found, nil
 }

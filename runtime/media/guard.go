@@ -21,12 +21,47 @@ type Guard interface {
 // GuardWrites returns an ObjectStore that rejects every write while writable returns an error. Reads
 // pass.
 func GuardWrites(objects ObjectStore, writable func() error) ObjectStore {
-	return guardedObjects{ObjectStore: objects, writable: writable}
+	return GuardObjects(objects, func() error { return nil }, writable)
+}
+
+// GuardObjects returns an ObjectStore that rejects every read while readable returns an error, and
+// every write while readable or writable does. A Service rejects uploads before it reads them.
+func GuardObjects(objects ObjectStore, readable, writable func() error) ObjectStore {
+	return guardedObjects{ObjectStore: objects, readable: readable, writable: func() error {
+		if err := readable(); err != nil {
+			return err
+		}
+		return writable()
+	}}
 }
 
 type guardedObjects struct {
 	ObjectStore
-	writable func() error
+	readable, writable func() error
+}
+
+// writeChecker is an ObjectStore that knows that a write would fail.
+type writeChecker interface{ CheckWritable() error }
+
+var _ writeChecker = guardedObjects{}
+
+// CheckWritable returns the error that every write returns at present; nil if there is none.
+func (g guardedObjects) CheckWritable() error { return g.writable() }
+
+// checkWritable returns the error of an object store to which nothing can be written at present.
+func (s *Service) checkWritable() error {
+	if checker, ok := s.objects.(writeChecker); ok {
+		return checker.CheckWritable()
+	}
+	return nil
+}
+
+// Open implements ObjectStore.
+func (g guardedObjects) Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error) {
+	if err := g.readable(); err != nil {
+		return nil, err
+	}
+	return g.ObjectStore.Open(ctx, bucket, key, offset, length)
 }
 
 // Put implements ObjectStore.

@@ -170,6 +170,9 @@ func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, ve
 	if r.state.Phase() == Committed || offset != before {
 		return 0, offsetConflict(before)
 	}
+	if err := r.service.checkWritable(); err != nil {
+		return 0, err
+	}
 	t := r.newTransfer()
 	defer t.close()
 	if err := r.restore(ctx, t); err != nil {
@@ -242,6 +245,9 @@ func (r *Resumable) Finish(ctx context.Context) (Item, error) {
 	case Receiving:
 		return Item{}, fault.New(fault.Conflict, "the upload has received %d bytes only", r.state.Progress.Received)
 	case Received:
+	}
+	if err := r.service.checkWritable(); err != nil {
+		return Item{}, err
 	}
 	if r.state.Progress.IncompleteBytes > 0 {
 		// The length was declared after the last byte had arrived, or the request that

@@ -78,6 +78,9 @@ func (s *Service) checkAccount(a account.Account, size int64) error {
 	if !a.BucketOwned {
 		return fault.New(fault.Unavailable, "the account's bucket is not ready for uploads")
 	}
+	if err := s.checkWritable(); err != nil {
+		return err
+	}
 	if size > a.MaxUploadSize {
 		return tooLarge(a)
 	}

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
-	"sync"
 
 	"github.com/google/uuid"
 	"github.com/minio/minio-go/v7"
@@ -87,71 +85,4 @@ func (s *Store) probeWithoutBucket(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// Readiness checks that the store responds and that it has conditional puts. A definite result
-// is kept. Readiness is safe for concurrent use.
-type Readiness struct {
-	store       *Store
-	ownedBucket func(ctx context.Context) (bucket string, err error)
-	log         *slog.Logger
-
-	mu      sync.Mutex
-	probing bool
-	probed  bool  // without a bucket; used only by the call that is probing
-	known   bool  // result is final
-	result  error // nil = the store has conditional puts, as far as it is known
-}
-
-// NewReadiness returns a Readiness. ownedBucket returns a bucket that has an owner marker, or
-// an empty name while there is none: then only a store that reports it is known to have no
-// conditional puts.
-func NewReadiness(store *Store, ownedBucket func(ctx context.Context) (string, error), log *slog.Logger) *Readiness {
-	return &Readiness{store: store, ownedBucket: ownedBucket, log: log}
-}
-
-// Check returns an Unavailable fault while the store does not respond, and if it can't be
-// used. It changes nothing in the store.
-func (r *Readiness) Check(ctx context.Context) error {
-	if err := r.store.Ping(ctx); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.known || r.probing { // it does not wait for the probe of another call
-		return r.result
-	}
-	r.probing = true
-	r.mu.Unlock()
-	proven, err := r.probe(ctx)
-	r.mu.Lock()
-	r.probing = false
-	switch {
-	case errors.Is(err, errNoConditionalPut):
-		r.known, r.result = true, err
-		r.log.ErrorContext(ctx, fault.From(err).Public, "error", err)
-	case err == nil:
-		r.known = proven
-	}
-	return r.result // another error proves nothing: the next call probes again
-}
-
-// probe sends the probes. proven reports whether the store certainly has conditional puts.
-func (r *Readiness) probe(ctx context.Context) (proven bool, err error) {
-	if !r.probed {
-		if err := r.store.probeWithoutBucket(ctx); err != nil {
-			return false, err
-		}
-		r.probed = true
-	}
-	bucket, err := r.ownedBucket(ctx)
-	if err != nil || bucket == "" {
-		return false, err
-	}
-	marker, _, err := r.store.readMarker(ctx, bucket)
-	if err != nil {
-		return false, err
-	}
-	err = r.store.proveConditionalPut(ctx, bucket, marker)
-	return err == nil, err
 }

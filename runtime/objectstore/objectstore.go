@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -42,6 +43,8 @@ type Store struct {
 	// noRetry sends requests that must not be repeated.
 	noRetry *minio.Core
 	region  string
+	// troubles has a value after a request that the store failed.
+	troubles chan struct{}
 }
 
 // New returns a client. It sends no request.
@@ -58,11 +61,13 @@ func New(cfg Config) (*Store, error) {
 	// and reconnecting under load costs more than keeping them.
 	transport.MaxIdleConnsPerHost = 256
 	transport.ResponseHeaderTimeout = time.Minute
+	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	troubles := make(chan struct{}, 1)
 	options := &minio.Options{
 		Creds:     credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""),
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
-		Transport: transport,
+		Transport: observedTransport{transport, troubles},
 		// The default, ten attempts with backoff, delays a request for most of a minute while
 		// the store is down. The client can retry sooner.
 		MaxRetries: 3,
@@ -76,12 +81,15 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the S3 client: %w", err)
 	}
-	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region}, nil
+	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, troubles: troubles}, nil
 }
 
-// Ping sends a cheap request that needs valid credentials.
+// dialTimeout bounds one connection attempt.
+const dialTimeout = 5 * time.Second
+
+// Ping sends a cheap request that needs valid credentials, and does not repeat it.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.client.BucketExists(ctx, "mediastack-ping")
+	_, err := s.noRetry.BucketExists(ctx, "mediastack-ping")
 	// A store may deny access to a bucket that does not exist; it responded all the same.
 	if err = classify(err, "ping"); err == nil || fault.Is(err, fault.NotFound) {
 		return nil

@@ -159,7 +159,7 @@ func (s *Store) PurgeKeys(ctx context.Context, retention time.Duration, batch in
 // FindPrincipal returns the principal of the key with this hash; NotFound without one. A
 // caller that keeps it compares the key's end with a clock of its own.
 func (s *Store) FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error) {
-	row, err := s.queries.Principal(ctx, hash[:])
+	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.PrincipalRow, error) { return s.queries.Principal(ctx, hash[:]) })
 	if err != nil {
 		return account.Principal{}, toFault(err, "find principal")
 	}
@@ -168,7 +168,7 @@ func (s *Store) FindPrincipal(ctx context.Context, hash account.Hash) (account.P
 
 // FindPrincipalByKeyID returns the principal of the key with this id; NotFound without one.
 func (s *Store) FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error) {
-	row, err := s.queries.PrincipalOfKey(ctx, id)
+	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.PrincipalOfKeyRow, error) { return s.queries.PrincipalOfKey(ctx, id) })
 	if err != nil {
 		return account.Principal{}, toFault(err, "find principal of key")
 	}

@@ -122,19 +122,30 @@ func (s *Store) AbandonErasure(ctx context.Context, accountID uuid.UUID) (accoun
 func (s *Store) EraseRows(ctx context.Context, accountID uuid.UUID, more func() bool) (done bool, err error) {
 	err = s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		// The planner must not prefer to scan a whole table, even if most of it is of this
-		// account: each batch, and each check of a foreign key, would scan it.
-		if _, err := conn.Exec(ctx, "SET enable_seqscan = off"); err != nil {
+		// account: each batch, and each check of a foreign key, would scan it. Without an index,
+		// such as for the row of the installation, the estimated cost is then so high that each
+		// statement would be compiled, which takes longer than the deletion.
+		if _, err := conn.Exec(ctx, "SELECT set_config('enable_seqscan', 'off', false), set_config('jit', 'off', false)"); err != nil {
 			return err
 		}
 		rows := rowEraser{q: sqlgen.New(conn), accountID: accountID, more: more}
 		var err error
 		done, err = rows.erase(ctx)
-		if _, resetErr := conn.Exec(context.WithoutCancel(ctx), "RESET enable_seqscan"); resetErr != nil {
+		if err := resetPlanner(context.WithoutCancel(ctx), conn); err != nil {
 			_ = conn.Conn().Close(context.WithoutCancel(ctx))
 		}
 		return err
 	})
 	return done && err == nil, toFault(err, "erase rows")
+}
+
+// resetPlanner ends the settings of EraseRows.
+func resetPlanner(ctx context.Context, conn *pgxpool.Conn) error {
+	_, err := conn.Exec(ctx, "RESET enable_seqscan")
+	if err == nil {
+		_, err = conn.Exec(ctx, "RESET jit")
+	}
+	return err
 }
 
 // rowEraser deletes the rows of one account. Its methods report whether none is left.

@@ -27,7 +27,9 @@ func itemFault(err error, op string) error {
 
 // Item implements media.Store.
 func (s *Store) Item(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Item, error) {
-	row, err := s.queries.Item(ctx, sqlgen.ItemParams{AppID: scope.AppID, ID: id})
+	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.Item, error) {
+		return s.queries.Item(ctx, sqlgen.ItemParams{AppID: scope.AppID, ID: id})
+	})
 	if err != nil {
 		return media.Item{}, itemFault(err, "read item")
 	}
@@ -36,15 +38,21 @@ func (s *Store) Item(ctx context.Context, scope media.Scope, id uuid.UUID) (medi
 
 // ItemForDelivery implements media.Store.
 func (s *Store) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, string, error) {
-	row, err := s.queries.ItemForDelivery(ctx, id)
+	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.ItemForDeliveryRow, error) {
+		return s.queries.ItemForDelivery(ctx, id)
+	})
 	if err != nil {
 		return media.Item{}, "", itemFault(err, "read item for delivery")
 	}
 	return itemOf(row.Item), row.Bucket, nil
 }
 
-// Seal implements media.Store.
+// Seal implements media.Store. It may be repeated: a sealed item stays as it is.
 func (s *Store) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
+	return repeat(ctx, s, func(ctx context.Context) (media.Item, error) { return s.seal(ctx, scope, id, now) })
+}
+
+func (s *Store) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
 	row, err := s.queries.Seal(ctx, sqlgen.SealParams{AppID: scope.AppID, ID: id, Now: now, Slot: randomSlot()})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return s.Item(ctx, scope, id) // already sealed, or not found
@@ -62,8 +70,29 @@ func (s *Store) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now t
 		GroupLabel: row.GroupLabel, Objects: objects, Bytes: row.Bytes, CreatedAt: row.CreatedAt, SealedAt: row.SealedAt}), nil
 }
 
-// DeleteItem implements media.Store.
+// DeleteItem implements media.Store. It may be repeated: an attempt whose response was lost has left
+// the removal of the item's objects.
 func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
+	attempts := 0
+	return repeat(ctx, s, func(ctx context.Context) (media.Removal, error) {
+		removal, err := s.deleteItem(ctx, scope, id, notBefore)
+		if attempts++; attempts > 1 && errors.Is(err, errItemNotFound) {
+			return s.queuedRemoval(ctx, scope, id)
+		}
+		return removal, err
+	})
+}
+
+// queuedRemoval returns the removal of the objects of an item that was deleted a moment ago.
+func (s *Store) queuedRemoval(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Removal, error) {
+	row, err := s.queries.QueuedRemoval(ctx, sqlgen.QueuedRemovalParams{AccountID: scope.AccountID, Key: media.ObjectKey(id, media.Original)})
+	if err != nil {
+		return media.Removal{}, itemFault(err, "find the removal of an item")
+	}
+	return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
+}
+
+func (s *Store) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
 	row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore})
 	if err != nil {
 		return media.Removal{}, itemFault(err, "delete item")
@@ -74,6 +103,10 @@ func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID,
 
 // ListItems implements media.Store. limit and offset are bounded by media.Service.List.
 func (s *Store) ListItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
+	return repeat(ctx, s, func(ctx context.Context) ([]media.Item, error) { return s.listItems(ctx, scope, filter, limit, offset) })
+}
+
+func (s *Store) listItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
 	if offset > indexOffset && filter.Group == "" {
 		return s.listByIndex(ctx, scope, filter, limit, offset)
 	}
@@ -101,6 +134,10 @@ func (s *Store) ListItems(ctx context.Context, scope media.Scope, filter media.F
 
 // CountItems implements media.Store.
 func (s *Store) CountItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
+	return repeat(ctx, s, func(ctx context.Context) (int64, error) { return s.countItems(ctx, scope, filter) })
+}
+
+func (s *Store) countItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
 	var public, private int64
 	if filter.Group != "" {
 		row, err := s.queries.CountGroup(ctx, sqlgen.CountGroupParams{AppID: scope.AppID, GroupLabel: filter.Group})
@@ -127,7 +164,7 @@ func (s *Store) CountItems(ctx context.Context, scope media.Scope, filter media.
 
 // Totals implements media.Store.
 func (s *Store) Totals(ctx context.Context, scope media.Scope) (media.Totals, error) {
-	row, err := s.queries.Totals(ctx, scope.AccountID)
+	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.TotalsRow, error) { return s.queries.Totals(ctx, scope.AccountID) })
 	if err != nil {
 		return media.Totals{}, toFault(err, "read totals")
 	}

@@ -14,8 +14,9 @@ const accountChannel = "mediastack_account"
 
 const (
 	// The pause before a listener reconnects doubles from minReconnectPause to maxReconnectPause.
+	// They are short, because requests wait for the connection of UploadLocks.
 	minReconnectPause = 100 * time.Millisecond
-	maxReconnectPause = 5 * time.Second
+	maxReconnectPause = time.Second
 	// probeInterval is the time without a notification after which a listener probes its connection.
 	probeInterval = 15 * time.Second
 	// queryTimeout bounds a query of a listener. A connection that does not answer in time is

@@ -33,7 +33,7 @@ func (s *Store) AddClient(ctx context.Context, client oauth.Client, limit oauth.
 
 // FindClient implements oauth.Store.
 func (s *Store) FindClient(ctx context.Context, id string) (oauth.Client, error) {
-	row, err := s.queries.FindClient(ctx, id)
+	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.OAuthClient, error) { return s.queries.FindClient(ctx, id) })
 	return clientOf(row), toFault(err, "find client")
 }
 

@@ -113,7 +113,7 @@ func (s *Store) RevokeToken(ctx context.Context, hash account.Hash, clientID str
 // FindSession returns the session of an access token; NotFound. The caller checks whether the
 // token and the key have expired.
 func (s *Store) FindSession(ctx context.Context, hash account.Hash) (oauth.Session, error) {
-	row, err := s.queries.FindSession(ctx, hash[:])
+	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.FindSessionRow, error) { return s.queries.FindSession(ctx, hash[:]) })
 	if err != nil {
 		return oauth.Session{}, toFault(err, "find session")
 	}
@@ -123,7 +123,9 @@ func (s *Store) FindSession(ctx context.Context, hash account.Hash) (oauth.Sessi
 
 // FindSessionOfGrant returns the session of a grant; NotFound if the grant was revoked.
 func (s *Store) FindSessionOfGrant(ctx context.Context, id uuid.UUID) (oauth.Session, error) {
-	row, err := s.queries.FindSessionOfGrant(ctx, id)
+	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.FindSessionOfGrantRow, error) {
+		return s.queries.FindSessionOfGrant(ctx, id)
+	})
 	if err != nil {
 		return oauth.Session{}, toFault(err, "find session of grant")
 	}

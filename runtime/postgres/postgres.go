@@ -9,10 +9,8 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -40,33 +38,10 @@ var (
 	_ installation.InstanceStore = (*Store)(nil)
 )
 
-// Config configures the database connection. The tags are flag and environment names.
-type Config struct {
-	DatabaseURL    string        `env:"SERVICE_DATABASE_URL" required:"" help:"PostgreSQL URL, e.g. postgres://user:password@host/db (prefer the environment over the flag)."`
-	DatabaseConns  int32         `name:"database-max-conns" env:"SERVICE_DATABASE_MAX_CONNS" default:"20" help:"Maximum number of connections of this process."`
-	ConnectTimeout time.Duration `env:"SERVICE_DATABASE_CONNECT_TIMEOUT" default:"5s" help:"Timeout of one connection attempt."`
-}
-
-// pool returns the pool's configuration. Its error never contains the URL, which has a password.
-func (c Config) pool() (*pgxpool.Config, error) {
-	cfg, err := pgxpool.ParseConfig(c.DatabaseURL)
-	if err != nil {
-		return nil, errors.New("SERVICE_DATABASE_URL is not a PostgreSQL URL such as postgres://user:password@host/db")
-	}
-	if c.DatabaseConns > 0 {
-		cfg.MaxConns = c.DatabaseConns
-	}
-	if c.ConnectTimeout > 0 {
-		cfg.ConnConfig.ConnectTimeout = c.ConnectTimeout
-	}
-	cfg.ConnConfig.RuntimeParams["application_name"] = "mediastack"
-	cfg.AfterConnect = rejectUnknownSchema
-	return cfg, nil
-}
-
 // Store is a pool of connections to one database. It is safe for concurrent use.
 type Store struct {
 	pool    *pgxpool.Pool
+	db      *connections // the pool, with retries
 	queries *sqlgen.Queries
 	fence   fence
 
@@ -78,16 +53,18 @@ type Store struct {
 
 // Open returns a Store. It connects on first use, so Open succeeds while the server is down.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	poolCfg, err := cfg.pool()
+	poolCfg, err := cfg.poolConfig()
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{}
+	s := &Store{db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}}
 	s.fence.install(poolCfg)
+	readLimits(poolCfg, &s.db.limits)
 	if s.pool, err = pgxpool.NewWithConfig(ctx, poolCfg); err != nil {
 		return nil, fmt.Errorf("create the database pool: %w", err)
 	}
-	s.queries = sqlgen.New(s.pool)
+	s.db.pool = s.pool
+	s.queries = sqlgen.New(s.db)
 	s.openBatch, s.commitBatch = newBatcher(s.openUploads), newBatcher(s.commitUploads)
 	s.pageIndex = newPageIndex(s.compactApp)
 	return s, nil
@@ -100,11 +77,15 @@ func (s *Store) Close() {
 }
 
 // Ping checks that the server responds.
-func (s *Store) Ping(ctx context.Context) error { return toFault(s.pool.Ping(ctx), "ping") }
+func (s *Store) Ping(ctx context.Context) error {
+	return toFault(s.db.explain(s.pool.Ping(ctx)), "ping")
+}
 
 // inTx runs do in one transaction. Inside, only the transaction's queries are used.
 func (s *Store) inTx(ctx context.Context, op string, do func(q *sqlgen.Queries) error) error {
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return do(s.queries.WithTx(tx)) })
+	ctx, cancel := s.db.bound(ctx)
+	defer cancel()
+	err := pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error { return do(s.queries.WithTx(tx)) })
 	return toFault(err, op)
 }
 

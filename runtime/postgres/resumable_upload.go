@@ -48,6 +48,10 @@ var errUploadNotFound = fault.New(fault.NotFound, "upload not found")
 
 // FindResumable implements media.ResumableStore.
 func (s *Store) FindResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
+	return repeat(ctx, s, func(ctx context.Context) (media.ResumableState, error) { return s.findResumable(ctx, scope, itemID) })
+}
+
+func (s *Store) findResumable(ctx context.Context, scope media.Scope, itemID uuid.UUID) (media.ResumableState, error) {
 	row, err := s.queries.FindResumable(ctx, sqlgen.FindResumableParams{AppID: scope.AppID, ItemID: itemID})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return media.ResumableState{}, errUploadNotFound

@@ -13,8 +13,10 @@ import (
 
 // Layers implements settings.Store.
 func (s *Store) Layers(ctx context.Context, accountID uuid.UUID) (settings.Layers, error) {
-	layers, err := readLayers(ctx, s.queries, accountID)
-	return layers, toFault(err, "read settings")
+	return repeat(ctx, s, func(ctx context.Context) (settings.Layers, error) {
+		layers, err := readLayers(ctx, s.queries, accountID)
+		return layers, toFault(err, "read settings")
+	})
 }
 
 func readLayers(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) (settings.Layers, error) {

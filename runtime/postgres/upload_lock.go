@@ -20,8 +20,8 @@ import (
 const uploadChannel = "mediastack_upload"
 
 const (
-	// connectWait bounds how long Lock waits for the connection.
-	connectWait = time.Second
+	// minConnectWait is how long Lock waits for the connection at least.
+	minConnectWait = time.Second
 	// The pause between two attempts to take a lock is random between these, so that
 	// replicas do not retry in step.
 	minLockPause = 50 * time.Millisecond
@@ -38,6 +38,8 @@ const (
 type UploadLocks struct {
 	config *pgx.ConnConfig
 	log    *slog.Logger
+	// connectWait bounds how long Lock waits for the connection.
+	connectWait time.Duration
 
 	mu        sync.Mutex
 	session   int           // counts connections, from 1
@@ -70,7 +72,7 @@ func (s *Store) UploadLocks(log *slog.Logger) *UploadLocks {
 	config.RuntimeParams["tcp_keepalives_interval"] = "5"
 	config.RuntimeParams["tcp_keepalives_count"] = "3"
 	config.RuntimeParams["idle_session_timeout"] = "0"
-	return &UploadLocks{config: config, log: log, connected: make(chan struct{}), held: map[uuid.UUID]*heldLock{}}
+	return &UploadLocks{config: config, log: log, connectWait: max(minConnectWait, s.db.retryTimeout), connected: make(chan struct{}), held: map[uuid.UUID]*heldLock{}}
 }
 
 // Run keeps the connection until ctx ends, and reconnects when it is lost. Then it requests
@@ -198,7 +200,7 @@ func (l *UploadLocks) requestRelease(id uuid.UUID) {
 
 // runTask queues a task and waits for its result; Unavailable without a connection.
 func (l *UploadLocks) runTask(ctx context.Context, task *lockTask) error {
-	waiting, cancel := context.WithTimeout(ctx, connectWait)
+	waiting, cancel := context.WithTimeout(ctx, l.connectWait)
 	defer cancel()
 	l.mu.Lock()
 	for {

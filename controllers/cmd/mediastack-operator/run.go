@@ -23,6 +23,10 @@ func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
+	if err := c.Database.Validate(); err != nil {
+		return err
+	}
+	c.Database.RetryTimeout = 0 // a reconcile that fails is repeated, at a pace that all share
 	database, err := postgres.Open(ctx, c.Database)
 	if err != nil {
 		return err

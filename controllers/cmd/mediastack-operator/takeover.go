@@ -12,6 +12,7 @@ import (
 type takeOverCommand struct {
 	Database  postgres.Config `embed:""`
 	Namespace string          `env:"SERVICE_NAMESPACE" help:"Namespace of the operator; by default that of the pod, or mediastack-system."`
+	Watched   []string        `name:"watch-namespaces" env:"SERVICE_WATCH_NAMESPACES" help:"Namespaces that the operator watches (comma-separated); all if empty."`
 	Confirm   bool            `help:"Take over. Without it, nothing is changed."`
 }
 
@@ -30,7 +31,7 @@ func (c *takeOverCommand) Run(ctx context.Context, options common, out io.Writer
 	if err != nil {
 		return err
 	}
-	return actionRequired(takeover.Run(ctx, c.Confirm))
+	return actionRequired(takeover.Watching(c.Watched).Run(ctx, c.Confirm))
 }
 
 // namespaceOr returns the namespace of a flag, or its default.

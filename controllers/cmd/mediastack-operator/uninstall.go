@@ -16,11 +16,12 @@ const uninstallConnectTimeout = 5 * time.Second
 
 // uninstallCommand prepares the removal of the operator.
 type uninstallCommand struct {
-	DatabaseURL     string `env:"SERVICE_DATABASE_URL" help:"PostgreSQL URL; not needed with --check or --without-database."`
-	Namespace       string `env:"SERVICE_NAMESPACE" help:"Namespace of the operator; by default that of the pod, or mediastack-system."`
-	Confirm         bool   `xor:"mode" help:"Close the accounts and delete the objects. Without it, nothing is changed."`
-	Check           bool   `xor:"mode" help:"Only report whether MediaAccounts exist: exit with 0 if there are none, and with 3 otherwise."`
-	WithoutDatabase bool   `help:"Delete the objects although the database is lost: the accounts stay open in it."`
+	DatabaseURL     string   `env:"SERVICE_DATABASE_URL" help:"PostgreSQL URL; not needed with --check or --without-database."`
+	Namespace       string   `env:"SERVICE_NAMESPACE" help:"Namespace of the operator; by default that of the pod, or mediastack-system."`
+	Watched         []string `name:"watch-namespaces" env:"SERVICE_WATCH_NAMESPACES" help:"Namespaces that the operator watches (comma-separated); all if empty."`
+	Confirm         bool     `xor:"mode" help:"Close the accounts and delete the objects. Without it, nothing is changed."`
+	Check           bool     `xor:"mode" help:"Only report whether MediaAccounts exist: exit with 0 if there are none, and with 3 otherwise."`
+	WithoutDatabase bool     `help:"Delete the objects although the database is lost: the accounts stay open in it."`
 }
 
 // Run prints the report, and deletes the objects if that was confirmed.
@@ -36,9 +37,9 @@ func (c *uninstallCommand) Run(ctx context.Context, options common, out io.Write
 			return err
 		}
 		if c.Check {
-			return actionRequired(uninstall.Check(ctx))
+			return actionRequired(uninstall.Watching(c.Watched).Check(ctx))
 		}
-		return actionRequired(uninstall.Run(ctx, c.Confirm))
+		return actionRequired(uninstall.Watching(c.Watched).Run(ctx, c.Confirm))
 	}
 	if c.DatabaseURL == "" {
 		return errors.New("SERVICE_DATABASE_URL is not set; --without-database deletes the objects without it")
@@ -52,5 +53,5 @@ func (c *uninstallCommand) Run(ctx context.Context, options common, out io.Write
 	if err != nil {
 		return err
 	}
-	return actionRequired(uninstall.Run(ctx, c.Confirm))
+	return actionRequired(uninstall.Watching(c.Watched).Run(ctx, c.Confirm))
 }

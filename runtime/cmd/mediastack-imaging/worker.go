@@ -30,7 +30,25 @@ func newWorker(in io.Reader, out io.Writer) *worker {
 }
 
 func (w *worker) handshake(layers protocol.Layers) error {
-	return w.out.Handshake(protocol.Handshake{Version: protocol.Version, Sandbox: layers})
+	return w.out.Handshake(protocol.Handshake{Version: protocol.Version, Sandbox: layers, Formats: supportedFormats()})
+}
+
+// supportedFormats returns the formats that thumbnails can be created of, here and now: it is called
+// in the sandbox, as jobs are.
+func supportedFormats() (found protocol.Formats) {
+	for _, f := range []struct {
+		format    protocol.Formats
+		extension string
+	}{
+		{protocol.FormatJPEG, "jpg"}, {protocol.FormatPNG, "png"}, {protocol.FormatGIF, "gif"},
+		{protocol.FormatWebP, "webp"}, {protocol.FormatHEIC, "heic"}, {protocol.FormatAVIF, "avif"},
+	} {
+		if vips.CheckFormat(f.extension) {
+			found |= f.format
+		}
+	}
+	vips.Trim()
+	return found
 }
 
 // serve does jobs until the end of the input.

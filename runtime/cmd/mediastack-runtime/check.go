@@ -35,10 +35,7 @@ func (c *checkCommand) Validate() error {
 	if err := requireSettings(c); err != nil {
 		return err
 	}
-	if err := c.Installation.Validate(); err != nil {
-		return err
-	}
-	return c.Check.Validate()
+	return errors.Join(c.Database.Validate(), c.Installation.Validate(), c.Check.Validate())
 }
 
 // target returns the accounts to check.
@@ -62,7 +59,7 @@ func (c *checkCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	if err != nil {
 		return usageError{err}
 	}
-	store, err := postgres.Open(ctx, c.Database)
+	store, err := postgres.Open(ctx, c.Database.WithMaxConns(maintenanceConns))
 	if err != nil {
 		return usageError{err}
 	}

@@ -1,7 +1,7 @@
 // Command mediastack-runtime serves the API of tenants (serve), removes expired data
 // (purge), checks that rows and buckets are consistent (check), ends the hold after a restore
-// (resume-after-restore) and migrates the database schema (migrate). It only wires components
-// together.
+// (resume-after-restore), migrates the database schema (migrate), checks what an installation
+// needs (preflight) and makes its secrets (secrets init). It only wires components together.
 package main
 
 import (
@@ -40,6 +40,10 @@ type command struct {
 	Purge   purgeCommand   `cmd:"" help:"Run one pass of the purge and print its summary as a line of JSON. Exits with 3 if an operator must act."`
 	Check   checkCommand   `cmd:"" help:"Compare an account's rows and counters with its bucket, print differences as lines of JSON, then a summary. Exits with 3 if an operator must act, or if there are differences without --repair."`
 	Resume  resumeCommand  `cmd:"" name:"resume-after-restore" help:"After the database was restored or copied: report what that did, as lines of JSON; with --confirm end the hold."`
+	Secrets secretsCommand `cmd:"" help:"Make secrets."`
+
+	Preflight preflightCommand `cmd:"" help:"Check the database, the object store, the mail server and the base URL, and print what works and what is missing. Takes the settings of serve. Exits with 3 if something is missing."`
+
 	Migrate migrateCommand `cmd:"" help:"Migrate the database schema, and log the applied migrations."`
 }
 

@@ -117,7 +117,7 @@ func TestCommands_WithRealStores(t *testing.T) {
 	var logs buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
+		ended <- run(ctx, append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--drain-delay=0s",
 			"--image-worker-path=" + testenv.Binary(t, "mediastack-imaging")}, stores...),
 			stdio{out: &logs, err: &logs})
 	}()

@@ -2,19 +2,33 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"mediastack.dev/runtime/postgres"
 )
 
 type migrateCommand struct {
+	Wait     time.Duration   `name:"database-wait" env:"SERVICE_DATABASE_WAIT" default:"5m" help:"How long to wait for a database that cannot be used yet, from 0s to 1h."`
 	Database postgres.Config `embed:"" group:"Stores"`
 }
 
-// Validate checks the required settings; kong calls it.
-func (c *migrateCommand) Validate() error { return requireSettings(c) }
+// maxDatabaseWait bounds the wait for the database.
+const maxDatabaseWait = time.Hour
+
+// Validate checks the settings; kong calls it.
+func (c *migrateCommand) Validate() error {
+	if err := requireSettings(c); err != nil {
+		return err
+	}
+	if c.Wait < 0 || c.Wait > maxDatabaseWait {
+		return fmt.Errorf("SERVICE_DATABASE_WAIT must be from 0s to %s, not %s", maxDatabaseWait, c.Wait)
+	}
+	return c.Database.Validate()
+}
 
 // Run applies the missing migrations, and logs them.
 func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
-	return postgres.Migrate(ctx, c.Database, log)
+	return postgres.MigrateWithin(ctx, c.Database, c.Wait, log)
 }

@@ -33,7 +33,7 @@ func (c *purgeCommand) Validate() error {
 	if err := c.Purge.Validate(); err != nil {
 		return err
 	}
-	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Installation.Validate())
+	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Database.Validate(), c.Installation.Validate())
 }
 
 // purgeSummary is one line of JSON.
@@ -45,9 +45,13 @@ type purgeSummary struct {
 	KeysPurged int `json:"keysPurged"`
 }
 
+// maintenanceConns are the connections of a command that works through one statement after the
+// other: one holds a lock or runs the guard beside it.
+const maintenanceConns = 2
+
 // Run makes one pass.
 func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) error {
-	store, err := postgres.Open(ctx, c.Database)
+	store, err := postgres.Open(ctx, c.Database.WithMaxConns(maintenanceConns))
 	if err != nil {
 		return usageError{err}
 	}

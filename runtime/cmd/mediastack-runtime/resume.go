@@ -25,7 +25,10 @@ func (c *resumeCommand) Validate() error {
 	if c.DraftTTL <= 0 {
 		return fmt.Errorf("SERVICE_DRAFT_TTL must be positive, not %s", c.DraftTTL)
 	}
-	return requireSettings(c)
+	if err := requireSettings(c); err != nil {
+		return err
+	}
+	return c.Database.Validate()
 }
 
 // surveyLine is what the row and the markers say. It is the first line of the output.
@@ -68,7 +71,7 @@ type resumedLine struct {
 
 // Run reports, or confirms.
 func (c *resumeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) error {
-	store, err := postgres.Open(ctx, c.Database)
+	store, err := postgres.Open(ctx, c.Database.WithMaxConns(maintenanceConns))
 	if err != nil {
 		return usageError{err}
 	}

@@ -58,7 +58,7 @@ func (c *serveCommand) Validate() error {
 		return err
 	}
 	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate,
-		c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate} {
+		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -66,9 +66,14 @@ func (c *serveCommand) Validate() error {
 	return nil
 }
 
+// statementTimeout bounds each statement of a request: none of them takes a second on a server that
+// responds.
+const statementTimeout = 15 * time.Second
+
 // Run serves until ctx ends. While the database is unavailable, or its schema outdated, the
 // process runs but is not ready.
 func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
+	c.Database.StatementTimeout = statementTimeout
 	store, err := postgres.Open(ctx, c.Database)
 	if err != nil {
 		return usageError{err}
@@ -98,12 +103,15 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	// Resumable uploads are interrupted once no new requests arrive.
 	backgroundCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var background errgroup.Group
-	background.Go(func() error { return svc.guard.Run(backgroundCtx) })
+	background.Go(func() error {
+		_ = svc.stores.Check(backgroundCtx) // first: while the object store is away, the guard does not wait for it
+		background.Go(func() error { return svc.guard.Run(backgroundCtx) })
+		return svc.stores.Run(backgroundCtx)
+	})
 	background.Go(func() error { return svc.instance.Run(backgroundCtx) })
 	background.Go(func() error { return svc.feed.Run(backgroundCtx) })
 	background.Go(func() error { svc.auth.Run(backgroundCtx); return nil })
 	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
-	background.Go(func() error { _ = svc.stores.Check(backgroundCtx); return nil }) // logs why a store can't be used
 	if svc.outbox != nil {
 		background.Go(func() error { return svc.outbox.Run(backgroundCtx) })
 	}
@@ -142,14 +150,19 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if c.Mail.Enabled() {
 		authCfg.Resource, authCfg.MetadataURL = oauthhttp.Resource(c.Server.BaseURL), oauthhttp.MetadataURL(c.Server.BaseURL)
 	}
-	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: objects, Log: log})
+	stores := objectstore.NewReadiness(objects, store.OwnedBucket, log)
+	if err := stores.Register(registry); err != nil {
+		return components{}, err
+	}
+	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: availableMarkers{objects, stores.Available}, Log: log})
+	guarded := media.GuardObjects(objects, stores.Available, guard.BucketsWritable)
 	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Writable, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
 	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
 	preferences := settings.NewService(cachedSettings)
-	items, err := media.New(c.Media, media.Deps{Store: store, Objects: media.GuardWrites(objects, guard.Writable), Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
+	items, err := media.New(c.Media, media.Deps{Store: store, Objects: guarded, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
 	if err != nil {
 		return components{}, err
 	}
@@ -161,7 +174,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, usageError{fmt.Errorf("SERVICE_S3_PUBLIC_ENDPOINT: %w", err)}
 	}
-	files, err := delivery.New(c.Delivery, delivery.Deps{BaseURL: c.Server.BaseURL, Secret: secret, Items: items, Objects: objects, Presigner: presigner, Registry: registry, Now: time.Now, Log: log})
+	files, err := delivery.New(c.Delivery, delivery.Deps{BaseURL: c.Server.BaseURL, Secret: secret, Items: items, Objects: guarded, Presigner: presigner, Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
@@ -187,11 +200,11 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err := tools.Register(registry); err != nil {
 		return components{}, err
 	}
-	stores := objectstore.NewReadiness(objects, store.OwnedBucket, log)
 	checks := []server.Check{
 		{Name: "database", Run: store.Ping},
 		{Name: "schema", Run: store.CheckSchema},
-		{Name: "objects", Run: stores.Check},
+		{Name: "objects", Run: func(context.Context) error { return objectsCheck(stores) }},
+		{Name: "images", Run: func(context.Context) error { return server.Degraded(images.Check()) }},
 		{Name: "installation", Run: func(context.Context) error { return guard.Writable() }},
 	}
 	reference, err := apidocs.New()

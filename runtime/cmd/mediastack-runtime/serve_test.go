@@ -36,7 +36,7 @@ func TestServe_NamesAStoreWithoutConditionalPut(t *testing.T) {
 	var logs buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--no-image-enabled",
+		ended <- run(ctx, []string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--drain-delay=0s", "--no-image-enabled",
 			"--database-url=" + testenv.Postgres(t), "--s3-endpoint=" + swift.URL, "--s3-region=" + s3.Region, "--s3-access-key=" + s3.AccessKey, "--s3-secret-key=" + s3.SecretKey},
 			stdio{out: &logs, err: &logs})
 	}()

@@ -42,15 +42,28 @@ func storesOf(database string, s3 testenv.S3Access) []string {
 // whole runs the service until the test ends.
 func whole(t *testing.T, flags ...string) *service {
 	t.Helper()
-	database, s3 := testenv.Postgres(t), testenv.S3(t)
+	s := prepared(t, testenv.Postgres(t), testenv.S3(t))
+	s.serve(t, flags...)
+	return s
+}
+
+// prepared returns a service that does not run yet, with a tenant.
+func prepared(t *testing.T, database string, s3 testenv.S3Access) *service {
+	t.Helper()
 	world := runtimetest.NewWith(t, database, s3)
-	s := &service{logs: new(buffer), database: database, stores: storesOf(database, s3), tenant: world.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})}
+	return &service{logs: new(buffer), database: database, stores: storesOf(database, s3), tenant: world.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})}
+}
+
+// serve runs the service until the returned function is called, or the test ends, and waits until it
+// listens.
+func (s *service) serve(t *testing.T, flags ...string) (stop func()) {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan int, 1)
-	args := append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--log-level=DEBUG",
+	args := append([]string{"serve", "--base-url=http://media.test", "--secret=" + goodSecret, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--drain-delay=0s", "--log-level=DEBUG",
 		"--image-worker-path=" + testenv.Binary(t, "mediastack-imaging"), "--smtp-host=127.0.0.1", "--smtp-port=1", "--smtp-tls=none", "--mail-from=login@media.test",
 		"--rate-limit-auth-failures=0", "--rate-limit-logins=0"}, s.stores...)
-	go func() { ended <- run(ctx, append(args, flags...), stdio{out: s.logs, err: s.logs}) }()
+	go func() { ended <- run(ctx, append(args, flags...), stdio{out: s.logs, err: s.logs}); close(ended) }()
 	t.Cleanup(func() {
 		stop()
 		if code := <-ended; code != 0 {
@@ -61,7 +74,7 @@ func whole(t *testing.T, flags ...string) *service {
 		s.address, s.admin = attribute(s.logs.String(), "listening", "address"), attribute(s.logs.String(), "listening", "admin")
 		return s.admin != ""
 	})
-	return s
+	return stop
 }
 
 // route is a method and a path.
@@ -195,7 +208,7 @@ func TestAdminServer_RespondsUnderPublicOverload(t *testing.T) {
 		Name: "runtime", Path: "/bin/sh", LogFile: filepath.Join(testenv.TempDir(t), "runtime.log"),
 		Args: append([]string{"-c", `ulimit -n 256; exec "$0" "$@"`, testenv.Binary(t, "mediastack-runtime"), "serve", "--base-url=http://media.test", "--secret=" + goodSecret,
 			"--discard-timeout=1m", // longer than testTimeout
-			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin)}, storesOf(database, s3)...),
+			fmt.Sprintf("--listen=127.0.0.1:%d", port), fmt.Sprintf("--admin-listen=127.0.0.1:%d", admin), "--drain-delay=0s"}, storesOf(database, s3)...),
 		Grace: testTimeout, Ready: testenv.Answers(ready),
 	})
 	must(t, err)

@@ -13,6 +13,7 @@ type metrics struct {
 	queueWait prometheus.Histogram
 	exits     *prometheus.CounterVec
 	busy      prometheus.Gauge
+	formats   *prometheus.GaugeVec
 }
 
 // Values of the label reason: why a worker process exited.
@@ -42,11 +43,14 @@ func newMetrics(registry prometheus.Registerer, waiting func() int) (*metrics, e
 		busy: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "mediastack_image_workers_busy", Help: "Image workers that process a job.",
 		}),
+		formats: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mediastack_image_format_supported", Help: "1 if the image workers can read the format, 0 if its decoder is not installed.",
+		}, []string{"format"}),
 	}
 	length := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mediastack_image_queue_length", Help: "Image jobs that wait for a worker.",
 	}, func() float64 { return float64(waiting()) })
-	for _, collector := range []prometheus.Collector{m.jobs, m.duration, m.queueWait, m.exits, m.busy, length} {
+	for _, collector := range []prometheus.Collector{m.jobs, m.duration, m.queueWait, m.exits, m.busy, m.formats, length} {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}

@@ -9,6 +9,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +55,9 @@ type Pool struct {
 	jobs chan *job
 	// queueSlots has a slot for each image that may wait for a worker, or be on its way.
 	queueSlots *fairlimit.Limiter[uuid.UUID]
+
+	// missing are the formats without a decoder, as the first worker found; nil before.
+	missing atomic.Pointer[[]string]
 
 	jobSeq      atomic.Uint32
 	avgDuration atomic.Int64 // moving average of the nanoseconds that a job takes
@@ -206,8 +211,35 @@ func (p *Pool) Close() {
 	p.kill()
 }
 
-// logReady logs which layers of the sandbox are in effect.
+// Check returns an Unavailable fault that names the formats of which no derivatives can be created
+// because their decoders are not installed.
+func (p *Pool) Check() error {
+	missing := p.missing.Load()
+	if missing == nil || len(*missing) == 0 {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "libvips cannot read %s: such images are stored without thumbnail and conversion; install its modules and decoders", strings.Join(*missing, ", "))
+}
+
+// recordFormats records which formats a worker has decoders of.
+func (p *Pool) recordFormats(found protocol.Formats) {
+	missing := (^found).Names()
+	p.missing.Store(&missing)
+	for _, name := range protocol.FormatNames {
+		supported := 1.0
+		if slices.Contains(missing, name) {
+			supported = 0
+		}
+		p.metrics.formats.WithLabelValues(strings.ToLower(name)).Set(supported)
+	}
+}
+
+// logReady logs which layers of the sandbox are in effect, and which formats have no decoder.
 func (p *Pool) logReady(process *process) {
+	p.recordFormats(process.formats)
+	if err := p.Check(); err != nil {
+		p.log.Warn(fault.From(err).Public, "program", p.path, "missing", *p.missing.Load())
+	}
 	const all = protocol.LayerLimits | protocol.LayerPrivileges | protocol.LayerSyscalls
 	p.log.Info("image workers are ready", "program", p.path, "workers", p.cfg.workers(), "sandboxed", process.sandbox == all)
 }

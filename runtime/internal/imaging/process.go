@@ -39,6 +39,7 @@ type process struct {
 	reader  *protocol.Reader
 	writer  *protocol.Writer
 	sandbox protocol.Layers
+	formats protocol.Formats
 
 	jobs     int           // that it did
 	exited   chan struct{} // closed when it has exited and state is set
@@ -90,7 +91,7 @@ func start(ctx context.Context, path string, memory int64, log *slog.Logger) (*p
 		p.terminate()
 		return nil, fmt.Errorf("handshake of the image worker: %w (%s)", err, p.exitReason())
 	}
-	p.sandbox = handshake.Sandbox
+	p.sandbox, p.formats = handshake.Sandbox, handshake.Formats
 	return p, nil
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"sync"
 	"time"
@@ -18,6 +19,21 @@ type Check struct {
 	Run  func(ctx context.Context) error
 }
 
+// degradedError is the error of a check that leaves the server ready.
+type degradedError struct{ error }
+
+// Unwrap returns the error.
+func (e degradedError) Unwrap() error { return e.error }
+
+// Degraded returns the error of a check that concerns some requests only: /readyz reports it, and
+// the server stays ready. nil stays nil.
+func Degraded(err error) error {
+	if err == nil {
+		return nil
+	}
+	return degradedError{err}
+}
+
 // checkTimeout bounds each check, so that a probe gets a response.
 const checkTimeout = 2 * time.Second
 
@@ -25,7 +41,8 @@ const checkTimeout = 2 * time.Second
 type readiness struct {
 	Ready    bool              `json:"ready"`
 	Draining bool              `json:"draining,omitempty"`
-	Checks   map[string]string `json:"checks"` // by name: "ok" or the error
+	Degraded bool              `json:"degraded,omitempty"` // some requests are answered 503
+	Checks   map[string]string `json:"checks"`             // by name: "ok" or the error
 }
 
 func (s *Server) adminHandler(registry *prometheus.Registry) http.Handler {
@@ -59,8 +76,15 @@ func (s *Server) handleReady(w http.ResponseWriter, r *http.Request) {
 			err := check.Run(ctx)
 			mu.Lock()
 			defer mu.Unlock()
-			if result.Checks[check.Name] = "ok"; err != nil {
-				result.Checks[check.Name], result.Ready = err.Error(), false
+			result.Checks[check.Name] = "ok"
+			if err == nil {
+				return
+			}
+			result.Checks[check.Name] = err.Error()
+			if errors.As(err, new(degradedError)) {
+				result.Degraded = true
+			} else {
+				result.Ready = false
 			}
 		})
 	}

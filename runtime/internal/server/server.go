@@ -37,7 +37,7 @@ type Config struct {
 	MaxConnectionsPerIP int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"Maximum number of open connections of one client IP (IPv6: one /64), except SERVICE_TRUSTED_PROXIES; 0 = no limit."`
 	DiscardLimit        int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Maximum number of bytes of a body that are discarded after an error response, for clients that read the response only after they have sent everything."`
 	DiscardTimeout      time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"Maximum duration of discarding."`
-	DrainDelay          time.Duration `env:"SERVICE_DRAIN_DELAY" default:"0s" help:"How long to continue serving, not ready, after SIGTERM."`
+	DrainDelay          time.Duration `env:"SERVICE_DRAIN_DELAY" default:"5s" help:"How long to continue serving, not ready, after SIGTERM, so that load balancers notice; from 0s to 5m."`
 	ShutdownTimeout     time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after SERVICE_DRAIN_DELAY."`
 }
 
@@ -67,8 +67,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_DISCARD_LIMIT must be from 0 to %d, not %d", maxDiscardLimit, c.DiscardLimit)
 	case c.DiscardTimeout < 0 || c.DiscardTimeout > maxDiscardTimeout:
 		return fmt.Errorf("SERVICE_DISCARD_TIMEOUT must be from 0s to %s, not %s", maxDiscardTimeout, c.DiscardTimeout)
-	case c.DrainDelay < 0:
-		return fmt.Errorf("SERVICE_DRAIN_DELAY must not be negative, but is %s", c.DrainDelay)
+	case c.DrainDelay < 0 || c.DrainDelay > maxDrainDelay:
+		return fmt.Errorf("SERVICE_DRAIN_DELAY must be from 0s to %s, not %s", maxDrainDelay, c.DrainDelay)
 	case c.ShutdownTimeout < 0:
 		return fmt.Errorf("SERVICE_SHUTDOWN_TIMEOUT must not be negative, but is %s", c.ShutdownTimeout)
 	}
@@ -84,6 +84,7 @@ const (
 
 	maxDiscardLimit   = 1 << 30 // bytes
 	maxDiscardTimeout = time.Minute
+	maxDrainDelay     = 5 * time.Minute
 
 	// Limits of the admin server, whose responses are short.
 	adminTimeout        = 10 * time.Second
@@ -135,7 +136,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: deps.Log, checks: deps.Checks, limits: deps.Limits, connections: connections}
-	s.public = s.httpServer(handler)
+	s.public = s.httpServer(s.endConnections(handler))
 	s.admin = s.httpServer(guarded(cfg, s.adminHandler(deps.Registry)))
 	s.admin.ReadTimeout, s.admin.WriteTimeout = adminTimeout, adminTimeout
 	return s, nil
@@ -196,8 +197,9 @@ func (s *Server) Addr() string { return s.publicListener.Addr().String() }
 // AdminAddr is where the admin server listens.
 func (s *Server) AdminAddr() string { return s.adminListener.Addr().String() }
 
-// Run serves until ctx ends. Then it is not ready, waits for DrainDelay, takes no new
-// connections, and lets running requests end for ShutdownTimeout.
+// Run serves until ctx ends. Then it is not ready, and serves on for DrainDelay, in which every
+// response closes its connection. Then it takes no new connections, and lets running requests end
+// for ShutdownTimeout.
 func (s *Server) Run(ctx context.Context) error {
 	s.log.InfoContext(ctx, "listening", "address", s.Addr(), "admin", s.AdminAddr(), "base_url", s.cfg.BaseURL)
 	group, failed := errgroup.WithContext(ctx)
@@ -215,6 +217,17 @@ func serve(server *http.Server, at net.Listener) error {
 		return fmt.Errorf("serve on %s: %w", at.Addr(), err)
 	}
 	return nil
+}
+
+// endConnections asks clients, while the server drains, to use another connection for their next
+// request: one that is sent while the server closes idle connections would fail.
+func (s *Server) endConnections(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (s *Server) shutDown(ctx context.Context) error {

@@ -34,6 +34,7 @@ func TestConfigValidate_RejectsInvalidSettings(t *testing.T) {
 		"SERVICE_MIN_TRANSFER_RATE": func(c *Config) { c.MinRate = -1 },
 		"SERVICE_CORS_ORIGINS":      func(c *Config) { c.CORSOrigins = []string{"https://app.example.org/"} },
 		"SERVICE_DRAIN_DELAY":       func(c *Config) { c.DrainDelay = -1 },
+		"SERVICE_DRAIN_DELAY must":  func(c *Config) { c.DrainDelay = 6 * time.Minute },
 		"SERVICE_SHUTDOWN_TIMEOUT":  func(c *Config) { c.ShutdownTimeout = -1 },
 	} {
 		cfg := valid()

@@ -29,6 +29,8 @@ const (
 	webApp     = "web"
 	// retryPause is the pause after a request to an API server that is away.
 	retryPause = 200 * time.Millisecond
+	// persistTimeout is longer than any outage of the API server.
+	persistTimeout = time.Minute
 	// resumeLag bounds how long the runtime may deny an account that was resumed: PostgreSQL may
 	// be away, and with it the notification.
 	resumeLag = 30 * time.Second
@@ -121,8 +123,11 @@ func (w *worker) pick() operation {
 	return operations[0]
 }
 
-// persist repeats a request until the API server answers it.
+// persist repeats a request until the API server answers it, also when the clients are stopped
+// meanwhile: the model must know what became of it.
 func (w *worker) persist(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), persistTimeout)
+	defer cancel()
 	for {
 		err := request(ctx)
 		if err == nil || ctx.Err() != nil || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
@@ -201,7 +206,7 @@ func (w *worker) remove(ctx context.Context, t *tenant) error {
 	if t.erases {
 		policy = v1alpha1.DeletionDelete
 	}
-	t.usable, t.keys = false, nil
+	t.usable, t.keys = false, map[string][]string{}
 	if err := w.change(ctx, t, func(spec *v1alpha1.MediaAccountSpec) {
 		spec.DeletionPolicy, spec.DeleteAfter = policy, &metav1.Duration{}
 	}); err != nil {

@@ -46,7 +46,7 @@ func (t *tenant) note(m *model, format string, args ...any) {
 }
 
 // forget forgets an account that may or may not come back.
-func (t *tenant) forget() { t.accountID, t.items, t.keys = "", nil, nil }
+func (t *tenant) forget() { t.accountID, t.items, t.keys = "", nil, map[string][]string{} }
 
 // model is what all clients know, and what was wrong.
 type model struct {

@@ -29,7 +29,7 @@ import (
 
 // Version is the version of the protocol. Both sides come from one build; the version
 // detects a mixed installation.
-const Version = 2
+const Version = 3
 
 // Bounds of payloads, in bytes.
 const (
@@ -72,7 +72,35 @@ func protocolError(format string, args ...any) error {
 // Handshake is the first frame of a worker.
 type Handshake struct {
 	Version uint16
-	Sandbox Layers // the layers of the sandbox that are in effect
+	Sandbox Layers  // the layers of the sandbox that are in effect
+	Formats Formats // the formats that the worker has decoders of
+}
+
+// Formats is a set of image formats.
+type Formats uint16
+
+// The formats.
+const (
+	FormatJPEG Formats = 1 << iota
+	FormatPNG
+	FormatGIF
+	FormatWebP
+	FormatHEIC
+	FormatAVIF
+)
+
+// FormatNames are the names of all formats, in the order of their bits.
+var FormatNames = [...]string{"JPEG", "PNG", "GIF", "WebP", "HEIC", "AVIF"}
+
+// Names returns the names of the formats in the set.
+func (f Formats) Names() []string {
+	var names []string
+	for bit, name := range FormatNames {
+		if f&(1<<bit) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Layers is a set of sandbox layers.
@@ -185,7 +213,8 @@ func (w *Writer) Data(data []byte) error {
 // Handshake sends the handshake.
 func (w *Writer) Handshake(h Handshake) error {
 	return w.send(KindHandshake, func(b []byte) []byte {
-		return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, h.Version), uint16(h.Sandbox))
+		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(b, h.Version), uint16(h.Sandbox))
+		return binary.BigEndian.AppendUint16(b, uint16(h.Formats))
 	})
 }
 

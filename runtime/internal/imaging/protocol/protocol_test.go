@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	handshake       = protocol.Handshake{Version: 7, Sandbox: protocol.LayerLimits | protocol.LayerSyscalls}
+	handshake       = protocol.Handshake{Version: 7, Sandbox: protocol.LayerLimits | protocol.LayerSyscalls, Formats: protocol.FormatJPEG | protocol.FormatHEIC}
 	job             = protocol.Job{Number: 1, Bytes: 1 << 40, MaxPixels: 1 << 41, MaxFrames: 5, MaxOutput: 1 << 42, TimeoutMS: 9, Width: 320, Height: 240, WebP: true, Quality: 80}
 	header          = protocol.DerivativeHeader{Number: 1, Variant: protocol.WebP, Bytes: 1 << 40, Width: 16383, Height: 3}
 	done            = protocol.Done{Number: 4294967295}

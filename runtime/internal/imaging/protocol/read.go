@@ -53,11 +53,11 @@ func (f Frame) Data() []byte { return f.payload }
 
 // Handshake parses a handshake.
 func (f Frame) Handshake() (Handshake, error) {
-	p, err := f.fixed(KindHandshake, 4)
+	p, err := f.fixed(KindHandshake, 6)
 	if err != nil {
 		return Handshake{}, err
 	}
-	return Handshake{Version: binary.BigEndian.Uint16(p), Sandbox: Layers(binary.BigEndian.Uint16(p[2:]))}, nil
+	return Handshake{Version: binary.BigEndian.Uint16(p), Sandbox: Layers(binary.BigEndian.Uint16(p[2:])), Formats: Formats(binary.BigEndian.Uint16(p[4:]))}, nil
 }
 
 // Job parses a job.

@@ -120,3 +120,25 @@ func (q *Queries) QueueRemoval(ctx context.Context, arg QueueRemovalParams) (int
 	err := row.Scan(&id)
 	return id, err
 }
+
+const queuedRemoval = `-- name: QueuedRemoval :one
+SELECT id, bucket, keys FROM object_removal WHERE account_id = $1 AND keys @> ARRAY[$2::text] ORDER BY id LIMIT 1
+`
+
+type QueuedRemovalParams struct {
+	AccountID uuid.UUID
+	Key       string
+}
+
+type QueuedRemovalRow struct {
+	ID     int64
+	Bucket string
+	Keys   []string
+}
+
+func (q *Queries) QueuedRemoval(ctx context.Context, arg QueuedRemovalParams) (QueuedRemovalRow, error) {
+	row := q.db.QueryRow(ctx, queuedRemoval, arg.AccountID, arg.Key)
+	var i QueuedRemovalRow
+	err := row.Scan(&i.ID, &i.Bucket, &i.Keys)
+	return i, err
+}

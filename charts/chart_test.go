@@ -1,0 +1,155 @@
+// Package charts_test renders the Helm chart, compares it with the kustomizations, installs it
+// into a real API server and runs the operator with the permissions that it grants.
+package charts_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"mediastack.dev/hack/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+const (
+	release   = "mediastack"
+	namespace = "mediastack-system"
+)
+
+// required are the values without a default.
+var required = []string{"--set=baseURL=https://media.example.org", "--set=s3.endpoint=https://s3.example.org"}
+
+func chart(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(testenv.RepoRoot(t), "charts", "mediastack")
+}
+
+// helm runs Helm with directories of its own, and returns its output, or its error's text.
+func helm(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	home := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), testenv.Helm(t), args...)
+	cmd.Env = append(cmd.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return string(out), errors.New(string(exit.Stderr))
+	}
+	return string(out), err
+}
+
+// render renders the chart with the required values and more arguments.
+func render(t testing.TB, args ...string) (string, error) {
+	t.Helper()
+	return helm(t, append(append([]string{"template", release, chart(t), "--namespace", namespace}, required...), args...)...)
+}
+
+// objects returns the rendered objects.
+func objects(t testing.TB, args ...string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := render(t, args...)
+	if err != nil {
+		t.Fatalf("render the chart with %q: %v", args, err)
+	}
+	return testenv.ParseManifests(t, text)
+}
+
+// find returns the object of a kind and name.
+func find(t testing.TB, all []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	for _, object := range all {
+		if object.GetKind() == kind && object.GetName() == name {
+			return object
+		}
+	}
+	t.Fatalf("there is no %s %s", kind, name)
+	return nil
+}
+
+// Every wrong value is rejected by name, and nothing is rendered.
+func TestValues_WrongOnesAreRejected(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--set=baseURL=":                                 "baseURL is not set",
+		"--set=baseURL=media.example.org":                "/baseURL",
+		"--set=baseURL=https://media.example.org/path":   "/baseURL",
+		"--set=s3.endpoint=":                             "s3.endpoint is not set",
+		"--set=smtp.host=smtp.example.org":               "smtp.from is not set",
+		"--set=httpRoute.enabled=true":                   "httpRoute.parentRefs is empty",
+		"--set=s3.endpointKey=Endpoint":                  "networkPolicy.s3.port is not set",
+		"--set=unknown=1":                                "'unknown' not allowed",
+		"--set=runtime.replica=3":                        "'replica' not allowed",
+		"--set=runtime.resources.limit.memory=1Gi":       "'limit' not allowed",
+		"--set=runtime.replicas=two":                     "/runtime/replicas",
+		"--set=settings.MAX_UPLOADS=1":                   "MAX_UPLOADS",
+		"--set=settings.SERVICE_SMTP_PASSWORD=a":         "SERVICE_SMTP_PASSWORD",
+		"--set=settings.SERVICE_DATABASE_URL=postgres:a": "SERVICE_DATABASE_URL",
+		"--set=settings.SERVICE_BASE_URL=https://a":      "SERVICE_BASE_URL",
+		"--set=watchNamespaces={Team}":                   "/watchNamespaces/0",
+		"--set=image.runtime.digest=abc":                 "/image/runtime/digest",
+		"--set=topologySpread.minNodes=0":                "/topologySpread/minNodes",
+		"--set=trial.enabled=true,ingress.enabled=true":  "the credentials of the trial stores are public",
+	} {
+		if out, err := render(t, args); err == nil || !strings.Contains(err.Error(), want) || out != "" {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// passedOn are the values that are maps of the user, or parts of the Kubernetes API.
+var passedOn = []string{"affinity", "annotations", "global", "labels", "limits", "nodeSelector", "podAnnotations", "podLabels", "requests", "serviceAccountAnnotations", "settings"}
+
+// The schema has exactly the values that values.yaml has, and rejects any other.
+func TestValues_SchemaIsClosed(t *testing.T) {
+	t.Parallel()
+	if out, err := helm(t, append([]string{"lint", "--strict", chart(t)}, required...)...); err != nil {
+		t.Errorf("lint: %v%s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(chart(t), "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	definitions, _ := schema["$defs"].(map[string]any)
+	var compare func(path string, values, schema map[string]any)
+	compare = func(path string, values, schema map[string]any) {
+		if name, ok := schema["$ref"].(string); ok {
+			schema, _ = definitions[strings.TrimPrefix(name, "#/$defs/")].(map[string]any)
+		}
+		properties, _ := schema["properties"].(map[string]any)
+		if schema["additionalProperties"] != false {
+			t.Errorf("%s is open to values that do not exist", path)
+		}
+		for name, value := range values {
+			property, ok := properties[name].(map[string]any)
+			if !ok {
+				t.Errorf("the schema lacks %s.%s", path, name)
+				continue
+			}
+			if child, ok := value.(map[string]any); ok && !slices.Contains(passedOn, name) {
+				compare(path+"."+name, child, property)
+			}
+		}
+		for name := range properties {
+			if _, ok := values[name]; !ok && !slices.Contains(passedOn, name) {
+				t.Errorf("values.yaml lacks %s.%s", path, name)
+			}
+		}
+	}
+	values, err := helm(t, "show", "values", chart(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare("", testenv.ParseManifests(t, values)[0].Object, schema)
+}

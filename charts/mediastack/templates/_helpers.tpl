@@ -1,0 +1,250 @@
+{{/* Name that the names of all objects begin with. */}}
+{{- define "mediastack.name" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains "mediastack" .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-mediastack" .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels by which selectors find pods. Argument: list of the root and the component. */}}
+{{- define "mediastack.selector" -}}
+app.kubernetes.io/name: mediastack
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* Labels that every object has. Argument: the root. */}}
+{{- define "mediastack.commonLabels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{/* Labels of an object. Argument: list of the root and the component. */}}
+{{- define "mediastack.labels" -}}
+{{ include "mediastack.selector" . }}
+{{ include "mediastack.commonLabels" (index . 0) }}
+{{- end -}}
+
+{{/* Labels of a pod: none that changes with the version of the chart, which would roll the pods.
+Argument: list of the root and the component. */}}
+{{- define "mediastack.podLabels" -}}
+{{ include "mediastack.selector" . }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+{{- end -}}
+
+{{/* Reference of an image. Argument: list of the root and operator or runtime. */}}
+{{- define "mediastack.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := get $root.Values.image (index . 1) -}}
+{{- with $root.Values.image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
+{{- $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $root.Values.image.tag | default $root.Chart.AppVersion }}{{ end -}}
+{{- end -}}
+
+{{/* Settings without secrets, as the data of the ConfigMap. */}}
+{{- define "mediastack.settings" -}}
+{{- $name := include "mediastack.name" . -}}
+{{- $service := printf "%s-runtime" $name -}}
+{{- $port := ternary "" (printf ":%v" .Values.service.port) (eq (int .Values.service.port) 80) -}}
+{{- $hosts := list -}}
+{{- range list $service (printf "%s.%s" $service .Release.Namespace) (printf "%s.%s.svc" $service .Release.Namespace) (printf "%s.%s.svc.cluster.local" $service .Release.Namespace) -}}
+{{- $hosts = append $hosts (print . $port) -}}
+{{- end -}}
+{{- $data := dict
+  "SERVICE_BASE_URL" (include "mediastack.baseURL" .)
+  "SERVICE_S3_REGION" .Values.s3.region
+  "SERVICE_MCP_HOSTS" (join "," (concat $hosts .Values.mcpHosts)) -}}
+{{- if or .Values.trial.enabled (not .Values.s3.endpointKey) -}}
+{{- $_ := set $data "SERVICE_S3_ENDPOINT" (include "mediastack.s3Endpoint" .) -}}
+{{- end -}}
+{{- with .Values.smtp -}}
+{{- if .host -}}
+{{- $_ := set $data "SERVICE_SMTP_HOST" .host -}}
+{{- $_ := set $data "SERVICE_SMTP_PORT" (toString .port) -}}
+{{- $_ := set $data "SERVICE_SMTP_TLS" .tls -}}
+{{- $_ := set $data "SERVICE_MAIL_FROM" (required "smtp.from is not set: it is the sender of the login codes" .from) -}}
+{{- if and .user (not .userKey) -}}
+{{- $_ := set $data "SERVICE_SMTP_USER" .user -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $key, $value := .Values.settings -}}
+{{- if kindIs "float64" $value -}}{{- $value = printf "%v" (int64 $value) -}}{{- end -}}
+{{- $_ := set $data $key (toString $value) -}}
+{{- end -}}
+{{- toYaml $data -}}
+{{- end -}}
+
+{{/* With trial stores the service is reached by a port-forward. */}}
+{{- define "mediastack.baseURL" -}}
+{{- $default := ternary "http://localhost:8080" "" .Values.trial.enabled -}}
+{{- required "baseURL is not set: it is the URL of the service for tenants, e.g. https://media.example.org" (.Values.baseURL | default $default) -}}
+{{- end -}}
+
+{{- define "mediastack.s3Endpoint" -}}
+{{- if .Values.trial.enabled -}}
+http://{{ include "mediastack.name" . }}-trial-s3:7070
+{{- else -}}
+{{- required "s3.endpoint is not set: it is the URL of the S3 store, e.g. https://s3.example.org" .Values.s3.endpoint -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A variable from a key of a Secret; from the Secret of the trial stores if they are enabled.
+Argument: list of the root, the variable, the Secret and the key. */}}
+{{- define "mediastack.secretEnv" -}}
+{{- $trial := (index . 0).Values.trial.enabled -}}
+- name: {{ index . 1 }}
+  valueFrom:
+    secretKeyRef:
+      name: {{ ternary (printf "%s-trial" (include "mediastack.name" (index . 0))) (index . 2) $trial }}
+      key: {{ ternary (index . 1) (index . 3) $trial }}
+{{- end -}}
+
+{{- define "mediastack.databaseEnv" -}}
+{{ include "mediastack.secretEnv" (list . "SERVICE_DATABASE_URL" .Values.database.secretName .Values.database.urlKey) }}
+{{- end -}}
+
+{{- define "mediastack.s3Env" -}}
+{{- $s3 := .Values.s3 -}}
+{{- if and $s3.endpointKey (not .Values.trial.enabled) -}}
+{{ include "mediastack.secretEnv" (list . "SERVICE_S3_ENDPOINT" $s3.secretName $s3.endpointKey) }}
+{{ end -}}
+{{ include "mediastack.secretEnv" (list . "SERVICE_S3_ACCESS_KEY" $s3.secretName $s3.accessKeyKey) }}
+{{ include "mediastack.secretEnv" (list . "SERVICE_S3_SECRET_KEY" $s3.secretName $s3.secretKeyKey) }}
+{{- end -}}
+
+{{- define "mediastack.runtimeSecretEnv" -}}
+{{- $root := . -}}
+{{- with .Values.serverSecret }}
+{{- include "mediastack.secretEnv" (list $root "SERVICE_SECRET" .secretName .key) }}
+{{ include "mediastack.secretEnv" (list $root "SERVICE_SECRET_PREVIOUS" .secretName .previousKey) }}
+      optional: true
+{{- end }}
+{{- with .Values.smtp }}
+- name: SERVICE_SMTP_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ .secretName }}
+      key: {{ .passwordKey }}
+      optional: true
+{{- if .userKey }}
+- name: SERVICE_SMTP_USER
+  valueFrom:
+    secretKeyRef:
+      name: {{ .secretName }}
+      key: {{ .userKey }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "mediastack.envFrom" -}}
+- configMapRef:
+    name: {{ include "mediastack.name" . }}
+{{- end -}}
+
+{{/* Variables of certificates of further authorities. Go reads the system's and these. */}}
+{{- define "mediastack.trustedCAEnv" -}}
+{{- if .Values.trustedCA.configMapName }}
+- name: SSL_CERT_DIR
+  value: /etc/ssl/certs:/etc/mediastack/ca
+{{- end }}
+{{- end -}}
+
+{{- define "mediastack.trustedCAMounts" -}}
+{{- if .Values.trustedCA.configMapName }}
+volumeMounts:
+  - name: trusted-ca
+    mountPath: /etc/mediastack/ca
+    readOnly: true
+{{- end }}
+{{- end -}}
+
+{{- define "mediastack.trustedCAVolumes" -}}
+{{- with .Values.trustedCA }}
+{{- if .configMapName }}
+volumes:
+  - name: trusted-ca
+    configMap:
+      name: {{ .configMapName }}
+      items:
+        - key: {{ .key }}
+          path: ca.crt
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "mediastack.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* What the standard "restricted" demands of pods and containers. */}}
+{{- define "mediastack.podSecurity" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- end -}}
+
+{{- define "mediastack.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}
+
+{{- define "mediastack.priorityClassName" -}}
+{{- if .Values.priorityClass.create -}}
+{{- .Values.priorityClass.name | default (include "mediastack.name" .) -}}
+{{- else -}}
+{{- .Values.priorityClass.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Constraint that keeps the replicas of a workload on different nodes, also after drains.
+Argument: list of the root and the component. */}}
+{{- define "mediastack.spread" -}}
+topologySpreadConstraints:
+  - maxSkew: 1
+    minDomains: {{ ternary 1 (index . 0).Values.topologySpread.minNodes (index . 0).Values.trial.enabled }}
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: DoNotSchedule
+    nodeTaintsPolicy: Honor
+    matchLabelKeys: [pod-template-hash]
+    labelSelector:
+      matchLabels:
+        {{- include "mediastack.selector" . | nindent 8 }}
+{{- end -}}
+
+{{/* Where pods may run. Argument: the values of a workload. */}}
+{{- define "mediastack.placement" -}}
+{{- with .nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Host of the base URL, without a port. */}}
+{{- define "mediastack.host" -}}
+{{- $host := get (urlParse (include "mediastack.baseURL" .)) "host" -}}
+{{- regexReplaceAll ":[0-9]+$" $host "" -}}
+{{- end -}}

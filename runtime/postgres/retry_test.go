@@ -1,0 +1,275 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres"
+)
+
+// retrying is a store that retries, with an account.
+type retrying struct {
+	*postgres.Store
+	account account.Account
+	scope   media.Scope
+	url     string
+}
+
+// newRetrying opens a store at storeURL, with an account in the database at url.
+func newRetrying(t *testing.T, url, storeURL string, configure ...func(*postgres.Config)) retrying {
+	t.Helper()
+	migrate(t, url)
+	config := postgres.Config{DatabaseURL: storeURL, DatabaseConns: 4, RetryTimeout: 30 * time.Second}
+	for _, change := range configure {
+		change(&config)
+	}
+	store, err := postgres.Open(context.Background(), config)
+	must(t, err)
+	t.Cleanup(store.Close)
+	r := registry(store)
+	made, err := r.Ensure(t.Context(), account.Spec{Namespace: "team", Name: "retry", MaxStorage: 1 << 40, MaxUploadSize: 1 << 20})
+	must(t, err)
+	apps, _, err := r.OpenApps(t.Context(), made.ID, nil)
+	must(t, err)
+	return retrying{Store: store, account: made, scope: media.Scope{AccountID: made.ID, AppID: apps[0].ID, Bucket: made.Bucket}, url: url}
+}
+
+// upload makes a resumable upload.
+func (r retrying) upload(t *testing.T) uuid.UUID {
+	t.Helper()
+	state := media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: r.scope, Fields: media.Fields{Access: media.Private}, Length: 1, Reserved: 1, Expires: time.Now().Add(time.Hour)}
+	must(t, r.OpenResumable(t.Context(), state))
+	return state.ItemID
+}
+
+// idempotent calls every idempotent method of a request once: the item id is sealed and deleted.
+func (r retrying) idempotent(ctx context.Context, id, upload uuid.UUID) map[string]error {
+	failed := map[string]error{}
+	_, failed["Item"] = r.Item(ctx, r.scope, id)
+	_, failed["Seal"] = r.Seal(ctx, r.scope, id, time.Now())
+	_, _, failed["ItemForDelivery"] = r.ItemForDelivery(ctx, id)
+	_, failed["ListItems"] = r.ListItems(ctx, r.scope, media.Filter{}, 10, 0)
+	_, failed["ListItems by index"] = r.ListItems(ctx, r.scope, media.Filter{}, 10, 1_000_000)
+	_, failed["CountItems"] = r.CountItems(ctx, r.scope, media.Filter{})
+	_, failed["Totals"] = r.Totals(ctx, r.scope)
+	_, failed["FindResumable"] = r.FindResumable(ctx, r.scope, upload)
+	_, _, failed["AvailableBytes"] = r.AvailableBytes(ctx, r.scope)
+	_, failed["Layers"] = r.Layers(ctx, r.account.ID)
+	_, failed["DeleteItem"] = r.DeleteItem(ctx, r.scope, id, time.Now())
+	for name, missing := range map[string]error{
+		"FindPrincipal":        second(r.FindPrincipal(ctx, account.Hash{})),
+		"FindPrincipalByKeyID": second(r.FindPrincipalByKeyID(ctx, uuid.Nil)),
+		"FindSession":          second(r.FindSession(ctx, account.Hash{})),
+		"FindSessionOfGrant":   second(r.FindSessionOfGrant(ctx, uuid.Nil)),
+		"FindClient":           second(r.FindClient(ctx, "none")),
+	} {
+		if !fault.Is(missing, fault.NotFound) {
+			failed[name] = missing
+		}
+	}
+	return failed
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A restart of the database is not seen by a client that reads, seals or deletes.
+func TestStore_BridgesARestartForIdempotentCalls(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServer(t)
+	url := testenv.Database(t, server)
+	store := newRetrying(t, url, url)
+	upload := store.upload(t)
+	stop := make(chan struct{})
+	var rounds atomic.Int64
+	var workers sync.WaitGroup
+	for n := range 6 {
+		items := drafts(t, url, store.scope, 3000)
+		workers.Go(func() {
+			for _, id := range items {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for name, err := range store.idempotent(t.Context(), id, upload) {
+					if err != nil {
+						t.Errorf("worker %d: %s: %v", n, name, err)
+					}
+				}
+				rounds.Add(1)
+			}
+			t.Errorf("worker %d has no items left", n)
+		})
+	}
+	for name, restart := range map[string]func(){
+		"killed":  func() { server.Kill(); server.Start() },
+		"stopped": func() { server.Stop(); server.Start() },
+		"disconnecting its clients": func() {
+			conn, err := pgx.Connect(t.Context(), server.Server.AdminURL("postgres"))
+			must(t, err)
+			defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+			_, err = conn.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'mediastack'`)
+			must(t, err)
+		},
+	} {
+		for range 2 {
+			restart()
+			before := rounds.Load()
+			await(t, "calls succeed after the server was "+name, func() bool { return rounds.Load() > before+12 })
+		}
+	}
+	close(stop)
+	workers.Wait()
+}
+
+// The response to a delete and to a seal may be lost after they were executed.
+func TestStore_RepeatsAChangeWhoseResponseWasLost(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServerWithPassword(t, "secret")
+	url := testenv.Database(t, server)
+	proxy, proxied := testenv.PostgresProxy(t, url)
+	store := newRetrying(t, url, proxied, func(c *postgres.Config) { c.DatabaseConns = 1 })
+	direct := open(t, url)
+	items := drafts(t, url, store.scope, 3)
+	id, upload := items[0], store.upload(t)
+
+	lose := func(what string, call func() error, done func() bool) {
+		t.Helper()
+		// A statement that was executed before is prepared, so that no response is needed to execute it.
+		items = items[1:]
+		for name, err := range store.idempotent(t.Context(), items[0], upload) {
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		proxy.Set(testenv.ProxyMute)
+		failed := make(chan error, 1)
+		go func() { failed <- call() }()
+		await(t, "the server has executed: "+what, done)
+		proxy.Set(testenv.ProxyOpen)
+		if err := <-failed; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	lose("seal", func() error { _, err := store.Seal(t.Context(), store.scope, id, time.Now()); return err }, func() bool {
+		item, err := direct.Item(t.Context(), store.scope, id)
+		must(t, err)
+		return item.SealedAt != nil
+	})
+	var removal media.Removal
+	lose("delete", func() (err error) {
+		removal, err = store.DeleteItem(t.Context(), store.scope, id, time.Now().Add(time.Hour))
+		return err
+	}, func() bool {
+		_, err := direct.Item(t.Context(), store.scope, id)
+		return fault.Is(err, fault.NotFound)
+	})
+	if removal.ID == 0 || removal.Bucket != store.scope.Bucket || len(removal.Keys) == 0 {
+		t.Errorf("the removal is %+v", removal)
+	}
+	if _, err := store.DeleteItem(t.Context(), store.scope, id, time.Now()); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a second delete: %v, want NotFound", err)
+	}
+}
+
+// An upload must not be opened twice: its outcome is not known.
+func TestStore_DoesNotRepeatAChangeWhoseOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServerWithPassword(t, "secret")
+	url := testenv.Database(t, server)
+	proxy, proxied := testenv.PostgresProxy(t, url)
+	store := newRetrying(t, url, proxied, func(c *postgres.Config) { c.DatabaseConns = 1 })
+	direct := open(t, url)
+	openUpload := func() error {
+		return store.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
+	}
+	must(t, openUpload()) // the statement is prepared, so that no response is needed to execute it
+	proxy.Set(testenv.ProxyMute)
+	failed := make(chan error, 1)
+	go func() { failed <- openUpload() }()
+	await(t, "the server has opened the upload", func() bool {
+		uploads, _, err := direct.CountPending(t.Context(), store.account.ID)
+		must(t, err)
+		return uploads > 1
+	})
+	proxy.Set(testenv.ProxyOpen)
+	if err := <-failed; !fault.Is(err, fault.Unavailable) {
+		t.Errorf("OpenUpload: %v, want Unavailable", err)
+	}
+	if uploads, _, err := direct.CountPending(t.Context(), store.account.ID); err != nil || uploads != 2 {
+		t.Errorf("%d uploads are open: %v, want 2", uploads, err)
+	}
+}
+
+// A statement that was not sent is sent once the server is back, whatever it is.
+func TestStore_SendsAChangeAfterARestart(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServer(t)
+	url := testenv.Database(t, server)
+	store := newRetrying(t, url, url)
+	server.Stop()
+	// Connections that were just used are not pinged, so that a statement finds them closed.
+	await(t, "no connection is left", func() bool { return errors.As(store.Ping(t.Context()), new(*pgconn.ConnectError)) })
+	failed := make(chan error, 2)
+	go func() {
+		failed <- store.OpenUpload(t.Context(), uuid.Must(uuid.NewV7()), store.scope, 10, time.Now().Add(time.Hour))
+	}()
+	go func() {
+		failed <- store.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: store.scope, Length: 1, Reserved: 1,
+			Fields: media.Fields{Access: media.Private}, Expires: time.Now().Add(time.Hour)})
+	}()
+	server.Start()
+	for range 2 {
+		must(t, <-failed)
+	}
+}
+
+// Neither a server that is away nor one that does not answer holds a request.
+func TestStore_EndsACallWithoutAServer(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServerWithPassword(t, "secret")
+	url := testenv.Database(t, server)
+	proxy, proxied := testenv.PostgresProxy(t, url)
+	store := newRetrying(t, url, proxied, func(c *postgres.Config) {
+		c.RetryTimeout, c.StatementTimeout = 300*time.Millisecond, 500*time.Millisecond
+	})
+	upload := store.upload(t)
+	for _, mode := range []struct {
+		name string
+		set  func()
+	}{
+		{"away", func() { proxy.Set(testenv.ProxyCut) }},
+		{"hanging", func() { proxy.Set(testenv.ProxyStall) }},
+	} {
+		must(t, store.Ping(t.Context()))
+		mode.set()
+		for name, err := range store.idempotent(t.Context(), uuid.New(), upload) {
+			if !fault.Is(err, fault.Unavailable) {
+				t.Errorf("%s: %s: %v, want Unavailable", mode.name, name, err)
+			}
+		}
+		for name, err := range map[string]error{
+			"SaveProgress": store.SaveProgress(t.Context(), upload, 0, media.Progress{}, time.Now()),
+			"OpenResumable": store.OpenResumable(t.Context(), media.ResumableState{ItemID: uuid.Must(uuid.NewV7()), Scope: store.scope, Length: 1,
+				Fields: media.Fields{Access: media.Private}, Expires: time.Now()}),
+		} {
+			if !fault.Is(err, fault.Unavailable) {
+				t.Errorf("%s: %s: %v, want Unavailable", mode.name, name, err)
+			}
+		}
+		proxy.Set(testenv.ProxyOpen)
+		await(t, "the server is back", func() bool { return store.Ping(t.Context()) == nil })
+	}
+}
