@@ -182,7 +182,8 @@ func (b *harness) start(cfg operator.Config, change ...func(*operator.Deps)) (op
 	return operators, end
 }
 
-// ownConnections gives an operator connections of its own, as each process has, and so a fence.
+// ownConnections returns a change that makes an operator use connections of its own, as each process
+// does, and so a fence of its own.
 func (b *harness) ownConnections() func(*operator.Deps) {
 	b.t.Helper()
 	store := b.openStore()
