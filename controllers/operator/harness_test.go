@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// The tests wait most of the time, so that more of them run at a time than there are processors.
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
-		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0)))
+		_ = flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
 	}
 	testenv.Main(m)
 }
