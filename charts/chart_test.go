@@ -96,6 +96,7 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 		"--set=watchNamespaces={Team}":                   "/watchNamespaces/0",
 		"--set=image.runtime.digest=abc":                 "/image/runtime/digest",
 		"--set=topologySpread.minNodes=0":                "/topologySpread/minNodes",
+		"--set=trial.enabled=true,ingress.enabled=true":  "the credentials of the trial stores are public",
 	} {
 		if out, err := render(t, args); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%s: %v, want %q", args, err, want)
@@ -104,7 +105,7 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 }
 
 // passedOn are the values that are maps of the user, or parts of the Kubernetes API.
-var passedOn = []string{"affinity", "annotations", "global", "limits", "nodeSelector", "podAnnotations", "podLabels", "requests", "serviceAccountAnnotations", "settings"}
+var passedOn = []string{"affinity", "annotations", "global", "labels", "limits", "nodeSelector", "podAnnotations", "podLabels", "requests", "serviceAccountAnnotations", "settings"}
 
 // The schema has exactly the values that values.yaml has, and rejects any other.
 func TestValues_SchemaIsClosed(t *testing.T) {

@@ -133,8 +133,9 @@ func (c *cluster) command(program string, container corev1.Container, env ...str
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// start runs the migration, the operator and the runtime of a release, until the test ends.
-func (c *cluster) start(fullname string) {
+// start runs the migration, the operator and the runtime of a release, until the test ends. It
+// returns the address of the runtime.
+func (c *cluster) start(fullname string) (service string) {
 	c.t.Helper()
 	runtimePod := c.pod(&appsv1.Deployment{}, fullname+"-runtime")
 	if code, out := c.command("mediastack-runtime", runtimePod.InitContainers[0]); code != 0 {
@@ -142,10 +143,11 @@ func (c *cluster) start(fullname string) {
 	}
 	group, dir := testenv.Group(c.t), testenv.TempDir(c.t)
 	address := func() string { return "127.0.0.1:" + strconv.Itoa(testenv.FreePort(c.t)) }
+	service = address()
 	admin, health := address(), address()
 	_, err := group.Start(c.t.Context(), testenv.Spec{
 		Name: "runtime", Path: testenv.Binary(c.t, "mediastack-runtime"), Args: runtimePod.Containers[0].Args, LogFile: filepath.Join(dir, "runtime.log"),
-		Env:   append(c.environment(runtimePod.Containers[0]), "SERVICE_LISTEN="+address(), "SERVICE_ADMIN_LISTEN="+admin, "SERVICE_DRAIN_DELAY=0s"),
+		Env:   append(c.environment(runtimePod.Containers[0]), "SERVICE_LISTEN="+service, "SERVICE_ADMIN_LISTEN="+admin, "SERVICE_DRAIN_DELAY=0s"),
 		Ready: testenv.Answers("http://" + admin + "/readyz"),
 	})
 	must(c.t, err)
@@ -156,6 +158,7 @@ func (c *cluster) start(fullname string) {
 		Ready: testenv.Answers("http://" + health + "/readyz"),
 	})
 	must(c.t, err)
+	return service
 }
 
 // ready creates a MediaAccount and returns when it is Ready.

@@ -1,6 +1,7 @@
 package charts_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -56,7 +57,23 @@ func TestInstall_ServesAnAccountAndIsUninstalledAfterIt(t *testing.T) {
 		t.Errorf("the notes are %s", out)
 	}
 
-	c.start(release)
+	service := c.start(release)
+	for host, want := range map[string]int{"mediastack-runtime.mediastack-system.svc": http.StatusUnauthorized, "other.example.org": http.StatusForbidden} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+service+"/mcp", strings.NewReader("{}"))
+		must(t, err)
+		request.Host = host
+		response, err := http.DefaultClient.Do(request)
+		must(t, err)
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("/mcp answers the host %s with %d, want %d", host, response.StatusCode, want)
+		}
+	}
+	check, _ := podSpec(t, find(t, objects(t, values...), "Pod", release+"-test"))
+	check.Containers[0].Args = check.Containers[0].Args[:1] // without the name of the Service, which only a cluster resolves
+	if code, out := c.command("mediastack-runtime", check.Containers[0]); code != 0 || !strings.Contains(out, "nothing is missing") {
+		t.Errorf("the preflight exits with %d: %s", code, out)
+	}
 	object := c.ready("team-a", "demo")
 	if !strings.HasPrefix(object.Status.Bucket, "chart-") {
 		t.Errorf("the bucket is %s: the operator does not have the settings of the runtime", object.Status.Bucket)
@@ -148,7 +165,9 @@ func TestAdmission_OperatorChangesSecretsOfMediaAccountsOnly(t *testing.T) {
 	c.secret("team-a", "foreign", map[string]string{"password": "a"})
 	foreign := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "foreign"}}
 	must(t, operator.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
-	denied := func(err error) bool { return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "the operator may") }
+	denied := func(err error) bool {
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "the operator may")
+	}
 	label := map[string]string{v1alpha1.LabelAccount: "demo"}
 	c.eventually("the policy is in force", func() bool { return denied(operator.Delete(t.Context(), foreign, client.DryRunAll)) })
 	changed := foreign.DeepCopy()

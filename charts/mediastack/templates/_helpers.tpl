@@ -29,6 +29,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ include "mediastack.commonLabels" (index . 0) }}
 {{- end -}}
 
+{{/* Labels of a pod: none that changes with the version of the chart, which would roll the pods.
+Argument: list of the root and the component. */}}
+{{- define "mediastack.podLabels" -}}
+{{ include "mediastack.selector" . }}
+app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+{{- end -}}
+
 {{/* Reference of an image. Argument: list of the root and operator or runtime. */}}
 {{- define "mediastack.image" -}}
 {{- $root := index . 0 -}}
@@ -51,7 +58,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   "SERVICE_BASE_URL" (include "mediastack.baseURL" .)
   "SERVICE_S3_REGION" .Values.s3.region
   "SERVICE_MCP_HOSTS" (join "," (concat $hosts .Values.mcpHosts)) -}}
-{{- if not .Values.s3.endpointKey -}}
+{{- if or .Values.trial.enabled (not .Values.s3.endpointKey) -}}
 {{- $_ := set $data "SERVICE_S3_ENDPOINT" (include "mediastack.s3Endpoint" .) -}}
 {{- end -}}
 {{- with .Values.smtp -}}
@@ -72,47 +79,64 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- toYaml $data -}}
 {{- end -}}
 
+{{/* With trial stores the service is reached by a port-forward. */}}
 {{- define "mediastack.baseURL" -}}
-{{- required "baseURL is not set: it is the URL of the service for tenants, e.g. https://media.example.org" .Values.baseURL -}}
+{{- $default := ternary "http://localhost:8080" "" .Values.trial.enabled -}}
+{{- required "baseURL is not set: it is the URL of the service for tenants, e.g. https://media.example.org" (.Values.baseURL | default $default) -}}
 {{- end -}}
 
 {{- define "mediastack.s3Endpoint" -}}
+{{- if .Values.trial.enabled -}}
+http://{{ include "mediastack.name" . }}-trial-s3:7070
+{{- else -}}
 {{- required "s3.endpoint is not set: it is the URL of the S3 store, e.g. https://s3.example.org" .Values.s3.endpoint -}}
 {{- end -}}
+{{- end -}}
 
-{{/* A variable from a key of a Secret. Argument: list of the variable, the Secret and the key. */}}
+{{/* A variable from a key of a Secret; from the Secret of the trial stores if they are enabled.
+Argument: list of the root, the variable, the Secret and the key. */}}
 {{- define "mediastack.secretEnv" -}}
-- name: {{ index . 0 }}
+{{- $trial := (index . 0).Values.trial.enabled -}}
+- name: {{ index . 1 }}
   valueFrom:
     secretKeyRef:
-      name: {{ index . 1 }}
-      key: {{ index . 2 }}
+      name: {{ ternary (printf "%s-trial" (include "mediastack.name" (index . 0))) (index . 2) $trial }}
+      key: {{ ternary (index . 1) (index . 3) $trial }}
 {{- end -}}
 
 {{- define "mediastack.databaseEnv" -}}
-{{ include "mediastack.secretEnv" (list "SERVICE_DATABASE_URL" .Values.database.secretName .Values.database.urlKey) }}
+{{ include "mediastack.secretEnv" (list . "SERVICE_DATABASE_URL" .Values.database.secretName .Values.database.urlKey) }}
 {{- end -}}
 
 {{- define "mediastack.s3Env" -}}
 {{- $s3 := .Values.s3 -}}
-{{- if $s3.endpointKey -}}
-{{ include "mediastack.secretEnv" (list "SERVICE_S3_ENDPOINT" $s3.secretName $s3.endpointKey) }}
+{{- if and $s3.endpointKey (not .Values.trial.enabled) -}}
+{{ include "mediastack.secretEnv" (list . "SERVICE_S3_ENDPOINT" $s3.secretName $s3.endpointKey) }}
 {{ end -}}
-{{ include "mediastack.secretEnv" (list "SERVICE_S3_ACCESS_KEY" $s3.secretName $s3.accessKeyKey) }}
-{{ include "mediastack.secretEnv" (list "SERVICE_S3_SECRET_KEY" $s3.secretName $s3.secretKeyKey) }}
+{{ include "mediastack.secretEnv" (list . "SERVICE_S3_ACCESS_KEY" $s3.secretName $s3.accessKeyKey) }}
+{{ include "mediastack.secretEnv" (list . "SERVICE_S3_SECRET_KEY" $s3.secretName $s3.secretKeyKey) }}
 {{- end -}}
 
 {{- define "mediastack.runtimeSecretEnv" -}}
+{{- $root := . -}}
 {{- with .Values.serverSecret }}
-{{- include "mediastack.secretEnv" (list "SERVICE_SECRET" .secretName .key) }}
-{{ include "mediastack.secretEnv" (list "SERVICE_SECRET_PREVIOUS" .secretName .previousKey) }}
+{{- include "mediastack.secretEnv" (list $root "SERVICE_SECRET" .secretName .key) }}
+{{ include "mediastack.secretEnv" (list $root "SERVICE_SECRET_PREVIOUS" .secretName .previousKey) }}
       optional: true
 {{- end }}
 {{- with .Values.smtp }}
-{{ include "mediastack.secretEnv" (list "SERVICE_SMTP_PASSWORD" .secretName .passwordKey) }}
+- name: SERVICE_SMTP_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ .secretName }}
+      key: {{ .passwordKey }}
       optional: true
 {{- if .userKey }}
-{{ include "mediastack.secretEnv" (list "SERVICE_SMTP_USER" .secretName .userKey) }}
+- name: SERVICE_SMTP_USER
+  valueFrom:
+    secretKeyRef:
+      name: {{ .secretName }}
+      key: {{ .userKey }}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -193,7 +217,7 @@ Argument: list of the root and the component. */}}
 {{- define "mediastack.spread" -}}
 topologySpreadConstraints:
   - maxSkew: 1
-    minDomains: {{ (index . 0).Values.topologySpread.minNodes }}
+    minDomains: {{ ternary 1 (index . 0).Values.topologySpread.minNodes (index . 0).Values.trial.enabled }}
     topologyKey: kubernetes.io/hostname
     whenUnsatisfiable: DoNotSchedule
     nodeTaintsPolicy: Honor

@@ -1,0 +1,182 @@
+package charts_test
+
+import (
+	"encoding/json"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"mediastack.dev/hack/testenv"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// everything has every optional part on, with values that are not the default.
+var everything = []string{"--values=testdata/everything-values.yaml"}
+
+// renderings are the ways to install the chart.
+var renderings = map[string][]string{
+	"default":    {"--set=crds.install=false"},
+	"namespaced": {"--set=crds.install=false,watchNamespaces={team-a,team-b}"},
+	"everything": append(everything, "--set=crds.install=false"),
+	"trial":      {"--set=crds.install=false,trial.enabled=true"},
+}
+
+// A change of the chart shows in the golden files, for review.
+func TestRender_IsAsTheGoldenFiles(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"default", "namespaced", "everything"} {
+		got, err := render(t, renderings[name]...)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		path := filepath.Join("testdata", name+".yaml")
+		if *update {
+			must(t, os.WriteFile(path, []byte(got), 0o600))
+		}
+		want, err := os.ReadFile(path)
+		must(t, err)
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s: the chart renders (+) not what %s has (-); `go test ./charts -run GoldenFiles -update` writes it:\n%s", name, path, diff)
+		}
+	}
+}
+
+// foreign are the kinds of other projects, which the API server of the test does not have.
+var foreign = []string{"ServiceMonitor", "PrometheusRule", "HTTPRoute"}
+
+func TestRender_IsAcceptedByAnAPIServer(t *testing.T) {
+	t.Parallel()
+	for name, args := range renderings {
+		c := newCluster(t, testenv.SharedKubernetes(t), "render-"+name)
+		if name == "namespaced" {
+			c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-a"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-b"}})
+		}
+		text, err := helm(t, append(append(append([]string{"template", "render-" + name, chart(t), "--namespace", c.namespace}, required...), args...), "--set=priorityClass.create=false,priorityClass.name=")...)
+		must(t, err)
+		pods := 0
+		for _, object := range testenv.ParseManifests(t, text) {
+			if slices.Contains(foreign, object.GetKind()) {
+				continue
+			}
+			err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.DryRunAll, client.FieldOwner("charts-test"))
+			if err != nil && object.GetKind() != "Pod" { // a pod needs its service account, which is not there in a dry run
+				t.Errorf("%s: %s %s: %v", name, object.GetKind(), object.GetName(), err)
+			}
+			if spec, ok := podSpec(t, object); ok {
+				pods++
+				spec.ServiceAccountName = ""
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: object.GetName()}, Spec: spec}
+				if err := c.Create(t.Context(), pod, client.DryRunAll); err != nil {
+					t.Errorf("%s: a pod of %s %s: %v", name, object.GetKind(), object.GetName(), err)
+				}
+				if token := spec.AutomountServiceAccountToken; (token == nil || *token) != strings.Contains(object.GetName(), "-operator") && !strings.Contains(object.GetName(), "-uninstall") {
+					t.Errorf("%s: %s %s: mounts a token: %t", name, object.GetKind(), object.GetName(), token == nil || *token)
+				}
+			}
+		}
+		if pods < 5 {
+			t.Errorf("%s: there are %d pods only", name, pods)
+		}
+	}
+}
+
+// podSpec returns the specification of the pods of a workload.
+func podSpec(t *testing.T, object *unstructured.Unstructured) (corev1.PodSpec, bool) {
+	t.Helper()
+	var err error
+	convert := func(into any) {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, true)
+	}
+	var spec corev1.PodSpec
+	switch object.GetKind() {
+	case "Deployment":
+		var workload appsv1.Deployment
+		convert(&workload)
+		spec = workload.Spec.Template.Spec
+	case "CronJob":
+		var workload batchv1.CronJob
+		convert(&workload)
+		spec = workload.Spec.JobTemplate.Spec.Template.Spec
+	case "Job":
+		var workload batchv1.Job
+		convert(&workload)
+		spec = workload.Spec.Template.Spec
+	case "Pod":
+		var pod corev1.Pod
+		convert(&pod)
+		spec = pod.Spec
+	default:
+		return spec, false
+	}
+	must(t, err)
+	return spec, true
+}
+
+// A changed setting changes the pods of the operator and the runtime, so that they are rolled.
+func TestRender_SettingsRollThePods(t *testing.T) {
+	t.Parallel()
+	before, after := objects(t), objects(t, "--set=settings.SERVICE_LOG_LEVEL=DEBUG")
+	for _, name := range []string{"mediastack-operator", "mediastack-runtime"} {
+		if cmp.Equal(find(t, before, "Deployment", name).Object, find(t, after, "Deployment", name).Object) {
+			t.Errorf("%s is not rolled", name)
+		}
+	}
+}
+
+// metricName is the name of a metric of the project in a query.
+var metricName = regexp.MustCompile(`\bmediastack_[a-z_]+`)
+
+// The alerts and the dashboard use metrics that the programs have.
+func TestMonitoring_UsesMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	var source strings.Builder
+	for _, dir := range []string{"controllers", "runtime"} {
+		must(t, filepath.WalkDir(filepath.Join(testenv.RepoRoot(t), dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			source.Write(text)
+			return err
+		}))
+	}
+	all := objects(t, everything...)
+	rule := find(t, all, "PrometheusRule", "mediastack")
+	dashboard, _, err := unstructured.NestedString(find(t, all, "ConfigMap", "mediastack-dashboard").Object, "data", "mediastack.json")
+	must(t, err)
+	if !json.Valid([]byte(dashboard)) {
+		t.Error("the dashboard is no JSON")
+	}
+	rules, err := json.Marshal(rule.Object)
+	must(t, err)
+	names := metricName.FindAllString(string(rules)+dashboard, -1)
+	for _, name := range names {
+		known := false
+		for _, suffix := range []string{"", "_bucket", "_sum", "_count", "_in_flight", "_waiting", "_limit"} {
+			base, found := strings.CutSuffix(name, suffix)
+			known = known || found && strings.Contains(source.String(), `"`+base+`"`)
+		}
+		if !known {
+			t.Errorf("no program has the metric %s", name)
+		}
+	}
+	if len(names) < 20 {
+		t.Errorf("there are %d metrics only", len(names))
+	}
+}
