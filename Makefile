@@ -75,7 +75,7 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-images reproduce test-stores test-erasure lint vocabulary tidy verify bench outage crash vulncheck fuzz screenshots
+.PHONY: test test-race test-images e2e reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
@@ -102,8 +102,9 @@ test-stores: packages minio build dev-services ## Run the tests of objects, medi
 	done
 	@command -v radosgw > /dev/null || echo "Ceph RGW is not installed, so its tests did not run: apt-get install --no-install-recommends ceph-mon ceph-osd radosgw"
 
-test-erasure: packages minio build dev-services ## Delete a versioned bucket of 10,000 objects with 3 versions and a delete marker each
+test-erasure: packages minio build dev-services ## Delete a versioned bucket of 10,000 objects with 3 versions and a delete marker each, and the rows of a million items
 	MEDIASTACK_TEST_OBJECTS=10000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestDrain_RemovesEveryVersion ./runtime/objectstore
+	MEDIASTACK_TEST_ITEMS=1000000 go test -count=1 -timeout $(TEST_TIMEOUT) -v -run TestErasure_IsLinearInItems ./runtime/postgres
 
 lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
@@ -120,14 +121,18 @@ tidy: ## Tidy every module of the repository
 verify: ## Check that generated code, formatting and go.mod are up to date, then the vocabulary and the linters
 	@hack/verify.sh
 
+e2e: cluster-packages cluster-programs cluster-binaries dev-services helm ## Install images and chart in a real cluster, and run the end-to-end tests in it (as root; ARGS="-v -run Purge" selects, KEEP=1 keeps the cluster of a failure)
+	@$(MAKE) images VERSION=e2e DIST=dist/e2e
+	@hack/e2e.sh $(ARGS)
+
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh
 
 bench: running build dev-services tusd ## Compare the service with baselines (ARGS="upload read" selects, ARGS=--help explains)
 	go run ./hack/bench $(ARGS)
 
-outage: kube build dev-services ## Take S3 away from the operator with 1,000 accounts for a minute, and for ten, and count its writes (a quarter of an hour)
-	MEDIASTACK_TEST_OUTAGE=1 go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)' ./controllers/operator
+test-operator: kube build dev-services ## Run the operator's tests of outages, take-overs and retained accounts at full size: 1,000, 200 and 300 accounts (half an hour)
+	MEDIASTACK_TEST_FULL=1 go test -count=1 -v -timeout 60m -run 'TestOutage_(Short|Long)|TestTakeOver_|TestRetained_(AccountsAre|DeletedDef)' ./controllers/operator
 
 crash: running build dev-services kube ## Kill the service, then the operators, hundreds of times under load and verify that nothing was lost (ARGS="--scenario operator --seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)

@@ -2,10 +2,13 @@ package operator_test
 
 import (
 	"context"
+	"flag"
 	"io"
 	"log/slog"
 	"net/http"
-	"strings"
+	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -13,9 +16,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,7 +33,26 @@ import (
 	"mediastack.dev/runtime/postgres"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// The tests wait most of the time, so that more of them run at a time than there are processors.
+	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		_ = flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0)))
+	}
+	testenv.Main(m)
+}
+
+// fullEnv makes the tests with many accounts, or with an outage, run at their full size, as
+// `make test-operator` does.
+const fullEnv = "MEDIASTACK_TEST_FULL"
+
+// size returns the number for `make test`, or the one for the full size.
+func size[T any](small, full T) T {
+	if os.Getenv(fullEnv) != "" {
+		return full
+	}
+	return small
+}
 
 const (
 	// eventuallyTimeout is long, since slow machines run several tests at once.
@@ -200,7 +221,7 @@ func must(t testing.TB, err error) {
 // admin returns an uncached client with all permissions.
 func admin(t testing.TB, plane *testenv.ControlPlane) client.Client {
 	t.Helper()
-	scheme := runtime.NewScheme()
+	scheme := kruntime.NewScheme()
 	must(t, v1alpha1.AddToScheme(scheme))
 	must(t, corev1.AddToScheme(scheme))
 	c, err := client.New(plane.Access(), client.Options{Scheme: scheme})
@@ -241,24 +262,6 @@ func operatorAccess(t testing.TB, plane *testenv.ControlPlane) *rest.Config {
 	return config
 }
 
-// eventually waits until check returns "", and fails with the last text it returned.
-func (b *harness) eventually(check func() string) {
-	b.t.Helper()
-	timeout, ticker := time.After(eventuallyTimeout), time.NewTicker(tick)
-	defer ticker.Stop()
-	for {
-		missing := check()
-		if missing == "" {
-			return
-		}
-		select {
-		case <-timeout:
-			b.t.Fatalf("after %s: %s", eventuallyTimeout, missing)
-		case <-ticker.C:
-		}
-	}
-}
-
 // account creates a MediaAccount.
 func (b *harness) account(name string, change ...func(*v1alpha1.MediaAccount)) *v1alpha1.MediaAccount {
 	b.t.Helper()
@@ -293,80 +296,6 @@ func change[T client.Object](b *harness, object T, change func(T)) {
 		}
 		return ""
 	})
-}
-
-// shows waits until an object's condition has a status and a reason.
-func (b *harness) shows(object client.Object, kind string, status metav1.ConditionStatus, reason string) {
-	b.t.Helper()
-	b.eventually(func() string {
-		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
-		return lacks(conditionsOf(object), kind, status, reason)
-	})
-}
-
-// ready waits until the current generation of an object is Ready.
-func (b *harness) ready(object client.Object) {
-	b.t.Helper()
-	b.eventually(func() string {
-		must(b.t, b.Get(b.ctx, client.ObjectKeyFromObject(object), object))
-		if observed := observedOf(object); observed != object.GetGeneration() {
-			return "the generation has not been observed: " + describe(conditionsOf(object))
-		}
-		return lacks(conditionsOf(object), v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
-	})
-}
-
-// gone waits until an object is deleted.
-func (b *harness) gone(object client.Object) {
-	b.t.Helper()
-	b.eventually(func() string {
-		err := b.Get(b.ctx, client.ObjectKeyFromObject(object), object)
-		if err == nil {
-			return object.GetName() + " still exists: " + describe(conditionsOf(object))
-		}
-		must(b.t, client.IgnoreNotFound(err))
-		return ""
-	})
-}
-
-func lacks(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) string {
-	condition := meta.FindStatusCondition(conditions, kind)
-	if condition != nil && condition.Status == status && condition.Reason == reason {
-		return ""
-	}
-	return kind + " is not " + string(status) + ", " + reason + ": " + describe(conditions)
-}
-
-func describe(conditions []metav1.Condition) string {
-	var lines []string
-	for _, c := range conditions {
-		lines = append(lines, c.Type+"="+string(c.Status)+" "+c.Reason+": "+c.Message)
-	}
-	return strings.Join(lines, "\n\t")
-}
-
-func conditionsOf(object client.Object) []metav1.Condition {
-	switch object := object.(type) {
-	case *v1alpha1.MediaAccount:
-		return object.Status.Conditions
-	case *v1alpha1.RetainedMediaAccount:
-		return object.Status.Conditions
-	case *v1alpha1.MediaSettings:
-		return object.Status.Conditions
-	}
-	return nil
-}
-
-func observedOf(object client.Object) int64 {
-	switch object := object.(type) {
-	case *v1alpha1.MediaAccount:
-		return object.Status.ObservedGeneration
-	case *v1alpha1.RetainedMediaAccount:
-		return object.Status.ObservedGeneration
-	case *v1alpha1.MediaSettings:
-		return object.Status.ObservedGeneration
-	}
-	return 0
 }
 
 // secret reads the Secret of an app.

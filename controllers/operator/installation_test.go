@@ -276,7 +276,7 @@ func (b *harness) takeOver(confirm bool) (lines []map[string]any, needed bool) {
 
 // A rebuilt cluster beside a surviving database: one command binds all accounts, and no key ends.
 func TestTakeOver_BindsAllAccountsAndEndsNoKey(t *testing.T) {
-	const accounts = 200
+	accounts := size(40, 200)
 	slow := func(o *options) { o.config.BucketCheckInterval, o.config.UsageInterval = time.Hour, time.Hour }
 	keys, ids := map[string][]byte{}, map[string]string{}
 	c := twoClusters(t, func(b *harness) {

@@ -1,10 +1,13 @@
 package operator_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -171,4 +174,112 @@ func TestSecret_ForeignIsNotOverwritten(t *testing.T) {
 	}
 	must(t, b.Delete(b.ctx, foreign))
 	b.ready(object)
+}
+
+func TestKeys_RotateByAge(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, quiet)
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.APIKeys.RotateEvery = &metav1.Duration{Duration: 10 * time.Hour}
+	})
+	b.ready(object)
+	first := b.apiKey("demo", "default")
+	b.ageKeys(8 * time.Hour)
+	b.touch(object, "8 hours")
+	if b.apiKey("demo", "default") != first {
+		t.Fatal("the key was rotated before its age")
+	}
+	// The next rotation comes by the timer, which is set from the age in the database.
+	keys, err := b.registry.Keys(b.ctx, b.accountID(object))
+	must(t, err)
+	for _, app := range keys.Apps {
+		key := app.Valid[0]
+		due := 10*time.Hour - time.Duration(key.ID[15])*time.Hour/256
+		b.ageKeys((due - keys.Now.Sub(*key.DeliveredAt) - 2*time.Second).Truncate(time.Second))
+	}
+	b.touch(object, "almost 10 hours")
+	b.eventually(func() string {
+		if b.apiKey("demo", "default") == first {
+			return "the key was not rotated"
+		}
+		return ""
+	})
+	b.ready(object)
+	if rows := b.keyRows(); rows != 2 || !b.opens([]byte(first)) {
+		t.Errorf("the rotation made %d rows, or ended the old key", rows)
+	}
+}
+
+func TestKeys_LoweredGenerationDoesNothingAndSaysSo(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, quiet)
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 5 })
+	b.ready(object)
+	key := b.apiKey("demo", "default")
+	for _, generation := range []int64{2, 4} {
+		change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = generation })
+		b.ready(object)
+		b.shows(object, v1alpha1.ConditionKeysReady, metav1.ConditionTrue, v1alpha1.ReasonGenerationLowered)
+		message := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionKeysReady).Message
+		if !strings.Contains(message, fmt.Sprintf("generation is %d, lower than generation 5", generation)) {
+			t.Errorf("the message is %q", message)
+		}
+	}
+	// The key of an app that is added now does not make the generations differ.
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
+	b.ready(object)
+	if b.apiKey("demo", "default") != key || b.sql(`SELECT count(*) FROM api_key WHERE generation = 5`) != 2 {
+		t.Error("the lowered generation changed a key")
+	}
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 6 })
+	b.shows(object, v1alpha1.ConditionKeysReady, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+	b.eventually(func() string {
+		if b.apiKey("demo", "default") == key {
+			return "the raised generation did not rotate"
+		}
+		return ""
+	})
+}
+
+func TestSecret_FollowsItsTemplate(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, quiet)
+	object := b.account("demo", func(a *v1alpha1.MediaAccount) {
+		a.Spec.APIKeys.SecretTemplate = &v1alpha1.SecretTemplate{
+			Labels: map[string]v1alpha1.LabelValue{"team": "a"}, Annotations: map[string]v1alpha1.AnnotationValue{"reloader.example.org/match": "true"},
+			Keys: map[string]v1alpha1.SecretEntry{"MEDIA_API_KEY": "apiKey"},
+		}
+	})
+	b.ready(object)
+	secret := b.secret("demo", "default")
+	for name, want := range map[string]string{"type": "mediastack", "provider": "mediastack", "uri": baseURL, "MEDIA_API_KEY": string(secret.Data["apiKey"])} {
+		if string(secret.Data[name]) != want {
+			t.Errorf("entry %s is %q", name, secret.Data[name])
+		}
+	}
+	if secret.Labels["team"] != "a" || secret.Annotations["reloader.example.org/match"] != "true" {
+		t.Errorf("the metadata is %v, %v", secret.Labels, secret.Annotations)
+	}
+	if object.Status.Binding == nil || object.Status.Binding.Name != secret.Name {
+		t.Errorf("the binding is %+v", object.Status.Binding)
+	}
+	change(b, secret, func(s *corev1.Secret) { delete(s.Data, "MEDIA_API_KEY"); delete(s.Labels, "team"); s.Annotations = nil })
+	b.eventually(func() string {
+		s := b.secret("demo", "default")
+		if string(s.Data["MEDIA_API_KEY"]) != string(s.Data["apiKey"]) || s.Labels["team"] != "a" || s.Annotations["reloader.example.org/match"] != "true" {
+			return "what the template sets was not restored"
+		}
+		return ""
+	})
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.SecretTemplate = nil })
+	b.eventually(func() string {
+		s := b.secret("demo", "default")
+		if s.Data["MEDIA_API_KEY"] != nil || s.Labels["team"] != "" || len(s.Annotations) != 0 {
+			return fmt.Sprintf("what the template had set is still there: %v, %v", s.Labels, s.Annotations)
+		}
+		return ""
+	})
+	if b.apiKey("demo", "default") != string(secret.Data["apiKey"]) {
+		t.Error("the template changed the key")
+	}
 }

@@ -3,7 +3,6 @@ package operator_test
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -19,10 +18,6 @@ import (
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
 )
-
-// outageEnv makes the tests of outages run at their full size, as `make outage` does: it takes a
-// quarter of an hour.
-const outageEnv = "MEDIASTACK_TEST_OUTAGE"
 
 // store is an S3 store behind a proxy that can end or hold every request.
 type store struct {
@@ -109,14 +104,11 @@ func (b *harness) countShowing(status metav1.ConditionStatus, reason string) int
 // 60 s without S3 once made 1,188 API writes for 300 accounts.
 func TestOutage_ShortOneWritesNothing(t *testing.T) {
 	t.Parallel()
-	accounts, lasts := 200, 20*time.Second
-	if os.Getenv(outageEnv) != "" {
-		accounts, lasts = 1000, time.Minute
-	}
+	accounts, lasts, interval := size(60, 1000), size(8*time.Second, time.Minute), size(2*time.Second, 10*time.Second)
 	s3, choose := behindProxy(t)
 	b := newHarness(t, choose, func(o *options) {
 		o.config.OutageGrace = 2 * time.Minute
-		o.config.BucketCheckInterval, o.config.UsageInterval = 10*time.Second, time.Hour
+		o.config.BucketCheckInterval, o.config.UsageInterval = interval, time.Hour
 	})
 	objects := b.accounts(accounts)
 	b.settle()
@@ -150,10 +142,7 @@ func TestOutage_ShortOneWritesNothing(t *testing.T) {
 
 func TestOutage_LongOneChangesEachStatusOnce(t *testing.T) {
 	t.Parallel()
-	accounts, lasts, grace := 30, 20*time.Second, 3*time.Second
-	if os.Getenv(outageEnv) != "" {
-		accounts, lasts, grace = 1000, 10*time.Minute, 2*time.Minute
-	}
+	accounts, lasts, grace := size(30, 1000), size(10*time.Second, 10*time.Minute), size(3*time.Second, 2*time.Minute)
 	s3, choose := behindProxy(t)
 	b := newHarness(t, choose, func(o *options) {
 		o.config.OutageGrace = grace

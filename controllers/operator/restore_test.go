@@ -3,10 +3,12 @@ package operator_test
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"mediastack.dev/api/v1alpha1"
@@ -14,6 +16,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
 
@@ -234,9 +237,7 @@ func TestRestore_OutcomeOfEveryChangeOfTheClusterAfterTheBackup(t *testing.T) {
 		ids[c.name], former[c.name] = b.accountID(objects[c.name]), []byte(b.apiKey(c.name, "default"))
 	}
 	backup := testenv.CopyDatabase(t, b.databaseURL)
-	created := b.account("created")
-	b.ready(created)
-	lost := b.accountID(created)
+	created, named := b.createdAfterTheBackup()
 	for _, c := range restoredChanges {
 		c.change(b, objects[c.name])
 	}
@@ -258,14 +259,56 @@ func TestRestore_OutcomeOfEveryChangeOfTheClusterAfterTheBackup(t *testing.T) {
 	for _, c := range restoredChanges {
 		c.outcome(b, objects[c.name], ids[c.name], former[c.name])
 	}
-	// The database does not know the account: it gets a new one, and the former bucket stays.
-	b.eventually(func() string {
-		if found, err := b.registry.Find(b.ctx, b.namespace, "created"); err != nil || found.ID == lost {
-			return "the MediaAccount has no new account"
-		}
-		return ""
+	b.areUnknown(created, named)
+}
+
+// createdAfterTheBackup creates an account, and one that names its bucket, with an object each.
+func (b *harness) createdAfterTheBackup() (created, named *v1alpha1.MediaAccount) {
+	b.t.Helper()
+	created = b.account("created")
+	named = b.account("created-with-bucket", func(a *v1alpha1.MediaAccount) {
+		a.Spec.Storage.Bucket = &v1alpha1.BucketSpec{Name: "named-" + b.namespace}
 	})
-	if owner, err := b.store.Owner(b.ctx, created.Status.Bucket); err != nil || owner.AccountID != lost.String() {
-		t.Errorf("the bucket of the unknown account belongs to %+v, %v", owner, err)
+	for _, object := range []*v1alpha1.MediaAccount{created, named} {
+		b.ready(object)
+		must(b.t, b.store.Put(b.ctx, object.Status.Bucket, "media/photo", "image/jpeg", strings.NewReader("bytes"), 5))
+	}
+	return created, named
+}
+
+// areUnknown checks what becomes of accounts that the restored database does not have: new
+// accounts. The former buckets keep the media, and their markers name the former accounts.
+func (b *harness) areUnknown(created, named *v1alpha1.MediaAccount) {
+	b.t.Helper()
+	buckets := map[string]string{created.Status.Bucket: created.Status.AccountID, named.Status.Bucket: named.Status.AccountID}
+	for _, object := range []*v1alpha1.MediaAccount{created, named} {
+		b.eventually(func() string {
+			if found, err := b.registry.Find(b.ctx, b.namespace, object.Name); err != nil || buckets[found.Bucket] == found.ID.String() {
+				return "MediaAccount " + object.Name + " has no new account"
+			}
+			return ""
+		})
+	}
+	b.ready(created)
+	if created.Status.Usage.SealedItems != 0 || buckets[created.Status.Bucket] != "" {
+		b.t.Errorf("the new account is %+v", created.Status)
+	}
+	b.shows(named, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConflict)
+	if message := meta.FindStatusCondition(named.Status.Conditions, v1alpha1.ConditionBucketReady).Message; !strings.Contains(message, buckets["named-"+b.namespace]) {
+		b.t.Errorf("the message does not name the former account: %s", message)
+	}
+	for bucket, id := range buckets {
+		if owner, err := b.store.Owner(b.ctx, bucket); err != nil || owner.AccountID != id {
+			b.t.Errorf("bucket %s belongs to %+v, %v, want account %s", bucket, owner, err, id)
+		}
+	}
+	// The guide: without the former marker, the MediaAccount may adopt the bucket.
+	must(b.t, b.store.Remove(b.ctx, named.Status.Bucket, []string{objectstore.MarkerKey}))
+	change(b, named, func(a *v1alpha1.MediaAccount) { a.Spec.Storage.Bucket.Adopt = true })
+	b.ready(named)
+	for bucket := range buckets {
+		if _, err := b.store.Stat(b.ctx, bucket, "media/photo"); err != nil {
+			b.t.Errorf("bucket %s lost its media: %v", bucket, err)
+		}
 	}
 }

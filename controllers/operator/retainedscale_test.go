@@ -134,17 +134,16 @@ func (b *harness) removeAccountsByForce(n int) {
 	})
 }
 
-const manyAccounts = 300
-
 // An admin removes the finalizers, and then the definition, which nothing blocks any more: every
 // account lost its object, and the API server does not even know the kind.
 func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 	t.Parallel()
-	b := newHarness(t, quiet, func(o *options) { o.plane, o.idle = testenv.NewKubernetes, true })
+	accounts := size(60, 300)
+	b := newHarness(t, quiet, idle, func(o *options) { o.plane = testenv.NewKubernetes })
 	stop := b.run(b.config)
-	want := b.populate(manyAccounts)
+	want := b.populate(accounts)
 	stop()
-	b.removeAccountsByForce(manyAccounts)
+	b.removeAccountsByForce(accounts)
 	slow := b.config
 	slow.OrphanDelay = 5 * time.Second // the second look is after the definition has gone
 	b.run(slow)
@@ -154,7 +153,7 @@ func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 	definition.SetName("mediaaccounts.mediastack.dev")
 	b.settle() // the operator has its cache
 	must(t, b.Delete(b.ctx, definition))
-	b.retainedCount(manyAccounts)
+	b.retainedCount(accounts)
 	b.eventually(func() string {
 		if err := b.Get(b.ctx, client.ObjectKeyFromObject(definition), definition); !apierrors.IsNotFound(err) {
 			return fmt.Sprintf("the definition still exists: %v", err)
@@ -162,28 +161,29 @@ func TestRetained_DeletedDefinitionLosesNothing(t *testing.T) {
 		return ""
 	})
 	b.plane.Apply(testenv.Manifests(t, "crd/bases")...)
-	b.applyAccounts(manyAccounts)
+	b.applyAccounts(accounts)
 	b.restored(want)
 }
 
 func TestRetained_AccountsAreRestored(t *testing.T) {
 	t.Parallel()
+	accounts := size(60, 300)
 	b := newHarness(t, quiet, idle)
 	b.moveToAnotherNamespace()
 	b.run(b.config)
-	want := b.populate(manyAccounts)
+	want := b.populate(accounts)
 	must(t, b.DeleteAllOf(b.ctx, &v1alpha1.MediaAccount{}, client.InNamespace(b.namespace)))
-	b.retainedCount(manyAccounts)
-	b.applyAccounts(manyAccounts)
+	b.retainedCount(accounts)
+	b.applyAccounts(accounts)
 	b.restored(want)
 
 	// The namespace is deleted and created again: nobody is bound without an admin.
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}
 	must(t, b.Delete(b.ctx, namespace))
 	b.gone(namespace)
-	b.retainedCount(manyAccounts)
+	b.retainedCount(accounts)
 	must(t, b.Create(b.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}))
-	b.applyAccounts(manyAccounts)
+	b.applyAccounts(accounts)
 	b.eventually(func() string {
 		list := &v1alpha1.MediaAccountList{}
 		must(t, b.List(b.ctx, list, client.InNamespace(b.namespace)))
@@ -197,7 +197,7 @@ func TestRetained_AccountsAreRestored(t *testing.T) {
 		}
 		return ""
 	})
-	b.retainedCount(manyAccounts) // none was bound
+	b.retainedCount(accounts) // none was bound
 	b.runGuide("xargs kubectl patch")
 	b.restored(want)
 }

@@ -97,7 +97,8 @@ func (k *cluster) start(ctx context.Context) (running description, err error) {
 	}
 	running = description{
 		Kubeconfig: k.data.path(adminKubeconfig), Nodes: map[string]string{},
-		Path: []string{k.programs.kubeDir, k.programs.clusterDir},
+		Cgroups: k.data.cgroup(""),
+		Path:    []string{k.programs.kubeDir, k.programs.clusterDir},
 	}
 	for number := 1; number <= nodeCount; number++ {
 		running.Nodes[nodeName(number)] = nodeAddress(number)

@@ -162,6 +162,8 @@ type description struct {
 	Path []string `json:"path"`
 	// Nodes are the addresses of the nodes by their names.
 	Nodes map[string]string `json:"nodes"`
+	// Cgroups is what the names of the nodes' cgroups begin with.
+	Cgroups string `json:"cgroups"`
 	// DatabaseURL and the others lead pods, and programs in the cluster's network, to the stores.
 	DatabaseURL string           `json:"databaseURL"`
 	S3          servers.S3Access `json:"s3"`

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 
 	"github.com/versity/versitygw/backend/meta"
 	"github.com/versity/versitygw/backend/posix"
@@ -45,6 +48,9 @@ func (c *s3Command) Run(ctx context.Context) error {
 		}
 	}
 
+	if err := removeEmptyFolders(objects); err != nil {
+		return err
+	}
 	options := posix.PosixOpts{Concurrency: s3Concurrency, CopyObjectThreshold: s3CopyThreshold}
 	options.SetNewFilePerm(0o600)
 	options.SetNewDirPerm(0o700)
@@ -73,6 +79,36 @@ func (c *s3Command) Run(ctx context.Context) error {
 	})
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("serve on %s: %w", c.Listen, err)
+	}
+	return nil
+}
+
+// gatewayFolder is the folder of a bucket that belongs to the gateway.
+const gatewayFolder = ".sgwtmp"
+
+// removeEmptyFolders removes the folders without an object in every bucket. A gateway that was killed
+// between the removal of an object and that of its folder leaves one, and then reports that the
+// bucket is not empty.
+func removeEmptyFolders(objects string) error {
+	var folders []string
+	err := filepath.WalkDir(objects, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil || !entry.IsDir():
+			return err
+		case entry.Name() == gatewayFolder:
+			return fs.SkipDir
+		case path != objects && filepath.Dir(path) != objects: // inside a bucket
+			folders = append(folders, path)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for empty folders: %w", err)
+	}
+	for _, folder := range slices.Backward(folders) { // the inner ones first
+		if err := os.Remove(folder); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+			return fmt.Errorf("remove an empty folder: %w", err)
+		}
 	}
 	return nil
 }

@@ -78,6 +78,13 @@ func TestRelease_HasItsVersionEverywhere(t *testing.T) {
 		t.Errorf("install.yaml has %d images", len(images))
 	}
 
+	if chart := filepath.Join(folder, "mediastack-"+version[1:]+".tgz"); slices.Contains(got, filepath.Base(chart)) {
+		text := run(t, nil, "tar", "--extract", "--to-stdout", "--file", chart, "mediastack/Chart.yaml")
+		if !strings.Contains(text, "\nversion: "+version[1:]+"\n") || !strings.Contains(text, "\nappVersion: "+version+"\n") {
+			t.Errorf("the chart has other versions:\n%s", text)
+		}
+	}
+
 	plugin := t.TempDir()
 	run(t, nil, "tar", "--extract", "--file", filepath.Join(folder, "kubectl-mediastack-"+version+"-"+platform+".tar.gz"), "--directory", plugin)
 	if got := names(t, plugin); !slices.Equal(got, []string{"LICENSE", "kubectl-mediastack", "licenses"}) {

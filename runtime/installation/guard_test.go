@@ -101,6 +101,10 @@ func TestGuard_HoldsNothingWhileS3IsAway(t *testing.T) {
 	if err := running.Check(t.Context()); err != nil || running.Writable() != nil {
 		t.Errorf("with S3 away: %v", err)
 	}
+	// The markers may show that the database was restored: nothing is written before they were read.
+	if err := running.BucketsWritable(); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("with S3 away since the start buckets may be written: %v", err)
+	}
 	// What removes something needs a proof.
 	if err := running.Beat(t.Context()); !fault.Is(err, fault.Unavailable) || fault.ReasonOf(err) != "" {
 		t.Errorf("a proof with S3 away: %v", err)
@@ -110,8 +114,8 @@ func TestGuard_HoldsNothingWhileS3IsAway(t *testing.T) {
 	}
 	server.Start()
 	must(t, running.Check(t.Context()))
-	if state := s.state(); state.Heartbeat != 2 {
-		t.Errorf("with S3 back: %+v", state)
+	if state := s.state(); state.Heartbeat != 2 || running.BucketsWritable() != nil {
+		t.Errorf("with S3 back: %+v, %v", state, running.BucketsWritable())
 	}
 }
 
@@ -197,6 +201,12 @@ func TestGuard_ProvesNothingWithoutAnyMarker(t *testing.T) {
 	}
 	if summary, err := s.purge(time.Now()); err == nil || summary.Held != "" {
 		t.Errorf("the purge: %+v, %v", summary, err)
+	}
+	// Uploads go on: a lost marker must not stop the uploads of all accounts.
+	process := s.process()
+	must(t, process.Check(t.Context()))
+	if err := process.BucketsWritable(); err != nil {
+		t.Errorf("buckets may not be written: %v", err)
 	}
 	if state := s.state(); state.HoldReason != "" || state.Heartbeat != heartbeat {
 		t.Errorf("the row was changed: %+v", state)

@@ -141,8 +141,25 @@ func (s *Store) drainUploads(ctx context.Context, bucket string, result *Drained
 }
 
 // RemoveDrained removes the owner marker, with its versions, and the bucket. A missing bucket is
-// success. It is Conflict when the bucket is not empty, since an upload has ended meanwhile.
+// success. It is Conflict when the bucket is not empty, since an upload has ended meanwhile: then
+// it writes the marker again, so that the next attempt knows whose bucket it is.
 func (s *Store) RemoveDrained(ctx context.Context, bucket string) error {
+	marker, _, err := s.readMarker(ctx, bucket)
+	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	err = s.removeMarkedBucket(ctx, bucket)
+	if marker == nil || !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	if written := s.putMarker(ctx, bucket, marker); written != nil && !fault.Is(written, fault.Conflict) {
+		return written
+	}
+	return err
+}
+
+// removeMarkedBucket removes the marker and the bucket.
+func (s *Store) removeMarkedBucket(ctx context.Context, bucket string) error {
 	options := minio.ListObjectsOptions{Prefix: MarkerKey, Recursive: true, WithVersions: true}
 	markers, err := s.listVersions(ctx, bucket, options)
 	if isNotImplemented(err) {

@@ -47,13 +47,17 @@ func TestDrain_EmptiesABucket(t *testing.T) {
 func TestRemoveDrained_KeepsABucketWithObjects(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
-		bucket, _ := claimed(t, store)
+		bucket, of := claimed(t, store)
 		put(t, store, bucket, "media/late/original", "text/plain", []byte("x"))
 		if err := store.RemoveDrained(t.Context(), bucket); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a bucket with an object: %v", err)
 		}
 		if _, err := store.Stat(t.Context(), bucket, "media/late/original"); err != nil {
 			t.Errorf("the object: %v", err)
+		}
+		// Without its marker, the bucket would belong to nobody for an operator that begins again.
+		if owner, err := store.Owner(t.Context(), bucket); err != nil || owner != of {
+			t.Errorf("the owner is %+v, %v", owner, err)
 		}
 	})
 }

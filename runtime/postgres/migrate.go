@@ -106,7 +106,7 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 // Migrate applies the pending migrations under an advisory lock, so that any number of
 // processes may call it concurrently.
 func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
-	poolCfg, err := cfg.AtMost(1).poolConfig()
+	poolCfg, err := cfg.WithMaxConns(1).poolConfig()
 	if err != nil {
 		return err
 	}

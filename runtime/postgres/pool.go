@@ -55,8 +55,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// AtMost returns the configuration with at most n pooled connections.
-func (c Config) AtMost(n int32) Config {
+// WithMaxConns returns the configuration with at most n pooled connections.
+func (c Config) WithMaxConns(n int32) Config {
 	if c.DatabaseConns == 0 || c.DatabaseConns > n {
 		c.DatabaseConns = n
 	}
@@ -89,13 +89,8 @@ func (c Config) Address() string {
 	return strings.Join(hosts, ",") + "/" + cfg.ConnConfig.Database
 }
 
-const (
-	// pingTimeout bounds the ping of a connection that was idle, before it is used.
-	pingTimeout = 2 * time.Second
-	// dedicatedConns are the connections of serve that are not of the pool: those of Listen and of
-	// UploadLocks.
-	dedicatedConns = 2
-)
+// pingTimeout bounds the ping of a connection that was idle, before it is used.
+const pingTimeout = 2 * time.Second
 
 // poolConfig returns the pool's configuration. Its error never contains the URL, which has a
 // password.

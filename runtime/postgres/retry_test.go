@@ -41,7 +41,7 @@ func newRetrying(t *testing.T, url, storeURL string, configure ...func(*postgres
 	r := registry(store)
 	made, err := r.Ensure(t.Context(), account.Spec{Namespace: "team", Name: "retry", MaxStorage: 1 << 40, MaxUploadSize: 1 << 20})
 	must(t, err)
-	apps, err := r.SetApps(t.Context(), made.ID, nil)
+	apps, _, err := r.OpenApps(t.Context(), made.ID, nil)
 	must(t, err)
 	return retrying{Store: store, account: made, scope: media.Scope{AccountID: made.ID, AppID: apps[0].ID, Bucket: made.Bucket}, url: url}
 }

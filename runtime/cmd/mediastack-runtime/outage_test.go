@@ -59,8 +59,14 @@ func (s *service) ready(t *testing.T) bool {
 	return status == http.StatusOK
 }
 
-// get requests a path and returns the response with its body closed.
-func (s *service) get(t *testing.T, method, path string, headers ...string) *http.Response {
+// response is a response without its body.
+type response struct {
+	status int
+	header http.Header
+}
+
+// request sends a request without a body.
+func (s *service) request(t *testing.T, method, path string, headers ...string) response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.address+path, nil)
 	must(t, err)
@@ -69,12 +75,12 @@ func (s *service) get(t *testing.T, method, path string, headers ...string) *htt
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := http.DefaultClient.Do(request)
+	got, err := http.DefaultClient.Do(request)
 	must(t, err)
-	_, err = io.Copy(io.Discard, response.Body)
+	_, err = io.Copy(io.Discard, got.Body)
 	must(t, err)
-	must(t, response.Body.Close())
-	return response
+	must(t, got.Body.Close())
+	return response{got.StatusCode, got.Header}
 }
 
 // S3 away took all replicas out of the Service, so that requests that need no S3 failed, too.
@@ -86,8 +92,8 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 	within(t, "the service is ready", func() bool { return s.ready(t) })
 	item, draft, doomed := s.upload(t), s.upload(t), s.upload(t)
 	file := strings.TrimPrefix(item.File, "http://media.test")
-	if got := s.get(t, http.MethodGet, file); got.StatusCode != http.StatusOK {
-		t.Fatalf("the file %s: %d", file, got.StatusCode)
+	if got := s.request(t, http.MethodGet, file); got.status != http.StatusOK {
+		t.Fatalf("the file %s: %d", file, got.status)
 	}
 
 	s3.Kill()
@@ -95,13 +101,13 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 	if status, found := s.readiness(t); status != http.StatusOK || !found.Ready || found.Checks["objects"] == "ok" || found.Checks["database"] != "ok" {
 		t.Errorf("without S3: %d %+v", status, found)
 	}
-	for name, got := range map[string]*http.Response{
-		"an upload":          s.get(t, http.MethodPost, "/media/create", "Content-Type", multipartType),
-		"a file":             s.get(t, http.MethodGet, file),
-		"a resumable upload": s.get(t, http.MethodPost, "/media/create/resumable", "Tus-Resumable", "1.0.0", "Upload-Length", "5"),
+	for name, got := range map[string]response{
+		"an upload":          s.request(t, http.MethodPost, "/media/create", "Content-Type", multipartType),
+		"a file":             s.request(t, http.MethodGet, file),
+		"a resumable upload": s.request(t, http.MethodPost, "/media/create/resumable", "Tus-Resumable", "1.0.0", "Upload-Length", "5"),
 	} {
-		if got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") != "5" {
-			t.Errorf("%s without S3: %d, Retry-After %q", name, got.StatusCode, got.Header.Get("Retry-After"))
+		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") != "5" {
+			t.Errorf("%s without S3: %d, Retry-After %q", name, got.status, got.header.Get("Retry-After"))
 		}
 	}
 	for method, paths := range map[string][]string{
@@ -110,16 +116,16 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 		http.MethodDelete: {"/media/delete/" + doomed.ID},
 	} {
 		for _, path := range paths {
-			if got := s.get(t, method, path); got.StatusCode >= 300 {
-				t.Errorf("%s %s without S3: %d", method, path, got.StatusCode)
+			if got := s.request(t, method, path); got.status >= 300 {
+				t.Errorf("%s %s without S3: %d", method, path, got.status)
 			}
 		}
 	}
 	s3.Start()
 	within(t, "the service knows that S3 is back", func() bool { _, found := s.readiness(t); return !found.Degraded })
 	s.upload(t)
-	if got := s.get(t, http.MethodGet, file); got.StatusCode != http.StatusOK {
-		t.Errorf("the file: %d", got.StatusCode)
+	if got := s.request(t, http.MethodGet, file); got.status != http.StatusOK {
+		t.Errorf("the file: %d", got.status)
 	}
 }
 
@@ -133,11 +139,11 @@ func TestServe_AnswersAtOnceWhileS3Hangs(t *testing.T) {
 	proxy.Set(testenv.ProxyStall)
 	s.serve(t)
 	within(t, "the service is ready without S3", func() bool { return s.ready(t) })
-	if got := s.get(t, http.MethodPost, "/media/create", "Content-Type", multipartType); got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") == "" {
-		t.Errorf("an upload: %d %v", got.StatusCode, got.Header)
+	if got := s.request(t, http.MethodPost, "/media/create", "Content-Type", multipartType); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
+		t.Errorf("an upload: %d %v", got.status, got.header)
 	}
-	if got := s.get(t, http.MethodGet, "/media/get"); got.StatusCode != http.StatusOK {
-		t.Errorf("a list: %d", got.StatusCode)
+	if got := s.request(t, http.MethodGet, "/media/get"); got.status != http.StatusOK {
+		t.Errorf("a list: %d", got.status)
 	}
 	proxy.Set(testenv.ProxyOpen)
 	within(t, "the service knows that S3 is back", func() bool { _, found := s.readiness(t); return !found.Degraded })
@@ -176,17 +182,17 @@ func TestServe_EveryRouteSaysWhenToRetryWithoutADatabase(t *testing.T) {
 	var mu sync.Mutex
 	for _, to := range routes {
 		requests.Go(func() {
-			got := s.get(t, to.method, to.path, "Content-Type", kindFor(to.path), "Tus-Resumable", "1.0.0", "Upload-Length", "5", "Upload-Offset", "0", "Accept", "application/json, text/event-stream")
+			got := s.request(t, to.method, to.path, "Content-Type", kindFor(to.path), "Tus-Resumable", "1.0.0", "Upload-Length", "5", "Upload-Offset", "0", "Accept", "application/json, text/event-stream")
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case got.StatusCode == http.StatusServiceUnavailable || got.StatusCode == http.StatusLocked:
+			case got.status == http.StatusServiceUnavailable || got.status == http.StatusLocked:
 				unavailable++
-				if got.Header.Get("Retry-After") == "" {
-					t.Errorf("%s %s: %d without Retry-After", to.method, to.path, got.StatusCode)
+				if got.header.Get("Retry-After") == "" {
+					t.Errorf("%s %s: %d without Retry-After", to.method, to.path, got.status)
 				}
-			case got.StatusCode >= 500:
-				t.Errorf("%s %s: %d", to.method, to.path, got.StatusCode)
+			case got.status >= 500:
+				t.Errorf("%s %s: %d", to.method, to.path, got.status)
 			}
 		})
 	}
@@ -213,11 +219,11 @@ func (s *service) load(t *testing.T, paths ...string) (succeeded *atomic.Int64, 
 				default:
 				}
 				method, path, _ := strings.Cut(paths[i%len(paths)], " ")
-				if got := s.get(t, method, path); got.StatusCode < 300 {
+				if got := s.request(t, method, path); got.status < 300 {
 					succeeded.Add(1)
 				} else {
 					mu.Lock()
-					failures = append(failures, fmt.Sprintf("%s %s: %d", method, path, got.StatusCode))
+					failures = append(failures, fmt.Sprintf("%s %s: %d", method, path, got.status))
 					mu.Unlock()
 				}
 			}

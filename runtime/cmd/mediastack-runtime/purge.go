@@ -51,7 +51,7 @@ const maintenanceConns = 2
 
 // Run makes one pass.
 func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) error {
-	store, err := postgres.Open(ctx, c.Database.AtMost(maintenanceConns))
+	store, err := postgres.Open(ctx, c.Database.WithMaxConns(maintenanceConns))
 	if err != nil {
 		return usageError{err}
 	}
