@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mount gives this process, the one of a node, mounts of its own: whatever containerd, the kubelet and
+// mount makes the mounts of this process, the one of a node, private: whatever containerd, the kubelet and
 // the CNI plugins keep at fixed paths of the machine stays in the node.
 func (n *node) mount() error {
 	// The programs of the node and its pods see each other's mounts; nothing outside does, because

@@ -67,7 +67,7 @@ func Start(ctx context.Context, child *exec.Cmd, out io.Writer) error {
 	return ErrReported
 }
 
-// hand gives a child the descriptor to report on.
+// hand passes a child the descriptor to report on.
 func hand(child *exec.Cmd, notify *os.File) {
 	child.ExtraFiles = []*os.File{notify}
 	child.Env = append(child.Env, notifyEnv+"="+strconv.Itoa(notifyFD))

@@ -65,7 +65,7 @@ const loopbackAddress = "127.0.0.1"
 
 func loopback(port int) string { return hostPort("", port) }
 
-// hostPort joins an IP address, 127.0.0.1 when it is empty, and a port.
+// hostPort returns the address of a port at an IP address, 127.0.0.1 when that is empty.
 func hostPort(ip string, port int) string {
 	return net.JoinHostPort(cmp.Or(ip, loopbackAddress), strconv.Itoa(port))
 }

@@ -21,12 +21,12 @@ func TestUninstall_InOrderKeepsTheFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The chart refuses while accounts exist, and removes nothing.
+	// The chart denies it while accounts exist, and removes nothing.
 	if _, err := helm(t, "uninstall", release, "--namespace", namespace); err == nil {
 		t.Fatal("helm uninstall went on although a MediaAccount exists")
 	}
 	if _, err := c.seal(t.Context(), kept.MediaID); err != nil {
-		t.Errorf("after helm uninstall was refused, the service does not work: %v", err)
+		t.Errorf("after helm uninstall was denied, the service does not work: %v", err)
 	}
 
 	kubectl(t, "-n", namespace, "exec", "deploy/mediastack-operator", "--", "mediastack-operator", "uninstall", "--confirm")
