@@ -18,9 +18,9 @@ const surveyPage = 100
 type ResumeStore interface {
 	Store
 	// Resume writes epoch, heartbeat, token and server of next, ends the hold, and gives what waits
-	// for its deletion its full time again, at least leastDelay. It returns false if the row is not
+	// for its deletion its full time again, at least minDelay. It returns false if the row is not
 	// that of from any more.
-	Resume(ctx context.Context, from, next State, leastDelay time.Duration) (bool, error)
+	Resume(ctx context.Context, from, next State, minDelay time.Duration) (bool, error)
 }
 
 // Resumer ends the hold after a restore.
@@ -138,11 +138,11 @@ func (s *Survey) addForeign(text string) {
 
 // Confirm ends the hold in one transaction, and then writes the new witness into the markers of
 // some buckets. A marker that cannot be written is behind, and is written at a later heartbeat. The
-// media of closed accounts is not deleted before leastDelay has passed.
-func (r *Resumer) Confirm(ctx context.Context, s Survey, leastDelay time.Duration) (State, error) {
+// media of closed accounts is not deleted before minDelay has passed.
+func (r *Resumer) Confirm(ctx context.Context, s Survey, minDelay time.Duration) (State, error) {
 	next := s.Next()
 	next.Token = uuid.New()
-	resumed, err := r.store.Resume(ctx, s.Row, next, leastDelay)
+	resumed, err := r.store.Resume(ctx, s.Row, next, minDelay)
 	if err != nil {
 		return State{}, err
 	}

@@ -82,7 +82,7 @@ func (s *Store) Hold(ctx context.Context, reason string) error {
 }
 
 // Resume implements installation.ResumeStore.
-func (s *Store) Resume(ctx context.Context, from, next installation.State, leastDelay time.Duration) (bool, error) {
+func (s *Store) Resume(ctx context.Context, from, next installation.State, minDelay time.Duration) (bool, error) {
 	var resumed bool
 	err := s.inTx(ctx, "resume after a restore", func(q *sqlgen.Queries) error {
 		n, err := q.ResumeInstallation(ctx, sqlgen.ResumeInstallationParams{
@@ -92,7 +92,7 @@ func (s *Store) Resume(ctx context.Context, from, next installation.State, least
 		if resumed = n == 1; err != nil || !resumed {
 			return err
 		}
-		return q.PostponeErasures(ctx, leastDelay.Seconds())
+		return q.PostponeErasures(ctx, minDelay.Seconds())
 	})
 	return resumed && err == nil, err
 }

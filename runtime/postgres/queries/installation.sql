@@ -27,7 +27,7 @@ WHERE epoch = sqlc.arg(epoch) AND heartbeat = sqlc.arg(heartbeat) AND token = sq
 -- name: PostponeErasures :exec
 -- An account that was opened again after the backup is closed again by the restore, and one whose
 -- deletion was ended is being deleted again.
-UPDATE account SET erase_after = greatest(erase_after, now() + greatest(erase_after - closed_at, make_interval(secs => sqlc.arg(least_delay_seconds)::float8))), erasing_at = NULL
+UPDATE account SET erase_after = greatest(erase_after, now() + greatest(erase_after - closed_at, make_interval(secs => sqlc.arg(min_delay_seconds)::float8))), erasing_at = NULL
 WHERE erase_after IS NOT NULL AND bucket_removed_at IS NULL;
 
 -- name: PlannedDeletions :many

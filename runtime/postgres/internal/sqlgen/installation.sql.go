@@ -143,8 +143,8 @@ WHERE erase_after IS NOT NULL AND bucket_removed_at IS NULL
 
 // An account that was opened again after the backup is closed again by the restore, and one whose
 // deletion was ended is being deleted again.
-func (q *Queries) PostponeErasures(ctx context.Context, leastDelaySeconds float64) error {
-	_, err := q.db.Exec(ctx, postponeErasures, leastDelaySeconds)
+func (q *Queries) PostponeErasures(ctx context.Context, minDelaySeconds float64) error {
+	_, err := q.db.Exec(ctx, postponeErasures, minDelaySeconds)
 	return err
 }
 
