@@ -16,7 +16,7 @@ import (
 type resumeCommand struct {
 	Confirm  bool          `help:"End the hold: this database is the one that shall write to the object store. Without it, the command reports and changes nothing."`
 	DraftTTL time.Duration `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged, for the report."`
-	// DeletionDelay gives an admin time to look at the accounts that the restore closed again.
+	// DeletionDelay is how long an admin has to look at the accounts that the restore closed again.
 	DeletionDelay time.Duration      `env:"SERVICE_RESUME_DELETION_DELAY" default:"24h" help:"Least time from the confirmation until the media of closed accounts is deleted, from 0s to 8784h."`
 	Database      postgres.Config    `embed:"" group:"Stores"`
 	Objects       objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
