@@ -24,6 +24,9 @@ const (
 	timeSlice = 5 * time.Second
 	// callTimeout bounds what a call of Erase does after its time slice has ended.
 	callTimeout = 30 * time.Second
+	// recordTimeout bounds a statement after the work on the bucket, for which an object store that
+	// does not respond must leave time: the failure is not one of the database.
+	recordTimeout = 10 * time.Second
 	// minPause and maxPause bound the pause after a slice without progress. Such a slice sends at
 	// most eight requests to the object store: less than two a second. maxOutagePause is the
 	// longest one while the store cannot be reached, so that deletions go on soon after an outage.
@@ -222,10 +225,14 @@ func (r *erasure) slice(ctx context.Context, deps Deps, target Target, more func
 	if erasing.BucketRemovedAt == nil {
 		progress, done := r.emptyBucket(ctx, deps, erasing, more)
 		if !done {
-			progress.ItemsLeft, err = deps.Accounts.ItemsToErase(ctx, erasing.ID)
+			record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+			defer cancel()
+			progress.ItemsLeft, err = deps.Accounts.ItemsToErase(record, erasing.ID)
 			return progress, err
 		}
-		if err := deps.Accounts.SetBucketRemoved(ctx, erasing.ID); err != nil {
+		record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+		defer cancel()
+		if err := deps.Accounts.SetBucketRemoved(record, erasing.ID); err != nil {
 			return Progress{}, err
 		}
 		retained = progress.BucketRetained

@@ -39,7 +39,12 @@ func (r *rows) SetBucketRemoved(context.Context, uuid.UUID) error {
 	return nil
 }
 
-func (r *rows) ItemsToErase(context.Context, uuid.UUID) (int64, error) { return r.left, nil }
+func (r *rows) ItemsToErase(ctx context.Context, _ uuid.UUID) (int64, error) {
+	if ctx.Err() != nil {
+		return 0, fault.Wrap(ctx.Err(), fault.Unavailable, "the database did not respond in time")
+	}
+	return r.left, nil
+}
 
 // EraseRows erases 1,000 items in a second of the test's clock.
 func (r *rows) EraseRows(_ context.Context, _ uuid.UUID, more func() bool) (bool, error) {
@@ -249,6 +254,24 @@ func TestErase_StopsAtAMarkerOfALaterEpoch(t *testing.T) {
 	f.bucket.pages, f.bucket.marker.Epoch, f.rows.left = 3, 8, 10
 	if progress := f.erase(); progress.Done || fault.ReasonOf(progress.Blocked.Err) != fault.Held || f.bucket.pages != 3 || f.rows.left != 10 {
 		t.Errorf("got %+v", progress)
+	}
+}
+
+// A store that does not respond uses up the time of the call. That is no failure of the database,
+// which would stop the other accounts, too.
+func TestErase_ReportsAHangingStoreAsThatOfTheStore(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.bucket.pages, f.rows.left = 1, 10
+	f.bucket.block, f.bucket.drains = make(chan struct{}), make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-f.bucket.drains
+		cancel()
+	}()
+	progress, err := f.Erase(ctx, Target{AccountID: f.id, Bucket: "b"})
+	if err != nil || progress.Blocked == nil || progress.ItemsLeft != 10 {
+		t.Errorf("got %+v, %v", progress, err)
 	}
 }
 

@@ -158,7 +158,7 @@ func (t *Takeover) bind(ctx context.Context, summary takeoverSummary, row instal
 	}
 	summary.BoundCluster, summary.Epoch, summary.Accounts, summary.Done = summary.ThisCluster, epoch, accounts, true
 	summary.Message = "the accounts bind to the MediaAccounts of their namespaces and names; their API keys are replaced with spec.apiKeys.overlap. " +
-		"Accounts without a MediaAccount become RetainedMediaAccounts after 10 minutes"
+		"Accounts without a MediaAccount become RetainedMediaAccounts after SERVICE_TAKE_OVER_GRACE (10 minutes by default)"
 	if row.HoldReason != "" {
 		summary.Message += fmt.Sprintf(". The installation is still on hold: run `%s`", resumeCommand)
 	}

@@ -107,11 +107,11 @@ func (c *resumeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) err
 		}
 		return lines.Encode(resumedLine{Confirmed: true, Epoch: state.Epoch, Heartbeat: state.Heartbeat, Server: state.Server.String(), ResumedAt: *state.ResumedAt})
 	}
-	return c.report(ctx, store, objects, log, lines)
+	return c.report(ctx, store, objects, survey.Evidence() != "", log, lines)
 }
 
-// report prints what the restore did to each account.
-func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objects *objectstore.Store, log *slog.Logger, lines *json.Encoder) error {
+// report prints what the restore did to each account; restored is false if nothing shows one.
+func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objects *objectstore.Store, restored bool, log *slog.Logger, lines *json.Encoder) error {
 	guard := installation.NewGuard(installation.Config{}, installation.Deps{Store: store, Markers: objects, Log: log})
 	checker, err := consistency.NewChecker(store, objects, guard.ReadOnly(), consistency.Config{}, time.Now, log)
 	if err != nil {
@@ -119,6 +119,9 @@ func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objec
 	}
 	summary := resumeSummary{Next: "nothing was changed; with --confirm this database may write to the object store again: drafts keep their full time from then on, objects without a row stay, items without their file stay, " +
 		fmt.Sprintf("and the planned deletions wait for their full time, at least %s", c.DeletionDelay)}
+	if !restored {
+		summary.Next = "nothing was changed, and nothing is on hold: nothing shows that the database was restored"
+	}
 	err = consistency.NewRestoreReporter(store, checker, time.Now().Add(-c.DraftTTL)).Run(ctx, func(r consistency.RestoreReport) error {
 		summary.Accounts++
 		summary.ExpiredDrafts += r.ExpiredDrafts
