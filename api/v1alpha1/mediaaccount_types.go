@@ -165,7 +165,8 @@ type MediaAccountSpec struct {
 	// an effect only while this object has no account.
 	//
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:MaxLength=36
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})?$')",message="must be the name of a RetainedMediaAccount, which is a UUID"
 	RestoreFrom string `json:"restoreFrom,omitempty"`
 
 	// Suspended denies all requests and keeps all data. Logins are revoked and are not restored

@@ -40,6 +40,7 @@ type RetainedMediaAccountSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=36
 	// +kubebuilder:validation:MaxLength=36
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')",message="must be a UUID in lower case"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed"
 	AccountID string `json:"accountID"`
 
@@ -48,6 +49,7 @@ type RetainedMediaAccountSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=36
 	// +kubebuilder:validation:MaxLength=36
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')",message="must be a UUID in lower case"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed"
 	InstallationID string `json:"installationID"`
 

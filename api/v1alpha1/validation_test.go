@@ -62,17 +62,18 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 	t.Parallel()
 	accounts := setup(t, "mediaaccounts")
 	const (
-		quantity   = "must be a quantity of bytes such as 10Gi"
-		capBounds  = "must be above 0 and at most 4Ei"
-		uploadSize = "must be above 0 and at most 80000Mi"
-		email      = "must be an e-mail address such as ana@example.org; e-mail addresses are ASCII: write an international domain as xn--..., with ASCII characters before the @"
-		bucket     = "must be an S3 bucket name"
-		reserved   = "must not look like an IP address or use a prefix or suffix that S3 reserves"
-		label      = "must be a DNS label"
-		overlap    = "must be a duration from 0s to 720h, such as 24h or 1h30m"
-		rotation   = "must be a duration from 1h to 8784h, such as 720h"
-		deletion   = "must be a duration from 0s to 8784h, such as 24h"
-		entries    = "must be names of Secret entries that the operator does not use itself"
+		quantity    = "must be a quantity of bytes such as 10Gi"
+		capBounds   = "must be above 0 and at most 4Ei"
+		uploadSize  = "must be above 0 and at most 80000Mi"
+		email       = "must be an e-mail address such as ana@example.org; e-mail addresses are ASCII: write an international domain as xn--..., with ASCII characters before the @"
+		bucket      = "must be an S3 bucket name"
+		reserved    = "must not look like an IP address or use a prefix or suffix that S3 reserves"
+		label       = "must be a DNS label"
+		overlap     = "must be a duration from 0s to 720h, such as 24h or 1h30m"
+		rotation    = "must be a duration from 1h to 8784h, such as 720h"
+		deletion    = "must be a duration from 0s to 8784h, such as 24h"
+		restoreFrom = "must be the name of a RetainedMediaAccount, which is a UUID"
+		entries     = "must be names of Secret entries that the operator does not use itself"
 	)
 	cases := map[string]struct{ name, spec, says string }{
 		"a quota that is no quantity":                  {spec: `{storage: {maxStorage: plenty}}`, says: quantity},
@@ -129,7 +130,10 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"a deletion before it was requested":           {spec: `{deleteAfter: -1h}`, says: deletion},
 		"a deletion after more than a year":            {spec: `{deleteAfter: 8785h}`, says: deletion},
 		"a deletion without a unit":                    {spec: `{deleteAfter: "24"}`, says: deletion},
-		"a restore from a name that is too long":       {spec: `{restoreFrom: ` + strings.Repeat("a", 254) + `}`, says: "may not be more than 253"},
+		"a restore from a name that is too long":       {spec: `{restoreFrom: ` + strings.Repeat("a", 254) + `}`, says: "Too long: may not be more than 36"},
+		"a restore from a name that is no UUID":        {spec: `{restoreFrom: photos}`, says: restoreFrom},
+		"a restore from a shell command":               {spec: `{restoreFrom: "x -p '{}'; touch /tmp/y #"}`, says: restoreFrom},
+		"a restore from a UUID and a line break":       {spec: `{restoreFrom: "0193d3c1-0000-7000-8000-00000000000\n"}`, says: restoreFrom},
 		"an unknown policy":                            {spec: `{deletionPolicy: Keep}`, says: `supported values: "Retain", "Delete"`},
 		"an unknown field":                             {spec: `{storge: {}}`, says: `unknown field "spec.storge"`},
 		"a name with a dot":                            {name: "a.b", spec: `{}`, says: "metadata.name must be a DNS label"},
@@ -185,6 +189,7 @@ func TestMediaAccount_ValidIsAccepted(t *testing.T) {
 		`{deleteAfter: 0s, deletionPolicy: Delete, deletionProtection: true}`,
 		`{deleteAfter: 8784h}`,
 		`{restoreFrom: 0193d3c1-0000-7000-8000-000000000000}`,
+		`{restoreFrom: ""}`,
 		`{mcp: {}}`,
 		`{mcp: {readOnly: true, tools: [list_media, delete_media]}}`,
 	} {
@@ -483,6 +488,7 @@ func TestRetainedMediaAccount_InvalidIsRejected(t *testing.T) {
 	for name, c := range map[string]struct{ spec, says string }{
 		"no account":              {`reclaim: Retain`, "spec.accountID: Required value"},
 		"an id that is too short": {strings.Replace(valid, "accountID: 0193d3c1-", "accountID: ", 1), "spec.accountID in body should be at least 36 chars long"},
+		"an id that is no UUID":   {strings.Replace(valid, "accountID: 0193d3c1-", "accountID: ;touch x-", 1), "must be a UUID in lower case"},
 		"an unknown reclaim":      {valid + "reclaim: Delete", `supported values: "Retain", "Purge"`},
 		"a claim of nobody":       {valid + "claimRef: {}", "spec.claimRef.namespace: Required value"},
 		"an unknown field":        {valid + "owner: ana", `unknown field "spec.owner"`},

@@ -41,6 +41,9 @@ func summarize(object v1alpha1.RetainedMediaAccount, row account.Retained) recon
 		claim := claimed(&object)[0]
 		return reconcile.Ready(v1alpha1.ReasonRetained, fmt.Sprintf("The media is kept until MediaAccount %s takes over the account", claim))
 	}
+	if object.Spec.ReserveName != nil && !*object.Spec.ReserveName {
+		return reconcile.Ready(v1alpha1.ReasonRetained, "The media is kept; the MediaAccount in spec.claimRef, or one whose spec.restoreFrom names the account, takes it over")
+	}
 	return reconcile.Ready(v1alpha1.ReasonRetained,
 		fmt.Sprintf("The media is kept; a new MediaAccount %s/%s in the same namespace, or the one in spec.claimRef, takes over the account", row.Namespace, row.Name))
 }

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"regexp"
 	"slices"
 	"time"
 
@@ -77,14 +78,24 @@ func (b Binding) restore(want Account, closed []Retained) (Retained, error) {
 		return a.ID.String() == b.RestoreFrom && (a.NamespaceUID == want.NamespaceUID || b.grants(a))
 	})
 	if !ok {
-		return Retained{}, fault.WithReason(fault.New(fault.Conflict,
-			"spec.restoreFrom names RetainedMediaAccount %s, which does not exist or may not be restored to this MediaAccount; a cluster admin permits it with: %s",
-			b.RestoreFrom, claimCommand(b.RestoreFrom, want)), fault.Retained)
+		return Retained{}, fault.WithReason(b.notPermitted(want), fault.Retained)
 	}
 	if chosen.ErasingAt != nil {
 		return Retained{}, chosen.erasing()
 	}
 	return chosen, nil
+}
+
+// notPermitted returns the Conflict of a MediaAccount that names an account it may not take over.
+// A cluster admin copies the command into a shell, so that it never contains the tenant's text:
+// the id is printed as it was parsed.
+func (b Binding) notPermitted(want Account) error {
+	id, err := uuid.Parse(b.RestoreFrom)
+	if err != nil {
+		return fault.New(fault.Conflict, "spec.restoreFrom is not the id of a RetainedMediaAccount, which is a UUID")
+	}
+	return fault.New(fault.Conflict,
+		"spec.restoreFrom names RetainedMediaAccount %s, which does not exist or may not be restored to this MediaAccount; a cluster admin permits it with%s", id, claimHint(id, want))
 }
 
 func (b Binding) grants(a Retained) bool { return slices.ContainsFunc(b.Granted, a.Closing().Equal) }
@@ -112,14 +123,22 @@ func (a Retained) erasing() error {
 // earlier namespace.
 func (a Retained) reserved(want Account) error {
 	return fault.WithReason(fault.New(fault.Conflict,
-		"RetainedMediaAccount %s has the media of an earlier namespace %s; a cluster admin restores it with: %s; or starts with an empty account with: %s",
-		a.ID, a.Namespace, claimCommand(a.ID.String(), want), patchCommand(a.ID.String(), `{"spec":{"reserveName":false}}`)), fault.Retained)
+		"RetainedMediaAccount %s has the media of an earlier namespace %s; a cluster admin restores it with%s; or starts with an empty account with: %s",
+		a.ID, a.Namespace, claimHint(a.ID, want), patchCommand(a.ID, `{"spec":{"reserveName":false}}`)), fault.Retained)
 }
 
-func claimCommand(id string, want Account) string {
-	return patchCommand(id, `{"spec":{"claimRef":{"namespace":"`+want.Namespace+`","name":"`+want.Name+`"}}}`)
+// dnsLabel matches what the API server accepts as the name of a namespace, and of a MediaAccount.
+var dnsLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// claimHint returns the command that permits the MediaAccount of want to take over the account. A
+// namespace or name that the API server does not accept is not printed in a command.
+func claimHint(id uuid.UUID, want Account) string {
+	if !dnsLabel.MatchString(want.Namespace) || !dnsLabel.MatchString(want.Name) {
+		return " spec.claimRef"
+	}
+	return ": " + patchCommand(id, `{"spec":{"claimRef":{"namespace":"`+want.Namespace+`","name":"`+want.Name+`"}}}`)
 }
 
-func patchCommand(id, patch string) string {
-	return "kubectl patch retainedmediaaccount " + id + " --type=merge -p '" + patch + "'"
+func patchCommand(id uuid.UUID, patch string) string {
+	return "kubectl patch retainedmediaaccount " + id.String() + " --type=merge -p '" + patch + "'"
 }
