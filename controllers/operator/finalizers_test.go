@@ -15,7 +15,7 @@ import (
 
 const foreignFinalizer = "x.example.org/keep"
 
-// keep adds a finalizer of somebody else, and returns a function that removes it.
+// keep adds a finalizer of another controller, and returns a function that removes it.
 func (b *harness) keep(object client.Object) (release func()) {
 	b.t.Helper()
 	change(b, object, func(object client.Object) { controllerutil.AddFinalizer(object, foreignFinalizer) })
@@ -38,8 +38,8 @@ func (b *harness) saysWhoKeeps(object client.Object, kind, reason string, more s
 	})
 }
 
-// A finalizer of somebody else once hid a deletion, Ready stayed True, and postponed the purge for
-// ever.
+// A finalizer of another controller once hid a deletion (Ready stayed True), and postponed the purge
+// for ever.
 func TestDeletion_GoesOnWhileOthersKeepTheObject(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
