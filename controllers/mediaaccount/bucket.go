@@ -1,7 +1,6 @@
 package mediaaccount
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -46,7 +45,7 @@ func (r *Reconciler) ensureBucket(ctx context.Context, s *scope) bool {
 	return true
 }
 
-// claimBucket claims the bucket. Whether the account has items matters only if the bucket or its
+// claimBucket claims the bucket. What items the account has matters only if the bucket or its
 // marker is missing, so that it is read only then.
 func (r *Reconciler) claimBucket(ctx context.Context, s *scope) (objectstore.ClaimResult, *reconcile.StepError) {
 	identity, err := r.identity(ctx)
@@ -62,11 +61,13 @@ func (r *Reconciler) claimBucket(ctx context.Context, s *scope) (objectstore.Cla
 	if fault.ReasonOf(err) != fault.MediaLost {
 		return result, reconcile.NewError(reconcile.ObjectStore, err)
 	}
-	if has, failure := r.hasMedia(ctx, s); has || failure != nil {
-		return result, cmp.Or(failure, mediaLost(s, err))
+	failure := r.readMedia(ctx, s, &request)
+	if failure != nil {
+		return result, failure
 	}
-	request.HasMedia = false
-	result, err = r.claim(ctx, request)
+	if result, err = r.claim(ctx, request); fault.ReasonOf(err) == fault.MediaLost {
+		return result, mediaLost(s, err)
+	}
 	return result, reconcile.NewError(reconcile.ObjectStore, err)
 }
 
@@ -85,17 +86,22 @@ func (r *Reconciler) identity(ctx context.Context) (installation.Identity, error
 	return r.deps.Identity(ctx)
 }
 
-func (r *Reconciler) hasMedia(ctx context.Context, s *scope) (bool, *reconcile.StepError) {
+// readMedia adds to the request what the database has of the account's items.
+func (r *Reconciler) readMedia(ctx context.Context, s *scope, request *objectstore.ClaimRequest) *reconcile.StepError {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	has, err := r.deps.Accounts.HasItems(ctx, s.account.ID)
-	return has, reconcile.NewError(reconcile.Database, err)
+	var err error
+	if request.HasMedia, err = r.deps.Accounts.HasItems(ctx, s.account.ID); err != nil {
+		return reconcile.NewError(reconcile.Database, err)
+	}
+	request.Files, err = r.deps.Accounts.SampleFiles(ctx, s.account.ID)
+	return reconcile.NewError(reconcile.Database, err)
 }
 
 // mediaLost adds to the error of a claim what the cluster admin can do.
 func mediaLost(s *scope, err error) *reconcile.StepError {
 	return reconcile.NewError(reconcile.ObjectStore, fault.WithReason(fault.Wrap(err, fault.Conflict,
-		"%s; to continue with an empty bucket, set the annotation %s: %q", fault.From(err).Public, v1alpha1.AnnotationAcknowledgeMediaLoss, s.account.ID), fault.MediaLost))
+		"%s; to continue without them, set the annotation %s: %q", fault.From(err).Public, v1alpha1.AnnotationAcknowledgeMediaLoss, s.account.ID), fault.MediaLost))
 }
 
 // acknowledgesLoss reports whether the cluster admin accepts that the media of this account is lost.

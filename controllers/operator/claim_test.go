@@ -164,3 +164,53 @@ func (b *harness) secretsIn(namespace string) []corev1.Secret {
 	must(b.t, b.List(b.ctx, secrets, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelAccount}))
 	return secrets.Items
 }
+
+// A claimRef that was left on an older account once gave it to a MediaAccount that was deleted and
+// applied again, instead of the account that it had.
+func TestClaim_IsUsedOnce(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, quiet)
+	var kept [2]*v1alpha1.RetainedMediaAccount
+	for i := range kept {
+		object := b.account("demo")
+		b.ready(object)
+		id := b.accountID(object)
+		must(t, b.Delete(b.ctx, object))
+		b.gone(object)
+		kept[i] = b.retained(id)
+		change(b, kept[i], func(r *v1alpha1.RetainedMediaAccount) { r.Spec.ReserveName = new(false) })
+	}
+	// As the command of the guide does for all accounts of a namespace.
+	for _, object := range kept {
+		change(b, object, func(r *v1alpha1.RetainedMediaAccount) {
+			r.Spec.ClaimRef = &v1alpha1.ClaimReference{Namespace: b.namespace}
+		})
+	}
+	for range 2 {
+		object := b.account("demo")
+		b.ready(object)
+		if got := b.accountID(object).String(); got != kept[1].Name {
+			t.Fatalf("the account is %s, want %s, which was closed last", got, kept[1].Name)
+		}
+		b.eventually(func() string {
+			must(t, b.Get(b.ctx, client.ObjectKeyFromObject(kept[0]), kept[0]))
+			if kept[0].Spec.ClaimRef != nil {
+				return "the older account still has its claimRef"
+			}
+			return ""
+		})
+		must(t, b.Delete(b.ctx, object))
+		b.gone(object)
+		b.retained(b.accountID(object))
+	}
+
+	// A decision of an admin after the closing counts.
+	change(b, kept[0], func(r *v1alpha1.RetainedMediaAccount) {
+		r.Spec.ClaimRef = &v1alpha1.ClaimReference{Namespace: b.namespace}
+	})
+	object := b.account("demo")
+	b.ready(object)
+	if got := b.accountID(object).String(); got != kept[0].Name {
+		t.Errorf("the account is %s, want %s, which an admin granted", got, kept[0].Name)
+	}
+}

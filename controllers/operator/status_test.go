@@ -18,6 +18,7 @@ import (
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/settings"
 )
@@ -193,12 +194,45 @@ func acknowledge(b *harness, object *v1alpha1.MediaAccount, id string) {
 	})
 }
 
+// A bucket that somebody else made again was once taken as the account's, which was Ready without
+// its files, and whose deletion would have removed the other's objects.
+func TestBucket_MadeAgainByAnotherIsNotTaken(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t)
+	object := b.account("demo")
+	b.ready(object)
+	b.seedItems(b.databaseURL, object, 1)
+	b.exec(`UPDATE item SET objects = '[{"key": "photo"}]', sealed_at = now()`)
+	bucket := object.Status.Bucket
+	must(t, b.store.Remove(b.ctx, bucket, []string{objectstore.MarkerKey}))
+	must(t, b.store.Put(b.ctx, bucket, "backup/foo.png", "image/png", strings.NewReader("bytes"), 5))
+	b.shows(object, v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonMediaLost)
+	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonMediaLost)
+	checked := b.buckets.of(bucket)
+	b.eventually(func() string {
+		if b.buckets.of(bucket) < checked+4 { // a check asks twice
+			return "the bucket was not checked again"
+		}
+		return ""
+	})
+	if _, err := b.store.Owner(b.ctx, bucket); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a marker was written: %v", err)
+	}
+	// The files are restored: the bucket is the account's again.
+	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
+	b.ready(object)
+	if owner, err := b.store.Owner(b.ctx, bucket); err != nil || owner.AccountID != object.Status.AccountID {
+		t.Errorf("the marker is %s, %v", owner, err)
+	}
+}
+
 func TestBucket_VanishedMarkerIsWrittenAgain(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t)
 	object := b.account("demo")
 	b.ready(object)
 	b.seedItems(b.databaseURL, object, 1)
+	b.exec(`UPDATE item SET objects = '[{"key": "photo"}]'`)
 	bucket := object.Status.Bucket
 	must(t, b.store.Put(b.ctx, bucket, "photo", "image/jpeg", strings.NewReader("bytes"), 5))
 	must(t, b.store.Remove(b.ctx, bucket, []string{objectstore.MarkerKey}))

@@ -5,11 +5,14 @@ import (
 	"context"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
 )
 
 const (
@@ -89,4 +92,39 @@ func closingOf(object *v1alpha1.RetainedMediaAccount) (account.Closing, bool) {
 	installation, err1 := uuid.Parse(object.Spec.InstallationID)
 	id, err2 := uuid.Parse(object.Spec.AccountID)
 	return account.Closing{InstallationID: installation, AccountID: id, ClosedAt: object.Spec.ClosedAt.Time}, err1 == nil && err2 == nil
+}
+
+// removeUsedClaim removes spec.claimRef when the MediaAccount that it names has another account,
+// and reports whether it did. Otherwise that MediaAccount, deleted and applied again later, would
+// take over this account instead of the one that it had.
+func (r *Reconciler) removeUsedClaim(ctx context.Context, object *v1alpha1.RetainedMediaAccount) (bool, error) {
+	if object.Spec.ClaimRef == nil {
+		return false, nil
+	}
+	key := claimed(object)[0]
+	claimant := &v1alpha1.MediaAccount{}
+	if err := r.deps.Client.Get(ctx, key, claimant); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	finding, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	bound, err := r.deps.Accounts.Find(finding, key.Namespace, key.Name)
+	if fault.Is(err, fault.NotFound) || err == nil && bound.ObjectUID != string(claimant.UID) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	before := object.DeepCopy()
+	object.Spec.ClaimRef = nil
+	err = r.deps.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		return false, errChanged
+	}
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	r.deps.Events.Eventf(object, nil, corev1.EventTypeNormal, "ClaimRemoved", "RemoveClaim",
+		"spec.claimRef was removed: MediaAccount %s has account %s", key, bound.ID)
+	return true, nil
 }

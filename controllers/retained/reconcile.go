@@ -50,6 +50,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	case !describes(object, *row):
 		return ctrl.Result{}, r.remove(ctx, object) // its deletion requests the next reconcile, which creates another
 	}
+	if used, err := r.removeUsedClaim(ctx, object); used || err != nil {
+		return ctrl.Result{}, err // the change requests the next reconcile
+	}
 	if row, err = r.applyReclaim(ctx, object, *row); row == nil {
 		return ctrl.Result{}, err
 	}

@@ -108,7 +108,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	objects := ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
 		For(&v1alpha1.RetainedMediaAccount{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(lastAccount), builder.WithPredicates(accountReleased())).
+		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(r.concerned), builder.WithPredicates(accountReleased())).
 		WatchesRawSource(source.Channel(r.differs, &handler.EnqueueRequestForObject{})).
 		WithOptions(r.config.Options).
 		Complete(reconcile.Gated(r.deps.Gate, r))
@@ -140,14 +140,21 @@ func once(name string) source.Source {
 	})
 }
 
-// lastAccount maps a MediaAccount to the RetainedMediaAccount that its account has, or had. The
-// status may be wrong: it only says at what to look.
-func lastAccount(_ context.Context, object client.Object) []ctrl.Request {
-	id := object.(*v1alpha1.MediaAccount).Status.AccountID
-	if id == "" {
-		return nil
+// concerned maps a MediaAccount to the RetainedMediaAccount that its account has, or had, and to
+// those whose claimRef names it. The status may be wrong: it only says at what to look.
+func (r *Reconciler) concerned(ctx context.Context, object client.Object) []ctrl.Request {
+	var requests []ctrl.Request
+	if id := object.(*v1alpha1.MediaAccount).Status.AccountID; id != "" {
+		requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Name: id}})
 	}
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Name: id}}}
+	list := &v1alpha1.RetainedMediaAccountList{}
+	if err := r.deps.Client.List(ctx, list, client.MatchingFields{claimIndex: client.ObjectKeyFromObject(object).String()}); err != nil {
+		r.deps.Log.ErrorContext(ctx, "cannot read the RetainedMediaAccounts in the cache", "error", err)
+	}
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
 }
 
 // accountReleased selects the events after which an account may be retained, or not any more.

@@ -41,6 +41,8 @@ type Store interface {
 	CloseAccount(ctx context.Context, accountID uuid.UUID, options CloseOptions) (Account, error)
 	// HasItems reports whether the account has an item, sealed or not.
 	HasItems(ctx context.Context, accountID uuid.UUID) (bool, error)
+	// SampleFiles returns the keys of the originals of some of the oldest and of the newest items.
+	SampleFiles(ctx context.Context, accountID uuid.UUID) ([]string, error)
 	// Usage returns what the account holds. It counts drafts row by row, so call it rarely.
 	Usage(ctx context.Context, accountID uuid.UUID) (Usage, error)
 }
@@ -129,4 +131,10 @@ func (r *Registry) Usage(ctx context.Context, accountID uuid.UUID) (Usage, error
 // HasItems reports whether the account has an item, sealed or not.
 func (r *Registry) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error) {
 	return r.store.HasItems(ctx, accountID)
+}
+
+// SampleFiles returns the keys of some files of the account: a bucket that has none of them is not
+// the one that the account used.
+func (r *Registry) SampleFiles(ctx context.Context, accountID uuid.UUID) ([]string, error) {
+	return r.store.SampleFiles(ctx, accountID)
 }

@@ -18,10 +18,14 @@ type ClaimRequest struct {
 	Epoch  int64 // of the installation
 	// Adopt permits to claim a bucket that holds objects and has no marker.
 	Adopt bool
-	// Claimed: the marker was written before, so that a bucket without one is the account's.
+	// Claimed: the marker was written before, so that a bucket without one was the account's. It
+	// may have been deleted and made again by somebody else meanwhile.
 	Claimed bool
-	// HasMedia: the account has items, so that a missing or empty bucket was lost.
+	// HasMedia: the account has items, so that a bucket without its files was lost.
 	HasMedia bool
+	// Files are the keys of some files of the account. A bucket without a marker that has one of
+	// them is the account's.
+	Files []string
 	// Acknowledged: a cluster admin accepts that the media is lost.
 	Acknowledged bool
 }
@@ -106,7 +110,7 @@ func (s *Store) prepareBucket(ctx context.Context, request ClaimRequest) error {
 	lost := request.Claimed && request.HasMedia && !request.Acknowledged
 	if !exists {
 		if lost {
-			return fault.WithReason(fault.New(fault.Conflict, "bucket %s does not exist any more, and the account has items: their files are lost unless the bucket is restored", request.Bucket), fault.MediaLost)
+			return mediaLost("bucket %s does not exist any more, and the account has items: their files are lost unless the bucket is restored", request.Bucket)
 		}
 		err := s.client.MakeBucket(ctx, request.Bucket, minio.MakeBucketOptions{Region: s.region})
 		if code := minio.ToErrorResponse(err).Code; err != nil && code != "BucketAlreadyOwnedByYou" {
@@ -114,8 +118,13 @@ func (s *Store) prepareBucket(ctx context.Context, request ClaimRequest) error {
 		}
 		return nil
 	}
-	if !lost && (request.Claimed || request.Adopt) {
+	if !lost && (request.Claimed && request.Acknowledged || request.Adopt) {
 		return nil
+	}
+	if request.Claimed {
+		if holds, err := s.holdsAny(ctx, request.Bucket, request.Files); holds || err != nil {
+			return err
+		}
 	}
 	// A crash between the creation of a bucket and that of its marker leaves an empty bucket
 	// without a marker, which can be claimed.
@@ -124,11 +133,30 @@ func (s *Store) prepareBucket(ctx context.Context, request ClaimRequest) error {
 	case err != nil:
 		return err
 	case lost && empty:
-		return fault.WithReason(fault.New(fault.Conflict, "bucket %s is empty and has no marker, and the account has items: their files are lost unless the bucket is restored", request.Bucket), fault.MediaLost)
-	case !lost && !empty:
+		return mediaLost("bucket %s is empty and has no marker, and the account has items: their files are lost unless the bucket is restored", request.Bucket)
+	case lost:
+		return mediaLost("bucket %s has no marker and holds objects, but not the files of this account's items: they are lost unless the bucket is restored", request.Bucket)
+	case request.Claimed && !empty:
+		return fault.New(fault.Conflict, "bucket %s has no marker any more and holds objects, but this account has no items: somebody else may use it; it is used again when they are removed", request.Bucket)
+	case !empty:
 		return fault.New(fault.Conflict, "bucket %s exists, holds objects and has no owner: set spec.storage.bucket.adopt to take it over", request.Bucket)
 	}
 	return nil
+}
+
+// mediaLost returns the Conflict of an account with items whose bucket does not hold their files.
+func mediaLost(format, bucket string) error {
+	return fault.WithReason(fault.New(fault.Conflict, format, bucket), fault.MediaLost)
+}
+
+// holdsAny reports whether the bucket holds an object with one of the keys.
+func (s *Store) holdsAny(ctx context.Context, bucket string, keys []string) (bool, error) {
+	for _, key := range keys {
+		if _, err := s.Stat(ctx, bucket, key); !fault.Is(err, fault.NotFound) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // markBucket writes the first marker of a bucket.

@@ -107,16 +107,23 @@ func TestClaim_OfABucketThatVanished(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, store *objectstore.Store) {
 		for name, test := range map[string]struct {
-			claimed, hasMedia, acknowledged bool
-			bucket                          string // missing, empty, or holds objects
-			want                            objectstore.ClaimResult
-			lost                            bool
+			claimed, hasMedia, acknowledged, adopt bool
+			bucket                                 string // missing, empty, holds the files, or holds others
+			want                                   objectstore.ClaimResult
+			foreign                                bool
+			lost                                   bool
 		}{
 			"a missing bucket of an account with items is lost":                     {claimed: true, hasMedia: true, bucket: "missing", lost: true},
 			"an empty bucket of an account with items is lost":                      {claimed: true, hasMedia: true, bucket: "empty", lost: true},
 			"a missing bucket is created again when the loss was acknowledged":      {claimed: true, hasMedia: true, acknowledged: true, bucket: "missing", want: objectstore.BucketRestored},
 			"an empty bucket is marked again when the loss was acknowledged":        {claimed: true, hasMedia: true, acknowledged: true, bucket: "empty", want: objectstore.BucketRestored},
-			"a bucket with objects that lost its marker is marked again":            {claimed: true, hasMedia: true, bucket: "holds objects", want: objectstore.BucketRestored},
+			"a bucket with the files that lost its marker is marked again":          {claimed: true, hasMedia: true, bucket: "holds the files", want: objectstore.BucketRestored},
+			"a bucket that somebody made again with other objects is lost":          {claimed: true, hasMedia: true, bucket: "holds others", lost: true},
+			"a bucket with other objects is lost, although adopt is set":            {claimed: true, hasMedia: true, adopt: true, bucket: "holds others", lost: true},
+			"a bucket with other objects is marked when the loss was acknowledged":  {claimed: true, hasMedia: true, acknowledged: true, bucket: "holds others", want: objectstore.BucketRestored},
+			"a bucket with other objects is not that of an account without items":   {claimed: true, bucket: "holds others", foreign: true},
+			"a bucket with other objects is adopted again":                          {claimed: true, adopt: true, bucket: "holds others", want: objectstore.BucketRestored},
+			"an empty bucket of an account without items is marked again":           {claimed: true, bucket: "empty", want: objectstore.BucketRestored},
 			"a missing bucket without items is created again":                       {claimed: true, bucket: "missing", want: objectstore.BucketRestored},
 			"a new bucket is created, whatever the account has":                     {hasMedia: true, bucket: "missing", want: objectstore.BucketClaimed},
 			"an empty bucket that was never marked is what a crash leaves of claim": {bucket: "empty", want: objectstore.BucketClaimed},
@@ -127,18 +134,24 @@ func TestClaim_OfABucketThatVanished(t *testing.T) {
 				must(t, err)
 				must(t, store.Remove(t.Context(), claim.Bucket, []string{objectstore.MarkerKey}))
 			}
-			if test.bucket == "holds objects" {
+			switch test.bucket {
+			case "holds the files":
 				put(t, store, claim.Bucket, "media/x", "text/plain", []byte("x"))
+			case "holds others":
+				put(t, store, claim.Bucket, "backup/foo.png", "image/png", []byte("x"))
 			}
-			claim.Claimed, claim.HasMedia, claim.Acknowledged = test.claimed, test.hasMedia, test.acknowledged
+			claim.Claimed, claim.HasMedia, claim.Acknowledged, claim.Adopt = test.claimed, test.hasMedia, test.acknowledged, test.adopt
+			if claim.HasMedia {
+				claim.Files = []string{"media/gone", "media/x"}
+			}
 			result, err := store.Claim(t.Context(), claim)
-			if !test.lost {
+			if !test.lost && !test.foreign {
 				if owner, failed := store.Owner(t.Context(), claim.Bucket); err != nil || failed != nil || result != test.want || owner != claim.Owner {
 					t.Errorf("%s: %v, %v, %v", name, result, err, failed)
 				}
 				continue
 			}
-			if result != objectstore.ClaimUnchanged || !fault.Is(err, fault.Conflict) || fault.ReasonOf(err) != fault.MediaLost {
+			if result != objectstore.ClaimUnchanged || !fault.Is(err, fault.Conflict) || (fault.ReasonOf(err) == fault.MediaLost) != test.lost {
 				t.Errorf("%s: %v, %v", name, result, err)
 			}
 			if exists, err := store.BucketExists(t.Context(), claim.Bucket); err != nil || exists != (test.bucket != "missing") {

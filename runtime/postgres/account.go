@@ -41,6 +41,15 @@ func (s *Store) HasItems(ctx context.Context, accountID uuid.UUID) (bool, error)
 	return has, toFault(err, "look for items")
 }
 
+// filesOfSample is the number of the oldest items, and of the newest, that SampleFiles reads.
+const filesOfSample = 3
+
+// SampleFiles implements account.Store.
+func (s *Store) SampleFiles(ctx context.Context, accountID uuid.UUID) ([]string, error) {
+	keys, err := s.queries.SampleFiles(ctx, sqlgen.SampleFilesParams{AccountID: accountID, Items: filesOfSample})
+	return keys, toFault(err, "read files of the account")
+}
+
 // Usage implements account.Store.
 func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, error) {
 	sealed, err := s.queries.SealedUsage(ctx, accountID)

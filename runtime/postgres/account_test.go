@@ -149,3 +149,30 @@ func TestEnsureAccount_KeepsToolPolicy(t *testing.T) {
 		t.Errorf("%+v, %v", made.ToolPolicy, err)
 	}
 }
+
+// The operator looks for these files in a bucket that lost its marker.
+func TestSampleFiles_AreThoseOfTheOldestAndTheNewestItems(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	r := registry(store)
+	made, err := r.Ensure(t.Context(), spec)
+	must(t, err)
+	_, _, err = r.OpenApps(t.Context(), made.ID, nil)
+	must(t, err)
+	if keys, err := r.SampleFiles(t.Context(), made.ID); err != nil || len(keys) != 0 {
+		t.Errorf("an account without items has %v, %v", keys, err)
+	}
+	exec(t, url, `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
+		SELECT ('00000000-0000-7000-8000-00000000000' || n)::uuid, account_id, id, 'photo.jpg', 'public', '', '',
+			jsonb_build_array(jsonb_build_object('key', 'original-' || n), jsonb_build_object('key', 'thumbnail')), 7, now()
+		FROM app, generate_series(1, 9) AS n`)
+	keys, err := r.SampleFiles(t.Context(), made.ID)
+	must(t, err)
+	slices.Sort(keys)
+	if want := []string{"original-1", "original-2", "original-3", "original-7", "original-8", "original-9"}; !slices.Equal(keys, want) {
+		t.Errorf("the files are %v, want %v", keys, want)
+	}
+	if keys, err := r.SampleFiles(t.Context(), uuid.New()); err != nil || len(keys) != 0 {
+		t.Errorf("another account has %v, %v", keys, err)
+	}
+}

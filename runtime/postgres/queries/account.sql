@@ -69,3 +69,11 @@ SELECT bytes FROM account_usage WHERE account_id = $1;
 
 -- name: HasItems :one
 SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1);
+
+-- name: SampleFiles :many
+-- The originals of the oldest and of the newest items.
+SELECT (sample.objects -> 0 ->> 'key')::text AS key FROM (
+    (SELECT o.objects FROM item o WHERE o.account_id = sqlc.arg(account_id) ORDER BY o.id LIMIT sqlc.arg(items)::int)
+    UNION
+    (SELECT n.objects FROM item n WHERE n.account_id = sqlc.arg(account_id) ORDER BY n.id DESC LIMIT sqlc.arg(items)::int)
+) AS sample WHERE sample.objects -> 0 ->> 'key' <> '';

@@ -369,6 +369,40 @@ func (q *Queries) ReservedUsage(ctx context.Context, accountID uuid.UUID) (int64
 	return column_1, err
 }
 
+const sampleFiles = `-- name: SampleFiles :many
+SELECT (sample.objects -> 0 ->> 'key')::text AS key FROM (
+    (SELECT o.objects FROM item o WHERE o.account_id = $1 ORDER BY o.id LIMIT $2::int)
+    UNION
+    (SELECT n.objects FROM item n WHERE n.account_id = $1 ORDER BY n.id DESC LIMIT $2::int)
+) AS sample WHERE sample.objects -> 0 ->> 'key' <> ''
+`
+
+type SampleFilesParams struct {
+	AccountID uuid.UUID
+	Items     int32
+}
+
+// The originals of the oldest and of the newest items.
+func (q *Queries) SampleFiles(ctx context.Context, arg SampleFilesParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, sampleFiles, arg.AccountID, arg.Items)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var key string
+		if err := rows.Scan(&key); err != nil {
+			return nil, err
+		}
+		items = append(items, key)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sealedUsage = `-- name: SealedUsage :one
 SELECT coalesce(sum(public_items + private_items), 0)::bigint AS items, coalesce(sum(bytes), 0)::bigint AS bytes
 FROM app_total WHERE account_id = $1
