@@ -84,8 +84,8 @@ func walkStrings(value any, replace func(string) string) any {
 	return value
 }
 
-// comparable returns the objects without the intended differences, by kind, namespace and name.
-func comparable(all []*unstructured.Unstructured) map[string]map[string]any {
+// normalized returns the objects without the intended differences, by kind, namespace and name.
+func normalized(all []*unstructured.Unstructured) map[string]map[string]any {
 	found := map[string]map[string]any{}
 	for _, object := range all {
 		keep := true
@@ -101,8 +101,8 @@ func comparable(all []*unstructured.Unstructured) map[string]map[string]any {
 
 func TestChart_InstallsWhatTheKustomizationInstalls(t *testing.T) {
 	t.Parallel()
-	rendered := comparable(objects(t))
-	kustomized := comparable(testenv.ParseManifests(t, testenv.Run(t, time.Minute, testenv.RepoRoot(t), testenv.Kubectl(t), "kustomize", "config/default")))
+	rendered := normalized(objects(t))
+	kustomized := normalized(testenv.ParseManifests(t, testenv.Run(t, time.Minute, testenv.RepoRoot(t), testenv.Kubectl(t), "kustomize", "config/default")))
 	if len(kustomized) < 25 {
 		t.Errorf("the kustomization has %d objects only", len(kustomized))
 	}

@@ -2,10 +2,12 @@
 # Usage: e2e.sh [GO TEST FLAGS]
 #
 # Runs the tests of the cluster program (hack/cluster), then the end-to-end tests (hack/test/cluster) in a
-# cluster of their own, with the images of dist/e2e. It stops the cluster afterwards, unless KEEP is set and a test has failed.
+# cluster of their own, with the images of dist/e2e. It stops the cluster afterwards, unless KEEP is set
+# and a test has failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export MEDIASTACK_CLUSTER_NAME=e2e
+export CGO_ENABLED=0 # the tests run in a pod, too, which has no libraries
 cluster=$PWD/bin/mediastack-cluster
 
 "$cluster" check

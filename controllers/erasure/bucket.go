@@ -12,16 +12,14 @@ import (
 	"mediastack.dev/runtime/objectstore"
 )
 
-// owner is the account that is erased, and the installation that it belongs to.
-type owner struct {
-	account.Account
-	installation installation.Identity
-}
-
 // emptyBucket empties and removes the bucket of an account, if it is the account's. done reports
 // whether that is over.
-func (r *erasure) emptyBucket(ctx context.Context, buckets Buckets, erasing owner, more func() bool) (progress Progress, done bool) {
-	retained, err := r.verifyOwner(ctx, buckets, erasing)
+func (r *erasure) emptyBucket(ctx context.Context, deps Deps, erasing account.Account, more func() bool) (progress Progress, done bool) {
+	buckets := deps.Buckets
+	if err := deps.Installation.Beat(ctx); err != nil {
+		return r.failed(err), false
+	}
+	retained, err := r.verifyOwner(ctx, deps, erasing)
 	if err != nil {
 		return r.failed(err), false
 	}
@@ -70,19 +68,16 @@ func (r *erasure) endPass(ctx context.Context, buckets Buckets, bucket string, p
 
 // verifyOwner returns why the bucket is not removed; empty if it is the account's. After the
 // marker was read once, a missing marker is one that this process removed.
-func (r *erasure) verifyOwner(ctx context.Context, buckets Buckets, erasing owner) (retained string, err error) {
-	marker, err := buckets.Marker(ctx, erasing.Bucket)
+func (r *erasure) verifyOwner(ctx context.Context, deps Deps, erasing account.Account) (retained string, err error) {
+	marker, err := deps.Installation.CheckBucket(ctx, installation.Bucket{AccountID: erasing.ID, Name: erasing.Bucket, Erasing: true})
 	switch {
-	case err == nil && marker.InstallationID != erasing.installation.ID:
-		return fmt.Sprintf("it belongs to installation %s", marker.InstallationID), nil
-	case err == nil && marker.AccountID != erasing.ID.String():
-		return "it belongs to another account", nil
-	case err == nil && marker.Epoch > erasing.installation.Epoch:
-		return "", fault.WithReason(fault.New(fault.Unavailable, "the marker of bucket %s is of a later epoch than the database, which was restored",
-			erasing.Bucket), fault.Held)
 	case err == nil:
 		r.verified = true
 		return "", nil
+	case fault.ReasonOf(err) == fault.OtherInstallation:
+		return fmt.Sprintf("it belongs to installation %s", marker.InstallationID), nil
+	case fault.Is(err, fault.Conflict) && marker.AccountID != "":
+		return "it belongs to another account", nil
 	case fault.Is(err, fault.Conflict):
 		return "its owner cannot be read", nil
 	case !fault.Is(err, fault.NotFound):
@@ -92,7 +87,7 @@ func (r *erasure) verifyOwner(ctx context.Context, buckets Buckets, erasing owne
 	}
 	// The bucket or its marker is missing. An interrupted removal leaves an empty bucket without a
 	// marker, which is removed here; S3 does not remove a bucket with objects.
-	if err := buckets.RemoveDrained(ctx, erasing.Bucket); !fault.Is(err, fault.Conflict) {
+	if err := deps.Buckets.RemoveDrained(ctx, erasing.Bucket); !fault.Is(err, fault.Conflict) {
 		return "", err
 	}
 	return "it has no owner and is not empty", nil

@@ -16,6 +16,7 @@ import (
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
@@ -128,8 +129,10 @@ func (s stores) erase(t *testing.T, life *process, objects *objectstore.Store, i
 	t.Helper()
 	now := time.Now()
 	clock := func() time.Time { return now }
+	guard := installation.NewGuard(installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
+		installation.Deps{Store: s.database, Markers: s.objects, Log: slog.New(slog.DiscardHandler)})
 	eraser := erasure.New(erasure.Deps{
-		Accounts: account.NewRegistry(mortalStore{s.database, life}, "crash", clock), Buckets: objects, Identity: s.database.Identity, Now: clock,
+		Accounts: account.NewRegistry(mortalStore{s.database, life}, "crash", clock), Buckets: objects, Installation: guard, Now: clock,
 	})
 	for range 10 {
 		progress, err := eraser.Erase(t.Context(), erasure.Target{AccountID: id})

@@ -24,6 +24,9 @@ const (
 	timeSlice = 5 * time.Second
 	// callTimeout bounds what a call of Erase does after its time slice has ended.
 	callTimeout = 30 * time.Second
+	// recordTimeout bounds a statement after the work on the bucket, for which an object store that
+	// does not respond must leave time: the failure is not one of the database.
+	recordTimeout = 10 * time.Second
 	// minPause and maxPause bound the pause after a slice without progress. Such a slice sends at
 	// most eight requests to the object store: less than two a second. maxOutagePause is the
 	// longest one while the store cannot be reached, so that deletions go on soon after an outage.
@@ -34,23 +37,35 @@ const (
 
 // Buckets are the operations on buckets that an erasure needs.
 type Buckets interface {
-	// Marker reads the marker of a bucket.
-	Marker(ctx context.Context, bucket string) (installation.Marker, error)
 	// Drain removes what a bucket holds, except for its marker.
 	Drain(ctx context.Context, bucket, after string, more func() bool) (objectstore.Drained, error)
 	// RemoveDrained removes the marker and the bucket.
 	RemoveDrained(ctx context.Context, bucket string) error
 }
 
-var _ Buckets = (*objectstore.Store)(nil)
+// Installation proves that the database was not restored. installation.Guard implements it.
+type Installation interface {
+	// Beat compares the database with the markers of buckets now. It returns nil only if it is
+	// the one that owns them.
+	Beat(ctx context.Context) error
+	// CheckBucket reads the marker of a bucket and compares it with the database.
+	CheckBucket(ctx context.Context, bucket installation.Bucket) (installation.Marker, error)
+}
+
+var (
+	_ Buckets      = (*objectstore.Store)(nil)
+	_ Installation = (*installation.Guard)(nil)
+)
 
 // Deps are the parts that an Eraser uses.
 type Deps struct {
 	Accounts *account.Registry
 	Buckets  Buckets
-	// Identity returns the identity that the markers of this installation's buckets record.
-	Identity func(ctx context.Context) (installation.Identity, error)
-	Now      func() time.Time
+	// Installation is asked after the database decided that the account is erased, and before
+	// anything is removed: a database that was restored meanwhile may have an account as closed
+	// that is open.
+	Installation Installation
+	Now          func() time.Time
 }
 
 // Target is an account to erase.
@@ -206,18 +221,18 @@ func (r *erasure) slice(ctx context.Context, deps Deps, target Target, more func
 	if target.Bucket != "" && target.Bucket != erasing.Bucket {
 		return Progress{}, fault.New(fault.Conflict, "account %s has bucket %s, not %s", erasing.ID, erasing.Bucket, target.Bucket)
 	}
-	identity, err := deps.Identity(ctx)
-	if err != nil {
-		return Progress{}, err
-	}
 	retained := ""
 	if erasing.BucketRemovedAt == nil {
-		progress, done := r.emptyBucket(ctx, deps.Buckets, owner{erasing, identity}, more)
+		progress, done := r.emptyBucket(ctx, deps, erasing, more)
 		if !done {
-			progress.ItemsLeft, err = deps.Accounts.ItemsToErase(ctx, erasing.ID)
+			record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+			defer cancel()
+			progress.ItemsLeft, err = deps.Accounts.ItemsToErase(record, erasing.ID)
 			return progress, err
 		}
-		if err := deps.Accounts.SetBucketRemoved(ctx, erasing.ID); err != nil {
+		record, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+		defer cancel()
+		if err := deps.Accounts.SetBucketRemoved(record, erasing.ID); err != nil {
 			return Progress{}, err
 		}
 		retained = progress.BucketRetained

@@ -39,7 +39,12 @@ func (r *rows) SetBucketRemoved(context.Context, uuid.UUID) error {
 	return nil
 }
 
-func (r *rows) ItemsToErase(context.Context, uuid.UUID) (int64, error) { return r.left, nil }
+func (r *rows) ItemsToErase(ctx context.Context, _ uuid.UUID) (int64, error) {
+	if ctx.Err() != nil {
+		return 0, fault.Wrap(ctx.Err(), fault.Unavailable, "the database did not respond in time")
+	}
+	return r.left, nil
+}
 
 // EraseRows erases 1,000 items in a second of the test's clock.
 func (r *rows) EraseRows(_ context.Context, _ uuid.UUID, more func() bool) (bool, error) {
@@ -68,14 +73,30 @@ type versions struct {
 	block   chan struct{} // Drain waits for it
 	drains  chan struct{} // receives when a Drain begins
 	waiting atomic.Bool   // a Drain runs
+
+	beats    int
+	restored error // the database was restored
 }
 
 func (v *versions) call() { v.calls = append(v.calls, *v.now) }
 
-func (v *versions) Marker(context.Context, string) (installation.Marker, error) {
+// Beat is that of a database that may have been restored.
+func (v *versions) Beat(context.Context) error {
+	v.beats++
+	return v.restored
+}
+
+func (v *versions) CheckBucket(_ context.Context, bucket installation.Bucket) (installation.Marker, error) {
 	v.call()
-	if v.missing {
+	switch {
+	case v.missing:
 		return installation.Marker{}, fault.New(fault.NotFound, "not found")
+	case v.marker.InstallationID != identity.ID:
+		return v.marker, fault.WithReason(fault.New(fault.Conflict, "of another installation"), fault.OtherInstallation)
+	case v.marker.AccountID != bucket.AccountID.String():
+		return v.marker, fault.New(fault.Conflict, "of another account")
+	case v.marker.Epoch > identity.Epoch:
+		return v.marker, fault.WithReason(fault.New(fault.Unavailable, "restored"), fault.Held)
 	}
 	return v.marker, nil
 }
@@ -138,8 +159,7 @@ func setup(t *testing.T) *fixture {
 	f.rows = &rows{account: account.Account{ID: f.id, Bucket: "b"}, now: &f.now}
 	f.bucket = &versions{marker: installation.Marker{AccountID: f.id.String(), Witness: installation.Witness{InstallationID: identity.ID, Epoch: 7}}, now: &f.now}
 	clock := func() time.Time { return f.now }
-	f.Eraser = New(Deps{Accounts: account.NewRegistry(f.rows, "media", clock), Buckets: f.bucket, Now: clock,
-		Identity: func(context.Context) (installation.Identity, error) { return identity, nil }})
+	f.Eraser = New(Deps{Accounts: account.NewRegistry(f.rows, "media", clock), Buckets: f.bucket, Installation: f.bucket, Now: clock})
 	return f
 }
 
@@ -234,6 +254,40 @@ func TestErase_StopsAtAMarkerOfALaterEpoch(t *testing.T) {
 	f.bucket.pages, f.bucket.marker.Epoch, f.rows.left = 3, 8, 10
 	if progress := f.erase(); progress.Done || fault.ReasonOf(progress.Blocked.Err) != fault.Held || f.bucket.pages != 3 || f.rows.left != 10 {
 		t.Errorf("got %+v", progress)
+	}
+}
+
+// A store that does not respond uses up the time of the call. That is no failure of the database,
+// which would stop the other accounts, too.
+func TestErase_ReportsAHangingStoreAsThatOfTheStore(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.bucket.pages, f.rows.left = 1, 10
+	f.bucket.block, f.bucket.drains = make(chan struct{}), make(chan struct{}, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-f.bucket.drains
+		cancel()
+	}()
+	progress, err := f.Erase(ctx, Target{AccountID: f.id, Bucket: "b"})
+	if err != nil || progress.Blocked == nil || progress.ItemsLeft != 10 {
+		t.Errorf("got %+v, %v", progress, err)
+	}
+}
+
+// Until the restored database is found, its closed accounts may be open.
+func TestErase_RemovesNothingForADatabaseThatIsNotProven(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.bucket.pages, f.rows.left = 3, 10
+	f.bucket.restored = fault.WithReason(fault.New(fault.Unavailable, "the database was restored"), fault.Held)
+	if progress := f.erase(); progress.Done || fault.ReasonOf(progress.Blocked.Err) != fault.Held || f.bucket.pages != 3 || f.bucket.removed || f.rows.left != 10 {
+		t.Errorf("got %+v", progress)
+	}
+	f.bucket.restored = nil
+	f.now = f.now.Add(maxPause)
+	if progress := f.erase(); !progress.Done || f.bucket.beats != 2 {
+		t.Errorf("got %+v after %d proofs", progress, f.bucket.beats)
 	}
 }
 

@@ -24,6 +24,7 @@ type TakeoverStore interface {
 	CheckSchema(ctx context.Context) error
 	Installation(ctx context.Context) (installation.State, error)
 	OpenAccounts(ctx context.Context, each func(installation.OpenAccount) error) error
+	PlannedDeletions(ctx context.Context, each func(installation.PlannedDeletion) error) error
 	TakeOver(ctx context.Context, request installation.Takeover) (epoch, accounts int64, err error)
 }
 
@@ -59,6 +60,11 @@ type accountLine struct {
 	MediaAccount bool      `json:"mediaAccount"` // this cluster has the MediaAccount
 }
 
+// plannedDeletionLine is the line of a closed account whose media is deleted.
+type plannedDeletionLine struct {
+	PlannedDeletion installation.PlannedDeletion `json:"plannedDeletion"`
+}
+
 // takeoverSummary is the last line of the report.
 type takeoverSummary struct {
 	Installation uuid.UUID `json:"installation"`
@@ -72,6 +78,9 @@ type takeoverSummary struct {
 	LastHeartbeat string `json:"lastHeartbeat"`
 	HoldReason    string `json:"holdReason,omitempty"`
 	Accounts      int64  `json:"accounts"`
+	// PlannedDeletions are the closed accounts whose media is deleted at their time, also after the
+	// take-over.
+	PlannedDeletions int64 `json:"plannedDeletions"`
 	// WithoutMediaAccount are the accounts that become retained unless their MediaAccounts are applied.
 	WithoutMediaAccount int64  `json:"withoutMediaAccount"`
 	Done                bool   `json:"done"`
@@ -149,17 +158,23 @@ func (t *Takeover) bind(ctx context.Context, summary takeoverSummary, row instal
 	}
 	summary.BoundCluster, summary.Epoch, summary.Accounts, summary.Done = summary.ThisCluster, epoch, accounts, true
 	summary.Message = "the accounts bind to the MediaAccounts of their namespaces and names; their API keys are replaced with spec.apiKeys.overlap. " +
-		"Accounts without a MediaAccount become RetainedMediaAccounts after 10 minutes"
+		"Accounts without a MediaAccount become RetainedMediaAccounts after SERVICE_TAKE_OVER_GRACE (10 minutes by default)"
 	if row.HoldReason != "" {
 		summary.Message += fmt.Sprintf(". The installation is still on hold: run `%s`", resumeCommand)
 	}
 	return t.out.Encode(summary)
 }
 
-// list writes a line for each open account, and counts them.
+// list writes a line for each planned deletion and each open account, and counts them.
 func (t *Takeover) list(ctx context.Context, summary *takeoverSummary) error {
 	names, err := t.cluster.mediaAccounts(ctx)
 	if err != nil {
+		return err
+	}
+	if err := t.store.PlannedDeletions(ctx, func(planned installation.PlannedDeletion) error {
+		summary.PlannedDeletions++
+		return t.out.Encode(plannedDeletionLine{planned})
+	}); err != nil {
 		return err
 	}
 	return t.store.OpenAccounts(ctx, func(account installation.OpenAccount) error {

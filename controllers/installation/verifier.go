@@ -98,6 +98,10 @@ func NewVerifier(config Config, deps Deps) (*Verifier, error) {
 	return v, nil
 }
 
+// Guard returns the guard that proves, before anything is removed, that the database was not
+// restored.
+func (v *Verifier) Guard() *installation.Guard { return v.guard }
+
 // onFenced closes the gate before the rejected write returns, so that its reconcile cannot write
 // a status about it.
 func (v *Verifier) onFenced() {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
@@ -47,6 +48,9 @@ func (r *Reconciler) findClosing(ctx context.Context, s *scope) (account.Account
 	found, err := r.deps.Accounts.FindOfObject(ctx, s.Object.Namespace, s.Object.Name, string(s.Object.UID))
 	if fault.Is(err, fault.NotFound) {
 		return account.Account{}, nil
+	}
+	if err == nil {
+		s.Object.Status.AccountID, s.Object.Status.Bucket = found.ID.String(), found.Bucket
 	}
 	return found, reconcile.NewError(reconcile.Database, err)
 }
@@ -90,16 +94,22 @@ func (r *Reconciler) release(ctx context.Context, s *scope) bool {
 		// A queue of deletions may be long: until a worker is free, the status would be that of
 		// the account before.
 		s.observed.deletion.message = "Waiting to delete the media"
+		s.announcesErasure = true
 		s.RequeueBy(r.deps.Now())
 		return false
 	case s.account.ID != uuid.Nil && erasesAtOnce(s.account):
 		s.SkipStatus() // the other controller writes it
 		r.deletions.add(ctx, s.Object)
 		return false
-	case s.account.ID != uuid.Nil:
+	}
+	held := controllerutil.ContainsFinalizer(s.Object, v1alpha1.Finalizer)
+	if !r.removeFinalizer(ctx, s) {
+		return false
+	}
+	if held && s.account.ID != uuid.Nil {
 		r.emitRetained(s)
 	}
-	return r.removeFinalizer(ctx, s)
+	return true
 }
 
 // reportsDeletion reports whether the status says that the object is being deleted.

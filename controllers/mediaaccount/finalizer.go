@@ -33,7 +33,8 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, s *scope) bool {
 }
 
 // removeFinalizer removes the finalizer, so that Kubernetes deletes the object. Everything
-// outside the cluster that the deletion policy does not retain is removed before.
+// outside the cluster that the deletion policy does not retain is removed before. Finalizers of
+// others may keep the object: its status says so then, and nothing else waits for it.
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 	removed, failure := s.RemoveFinalizer(ctx)
 	if !removed {
@@ -42,6 +43,7 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 	}
 	r.schedule.Delete(s.Object.UID)
 	r.undelivered.forget(s.Object.UID)
+	s.observed.deletion.message = "The deletion is complete here; finalizers of others keep the object: " + reconcile.Finalizers(s.Object)
 	return true
 }
 

@@ -77,12 +77,15 @@ func (r *Reconciler) ensureKey(ctx context.Context, k *keyStep, want desiredSecr
 	plan := func(secret *corev1.Secret) secretPlan {
 		return planSecret(want, secret, k.keys.Apps[want.app.ID].Valid, k.keys.Now)
 	}
-	if plan(cached).action == actionNone {
+	if plan(cached).action == actionNone && !isTerminating(cached) {
 		return nil
 	}
 	existing, failure := r.readSecret(ctx, want)
 	if failure != nil {
 		return failure
+	}
+	if isTerminating(existing) {
+		return keptSecret(want, existing, k.keys.Apps[want.app.ID].Valid)
 	}
 	next := plan(existing)
 	if next.accept {

@@ -124,6 +124,8 @@ type scope struct {
 	apps     []account.App
 	observed observed
 
+	announcesErasure bool // the status says that the media is deleted next
+
 	live           bool   // the API server had this very object in this run
 	namespaceUID   string // set once the namespace was read and is not being deleted
 	databaseCalled bool   // not only admitDatabase's answer is known
@@ -168,15 +170,23 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) 
 	if s.databaseCalled {
 		r.deps.Outages.Called(ctx, reconcile.Database, s.observed.failures()...)
 	}
-	return s.Report(ctx, statusOf, reconcile.Observation{
+	result, err := s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),
 		Measured:           s.observed.storage,
 		GenerationObserved: s.observed.generationObserved(),
 		Failures:           s.observed.failures(),
 		Interval:           r.config.BucketCheckInterval,
 	})
+	if s.announcesErasure && (err != nil || s.StatusSkipped()) {
+		r.deletions.add(ctx, s.Object) // a status that cannot be written does not hold up a deletion
+	}
+	return result, err
 }
 
+// conditionTypes are the types of the conditions of a MediaAccount. StorageAvailable stays as it was
+// in a reconcile that does not measure the usage.
+var conditionTypes = reconcile.SummaryTypes(v1alpha1.ConditionBucketReady, v1alpha1.ConditionAppsReady, v1alpha1.ConditionKeysReady, v1alpha1.ConditionStorageAvailable)
+
 func statusOf(object *v1alpha1.MediaAccount) reconcile.Status {
-	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration}
+	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes}
 }

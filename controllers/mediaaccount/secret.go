@@ -2,6 +2,7 @@ package mediaaccount
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -13,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/reconcile"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
 )
 
 // defaultOverlap is that of the CRD's schema.
@@ -161,7 +164,8 @@ func withAll[V ~string](all map[string]string, more map[string]V) map[string]str
 }
 
 // secretDrift selects the events of Secrets that may have to be repaired: a Secret that was
-// deleted, that lost its label (the watch reports a deletion), or that changed. Creations are
+// deleted, that lost its label (the watch reports a deletion), that changed, or that is being
+// deleted and kept by finalizers. Creations are
 // ignored: this controller made them, or the next reconcile finds them.
 func secretDrift() predicate.Predicate {
 	return predicate.Funcs{
@@ -172,11 +176,28 @@ func secretDrift() predicate.Predicate {
 			before, ok1 := e.ObjectOld.(*corev1.Secret)
 			after, ok2 := e.ObjectNew.(*corev1.Secret)
 			return !ok1 || !ok2 || !maps.EqualFunc(before.Data, after.Data, bytes.Equal) ||
-				!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) || !slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner)
+				!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) || !slices.EqualFunc(before.OwnerReferences, after.OwnerReferences, sameOwner) ||
+				isTerminating(after) && (!isTerminating(before) || !slices.Equal(before.Finalizers, after.Finalizers))
 		},
 	}
 }
 
 func sameOwner(a, b metav1.OwnerReference) bool {
 	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind
+}
+
+// isTerminating reports whether the Secret was deleted and finalizers keep it.
+func isTerminating(secret *corev1.Secret) bool {
+	return secret != nil && !secret.DeletionTimestamp.IsZero()
+}
+
+// keptSecret returns the failure for a Secret that was deleted and is kept by finalizers: no other
+// one can have its name meanwhile. Its removal is an event.
+func keptSecret(want desiredSecret, secret *corev1.Secret, valid []account.Key) *reconcile.StepError {
+	next := fmt.Sprintf("the current key of app %s stays valid until it is gone and is revoked then", want.app.Name)
+	if len(valid) > 0 && valid[0].ReplacesSecret {
+		next = fmt.Sprintf("the current key of app %s stays valid; the new one is delivered when it is gone", want.app.Name)
+	}
+	return reconcile.NewError(reconcile.Kubernetes, fault.New(fault.Conflict,
+		"Secret %s is being deleted, but finalizers keep it: %s; %s", want.name, reconcile.Finalizers(secret), next))
 }

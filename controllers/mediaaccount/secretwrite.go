@@ -84,11 +84,11 @@ func (r *Reconciler) prepareReplacement(ctx context.Context, next *corev1.Secret
 	return reconcile.NewError(reconcile.Database, r.deps.Accounts.MarkKeyReplacesSecret(ctx, key))
 }
 
-// removeSecret deletes a Secret as it was read if this object controls it. A request of a former
+// removeSecret deletes a Secret as it was read if this object controls it, unless finalizers keep one that was deleted already. A request of a former
 // leader that arrives late must not delete the Secret after it became that of the object's
 // namesake. If the Secret changed since, the run ends and is repeated soon.
 func (r *Reconciler) removeSecret(ctx context.Context, s *scope, secret *corev1.Secret) *reconcile.StepError {
-	if owner := metav1.GetControllerOf(secret); owner == nil || owner.UID != s.Object.UID {
+	if owner := metav1.GetControllerOf(secret); owner == nil || owner.UID != s.Object.UID || !secret.DeletionTimestamp.IsZero() {
 		return nil
 	}
 	err := r.deps.Client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion})

@@ -13,6 +13,7 @@ import (
 // observed is what the steps saw; the status is computed from nothing else.
 type observed struct {
 	deleting      bool
+	keptBy        string           // the finalizers of others, after that of the operator was removed
 	account       string           // the name in accountRef
 	pendingReason string           // why the account cannot be used; empty when it can
 	active        string           // the active MediaSettings of the account; empty when it is this one
@@ -35,6 +36,8 @@ func summarize(seen observed) reconcile.Summary {
 		return failed
 	}
 	switch {
+	case seen.deleting && seen.keptBy != "":
+		return reconcile.Reconciling(v1alpha1.ReasonDeleting, "The deletion is complete here; finalizers of others keep the object: "+seen.keptBy)
 	case seen.deleting:
 		return reconcile.Reconciling(v1alpha1.ReasonDeleting, "Removing the pins")
 	case seen.active != "":

@@ -142,6 +142,7 @@ func (r *Reconciler) admitDatabase(_ context.Context, s *scope) bool {
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 	removed, failure := s.RemoveFinalizer(ctx)
 	s.observed.failure = failure
+	s.observed.keptBy = reconcile.Finalizers(s.Object)
 	return removed
 }
 
@@ -160,6 +161,8 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) 
 	})
 }
 
+var conditionTypes = reconcile.SummaryTypes()
+
 func statusOf(object *v1alpha1.MediaSettings) reconcile.Status {
-	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration}
+	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes}
 }

@@ -39,11 +39,14 @@ func (b *harness) elect() *election {
 
 func (e *election) join(clock time.Duration) *electee {
 	e.t.Helper()
-	store := e.openStore() // each process has its own connections, and its own fence
-	operators, stop := e.start(e.config, func(deps *operator.Deps) {
-		deps.Accounts, deps.Settings, deps.Runtimes, deps.Installation = store, store, store, store
+	operators, end := e.start(e.config, e.ownConnections(), func(deps *operator.Deps) {
 		deps.Now = func() time.Time { return time.Now().Add(clock + time.Duration(e.step.Load())) }
 	})
+	stop := func() {
+		if err := end(); err != nil {
+			e.t.Errorf("an elected operator ended with %v", err)
+		}
+	}
 	return &electee{clock: clock, elected: operators.Elected(), stop: stop}
 }
 

@@ -147,7 +147,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
 	}
 	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
-	eraser := erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Identity: verifier.Identity, Now: deps.Now})
+	eraser := erasure.New(erasure.Deps{Accounts: registry, Buckets: deps.Buckets, Installation: verifier.Guard(), Now: deps.Now})
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,

@@ -38,7 +38,7 @@ func (b *harness) resume() {
 	resumer := installation.NewResumer(b.openStore(), b.store, slog.New(slog.DiscardHandler))
 	survey, err := resumer.Survey(b.ctx)
 	must(b.t, err)
-	_, err = resumer.Confirm(b.ctx, survey)
+	_, err = resumer.Confirm(b.ctx, survey, 0)
 	must(b.t, err)
 }
 

@@ -212,17 +212,22 @@ func TestRetained_ObjectsOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
-// Two operators that both believe to be the leader must not lose or duplicate an account.
+// Of two operators that both believe to be the leader, the database accepts the later one. The
+// former one ends, and no account is lost or duplicated.
 func TestRetained_TwoOperatorsAgree(t *testing.T) {
 	t.Parallel()
 	const accounts = 20
-	b := newHarness(t)
-	b.run(b.config)
+	b := newHarness(t, idle)
+	_, endFormer := b.start(b.config, b.ownConnections())
 	want := b.populate(accounts)
+	b.run(b.config, b.ownConnections())
 	for range 2 {
 		must(t, b.DeleteAllOf(b.ctx, &v1alpha1.MediaAccount{}, client.InNamespace(b.namespace)))
 		b.retainedCount(accounts)
 		b.applyAccounts(accounts)
 		b.restored(want)
+	}
+	if err := endFormer(); err == nil || !strings.Contains(err.Error(), "another replica was elected") {
+		t.Errorf("the former leader ended with %v", err)
 	}
 }

@@ -198,7 +198,7 @@ func TestRetained_AccountsAreRestored(t *testing.T) {
 		return ""
 	})
 	b.retainedCount(accounts) // none was bound
-	b.runGuide("xargs kubectl patch")
+	b.runGuide("for account in $(kubectl get retainedmediaaccounts")
 	b.restored(want)
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -111,8 +112,8 @@ func (r *Run[T]) AddFinalizer(ctx context.Context) (bool, *StepError) {
 	return r.patchFinalizers(ctx, func() { controllerutil.AddFinalizer(r.Object, v1alpha1.Finalizer) })
 }
 
-// RemoveFinalizer removes this project's finalizer and skips the status, since the object
-// is gone with it. It reports whether the object is without the finalizer.
+// RemoveFinalizer removes this project's finalizer. It skips the status if the object is gone with
+// it: other finalizers may keep it. It reports whether the object is without the finalizer.
 func (r *Run[T]) RemoveFinalizer(ctx context.Context) (bool, *StepError) {
 	if controllerutil.ContainsFinalizer(r.Object, v1alpha1.Finalizer) {
 		removed, err := r.patchFinalizers(ctx, func() { controllerutil.RemoveFinalizer(r.Object, v1alpha1.Finalizer) })
@@ -120,8 +121,22 @@ func (r *Run[T]) RemoveFinalizer(ctx context.Context) (bool, *StepError) {
 			return false, err
 		}
 	}
-	r.SkipStatus()
+	if len(r.Object.GetFinalizers()) == 0 {
+		r.SkipStatus()
+	}
 	return true, nil
+}
+
+// maxFinalizers bounds how many finalizers a message names.
+const maxFinalizers = 3
+
+// Finalizers names the finalizers of an object in a message.
+func Finalizers(object client.Object) string {
+	names := object.GetFinalizers()
+	if more := len(names) - maxFinalizers; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxFinalizers], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // RemoveAnnotation removes an annotation that has had its effect. An object that is gone is no error.
@@ -170,6 +185,8 @@ func (r *Run[T]) SaveStatus(ctx context.Context) *StepError {
 type Status struct {
 	Conditions         *[]metav1.Condition
 	ObservedGeneration *int64
+	// Types are the types of conditions that objects of this kind have. Report removes all others.
+	Types []string
 }
 
 // Observation is what the steps of a Run saw.
@@ -201,6 +218,7 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 		r.deps.Outages.failed(failure)
 	}
 	keeps := r.deps.Outages.keepsStatus(r.Object.GetUID(), saw.Failures)
+	removeForeign(statusOf(r.Object).Conditions, statusOf(r.Object).Types)
 	setConditions(statusOf(r.Object).Conditions, r.Object.GetGeneration(), saw.Measured)
 	if !keeps || !isReady(statusOf(r.Original), r.Object.GetGeneration()) {
 		next := statusOf(r.Object)

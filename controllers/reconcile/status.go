@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +21,20 @@ func setConditions(conditions *[]metav1.Condition, generation int64, next []meta
 		condition.ObservedGeneration = generation
 		meta.SetStatusCondition(conditions, condition)
 	}
+}
+
+// removeForeign removes the conditions whose type is not one of types. The operator owns the status:
+// conditions that others added would fill the list, so that no status could be written any more.
+func removeForeign(conditions *[]metav1.Condition, types []string) {
+	*conditions = slices.DeleteFunc(*conditions, func(condition metav1.Condition) bool { return !slices.Contains(types, condition.Type) })
+}
+
+// Shows reports whether conditions are want, as observed at generation, and no others.
+func Shows(conditions []metav1.Condition, generation int64, want []metav1.Condition) bool {
+	return len(conditions) == len(want) && !slices.ContainsFunc(want, func(next metav1.Condition) bool {
+		found := meta.FindStatusCondition(conditions, next.Type)
+		return found == nil || found.Status != next.Status || found.Reason != next.Reason || found.Message != next.Message || found.ObservedGeneration != generation
+	})
 }
 
 // isReady reports whether a status says that this generation is Ready.

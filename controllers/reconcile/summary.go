@@ -48,6 +48,11 @@ func FromErrors(errs ...*StepError) (summary Summary, ok bool) {
 	return Summary{Stalled: first.Stalls(), Reconciling: !first.Stalls(), Reason: first.Reason(), Message: first.Message()}, true
 }
 
+// SummaryTypes returns the types of the conditions of a Summary, and more.
+func SummaryTypes(more ...string) []string {
+	return append([]string{v1alpha1.ConditionReady, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled}, more...)
+}
+
 // Conditions returns Ready, Reconciling and Stalled.
 func (s Summary) Conditions() []metav1.Condition {
 	ready := Condition(v1alpha1.ConditionReady, s.Ready, s.Reason, s.Message)

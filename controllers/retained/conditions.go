@@ -27,7 +27,8 @@ func differs(row account.Retained, object *v1alpha1.RetainedMediaAccount) bool {
 	got := object.Status
 	return row.Due || !describes(object, row) || got.ObservedGeneration != object.Generation ||
 		(object.Spec.Reclaim == v1alpha1.ReclaimPurge) != (row.EraseAfter != nil) ||
-		got.Items != want.Items || got.Bytes != want.Bytes || !got.PurgeAt.Equal(want.PurgeAt)
+		got.Items != want.Items || got.Bytes != want.Bytes || !got.PurgeAt.Equal(want.PurgeAt) ||
+		!reconcile.Shows(got.Conditions, object.Generation, summarize(*object, row).Conditions())
 }
 
 // summarize returns the summary of an account that is not being erased.
@@ -39,6 +40,9 @@ func summarize(object v1alpha1.RetainedMediaAccount, row account.Retained) recon
 	if object.Spec.ClaimRef != nil {
 		claim := claimed(&object)[0]
 		return reconcile.Ready(v1alpha1.ReasonRetained, fmt.Sprintf("The media is kept until MediaAccount %s takes over the account", claim))
+	}
+	if object.Spec.ReserveName != nil && !*object.Spec.ReserveName {
+		return reconcile.Ready(v1alpha1.ReasonRetained, "The media is kept; the MediaAccount in spec.claimRef, or one whose spec.restoreFrom names the account, takes it over")
 	}
 	return reconcile.Ready(v1alpha1.ReasonRetained,
 		fmt.Sprintf("The media is kept; a new MediaAccount %s/%s in the same namespace, or the one in spec.claimRef, takes over the account", row.Namespace, row.Name))

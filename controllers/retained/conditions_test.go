@@ -27,6 +27,10 @@ func atRest() (account.Retained, *v1alpha1.RetainedMediaAccount) {
 	object.Spec.Reclaim = v1alpha1.ReclaimRetain
 	object.Status.ObservedGeneration = 1
 	setStatus(&object.Status, row)
+	object.Status.Conditions = summarize(*object, row).Conditions()
+	for i := range object.Status.Conditions {
+		object.Status.Conditions[i].ObservedGeneration = 1
+	}
 	return row, object
 }
 
@@ -44,7 +48,16 @@ func TestDiffers_IsQuietAtRestAndSeesEveryChange(t *testing.T) {
 		"Purge":                  func(_ *account.Retained, o *v1alpha1.RetainedMediaAccount) { o.Spec.Reclaim = v1alpha1.ReclaimPurge },
 		"fewer bytes":            func(a *account.Retained, _ *v1alpha1.RetainedMediaAccount) { a.Bytes-- },
 		"fewer items":            func(a *account.Retained, _ *v1alpha1.RetainedMediaAccount) { a.Items-- },
-		"a new generation":       func(_ *account.Retained, o *v1alpha1.RetainedMediaAccount) { o.Generation++ },
+		"a forged condition": func(_ *account.Retained, o *v1alpha1.RetainedMediaAccount) {
+			o.Status.Conditions[0].Status = metav1.ConditionFalse
+		},
+		"a missing condition": func(_ *account.Retained, o *v1alpha1.RetainedMediaAccount) {
+			o.Status.Conditions = o.Status.Conditions[1:]
+		},
+		"a foreign condition": func(_ *account.Retained, o *v1alpha1.RetainedMediaAccount) {
+			o.Status.Conditions = append(o.Status.Conditions, metav1.Condition{Type: "Fake"})
+		},
+		"a new generation": func(_ *account.Retained, o *v1alpha1.RetainedMediaAccount) { o.Generation++ },
 	} {
 		row, object := atRest()
 		change(&row, object)

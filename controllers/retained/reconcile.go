@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"mediastack.dev/api/v1alpha1"
 	"mediastack.dev/controllers/reconcile"
@@ -105,15 +106,16 @@ func (r *Reconciler) withoutAccount(ctx context.Context, object *v1alpha1.Retain
 	return r.report(ctx, object, account.Retained{}, unknown(object))
 }
 
-// isHeld reports whether the MediaAccount that the account was bound to still exists: it is
-// being deleted, and its controller reports the progress.
+// isHeld reports whether the MediaAccount that the account was bound to still has the operator's
+// finalizer: it is being deleted, and its controller reports the progress. Finalizers of others may
+// keep the object afterwards.
 func (r *Reconciler) isHeld(ctx context.Context, row account.Retained) (bool, error) {
 	holder := &v1alpha1.MediaAccount{}
 	err := r.deps.Client.Get(ctx, types.NamespacedName{Namespace: row.Namespace, Name: row.Name}, holder)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return string(holder.UID) == row.ObjectUID, nil
+	return string(holder.UID) == row.ObjectUID && controllerutil.ContainsFinalizer(holder, v1alpha1.Finalizer), nil
 }
 
 const managedBy = "app.kubernetes.io/managed-by"
@@ -214,6 +216,8 @@ var errChanged = errors.New("the object was changed meanwhile")
 
 const changedDelay = 500 * time.Millisecond
 
+var conditionTypes = reconcile.SummaryTypes()
+
 func statusOf(object *v1alpha1.RetainedMediaAccount) reconcile.Status {
-	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration}
+	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes}
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -165,7 +166,8 @@ func accountReleased() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok1 := e.ObjectOld.(*v1alpha1.MediaAccount)
 			after, ok2 := e.ObjectNew.(*v1alpha1.MediaAccount)
-			return !ok1 || !ok2 || before.Status.AccountID != after.Status.AccountID
+			return !ok1 || !ok2 || before.Status.AccountID != after.Status.AccountID ||
+				controllerutil.ContainsFinalizer(before, v1alpha1.Finalizer) && !controllerutil.ContainsFinalizer(after, v1alpha1.Finalizer)
 		},
 	}
 }

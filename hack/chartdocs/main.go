@@ -54,7 +54,7 @@ func update(chart string) error {
 	if !found || !closed {
 		return fmt.Errorf("%s lacks the lines that surround the table", path)
 	}
-	return os.WriteFile(path, []byte(before+begin+rows+end+after), 0o644) //nolint:gosec // a document that everyone may read
+	return os.WriteFile(path, []byte(before+begin+rows+end+after), 0o644)
 }
 
 // table returns the table of the values.

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -41,13 +40,7 @@ func main() {
 		kong.UsageOnError(),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
-	err := command.Run()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-	case errors.As(err, &exit) && exit.ExitCode() > 0:
-		os.Exit(exit.ExitCode())
-	default:
+	if err := command.Run(); err != nil {
 		if !errors.Is(err, daemon.ErrReported) {
 			fmt.Fprintln(os.Stderr, "mediastack-cluster:", err)
 		}

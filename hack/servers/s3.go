@@ -77,7 +77,7 @@ func (g *Group) StartMinIO(ctx context.Context, config S3Config) (*S3, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.startS3(ctx, config, "MinIO", "/minio/health/ready", func(address string) Spec {
+	return g.startS3(ctx, config, "MinIO", "/minio/health/cluster", func(address string) Spec {
 		return Spec{
 			Path: binary,
 			Args: []string{"server", "--quiet", "--address", address, config.Dir},

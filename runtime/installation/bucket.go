@@ -22,7 +22,7 @@ func (g *Guard) CheckBucket(ctx context.Context, bucket Bucket) (Marker, error) 
 	if err != nil {
 		return marker, err
 	}
-	if reason := behind(state, witnessed{bucket.Name, marker}); reason != "" {
+	if reason := behind(state, witnessed{bucket: bucket.Name, marker: marker}); reason != "" {
 		return marker, g.decide(ctx, g.hold(ctx, reason))
 	}
 	return marker, nil

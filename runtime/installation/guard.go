@@ -269,8 +269,9 @@ const maxWitnessReads = 60
 
 // witnessed is a marker with its bucket.
 type witnessed struct {
-	bucket string
-	marker Marker
+	bucket  string
+	marker  Marker
+	erasing bool // it is read only
 }
 
 // errBeaten is returned by beat if another process has written a heartbeat at the same time.
@@ -294,6 +295,9 @@ func (g *Guard) beat(ctx context.Context, isDue func(State) bool) error {
 		return errBeaten
 	}
 	for _, w := range read.markers {
+		if w.erasing {
+			continue
+		}
 		err := g.deps.Markers.WriteWitness(ctx, w.bucket, w.marker, next.Witness())
 		if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
 			// The operator rewrote it, or removed it with its account, or a copy of this database beat.
@@ -372,10 +376,11 @@ var errNoMarker = errors.New("no marker was found")
 
 // readMarkers reads the markers of the first owned buckets. It passes over buckets without a
 // marker of their account: their accounts may have been erased after a backup. It is Unavailable
-// if there are buckets, and none has a marker.
+// if there are buckets of accounts that are not being erased, and none has a marker.
 func (g *Guard) readMarkers(ctx context.Context) ([]witnessed, error) {
 	var found []witnessed
 	var after uuid.UUID
+	expected := 0 // buckets that must have a marker
 	for read := 0; read < maxWitnessReads; {
 		buckets, err := g.deps.Store.WitnessBuckets(ctx, after, witnesses)
 		if err != nil {
@@ -388,21 +393,23 @@ func (g *Guard) readMarkers(ctx context.Context) ([]witnessed, error) {
 				return nil, err
 			}
 			if !missing && marker.AccountID == bucket.AccountID.String() {
-				if found = append(found, witnessed{bucket.Name, marker}); len(found) == witnesses {
+				if found = append(found, witnessed{bucket.Name, marker, bucket.Erasing}); len(found) == witnesses {
 					return found, nil
 				}
 			}
-			after = bucket.AccountID
+			if after = bucket.AccountID; !bucket.Erasing {
+				expected++
+			}
 		}
 		read += len(buckets)
 		if len(buckets) < witnesses {
-			if read > 0 && len(found) == 0 {
-				return nil, fault.Wrap(errNoMarker, fault.Unavailable, "no bucket of %d has the marker of its account, so that nothing proves that this database owns them", read)
+			if expected > 0 && len(found) == 0 {
+				return nil, fault.Wrap(errNoMarker, fault.Unavailable, "no bucket of %d has the marker of its account, so that nothing proves that this database owns them", expected)
 			}
 			return found, nil
 		}
 	}
-	if len(found) == 0 {
+	if expected > 0 && len(found) == 0 {
 		return nil, fault.Wrap(errNoMarker, fault.Unavailable, "none of %d buckets has the marker of its account, so that nothing proves that this database owns them", maxWitnessReads)
 	}
 	return found, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
@@ -392,9 +393,48 @@ func TestResume_ReportsAndChangesNothingUntilConfirmed(t *testing.T) {
 	}
 	must(t, s.objects.WriteWitness(t.Context(), tenants[2].Account.Bucket, s.marker(tenants[2]), before.Witness()))
 	must(t, s.process().Beat(t.Context()))
-	if _, err := resumer.Confirm(t.Context(), survey); !fault.Is(err, fault.Conflict) {
+	if _, err := resumer.Confirm(t.Context(), survey, 0); !fault.Is(err, fault.Conflict) {
 		t.Errorf("a survey that is out of date: %v", err)
 	}
+}
+
+// A backup of the time when the account was being deleted: it was opened again since, and the
+// restored database would erase it.
+func TestGuard_HoldsARestoreThatErasesTheOnlyAccount(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testenv.Postgres(t), testenv.S3(t))
+	only := s.tenants(1)[0]
+	s.sealed(only)
+	for range 3 {
+		must(t, s.process().Beat(t.Context()))
+	}
+	s.exec("UPDATE installation SET heartbeat = 1")
+	registry := account.NewRegistry(s.store, "t", time.Now)
+	now := time.Duration(0)
+	_, err := registry.Close(t.Context(), only.Account.ID, account.CloseOptions{Erase: true, EraseAfter: &now})
+	must(t, err)
+	_, err = registry.BeginErasure(t.Context(), only.Account.ID)
+	must(t, err)
+	operator := s.process()
+	holds(t, "the operator", operator.Beat(t.Context()), "heartbeat is 1")
+
+	resumer := installation.NewResumer(s.store, s.objects, discard)
+	survey, err := resumer.Survey(t.Context())
+	must(t, err)
+	var planned []installation.PlannedDeletion
+	must(t, s.store.PlannedDeletions(t.Context(), func(one installation.PlannedDeletion) error {
+		planned = append(planned, one)
+		return nil
+	}))
+	if len(planned) != 1 || planned[0].Account != only.Account.ID || !planned[0].Erasing || planned[0].Items != 1 {
+		t.Errorf("the planned deletions are %+v", planned)
+	}
+	_, err = resumer.Confirm(t.Context(), survey, 24*time.Hour)
+	must(t, err)
+	if _, err := registry.BeginErasure(t.Context(), only.Account.ID); !fault.Is(err, fault.Conflict) {
+		t.Errorf("after the confirmation the account can be erased: %v", err)
+	}
+	must(t, operator.Beat(t.Context()))
 }
 
 func TestServer_MatchesWhatIsKnown(t *testing.T) {

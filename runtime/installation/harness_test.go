@@ -111,7 +111,7 @@ func (s *site) resume() installation.State {
 	resumer := installation.NewResumer(s.store, s.objects, slog.New(slog.DiscardHandler))
 	survey, err := resumer.Survey(s.t.Context())
 	must(s.t, err)
-	state, err := resumer.Confirm(s.t.Context(), survey)
+	state, err := resumer.Confirm(s.t.Context(), survey, 0)
 	must(s.t, err)
 	return state
 }

@@ -81,6 +81,8 @@ type Marker struct {
 type Bucket struct {
 	AccountID uuid.UUID
 	Name      string
+	// Erasing: its account is being erased. Its marker, which is removed last, is read only.
+	Erasing bool
 }
 
 // Runtimes are the replicas of the runtime that serve.
@@ -137,7 +139,7 @@ type Store interface {
 	CheckSchema(ctx context.Context) error
 	Installation(ctx context.Context) (State, error)
 	// WitnessBuckets returns up to limit buckets that are owned by accounts with ids after the given
-	// one, in the order of ids, without those whose media is being deleted.
+	// one, in the order of ids.
 	WitnessBuckets(ctx context.Context, after uuid.UUID, limit int32) ([]Bucket, error)
 	// RecordServer records the server unless one is recorded.
 	RecordServer(ctx context.Context, server Server) error

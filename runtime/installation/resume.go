@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -17,8 +18,9 @@ const surveyPage = 100
 type ResumeStore interface {
 	Store
 	// Resume writes epoch, heartbeat, token and server of next, ends the hold, and gives what waits
-	// for its deletion its full time again. It returns false if the row is not that of from any more.
-	Resume(ctx context.Context, from, next State) (bool, error)
+	// for its deletion its full time again, at least minDelay. It returns false if the row is not
+	// that of from any more.
+	Resume(ctx context.Context, from, next State, minDelay time.Duration) (bool, error)
 }
 
 // Resumer ends the hold after a restore.
@@ -123,7 +125,7 @@ func (r *Resumer) survey(ctx context.Context, s *Survey, bucket Bucket) error {
 	s.Read++
 	s.Epoch, s.Heartbeat = max(s.Epoch, marker.Epoch), max(s.Heartbeat, marker.Heartbeat)
 	if len(s.witnesses) < witnesses {
-		s.witnesses = append(s.witnesses, witnessed{bucket.Name, marker})
+		s.witnesses = append(s.witnesses, witnessed{bucket: bucket.Name, marker: marker, erasing: bucket.Erasing})
 	}
 	return nil
 }
@@ -135,11 +137,12 @@ func (s *Survey) addForeign(text string) {
 }
 
 // Confirm ends the hold in one transaction, and then writes the new witness into the markers of
-// some buckets. A marker that cannot be written is behind, and is written at a later heartbeat.
-func (r *Resumer) Confirm(ctx context.Context, s Survey) (State, error) {
+// some buckets. A marker that cannot be written is behind, and is written at a later heartbeat. The
+// media of closed accounts is not deleted before minDelay has passed.
+func (r *Resumer) Confirm(ctx context.Context, s Survey, minDelay time.Duration) (State, error) {
 	next := s.Next()
 	next.Token = uuid.New()
-	resumed, err := r.store.Resume(ctx, s.Row, next)
+	resumed, err := r.store.Resume(ctx, s.Row, next, minDelay)
 	if err != nil {
 		return State{}, err
 	}
@@ -147,6 +150,9 @@ func (r *Resumer) Confirm(ctx context.Context, s Survey) (State, error) {
 		return State{}, fault.New(fault.Conflict, "the installation was changed at the same time: run the command again")
 	}
 	for _, w := range s.witnesses {
+		if w.erasing {
+			continue
+		}
 		if err := r.markers.WriteWitness(ctx, w.bucket, w.marker, next.Witness()); err != nil {
 			r.log.WarnContext(ctx, "a marker was not written; a heartbeat writes it", "bucket", w.bucket, "error", err)
 		}

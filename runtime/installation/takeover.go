@@ -1,6 +1,10 @@
 package installation
 
-import "github.com/google/uuid"
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
 
 // OpenAccount is an account that a take-over binds.
 type OpenAccount struct {
@@ -10,6 +14,19 @@ type OpenAccount struct {
 	Bucket    string
 	Items     int64 // sealed items
 	Bytes     int64 // what counts against the storage cap
+}
+
+// PlannedDeletion is a closed account whose media is deleted.
+type PlannedDeletion struct {
+	Account    uuid.UUID `json:"account"`
+	Namespace  string    `json:"namespace"` // of the former MediaAccount
+	Name       string    `json:"name"`
+	Bucket     string    `json:"bucket"`
+	ClosedAt   time.Time `json:"closedAt"`
+	EraseAfter time.Time `json:"eraseAfter"`
+	Erasing    bool      `json:"erasing"` // the deletion has begun
+	Items      int64     `json:"items"`   // sealed items
+	Bytes      int64     `json:"bytes"`   // what counts against the storage cap
 }
 
 // Takeover is the request to bind the installation to another cluster.

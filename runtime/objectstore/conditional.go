@@ -52,10 +52,24 @@ func (s *Store) replaceMarker(ctx context.Context, bucket string, marker install
 	var conditional minio.PutObjectOptions
 	conditional.SetMatchETag(marker.Version)
 	err = put(conditional)
-	if minio.ToErrorResponse(err).StatusCode == http.StatusNotImplemented {
+	if s.withoutIfMatch(ctx, bucket, marker, err) {
 		err = put(minio.PutObjectOptions{})
 	}
 	return classify(err, "rewrite the marker of bucket "+bucket)
+}
+
+// withoutIfMatch reports whether err, of a put with If-Match, shows that the store does not support
+// it: it says so, or it rejects the version that the marker still has. Ceph RGW does the latter,
+// because it compares the ETag with its quotes.
+func (s *Store) withoutIfMatch(ctx context.Context, bucket string, read installation.Marker, err error) bool {
+	switch minio.ToErrorResponse(err).StatusCode {
+	case http.StatusNotImplemented:
+		return true
+	case http.StatusPreconditionFailed:
+		current, err := s.Marker(ctx, bucket)
+		return err == nil && current.Version == read.Version
+	}
+	return false
 }
 
 // proveConditionalPut puts the marker of a bucket that has one again, and returns nil if the

@@ -60,7 +60,7 @@ func (s *Store) WitnessBuckets(ctx context.Context, after uuid.UUID, limit int32
 	}
 	buckets := make([]installation.Bucket, len(rows))
 	for i, row := range rows {
-		buckets[i] = installation.Bucket{AccountID: row.ID, Name: row.Bucket}
+		buckets[i] = installation.Bucket{AccountID: row.ID, Name: row.Bucket, Erasing: row.Erasing}
 	}
 	return buckets, nil
 }
@@ -82,7 +82,7 @@ func (s *Store) Hold(ctx context.Context, reason string) error {
 }
 
 // Resume implements installation.ResumeStore.
-func (s *Store) Resume(ctx context.Context, from, next installation.State) (bool, error) {
+func (s *Store) Resume(ctx context.Context, from, next installation.State, minDelay time.Duration) (bool, error) {
 	var resumed bool
 	err := s.inTx(ctx, "resume after a restore", func(q *sqlgen.Queries) error {
 		n, err := q.ResumeInstallation(ctx, sqlgen.ResumeInstallationParams{
@@ -92,7 +92,7 @@ func (s *Store) Resume(ctx context.Context, from, next installation.State) (bool
 		if resumed = n == 1; err != nil || !resumed {
 			return err
 		}
-		return q.PostponeErasures(ctx)
+		return q.PostponeErasures(ctx, minDelay.Seconds())
 	})
 	return resumed && err == nil, err
 }

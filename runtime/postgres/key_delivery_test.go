@@ -321,6 +321,14 @@ func TestAcceptKey_RejectsReplacedKeys(t *testing.T) {
 			e.reopen()
 			return leaked, proof
 		},
+		"a key whose revocation had begun when the account was closed": func(e *keyEnv) (account.KeySecret, string) {
+			revoked := e.issue(0)
+			proof := e.proof(revoked)
+			e.add(0)
+			e.close()
+			e.reopen()
+			return revoked, proof
+		},
 		"the key of a closed account after a newer one": func(e *keyEnv) (account.KeySecret, string) {
 			old := e.issue(0)
 			proof := e.proof(old)

@@ -16,6 +16,9 @@ const (
 	preflightPart = "database"
 	// minServerVersion is that of PostgreSQL 15, as server_version_num has it.
 	minServerVersion = 150_000
+	// dedicatedConns are the connections of serve that are not of its pool: those of notifications
+	// and of the locks of uploads.
+	dedicatedConns = 2
 )
 
 // Codes of PostgreSQL's errors that a preflight explains.
@@ -81,7 +84,7 @@ func inspect(ctx context.Context, conn *pgx.Conn, parsed *pgx.ConnConfig, cfg Co
 	default:
 		report.Works(preflightPart, "the schema is that of this version")
 	}
-	report.Note(preflightPart, "the server allows %d connections, of which %d are in use; each process uses up to %d (SERVICE_DATABASE_MAX_CONNS)", limit, used, cfg.DatabaseConns)
+	report.Note(preflightPart, "the server allows %d connections, of which %d are in use; each replica of the runtime uses up to %d (SERVICE_DATABASE_MAX_CONNS and %d)", limit, used, cfg.DatabaseConns+dedicatedConns, dedicatedConns)
 	return nil
 }
 

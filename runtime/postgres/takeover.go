@@ -65,6 +65,27 @@ func (s *Store) OpenAccounts(ctx context.Context, each func(installation.OpenAcc
 	}
 }
 
+// PlannedDeletions calls each for every closed account whose media is deleted, in the order of
+// their ids, until it returns an error.
+func (s *Store) PlannedDeletions(ctx context.Context, each func(installation.PlannedDeletion) error) error {
+	for after := uuid.Nil; ; {
+		page, err := s.queries.PlannedDeletions(ctx, sqlgen.PlannedDeletionsParams{After: after, Page: openAccountsPage})
+		if err != nil {
+			return toFault(err, "list the planned deletions")
+		}
+		for _, row := range page {
+			if err := each(installation.PlannedDeletion{Account: row.ID, Namespace: row.Namespace, Name: row.Name, Bucket: row.Bucket,
+				ClosedAt: row.ClosedAt, EraseAfter: row.EraseAfter, Erasing: row.Erasing, Items: row.Items, Bytes: row.Bytes}); err != nil {
+				return err
+			}
+			after = row.ID
+		}
+		if len(page) < openAccountsPage {
+			return nil
+		}
+	}
+}
+
 // TakeOver binds the installation and every open account to another cluster: the accounts bind
 // to the MediaAccounts of their namespaces and names. It waits for the writes of the former
 // cluster that are in progress; later ones are rejected. It returns the new epoch and the number

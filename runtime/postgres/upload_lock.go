@@ -234,6 +234,7 @@ func (l *UploadLocks) runTask(ctx context.Context, task *lockTask) error {
 // once.
 func (l *UploadLocks) Lock(ctx context.Context, id uuid.UUID, requestRelease func(), beforeWait func() error) (unlock func(), err error) {
 	holder := &heldLock{requestRelease: requestRelease}
+	reconnectBy := time.Now().Add(l.connectWait)
 	for waiting := false; ; {
 		taken := false
 		err := l.runTask(ctx, &lockTask{done: make(chan error, 1), run: func(ctx context.Context, session int, q *sqlgen.Queries) error {
@@ -241,6 +242,9 @@ func (l *UploadLocks) Lock(ctx context.Context, id uuid.UUID, requestRelease fun
 			taken, err = l.tryLock(ctx, session, q, id, holder, waiting)
 			return err
 		}})
+		if err != nil && isLost(err) && ctx.Err() == nil && time.Now().Before(reconnectBy) {
+			continue // a lock that was taken has ended with its connection
+		}
 		if err != nil {
 			return nil, toFault(err, "lock upload")
 		}

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -248,9 +249,10 @@ func outside(t *testing.T, node string) client {
 	})
 	transport := through(address)
 	t.Cleanup(transport.CloseIdleConnections)
-	c := client{url: baseURL, mcp: accountSecret(t, "mcpURL"), key: accountSecret(t, "apiKey")}
-	c.http = newHTTPClient(transport)
-	return c
+	return client{
+		url: baseURL, mcp: accountSecret(t, "mcpURL"), key: accountSecret(t, "apiKey"),
+		http: &http.Client{Transport: retrying{transport}, Timeout: requestTimeout},
+	}
 }
 
 func TestService_ServesThroughEachNode(t *testing.T) {

@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+const requestTimeout = 30 * time.Second
+
 // through returns a transport that connects to an address, whatever host the URL names.
 func through(address string) *http.Transport {
 	return &http.Transport{
@@ -47,8 +49,13 @@ func (r retrying) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(again)
 }
 
-func newHTTPClient(transport *http.Transport) *http.Client {
-	return &http.Client{Transport: retrying{transport}, Timeout: 30 * time.Second}
+// fresh returns the client with a connection for each request, and without a second try: it sees
+// when a pod is asked that accepts no connection.
+func (c client) fresh() client {
+	transport := c.http.Transport.(retrying).next.Clone()
+	transport.DisableKeepAlives = true
+	c.http = &http.Client{Transport: transport, Timeout: requestTimeout}
+	return c
 }
 
 // load is what clients do at the same time as the admin.
@@ -59,14 +66,13 @@ type load struct {
 	uploaded map[string][]byte
 }
 
-// begin starts clients that upload, seal, list and fetch until the returned function is called, which
-// waits for the requests that are under way.
+// begin starts two clients that keep connections and two that do not, which upload,
+// seal, list and fetch until the returned function is called. It waits for the requests that are under way.
 func (l *load) begin(ctx context.Context, c client) (end func()) {
 	l.uploaded = map[string][]byte{}
 	ctx, cancel := context.WithCancel(ctx)
 	var clients sync.WaitGroup
-	const count = 4
-	for range count {
+	for _, one := range []client{c, c, c.fresh(), c.fresh()} {
 		clients.Go(func() {
 			pause := time.NewTicker(100 * time.Millisecond)
 			defer pause.Stop()
@@ -75,7 +81,7 @@ func (l *load) begin(ctx context.Context, c client) (end func()) {
 				case <-ctx.Done():
 					return
 				case <-pause.C:
-					l.round(context.WithoutCancel(ctx), c)
+					l.round(context.WithoutCancel(ctx), one)
 				}
 			}
 		})

@@ -229,11 +229,9 @@ func (s *service) load(t *testing.T, paths ...string) (succeeded *atomic.Int64, 
 			}
 		})
 	}
-	return succeeded, func() []string {
-		close(stop)
-		clients.Wait()
-		return failures
-	}
+	stopped := sync.OnceFunc(func() { close(stop); clients.Wait() })
+	t.Cleanup(stopped)
+	return succeeded, func() []string { stopped(); return failures }
 }
 
 // A restart of the database once failed every request, without Retry-After.
@@ -316,6 +314,8 @@ func TestServe_DrainsWithoutAFailedRequest(t *testing.T) {
 			}
 		})
 	}
+	end := sync.OnceFunc(func() { close(ending); clients.Wait() })
+	t.Cleanup(end)
 	within(t, "the first replica has served", func() bool { return requests.Load() > 100 })
 	if closing.Load() != 0 {
 		t.Error("a connection was closed before the drain")
@@ -329,8 +329,7 @@ func TestServe_DrainsWithoutAFailedRequest(t *testing.T) {
 	within(t, "the first replica has ended", func() bool { return strings.Contains(first.logs.String(), "shutdown complete") })
 	before = requests.Load()
 	within(t, "the second replica serves", func() bool { return requests.Load() > before+100 })
-	close(ending)
-	clients.Wait()
+	end()
 	t.Logf("%d requests, of which %d closed their connection", requests.Load(), closing.Load())
 }
 

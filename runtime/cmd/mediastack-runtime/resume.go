@@ -14,16 +14,21 @@ import (
 )
 
 type resumeCommand struct {
-	Confirm  bool               `help:"End the hold: this database is the one that shall write to the object store. Without it, the command reports and changes nothing."`
-	DraftTTL time.Duration      `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged, for the report."`
-	Database postgres.Config    `embed:"" group:"Stores"`
-	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
+	Confirm  bool          `help:"End the hold: this database is the one that shall write to the object store. Without it, the command reports and changes nothing."`
+	DraftTTL time.Duration `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged, for the report."`
+	// DeletionDelay is how long an admin has to look at the accounts that the restore closed again.
+	DeletionDelay time.Duration      `env:"SERVICE_RESUME_DELETION_DELAY" default:"24h" help:"Least time from the confirmation until the media of closed accounts is deleted, from 0s to 8784h."`
+	Database      postgres.Config    `embed:"" group:"Stores"`
+	Objects       objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
 }
 
 // Validate checks the bounds; kong calls it.
 func (c *resumeCommand) Validate() error {
 	if c.DraftTTL <= 0 {
 		return fmt.Errorf("SERVICE_DRAFT_TTL must be positive, not %s", c.DraftTTL)
+	}
+	if c.DeletionDelay < 0 || c.DeletionDelay > 8784*time.Hour {
+		return fmt.Errorf("SERVICE_RESUME_DELETION_DELAY must be from 0s to 8784h, not %s", c.DeletionDelay)
 	}
 	if err := requireSettings(c); err != nil {
 		return err
@@ -49,9 +54,15 @@ type surveyLine struct {
 	NextHeartbeat int64    `json:"nextHeartbeat"`
 }
 
+// plannedDeletionLine is a closed account whose media is deleted after the confirmation.
+type plannedDeletionLine struct {
+	PlannedDeletion installation.PlannedDeletion `json:"plannedDeletion"`
+}
+
 // resumeSummary is the last line of the output.
 type resumeSummary struct {
 	Accounts          int    `json:"accounts"`
+	PlannedDeletions  int    `json:"plannedDeletions"`
 	ExpiredDrafts     int64  `json:"expiredDrafts"`
 	MissingOriginals  int64  `json:"missingOriginals"`
 	ObjectsWithoutRow int64  `json:"objectsWithoutRow"`
@@ -90,23 +101,27 @@ func (c *resumeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) err
 		return err
 	}
 	if c.Confirm {
-		state, err := resumer.Confirm(ctx, survey)
+		state, err := resumer.Confirm(ctx, survey, c.DeletionDelay)
 		if err != nil {
 			return err
 		}
 		return lines.Encode(resumedLine{Confirmed: true, Epoch: state.Epoch, Heartbeat: state.Heartbeat, Server: state.Server.String(), ResumedAt: *state.ResumedAt})
 	}
-	return c.report(ctx, store, objects, log, lines)
+	return c.report(ctx, store, objects, survey.Evidence() != "", log, lines)
 }
 
-// report prints what the restore did to each account.
-func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objects *objectstore.Store, log *slog.Logger, lines *json.Encoder) error {
+// report prints what the restore did to each account; restored is false if nothing shows one.
+func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objects *objectstore.Store, restored bool, log *slog.Logger, lines *json.Encoder) error {
 	guard := installation.NewGuard(installation.Config{}, installation.Deps{Store: store, Markers: objects, Log: log})
 	checker, err := consistency.NewChecker(store, objects, guard.ReadOnly(), consistency.Config{}, time.Now, log)
 	if err != nil {
 		return err
 	}
-	summary := resumeSummary{Next: "nothing was changed; with --confirm this database may write to the object store again: drafts keep their full time from then on, objects without a row stay, items without their file stay"}
+	summary := resumeSummary{Next: "nothing was changed; with --confirm this database may write to the object store again: drafts keep their full time from then on, objects without a row stay, items without their file stay, " +
+		fmt.Sprintf("and the planned deletions wait for their full time, at least %s", c.DeletionDelay)}
+	if !restored {
+		summary.Next = "nothing was changed, and nothing is on hold: nothing shows that the database was restored"
+	}
 	err = consistency.NewRestoreReporter(store, checker, time.Now().Add(-c.DraftTTL)).Run(ctx, func(r consistency.RestoreReport) error {
 		summary.Accounts++
 		summary.ExpiredDrafts += r.ExpiredDrafts
@@ -117,6 +132,12 @@ func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objec
 		return lines.Encode(r)
 	})
 	if err != nil {
+		return err
+	}
+	if err := store.PlannedDeletions(ctx, func(planned installation.PlannedDeletion) error {
+		summary.PlannedDeletions++
+		return lines.Encode(plannedDeletionLine{planned})
+	}); err != nil {
 		return err
 	}
 	return lines.Encode(summary)

@@ -66,9 +66,13 @@ WHERE app_id = ANY (sqlc.arg(app_ids)::uuid[]) AND (closed OR expires_at IS NULL
 
 -- name: RevokeKeysOfAccount :exec
 -- Ends the keys of an account that is closed. Keys in their overlap were replaced already, so
--- that they are not marked as closed.
-UPDATE api_key SET expires_at = now(), closed = expires_at IS NULL
-WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > now());
+-- that they are not marked as closed. Neither are keys before a pending one without overlap: their
+-- revocation had begun.
+UPDATE api_key SET expires_at = now(), closed = expires_at IS NULL AND NOT EXISTS (
+    SELECT FROM api_key pending
+    WHERE pending.app_id = api_key.app_id AND pending.sequence > api_key.sequence
+      AND pending.delivered_at IS NULL AND pending.expires_at IS NULL AND pending.overlap = 0)
+WHERE api_key.account_id = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now());
 
 -- name: Principal :one
 -- The principal of the key with this hash, unless the key has ended. The caller may keep the

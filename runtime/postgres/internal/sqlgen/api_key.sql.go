@@ -454,12 +454,16 @@ func (q *Queries) ReplacePendingKey(ctx context.Context, arg ReplacePendingKeyPa
 }
 
 const revokeKeysOfAccount = `-- name: RevokeKeysOfAccount :exec
-UPDATE api_key SET expires_at = now(), closed = expires_at IS NULL
-WHERE account_id = $1 AND (expires_at IS NULL OR expires_at > now())
+UPDATE api_key SET expires_at = now(), closed = expires_at IS NULL AND NOT EXISTS (
+    SELECT FROM api_key pending
+    WHERE pending.app_id = api_key.app_id AND pending.sequence > api_key.sequence
+      AND pending.delivered_at IS NULL AND pending.expires_at IS NULL AND pending.overlap = 0)
+WHERE api_key.account_id = $1 AND (api_key.expires_at IS NULL OR api_key.expires_at > now())
 `
 
 // Ends the keys of an account that is closed. Keys in their overlap were replaced already, so
-// that they are not marked as closed.
+// that they are not marked as closed. Neither are keys before a pending one without overlap: their
+// revocation had begun.
 func (q *Queries) RevokeKeysOfAccount(ctx context.Context, accountID uuid.UUID) error {
 	_, err := q.db.Exec(ctx, revokeKeysOfAccount, accountID)
 	return err

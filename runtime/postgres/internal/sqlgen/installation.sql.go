@@ -80,13 +80,71 @@ func (q *Queries) Installation(ctx context.Context) (InstallationRow, error) {
 	return i, err
 }
 
-const postponeErasures = `-- name: PostponeErasures :exec
-UPDATE account SET erase_after = greatest(erase_after, now() + (erase_after - closed_at)) WHERE erase_after IS NOT NULL AND erasing_at IS NULL
+const plannedDeletions = `-- name: PlannedDeletions :many
+SELECT account.id, account.namespace, account.name, account.bucket, closed_at::timestamptz AS closed_at, erase_after::timestamptz AS erase_after,
+    (erasing_at IS NOT NULL)::boolean AS erasing,
+    coalesce((SELECT sum(public_items + private_items) FROM app_total WHERE app_total.account_id = account.id), 0)::bigint AS items,
+    coalesce((SELECT bytes FROM account_usage WHERE account_usage.account_id = account.id), 0)::bigint AS bytes
+FROM account WHERE erase_after IS NOT NULL AND account.id > $1 ORDER BY account.id LIMIT $2
 `
 
-// An account that was opened again after the backup is closed again by the restore.
-func (q *Queries) PostponeErasures(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, postponeErasures)
+type PlannedDeletionsParams struct {
+	After uuid.UUID
+	Page  int32
+}
+
+type PlannedDeletionsRow struct {
+	ID         uuid.UUID
+	Namespace  string
+	Name       string
+	Bucket     string
+	ClosedAt   time.Time
+	EraseAfter time.Time
+	Erasing    bool
+	Items      int64
+	Bytes      int64
+}
+
+// A page of the closed accounts whose media is deleted, in the order of their ids.
+func (q *Queries) PlannedDeletions(ctx context.Context, arg PlannedDeletionsParams) ([]PlannedDeletionsRow, error) {
+	rows, err := q.db.Query(ctx, plannedDeletions, arg.After, arg.Page)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PlannedDeletionsRow
+	for rows.Next() {
+		var i PlannedDeletionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Namespace,
+			&i.Name,
+			&i.Bucket,
+			&i.ClosedAt,
+			&i.EraseAfter,
+			&i.Erasing,
+			&i.Items,
+			&i.Bytes,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const postponeErasures = `-- name: PostponeErasures :exec
+UPDATE account SET erase_after = greatest(erase_after, now() + greatest(erase_after - closed_at, make_interval(secs => $1::float8))), erasing_at = NULL
+WHERE erase_after IS NOT NULL AND bucket_removed_at IS NULL
+`
+
+// An account that was opened again after the backup is closed again by the restore, and one whose
+// deletion was ended is being deleted again.
+func (q *Queries) PostponeErasures(ctx context.Context, minDelaySeconds float64) error {
+	_, err := q.db.Exec(ctx, postponeErasures, minDelaySeconds)
 	return err
 }
 
@@ -132,7 +190,8 @@ func (q *Queries) ResumeInstallation(ctx context.Context, arg ResumeInstallation
 }
 
 const witnessBuckets = `-- name: WitnessBuckets :many
-SELECT id, bucket FROM account WHERE id > $1 AND bucket_owned AND erasing_at IS NULL ORDER BY id LIMIT $2
+SELECT id, bucket, (erasing_at IS NOT NULL)::boolean AS erasing FROM account
+WHERE id > $1 AND bucket_owned AND bucket_removed_at IS NULL ORDER BY id LIMIT $2
 `
 
 type WitnessBucketsParams struct {
@@ -141,8 +200,9 @@ type WitnessBucketsParams struct {
 }
 
 type WitnessBucketsRow struct {
-	ID     uuid.UUID
-	Bucket string
+	ID      uuid.UUID
+	Bucket  string
+	Erasing bool
 }
 
 // Closed accounts are included: their buckets have markers, too.
@@ -155,7 +215,7 @@ func (q *Queries) WitnessBuckets(ctx context.Context, arg WitnessBucketsParams) 
 	var items []WitnessBucketsRow
 	for rows.Next() {
 		var i WitnessBucketsRow
-		if err := rows.Scan(&i.ID, &i.Bucket); err != nil {
+		if err := rows.Scan(&i.ID, &i.Bucket, &i.Erasing); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
