@@ -194,7 +194,7 @@ func acknowledge(b *harness, object *v1alpha1.MediaAccount, id string) {
 	})
 }
 
-// A bucket that somebody else made again was once taken as the account's, which was Ready without
+// A bucket that another user made again was once taken as the account's, which was Ready without
 // its files, and whose deletion would have removed the other's objects.
 func TestBucket_MadeAgainByAnotherIsNotTaken(t *testing.T) {
 	t.Parallel()

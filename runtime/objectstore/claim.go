@@ -20,7 +20,7 @@ type ClaimRequest struct {
 	// Adopt permits to claim a bucket that holds objects and has no marker.
 	Adopt bool
 	// Claimed: the marker was written before, so that a bucket without one was the account's. It
-	// may have been deleted and made again by somebody else meanwhile.
+	// may have been deleted and made again by another user meanwhile.
 	Claimed bool
 	// HasMedia: the account has items, so that a bucket without its files was lost.
 	HasMedia bool
@@ -145,7 +145,7 @@ func (s *Store) prepareBucket(ctx context.Context, request ClaimRequest) error {
 	case lost:
 		return mediaLost("bucket %s has no marker and holds objects, but not the files of this account's items: they are lost unless the bucket is restored", request.Bucket)
 	case request.Claimed && !empty:
-		return fault.New(fault.Conflict, "bucket %s has no marker any more and holds objects, but this account has no items: somebody else may use it; it is used again when they are removed", request.Bucket)
+		return fault.New(fault.Conflict, "bucket %s has no marker any more and holds objects, but this account has no items: another program may use it; it is used again when they are removed", request.Bucket)
 	case !empty:
 		return fault.New(fault.Conflict, "bucket %s exists, holds objects and has no owner: set spec.storage.bucket.adopt to take it over", request.Bucket)
 	}

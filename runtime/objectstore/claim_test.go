@@ -119,7 +119,7 @@ func TestClaim_OfABucketThatVanished(t *testing.T) {
 			"a missing bucket is created again when the loss was acknowledged":      {claimed: true, hasMedia: true, acknowledged: true, bucket: "missing", want: objectstore.BucketRestored},
 			"an empty bucket is marked again when the loss was acknowledged":        {claimed: true, hasMedia: true, acknowledged: true, bucket: "empty", want: objectstore.BucketRestored},
 			"a bucket with the files that lost its marker is marked again":          {claimed: true, hasMedia: true, bucket: "holds the files", want: objectstore.BucketRestored},
-			"a bucket that somebody made again with other objects is lost":          {claimed: true, hasMedia: true, bucket: "holds others", lost: true},
+			"a bucket that another user made again with other objects is lost":      {claimed: true, hasMedia: true, bucket: "holds others", lost: true},
 			"a bucket with other objects is lost, although adopt is set":            {claimed: true, hasMedia: true, adopt: true, bucket: "holds others", lost: true},
 			"a bucket with other objects is marked when the loss was acknowledged":  {claimed: true, hasMedia: true, acknowledged: true, bucket: "holds others", want: objectstore.BucketRestored},
 			"a bucket with other objects is not that of an account without items":   {claimed: true, bucket: "holds others", foreign: true},
