@@ -1,33 +1,10 @@
 package operators
 
 import (
-	"bytes"
-	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-
-	"mediastack.dev/hack/servers"
 )
-
-// A short run of what `make crash` does at length. The seed is another one each time; the output
-// names it.
-func TestRun_LosesNoAccountUnderFaults(t *testing.T) {
-	klog.SetLogger(logr.Discard()) // client-go reports the API server that is killed
-	parent := os.TempDir()
-	if !servers.PostgresCanReach(parent) {
-		parent = "/tmp"
-	}
-	var out bytes.Buffer
-	err := Run(t.Context(), Options{Seed: uint64(time.Now().UnixNano()), Kills: 12, Clients: 4, Accounts: 40, Dir: parent}, &out)
-	if err != nil {
-		t.Errorf("%v\n%s", err, out.String())
-	}
-	t.Log(out.String())
-}
 
 func TestSeed_FixesTheSchedule(t *testing.T) {
 	t.Parallel()
