@@ -2,9 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"runtime"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"mediastack.dev/controllers/objectmetrics"
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -42,6 +48,20 @@ func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
+	objects := objectmetrics.New(manager.GetCache(), manager.Elected(), time.Now, log)
+	if err := errors.Join(metrics.Registry.Register(objects), metrics.Registry.Register(buildInfo())); err != nil {
+		return err
+	}
 	log.Info("starting", "version", version)
 	return manager.Start(ctx)
+}
+
+// buildInfo is 1, with the version as a label.
+func buildInfo() prometheus.Collector {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mediastack_operator_build_info", Help: "1, with the version of the operator.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	})
+	info.Set(1)
+	return info
 }
