@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,8 +58,8 @@ func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) 
 // buildInfo is 1, with the version as a label.
 func buildInfo() prometheus.Collector {
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "mediastack_operator_build_info", Help: "1, with the version of the operator.",
-		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+		Name: "mediastack_build_info", Help: "1, with the version of the program.",
+		ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
 	return info
