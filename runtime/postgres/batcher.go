@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Bounds of a batch.
@@ -19,6 +21,9 @@ const (
 type batcher[K comparable, C any] struct {
 	// exec executes a batch and reports for every call whether it succeeded.
 	exec func(ctx context.Context, key K, payloads []C) (ok []bool, err error)
+	// waiting and size are metrics.
+	waiting prometheus.Gauge
+	size    prometheus.Observer
 
 	mu    sync.Mutex
 	queue map[K][]*batchCall[C] // has a key while its batches run
@@ -31,8 +36,9 @@ type batchCall[C any] struct {
 	err     error
 }
 
+// newBatcher returns a batcher whose metrics are not exported.
 func newBatcher[K comparable, C any](exec func(ctx context.Context, key K, payloads []C) ([]bool, error)) *batcher[K, C] {
-	return &batcher[K, C]{exec: exec, queue: map[K][]*batchCall[C]{}}
+	return &batcher[K, C]{exec: exec, waiting: prometheus.NewGauge(prometheus.GaugeOpts{}), size: prometheus.NewHistogram(prometheus.HistogramOpts{}), queue: map[K][]*batchCall[C]{}}
 }
 
 // Do executes one call in a batch of its key. It waits for the result also when ctx ends, so
@@ -47,6 +53,7 @@ func (b *batcher[K, C]) Do(ctx context.Context, key K, payload C) (ok bool, err 
 	calls, running := b.queue[key]
 	b.queue[key] = append(calls, call)
 	b.mu.Unlock()
+	b.waiting.Inc()
 	if !running {
 		go b.run(context.WithoutCancel(ctx), key)
 	}
@@ -62,6 +69,8 @@ func (b *batcher[K, C]) run(ctx context.Context, key K) {
 		for i, call := range calls {
 			payloads[i] = call.payload
 		}
+		b.waiting.Sub(float64(len(calls)))
+		b.size.Observe(float64(len(calls)))
 		batchCtx, cancel := context.WithTimeout(ctx, batchTimeout)
 		ok, err := b.exec(batchCtx, key, payloads)
 		for i, call := range calls {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/runtime/installation"
@@ -83,8 +82,10 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return usageError{err}
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry, err := newRegistry(store, objects)
+	if err != nil {
+		return err
+	}
 	images, err := imaging.New(ctx, c.Images, imaging.Deps{Registry: registry, Log: log})
 	if err != nil {
 		return usageError{err}
