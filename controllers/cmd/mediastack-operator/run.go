@@ -48,7 +48,8 @@ func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) 
 		return err
 	}
 	objects := objectmetrics.New(manager.GetCache(), manager.Elected(), time.Now, log)
-	if err := errors.Join(metrics.Registry.Register(objects), metrics.Registry.Register(buildInfo())); err != nil {
+	registry := metrics.Registry
+	if err := errors.Join(registry.Register(objects), registry.Register(buildInfo()), database.Register(registry), buckets.Register(registry)); err != nil {
 		return err
 	}
 	log.Info("starting", "version", version)
