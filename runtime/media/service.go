@@ -194,8 +194,8 @@ func (s *Service) Totals(ctx context.Context, p account.Principal) (Totals, erro
 	return s.store.Totals(ctx, ScopeOf(p))
 }
 
-// ForDelivery returns an item by id alone, with the bucket of its objects. Package delivery
+// ForDelivery returns an item by id alone, with its owner. Package delivery
 // decides whether the caller may read it.
-func (s *Service) ForDelivery(ctx context.Context, id uuid.UUID) (Item, string, error) {
+func (s *Service) ForDelivery(ctx context.Context, id uuid.UUID) (Item, Owner, error) {
 	return s.store.ItemForDelivery(ctx, id)
 }

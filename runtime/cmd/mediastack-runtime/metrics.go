@@ -1,9 +1,12 @@
 package main
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
@@ -23,4 +26,13 @@ func newRegistry(store *postgres.Store, objects *objectstore.Store) (*prometheus
 		}
 	}
 	return registry, nil
+}
+
+// newAccountMetrics returns the metrics of accounts, nil if they are off.
+func newAccountMetrics(cfg accountmetrics.Config, registry *prometheus.Registry) (*accountmetrics.Metrics, error) {
+	accounts, err := accountmetrics.New(cfg, time.Now)
+	if err != nil || accounts == nil {
+		return nil, err
+	}
+	return accounts, registry.Register(accounts)
 }

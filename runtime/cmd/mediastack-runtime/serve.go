@@ -12,6 +12,7 @@ import (
 
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/apidocs"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
@@ -33,20 +34,21 @@ import (
 )
 
 type serveCommand struct {
-	Server   server.Config      `embed:"" group:"Server"`
-	Auth     auth.Config        `embed:"" group:"Credentials"`
-	Media    media.Config       `embed:"" group:"Media"`
-	Images   imaging.Config     `embed:"" prefix:"image-" group:"Images"`
-	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
-	Uploads  tus.Config         `embed:"" group:"Media"`
-	Tools    mcp.Config         `embed:"" group:"Server"`
-	OAuth    oauthhttp.Config   `embed:"" group:"Login"`
-	Logins   oauth.Config       `embed:"" group:"Login"`
-	Pages    pages.Config       `embed:"" group:"Login"`
-	Mail     mail.Config        `embed:"" group:"Login"`
-	Limits   ratelimit.Config   `embed:"" group:"Limits"`
-	Database postgres.Config    `embed:"" group:"Stores"`
-	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
+	Server   server.Config         `embed:"" group:"Server"`
+	Auth     auth.Config           `embed:"" group:"Credentials"`
+	Media    media.Config          `embed:"" group:"Media"`
+	Images   imaging.Config        `embed:"" prefix:"image-" group:"Images"`
+	Delivery delivery.Config       `embed:"" prefix:"delivery-" group:"Delivery"`
+	Uploads  tus.Config            `embed:"" group:"Media"`
+	Tools    mcp.Config            `embed:"" group:"Server"`
+	OAuth    oauthhttp.Config      `embed:"" group:"Login"`
+	Logins   oauth.Config          `embed:"" group:"Login"`
+	Pages    pages.Config          `embed:"" group:"Login"`
+	Mail     mail.Config           `embed:"" group:"Login"`
+	Limits   ratelimit.Config      `embed:"" group:"Limits"`
+	Accounts accountmetrics.Config `embed:"" group:"Server"`
+	Database postgres.Config       `embed:"" group:"Stores"`
+	Objects  objectstore.Config    `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config `embed:"" group:"Stores"`
 }
@@ -56,7 +58,7 @@ func (c *serveCommand) Validate() error {
 	if err := requireSettings(c); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate,
+	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate, c.Accounts.Validate,
 		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate} {
 		if err := validate(); err != nil {
 			return err
@@ -221,7 +223,11 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		}
 		mounts = append(mounts, logins.Mount)
 	}
-	serving, err := server.New(c.Server, server.Deps{Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Log: log})
+	accounts, err := newAccountMetrics(c.Accounts, registry)
+	if err != nil {
+		return components{}, err
+	}
+	serving, err := server.New(c.Server, server.Deps{Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Log: log})
 	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
 		guard: guard, instance: installation.NewInstance(store, versionText(), guard.Writable, log)}, err
 }

@@ -13,6 +13,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/oauth"
@@ -37,6 +38,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 		return Identity{}, err
 	}
 	info.AccountID, info.AppID, info.KeyID = identity.Account.ID, identity.App.ID, identity.Key.ID
+	info.Account = accountmetrics.Account{ID: identity.Account.ID, Namespace: identity.Account.Namespace, Name: identity.Account.Name}
 	return identity, nil
 }
 

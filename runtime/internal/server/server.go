@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
 
@@ -112,6 +113,8 @@ type Deps struct {
 	Mounts []func(chi.Router)
 	// Limits applies rate limits; nil = none.
 	Limits *ratelimit.Limiter
+	// Accounts counts the requests of each account; nil = they are not counted.
+	Accounts *accountmetrics.Metrics
 	// Checks are the readiness checks of the admin server.
 	Checks []Check
 	// Registry takes the metrics of the servers. The admin server exports it.
