@@ -157,4 +157,3 @@ func TestMetrics_HostileClientsMakeNoSeries(t *testing.T) {
 	}
 	t.Logf("%d series after %d requests", len(before), sent)
 }
-

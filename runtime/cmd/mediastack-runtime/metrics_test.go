@@ -147,3 +147,73 @@ func TestPprof_IsServedOnlyIfConfigured(t *testing.T) {
 		t.Errorf("on the public address: %d", got.status)
 	}
 }
+
+func TestMetrics_CountWhatRequestsDid(t *testing.T) {
+	t.Parallel()
+	s := whole(t)
+	within(t, "the service is ready", func() bool { return s.ready(t) })
+	item := s.upload(t)
+	for range 2 { // the second one changes nothing
+		s.send(t, http.MethodPost, "/media/seal/"+item.ID, "application/json", "")
+	}
+	if status, text := s.send(t, http.MethodDelete, "/media/delete/"+item.ID, "application/json", ""); status >= 300 {
+		t.Fatalf("delete: %d %s", status, text)
+	}
+	created := s.request(t, http.MethodPost, "/media/create/resumable", "Tus-Resumable", "1.0.0", "Upload-Length", "10")
+	path := strings.TrimPrefix(created.header.Get("Location"), "http://media.test")
+	for _, chunk := range [][2]string{{"0", "01234"}, {"5", "56789"}} {
+		if status, text := s.send(t, http.MethodPatch, path, "application/offset+octet-stream", chunk[1], "Tus-Resumable", "1.0.0", "Upload-Offset", chunk[0]); status != http.StatusNoContent {
+			t.Fatalf("the chunk at %s: %d %s", chunk[0], status, text)
+		}
+	}
+	canceled := s.request(t, http.MethodPost, "/media/create/resumable", "Tus-Resumable", "1.0.0", "Upload-Length", "10")
+	s.request(t, http.MethodDelete, strings.TrimPrefix(canceled.header.Get("Location"), "http://media.test"), "Tus-Resumable", "1.0.0")
+	for _, headers := range [][]string{
+		{"x-service-apikey", ""}, {"x-service-apikey", "msk_guess"}, {"Authorization", "Bearer x"}, {"x-service-apikey", "", "Authorization", "Bearer x"},
+		{"x-service-apikey", "", "Authorization", "Bearer " + s.tenant.Key},
+	} {
+		s.request(t, http.MethodGet, "/media/get", headers...)
+	}
+	s.request(t, http.MethodPost, "/media/create", "x-service-apikey", "", "x-service-signature", "x.y")
+	found := s.metrics(t)
+	for _, c := range []struct {
+		want   float64
+		metric string
+		labels []string
+	}{
+		{1, "mediastack_drafts_created_total", []string{"upload", "single"}},
+		{1, "mediastack_drafts_created_total", []string{"upload", "resumable"}},
+		{1, "mediastack_items_sealed_total", nil},
+		{1, "mediastack_items_deleted_total", nil},
+		{2, "mediastack_resumable_uploads_created_total", nil},
+		{1, "mediastack_resumable_uploads_resumed_total", nil},
+		{1, "mediastack_resumable_uploads_canceled_total", nil},
+		{10, "mediastack_resumable_upload_received_bytes_total", nil},
+		{1, "mediastack_auth_failures_total", []string{"reason", "missing"}},
+		{1, "mediastack_auth_failures_total", []string{"reason", "invalid_key"}},
+		{1, "mediastack_auth_failures_total", []string{"reason", "several"}},
+		{1, "mediastack_auth_failures_total", []string{"reason", "invalid_token"}},
+		{1, "mediastack_auth_failures_total", []string{"reason", "key_as_token"}},
+		{1, "mediastack_auth_failures_total", []string{"reason", "invalid_signature"}},
+		{1, "mediastack_upload_batch_size", []string{"batch", "commit"}},
+	} {
+		if got := value(found, c.metric, c.labels...); got != c.want {
+			t.Errorf("%s %v: %v, want %v", c.metric, c.labels, got, c.want)
+		}
+	}
+	for _, operation := range []string{"PutObject", "DeleteObject", "HeadBucket"} {
+		if value(found, "mediastack_object_store_requests_total", "operation", operation, "outcome", "ok") == 0 &&
+			value(found, "mediastack_object_store_requests_total", "operation", operation, "outcome", "rejected") == 0 {
+			t.Errorf("no request %s to the object store is counted", operation)
+		}
+	}
+	if other := value(found, "mediastack_object_store_requests_total", "operation", "other"); other != 0 {
+		t.Errorf("%v requests to the object store are of an unknown operation", other)
+	}
+	if got := value(found, "mediastack_object_store_body_bytes_total", "direction", "out"); got < 15 {
+		t.Errorf("%v bytes were sent to the object store", got)
+	}
+	if got := value(found, "mediastack_database_connections_max"); got != 8 {
+		t.Errorf("the pool may have %v connections", got)
+	}
+}

@@ -163,6 +163,9 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
+	if err := authenticator.Register(registry); err != nil {
+		return components{}, err
+	}
 	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
 	preferences := settings.NewService(cachedSettings)
 	items, err := media.New(c.Media, media.Deps{Store: store, Objects: guarded, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
@@ -244,6 +247,9 @@ func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, lim
 	}
 	logins, err := oauth.NewService(c.Logins, oauth.Deps{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := logins.Register(registry); err != nil {
 		return nil, nil, err
 	}
 	outbox, err := mail.NewOutbox(c.Mail, c.Pages.Name, c.Server.BaseURL, logins, registry, time.Now, log)

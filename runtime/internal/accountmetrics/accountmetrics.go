@@ -89,8 +89,8 @@ func (c *counts) count(r Request) {
 	if r.Failed {
 		c.errors.Add(1)
 	}
-	c.in.Add(uint64(max(0, r.In)))   //nolint:gosec // not negative
-	c.out.Add(uint64(max(0, r.Out))) //nolint:gosec // not negative
+	c.in.Add(uint64(max(0, r.In)))
+	c.out.Add(uint64(max(0, r.Out)))
 }
 
 func (c *counts) add(of *counts) {

@@ -29,7 +29,7 @@ func (c *clock) advance(by time.Duration) { c.nanoseconds.Add(int64(by)) }
 // account returns one of the accounts of a test.
 func account(number int) Account {
 	var id uuid.UUID
-	binary.BigEndian.PutUint64(id[:], uint64(number)+1) //nolint:gosec // not negative
+	binary.BigEndian.PutUint64(id[:], uint64(number)+1)
 	return Account{ID: id, Namespace: "team", Name: "a"}
 }
 
