@@ -65,7 +65,7 @@ async function show(panels) {
       Object.assign(section.style, { background: 'none', border: 'none', flexDirection: 'row', justifyContent: 'flex-start', paddingLeft: 0 })
       continue
     }
-    const { unit, mappings = [], thresholds, custom = {}, max } = FieldConfig.defaults
+    const { unit, mappings = [], thresholds, custom = {} } = FieldConfig.defaults
     const format = units[unit]
     if (!format) throw new Error(`the panel ${Title} has the unit ${unit}`)
     const place = section.appendChild(document.createElement('div'))
@@ -87,7 +87,7 @@ async function show(panels) {
       grid: { left: 8, right: 14, top: 12, bottom: 26, containLabel: true },
       legend: { type: 'scroll', left: 0, bottom: 0, itemWidth: 14, itemHeight: 3, icon: 'rect', itemGap: 12, textStyle: { color: '#ccccdc', fontSize: 11 }, pageIconSize: 9, pageTextStyle: { color: '#8e8e9b', fontSize: 10 } },
       xAxis: { type: 'time', axisLine: { lineStyle: { color: '#2c2f36' } }, axisTick: { show: false }, axisLabel: { color: '#8e8e9b', fontSize: 11, hideOverlap: true, formatter: '{HH}:{mm}' }, splitLine: { show: true, lineStyle: { color: '#24272d' } }, minInterval: 60000 },
-      yAxis: { type: 'value', min: 0, max, splitNumber: 4, axisLabel: { color: '#8e8e9b', fontSize: 11, formatter: format }, splitLine: { lineStyle: { color: '#24272d' } } },
+      yAxis: { type: 'value', min: 0, max: custom.axisSoftMax ? (range) => Math.max(range.max, custom.axisSoftMax) : undefined, splitNumber: 4, axisLabel: { color: '#8e8e9b', fontSize: 11, formatter: format }, splitLine: { lineStyle: { color: '#24272d' } } },
       series: lines.map(({ name, points }) => ({
         name, type: 'line', data: points, showSymbol: false, lineStyle: { width: 1.4 },
         areaStyle: { opacity: stacked ? 0.3 : 0.08 }, stack: stacked ? 'all' : undefined,
