@@ -97,7 +97,7 @@ func (c *counts) deletion(kind string, due *metav1.Time) {
 	c.kinds[kind].oldestDeletion = max(c.kinds[kind].oldestDeletion, c.now.Sub(due.Time))
 }
 
-// other is the label of a value that the operator does not write. Whoever may change a status
+// other is the label of a value that the operator does not write. A user who may change a status
 // must not be able to add series.
 const other = "Other"
 

@@ -40,7 +40,7 @@ func (p *prometheus) draw(panels []panel, from, to time.Time) {
 	rateInterval := max(4*scrapeInterval, 6*step)
 	var all []drawn
 	for _, one := range panels {
-		with := drawn{panel: one}
+		with := drawn{panel: one, Lines: []line{}}
 		for _, target := range one.Targets {
 			result, err := p.queryRange(expand(target.Expr, rateInterval), from.Add(rateInterval), to, step)
 			must(p.t, err)
@@ -70,7 +70,8 @@ func (p *prometheus) draw(panels []panel, from, to time.Time) {
 }
 
 // points returns times in milliseconds and values.
-func points(values []sample) (all [][2]*float64) {
+func points(values []sample) [][2]*float64 {
+	all := [][2]*float64{}
 	for _, one := range values {
 		seconds, _ := one[0].(float64)
 		at, value := 1000*seconds, one.number()
