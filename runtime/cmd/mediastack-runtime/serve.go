@@ -13,6 +13,7 @@ import (
 
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/apidocs"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
@@ -37,6 +38,7 @@ type serveCommand struct {
 	Server   server.Config      `embed:"" group:"Server"`
 	Auth     auth.Config        `embed:"" group:"Credentials"`
 	Media    media.Config       `embed:"" group:"Media"`
+	Drafts   media.DraftConfig  `embed:"" group:"Media"`
 	Images   imaging.Config     `embed:"" prefix:"image-" group:"Images"`
 	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
 	Uploads  tus.Config         `embed:"" group:"Media"`
@@ -178,14 +180,15 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	api, err := rest.New(rest.Config{BaseURL: c.Server.BaseURL, Brand: c.Server.Brand},
-		rest.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs()})
+	documents := api.Documents{URLs: files.URLs(), DraftTTL: c.Drafts.DraftTTL}
+	routes, err := rest.New(rest.Config{BaseURL: c.Server.BaseURL, Brand: c.Server.Brand},
+		rest.Deps{Media: items, Settings: preferences, Auth: authenticator, Documents: documents})
 	if err != nil {
 		return components{}, err
 	}
 	locks := store.UploadLocks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
-		Media: items, Auth: authenticator, URLs: files.URLs(), Locks: locks,
+		Media: items, Auth: authenticator, Documents: documents, Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
 	})
 	if err != nil {
@@ -211,7 +214,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
+	mounts := []func(chi.Router){routes.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API
