@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/minio/minio-go/v7"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,6 +47,11 @@ const former = `
 apiVersion: mediastack.dev/v1alpha1
 kind: MediaAccount
 metadata: {name: former, namespace: team-b}
+---
+apiVersion: mediastack.dev/v1alpha1
+kind: MediaAccount
+metadata: {name: kept, namespace: team-b}
+spec: {deletionPolicy: Delete, deleteAfter: 24h}
 `
 
 // backups are what is left of the lost site.
@@ -66,6 +72,7 @@ type backups struct {
 // A whole installation is lost, and comes back: from a base backup with the write-ahead log or from a
 // dump, with or without the Secrets of the accounts.
 func TestDrill_EverythingThatWasInTheBackupIsServed(t *testing.T) {
+	t.Parallel()
 	withLog, withDump := newSite(t), newSite(t)
 	withLog.startS3()
 	withDump.startS3()
@@ -150,7 +157,7 @@ func takeBackups(t *testing.T, targets ...*site) backups {
 	s.startRuntime()
 	s.startOperator()
 	s.apply(tenants + "---" + former)
-	for _, object := range []*v1alpha1.MediaAccount{s.ready("team-a", "photos"), s.ready("team-b", "files"), s.ready("team-b", "former")} {
+	for _, object := range []*v1alpha1.MediaAccount{s.ready("team-a", "photos"), s.ready("team-b", "files"), s.ready("team-b", "former"), s.ready("team-b", "kept")} {
 		b.ids[object.Namespace+"/"+object.Name] = object.Status.AccountID
 	}
 	for _, name := range [][2]string{{"photos", "default"}, {"photos", "web"}, {"files", "default"}} {
@@ -158,19 +165,18 @@ func takeBackups(t *testing.T, targets ...*site) backups {
 	}
 	photos, web, files := b.keys["photos.default.media"], b.keys["photos.web.media"], b.keys["files.default.media"]
 	b.sealed = append(b.sealed, s.upload(photos, "picture.png", picture(), true), s.upload(web, "web.bin", random(1000, 1), true))
+	s.upload(s.key("team-b", "kept", "default"), "kept.bin", random(100, 7), true)
 	b.retained = s.upload(s.key("team-b", "former", "default"), "former.bin", random(3000, 2), true)
 	must(t, s.db.BaseBackup(t.Context(), b.base))
 
 	// These are in the write-ahead log and in the dump.
 	b.sealed = append(b.sealed, s.upload(files, "large.bin", random(17<<20, 3), true), s.upload(photos, "empty.bin", nil, true))
 	b.signed = s.upload(photos, "draft.bin", random(500, 4), false)
-	must(t, s.admin.Delete(t.Context(), object[v1alpha1.MediaAccount]("team-b", "former")))
-	eventually(t, func() string {
-		if s.admin.Get(t.Context(), client.ObjectKey{Name: b.ids["team-b/former"]}, &v1alpha1.RetainedMediaAccount{}) != nil {
-			return "the account is not retained"
-		}
-		return ""
-	})
+	s.retain("former", v1alpha1.ReclaimRetain)
+	s.retain("kept", v1alpha1.ReclaimPurge)
+	// The objects are backed up before the planned deletion is cancelled, and the database after it.
+	b.objects = s.backUpObjects("team-a", "team-b", operatorNamespace)
+	s.cancelDeletion(b.ids["team-b/kept"])
 	must(t, s.db.Dump(t.Context(), database, b.dump))
 	b.until = s.sql("SELECT now()::text")
 
@@ -178,12 +184,40 @@ func takeBackups(t *testing.T, targets ...*site) backups {
 	b.late = s.upload(photos, "late.bin", random(700, 5), true)
 	s.succeeds("mediastack-runtime", "purge") // a heartbeat
 	s.archived(b.archive)
-	b.objects = s.backUpObjects("team-a", "team-b", operatorNamespace)
 	for _, target := range targets {
 		copyBuckets(t, s.s3.Access, target.s3.Access)
 	}
 	s.lose()
 	return b
+}
+
+// retain deletes a MediaAccount of team-b, and waits for its RetainedMediaAccount.
+func (s *site) retain(name string, reclaim v1alpha1.ReclaimPolicy) {
+	s.t.Helper()
+	must(s.t, s.admin.Delete(s.t.Context(), object[v1alpha1.MediaAccount]("team-b", name)))
+	eventually(s.t, func() string {
+		list := &v1alpha1.RetainedMediaAccountList{}
+		must(s.t, s.admin.List(s.t.Context(), list))
+		for _, one := range list.Items {
+			if one.Spec.AccountName == name && one.Spec.Reclaim == reclaim && one.Status.ObservedGeneration == one.Generation {
+				return ""
+			}
+		}
+		return "the account " + name + " is not retained"
+	})
+}
+
+// cancelDeletion keeps the media of an account whose deletion is planned.
+func (s *site) cancelDeletion(id string) {
+	s.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"reclaim":"Retain"}}`))
+	must(s.t, s.admin.Patch(s.t.Context(), object[v1alpha1.RetainedMediaAccount]("", id), patch))
+	eventually(s.t, func() string {
+		if s.sql("SELECT count(*)::text FROM account WHERE id = '"+id+"' AND erase_after IS NULL") != "1" {
+			return "the deletion is still planned"
+		}
+		return ""
+	})
 }
 
 // object returns an object with a name, to delete it.
@@ -247,6 +281,7 @@ func (s *site) isWhole(b backups) {
 	}
 	s.succeeds("mediastack-runtime", "check", "--all", "--deep")
 	s.succeeds("mediastack-runtime", "purge")
+	s.keeps(b.ids["team-b/kept"])
 	for _, one := range b.sealed {
 		if wrong := s.served(one.key, one); wrong != "" {
 			s.t.Errorf("after the purge: %s", wrong)
@@ -282,4 +317,25 @@ func (s *site) permit(id, namespace string) {
 	s.t.Helper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"claimRef":{"namespace":"`+namespace+`"}}}`))
 	must(s.t, s.admin.Patch(s.t.Context(), object[v1alpha1.RetainedMediaAccount]("", id), patch))
+}
+
+// keeps checks that the media of an account is not deleted, although the backup of its
+// RetainedMediaAccount says Purge.
+func (s *site) keeps(id string) {
+	s.t.Helper()
+	found := object[v1alpha1.RetainedMediaAccount]("", id)
+	eventually(s.t, func() string {
+		if err := s.admin.Get(s.t.Context(), client.ObjectKeyFromObject(found), found); err != nil {
+			return err.Error()
+		}
+		if found.Spec.Reclaim != v1alpha1.ReclaimRetain || found.Status.ObservedGeneration != found.Generation {
+			return "the account is not retained: " + string(found.Spec.Reclaim) + " " + describe(found.Status.Conditions)
+		}
+		return ""
+	})
+	for one := range s3Client(s.t, s.s3.Access).ListObjects(s.t.Context(), found.Spec.Bucket, minio.ListObjectsOptions{Prefix: "media/", Recursive: true}) {
+		must(s.t, one.Err)
+		return
+	}
+	s.t.Error("the media of the retained account is deleted")
 }

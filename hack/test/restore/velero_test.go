@@ -105,6 +105,7 @@ func (l *living) patch(object client.Object, text string) {
 
 // The guide has these outcomes as a table.
 func TestVelero_OutcomeOfEveryRestoreIntoALivingCluster(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.startPostgres(nil)
 	s.startS3()
@@ -190,28 +191,6 @@ func TestVelero_OutcomeOfEveryRestoreIntoALivingCluster(t *testing.T) {
 			if !l.keyWorks(current) {
 				l.t.Error("the key that clients have since the backup ended")
 			}
-		}},
-		{"purge-that-was-cancelled", "{deletionPolicy: Delete, deleteAfter: 24h}", func(l *living) {
-			l.deleteAccount()
-			l.retained()
-			planned := l.backUpObjects(l.namespace)
-			l.patch(object[v1alpha1.RetainedMediaAccount]("", l.object.Status.AccountID), `{"spec":{"reclaim":"Retain"}}`)
-			eventually(l.t, func() string {
-				if l.sql("SELECT count(*)::text FROM account WHERE id = '"+l.object.Status.AccountID+"' AND erase_after IS NULL") != "1" {
-					return "the deletion is still planned"
-				}
-				return ""
-			})
-			must(l.t, l.admin.Delete(l.t.Context(), object[v1alpha1.RetainedMediaAccount]("", l.object.Status.AccountID)))
-			l.restoreObjects(planned)
-			eventually(l.t, func() string {
-				if found := l.retained(); found.Status.ObservedGeneration == 0 || found.Spec.Reclaim != v1alpha1.ReclaimRetain {
-					return "the RetainedMediaAccount of the backup still says Purge"
-				}
-				return ""
-			})
-			l.apply(l.manifest("{}"))
-			l.isBack()
 		}},
 	} {
 		t.Run(outcome.name, func(t *testing.T) {
