@@ -34,9 +34,9 @@ func (p *Postgres) Dump(ctx context.Context, database, file string) error {
 	return runPostgres(ctx, nil, "pg_dump", "--dbname", p.AdminURL(database), "--format", "custom", "--file", file)
 }
 
-// RestoreDump reads the file of a dump into an empty database.
+// RestoreDump reads the file of a dump into an empty database. The role of the product owns all of it.
 func (p *Postgres) RestoreDump(ctx context.Context, database, file string) error {
-	return runPostgres(ctx, nil, "pg_restore", "--dbname", p.AdminURL(database), "--exit-on-error", file)
+	return runPostgres(ctx, nil, "pg_restore", "--dbname", p.AdminURL(database), "--no-owner", "--role", Role, "--exit-on-error", file)
 }
 
 func runPostgres(ctx context.Context, credential *syscall.Credential, program string, args ...string) error {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,6 +106,7 @@ func TestDrill_EverythingThatWasInTheBackupIsServed(t *testing.T) {
 			t.Errorf("a URL that was signed before the loss: %s", wrong)
 		}
 		s.reopen(b)
+		s.ranTheGuide()
 	})
 	t.Run("dump, objects from Git, a new server secret", func(t *testing.T) {
 		t.Parallel()
@@ -131,6 +134,7 @@ func TestDrill_EverythingThatWasInTheBackupIsServed(t *testing.T) {
 		if status, _ := s.call("", "GET", b.signed.File, "", nil); status != 404 && status != 403 {
 			t.Errorf("a URL that was signed with the lost secret: %d", status)
 		}
+		s.ranTheGuide()
 	})
 }
 
@@ -293,6 +297,31 @@ func (s *site) isWhole(b backups) {
 		if len(secret.OwnerReferences) != 1 {
 			s.t.Errorf("Secret %s has the owners %v", secret.Name, secret.OwnerReferences)
 		}
+	}
+}
+
+// ranTheGuide checks that the site ran the commands that the guide says this test runs, in their order.
+func (s *site) ranTheGuide() {
+	s.t.Helper()
+	guide, err := os.ReadFile(filepath.Join(testenv.RepoRoot(s.t), "docs/guides/backup-and-restore.md"))
+	must(s.t, err)
+	blocks := regexp.MustCompile("(?s)```sh TestDrill_EverythingThatWasInTheBackupIsServed\n(.*?)```").FindAllSubmatch(guide, -1)
+	left, commands := s.ran, 0
+	for _, block := range blocks {
+		for line := range strings.FieldsFuncSeq(string(block[1]), func(r rune) bool { return r == '\n' }) {
+			line, commands = strings.TrimSpace(line), commands+1
+			at := slices.Index(left, line)
+			if line == "" {
+				continue
+			}
+			if at < 0 {
+				s.t.Fatalf("the guide has the command %q, but the test ran %q in its place", line, left)
+			}
+			left = left[at+1:]
+		}
+	}
+	if commands < 5 {
+		s.t.Errorf("the guide has %d commands", commands)
 	}
 }
 

@@ -57,6 +57,7 @@ type site struct {
 	s3      *servers.S3
 	secret  string // SERVICE_SECRET
 	runtime *servers.Runtime
+	ran     []string // the commands of the service, as a user writes them
 }
 
 // newSite makes a site without servers. Everything ends with the test.
@@ -158,6 +159,7 @@ func (s *site) run(program string, args ...string) (code int, lines []string) {
 	var out, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &out, &stderr
 	err := command.Run()
+	s.ran = append(s.ran, strings.Join(append([]string{program}, args...), " "))
 	if err != nil && !errors.As(err, new(*exec.ExitError)) {
 		s.t.Fatalf("%s %q: %v", program, args, err)
 	}
