@@ -144,7 +144,7 @@ vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerabili
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio tusd helm tools
+.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio minio-user tusd helm tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
 libvips running packages cluster-packages:
 	@hack/packages.sh $@
@@ -178,8 +178,11 @@ pinned = $(shell awk '$$1 == "$(2)" { print $$2 }' hack/cluster/$(1)/go.mod)
 CNI_PLUGINS := bridge loopback portmap host-local
 cluster-programs: kube kubelet kube-proxy kube-scheduler containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS) ## Build the programs of a Kubernetes cluster with nodes into the cache
 
-minio: ## Build the MinIO server into the cache (tests only)
+minio: minio-user ## Build the MinIO server, and the program that creates its users, into the cache (tests only)
 	@hack/build-pinned.sh $(TOOLS)/minio hack/minio github.com/minio/minio
+
+minio-user:
+	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ .
 
 tusd: ## Build the tusd server into the cache (benchmarks only)
 	@hack/build-pinned.sh $(TOOLS)/tusd hack/tusd github.com/tus/tusd/v2/cmd/tusd
