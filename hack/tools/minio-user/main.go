@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/minio/madmin-go/v3"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
 const usage = "usage: MINIO_ROOT_USER=... MINIO_ROOT_PASSWORD=... minio-user ENDPOINT ACCESS-KEY SECRET-KEY < policy.json"
@@ -36,7 +37,10 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	admin, err := madmin.New(endpoint.Host, os.Getenv("MINIO_ROOT_USER"), os.Getenv("MINIO_ROOT_PASSWORD"), endpoint.Scheme == "https")
+	admin, err := madmin.NewWithOptions(endpoint.Host, &madmin.Options{
+		Creds:  credentials.NewStaticV4(os.Getenv("MINIO_ROOT_USER"), os.Getenv("MINIO_ROOT_PASSWORD"), ""),
+		Secure: endpoint.Scheme == "https",
+	})
 	if err != nil {
 		return err
 	}
