@@ -8,14 +8,14 @@ Used in: {{ range $i, $reference := .SortedReferences }}{{ if $i }}, {{ end }}{{
 {{- end }}
 {{- if .IsAlias }}
 
-A {{ markdownRenderTypeLink .UnderlyingType }}.{{ range .Validation }} `{{ . | replace "|" "\\|" }}`{{ end }}
+A {{ markdownRenderTypeLink .UnderlyingType }}.{{ range .Validation }} `{{ . | replace (printf "%c" 96) "" | replace "|" "\\|" }}`{{ end }}
 {{- end }}
 {{- if .Members }}
 
 | field | type | default | meaning | bounds |
 |---|---|---|---|---|
 {{- range .Members }}
-| `{{ .Name }}` | {{ markdownRenderType .Type }} | {{ with .Default }}{{ markdownRenderDefault . }}{{ end }} | {{ template "type_members" . }} | {{ range .Validation }}{{ if not (hasPrefix "Optional" .) }}`{{ . | replace ": {}" "" | replace "|" "\\|" }}` {{ end }}{{ end }} |
+| `{{ .Name }}` | {{ markdownRenderType .Type }} | {{ with .Default }}`{{ . }}`{{ end }} | {{ template "type_members" . }} | {{ range .Validation }}{{ if not (hasPrefix "Optional" .) }}`{{ . | replace ": {}" "" | replace (printf "%c" 96) "" | replace "|" "\\|" }}` {{ end }}{{ end }} |
 {{- end }}
 {{- end }}
 {{- if .EnumValues }}
