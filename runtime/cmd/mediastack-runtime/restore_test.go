@@ -128,7 +128,7 @@ func lastOf[T any](t *testing.T, lines []string) (last T) {
 	return last
 }
 
-// This is the table in docs/guides/operate.md: what a restore does to each change after the backup.
+// This is the table in docs/guides/backup-and-restore.md: what a restore does to each change after the backup.
 func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)

@@ -121,7 +121,7 @@ func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objec
 	summary := resumeSummary{Next: "nothing was changed; with --confirm this database may write to the object store again: drafts keep their full time from then on, objects without a row stay, items without their file stay, " +
 		fmt.Sprintf("and the planned deletions wait for their full time, at least %s", c.DeletionDelay)}
 	if !restored {
-		summary.Next = "nothing was changed, and nothing is on hold: nothing shows that the database was restored"
+		summary.Next = "nothing was changed, and nothing is on hold: nothing shows that the database was restored; if it was, confirm nevertheless, so that drafts and planned deletions keep their full time"
 	}
 	err = consistency.NewRestoreReporter(store, checker, time.Now().Add(-c.DraftTTL)).Run(ctx, func(r consistency.RestoreReport) error {
 		summary.Accounts++
