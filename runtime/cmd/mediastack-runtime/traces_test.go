@@ -242,16 +242,16 @@ func TestTraces_ShowWhatARequestDid(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
 	s := serveTraced(t, c.endpoint)
-	const strange = "4bf92f3577b34da6a3ce929d0e0e4736"
-	created := s.uploadImage(t, "a.jpg", "X-Request-Id", "upload-0001", "Traceparent", "00-"+strange+"-00f067aa0ba902b7-01", "Tracestate", "vendor=hunter2")
+	const foreign = "4bf92f3577b34da6a3ce929d0e0e4736"
+	created := s.uploadImage(t, "a.jpg", "X-Request-Id", "upload-0001", "Traceparent", "00-"+foreign+"-00f067aa0ba902b7-01", "Tracestate", "vendor=hunter2")
 	upload := c.root(t, "POST /media/create", "upload-0001")
 	c.expect(t, upload, "s3 PutObject", "postgres batch > postgres OpenUploads", "postgres batch > postgres CommitUploads", "images derive", "images derive > images wait", "images derive > images job")
 	id := hex.EncodeToString(upload.GetTraceId())
 	if line := s.logLine(t, "upload-0001"); line["trace_id"] != id || line["span_id"] != hex.EncodeToString(upload.GetSpanId()) {
 		t.Errorf("the log has %v %v, the trace is %s", line["trace_id"], line["span_id"], id)
 	}
-	if len(upload.GetParentSpanId()) != 0 || id == strange || len(upload.GetLinks()) != 1 || hex.EncodeToString(upload.GetLinks()[0].GetTraceId()) != strange || upload.GetLinks()[0].GetTraceState() != "" {
-		t.Errorf("the trace of a stranger is not a link: %s", prototext.Format(upload))
+	if len(upload.GetParentSpanId()) != 0 || id == foreign || len(upload.GetLinks()) != 1 || hex.EncodeToString(upload.GetLinks()[0].GetTraceId()) != foreign || upload.GetLinks()[0].GetTraceState() != "" {
+		t.Errorf("the trace of a client is not a link: %s", prototext.Format(upload))
 	}
 	if got := spanText(upload, "mediastack.account"); got != s.tenant.Account.ID.String() {
 		t.Errorf("the account is %q", got)
@@ -349,13 +349,13 @@ func value(settings []string, prefix string) string {
 	return strings.TrimPrefix(settings[at], prefix)
 }
 
-// A stranger could otherwise have each request recorded, or add spans to the traces of others.
+// Any client could otherwise have each request recorded, or add spans to the traces of others.
 func TestTraces_OnlyATrustedProxyDecidesAboutSampling(t *testing.T) {
 	t.Parallel()
 	c := newCollector(t)
 	s := serveTraced(t, c.endpoint, "OTEL_TRACES_SAMPLER=parentbased_always_off", "SERVICE_TRUST_TRACEPARENT=true", "SERVICE_TRUSTED_PROXIES=127.0.0.2")
-	const strange, trusted = "4bf92f3577b34da6a3ce929d0e0e4736", "5bf92f3577b34da6a3ce929d0e0e4736"
-	s.request(t, http.MethodGet, "/media/get", "Traceparent", "00-"+strange+"-00f067aa0ba902b7-01")
+	const foreign, trusted = "4bf92f3577b34da6a3ce929d0e0e4736", "5bf92f3577b34da6a3ce929d0e0e4736"
+	s.request(t, http.MethodGet, "/media/get", "Traceparent", "00-"+foreign+"-00f067aa0ba902b7-01")
 	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address+"/media/get/count", nil)
@@ -371,7 +371,7 @@ func TestTraces_OnlyATrustedProxyDecidesAboutSampling(t *testing.T) {
 	}
 	for _, span := range c.spans() {
 		if !bytes.Equal(span.GetTraceId(), root.GetTraceId()) {
-			t.Errorf("the request of a stranger was sampled: %s", span.GetName())
+			t.Errorf("the request of an unknown client was sampled: %s", span.GetName())
 		}
 	}
 }

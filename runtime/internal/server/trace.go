@@ -39,14 +39,14 @@ func (t *requestTracer) start(ctx context.Context, r *http.Request) context.Cont
 		return ctx
 	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
-	named := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header)))
+	// Without its state, a text that the client chose.
+	named := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(r.Header))).WithTraceState(trace.TraceState{})
 	switch peer, err := netip.ParseAddrPort(r.RemoteAddr); {
 	case !named.IsValid():
 	case err == nil && t.continues(peer.Addr().Unmap()):
 		ctx = trace.ContextWithRemoteSpanContext(ctx, named)
 	default:
-		// Without its state, a text that the client chose.
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: named.WithTraceState(trace.TraceState{})}))
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: named}))
 	}
 	ctx, _ = t.tracer.Start(ctx, methodName(r.Method), options...)
 	return ctx
