@@ -70,7 +70,7 @@ func New(cfg Config) (*Store, error) {
 		Creds:     credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""),
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
-		Transport: observedTransport{transport, troubles},
+		Transport: observedTransport{tracedTransport{transport, u.Host}, troubles},
 		// The default, ten attempts with backoff, delays a request for most of a minute while
 		// the store is down. The client can retry sooner.
 		MaxRetries: 3,
