@@ -262,7 +262,10 @@ func initCluster(ctx context.Context, bin string, config PostgresConfig, credent
 			return err
 		}
 	}
-	return os.WriteFile(complete, nil, 0o600)
+	if err := os.WriteFile(complete, nil, 0o600); err != nil {
+		return err
+	}
+	return own(complete, credential) // a base backup reads every file
 }
 
 // admitEveryAddress lets every address log in with a password; initdb admits loopback only.

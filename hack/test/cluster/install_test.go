@@ -24,6 +24,8 @@ const (
 	baseURL = "http://" + service + "." + namespace + ".svc.cluster.local"
 	// nodePort leads from each node to the Service.
 	nodePort = "30080"
+	// owner may log in to the tenant's account.
+	owner = "owner@team-a.example"
 )
 
 // namespaces are made before the installation. Both enforce the Pod Security Standard "restricted".
@@ -46,6 +48,7 @@ spec:
   displayName: Team A
   storage: {maxStorage: 1Gi}
   deletionPolicy: Delete
+  owners: [` + owner + `]
 `
 
 // installed reports whether the product is installed: the tests that need it install it, unless an
@@ -75,9 +78,14 @@ func install(t *testing.T) {
 		"--from-literal=SERVICE_S3_ACCESS_KEY="+env.S3.AccessKey, "--from-literal=SERVICE_S3_SECRET_KEY="+env.S3.SecretKey,
 		"--from-literal=SERVICE_SECRET="+secret)
 	apply(t, credentials)
+	mailHost, mailPort, err := net.SplitHostPort(env.SMTP)
+	if err != nil {
+		t.Fatal(err)
+	}
 	begun := time.Now()
-	_, err := helm(t, "install", release, filepath.Join(env.root, "charts", "mediastack"), "--namespace", namespace,
+	_, err = helm(t, "install", release, filepath.Join(env.root, "charts", "mediastack"), "--namespace", namespace,
 		"--set", "baseURL="+baseURL, "--set", "s3.endpoint="+env.S3.Endpoint, "--set", "image.tag="+imageTag,
+		"--set", "smtp.host="+mailHost, "--set", "smtp.port="+mailPort, "--set", "smtp.tls=none", "--set", "smtp.from=login@e2e.example",
 		"--set-string", "purge.schedule=* * * * *", "--wait", "--timeout", "3m")
 	if err != nil {
 		t.Fatal(err)

@@ -35,6 +35,8 @@ type environment struct {
 	Nodes       map[string]string `json:"nodes"`
 	DatabaseURL string            `json:"databaseURL"`
 	S3          servers.S3Access  `json:"s3"`
+	SMTP        string            `json:"smtp"`
+	MailLog     string            `json:"mailLog"`
 
 	root, cluster, operator, helm string
 	// cgroups is what the names of the cgroups of this cluster's nodes begin with.
@@ -46,6 +48,13 @@ var env environment
 func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) == 2 && os.Args[1] == confinedArgument {
+		if err := showConfinement(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(clientEnv) != "" {
 		if err := runInPod(ctx); err != nil {
 			fmt.Fprintln(os.Stderr, "client:", err)

@@ -120,17 +120,22 @@ func changeSetting(i *installation, ctx context.Context) error {
 	return i.release(ctx)
 }
 
-// rollBoth is the last step of every change of a Secret.
-func rollBoth(i *installation, ctx context.Context) error {
-	return errors.Join(roll("runtime")(i, ctx), roll("operator")(i, ctx))
+// rotateSecret makes every process accept the new secret before one signs with it.
+func rotateSecret(i *installation, ctx context.Context) error {
+	i.previous = servers.RandomSecret(32)
+	if err := i.rollWithSecret(ctx); err != nil {
+		return err
+	}
+	i.secret, i.previous = i.previous, i.secret
+	return i.rollWithSecret(ctx)
 }
 
-func rotateSecret(i *installation, ctx context.Context) error {
-	i.previous, i.secret = i.secret, servers.RandomSecret(32)
+// rollWithSecret writes the Secret and rolls what reads it.
+func (i *installation) rollWithSecret(ctx context.Context) error {
 	if err := i.writeSecret(ctx); err != nil {
 		return err
 	}
-	return rollBoth(i, ctx)
+	return errors.Join(roll("runtime")(i, ctx), roll("operator")(i, ctx))
 }
 
 // rotatePassword changes to a second role, so that both passwords are valid while pods are replaced.
@@ -140,10 +145,7 @@ func rotatePassword(i *installation, ctx context.Context) error {
 	if err := i.addRole(ctx, i.role, i.password); err != nil {
 		return err
 	}
-	if err := i.writeSecret(ctx); err != nil {
-		return err
-	}
-	if err := rollBoth(i, ctx); err != nil {
+	if err := i.rollWithSecret(ctx); err != nil {
 		return err
 	}
 	return i.execute(ctx, "ALTER ROLE "+former+" NOLOGIN")

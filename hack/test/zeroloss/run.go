@@ -59,6 +59,15 @@ func (c *runCommand) Run(ctx context.Context) error {
 		return err
 	}
 	report := &report{rate: c.Rate, begun: time.Now()}
+	err = c.operate(ctx, i, only, report)
+	if err == nil {
+		err = i.conclude(ctx, report)
+	}
+	return errors.Join(err, c.print(report), report.verdict())
+}
+
+// operate does the operations that are selected.
+func (c *runCommand) operate(ctx context.Context, i *installation, only *regexp.Regexp, report *report) error {
 	for _, o := range operations {
 		if !only.MatchString(o.name) {
 			continue
@@ -67,9 +76,10 @@ func (c *runCommand) Run(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", o.name, err)
 		}
 	}
-	if err := i.conclude(ctx, report); err != nil {
-		return err
-	}
+	return nil
+}
+
+func (c *runCommand) print(report *report) error {
 	out := io.Writer(os.Stdout)
 	if c.Out != "" {
 		file, err := os.Create(filepath.Clean(c.Out))
@@ -80,7 +90,7 @@ func (c *runCommand) Run(ctx context.Context) error {
 		out = io.MultiWriter(out, file)
 	}
 	report.write(out)
-	return report.verdict()
+	return nil
 }
 
 // watch does one operation under load, until the product is whole again.
