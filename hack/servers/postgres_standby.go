@@ -28,8 +28,10 @@ func (p *Postgres) StartStandby(ctx context.Context, config PostgresConfig) (*Po
 	if err != nil {
 		return nil, err
 	}
-	if config.Port, err = ChoosePort(config.Port); err != nil {
-		return nil, fmt.Errorf("the replica: %w", err)
+	if config.TCP {
+		if config.Port, err = ChoosePort(config.Port); err != nil {
+			return nil, fmt.Errorf("the replica: %w", err)
+		}
 	}
 	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the replica's data directory: %w", err)

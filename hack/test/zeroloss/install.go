@@ -55,7 +55,7 @@ func install(ctx context.Context, k *cluster, s *stores) (*installation, error) 
 func (i *installation) writeSecret(ctx context.Context) error {
 	data := map[string]string{
 		"SERVICE_DATABASE_URL": i.databaseURL(), "SERVICE_SECRET": i.secret,
-		"SERVICE_S3_ACCESS_KEY": i.s3.Access.AccessKey, "SERVICE_S3_SECRET_KEY": i.s3.Access.SecretKey,
+		"SERVICE_S3_ACCESS_KEY": i.key, "SERVICE_S3_SECRET_KEY": i.secretKey,
 	}
 	if i.previous != "" {
 		data["SERVICE_SECRET_PREVIOUS"] = i.previous

@@ -34,6 +34,7 @@ var operations = []operation{
 	{name: "change of a setting (ConfigMap)", planned: true, do: changeSetting},
 	{name: "rotation of SERVICE_SECRET", planned: true, do: rotateSecret},
 	{name: "rotation of the database password", planned: true, do: rotatePassword},
+	{name: "rotation of the S3 key", planned: true, do: rotateKey},
 	{name: "force-delete of a pod of the runtime", do: deletePod("--force", "--grace-period=0")},
 	{name: "SIGKILL of a runtime", do: killOne(runtimeProgram)},
 	{name: "SIGKILL of an image worker", do: killOne(workerProgram)},
@@ -149,6 +150,18 @@ func rotatePassword(i *installation, ctx context.Context) error {
 		return err
 	}
 	return i.execute(ctx, "ALTER ROLE "+former+" NOLOGIN")
+}
+
+// rotateKey changes to a second user of the store, which may use the same buckets.
+func rotateKey(i *installation, ctx context.Context) error {
+	former := i.key
+	if err := i.addKey(ctx); err != nil {
+		return err
+	}
+	if err := i.rollWithSecret(ctx); err != nil {
+		return err
+	}
+	return i.removeKey(ctx, former)
 }
 
 const createdAccounts = 30

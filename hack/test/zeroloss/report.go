@@ -30,7 +30,7 @@ type report struct {
 // add adds an operation, and says what failed.
 func (r *report) add(one row) {
 	r.rows = append(r.rows, one)
-	fmt.Fprintf(os.Stderr, "%s %s: %.0f s, %d sent, %d retried, %d waited, %d failed, longest %s; %d items verified, %d missing\n", time.Now().UTC().Format("15:04:05"), one.name,
+	fmt.Fprintf(os.Stderr, "%s %s: %.1f s, %d sent, %d retried, %d waited, %d failed, longest %s; %d items verified, %d missing\n", time.Now().UTC().Format("15:04:05"), one.name,
 		one.took.Seconds(), one.Sent, one.Retried, one.Waited, one.Failed, one.LongestPause.Round(time.Millisecond), one.Verified, one.Missing)
 	for _, text := range append(one.Failures, one.Problems...) {
 		fmt.Fprintln(os.Stderr, "  "+text)
@@ -68,7 +68,7 @@ func (r *report) write(out io.Writer) {
 	fmt.Fprintln(out, "| operation | planned | seconds | requests | retried | waited | failed | longest pause | acknowledged bytes verified | missing |")
 	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|")
 	for _, one := range append(r.rows, row{name: "between the operations; everything at the end", planned: true, Result: r.rest}) {
-		planned, took := "no", fmt.Sprintf("%.0f", one.took.Seconds())
+		planned, took := "no", fmt.Sprintf("%.1f", one.took.Seconds())
 		if one.planned {
 			planned = "yes"
 		}

@@ -149,4 +149,6 @@ func (i *installation) conclude(ctx context.Context, report *report) error {
 }
 
 // machine names the processor count for the table.
-func machine() string { return fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH) }
+func machine() string {
+	return fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+}

@@ -2,13 +2,19 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/minio/minio-go/v7/pkg/signer"
 
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/test/chaos/faults"
@@ -19,13 +25,14 @@ const database = "zeroloss"
 // stores are PostgreSQL and an S3 store that the test may restart and disconnect, which it may not do
 // with those of the cluster. The product reaches both through a proxy with a fixed address.
 type stores struct {
-	dir, address  string
-	group         *servers.Group
-	primary       *servers.Postgres
-	replica       *servers.Postgres
-	s3            *servers.S3
-	toDB, toS3    *faults.Proxy
+	dir, address   string
+	group          *servers.Group
+	primary        *servers.Postgres
+	replica        *servers.Postgres
+	s3             *servers.S3
+	toDB, toS3     *faults.Proxy
 	role, password string
+	key, secretKey string // of S3
 }
 
 func startStores(ctx context.Context, dir, address string) (*stores, error) {
@@ -38,6 +45,9 @@ func startStores(ctx context.Context, dir, address string) (*stores, error) {
 		return s, err
 	}
 	if s.s3, err = s.group.StartS3(ctx, servers.S3Config{Dir: filepath.Join(dir, "s3"), LogFile: filepath.Join(dir, "s3.log"), Address: address}); err != nil {
+		return s, err
+	}
+	if err := s.addKey(ctx); err != nil {
 		return s, err
 	}
 	anyPort := net.JoinHostPort(address, "0")
@@ -69,6 +79,37 @@ func (s *stores) addRole(ctx context.Context, role, password string) error {
 		fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s' IN ROLE %s", role, password, servers.Role),
 		// What it creates belongs to the first role, as everything else does.
 		fmt.Sprintf("ALTER ROLE %s SET role = %s", role, servers.Role))
+}
+
+// addKey makes another user of the S3 store, whose key the product uses from then on.
+func (s *stores) addKey(ctx context.Context) error {
+	s.key, s.secretKey = servers.RandomSecret(10), servers.RandomSecret(20)
+	return s.administer(ctx, "/create-user", fmt.Sprintf("<Account><Access>%s</Access><Secret>%s</Secret><Role>admin</Role></Account>", s.key, s.secretKey))
+}
+
+func (s *stores) removeKey(ctx context.Context, key string) error {
+	return s.administer(ctx, "/delete-user?access="+key, "")
+}
+
+// administer sends a request of the administration of the S3 store, as its root user.
+func (s *stores) administer(ctx context.Context, path, body string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, s.s3.Access.Endpoint+path, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	digest := sha256.Sum256([]byte(body))
+	request.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(digest[:]))
+	request = signer.SignV4(*request, s.s3.Access.AccessKey, s.s3.Access.SecretKey, "", s.s3.Access.Region)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode/100 != 2 {
+		err = fmt.Errorf("%s was answered %s: %s", path, response.Status, content)
+	}
+	return err
 }
 
 // execute runs statements as the superuser.

@@ -23,6 +23,8 @@ type request struct {
 	want, repeated int
 	// mayLack says that 404 is an answer, too.
 	mayLack bool
+	// acknowledge is called with the answer of success, before the request counts as ended.
+	acknowledge func(answer, *phase)
 	// resumes is set for a part of a resumable upload: it is never sent again as it is.
 	resumes bool
 }
@@ -52,6 +54,9 @@ func (t *Tenant) do(ctx context.Context, r request) (answer, error) {
 	}
 	if err != nil {
 		err = fmt.Errorf("%s %s, attempt %d after %s: %w", r.method, strings.TrimPrefix(r.url, t.config.BaseURL), attempts, time.Since(begun).Round(time.Millisecond), err)
+	}
+	if err == nil && r.acknowledge != nil {
+		r.acknowledge(got, count.phase)
 	}
 	count.end(time.Since(begun), err, r.resumes)
 	return got, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -33,7 +34,15 @@ func (t *Tenant) handler() http.Handler {
 	return mux
 }
 
-func (t *Tenant) next(context.Context) *Result { return &t.ledger.next().Result }
+// next begins a phase when the requests of the stories that an outage held up are made up for.
+func (t *Tenant) next(ctx context.Context) *Result {
+	debt := max(0, -t.limiter.Tokens()) / t.config.Rate
+	select {
+	case <-time.After(time.Duration(debt * float64(time.Second))):
+	case <-ctx.Done():
+	}
+	return &t.ledger.next().Result
+}
 
 func (t *Tenant) finish(ctx context.Context) *Result {
 	former := t.ledger.next()
@@ -92,40 +101,60 @@ func (t *Tenant) compare(ctx context.Context, p *phase, result *Result) []found 
 }
 
 // look compares one item with what the service has.
-func (t *Tenant) look(ctx context.Context, i item) found {
-	f := found{item: i}
+func (t *Tenant) look(ctx context.Context, i *item) found {
+	f := found{item: t.ledger.copy(i)}
 	ask := t.get(i.id)
-	if i.state == deleted {
+	if f.state == deleted {
 		ask.want = http.StatusNotFound
 		if _, f.err = t.do(ctx, ask); f.err != nil {
 			f.err = fmt.Errorf("it was deleted: %w", f.err)
 		}
 		return f
 	}
-	ask.mayLack = i.state == unknown
-	got, err := t.do(ctx, ask)
-	if err == nil && got.status == http.StatusNotFound {
-		f.state = deleted
+	got, there := t.present(ctx, &f, i, ask)
+	if !there {
 		return f
 	}
-	if f.document, f.err = decode(got, err); f.err != nil {
+	if f.document, f.err = decode(got, nil); f.err != nil {
 		return f
 	}
-	if i.state == sealed && f.Temp {
+	if f.state == sealed && f.Temp {
 		f.err = errors.New("it was sealed and is a draft")
 		return f
 	}
-	if got, err = t.do(ctx, f.original()); err == nil {
-		err = i.compare(got)
+	if got, there = t.present(ctx, &f, i, f.original()); !there {
+		return f
 	}
-	f.err, f.stored = err, int64(len(got.body))
+	f.stored = int64(len(got.body))
+	if f.err = i.compare(got); f.err != nil {
+		return f
+	}
 	for _, derived := range []string{f.Thumbnail, f.File} {
-		if f.err == nil && derived != "" && derived != f.original().url {
-			got, f.err = t.do(ctx, request{method: http.MethodGet, url: derived, want: http.StatusOK})
+		if derived != "" && derived != f.original().url {
+			if got, there = t.present(ctx, &f, i, request{method: http.MethodGet, url: derived, want: http.StatusOK}); !there {
+				return f
+			}
 			f.stored += int64(len(got.body))
 		}
 	}
 	return f
+}
+
+// present sends a request about an item. What is not there may be deleted in the meantime, by its story.
+func (t *Tenant) present(ctx context.Context, f *found, i *item, ask request) (got answer, there bool) {
+	ask.mayLack = true
+	if got, f.err = t.do(ctx, ask); f.err != nil {
+		return got, false
+	}
+	if got.status != http.StatusNotFound {
+		return got, true
+	}
+	if now := t.ledger.copy(i).state; now == deleted || now == unknown {
+		f.state = deleted
+	} else {
+		f.err = fmt.Errorf("%s was answered 404 %.200s", ask.url, got.body)
+	}
+	return got, false
 }
 
 // agree compares the list, the count and the totals with the items that exist.

@@ -132,11 +132,11 @@ func (l *ledger) fail(err error) {
 	l.now.fail(err)
 }
 
-// add remembers an acknowledged item, which the story that made it goes on to change.
-func (l *ledger) add(id string, data []byte) *item {
+// add remembers an item that was acknowledged in a phase, which the story that made it goes on to change.
+func (l *ledger) add(id string, data []byte, p *phase) *item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := &item{id: id, digest: sha256.Sum256(data), size: len(data), busy: true, phase: l.now}
+	i := &item{id: id, digest: sha256.Sum256(data), size: len(data), busy: true, phase: p}
 	l.items = append(l.items, i)
 	return i
 }
@@ -167,15 +167,22 @@ func (l *ledger) pick() *item {
 	return nil
 }
 
-// of returns copies of the items that were made in a phase; of all phases if it is nil.
-func (l *ledger) of(p *phase) []item {
+// of returns the items that were made in a phase; of all phases if it is nil.
+func (l *ledger) of(p *phase) []*item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found []item
+	var found []*item
 	for _, i := range l.items {
 		if p == nil || i.phase == p {
-			found = append(found, *i)
+			found = append(found, i)
 		}
 	}
 	return found
+}
+
+// copy returns what is known about an item now.
+func (l *ledger) copy(i *item) item {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return *i
 }

@@ -11,8 +11,8 @@ import (
 	"image"
 	"image/color"
 	"image/jpeg"
-	"mime/multipart"
 	mathrand "math/rand/v2"
+	"mime/multipart"
 	"net/http"
 	"path"
 	"strconv"
@@ -116,14 +116,21 @@ func (t *Tenant) upload(ctx context.Context, name string, data []byte) (*item, d
 	}
 	_, _ = part.Write(data) // a buffer takes everything
 	_ = writer.Close()
-	made, err := decode(t.do(ctx, request{
+	var made document
+	var stored *item
+	_, err = t.do(ctx, request{
 		method: http.MethodPost, url: t.config.BaseURL + "/media/create", body: form.Bytes(),
 		header: []string{"Content-Type", writer.FormDataContentType()}, want: http.StatusCreated,
-	}))
-	if err != nil {
-		return nil, made, err
+		acknowledge: func(got answer, p *phase) {
+			if json.Unmarshal(got.body, &made) == nil {
+				stored = t.ledger.add(made.MediaID, data, p)
+			}
+		},
+	})
+	if err == nil && stored == nil {
+		err = fmt.Errorf("%w: an upload has no document", errContent)
 	}
-	return t.ledger.add(made.MediaID, data), made, nil
+	return stored, made, err
 }
 
 func (t *Tenant) seal(ctx context.Context, i *item) error {
@@ -215,12 +222,18 @@ func (t *Tenant) resumable(ctx context.Context) error {
 		return err
 	}
 	location := made.header.Get("Location")
+	var i *item
 	offset, resumed := 0, 0
 	for offset < len(data) {
 		end := min(len(data), offset+tusFile/2)
 		_, err := t.then(ctx, request{
 			method: http.MethodPatch, url: location, body: data[offset:end], want: http.StatusNoContent, resumes: true,
 			header: append(version, "Upload-Offset", strconv.Itoa(offset), "Content-Type", "application/offset+octet-stream"),
+			acknowledge: func(_ answer, p *phase) {
+				if end == len(data) {
+					i = t.ledger.add(path.Base(location), data, p)
+				}
+			},
 		})
 		if err == nil {
 			offset = end
@@ -244,7 +257,9 @@ func (t *Tenant) resumable(ctx context.Context) error {
 			return fmt.Errorf("%w: HEAD %s has no offset", errContent, location)
 		}
 	}
-	i := t.ledger.add(path.Base(location), data)
+	if i == nil { // the answer to the last part was lost
+		return nil
+	}
 	defer t.ledger.release(i)
 	found, err := decode(t.then(ctx, t.get(i.id)))
 	if err != nil {
