@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,7 +34,8 @@ type connection struct {
 	lingerLimit   int64
 	lingerTimeout time.Duration
 
-	closed sync.Once
+	handled atomic.Bool // a handler has begun, and its response is not complete
+	closed  sync.Once
 }
 
 // Close closes the connection and releases its slot. After a call of linger it closes the
@@ -231,6 +233,7 @@ func (l *listener) observe(conn net.Conn, state http.ConnState) {
 	case http.StateActive:
 		l.stopWaiting(c)
 	case http.StateIdle:
+		c.setHandled(false)
 		if c.waiting == nil {
 			c.waiting = l.waiting.PushBack(c)
 		}
@@ -297,7 +300,7 @@ func (l *listener) reject(c *connection, address netip.Addr, reason string) {
 			l.mu.Unlock()
 		}()
 		_ = c.SetDeadline(time.Now().Add(rejectTimeout))
-		if _, err := c.Write(rejections[reason]); err != nil {
+		if _, err := c.TCPConn.Write(rejections[reason]); err != nil {
 			return
 		}
 		_ = c.CloseWrite()
