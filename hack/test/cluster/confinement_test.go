@@ -30,14 +30,7 @@ func TestRuntime_IsConfined(t *testing.T) {
 	install(t)
 	copyRuntimePod(t, "confined", confinedArgument)
 	defer kubectl(t, "-n", namespace, "delete", "pod/confined", "--now", "--wait=false")
-	phase := ""
-	within(t, 90*time.Second, func() string {
-		phase = kubectl(t, "-n", namespace, "get", "pod/confined", "--output=jsonpath={.status.phase}")
-		if phase == "Succeeded" || phase == "Failed" {
-			return ""
-		}
-		return "the copy of the runtime's pod is " + phase
-	})
+	phase := ended(t, namespace, "confined")
 	shown := kubectl(t, "-n", namespace, "logs", "confined")
 	if phase != "Succeeded" {
 		t.Errorf("from inside of the runtime's pod: %s", shown)

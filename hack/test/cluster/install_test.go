@@ -142,8 +142,7 @@ func TestInstallation_PodsFitRestricted(t *testing.T) {
 	}
 }
 
-// A NetworkPolicy selects the pods of each program. The CNI plugin of this cluster enforces none, so
-// that they allow what is needed and nothing else is not tested here.
+// A NetworkPolicy selects the pods of each program. TestNetworkPolicies_AllowWhatIsNeeded tries them.
 func TestInstallation_HasNetworkPolicies(t *testing.T) {
 	install(t)
 	for _, component := range []string{"operator", "runtime", "purge"} {
@@ -219,14 +218,7 @@ spec:
       securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
 `
 	apply(t, strings.ReplaceAll(pod, "SECRET", secretName(t)))
-	phase := ""
-	within(t, 90*time.Second, func() string {
-		phase = kubectl(t, "-n", tenant, "get", "pod/client", "--output=jsonpath={.status.phase}")
-		if phase == "Succeeded" || phase == "Failed" {
-			return ""
-		}
-		return "the client's pod is " + phase
-	})
+	phase := ended(t, tenant, "client")
 	if phase != "Succeeded" {
 		t.Errorf("the client failed: %s", kubectl(t, "-n", tenant, "logs", "client"))
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/test/chaos/faults"
@@ -108,7 +111,7 @@ func killOne(program string) func(*installation, context.Context) error {
 		}
 		return until(ctx, settleLimit, func() error {
 			now, err := i.processes(program)
-			if err == nil && len(now) < len(found) {
+			if err == nil && (len(now) < len(found) || slices.ContainsFunc(now, func(p procfs.Proc) bool { return p.PID == found[0].PID })) {
 				err = fmt.Errorf("%d of %d run again", len(now), len(found))
 			}
 			return err

@@ -84,8 +84,8 @@ func (r *report) write(out io.Writer) {
 	fmt.Fprintln(out)
 }
 
-// verdict fails when a planned operation lost a request, or any operation a byte.
-func (r *report) verdict() error {
+// decision fails when a planned operation lost a request, or any operation a byte.
+func (r *report) decision() error {
 	var broken []error
 	for _, one := range append(r.rows, row{name: "between the operations", planned: true, Result: r.rest}) {
 		if one.planned && one.Failed > 0 {

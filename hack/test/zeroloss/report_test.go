@@ -7,7 +7,7 @@ import (
 	"mediastack.dev/hack/test/zeroloss/tenant"
 )
 
-func TestVerdict_IsAboutPlannedFailuresAndMissingBytes(t *testing.T) {
+func TestDecision_IsAboutPlannedFailuresAndMissingBytes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		report report
@@ -22,9 +22,9 @@ func TestVerdict_IsAboutPlannedFailuresAndMissingBytes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := c.report.verdict()
+			err := c.report.decision()
 			if c.broken == "" && err != nil || c.broken != "" && (err == nil || !strings.Contains(err.Error(), c.broken)) {
-				t.Errorf("the verdict is %v, want %q", err, c.broken)
+				t.Errorf("the decision is %v, want %q", err, c.broken)
 			}
 		})
 	}

@@ -17,11 +17,11 @@ import (
 )
 
 type runCommand struct {
-	Rate  float64       `default:"50" help:"Requests per second of all clients together, without retries."`
-	Least time.Duration `default:"15s" help:"How long an operation is watched at least."`
-	Only  string        `help:"Regular expression: only operations with such a name."`
-	Out   string        `type:"path" help:"File that the table is written to, too."`
-	Dir   string        `hidden:"" help:"Directory for the data of the stores; a temporary one by default."`
+	Rate        float64       `default:"50" help:"Requests per second of all clients together, without retries."`
+	MinDuration time.Duration `default:"15s" help:"How long an operation is watched at least."`
+	Only        string        `help:"Regular expression: only operations with such a name."`
+	Out         string        `type:"path" help:"File that the table is written to, too."`
+	Dir         string        `hidden:"" help:"Directory for the data of the stores; a temporary one by default."`
 }
 
 // Run does the operations one after the other, and fails if a promise is broken.
@@ -63,7 +63,7 @@ func (c *runCommand) Run(ctx context.Context) error {
 	if err == nil {
 		err = i.conclude(ctx, report)
 	}
-	return errors.Join(err, c.print(report), report.verdict())
+	return errors.Join(err, c.print(report), report.decision())
 }
 
 // operate does the operations that are selected.
@@ -106,7 +106,7 @@ func (c *runCommand) watch(ctx context.Context, i *installation, o operation, re
 	}
 	report.between(between)
 	begun := time.Now()
-	least := time.After(c.Least)
+	least := time.After(c.MinDuration)
 	if err := o.do(i, ctx); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package webuser has the person of a test who logs in to the service on behalf of an application: in a
+// Package webuser has the user of a test who logs in to the service on behalf of an application: in a
 // browser without JavaScript, with the code from the e-mail that the mail sink took.
 package webuser
 

@@ -30,7 +30,7 @@ const (
 // story is what a client does from beginning to end.
 type story struct {
 	weight int
-	tell   func(*Tenant, context.Context) error
+	run    func(*Tenant, context.Context) error
 }
 
 var stories = []story{
@@ -56,9 +56,9 @@ func draw() story {
 // errContent is an answer that is not what was uploaded. Requests that failed were counted before.
 var errContent = errors.New("the answer is wrong")
 
-// run tells the story. Its first request has waited for its turn already.
-func (s story) run(ctx context.Context, t *Tenant) {
-	if err := s.tell(t, ctx); errors.Is(err, errContent) {
+// begin runs the story. Its first request has waited for its turn already.
+func (s story) begin(ctx context.Context, t *Tenant) {
+	if err := s.run(t, ctx); errors.Is(err, errContent) {
 		t.ledger.fail(err)
 	}
 }

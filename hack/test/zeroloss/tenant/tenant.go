@@ -79,17 +79,17 @@ func Run(ctx context.Context, config Config) error {
 // load begins stories, so that the rate of all requests is the configured one: the first request of a
 // story waits for its turn, and the others make the next story wait.
 func (t *Tenant) load(ctx context.Context) {
-	places := make(chan struct{}, maxStories)
+	slots := make(chan struct{}, maxStories)
 	for t.limiter.Wait(ctx) == nil {
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 		default:
 			continue // an outage has lasted for minutes
 		}
 		t.stories.Go(func() {
-			defer func() { <-places }()
+			defer func() { <-slots }()
 			// A story that has begun ends, also when the load does.
-			draw().run(context.WithoutCancel(ctx), t)
+			draw().begin(context.WithoutCancel(ctx), t)
 		})
 	}
 }

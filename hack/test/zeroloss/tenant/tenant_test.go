@@ -35,7 +35,7 @@ func TestRequest_IsSentAsACorrectClientDoes(t *testing.T) {
 		"a broken connection, twice":       {handle: func(n int64, _ http.ResponseWriter) { breakUntil(n, 2) }, retried: 1, failed: 1},
 		"503 with Retry-After":             {handle: func(n int64, w http.ResponseWriter) { unavailable(w, n, "1") }, waited: 1},
 		"503 without Retry-After":          {handle: func(n int64, w http.ResponseWriter) { unavailable(w, n, "") }, failed: 1},
-		"Retry-After longer than patience": {handle: func(n int64, w http.ResponseWriter) { unavailable(w, n, "60") }, waited: 1, failed: 1},
+		"Retry-After after the time limit": {handle: func(n int64, w http.ResponseWriter) { unavailable(w, n, "60") }, waited: 1, failed: 1},
 		"500":                              {handle: func(_ int64, w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }, failed: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
