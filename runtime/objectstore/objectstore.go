@@ -48,6 +48,7 @@ type Store struct {
 	pingBucket string
 	// troubles has a value after a request that the store failed.
 	troubles chan struct{}
+	metrics  *metrics
 }
 
 // New returns a client. It sends no request.
@@ -65,12 +66,12 @@ func New(cfg Config) (*Store, error) {
 	transport.MaxIdleConnsPerHost = 256
 	transport.ResponseHeaderTimeout = time.Minute
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
-	troubles := make(chan struct{}, 1)
+	troubles, measured := make(chan struct{}, 1), newMetrics()
 	options := &minio.Options{
 		Creds:     credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""),
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
-		Transport: observedTransport{tracedTransport{transport, u.Host}, troubles},
+		Transport: observedTransport{measuredTransport{tracedTransport{transport, u.Host}, u.Host, measured}, troubles},
 		// The default, ten attempts with backoff, delays a request for most of a minute while
 		// the store is down. The client can retry sooner.
 		MaxRetries: 3,
@@ -84,7 +85,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the S3 client: %w", err)
 	}
-	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, pingBucket: pingPrefix + uuid.NewString(), troubles: troubles}, nil
+	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, pingBucket: pingPrefix + uuid.NewString(), troubles: troubles, metrics: measured}, nil
 }
 
 // pingPrefix begins the name of the bucket that Ping asks for. The rest is random: where the names of
