@@ -93,6 +93,7 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 		"--set=settings.SERVICE_SMTP_PASSWORD=a":         "SERVICE_SMTP_PASSWORD",
 		"--set=settings.SERVICE_DATABASE_URL=postgres:a": "SERVICE_DATABASE_URL",
 		"--set=settings.SERVICE_BASE_URL=https://a":      "SERVICE_BASE_URL",
+		"--set=settings.SERVICE_MAX_UPLAODS=1":           "SERVICE_MAX_UPLAODS",
 		"--set=watchNamespaces={Team}":                   "/watchNamespaces/0",
 		"--set=image.runtime.digest=abc":                 "/image/runtime/digest",
 		"--set=topologySpread.minNodes=0":                "/topologySpread/minNodes",
