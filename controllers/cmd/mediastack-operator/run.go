@@ -17,6 +17,9 @@ type runCommand struct {
 	S3       objectstore.Config `embed:"" prefix:"s3-"`
 }
 
+// Validate checks the stores; kong calls it.
+func (c *runCommand) Validate() error { return c.S3.Validate() }
+
 // Run builds the operator and runs it until ctx ends.
 func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) error {
 	kube, err := kubeConfig(options.Kubeconfig)
