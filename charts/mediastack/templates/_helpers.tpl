@@ -61,6 +61,9 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- if or .Values.trial.enabled (not .Values.s3.endpointKey) -}}
 {{- $_ := set $data "SERVICE_S3_ENDPOINT" (include "mediastack.s3Endpoint" .) -}}
 {{- end -}}
+{{- if and (eq .Values.s3.credentials "iam") (not .Values.trial.enabled) -}}
+{{- $_ := set $data "SERVICE_S3_CREDENTIALS" "iam" -}}
+{{- end -}}
 {{- with .Values.smtp -}}
 {{- if .host -}}
 {{- $_ := set $data "SERVICE_SMTP_HOST" .host -}}
@@ -129,10 +132,7 @@ Argument: list of the root, the variable, the Secret and the key. */}}
 {{- if and $s3.endpointKey (not .Values.trial.enabled) -}}
 {{ include "mediastack.secretEnv" (list . "SERVICE_S3_ENDPOINT" $s3.secretName $s3.endpointKey) }}
 {{ end -}}
-{{ if and (eq $s3.credentials "iam") (not .Values.trial.enabled) -}}
-- name: SERVICE_S3_CREDENTIALS
-  value: iam
-{{- else -}}
+{{ if or (eq $s3.credentials "static") .Values.trial.enabled -}}
 {{ include "mediastack.secretEnv" (list . "SERVICE_S3_ACCESS_KEY" $s3.secretName $s3.accessKeyKey) }}
 {{ include "mediastack.secretEnv" (list . "SERVICE_S3_SECRET_KEY" $s3.secretName $s3.secretKeyKey) }}
 {{- end -}}
