@@ -2,6 +2,7 @@ package settings
 
 import (
 	"encoding/json"
+	"slices"
 
 	"mediastack.dev/runtime/fault"
 )
@@ -24,6 +25,11 @@ func (l *Layer) Set(name string, text json.RawMessage) error {
 		}
 	}
 	return fault.New(fault.Invalid, "unknown setting %q", name)
+}
+
+// IsField reports whether a setting has this name.
+func IsField(name string) bool {
+	return slices.ContainsFunc(fields, func(f Field) bool { return f.Name == name })
 }
 
 // Fields returns the names of the fields that the layer sets, in the order of Fields.

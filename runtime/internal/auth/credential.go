@@ -111,11 +111,15 @@ func (a *Authenticator) authenticateAPIKey(ctx context.Context, received string)
 // authenticateBearer accepts an access token that was issued for this resource.
 func (a *Authenticator) authenticateBearer(ctx context.Context, received string) (Identity, error) {
 	rejected := fault.New(fault.Unauthenticated, "invalid or expired access token")
+	_, token, _ := strings.Cut(received, " ")
+	token = strings.TrimLeft(token, " ")
+	if strings.HasPrefix(token, account.KeyPrefix) {
+		return Identity{}, notCounted(fault.New(fault.Unauthenticated, "an API key is not an access token: send it in %s", a.KeyHeader))
+	}
 	if a.cfg.Resource == "" {
 		return Identity{}, fault.New(fault.Unauthenticated, "bearer tokens are not accepted: send an API key in %s", a.KeyHeader)
 	}
-	_, token, _ := strings.Cut(received, " ")
-	hash, ok := oauth.AccessTokenHash(a.tokens, strings.TrimLeft(token, " "))
+	hash, ok := oauth.AccessTokenHash(a.tokens, token)
 	if !ok {
 		return Identity{}, notCounted(rejected)
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"mediastack.dev/runtime/fault"
@@ -127,6 +128,13 @@ func WriteErrorStatus(w http.ResponseWriter, r *http.Request, status int, err er
 	WriteJSON(w, r, status, response.Body)
 }
 
+// WriteMethodNotAllowed answers that a route has only these methods.
+func WriteMethodNotAllowed(w http.ResponseWriter, r *http.Request, methods ...string) {
+	names := strings.Join(methods, ", ")
+	w.Header().Set("Allow", names)
+	WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "this route has the methods %s", names))
+}
+
 // errorCodes are the error codes of the statuses. Two kinds of fault have a code of their own.
 var errorCodes = map[int]api.ErrorCode{
 	http.StatusBadRequest:                   api.ErrorCodeInvalidRequest,
@@ -143,7 +151,9 @@ var errorCodes = map[int]api.ErrorCode{
 	http.StatusTooManyRequests:              api.ErrorCodeTooManyRequests,
 	StatusChecksumMismatch:                  api.ErrorCodeChecksumMismatch,
 	statusClientClosedRequest:               api.ErrorCodeClientClosedRequest,
+	http.StatusNotImplemented:               api.ErrorCodeInvalidRequest, // of net/http, for a transfer encoding
 	http.StatusServiceUnavailable:           api.ErrorCodeUnavailable,
+	http.StatusHTTPVersionNotSupported:      api.ErrorCodeInvalidRequest,
 }
 
 // codeOf returns the stable code of an error, for programs.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -22,7 +21,8 @@ type arguments struct {
 }
 
 // readArguments decodes the arguments of a call. It rejects unknown and missing ones: a misspelt
-// argument that is silently ignored would seem to have been applied.
+// argument that is silently ignored would seem to have been applied. null means absent, and so does
+// an optional argument that is an empty string.
 func readArguments(of tool, text json.RawMessage) *arguments {
 	a := &arguments{}
 	if text = bytes.TrimSpace(text); len(text) > 0 && !bytes.Equal(text, null) {
@@ -33,6 +33,9 @@ func readArguments(of tool, text json.RawMessage) *arguments {
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.fields)) {
 		if of.input.Properties.has(name) {
+			if httpapi.IsNull(a.fields[name]) || httpapi.Absent(a.fields[name]) && !slices.Contains(of.input.Required, name) {
+				delete(a.fields, name)
+			}
 			continue
 		}
 		known := strings.Join(of.input.Properties.names(), ", ")
@@ -60,7 +63,7 @@ func read[T any](a *arguments, name, kind string) *T {
 		return nil
 	}
 	var value T
-	if err := json.Unmarshal(text, &value); err != nil || bytes.Equal(text, null) {
+	if err := json.Unmarshal(text, &value); err != nil {
 		a.err = fault.New(fault.Invalid, "%s must be %s", name, kind)
 		return nil
 	}
@@ -74,7 +77,7 @@ func (a *arguments) text(name string) string {
 	return ""
 }
 
-// access returns public or private, or "" if the argument is missing. It rejects an empty one.
+// access returns public or private, or "" if the argument is missing.
 func (a *arguments) access(name string) media.Access {
 	value := media.Access(a.text(name))
 	if _, sent := a.fields[name]; sent && a.err == nil && value != media.Public && value != media.Private {
@@ -85,18 +88,17 @@ func (a *arguments) access(name string) media.Access {
 
 func (a *arguments) boolean(name string) *bool { return read[bool](a, name, "true or false") }
 
-// integer accepts 80.0 too: JavaScript, for one, has a single kind of number.
 func (a *arguments) integer(name string) *int {
-	value := read[float64](a, name, "an integer")
-	if value == nil {
+	value, ok := a.fields[name]
+	if !ok || a.err != nil {
 		return nil
 	}
-	if *value != math.Trunc(*value) || math.Abs(*value) > math.MaxInt32 {
+	number, ok := httpapi.Integer(value)
+	if !ok {
 		a.err = fault.New(fault.Invalid, "%s must be an integer", name)
 		return nil
 	}
-	whole := int(*value)
-	return &whole
+	return &number
 }
 
 func (a *arguments) id(name string) uuid.UUID {

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 
 	"mediastack.dev/runtime/fault"
@@ -33,8 +34,8 @@ func FuzzArguments(f *testing.F) {
 			UseWebP *bool    `json:"useWebP"`
 			Group   string   `json:"group"`
 		}
-		if text != "" {
-			if err := json.Unmarshal([]byte(text), &want); err != nil {
+		if present := withoutAbsent(t, text); present != nil {
+			if err := json.Unmarshal(present, &want); err != nil {
 				t.Fatalf("%q: %v", text, err)
 			}
 		}
@@ -42,4 +43,22 @@ func FuzzArguments(f *testing.F) {
 			t.Errorf("%q is decoded as %v, %v, %q", text, page, flag, group)
 		}
 	})
+}
+
+// withoutAbsent removes the fields that are null or an empty string from a JSON object.
+func withoutAbsent(t *testing.T, text string) []byte {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(text), &fields); err != nil {
+		t.Fatalf("%q: %v", text, err)
+	}
+	maps.DeleteFunc(fields, func(_ string, value any) bool { return value == nil || value == "" })
+	present, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return present
 }

@@ -74,6 +74,7 @@ func uploadArguments(field string, value any) object {
 
 var badIDs = []wrong{
 	{object{"mediaId": ""}, "mediaId must be an id"},
+	{object{"mediaId": nil}, "mediaId is missing"},
 	{object{"mediaId": "../x"}, "mediaId must be an id"},
 	{object{"mediaId": "{0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e}"}, "mediaId must be an id"},
 	{object{"mediaId": "0197f2a4-7c1e-7d3a-9b2e-5f6a7b8c9d0e"}, "media item not found"},
@@ -90,7 +91,6 @@ var rows = map[string]row{
 		{object{"limit": 0}, "limit must be from 1 to 100"},
 		{object{"limit": 101}, "limit must be from 1 to 100"},
 		{object{"access": "secret"}, "access must be public or private"},
-		{object{"access": ""}, "access must be public or private"},
 		{object{"group": strings.Repeat("g", 256)}, "group must be at most 255 bytes"},
 		{object{"group": "a\nb"}, "group must not contain control characters"},
 	}},
@@ -116,7 +116,7 @@ var rows = map[string]row{
 		{uploadArguments("fileName", ""), "fileName is empty"},
 		{uploadArguments("mimeType", ""), "mimeType is empty"},
 		{uploadArguments("access", "secret"), "access must be public or private"},
-		{uploadArguments("access", ""), "access must be public or private"},
+		{uploadArguments("fileName", nil), "fileName is missing"},
 		{uploadArguments("caption", strings.Repeat("c", 4097)), "caption must be at most 4096 bytes"},
 		{uploadArguments("caption", "a\x00b"), "caption must not contain control characters"},
 		{uploadArguments("group", strings.Repeat("g", 256)), "group must be at most 255 bytes"},
@@ -229,7 +229,7 @@ func invalidInputs(tool listed, right object) []wrong {
 	}
 	bad := []wrong{{with("surprise", 1), `unknown argument "surprise"`}, {with(strings.Repeat("x", 100), 1), "unknown argument"}}
 	for name, field := range tool.InputSchema.Properties {
-		values := []any{nil, []any{}, object{}}
+		values := []any{[]any{}, object{}}
 		if field.Type != "string" {
 			values = append(values, "1")
 		}
@@ -247,7 +247,9 @@ func invalidInputs(tool listed, right object) []wrong {
 			less := with("x", 1)
 			delete(less, "x")
 			delete(less, name)
-			bad = append(bad, wrong{less, name + " is missing"})
+			bad = append(bad, wrong{less, name + " is missing"}, wrong{with(name, nil), name + " is missing"})
+		} else {
+			bad = append(bad, wrong{with(name, nil), "?"}, wrong{with(name, ""), "?"}) // absent
 		}
 	}
 	return bad

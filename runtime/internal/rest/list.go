@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
@@ -40,11 +39,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) 
 	if query.Limit != nil {
 		limit = *query.Limit
 	}
-	filter, err := filterOf(query.Access, query.Group)
-	if err != nil {
-		httpapi.WriteError(w, r, err)
-		return
-	}
+	filter := filterOf(query.Access, query.Group)
 	page, err := a.deps.Media.List(r.Context(), principal(r), filter, number, limit)
 	if err != nil {
 		httpapi.WriteError(w, r, err)
@@ -75,12 +70,7 @@ func (a *API) CountMediaByPost(w http.ResponseWriter, r *http.Request, params ap
 }
 
 func (a *API) count(w http.ResponseWriter, r *http.Request, query api.CountQuery) {
-	filter, err := filterOf(query.Access, query.Group)
-	if err != nil {
-		httpapi.WriteError(w, r, err)
-		return
-	}
-	count, err := a.deps.Media.Count(r.Context(), principal(r), filter)
+	count, err := a.deps.Media.Count(r.Context(), principal(r), filterOf(query.Access, query.Group))
 	if err != nil {
 		httpapi.WriteError(w, r, err)
 		return
@@ -88,13 +78,9 @@ func (a *API) count(w http.ResponseWriter, r *http.Request, query api.CountQuery
 	httpapi.WriteJSON(w, r, http.StatusOK, api.Count{Count: count})
 }
 
-// filterOf returns the filter of a request. An empty group is no filter; an empty access is
-// rejected.
-func filterOf(access *api.Access, group *string) (media.Filter, error) {
-	if access != nil && *access == "" {
-		return media.Filter{}, fault.New(fault.Invalid, "access must be public or private")
-	}
-	return media.Filter{Access: media.Access(deref(access)), Group: deref(group)}, nil
+// filterOf returns the filter of a request.
+func filterOf(access *api.Access, group *string) media.Filter {
+	return media.Filter{Access: media.Access(deref(access)), Group: deref(group)}
 }
 
 // links returns the header Link with the pages around this one (RFC 8288). An empty list has one

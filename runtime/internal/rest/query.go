@@ -1,11 +1,14 @@
 package rest
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
@@ -15,35 +18,58 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// queryParameters are the query parameters of a route, by GET and by POST. No other route has
-// any.
-var queryParameters = map[string][]string{
-	api.ListRoute:  {"page", "limit", "access", "group"},
-	api.CountRoute: {"access", "group"},
+// queryParameters are the query parameters of a route, by GET and by POST, and whether they are
+// integers. No other route has any.
+var queryParameters = map[string]map[string]bool{
+	api.ListRoute:  {"page": true, "limit": true, "access": false, "group": false},
+	api.CountRoute: {"access": false, "group": false},
 }
 
-// validateQuery rejects a query that is malformed, or has an unknown or duplicate parameter: a
-// filter or a page that is silently ignored would return another list.
-func validateQuery(next http.Handler) http.Handler {
+// readQuery rejects a query that is malformed, or has an unknown or duplicate parameter: a filter or
+// a page that is silently ignored would return another list. An empty parameter is absent, and an
+// integer gets the form that the generated code reads.
+func readQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query, err := url.ParseQuery(r.URL.RawQuery)
-		if err != nil {
-			httpapi.WriteError(w, r, fault.Wrap(err, fault.Invalid, "malformed query"))
+		if r.URL.RawQuery == "" {
+			next.ServeHTTP(w, r)
 			return
 		}
-		known := queryParameters[chi.RouteContext(r.Context()).RoutePattern()]
-		for _, name := range slices.Sorted(maps.Keys(query)) {
-			switch {
-			case !slices.Contains(known, name):
-				httpapi.WriteError(w, r, fault.New(fault.Invalid, "unknown parameter %q", httpapi.Truncate(name)))
-				return
-			case len(query[name]) > 1 && name != "page" && name != "limit": // the generated code rejects duplicates of these
-				httpapi.WriteError(w, r, fault.New(fault.Invalid, "%s must be sent once", name))
-				return
-			}
+		query, err := url.ParseQuery(r.URL.RawQuery)
+		if err == nil {
+			err = normalizeQuery(query, queryParameters[chi.RouteContext(r.Context()).RoutePattern()])
+		} else {
+			err = fault.Wrap(err, fault.Invalid, "malformed query")
 		}
+		if err != nil {
+			httpapi.WriteError(w, r, err)
+			return
+		}
+		normalized := *r.URL
+		normalized.RawQuery = query.Encode()
+		r.URL = &normalized
 		next.ServeHTTP(w, r)
 	})
+}
+
+func normalizeQuery(query url.Values, known map[string]bool) error {
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		integer, isKnown := known[name]
+		switch value := query.Get(name); {
+		case !isKnown:
+			return fault.New(fault.Invalid, "unknown parameter %q", httpapi.Truncate(name))
+		case len(query[name]) > 1:
+			return fault.New(fault.Invalid, "%s must be sent once", name)
+		case value == "":
+			query.Del(name)
+		case integer:
+			number, ok := httpapi.Integer(json.RawMessage(value))
+			if !ok || strings.ContainsAny(value, " \t\r\n") {
+				return fault.New(fault.Invalid, "%s must be an integer", name)
+			}
+			query.Set(name, strconv.Itoa(number))
+		}
+	}
+	return nil
 }
 
 // paramErrorHandler answers for the generated code if a parameter is malformed.
@@ -54,8 +80,6 @@ func paramErrorHandler(w http.ResponseWriter, r *http.Request, err error) {
 		err = fault.Wrap(err, fault.Invalid, "malformed parameters")
 	case format.ParamName == "mediaId":
 		err = media.ErrItemNotFound
-	case format.ParamName == "page" || format.ParamName == "limit":
-		err = fault.Wrap(err, fault.Invalid, "%s must be a single integer", format.ParamName)
 	default:
 		err = fault.Wrap(err, fault.Invalid, "malformed %s", format.ParamName)
 	}

@@ -55,7 +55,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 func (a *API) Mount(r chi.Router) {
 	r.Get(api.SpecRoute, a.serveSpec)
 	r.Group(func(r chi.Router) {
-		r.Use(a.deps.Auth.Middleware(auth.ChallengeAll), a.deps.Auth.RequireOperation(operationOf), validateQuery)
+		r.Use(a.deps.Auth.Middleware(auth.ChallengeAll), a.deps.Auth.RequireOperation(operationOf), readQuery)
 		api.HandlerWithOptions(a, api.ChiServerOptions{BaseRouter: r, ErrorHandlerFunc: paramErrorHandler})
 	})
 }

@@ -49,7 +49,7 @@ func (a *API) UpdateSettings(w http.ResponseWriter, r *http.Request) {
 }
 
 // readSettingsChange reads the settings to change. An unknown setting, or a value of another
-// type, rejects the whole change. The other fields of api.Settings are ignored, so that a
+// type, rejects the whole change. One that is absent stays as it is. The other fields of api.Settings are ignored, so that a
 // client can read a document, change it and write it back.
 func readSettingsChange(w http.ResponseWriter, r *http.Request) (settings.Layer, error) {
 	text, err := readBody(w, r)
@@ -64,6 +64,9 @@ func readSettingsChange(w http.ResponseWriter, r *http.Request) (settings.Layer,
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		switch name {
 		case "sources", "pinnedBy", "changed":
+			continue
+		}
+		if settings.IsField(name) && httpapi.Absent(fields[name]) {
 			continue
 		}
 		if err := change.Set(name, fields[name]); err != nil {

@@ -55,6 +55,7 @@ func TestUpload_InvalidLeavesNothing(t *testing.T) {
 		{"no credential", []option{form(good)}, 401, "Unauthorized", "send an API key"},
 		{"an unknown key", []option{key(unknown), form(good)}, 401, "Unauthorized", "invalid API key"},
 		{"a malformed key", []option{key("msk_short"), form(good)}, 401, "Unauthorized", "invalid API key"},
+		{"an API key as a bearer token", []option{header("Authorization", "Bearer "+one.Key), form(good)}, 401, "Unauthorized", "an API key is not an access token: send it in"},
 		{"a bearer token", []option{header("Authorization", "Bearer x"), form(good)}, 401, "Unauthorized", "bearer"},
 		{"key and bearer token", []option{key(one.Key), header("Authorization", "Bearer x"), form(good)}, 400, "Bad Request", "one credential"},
 		{"key and signature", []option{key(one.Key), signature("x"), form(good)}, 400, "Bad Request", "one credential"},
@@ -71,6 +72,7 @@ func TestUpload_InvalidLeavesNothing(t *testing.T) {
 		{"a base64 part", []option{key(one.Key), raw(strings.Replace(head, "\r\n\r\n", "\r\nContent-Transfer-Encoding: base64\r\n\r\n", 1) + "eA==\r\n--b--\r\n")}, 400, "Bad Request", "transfer encoding"},
 		{"an empty form", []option{key(one.Key), raw("--b--\r\n")}, 400, "Bad Request", `missing form field "file"`},
 		{"no file", []option{key(one.Key), form(field("access", "public"))}, 400, "Bad Request", `missing form field "file"`},
+		{"a file of another name", []option{key(one.Key), form(field("image", "x"))}, 400, "Bad Request", `missing form field "file"; "image" is none of file, access`},
 		{"two files", []option{key(one.Key), form(good, good)}, 400, "Bad Request", "duplicate form field"},
 		{"a field twice", []option{key(one.Key), form(field("group", "a"), field("group", "b"), good)}, 400, "Bad Request", "duplicate form field"},
 		{"an unknown access value", []option{key(one.Key), form(good, field("access", "secret"))}, 400, "Bad Request", "public or private"},
@@ -163,14 +165,14 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 	}{
 		{"GET", "/media/get?page=0", nil, 400, "Bad Request", "page"},
 		{"GET", "/media/get?page=-1", nil, 400, "Bad Request", "page"},
-		{"GET", "/media/get?page=x", nil, 400, "Bad Request", "page must be a single integer"},
-		{"GET", "/media/get?page=1.5", nil, 400, "Bad Request", "page must be a single integer"},
-		{"GET", "/media/get?page=99999999999999999999", nil, 400, "Bad Request", "page must be a single integer"},
+		{"GET", "/media/get?page=x", nil, 400, "Bad Request", "page must be an integer"},
+		{"GET", "/media/get?page=1.5", nil, 400, "Bad Request", "page must be an integer"},
+		{"GET", "/media/get?page=99999999999999999999", nil, 400, "Bad Request", "page must be an integer"},
 		{"GET", "/media/get?page=9223372036854775807&limit=100", nil, 400, "Bad Request", "page"},
-		{"GET", "/media/get?page=1&page=2", nil, 400, "Bad Request", "page"},
+		{"GET", "/media/get?page=1&page=2", nil, 400, "Bad Request", "page must be sent once"},
+		{"GET", "/media/get?page=%201", nil, 400, "Bad Request", "page must be an integer"},
 		{"GET", "/media/get?limit=0", nil, 400, "Bad Request", "limit"},
 		{"GET", "/media/get?limit=101", nil, 400, "Bad Request", "limit"},
-		{"GET", "/media/get?limit=", nil, 400, "Bad Request", "limit"},
 		{"GET", "/media/get?access=secret", nil, 400, "Bad Request", "public or private"},
 		{"GET", "/media/get?group=" + strings.Repeat("g", 256), nil, 400, "Bad Request", "255"},
 		{"GET", "/media/get?group=%00", nil, 400, "Bad Request", "control"},
@@ -205,7 +207,7 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 		{"POST", "/settings/media/create", nil, 400, "Bad Request", "JSON object"},
 		{"POST", "/settings/media/create", []option{json, text(`{"useWebp": true}`)}, 400, "Bad Request", `"useWebp"`},
 		{"POST", "/settings/media/create", []option{json, text(`{"useWebP": "yes"}`)}, 400, "Bad Request", "useWebP must be true or false"},
-		{"POST", "/settings/media/create", []option{json, text(`{"useWebP": null}`)}, 400, "Bad Request", "useWebP must be true or false"},
+		{"POST", "/settings/media/create", []option{json, text(`{"useWebp": null}`)}, 400, "Bad Request", `"useWebp"`},
 		{"POST", "/settings/media/create", []option{json, text(`{"webpOutputQuality": 101}`)}, 400, "Bad Request", "webpOutputQuality"},
 		{"POST", "/settings/media/create", []option{json, text(`{"webpOutputQuality": 1.5}`)}, 400, "Bad Request", "an integer"},
 		{"POST", "/settings/media/create", []option{json, text(`{"thumbnailWidth": 0}`)}, 400, "Bad Request", "thumbnailWidth"},
@@ -221,11 +223,11 @@ func TestRequest_InvalidIsRejected(t *testing.T) {
 		{"POST", "/media/create/resumable", nil, 404, "Not Found", "route not found"},
 		{"GET", "/nowhere", nil, 404, "Not Found", "route not found"},
 		{"GET", "/.well-known/oauth-protected-resource", nil, 404, "Not Found", "route not found"},
-		{"PUT", "/media/create", nil, 405, "Method Not Allowed", "method not allowed"},
-		{"GET", "/media/create", nil, 405, "Method Not Allowed", "method not allowed"},
-		{"DELETE", "/media/get", nil, 405, "Method Not Allowed", "method not allowed"},
-		{"POST", "/media/delete" + noItem, nil, 405, "Method Not Allowed", "method not allowed"},
-		{"POST", "/media/file" + noItem + "/original/a", nil, 405, "Method Not Allowed", "method not allowed"},
+		{"PUT", "/media/create", nil, 405, "Method Not Allowed", "this route has the methods POST"},
+		{"GET", "/media/create", nil, 405, "Method Not Allowed", "this route has the methods POST"},
+		{"DELETE", "/media/get", nil, 405, "Method Not Allowed", "this route has the methods GET, POST"},
+		{"POST", "/media/delete" + noItem, nil, 405, "Method Not Allowed", "this route has the methods DELETE"},
+		{"POST", "/media/file" + noItem + "/original/a", nil, 405, "Method Not Allowed", "this route has the methods GET, HEAD"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.method+" "+tt.path, func(t *testing.T) {
@@ -277,6 +279,10 @@ func TestSettings_AreChangedAllOrNothing(t *testing.T) {
 	}
 	change(`{"useWebP": false}`)
 	change(`{}`)
+	before = get()
+	if got := decode[api.Settings](t, change(`{"useWebP": null, "webpOutputQuality": "", "thumbnailWidth": null}`)); len(*got.Changed) != 0 || get() != before {
+		t.Errorf("absent settings changed %v", *got.Changed)
+	}
 }
 
 func TestUpload_IsRejectedBeforeItsBodyIsSent(t *testing.T) {

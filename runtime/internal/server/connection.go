@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,7 +35,8 @@ type connection struct {
 	lingerLimit   int64
 	lingerTimeout time.Duration
 
-	closed sync.Once
+	handled atomic.Bool // a handler has begun, and its response is not complete
+	closed  sync.Once
 }
 
 // Close closes the connection and releases its slot. After a call of linger it closes the
@@ -242,6 +244,7 @@ func (l *listener) observe(conn net.Conn, state http.ConnState) {
 	case http.StateActive:
 		l.stopWaiting(c)
 	case http.StateIdle:
+		c.setHandled(false)
 		if c.waiting == nil {
 			c.waiting = l.waiting.PushBack(c)
 		}

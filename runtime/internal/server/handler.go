@@ -25,12 +25,13 @@ func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 		httpapi.WriteError(w, r, fault.New(fault.NotFound, "route not found"))
 	})
 	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
+		methods := allowed(router, r)
 		if r.Method == http.MethodOptions {
+			w.Header().Set("Allow", strings.Join(methods, ", "))
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		httpapi.WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "method not allowed"))
+		httpapi.WriteMethodNotAllowed(w, r, methods...)
 	})
 	for _, mount := range deps.Mounts {
 		router.Group(mount)

@@ -164,9 +164,12 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Server{
-		Protocols:         protocols,
-		ConnContext:       withConnection,
-		Handler:           handler,
+		Protocols:   protocols,
+		ConnContext: withConnection,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			connectionOf(r.Context()).setHandled(true)
+			handler.ServeHTTP(w, r)
+		}),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -246,8 +246,7 @@ func (a *API) methodOverride(w http.ResponseWriter, r *http.Request) {
 	case http.MethodDelete:
 		a.withUpload(method, a.handler.DelFile)(w, r)
 	default:
-		w.Header().Set("Allow", "HEAD, PATCH, DELETE, OPTIONS")
-		httpapi.WriteErrorStatus(w, r, http.StatusMethodNotAllowed, fault.New(fault.Invalid, "the method is not supported by this route"))
+		httpapi.WriteMethodNotAllowed(w, r, http.MethodHead, http.MethodPatch, http.MethodDelete, http.MethodOptions)
 	}
 }
 

@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/gabriel-vasile/mimetype"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 )
 
 // AssetsPath is where Assets is mounted.
@@ -73,12 +76,11 @@ const immutableCacheControl = "public, max-age=31536000, immutable"
 func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	file, ok := a[strings.TrimPrefix(r.URL.Path, AssetsPath)]
 	if !ok {
-		http.NotFound(w, r)
+		httpapi.WriteError(w, r, fault.New(fault.NotFound, "route not found"))
 		return
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+		httpapi.WriteMethodNotAllowed(w, r, http.MethodGet, http.MethodHead)
 		return
 	}
 	header := w.Header()

@@ -6,6 +6,7 @@ package multipartform
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"io"
 	"mime"
@@ -16,6 +17,7 @@ import (
 	"sync"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
 )
 
@@ -47,8 +49,9 @@ type Form struct {
 	buffer   *bufio.Reader
 	parts    *multipart.Reader
 
-	fields media.Fields
-	seen   map[string]bool
+	fields  media.Fields
+	seen    map[string]bool
+	unknown string // the name of the first unknown part, for the error of a form without a file
 }
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readAhead) }}
@@ -114,9 +117,18 @@ func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 		}
 	}
 	if !f.seen[fileField] {
-		return media.Fields{}, fault.New(fault.Invalid, `missing form field "file"`)
+		return media.Fields{}, f.missingFile()
 	}
 	return f.fields, f.drain()
+}
+
+// missingFile returns the error of a form without a file. It names an unknown part, which may be the
+// file under another name.
+func (f *Form) missingFile() error {
+	if f.unknown == "" {
+		return fault.New(fault.Invalid, "missing form field %q", fileField)
+	}
+	return fault.New(fault.Invalid, "missing form field %q; %q is none of %s", fileField, httpapi.Truncate(f.unknown), strings.Join(formFields, ", "))
 }
 
 // drain reads what follows the last boundary. The end of the body must be read, since the
@@ -142,6 +154,7 @@ func (f *Form) checkPart(part *multipart.Part) (name string, err error) {
 	}
 	name = described.name
 	if !slices.Contains(formFields, name) {
+		f.unknown = cmp.Or(f.unknown, name)
 		return "", nil
 	}
 	if f.seen[name] {

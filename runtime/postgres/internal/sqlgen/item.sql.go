@@ -203,7 +203,7 @@ func (q *Queries) ListItems(ctx context.Context, arg ListItemsParams) ([]Item, e
 }
 
 const listItemsByAccess = `-- name: ListItemsByAccess :many
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND access = $2 ORDER BY id DESC LIMIT $3 OFFSET $4
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND access BETWEEN $2 AND $2 ORDER BY access, id DESC LIMIT $3 OFFSET $4
 `
 
 type ListItemsByAccessParams struct {
@@ -213,6 +213,8 @@ type ListItemsByAccessParams struct {
 	Offset int32
 }
 
+// A range of one value, and an order by it: only item_list_access is in this order. For an equality
+// the planner might read all items of the app in the order of item_list.
 func (q *Queries) ListItemsByAccess(ctx context.Context, arg ListItemsByAccessParams) ([]Item, error) {
 	rows, err := q.db.Query(ctx, listItemsByAccess,
 		arg.AppID,
@@ -251,8 +253,8 @@ func (q *Queries) ListItemsByAccess(ctx context.Context, arg ListItemsByAccessPa
 }
 
 const listItemsByGroup = `-- name: ListItemsByGroup :many
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label = $2 AND group_label <> ''
-    AND ($5::text = '' OR access = $5::text) ORDER BY id DESC LIMIT $3 OFFSET $4
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label BETWEEN $2 AND $2 AND group_label <> ''
+    AND ($5::text = '' OR access = $5::text) ORDER BY group_label, id DESC LIMIT $3 OFFSET $4
 `
 
 type ListItemsByGroupParams struct {
@@ -263,6 +265,7 @@ type ListItemsByGroupParams struct {
 	Access     string
 }
 
+// A range, as above, for item_list_group.
 func (q *Queries) ListItemsByGroup(ctx context.Context, arg ListItemsByGroupParams) ([]Item, error) {
 	rows, err := q.db.Query(ctx, listItemsByGroup,
 		arg.AppID,

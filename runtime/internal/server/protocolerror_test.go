@@ -1,0 +1,85 @@
+package server
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+
+	"mediastack.dev/runtime/internal/api"
+)
+
+// net/http answers these requests itself, in plain text.
+func TestConnection_MalformedRequestsAreAnsweredInJSON(t *testing.T) {
+	t.Parallel()
+	s := start(t, valid(), rejecting)
+	for name, tt := range map[string]struct {
+		request string
+		status  int
+		detail  string
+	}{
+		"no HTTP":             {"hello\r\n\r\n", 400, "the request is not HTTP/1.1"},
+		"no host":             {"GET / HTTP/1.1\r\n\r\n", 400, "missing required Host header"},
+		"a malformed header":  {"GET / HTTP/1.1\r\nHost: x\r\nA B: c\r\n\r\n", 400, "invalid header name"},
+		"large headers":       {"GET / HTTP/1.1\r\nHost: x\r\nA: " + strings.Repeat("a", 2*maxHeaderBytes) + "\r\n\r\n", 431, "the request headers must be at most 16384 bytes"},
+		"another expectation": {"GET / HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n", 417, "the only supported expectation is 100-continue"},
+		"another encoding":    {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: tea\r\n\r\n", 501, "Unsupported transfer encoding"},
+		"another version":     {"GET / HTTP/3.0\r\nHost: x\r\n\r\n", 505, "unsupported protocol version"},
+	} {
+		for _, before := range []string{"", quick} {
+			c := dial(t, s.Addr())
+			if before != "" { // the connection has served a request
+				c.send(t, before)
+				if got := c.answer(t, http.MethodGet); got.status != http.StatusOK {
+					t.Fatalf("%s: %d", before, got.status)
+				}
+			}
+			c.send(t, tt.request)
+			response, err := http.ReadResponse(c.in, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			text, err := io.ReadAll(response.Body)
+			must(t, err)
+			must(t, response.Body.Close())
+			var body api.Error
+			if err := json.Unmarshal(text, &body); err != nil || response.Header.Get("Content-Type") != "application/json" || !response.Close {
+				t.Errorf("%s: %v, %v, %s", name, err, response.Header, text)
+			}
+			if response.StatusCode != tt.status || body.Error != http.StatusText(tt.status) || body.Code != api.ErrorCodeInvalidRequest || body.Detail != tt.detail {
+				t.Errorf("%s: %d %+v", name, response.StatusCode, body)
+			}
+			c.ends(t)
+		}
+	}
+}
+
+// A file may contain what net/http's own responses look like.
+func TestConnection_BytesOfAHandlerStay(t *testing.T) {
+	t.Parallel()
+	const file = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
+	s := start(t, valid(), func(r chi.Router) {
+		r.Get("/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(len(file)))
+			control := http.NewResponseController(w)
+			must(t, control.Flush())
+			_, _ = io.WriteString(w, file)
+		})
+	})
+	for range 2 {
+		c := dial(t, s.Addr())
+		c.send(t, quick)
+		response, err := http.ReadResponse(c.in, nil)
+		must(t, err)
+		text, err := io.ReadAll(response.Body)
+		must(t, err)
+		must(t, response.Body.Close())
+		if string(text) != file {
+			t.Errorf("received %q", text)
+		}
+	}
+}
