@@ -117,6 +117,9 @@ func FindTusd() (string, error) { return findCached("tusd") }
 // FindHelm finds the Helm that tests render and install the chart with.
 func FindHelm() (string, error) { return findCached("helm") }
 
+// FindKubeScore finds kube-score.
+func FindKubeScore() (string, error) { return findCached("kube-score") }
+
 // findCached finds a program that a make target of its name builds into the cache.
 func findCached(name string) (string, error) {
 	dir, err := CacheDir()
