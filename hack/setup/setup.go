@@ -111,6 +111,9 @@ func FindKube() (KubeTools, error) {
 // FindMinIO finds the MinIO server that tests use as a second S3 store.
 func FindMinIO() (string, error) { return findCached("minio") }
 
+// FindMinIOUser finds the program that creates users of it.
+func FindMinIOUser() (string, error) { return findCached("minio-user") }
+
 // FindTusd finds the tusd server that benchmarks compare with.
 func FindTusd() (string, error) { return findCached("tusd") }
 
@@ -122,6 +125,9 @@ func FindPromtool() (string, error) { return findCached("promtool") }
 
 // FindPrometheus finds the Prometheus that tests run the queries of the dashboard in.
 func FindPrometheus() (string, error) { return findCached("prometheus") }
+
+// FindKubeScore finds kube-score.
+func FindKubeScore() (string, error) { return findCached("kube-score") }
 
 // findCached finds a program that a make target of its name builds into the cache.
 func findCached(name string) (string, error) {
