@@ -184,6 +184,7 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 		}
 		return false
 	})
+	testMetrics(t, metrics)
 	stop()
 	select {
 	case err := <-ended:
