@@ -99,7 +99,11 @@ func exportedMetrics(families map[string]*dto.MetricFamily) map[string]string {
 
 func TestMetrics_AreThoseOfTheReference(t *testing.T) {
 	t.Parallel()
-	s := whole(t)
+	s := prepared(t, testenv.Postgres(t), testenv.S3(t))
+	if code, _, stderr := call(t.Context(), append([]string{"purge"}, s.stores...)...); code != 0 {
+		t.Fatalf("purge: %d %s", code, stderr)
+	}
+	s.serve(t)
 	within(t, "the service is ready", func() bool { return s.ready(t) })
 	s.upload(t)
 	exported, documented := exportedMetrics(s.metrics(t)), documentedMetrics(t, "Runtime")

@@ -27,6 +27,7 @@ import (
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/internal/tus"
+	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -237,13 +238,17 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		}
 		mounts = append(mounts, logins.Mount)
 	}
+	instance := installation.NewInstance(store, versionText(), guard.Writable, log)
+	if err := registry.Register(inventory.NewCollector(store, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
+		return components{}, err
+	}
 	accounts, err := newAccountMetrics(c.Accounts, registry)
 	if err != nil {
 		return components{}, err
 	}
 	serving, err := server.New(c.Server, server.Deps{Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
 	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
-		guard: guard, instance: installation.NewInstance(store, versionText(), guard.Writable, log)}, err
+		guard: guard, instance: instance}, err
 }
 
 // buildOAuth creates the authorization server with its login pages and e-mail outbox.

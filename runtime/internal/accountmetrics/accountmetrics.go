@@ -48,6 +48,18 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Limit returns how many accounts have series of their own.
+func (c Config) Limit() int {
+	switch c.Mode {
+	case Off:
+		return 0
+	case All:
+		return maxTracked
+	case Top:
+	}
+	return c.Top
+}
+
 const (
 	// maxTracked bounds the accounts whose activity is known. Others are counted under "other" until
 	// accounts without requests are forgotten.
@@ -135,15 +147,10 @@ func New(cfg Config, now func() time.Time) (*Metrics, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	m := &Metrics{limit: int64(cfg.Top), now: now, reviewed: now()}
-	switch cfg.Mode {
-	case Off:
+	if cfg.Mode == Off {
 		return nil, nil //nolint:nilnil // a nil Metrics counts nothing
-	case All:
-		m.limit = maxTracked
-	case Top:
 	}
-	return m, nil
+	return &Metrics{limit: int64(cfg.Limit()), now: now, reviewed: now()}, nil
 }
 
 // Count counts a request of an account.
