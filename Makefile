@@ -80,7 +80,7 @@ fmt: golangci-lint ## Format all Go code
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
-test: packages kube minio tusd helm promtool prometheus build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
+test: packages kube minio tusd helm kube-score promtool prometheus build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
@@ -151,7 +151,7 @@ vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerabili
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio minio-user tusd helm promtool prometheus tools
+.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio minio-user tusd helm kube-score promtool prometheus tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
 libvips running packages cluster-packages:
 	@hack/packages.sh $@
@@ -196,6 +196,9 @@ tusd: ## Build the tusd server into the cache (benchmarks only)
 
 helm: ## Build Helm into the cache (tests only)
 	@hack/build-pinned.sh $(TOOLS)/helm hack/tools/helm helm.sh/helm/v4/cmd/helm
+
+kube-score: ## Build kube-score into the cache (tests only)
+	@hack/build-pinned.sh $(TOOLS)/kube-score hack/tools/kube-score github.com/zegl/kube-score/cmd/kube-score
 
 # Without service discovery, of which nothing here uses any, the build takes half as long.
 promtool prometheus: ## Build Prometheus and its promtool into the cache (tests only)

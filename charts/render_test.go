@@ -31,6 +31,7 @@ var renderings = map[string][]string{
 	"namespaced": {"--set=crds.install=false,watchNamespaces={team-a,team-b}"},
 	"everything": append(everything, "--set=crds.install=false"),
 	"trial":      {"--set=crds.install=false,trial.enabled=true"},
+	"identity":   {"--set=crds.install=false,s3.credentials=iam", `--set-json=operator.serviceAccountAnnotations={"eks.amazonaws.com/role-arn":"arn:aws:iam::1:role/operator"}`, `--set-json=runtime.serviceAccountAnnotations={"eks.amazonaws.com/role-arn":"arn:aws:iam::1:role/runtime"}`},
 }
 
 // A change of the chart shows in the golden files, for review.

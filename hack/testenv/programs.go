@@ -98,6 +98,16 @@ func Prometheus(t testing.TB) string {
 	return path
 }
 
+// KubeScore returns the path of kube-score.
+func KubeScore(t testing.TB) string {
+	t.Helper()
+	path, err := setup.FindKubeScore()
+	if err != nil {
+		t.Fatalf("the test needs kube-score: %v", err)
+	}
+	return path
+}
+
 // RepoRoot returns the directory of the checkout.
 func RepoRoot(t testing.TB) string {
 	t.Helper()

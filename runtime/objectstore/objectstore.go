@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fault"
@@ -27,8 +26,11 @@ import (
 type Config struct {
 	Endpoint  string `env:"SERVICE_S3_ENDPOINT" help:"S3 endpoint, e.g. https://s3.example.org." required:""`
 	Region    string `env:"SERVICE_S3_REGION" help:"S3 region." default:"us-east-1"`
-	AccessKey string `env:"SERVICE_S3_ACCESS_KEY" help:"S3 access key id." required:""`
-	SecretKey string `env:"SERVICE_S3_SECRET_KEY" help:"S3 secret key (prefer the environment over the flag)." required:""`
+	AccessKey string `env:"SERVICE_S3_ACCESS_KEY" help:"S3 access key id."`
+	SecretKey string `env:"SERVICE_S3_SECRET_KEY" help:"S3 secret key (prefer the environment over the flag)."`
+
+	Credentials string `env:"SERVICE_S3_CREDENTIALS" enum:"static,iam" default:"static" help:"Where the keys come from: static (the two settings above) or iam (temporary keys for the identity of the pod: IRSA, EKS Pod Identity, EC2)."`
+	IAMEndpoint string `name:"iam-endpoint" env:"SERVICE_S3_IAM_ENDPOINT" help:"URL that temporary keys come from, instead of that of AWS: an STS endpoint."`
 }
 
 var (
@@ -53,6 +55,9 @@ type Store struct {
 
 // New returns a client. It sends no request.
 func New(cfg Config) (*Store, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(cfg.Endpoint)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || (u.Path != "" && u.Path != "/") {
 		return nil, fmt.Errorf("the S3 endpoint must look like https://host[:port], not %q", cfg.Endpoint)
@@ -68,7 +73,7 @@ func New(cfg Config) (*Store, error) {
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	troubles, measured := make(chan struct{}, 1), newMetrics()
 	options := &minio.Options{
-		Creds:     credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""),
+		Creds:     newCredentials(cfg),
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
 		Transport: observedTransport{measuredTransport{tracedTransport{transport, u.Host}, u.Host, measured}, troubles},
@@ -112,6 +117,10 @@ func classify(err error, what string) error {
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fault.Wrap(fmt.Errorf("s3: %s: %w", what, err), fault.Unavailable, "the object store did not respond in time")
+	}
+	var keys keysError
+	if errors.As(err, &keys) {
+		return keys.fault(what)
 	}
 	response := minio.ToErrorResponse(err)
 	cause := fmt.Errorf("s3: %s: %w", what, err)

@@ -22,6 +22,15 @@ type runCommand struct {
 	S3       objectstore.Config `embed:"" prefix:"s3-"`
 }
 
+// Validate checks the credentials of S3; kong calls it, before it names required settings that are
+// missing.
+func (c *runCommand) Validate() error {
+	if c.Operator.BaseURL == "" || c.Database.DatabaseURL == "" || c.S3.Endpoint == "" {
+		return nil
+	}
+	return c.S3.Validate()
+}
+
 // Run builds the operator and runs it until ctx ends.
 func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) error {
 	kube, err := kubeConfig(options.Kubeconfig)
