@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-func TestTracedTransport_NamesOperations(t *testing.T) {
+func TestOperation_HasTheNameOfTheAPI(t *testing.T) {
 	t.Parallel()
-	transport := tracedTransport{host: "s3.example.org"}
 	for want, requests := range map[string][][2]string{
 		"PutObject":               {{http.MethodPut, "http://s3.example.org/media/a/b"}, {http.MethodPut, "http://media.s3.example.org/a"}},
 		"GetObject":               {{http.MethodGet, "http://s3.example.org/media/a"}},
@@ -21,14 +20,14 @@ func TestTracedTransport_NamesOperations(t *testing.T) {
 		"UploadPart":              {{http.MethodPut, "http://s3.example.org/media/a?partNumber=1&uploadId=x"}},
 		"CompleteMultipartUpload": {{http.MethodPost, "http://s3.example.org/media/a?uploadId=x"}},
 		"AbortMultipartUpload":    {{http.MethodDelete, "http://s3.example.org/media/a?uploadId=x"}},
-		"PATCH":                   {{http.MethodPatch, "http://s3.example.org/media/a"}},
+		"other":                   {{http.MethodPatch, "http://s3.example.org/media/a"}},
 	} {
 		for _, sent := range requests {
 			request, err := http.NewRequestWithContext(t.Context(), sent[0], sent[1], nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := transport.operation(request); got != want {
+			if got := operationOf(request, "s3.example.org"); got != want {
 				t.Errorf("%s %s is %s, not %s", sent[0], sent[1], got, want)
 			}
 		}
