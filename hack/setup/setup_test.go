@@ -33,6 +33,8 @@ func TestFind_NamesTheCommandForAMissingProgram(t *testing.T) {
 	_, kube := setup.FindKube()
 	_, minio := setup.FindMinIO()
 	_, tusd := setup.FindTusd()
+	_, promtool := setup.FindPromtool()
+	_, prometheus := setup.FindPrometheus()
 	_, binary := setup.FindBinary("mediastack-runtime")
 	t.Setenv(setup.AssetsEnv, empty)
 	_, assets := setup.FindKube()
@@ -43,6 +45,8 @@ func TestFind_NamesTheCommandForAMissingProgram(t *testing.T) {
 		{kube, "run `make kube`"},
 		{minio, "run `make minio`"},
 		{tusd, "run `make tusd`"},
+		{promtool, "run `make promtool`"},
+		{prometheus, "run `make prometheus`"},
 		{binary, "run `make build dev-services dev-stack`"},
 		{assets, "KUBEBUILDER_ASSETS is set to " + empty + ", but " + empty + "/etcd is missing"},
 	} {
