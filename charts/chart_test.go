@@ -93,7 +93,7 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 		"--set=settings.SERVICE_SMTP_PASSWORD=a":          "SERVICE_SMTP_PASSWORD",
 		"--set=settings.SERVICE_DATABASE_URL=postgres:a":  "SERVICE_DATABASE_URL",
 		"--set=settings.SERVICE_BASE_URL=https://a":       "SERVICE_BASE_URL",
-		"--set=settings.SERVICE_MAX_UPLAODS=1":            "SERVICE_MAX_UPLAODS",
+		"--set=settings.SERVICE_MAX_UPLOAD=1":             "SERVICE_MAX_UPLOAD",
 		"--set=tls.secretName=media-tls,baseURL=http://a": "baseURL must begin with https://",
 		"--set=s3.credentials=keys":                       "/s3/credentials",
 		"--set=watchNamespaces={Team}":                    "/watchNamespaces/0",

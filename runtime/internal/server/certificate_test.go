@@ -72,7 +72,7 @@ func TestTLS_ServesHTTP1WithTLS12OrLater(t *testing.T) {
 	if state := c.Conn.(*tls.Conn).ConnectionState(); state.NegotiatedProtocol != "http/1.1" { //nolint:forcetypeassert // of overTLS
 		t.Errorf("the protocol is %q", state.NegotiatedProtocol)
 	}
-	old := tls.Client(dial(t, s.Addr()), &tls.Config{RootCAs: p.roots, ServerName: tlsHost, MaxVersion: tls.VersionTLS11}) //nolint:gosec // must be rejected
+	old := tls.Client(dial(t, s.Addr()), &tls.Config{RootCAs: p.roots, ServerName: tlsHost, MaxVersion: tls.VersionTLS11})
 	if err := old.HandshakeContext(t.Context()); err == nil {
 		t.Error("TLS 1.1 is accepted")
 	}
