@@ -186,6 +186,7 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 		}
 		return false
 	})
+	testMetrics(t, metrics)
 	stop()
 	select {
 	case err := <-ended:
