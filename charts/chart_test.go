@@ -107,6 +107,21 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 	}
 }
 
+// The notes have the arithmetic of docs/reference/configuration.md, with the values of the release.
+func TestNotes_CountTheConnectionsToPostgreSQL(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"runtime.replicas=5": "PostgreSQL must allow 78 connections: (5 replicas + 1 during a rollout) x (8 + 2),\n2 x 8 for the operator, 2 for the purge.",
+		"runtime.autoscaling.enabled=true,runtime.autoscaling.maxReplicas=9,settings.SERVICE_DATABASE_MAX_CONNS=4": "PostgreSQL must allow 70 connections: (9 replicas + 1 during a rollout) x (4 + 2),\n2 x 4 for the operator",
+	} {
+		out, err := helm(t, append([]string{"install", release, chart(t), "--dry-run=client", "--set=" + values}, required...)...)
+		if err != nil || !strings.Contains(out, want) {
+			_, notes, _ := strings.Cut(out, "NOTES:")
+			t.Errorf("%s: %v%s", values, err, notes)
+		}
+	}
+}
+
 // passedOn are the values that are maps of the user, or parts of the Kubernetes API.
 var passedOn = []string{"affinity", "annotations", "global", "labels", "limits", "nodeSelector", "podAnnotations", "podLabels", "requests", "serviceAccountAnnotations", "settings"}
 
