@@ -41,8 +41,9 @@ type Store struct {
 	client *minio.Client
 	core   *minio.Core
 	// noRetry sends requests that must not be repeated.
-	noRetry *minio.Core
-	region  string
+	noRetry  *minio.Core
+	region   string
+	requests *inFlight
 	// troubles has a value after a request that the store failed.
 	troubles chan struct{}
 }
@@ -63,11 +64,12 @@ func New(cfg Config) (*Store, error) {
 	transport.ResponseHeaderTimeout = time.Minute
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	troubles := make(chan struct{}, 1)
+	requests := &inFlight{next: tracedTransport{transport, u.Host}, requests: map[*progress]struct{}{}}
 	options := &minio.Options{
 		Creds:     credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""),
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
-		Transport: observedTransport{tracedTransport{transport, u.Host}, troubles},
+		Transport: observedTransport{requests, troubles},
 		// The default, ten attempts with backoff, delays a request for most of a minute while
 		// the store is down. The client can retry sooner.
 		MaxRetries: 3,
@@ -81,7 +83,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the S3 client: %w", err)
 	}
-	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, troubles: troubles}, nil
+	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, requests: requests, troubles: troubles}, nil
 }
 
 // dialTimeout bounds one connection attempt.
