@@ -82,6 +82,7 @@ TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
 test: packages kube minio tusd helm build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+	$(if $(filter ./...,$(TEST_PACKAGES)),go -C hack/gitops test -count=1 .)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
 test-race: packages kube minio tusd build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
