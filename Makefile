@@ -112,7 +112,7 @@ lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
-	for module in devservices images; do (cd hack/$$module && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...); done
+	for module in devservices images gitops tools/minio-user; do (cd hack/$$module && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
 
 vocabulary: ## Check names, comments, texts and documents for retired words
 	go run ./hack/vocabulary
