@@ -76,11 +76,11 @@ fmt: golangci-lint ## Format all Go code
 	$(TOOLS)/golangci-lint fmt ./...
 
 ##@ Check
-.PHONY: test test-race test-images e2e reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots
+.PHONY: test test-race test-images e2e zero-loss reproduce test-stores test-erasure test-operator lint vocabulary tidy verify bench crash vulncheck fuzz screenshots
 # A package with real servers takes a minute or two on a slow machine; a hang should not take an hour.
 TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
-test: packages kube minio tusd helm build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
+test: packages kube minio tusd helm kube-score promtool prometheus build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 	$(if $(filter ./...,$(TEST_PACKAGES)),go -C hack/gitops test -count=1 .)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
@@ -127,6 +127,11 @@ e2e: cluster-packages cluster-programs cluster-binaries dev-services helm ## Ins
 	@$(MAKE) images VERSION=e2e DIST=dist/e2e
 	@hack/e2e.sh $(ARGS)
 
+zero-loss: cluster-packages cluster-programs cluster-binaries dev-services helm ## Operate the product in a real cluster under load, and print what clients saw failing (as root; ARGS="--rate 20 --only drain")
+	@$(MAKE) images VERSION=e2e DIST=dist/e2e
+	CGO_ENABLED=0 go build -ldflags "-s -w" -o bin/mediastack-zeroloss ./hack/test/zeroloss
+	@hack/zero-loss.sh $(ARGS)
+
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh
 
@@ -139,14 +144,15 @@ test-operator: kube build dev-services ## Run the operator's tests of outages, t
 crash: running build dev-services kube ## Kill the service, then the operators, hundreds of times under load and verify that nothing was lost (ARGS="--scenario operator --seed 7 --kills 50")
 	go run ./hack/test/chaos $(ARGS)
 
-screenshots: packages build dev-services ## Take the screenshots of the documentation, and of every login page in every state into PICTURES (screenshots/)
+screenshots: packages helm prometheus kube build dev-services dev-stack ## Take the screenshots of the documentation, and of every login page in every state into PICTURES (screenshots/), and draw the dashboard after a load of LOAD (8m)
 	BROWSER_SHEET=$(CURDIR)/docs/login.png BROWSER_PRODUCT=$(CURDIR)/docs/product.png BROWSER_PICTURES=$(abspath $(or $(PICTURES),screenshots)) go test -count=1 -timeout $(TEST_TIMEOUT) -run 'TestPages_AreAccessible|TestAPIReference_ShowsEveryOperation' ./hack/test/browser
+	MONITORING_PICTURE=$(CURDIR)/docs/dashboard.png MONITORING_LOAD=$(or $(LOAD),8m) go test -count=1 -timeout 60m ./hack/test/monitoring
 
 vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerability database on the network)
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio minio-user tusd helm tools
+.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio minio-user tusd helm kube-score promtool prometheus tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
 libvips running packages cluster-packages:
 	@hack/packages.sh $@
@@ -191,6 +197,13 @@ tusd: ## Build the tusd server into the cache (benchmarks only)
 
 helm: ## Build Helm into the cache (tests only)
 	@hack/build-pinned.sh $(TOOLS)/helm hack/tools/helm helm.sh/helm/v4/cmd/helm
+
+kube-score: ## Build kube-score into the cache (tests only)
+	@hack/build-pinned.sh $(TOOLS)/kube-score hack/tools/kube-score github.com/zegl/kube-score/cmd/kube-score
+
+# Without service discovery, of which nothing here uses any, the build takes half as long.
+promtool prometheus: ## Build Prometheus and its promtool into the cache (tests only)
+	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/prometheus github.com/prometheus/prometheus/cmd/$@ "" remove_all_sd
 
 tools: controller-gen crd-ref-docs sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
 

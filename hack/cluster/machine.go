@@ -117,7 +117,19 @@ func checkNamespaces() error {
 	return nil
 }
 
+// incapableStatus is the exit status of `check` on a machine that cannot run a cluster: any other one is a
+// failure of the program.
+const incapableStatus = 3
+
 type checkCommand struct{}
 
 // Run prints what is missing, by its error.
-func (checkCommand) Run() error { return checkMachine() }
+func (checkCommand) Run() error {
+	if err := checkMachine(); err != nil {
+		return incapableError{err}
+	}
+	return nil
+}
+
+// incapableError says what a machine lacks.
+type incapableError struct{ error }

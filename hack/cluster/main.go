@@ -44,6 +44,9 @@ func main() {
 		if !errors.Is(err, daemon.ErrReported) {
 			fmt.Fprintln(os.Stderr, "mediastack-cluster:", err)
 		}
+		if errors.As(err, new(incapableError)) {
+			os.Exit(incapableStatus)
+		}
 		os.Exit(1)
 	}
 }

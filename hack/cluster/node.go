@@ -49,6 +49,9 @@ func (c *nodeCommand) Run(ctx context.Context) error {
 	if err := n.start(ctx); err != nil {
 		return err
 	}
+	if err := n.enforcePolicies(ctx); err != nil {
+		return err
+	}
 	return n.group.Dead(ctx)
 }
 

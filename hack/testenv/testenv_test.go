@@ -3,6 +3,7 @@ package testenv_test
 import (
 	"bytes"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,39 @@ func TestPostgresServer_KeepsDataAndURLOverACrash(t *testing.T) {
 	defer conn.Close(ctx)
 	if _, err := conn.Exec(ctx, "INSERT INTO items VALUES (1)"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A commit that was acknowledged is on the replica that is promoted, whatever happens to the primary.
+func TestStandby_HasEveryAcknowledgedCommit(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	primary := testenv.PostgresServer(t)
+	conn, err := pgx.Connect(ctx, testenv.Database(t, primary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := conn.Config().Database
+	dir := testenv.TempDir(t)
+	replica, err := primary.Server.StartStandby(ctx, servers.PostgresConfig{Dir: filepath.Join(dir, "replica"), LogFile: filepath.Join(dir, "replica.log"), Volatile: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(ctx, "CREATE TABLE items (id int); INSERT INTO items VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	primary.Kill()
+	if err := replica.Promote(ctx); err != nil {
+		t.Fatal(err)
+	}
+	promoted, err := pgx.Connect(ctx, replica.AdminURL(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer promoted.Close(ctx)
+	var id int
+	if err := promoted.QueryRow(ctx, "INSERT INTO items SELECT id + 1 FROM items RETURNING id").Scan(&id); err != nil || id != 2 {
+		t.Errorf("the promoted replica: %d, %v", id, err)
 	}
 }
 

@@ -4,6 +4,11 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
+	"mediastack.dev/runtime/tracing"
 )
 
 // Bounds of a batch.
@@ -19,20 +24,25 @@ const (
 type batcher[K comparable, C any] struct {
 	// exec executes a batch and reports for every call whether it succeeded.
 	exec func(ctx context.Context, key K, payloads []C) (ok []bool, err error)
+	// waiting and size are metrics.
+	waiting prometheus.Gauge
+	size    prometheus.Observer
 
 	mu    sync.Mutex
 	queue map[K][]*batchCall[C] // has a key while its batches run
 }
 
 type batchCall[C any] struct {
+	ctx     context.Context // with the span of the call; it does not end with the caller
 	payload C
 	done    chan struct{}
 	ok      bool
 	err     error
 }
 
+// newBatcher returns a batcher whose metrics are not exported.
 func newBatcher[K comparable, C any](exec func(ctx context.Context, key K, payloads []C) ([]bool, error)) *batcher[K, C] {
-	return &batcher[K, C]{exec: exec, queue: map[K][]*batchCall[C]{}}
+	return &batcher[K, C]{exec: exec, waiting: prometheus.NewGauge(prometheus.GaugeOpts{}), size: prometheus.NewHistogram(prometheus.HistogramOpts{}), queue: map[K][]*batchCall[C]{}}
 }
 
 // Do executes one call in a batch of its key. It waits for the result also when ctx ends, so
@@ -42,27 +52,36 @@ func (b *batcher[K, C]) Do(ctx context.Context, key K, payload C) (ok bool, err 
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	call := &batchCall[C]{payload: payload, done: make(chan struct{})}
+	ctx, span := tracing.Start(ctx, "postgres batch")
+	defer span.End()
+	call := &batchCall[C]{ctx: context.WithoutCancel(ctx), payload: payload, done: make(chan struct{})}
 	b.mu.Lock()
 	calls, running := b.queue[key]
 	b.queue[key] = append(calls, call)
 	b.mu.Unlock()
+	b.waiting.Inc()
 	if !running {
-		go b.run(context.WithoutCancel(ctx), key)
+		go b.run(key)
 	}
 	<-call.done
 	return call.ok, call.err
 }
 
 // run executes batches of a key until its queue is empty. One call that the database rejects
-// fails the whole batch, so each is then executed alone.
-func (b *batcher[K, C]) run(ctx context.Context, key K) {
+// fails the whole batch, so each is then executed alone. The statements of a batch are in the trace
+// of its first call; the spans of the others have a link to it.
+func (b *batcher[K, C]) run(key K) {
 	for calls := b.dequeue(key); len(calls) > 0; calls = b.dequeue(key) {
 		payloads := make([]C, len(calls))
 		for i, call := range calls {
 			payloads[i] = call.payload
+			if i > 0 {
+				trace.SpanFromContext(call.ctx).AddLink(trace.LinkFromContext(calls[0].ctx))
+			}
 		}
-		batchCtx, cancel := context.WithTimeout(ctx, batchTimeout)
+		b.waiting.Sub(float64(len(calls)))
+		b.size.Observe(float64(len(calls)))
+		batchCtx, cancel := context.WithTimeout(calls[0].ctx, batchTimeout)
 		ok, err := b.exec(batchCtx, key, payloads)
 		for i, call := range calls {
 			switch {

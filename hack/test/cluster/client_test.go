@@ -73,7 +73,7 @@ func (c client) send(ctx context.Context, status int, method, url string, body [
 	if err != nil {
 		return nil, nil, err
 	}
-	if strings.HasPrefix(url, c.url) && !strings.Contains(url, "/media/file/") {
+	if c.key != "" && strings.HasPrefix(url, c.url) && !strings.Contains(url, "/media/file/") {
 		request.Header.Set("x-service-apikey", c.key)
 	}
 	for i := 0; i+1 < len(header); i += 2 {

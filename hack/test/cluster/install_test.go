@@ -24,6 +24,8 @@ const (
 	baseURL = "http://" + service + "." + namespace + ".svc.cluster.local"
 	// nodePort leads from each node to the Service.
 	nodePort = "30080"
+	// owner may log in to the tenant's account.
+	owner = "owner@team-a.example"
 )
 
 // namespaces are made before the installation. Both enforce the Pod Security Standard "restricted".
@@ -46,6 +48,7 @@ spec:
   displayName: Team A
   storage: {maxStorage: 1Gi}
   deletionPolicy: Delete
+  owners: [` + owner + `]
 `
 
 // installed reports whether the product is installed: the tests that need it install it, unless an
@@ -75,9 +78,14 @@ func install(t *testing.T) {
 		"--from-literal=SERVICE_S3_ACCESS_KEY="+env.S3.AccessKey, "--from-literal=SERVICE_S3_SECRET_KEY="+env.S3.SecretKey,
 		"--from-literal=SERVICE_SECRET="+secret)
 	apply(t, credentials)
+	mailHost, mailPort, err := net.SplitHostPort(env.SMTP)
+	if err != nil {
+		t.Fatal(err)
+	}
 	begun := time.Now()
-	_, err := helm(t, "install", release, filepath.Join(env.root, "charts", "mediastack"), "--namespace", namespace,
+	_, err = helm(t, "install", release, filepath.Join(env.root, "charts", "mediastack"), "--namespace", namespace,
 		"--set", "baseURL="+baseURL, "--set", "s3.endpoint="+env.S3.Endpoint, "--set", "image.tag="+imageTag,
+		"--set", "smtp.host="+mailHost, "--set", "smtp.port="+mailPort, "--set", "smtp.tls=none", "--set", "smtp.from=login@e2e.example",
 		"--set-string", "purge.schedule=* * * * *", "--wait", "--timeout", "3m")
 	if err != nil {
 		t.Fatal(err)
@@ -134,8 +142,7 @@ func TestInstallation_PodsFitRestricted(t *testing.T) {
 	}
 }
 
-// A NetworkPolicy selects the pods of each program. The CNI plugin of this cluster enforces none, so
-// that they allow what is needed and nothing else is not tested here.
+// A NetworkPolicy selects the pods of each program. TestNetworkPolicies_AllowWhatIsNeeded tries them.
 func TestInstallation_HasNetworkPolicies(t *testing.T) {
 	install(t)
 	for _, component := range []string{"operator", "runtime", "purge"} {
@@ -211,14 +218,7 @@ spec:
       securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
 `
 	apply(t, strings.ReplaceAll(pod, "SECRET", secretName(t)))
-	phase := ""
-	within(t, 90*time.Second, func() string {
-		phase = kubectl(t, "-n", tenant, "get", "pod/client", "--output=jsonpath={.status.phase}")
-		if phase == "Succeeded" || phase == "Failed" {
-			return ""
-		}
-		return "the client's pod is " + phase
-	})
+	phase := ended(t, tenant, "client")
 	if phase != "Succeeded" {
 		t.Errorf("the client failed: %s", kubectl(t, "-n", tenant, "logs", "client"))
 	}

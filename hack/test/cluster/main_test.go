@@ -35,6 +35,8 @@ type environment struct {
 	Nodes       map[string]string `json:"nodes"`
 	DatabaseURL string            `json:"databaseURL"`
 	S3          servers.S3Access  `json:"s3"`
+	SMTP        string            `json:"smtp"`
+	MailLog     string            `json:"mailLog"`
 
 	root, cluster, operator, helm string
 	// cgroups is what the names of the cgroups of this cluster's nodes begin with.
@@ -46,9 +48,9 @@ var env environment
 func TestMain(m *testing.M) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if os.Getenv(clientEnv) != "" {
-		if err := runInPod(ctx); err != nil {
-			fmt.Fprintln(os.Stderr, "client:", err)
+	if inPod, err := runAsProgram(ctx); inPod {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -58,6 +60,32 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
+}
+
+// runAsProgram does what a pod of a test runs this program for.
+func runAsProgram(ctx context.Context) (inPod bool, err error) {
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == confinedArgument:
+		return true, showConfinement(ctx)
+	case len(os.Args) > 1 && os.Args[1] == reachArgument:
+		return true, reach(ctx, os.Args[2:])
+	case os.Getenv(clientEnv) != "":
+		return true, runInPod(ctx)
+	}
+	return false, nil
+}
+
+// ended waits for a pod that runs once, and returns its phase.
+func ended(t *testing.T, in, pod string) (phase string) {
+	t.Helper()
+	within(t, 90*time.Second, func() string {
+		phase = kubectl(t, "-n", in, "get", "pod/"+pod, "--output=jsonpath={.status.phase}")
+		if phase == "Succeeded" || phase == "Failed" {
+			return ""
+		}
+		return "the pod " + pod + " is " + phase
+	})
+	return phase
 }
 
 // find finds the cluster, and loads this program into it.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"mediastack.dev/runtime/environment"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/redact"
 )
 
@@ -56,9 +58,9 @@ type logConfig struct {
 func (c logConfig) logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: redact.Attr}
 	if c.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
+		return slog.New(httpapi.LogHandler{Handler: slog.NewTextHandler(w, options)})
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(httpapi.LogHandler{Handler: slog.NewJSONHandler(w, options)})
 }
 
 // stdio are the outputs of a command.
@@ -96,9 +98,12 @@ func run(ctx context.Context, args []string, io stdio) int {
 		return fail(io, exitFailed, err)
 	}
 	parsed, err := parse(parser, args)
+	misspelled := environment.Check(os.Environ(), parser.Model)
 	switch {
 	case requested >= 0:
 		return requested
+	case misspelled != nil:
+		return fail(io, exitUsage, misspelled)
 	case err != nil:
 		return fail(io, exitUsage, err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/internal/traceexport"
+	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
@@ -23,6 +25,8 @@ type purgeCommand struct {
 	Objects  objectstore.Config     `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config `embed:"" group:"Stores"`
+
+	Traces traceexport.Config `embed:"" group:"Purge"`
 }
 
 // Validate checks the bounds; kong calls it.
@@ -33,7 +37,7 @@ func (c *purgeCommand) Validate() error {
 	if err := c.Purge.Validate(); err != nil {
 		return err
 	}
-	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Database.Validate(), c.Installation.Validate())
+	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Database.Validate(), c.Installation.Validate(), c.Traces.Validate())
 }
 
 // purgeSummary is one line of JSON.
@@ -51,6 +55,13 @@ const maintenanceConns = 2
 
 // Run makes one pass.
 func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) error {
+	traces, err := traceexport.New(ctx, c.Traces, traceexport.Deps{Service: "mediastack-purge", Version: versionText(), Log: log})
+	if err != nil {
+		return usageError{err}
+	}
+	defer traces.Close(ctx)
+	ctx, span := traces.Begin(ctx, "purge")
+	defer span.End() // before traces is closed
 	store, err := postgres.Open(ctx, c.Database.WithMaxConns(maintenanceConns))
 	if err != nil {
 		return usageError{err}
@@ -69,12 +80,14 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	// The summary is printed also if the pass fails.
 	var summary purgeSummary
 	var swept error
+	started := time.Now()
 	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil && summary.Held == "" {
 		summary.OAuthRowsPurged, swept = oauth.Purge(ctx, c.OAuth, store, time.Now())
 	}
 	if swept == nil && summary.Held == "" {
 		summary.KeysPurged, swept = account.PurgeKeys(ctx, c.Keys, store)
 	}
+	recordPurge(ctx, store, summary, swept, started, log)
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err
 	}
@@ -85,4 +98,29 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		return exitCode(exitActionRequired)
 	}
 	return swept
+}
+
+// recordTimeout bounds the recording of a run.
+const recordTimeout = 5 * time.Second
+
+// recordPurge records what a run did, for the metrics, also if the run was ended. A run that found another
+// one running did nothing.
+func recordPurge(ctx context.Context, store *postgres.Store, summary purgeSummary, failure error, started time.Time, log *slog.Logger) {
+	if !summary.Ran && failure == nil && summary.Held == "" {
+		return
+	}
+	run := inventory.PurgeRun{Started: started, Ended: time.Now(), Outcome: inventory.Completed, NeedsAttention: summary.NeedsAttention, BucketsSkipped: int64(summary.BucketsSkipped),
+		PurgeCounts: inventory.PurgeCounts{Drafts: int64(summary.DraftsPurged), Uploads: int64(summary.UploadsExpired), Removals: int64(summary.RemovalsDone),
+			RemovalsFailed: int64(summary.RemovalsFailed), OAuthRows: int64(summary.OAuthRowsPurged), APIKeys: int64(summary.KeysPurged)}}
+	switch {
+	case summary.Held != "":
+		run.Outcome = inventory.Held
+	case failure != nil:
+		run.Outcome = inventory.Failed
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if err := store.RecordPurge(ctx, run); err != nil {
+		log.WarnContext(ctx, "the run is not recorded, and missing in the metrics", "error", err)
+	}
 }

@@ -9,13 +9,14 @@ import (
 
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
 
 type resumeCommand struct {
-	Confirm  bool          `help:"End the hold: this database is the one that shall write to the object store. Without it, the command reports and changes nothing."`
-	DraftTTL time.Duration `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged, for the report."`
+	Confirm           bool `help:"End the hold: this database is the one that shall write to the object store. Without it, the command reports and changes nothing."`
+	media.DraftConfig `embed:""`
 	// DeletionDelay is how long an admin has to look at the accounts that the restore closed again.
 	DeletionDelay time.Duration      `env:"SERVICE_RESUME_DELETION_DELAY" default:"24h" help:"Least time from the confirmation until the media of closed accounts is deleted, from 0s to 8784h."`
 	Database      postgres.Config    `embed:"" group:"Stores"`
@@ -24,8 +25,8 @@ type resumeCommand struct {
 
 // Validate checks the bounds; kong calls it.
 func (c *resumeCommand) Validate() error {
-	if c.DraftTTL <= 0 {
-		return fmt.Errorf("SERVICE_DRAFT_TTL must be positive, not %s", c.DraftTTL)
+	if err := c.DraftConfig.Validate(); err != nil {
+		return err
 	}
 	if c.DeletionDelay < 0 || c.DeletionDelay > 8784*time.Hour {
 		return fmt.Errorf("SERVICE_RESUME_DELETION_DELAY must be from 0s to 8784h, not %s", c.DeletionDelay)

@@ -11,7 +11,7 @@ import (
 // the program sets the fields that have none.
 type Config struct {
 	Secret         string        `env:"SERVICE_SECRET" required:"" help:"Server secret, at least 32 bytes in hexadecimal or base64 (prefer the environment over the flag)."`
-	SecretPrevious string        `env:"SERVICE_SECRET_PREVIOUS" help:"The secret before this one: still accepted, never signed with."`
+	SecretPrevious string        `env:"SERVICE_SECRET_PREVIOUS" help:"A second secret that is accepted and never signed with, while the secret is rotated."`
 	SignatureTTL   time.Duration `env:"SERVICE_SIGNATURE_TTL" default:"1h" help:"How long an upload signature is valid."`
 	KeyCacheTTL    time.Duration `env:"SERVICE_KEY_CACHE_TTL" default:"60s" help:"How long keys, logins and image settings are cached at most; changes invalidate them at once."`
 

@@ -65,11 +65,11 @@ func (broken) Read([]byte) (int, error) { return 0, errors.New("the store went a
 type one struct{ item media.Item }
 
 // ForDelivery finds the item.
-func (o one) ForDelivery(_ context.Context, id uuid.UUID) (media.Item, string, error) {
+func (o one) ForDelivery(_ context.Context, id uuid.UUID) (media.Item, media.Owner, error) {
 	if id != o.item.ID {
-		return media.Item{}, "", fault.New(fault.NotFound, "no such item")
+		return media.Item{}, media.Owner{}, fault.New(fault.NotFound, "no such item")
 	}
-	return o.item, "bucket", nil
+	return o.item, media.Owner{Bucket: "bucket"}, nil
 }
 
 func newDelivery(t testing.TB, item media.Item, objects Objects) *Delivery {
@@ -233,7 +233,7 @@ func TestDownloadName_DerivativesHaveTheirOwnExtension(t *testing.T) {
 	item.FileName = "holiday.photo.jpeg"
 	item.Objects = append(item.Objects,
 		media.Object{Variant: media.WebP, MimeType: "image/webp", Bytes: 7}, media.Object{Variant: media.Thumbnail, MimeType: "image/png"})
-	document := api.NewMediaItem(item, newDelivery(t, item, nil).URLs())
+	document := api.Documents{URLs: newDelivery(t, item, nil).URLs()}.Item(item)
 	if !strings.HasSuffix(document.File, "/webp/holiday.photo.webp") || !strings.HasSuffix(document.Thumbnail, "/thumbnail/holiday.photo.png") {
 		t.Errorf("%+v", document)
 	}

@@ -51,6 +51,30 @@ CREATE TABLE runtime_instance (
     seen_at    timestamptz NOT NULL
 );
 
+-- What the purge did: one row, which the migration inserts. Its process ends, so that it cannot be
+-- scraped; a replica of the runtime exports the row.
+CREATE TABLE purge_run (
+    singleton       boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    -- The last run; null before the first one.
+    started_at      timestamptz,
+    ended_at        timestamptz,
+    needs_attention boolean NOT NULL DEFAULT false,
+    buckets_skipped bigint NOT NULL DEFAULT 0,
+    -- succeeded_at is the end of the last run that completed.
+    succeeded_at    timestamptz,
+    -- The sums of all runs.
+    runs_completed  bigint NOT NULL DEFAULT 0,
+    runs_failed     bigint NOT NULL DEFAULT 0,
+    runs_held       bigint NOT NULL DEFAULT 0,
+    drafts          bigint NOT NULL DEFAULT 0,
+    uploads         bigint NOT NULL DEFAULT 0,
+    removals        bigint NOT NULL DEFAULT 0,
+    removals_failed bigint NOT NULL DEFAULT 0,
+    oauth_rows      bigint NOT NULL DEFAULT 0,
+    api_keys        bigint NOT NULL DEFAULT 0
+);
+INSERT INTO purge_run DEFAULT VALUES;
+
 -- A tenant. Each MediaAccount has one open account; a closed account keeps its row until
 -- the account is erased.
 CREATE TABLE account (
@@ -222,8 +246,11 @@ CREATE INDEX resumable_upload_account ON resumable_upload (account_id);
 
 -- objects is a JSON array of {variant, key, bytes, mimeType, sha256};
 -- bytes is the sum of theirs. A draft has no sealed_at.
+--
+-- Ids are unique, but no index is in the order of ids alone: the planner would use it for a list of
+-- one tenant, and read the rows of all others. The order is that of an account or an app.
 CREATE TABLE item (
-    id          uuid PRIMARY KEY,
+    id          uuid NOT NULL,
     account_id  uuid NOT NULL,
     app_id      uuid NOT NULL,
     file_name   text NOT NULL,
@@ -234,15 +261,16 @@ CREATE TABLE item (
     bytes       bigint NOT NULL CHECK (bytes >= 0),
     created_at  timestamptz NOT NULL,
     sealed_at   timestamptz,
+    PRIMARY KEY (account_id, id),
     FOREIGN KEY (app_id, account_id) REFERENCES app (id, account_id) ON DELETE CASCADE
 );
+CREATE INDEX item_id ON item USING hash (id);
 -- Lists are newest first: ids are UUIDv7, so their order is that of creation.
 CREATE INDEX item_list ON item (app_id, id DESC) WHERE sealed_at IS NOT NULL;
 CREATE INDEX item_list_access ON item (app_id, access, id DESC) WHERE sealed_at IS NOT NULL;
 CREATE INDEX item_list_group ON item (app_id, group_label, id DESC) WHERE sealed_at IS NOT NULL AND group_label <> '';
 CREATE INDEX item_draft_age ON item (created_at) WHERE sealed_at IS NULL;
 CREATE INDEX item_draft_account ON item (account_id) WHERE sealed_at IS NULL;
-CREATE INDEX item_account ON item (account_id, id);
 
 -- Totals of sealed items, spread over slots so that concurrent seals of one app seldom wait
 -- for each other's commit. A single slot has no meaning (a seal and the deletion of the same

@@ -38,7 +38,7 @@ WITH batch AS MATERIALIZED (
       AND i.id > sqlc.arg(after)::uuid
     ORDER BY i.id LIMIT sqlc.arg(batch)::int
 ), deleted AS (
-    DELETE FROM item USING batch WHERE item.id = batch.id
+    DELETE FROM item USING batch WHERE item.account_id = sqlc.arg(account_id) AND item.id = batch.id
     RETURNING item.id, item.app_id, item.access, item.bytes, item.sealed_at
 ), sealed AS (
     SELECT app_id, count(*) FILTER (WHERE access = 'public') AS public_items, count(*) FILTER (WHERE access = 'private') AS private_items,

@@ -3,7 +3,7 @@ SELECT * FROM item WHERE app_id = $1 AND id = $2;
 
 -- name: ItemForDelivery :one
 -- By id alone, because a file's URL has no app. Suspended and closed accounts serve no files.
-SELECT sqlc.embed(item), account.bucket FROM item
+SELECT sqlc.embed(item), account.namespace, account.name, account.bucket FROM item
 JOIN account ON account.id = item.account_id AND account.closed_at IS NULL AND NOT account.suspended
 WHERE item.id = $1;
 
@@ -79,11 +79,14 @@ RETURNING id;
 SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id DESC LIMIT $2 OFFSET $3;
 
 -- name: ListItemsByAccess :many
-SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND access = $2 ORDER BY id DESC LIMIT $3 OFFSET $4;
+-- A range of one value, and an order by it: only item_list_access is in this order. For an equality
+-- the planner might read all items of the app in the order of item_list.
+SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND access BETWEEN $2 AND $2 ORDER BY access, id DESC LIMIT $3 OFFSET $4;
 
 -- name: ListItemsByGroup :many
-SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label = $2 AND group_label <> ''
-    AND (sqlc.arg(access)::text = '' OR access = sqlc.arg(access)::text) ORDER BY id DESC LIMIT $3 OFFSET $4;
+-- A range, as above, for item_list_group.
+SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label BETWEEN $2 AND $2 AND group_label <> ''
+    AND (sqlc.arg(access)::text = '' OR access = sqlc.arg(access)::text) ORDER BY group_label, id DESC LIMIT $3 OFFSET $4;
 
 -- name: CountApp :one
 SELECT coalesce(sum(public_items), 0)::bigint AS public_items, coalesce(sum(private_items), 0)::bigint AS private_items FROM app_total WHERE app_id = $1;

@@ -95,6 +95,51 @@ func TestProxy_CutsStallsAndMutes(t *testing.T) {
 	}
 }
 
+func TestProxy_RedirectsNewConnections(t *testing.T) {
+	t.Parallel()
+	var targets []string
+	for _, name := range []string{"first", "second"} {
+		server, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = server.Close() }()
+		targets = append(targets, server.Addr().String())
+		go func() {
+			for {
+				conn, err := server.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(conn, name) // and the connection stays
+			}
+		}()
+	}
+	p, err := StartProxy(targets[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	greeting := func(want string) net.Conn {
+		conn, err := net.Dial("tcp", p.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		buffer := make([]byte, len(want))
+		if _, err := io.ReadFull(conn, buffer); err != nil || string(buffer) != want {
+			t.Errorf("%q answers, %v; want %q", buffer, err, want)
+		}
+		return conn
+	}
+	former := greeting("first")
+	defer func() { _ = former.Close() }()
+	p.Redirect(targets[1])
+	if _, err := former.Read(make([]byte, 1)); err == nil {
+		t.Error("a connection to the former address stays")
+	}
+	defer func() { _ = greeting("second").Close() }()
+}
+
 // A process that is killed at a request must be dead before its request is passed on.
 func TestProxy_StopsAtAnAwaitedRequest(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -25,9 +24,9 @@ const (
 // Proxy stands in front of a server on one port, and outlives the server's crashes.
 type Proxy struct {
 	listener net.Listener
-	target   string
 
 	mu      sync.Mutex
+	target  string
 	mode    Mode
 	changed chan struct{} // closed when mode changes
 	conns   map[net.Conn]bool
@@ -46,9 +45,12 @@ type Request struct {
 	Pass chan struct{}
 }
 
-// StartProxy starts a proxy in front of an address, on a port of its own.
-func StartProxy(target string) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+// StartProxy starts a proxy in front of an address, on a loopback port of its own.
+func StartProxy(target string) (*Proxy, error) { return StartProxyAt("127.0.0.1:0", target) }
+
+// StartProxyAt starts a proxy that listens at an address, in front of another one.
+func StartProxyAt(address, target string) (*Proxy, error) {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -58,8 +60,16 @@ func StartProxy(target string) (*Proxy, error) {
 }
 
 // String returns the address.
-func (p *Proxy) String() string {
-	return fmt.Sprintf("127.0.0.1:%d", p.listener.Addr().(*net.TCPAddr).Port)
+func (p *Proxy) String() string { return p.listener.Addr().String() }
+
+// Redirect leads new connections to another address, and ends those that are there.
+func (p *Proxy) Redirect(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
 }
 
 // Set changes the mode. Connections that were muted are ended when that is over: what
@@ -155,7 +165,10 @@ func (p *Proxy) drop(conns ...net.Conn) {
 }
 
 func (p *Proxy) pass(client net.Conn) {
-	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.DialTimeout("tcp", target, 5*time.Second)
 	if err != nil {
 		_ = client.Close()
 		return

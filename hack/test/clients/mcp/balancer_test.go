@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"mediastack.dev/hack/testenv/webuser"
 )
 
 // balancer is the one address of the service. It sends every request to another replica than the one
@@ -30,9 +32,6 @@ type balancer struct {
 	// scanner is called for every exchange; nil = none.
 	scanner *secretScanner
 }
-
-// servedBy is the header with the replica that answered.
-const servedBy = "X-Served-By"
 
 func newBalancer(t *testing.T, w *secretScanner) *balancer {
 	t.Helper()
@@ -161,7 +160,7 @@ func (r roundRobin) RoundTrip(request *http.Request) (*http.Response, error) {
 		r.balancer.mu.Lock()
 		r.balancer.took[target]++
 		r.balancer.mu.Unlock()
-		response.Header.Set(servedBy, target)
+		response.Header.Set(webuser.ServedBy, target)
 		response.Body = finishingBody{response.Body, sync.OnceFunc(func() { r.balancer.finish(target, "") })}
 		if err := r.balancer.scanner.response(response); err != nil {
 			_ = response.Body.Close()

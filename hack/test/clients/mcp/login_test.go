@@ -22,6 +22,7 @@ import (
 
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/hack/testenv/node"
+	"mediastack.dev/hack/testenv/webuser"
 	"mediastack.dev/runtime/oauth"
 )
 
@@ -47,6 +48,13 @@ func newLoginService(t *testing.T) *loginService {
 	s.service = newService(t, s.scanner, "SERVICE_SMTP_HOST="+host, "SERVICE_SMTP_PORT="+port, "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.example",
 		"SERVICE_LOG_LEVEL=DEBUG", "SERVICE_KEY_CACHE_TTL=0s") // an expired token is noticed at once
 	return s
+}
+
+// user returns a user who logs in once.
+func (s *loginService) user(t *testing.T, address string) *webuser.User {
+	t.Helper()
+	s.loggedIn = append(s.loggedIn, address)
+	return webuser.New(t, address, s.mailLog, nil)
 }
 
 // expire expires every access token that was issued so far.
@@ -95,7 +103,7 @@ func TestClients_LogInOverTwoReplicas(t *testing.T) {
 			user := s.user(t, owners[n+1])
 			got := s.run(t, user, true, func() result {
 				program := packages.Start(t, clientTimeout, t.TempDir(), nil, packages.Script(t, client.script), string(text))
-				user.logIn(program.WaitForOutput(authorizationURL), client.known)
+				user.LogIn(program.WaitForOutput(authorizationURL), client.known)
 				ended := program.Wait()
 				var got result
 				if err := json.Unmarshal([]byte(ended.Stdout), &got); err != nil || ended.Code != 0 {
@@ -116,7 +124,7 @@ func TestClients_LogInOverTwoReplicas(t *testing.T) {
 
 // run logs a client in and runs its scenario. Before its first request with a token a replica is
 // killed; before its fifth all tokens expire, if expire is set.
-func (s *loginService) run(t *testing.T, user *user, expire bool, run func() result) result {
+func (s *loginService) run(t *testing.T, user *webuser.User, expire bool, run func() result) result {
 	t.Helper()
 	victim, logins, refreshes, calls := s.replicas[0], s.scanner.granted("authorization_code"), s.scanner.granted("refresh_token"), 0
 	s.balancer.begin(func(_ int, r *http.Request) {
@@ -146,8 +154,8 @@ func (s *loginService) run(t *testing.T, user *user, expire bool, run func() res
 		t.Errorf("there were %d calls", calls)
 	}
 	// The pages of address, code and consent, and what leads to each.
-	if len(user.steps) < 7 || len(slices.Compact(slices.Clone(user.steps))) != len(user.steps) {
-		t.Errorf("the user was served by %v", user.steps)
+	if len(user.Steps) < 7 || len(slices.Compact(slices.Clone(user.Steps))) != len(user.Steps) {
+		t.Errorf("the user was served by %v", user.Steps)
 	}
 	if n := s.scanner.granted("authorization_code") - logins; n != 1 {
 		t.Errorf("there were %d logins", n)
@@ -173,7 +181,7 @@ func (s *loginService) goLogsIn(t *testing.T, address string, file []byte) {
 		}},
 		RequestRefreshToken: true,
 		AuthorizationCodeFetcher: func(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
-			user.logIn(args.URL, "Gopher")
+			user.LogIn(args.URL, "Gopher")
 			select {
 			case answer := <-answers:
 				return answer, nil
@@ -218,7 +226,7 @@ func (s *loginService) inspectorLogsIn(t *testing.T, packages *node.Packages, ad
 			"--callback-url", fmt.Sprintf("http://127.0.0.1:%d/oauth/callback", port)}, args...)...)
 	}
 	program := start("--method", "tools/list")
-	user.logIn(program.WaitForOutput(authorizationURL), "Inspector")
+	user.LogIn(program.WaitForOutput(authorizationURL), "Inspector")
 	if ended := program.Wait(); ended.Code != 0 || strings.Count(ended.Stdout, `"inputSchema"`) != 10 {
 		t.Fatalf("it ends with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
 	}
@@ -247,7 +255,7 @@ func (s *loginService) conforms(t *testing.T, packages *node.Packages, address s
 	must(t, err)
 	program := packages.Start(t, clientTimeout, t.TempDir(), nil, packages.Module("@modelcontextprotocol/conformance/dist/index.js"), "authorization", "--url", s.balancer.server.URL,
 		"--client-id", client.ClientID, "--port", fmt.Sprint(port), "--resource", s.url())
-	user.logIn(program.WaitForOutput(authorizationURL), "Conformance")
+	user.LogIn(program.WaitForOutput(authorizationURL), "Conformance")
 	if ended := program.Wait(); ended.Code != 0 {
 		t.Errorf("the suite exits with %d: %s\n%s", ended.Code, ended.Stdout, ended.Stderr)
 	}

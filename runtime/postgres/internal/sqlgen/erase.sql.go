@@ -246,7 +246,7 @@ WITH batch AS MATERIALIZED (
       AND i.id > $1::uuid
     ORDER BY i.id LIMIT $3::int
 ), deleted AS (
-    DELETE FROM item USING batch WHERE item.id = batch.id
+    DELETE FROM item USING batch WHERE item.account_id = $2 AND item.id = batch.id
     RETURNING item.id, item.app_id, item.access, item.bytes, item.sealed_at
 ), sealed AS (
     SELECT app_id, count(*) FILTER (WHERE access = 'public') AS public_items, count(*) FILTER (WHERE access = 'private') AS private_items,

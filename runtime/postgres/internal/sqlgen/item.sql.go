@@ -129,14 +129,16 @@ func (q *Queries) Item(ctx context.Context, arg ItemParams) (Item, error) {
 }
 
 const itemForDelivery = `-- name: ItemForDelivery :one
-SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, account.bucket FROM item
+SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, account.namespace, account.name, account.bucket FROM item
 JOIN account ON account.id = item.account_id AND account.closed_at IS NULL AND NOT account.suspended
 WHERE item.id = $1
 `
 
 type ItemForDeliveryRow struct {
-	Item   Item
-	Bucket string
+	Item      Item
+	Namespace string
+	Name      string
+	Bucket    string
 }
 
 // By id alone, because a file's URL has no app. Suspended and closed accounts serve no files.
@@ -155,6 +157,8 @@ func (q *Queries) ItemForDelivery(ctx context.Context, id uuid.UUID) (ItemForDel
 		&i.Item.Bytes,
 		&i.Item.CreatedAt,
 		&i.Item.SealedAt,
+		&i.Namespace,
+		&i.Name,
 		&i.Bucket,
 	)
 	return i, err
@@ -203,7 +207,7 @@ func (q *Queries) ListItems(ctx context.Context, arg ListItemsParams) ([]Item, e
 }
 
 const listItemsByAccess = `-- name: ListItemsByAccess :many
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND access = $2 ORDER BY id DESC LIMIT $3 OFFSET $4
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND access BETWEEN $2 AND $2 ORDER BY access, id DESC LIMIT $3 OFFSET $4
 `
 
 type ListItemsByAccessParams struct {
@@ -213,6 +217,8 @@ type ListItemsByAccessParams struct {
 	Offset int32
 }
 
+// A range of one value, and an order by it: only item_list_access is in this order. For an equality
+// the planner might read all items of the app in the order of item_list.
 func (q *Queries) ListItemsByAccess(ctx context.Context, arg ListItemsByAccessParams) ([]Item, error) {
 	rows, err := q.db.Query(ctx, listItemsByAccess,
 		arg.AppID,
@@ -251,8 +257,8 @@ func (q *Queries) ListItemsByAccess(ctx context.Context, arg ListItemsByAccessPa
 }
 
 const listItemsByGroup = `-- name: ListItemsByGroup :many
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label = $2 AND group_label <> ''
-    AND ($5::text = '' OR access = $5::text) ORDER BY id DESC LIMIT $3 OFFSET $4
+SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label BETWEEN $2 AND $2 AND group_label <> ''
+    AND ($5::text = '' OR access = $5::text) ORDER BY group_label, id DESC LIMIT $3 OFFSET $4
 `
 
 type ListItemsByGroupParams struct {
@@ -263,6 +269,7 @@ type ListItemsByGroupParams struct {
 	Access     string
 }
 
+// A range, as above, for item_list_group.
 func (q *Queries) ListItemsByGroup(ctx context.Context, arg ListItemsByGroupParams) ([]Item, error) {
 	rows, err := q.db.Query(ctx, listItemsByGroup,
 		arg.AppID,

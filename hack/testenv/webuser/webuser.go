@@ -1,4 +1,6 @@
-package mcp_test
+// Package webuser has the user of a test who logs in to the service on behalf of an application: in a
+// browser without JavaScript, with the code from the e-mail that the mail sink took.
+package webuser
 
 import (
 	"context"
@@ -18,40 +20,56 @@ import (
 	"time"
 )
 
-// user has a browser without JavaScript, and reads the mail of one address.
-type user struct {
+// ServedBy is the header with the replica that answered, where a balancer of the test adds it.
+const ServedBy = "X-Served-By"
+
+// User has a browser, and reads the mail of one address.
+type User struct {
+	// Steps are the replicas that served each request, where ServedBy names them.
+	Steps []string
+
 	t       *testing.T
-	service *loginService
 	address string
+	mailLog string
 	http    *http.Client
-	read    int      // emails that were read before
-	steps   []string // which replica served each
+	read    int // emails that were read before
 }
 
-func (s *loginService) user(t *testing.T, address string) *user {
+// New makes a user. mailLog is the log of the mail sink; transport is http.DefaultTransport if it is nil.
+func New(t *testing.T, address, mailLog string, transport http.RoundTripper) *User {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	must(t, err)
-	// Earlier e-mails do not belong to this login.
-	return &user{t: t, service: s, address: address, read: len(s.emails(t, address)),
-		http: &http.Client{Jar: jar, Timeout: clientTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	user := &User{t: t, address: address, mailLog: mailLog, http: &http.Client{
+		Jar: jar, Timeout: pageTimeout, Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	user.read = len(user.emails()) // earlier e-mails do not belong to this login
+	return user
 }
 
-// logIn logs in, from the authorization URL that an application opens to the page that the
-// application answers with. application is the name that the consent must show.
-func (p *user) logIn(authorization, application string) {
+// LogIn logs in, from the authorization URL that an application opens to the page that the application
+// answers with. application is the name that the consent must show.
+func (p *User) LogIn(authorization, application string) {
 	p.t.Helper()
 	at := p.open(authorization)
+	service := at.url.Host
 	at = p.send(at, "/oauth/login/email", url.Values{"email": {p.address}})
 	p.form(at, "/oauth/login/code") // an e-mail is sent only before this page
-	p.service.loggedIn = append(p.service.loggedIn, p.address)
 	at = p.send(at, "/oauth/login/code", url.Values{"code": {p.code(at)}})
 	if !strings.Contains(at.text, application) {
 		p.t.Fatalf("the consent does not name %s: %s", application, at.text)
 	}
 	at = p.send(at, "/oauth/consent", url.Values{"decision": {"allow"}})
-	if strings.HasPrefix(at.url.String(), p.service.balancer.server.URL) || at.status != http.StatusOK {
+	if at.url.Host == service || at.status != http.StatusOK {
 		p.t.Fatalf("the browser ends at %s (%d): %s", at.url.Path, at.status, at.text)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -68,7 +86,7 @@ type form struct {
 	fields url.Values
 }
 
-func (p *user) open(address string) page {
+func (p *User) open(address string) page {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, address, nil)
 	must(p.t, err)
@@ -76,7 +94,7 @@ func (p *user) open(address string) page {
 }
 
 // form returns the form of a page that leads to a path, with the URL that it is sent to.
-func (p *user) form(from page, path string) (*url.URL, form) {
+func (p *User) form(from page, path string) (*url.URL, form) {
 	p.t.Helper()
 	for _, form := range from.forms {
 		target, err := from.url.Parse(form.action)
@@ -91,7 +109,7 @@ func (p *user) form(from page, path string) (*url.URL, form) {
 
 // send fills in the form that leads to a path and sends it. The page must have the fields that a user
 // types into and the buttons that a user presses.
-func (p *user) send(from page, path string, typed url.Values) page {
+func (p *User) send(from page, path string, typed url.Values) page {
 	p.t.Helper()
 	target, form := p.form(from, path)
 	for name, values := range typed {
@@ -109,7 +127,7 @@ func (p *user) send(from page, path string, typed url.Values) page {
 }
 
 // show follows redirects to a page, be it of the service or of the application.
-func (p *user) show(r *http.Request) page {
+func (p *User) show(r *http.Request) page {
 	p.t.Helper()
 	for {
 		response, err := p.http.Do(r)
@@ -117,8 +135,8 @@ func (p *user) show(r *http.Request) page {
 		body, err := io.ReadAll(response.Body)
 		must(p.t, err)
 		_ = response.Body.Close()
-		if served := response.Header.Get(servedBy); served != "" {
-			p.steps = append(p.steps, served)
+		if served := response.Header.Get(ServedBy); served != "" {
+			p.Steps = append(p.Steps, served)
 		}
 		to, err := response.Location()
 		if errors.Is(err, http.ErrNoLocation) {
@@ -131,7 +149,7 @@ func (p *user) show(r *http.Request) page {
 }
 
 // forms returns the forms of a page with the values that they would send.
-func (p *user) forms(text string) (found []form) {
+func (p *User) forms(text string) (found []form) {
 	html := xml.NewDecoder(strings.NewReader(text))
 	html.Strict, html.AutoClose, html.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
 	for {
@@ -161,17 +179,20 @@ func (p *user) forms(text string) (found []form) {
 var inMail = regexp.MustCompile(`(?m)^\s*(\d{8})\s*$`)
 
 // emailTimeout is short enough for every client of a test to wait in vain before the test's deadline.
-const emailTimeout = 30 * time.Second
+const (
+	emailTimeout = 30 * time.Second
+	pageTimeout  = 60 * time.Second
+)
 
 // code waits for the next e-mail and returns its code. from is the page that asks for it.
-func (p *user) code(from page) string {
+func (p *User) code(from page) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), emailTimeout)
 	defer cancel()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for {
-		if emails := p.service.emails(p.t, p.address); len(emails) > p.read {
+		if emails := p.emails(); len(emails) > p.read {
 			p.read = len(emails)
 			match := inMail.FindStringSubmatch(emails[p.read-1])
 			if match == nil {
@@ -187,20 +208,20 @@ func (p *user) code(from page) string {
 	}
 }
 
-// emails returns the plain texts of the emails that the mail server took for an address.
-func (s *loginService) emails(t *testing.T, address string) (texts []string) {
-	t.Helper()
-	printed, err := os.ReadFile(s.mailLog)
-	must(t, err)
+// emails returns the plain texts of the emails that the mail server took for the user.
+func (p *User) emails() (texts []string) {
+	p.t.Helper()
+	printed, err := os.ReadFile(p.mailLog)
+	must(p.t, err)
 	for _, one := range strings.Split(string(printed), "----- mail from ")[1:] {
 		head, message, _ := strings.Cut(one, "\n")
 		message, _, whole := strings.Cut(message, "\n----- end of mail\n")
-		if !whole || !strings.Contains(head, " to "+address+" at ") {
+		if !whole || !strings.Contains(head, " to "+p.address+" at ") {
 			continue
 		}
 		email, err := mail.ReadMessage(strings.NewReader(message))
-		must(t, err)
-		texts = append(texts, plain(t, email))
+		must(p.t, err)
+		texts = append(texts, plain(p.t, email))
 	}
 	return texts
 }

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"mediastack.dev/hack/servers"
+	"mediastack.dev/hack/test/zeroloss/tenant"
+)
+
+const (
+	baseURL     = "http://mediastack-runtime." + system + ".svc.cluster.local"
+	controlPort = "8090"
+	// imageTag is the tag that make gives the images of the product.
+	imageTag = "e2e"
+)
+
+// installation is the product, its stores and the clients.
+type installation struct {
+	*cluster
+	*stores
+	secret, previous string
+	settings         map[string]string
+	clients          []string // addresses
+	http             *http.Client
+}
+
+// install installs the product as the guide says.
+func install(ctx context.Context, k *cluster, s *stores) (*installation, error) {
+	i := &installation{cluster: k, stores: s, secret: servers.RandomSecret(32), settings: map[string]string{}, http: &http.Client{}}
+	for _, name := range []string{system, tenants} {
+		if err := apply(ctx, fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: restricted}}\n", name)); err != nil {
+			return nil, err
+		}
+	}
+	if err := i.writeSecret(ctx); err != nil {
+		return nil, err
+	}
+	if err := i.release(ctx); err != nil {
+		return nil, err
+	}
+	return i, settle(ctx)
+}
+
+// writeSecret writes the Secret of the product.
+func (i *installation) writeSecret(ctx context.Context) error {
+	data := map[string]string{
+		"SERVICE_DATABASE_URL": i.databaseURL(), "SERVICE_SECRET": i.secret,
+		"SERVICE_S3_ACCESS_KEY": i.key, "SERVICE_S3_SECRET_KEY": i.secretKey,
+	}
+	if i.previous != "" {
+		data["SERVICE_SECRET_PREVIOUS"] = i.previous
+	}
+	secret, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "stringData": data,
+		"metadata": map[string]string{"name": "mediastack-runtime", "namespace": system},
+	})
+	if err != nil {
+		return err
+	}
+	return apply(ctx, string(secret))
+}
+
+// release installs or upgrades the chart, with the settings.
+func (i *installation) release(ctx context.Context) error {
+	home := filepath.Join(i.dir, "helm")
+	_, port, err := net.SplitHostPort(i.toDB.String())
+	if err != nil {
+		return err
+	}
+	args := []string{
+		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home, i.helm,
+		"upgrade", "--install", release, filepath.Join(i.root, "charts", "mediastack"), "--namespace", system, "--wait", "--timeout", settleLimit.String(),
+		"--set", "baseURL=" + baseURL, "--set", "s3.endpoint=http://" + i.toS3.String(), "--set", "image.tag=" + imageTag,
+		"--set", "networkPolicy.database.port=" + port,
+	}
+	for name, value := range i.settings {
+		args = append(args, "--set-string", "settings."+name+"="+value)
+	}
+	_, err = run(ctx, "", "env", args...)
+	return err
+}
+
+// clientManifest is a correct client on one node, with an account of its own.
+const clientManifest = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NODE, namespace: ` + tenants + `}
+spec:
+  selector: {matchLabels: {app: NODE}}
+  template:
+    metadata: {labels: {app: NODE}}
+    spec:
+      nodeSelector: {kubernetes.io/hostname: NODE}
+      automountServiceAccountToken: false
+      securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+      containers:
+        - name: client
+          image: ` + image + `
+          args: [client]
+          env:
+            - {name: TENANT_API_KEY, valueFrom: {secretKeyRef: {name: SECRET, key: apiKey}}}
+            - {name: TENANT_BASE_URL, valueFrom: {secretKeyRef: {name: SECRET, key: baseURL}}}
+            - {name: TENANT_MCP_URL, valueFrom: {secretKeyRef: {name: SECRET, key: mcpURL}}}
+            - {name: TENANT_RATE, value: "RATE"}
+          securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+          readinessProbe: {tcpSocket: {port: ` + controlPort + `}, periodSeconds: 1}
+`
+
+func accountManifest(name string) string {
+	return fmt.Sprintf("---\napiVersion: mediastack.dev/v1alpha1\nkind: MediaAccount\nmetadata: {name: %s, namespace: %s}\nspec: {displayName: %s, storage: {maxStorage: 20Gi}, deletionPolicy: Delete}\n", name, tenants, name)
+}
+
+// startClients starts a client on each node. Together they send rate requests per second.
+func (i *installation) startClients(ctx context.Context, rate float64) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if _, err := run(ctx, "", filepath.Join(filepath.Dir(program), "mediastack-cluster"), "load", "--program", image, program); err != nil {
+		return err
+	}
+	for node := range i.Nodes {
+		if err := apply(ctx, accountManifest(node)); err != nil {
+			return err
+		}
+		if _, err := run(ctx, "", "kubectl", "--namespace", tenants, "wait", "--for=condition=Ready", "--timeout=2m", "mediaaccount/"+node); err != nil {
+			return err
+		}
+		secret, err := run(ctx, "", "kubectl", "--namespace", tenants, "get", "mediaaccount/"+node, "--output=jsonpath={.status.keys[0].secretName}")
+		if err != nil {
+			return err
+		}
+		values := strings.NewReplacer("NODE", node, "SECRET", secret, "RATE", fmt.Sprint(rate/float64(len(i.Nodes))))
+		if err := apply(ctx, values.Replace(clientManifest)); err != nil {
+			return err
+		}
+		if _, err := run(ctx, "", "kubectl", "--namespace", tenants, "rollout", "status", "--timeout=2m", "deployment/"+node); err != nil {
+			return err
+		}
+	}
+	i.clients, err = i.clientAddresses(ctx)
+	return err
+}
+
+// clientAddresses are those of the pods; a client that started again has forgotten what it knew.
+func (i *installation) clientAddresses(ctx context.Context) ([]string, error) {
+	output, err := run(ctx, "", "kubectl", "--namespace", tenants, "get", "pods", "--output=jsonpath={range .items[*]}{.status.podIP} {.status.containerStatuses[0].restartCount} {end}")
+	if err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for pair := range slices.Chunk(strings.Fields(output), 2) {
+		if len(pair) != 2 || pair[1] != "0" {
+			return nil, fmt.Errorf("the pods of the clients have the addresses and restarts %q", output)
+		}
+		addresses = append(addresses, net.JoinHostPort(pair[0], controlPort))
+	}
+	if len(addresses) != len(i.Nodes) {
+		return nil, fmt.Errorf("the clients have the addresses %q, not one for each node", addresses)
+	}
+	return addresses, nil
+}
+
+// ask sends one request to every client and adds the results up.
+func (i *installation) ask(ctx context.Context, path string) (sum tenant.Result, err error) {
+	addresses, err := i.clientAddresses(ctx)
+	if err != nil {
+		return sum, err
+	}
+	if !slices.Equal(addresses, i.clients) {
+		return sum, fmt.Errorf("the clients moved from %q to %q", i.clients, addresses)
+	}
+	results := make(chan error, len(addresses))
+	parts := make([]tenant.Result, len(addresses))
+	for n, address := range addresses {
+		go func() { results <- i.askOne(ctx, "http://"+address+path, &parts[n]) }()
+	}
+	for range addresses {
+		if err := <-results; err != nil {
+			return sum, err
+		}
+	}
+	for _, part := range parts {
+		sum.Sent += part.Sent
+		sum.Retried += part.Retried
+		sum.Waited += part.Waited
+		sum.Failed += part.Failed
+		sum.Verified += part.Verified
+		sum.VerifiedBytes += part.VerifiedBytes
+		sum.Missing += part.Missing
+		sum.MissingBytes += part.MissingBytes
+		sum.LongestPause = max(sum.LongestPause, part.LongestPause)
+		sum.Failures = append(sum.Failures, part.Failures...)
+		sum.Problems = append(sum.Problems, part.Problems...)
+	}
+	return sum, nil
+}
+
+func (i *installation) askOne(ctx context.Context, url string, into *tenant.Result) error {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := i.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s: %s", url, response.Status, content)
+	}
+	return json.Unmarshal(content, into)
+}

@@ -1,0 +1,153 @@
+package tenant
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// request is what a client wants answered.
+type request struct {
+	method, url string
+	body        []byte
+	header      []string // names and values, one after the other
+	// want is the status of success. repeated is one that means the same when the request was
+	// sent before and its answer was lost: 404 of a delete.
+	want, repeated int
+	// mayLack says that 404 is an answer, too.
+	mayLack bool
+	// acknowledge is called with the answer of success, before the request counts as ended.
+	acknowledge func(answer, *phase)
+	// resumes is set for a part of a resumable upload: it is never sent again as it is.
+	resumes bool
+}
+
+// answer is the last answer to a request.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// connectionError is a request without an answer.
+type connectionError struct{ err error }
+
+func (e connectionError) Error() string { return "no answer: " + e.err.Error() }
+func (e connectionError) Unwrap() error { return e.err }
+
+// do sends a request as a correct client does: once more if the connection failed, and again when
+// Retry-After asks for it. It counts the request, not its attempts.
+func (t *Tenant) do(ctx context.Context, r request) (answer, error) {
+	count := t.ledger.begin()
+	begun := time.Now()
+	deadline := begun.Add(t.config.Wait)
+	got, attempts, err := t.attempts(ctx, r, deadline, count)
+	if err == nil && got.status != r.want && (attempts == 1 || got.status != r.repeated) && !(r.mayLack && got.status == http.StatusNotFound) {
+		err = fmt.Errorf("%d %.200s", got.status, got.body)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s %s, attempt %d after %s: %w", r.method, strings.TrimPrefix(r.url, t.config.BaseURL), attempts, time.Since(begun).Round(time.Millisecond), err)
+	}
+	if err == nil && r.acknowledge != nil {
+		r.acknowledge(got, count.phase)
+	}
+	count.end(time.Since(begun), err, r.resumes)
+	return got, err
+}
+
+func (t *Tenant) attempts(ctx context.Context, r request, deadline time.Time, count *counted) (got answer, attempts int, err error) {
+	mayRetry := !r.resumes
+	for {
+		attempts++
+		got, err = t.send(ctx, r)
+		var pause time.Duration
+		switch {
+		case err != nil && mayRetry:
+			mayRetry = false
+			pause = t.config.Retry
+			count.retried = true
+		case err != nil:
+			return got, attempts, connectionError{err}
+		default:
+			if pause = retryAfter(got); pause == 0 {
+				return got, attempts, nil
+			}
+			count.waited = true
+		}
+		if time.Now().Add(pause).After(deadline) {
+			return got, attempts, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return got, attempts, ctx.Err()
+		}
+		if r.resumes {
+			return got, attempts, err
+		}
+	}
+}
+
+// send is one attempt. Every other one has a connection of its own.
+func (t *Tenant) send(ctx context.Context, r request) (answer, error) {
+	out, err := http.NewRequestWithContext(ctx, r.method, r.url, bytes.NewReader(r.body))
+	if err != nil {
+		return answer{}, err
+	}
+	if !strings.Contains(r.url, "/media/file/") {
+		out.Header.Set("x-service-apikey", t.config.Key)
+	}
+	for i := 0; i+1 < len(r.header); i += 2 {
+		out.Header.Set(r.header[i], r.header[i+1])
+	}
+	client := t.kept
+	if rand.IntN(2) == 0 {
+		client = t.fresh
+	}
+	response, err := client.Do(out)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, body}, err
+}
+
+// retryAfter returns what an answer asks the client to wait; 0 if it does not. The tools of MCP say it in
+// a result, for whose code a client waits as long as REST would have asked it to.
+func retryAfter(got answer) time.Duration {
+	if got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable {
+		seconds, err := strconv.Atoi(got.header.Get("Retry-After"))
+		if err == nil && seconds > 0 {
+			return time.Duration(seconds) * time.Second
+		}
+	}
+	var called toolAnswer
+	if got.status == http.StatusOK && bytes.Contains(got.body, []byte("isError")) && json.Unmarshal(got.body, &called) == nil {
+		if code := called.Result.Meta.Code; called.Result.IsError && (code == "unavailable" || code == "too_many_requests") {
+			return toolPause
+		}
+	}
+	return 0
+}
+
+// toolPause is the value of Retry-After of an answer whose fault has none.
+const toolPause = 5 * time.Second
+
+type toolAnswer struct {
+	Result struct {
+		IsError bool `json:"isError"`
+		Meta    struct {
+			Code string `json:"mediastack.dev/code"`
+		} `json:"_meta"`
+		StructuredContent json.RawMessage `json:"structuredContent"`
+	} `json:"result"`
+	Error json.RawMessage `json:"error"`
+}

@@ -1,0 +1,204 @@
+package postgres_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres/internal/sqlgen"
+)
+
+const (
+	// foreignItems are the items of another account, and ownDrafts the drafts of this one. Both are
+	// newer than what the statements look for.
+	foreignItems = 100_000
+	ownDrafts    = 3000
+	// maxPages bounds the pages of 8 KiB that a statement reads. All rows have about 4,000.
+	maxPages = 250
+)
+
+// The cost of a statement for one account does not depend on the rows of others, nor that of a list
+// on drafts, groups and items of the other access: a plan that reads them is wrong, however fast this
+// machine is.
+func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	own := provisioned(t, store)
+	large := spec
+	large.Name, large.ObjectUID = "large", "uid of large"
+	other, err := registry(store).Ensure(t.Context(), large)
+	must(t, err)
+	apps, _, err := registry(store).OpenApps(t.Context(), other.ID, nil)
+	must(t, err)
+	foreign := media.Scope{AccountID: other.ID, AppID: apps[0].ID}
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	seed := func(scope media.Scope, prefix string, n int, access, group string, sealed bool) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), `INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at)
+			SELECT ($3 || lpad(to_hex(i), 12, '0'))::uuid, $1, $2, 'photo.jpg', $5, '', $6,
+				jsonb_build_array(jsonb_build_object('variant', 'original', 'key', 'media/' || i || '/original', 'bytes', 1, 'mimeType', 'image/jpeg', 'sha256', repeat(md5(i::text), 2))),
+				1, now(), CASE WHEN $7 THEN now() END FROM generate_series(1, $4::int) AS i`,
+			scope.AccountID, scope.AppID, prefix, n, access, group, sealed)
+		must(t, err)
+	}
+	seed(own, "01900000-0000-7000-8000-", 40, "public", "album", true)
+	seed(foreign, "01900000-0000-7000-8001-", 20, "public", "rare", true)
+	seed(own, "01910000-0000-7000-8000-", ownDrafts, "private", "", false)
+	seed(foreign, "01920000-0000-7000-8000-", foreignItems, "private", "common", true)
+	_, err = conn.Exec(t.Context(), `UPDATE account_usage SET bytes = 1000000; ANALYZE`)
+	must(t, err)
+
+	var first, last uuid.UUID
+	for i := range last {
+		last[i] = 0xff
+	}
+	item := uuid.MustParse("01900000-0000-7000-8000-000000000001")
+	draft := uuid.MustParse("01910000-0000-7000-8000-000000000001")
+	statements := map[string]func(context.Context, *sqlgen.Queries){
+		"list": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ListItems(ctx, sqlgen.ListItemsParams{AppID: own.AppID, Limit: 10})
+		},
+		"list by access": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ListItemsByAccess(ctx, sqlgen.ListItemsByAccessParams{AppID: own.AppID, Access: "public", Limit: 10})
+		},
+		"list by the rare access of a large app": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ListItemsByAccess(ctx, sqlgen.ListItemsByAccessParams{AppID: foreign.AppID, Access: "public", Limit: 10})
+		},
+		"list by group": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ListItemsByGroup(ctx, sqlgen.ListItemsByGroupParams{AppID: own.AppID, GroupLabel: "album", Limit: 10})
+		},
+		"list by a rare group of a large app": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ListItemsByGroup(ctx, sqlgen.ListItemsByGroupParams{AppID: foreign.AppID, GroupLabel: "rare", Limit: 10})
+		},
+		"list by the pagination index": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ListItemsByIndex(ctx, sqlgen.ListItemsByIndexParams{AppID: own.AppID, PageSize: 10})
+		},
+		"count a block": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.CountBlock(ctx, sqlgen.CountBlockParams{AppID: own.AppID, PartSize: 1000, FirstID: first, NextID: last})
+		},
+		"get": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.Item(ctx, sqlgen.ItemParams{AppID: own.AppID, ID: item})
+		},
+		"deliver":     func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemForDelivery(ctx, item) },
+		"exists":      func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemExists(ctx, item) },
+		"has items":   func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.HasItems(ctx, own.AccountID) },
+		"draft usage": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.DraftUsage(ctx, own.AccountID) },
+		"seal": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.Seal(ctx, sqlgen.SealParams{AppID: own.AppID, ID: draft, Now: time.Now()})
+		},
+		"delete": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: own.AppID, ID: item, NotBefore: time.Now()})
+		},
+		"sample the files": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.SampleFiles(ctx, sqlgen.SampleFilesParams{AccountID: own.AccountID, Items: 3})
+		},
+		"check the items": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ItemsAfter(ctx, sqlgen.ItemsAfterParams{AccountID: own.AccountID, Limit: 10})
+		},
+		"check the sizes": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.SizeMismatchesAfter(ctx, sqlgen.SizeMismatchesAfterParams{AccountID: own.AccountID, Limit: 10})
+		},
+		"check by id": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.ItemsByID(ctx, sqlgen.ItemsByIDParams{AccountID: own.AccountID, Ids: []uuid.UUID{item, draft}})
+		},
+		"find references": func(ctx context.Context, q *sqlgen.Queries) {
+			_, _ = q.FindReferences(ctx, sqlgen.FindReferencesParams{AccountID: own.AccountID, Ids: []uuid.UUID{item}, Keys: []string{"media/1/original"}})
+		},
+	}
+	for name, run := range statements {
+		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
+			explained := &explainer{conn: conn, mode: mode}
+			run(t.Context(), sqlgen.New(explained))
+			switch {
+			case !errors.Is(explained.err, errExplained):
+				t.Errorf("%s: %v", name, explained.err)
+			case explained.pages > maxPages:
+				t.Errorf("%s, %s: %d pages are read\n%s", name, mode, explained.pages, explained.plan)
+			}
+		}
+	}
+}
+
+// errExplained is the result of a statement that was explained.
+var errExplained = errors.New("the statement was explained")
+
+// explainer executes statements with EXPLAIN, and changes nothing.
+type explainer struct {
+	conn  *pgx.Conn
+	mode  string // plan_cache_mode
+	pages int
+	plan  string
+	err   error
+}
+
+// Exec implements sqlgen.DBTX.
+func (e *explainer) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	e.explain(ctx, sql, args)
+	return pgconn.CommandTag{}, e.err
+}
+
+// Query implements sqlgen.DBTX.
+func (e *explainer) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	e.explain(ctx, sql, args)
+	return nil, e.err
+}
+
+// QueryRow implements sqlgen.DBTX.
+func (e *explainer) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	e.explain(ctx, sql, args)
+	return failedRow{e.err}
+}
+
+type failedRow struct{ err error }
+
+// Scan implements pgx.Row.
+func (r failedRow) Scan(...any) error { return r.err }
+
+func (e *explainer) explain(ctx context.Context, sql string, args []any) {
+	tx, err := e.conn.Begin(ctx)
+	if err != nil {
+		e.err = err
+		return
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	values, placeholders := []any{pgx.QueryExecModeSimpleProtocol}, make([]string, len(args))
+	for i, arg := range args {
+		switch list := arg.(type) { // the simple protocol encodes no arrays
+		case []uuid.UUID:
+			arg = strings.NewReplacer("[", "{", "]", "}", " ", ",").Replace(fmt.Sprint(list))
+		case []string:
+			arg = "{" + strings.Join(list, ",") + "}"
+		}
+		values, placeholders[i] = append(values, arg), fmt.Sprintf("$%d", i+1)
+	}
+	var plan []byte
+	for _, statement := range []string{"SET LOCAL plan_cache_mode = " + e.mode, "DEALLOCATE ALL", "PREPARE explained AS " + sql} {
+		if _, e.err = tx.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); e.err != nil {
+			return
+		}
+	}
+	if e.err = tx.QueryRow(ctx, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE explained("+strings.Join(placeholders, ", ")+")", values...).Scan(&plan); e.err != nil {
+		return
+	}
+	var explained []struct {
+		Plan struct {
+			Hit  int `json:"Shared Hit Blocks"`
+			Read int `json:"Shared Read Blocks"`
+		}
+	}
+	if e.err = json.Unmarshal(plan, &explained); e.err != nil {
+		return
+	}
+	e.pages, e.plan, e.err = explained[0].Plan.Hit+explained[0].Plan.Read, string(plan), errExplained
+}
