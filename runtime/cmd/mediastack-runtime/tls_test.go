@@ -77,7 +77,7 @@ func TestServe_RotatesItsCertificateWithoutLosingARequest(t *testing.T) {
 	must(t, clients.Wait())
 	exported, documented := s.metrics(t), metricsdoc.Documented(t, "Runtime")[certificateExpiry]
 	metricsdoc.Compare(t, map[string]string{certificateExpiry: documented}, map[string]*dto.MetricFamily{certificateExpiry: exported[certificateExpiry]})
-	if is := value(exported, certificateExpiry); is != float64(first.AddDate(rotations, 0, 0).Unix()) {
+	if is := metricValue(exported, certificateExpiry); is != float64(first.AddDate(rotations, 0, 0).Unix()) {
 		t.Errorf("%s is %v", certificateExpiry, is)
 	}
 	if got := attribute(s.logs.String(), "TLS certificate reloaded", "not_after"); got == "" {
