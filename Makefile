@@ -59,11 +59,12 @@ images: build ## Build the container images into dist/, with a software bill of 
 release: kubectl ## Write everything of a release into dist/ (VERSION=v0.1.0; PLATFORMS="linux/amd64" selects those of the kubectl plugin)
 	@KUBECTL=$(or $(KUBEBUILDER_ASSETS),$(KUBE))/kubectl HELM=$(TOOLS)/helm hack/release.sh "$(VERSION)"
 
-generate: tools ## Regenerate CRDs, deepcopy, RBAC, SQL and OpenAPI code, and the chart's copies of them
+generate: tools ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and OpenAPI code, and the chart's copies of them
 	$(TOOLS)/controller-gen object paths=./api/...
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
 	cp config/crd/bases/*.yaml charts/mediastack/files/crds/
 	go run ./hack/chartdocs charts/mediastack
+	$(TOOLS)/crd-ref-docs --log-level=error --source-path=api/v1alpha1 --config=hack/tools/crd-ref-docs/config.yaml --templates-dir=hack/tools/crd-ref-docs/templates --renderer=markdown --output-path=docs/reference/api.md
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
@@ -149,7 +150,7 @@ vulncheck: govulncheck ## Check for known vulnerabilities (needs the vulnerabili
 	$(TOOLS)/govulncheck ./...
 
 ##@ Set up
-.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio tusd helm tools
+.PHONY: packages libvips running cluster-packages cluster-programs dev-services dev-stack kube minio minio-user tusd helm tools
 packages: ## Install the Debian packages that the tests need (as root on Debian), or print which are missing
 libvips running packages cluster-packages:
 	@hack/packages.sh $@
@@ -183,8 +184,11 @@ pinned = $(shell awk '$$1 == "$(2)" { print $$2 }' hack/cluster/$(1)/go.mod)
 CNI_PLUGINS := bridge loopback portmap host-local
 cluster-programs: kube kubelet kube-proxy kube-scheduler containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS) ## Build the programs of a Kubernetes cluster with nodes into the cache
 
-minio: ## Build the MinIO server into the cache (tests only)
+minio: minio-user ## Build the MinIO server, and the program that creates its users, into the cache (tests only)
 	@hack/build-pinned.sh $(TOOLS)/minio hack/minio github.com/minio/minio
+
+minio-user:
+	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ .
 
 tusd: ## Build the tusd server into the cache (benchmarks only)
 	@hack/build-pinned.sh $(TOOLS)/tusd hack/tusd github.com/tus/tusd/v2/cmd/tusd
@@ -192,10 +196,10 @@ tusd: ## Build the tusd server into the cache (benchmarks only)
 helm: ## Build Helm into the cache (tests only)
 	@hack/build-pinned.sh $(TOOLS)/helm hack/tools/helm helm.sh/helm/v4/cmd/helm
 
-tools: controller-gen sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
+tools: controller-gen crd-ref-docs sqlc oapi-codegen golangci-lint ## Build the pinned generators and linters into the cache
 
 .PHONY: kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler etcd containerd containerd-shim-runc-v2 ctr runc coredns $(CNI_PLUGINS)
-.PHONY: controller-gen sqlc oapi-codegen golangci-lint govulncheck
+.PHONY: controller-gen crd-ref-docs sqlc oapi-codegen golangci-lint govulncheck
 kube-apiserver kube-controller-manager kubectl kubelet kube-proxy kube-scheduler:
 	@hack/build-pinned.sh $(KUBE)/$@ hack/kube k8s.io/kubernetes/cmd/$@ "$(KUBE_LDFLAGS)"
 etcd:
@@ -215,6 +219,8 @@ host-local:
 	@hack/build-pinned.sh $(CLUSTER)/cni/$@ hack/cluster/cni github.com/containernetworking/plugins/plugins/ipam/$@
 controller-gen:
 	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ sigs.k8s.io/controller-tools/cmd/$@
+crd-ref-docs:
+	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/elastic/$@
 sqlc:
 	@hack/build-pinned.sh $(TOOLS)/$@ hack/tools/$@ github.com/sqlc-dev/sqlc/cmd/$@
 oapi-codegen:

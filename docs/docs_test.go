@@ -17,7 +17,9 @@ var (
 	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading   = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	noAnchor  = regexp.MustCompile(`[^\w\- ]`)
-	codeBlock = regexp.MustCompile("(?ms)^```.*?^```$")
+	// Code is no link. In a link's text it may be left out.
+	inlineCode = regexp.MustCompile("`[^`\n]*`")
+	codeBlock  = regexp.MustCompile("(?ms)^```.*?^```$")
 )
 
 // maxCell is the length of the longest text in a cell of a table, in characters.
@@ -83,7 +85,7 @@ func TestPages_LinkToWhatExists(t *testing.T) {
 	t.Parallel()
 	all := pages(t)
 	for path, text := range all {
-		for _, match := range link.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
+		for _, match := range link.FindAllStringSubmatch(inlineCode.ReplaceAllString(codeBlock.ReplaceAllString(text, ""), ""), -1) {
 			target, anchor, _ := strings.Cut(match[1], "#")
 			if strings.Contains(target, "://") {
 				continue
@@ -146,8 +148,8 @@ func TestDecisions_HaveTheStandardSections(t *testing.T) {
 func TestTables_HaveShortCells(t *testing.T) {
 	t.Parallel()
 	for path, text := range pages(t) {
-		if path == "docs/specification.md" {
-			continue // the contract is quoted as it was given
+		if path == "docs/specification.md" || path == "docs/reference/api.md" {
+			continue // the contract is quoted as it was given; the fields are described in the types
 		}
 		for line := range strings.SplitSeq(codeBlock.ReplaceAllString(text, ""), "\n") {
 			if !strings.HasPrefix(line, "|") {
@@ -266,4 +268,64 @@ func TestConditions_DocumentsEveryConditionAndReason(t *testing.T) {
 			t.Errorf("docs/reference/conditions.md has no row for %s", match[1])
 		}
 	}
+}
+
+// shellBlock is a fenced block of commands, with what stands behind the language.
+var shellBlock = regexp.MustCompile("(?m)^ *```(?:sh|bash|shell|console)\\b *(.*)$")
+
+// clusterPages have commands that need a real cluster and images. Those of the installation are run by
+// hack/test/cluster and charts, with paths of their own.
+var clusterPages = []string{"docs/guides/install.md"}
+
+// A block of commands is an example, or names the test that runs it as a user pastes it.
+func TestCommands_AreRunByATestOrExamples(t *testing.T) {
+	t.Parallel()
+	tests := testFunctions(t)
+	found := 0
+	for path, text := range pages(t) {
+		if slices.Contains(clusterPages, path) {
+			continue
+		}
+		for _, match := range shellBlock.FindAllStringSubmatch(text, -1) {
+			found++
+			file, exists := tests[match[1]]
+			switch {
+			case match[1] == "example":
+			case !exists:
+				t.Errorf("%s: a block of commands says %q, neither that it is an example nor which test runs it", path, match[0])
+			case !strings.Contains(file, filepath.Base(path)):
+				t.Errorf("%s: %s does not read this page", path, match[1])
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d blocks of commands were found", found)
+	}
+}
+
+// testFunctions returns the source of the package of each test function by its name.
+func testFunctions(t *testing.T) map[string]string {
+	t.Helper()
+	function, packages := regexp.MustCompile(`(?m)^func (Test\w+)\(`), map[string]string{}
+	names := map[string]string{} // the folder of each test
+	for _, root := range []string{"hack", "runtime", "controllers"} {
+		err := filepath.WalkDir(filepath.Join("..", root), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, match := range function.FindAllSubmatch(text, -1) {
+				names[string(match[1])] = filepath.Dir(path)
+			}
+			packages[filepath.Dir(path)] += string(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, folder := range names {
+		names[name] = packages[folder]
+	}
+	return names
 }

@@ -51,7 +51,7 @@ func (b *harness) row(name string) account.Account {
 }
 
 // restoredChange is a change of the cluster after the backup of the database, and what it is
-// after the restore. The guide "operate" has the same rows.
+// after the restore. The guide "Backup and restore" has the same rows.
 type restoredChange struct {
 	name   string
 	before func(a *v1alpha1.MediaAccount)

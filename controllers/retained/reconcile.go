@@ -178,6 +178,9 @@ func (r *Reconciler) applyReclaim(ctx context.Context, object *v1alpha1.Retained
 	if erase == (row.EraseAfter != nil) || row.ErasingAt != nil {
 		return &row, nil
 	}
+	if erase && object.Generation == 1 {
+		return nil, r.keep(ctx, object)
+	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	err := r.deps.Accounts.SetErasure(ctx, row.Closing(), erase)
@@ -189,6 +192,24 @@ func (r *Reconciler) applyReclaim(ctx context.Context, object *v1alpha1.Retained
 		return nil, ignoreNotFound(err)
 	}
 	return &now, nil
+}
+
+// keep sets spec.reclaim to Retain. The operator creates an object with Purge only if the database plans
+// the deletion: this one was restored from a backup, in which a deletion was planned that has been
+// cancelled since. Purge has to be set on the object that exists.
+func (r *Reconciler) keep(ctx context.Context, object *v1alpha1.RetainedMediaAccount) error {
+	before := object.DeepCopy()
+	object.Spec.Reclaim = v1alpha1.ReclaimRetain
+	err := r.deps.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		return errChanged
+	}
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.deps.Events.Eventf(object, nil, corev1.EventTypeWarning, "PurgeNotPlanned", "RetainAccount",
+		"the object was created with spec.reclaim Purge, but the deletion of the media is not planned: spec.reclaim was set to Retain")
+	return nil
 }
 
 // ignoreNotFound returns nil for an account that is not retained any more: the event of its

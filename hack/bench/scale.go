@@ -125,7 +125,26 @@ func (b *bench) populate(ctx context.Context, sizes []int, tenants ...tenant) er
 	took := time.Since(started)
 	b.add(result{Benchmark: b.name, Case: fmt.Sprintf("index of pages of %d items", sizes[1]), Figure: "seconds, once"}, took.Seconds())
 	b.note("the index of pages was counted from nothing in %s, as once after the migration", took.Round(time.Second/100))
-	return b.env.vacuum(ctx)
+	if err := b.env.vacuum(ctx); err != nil {
+		return err
+	}
+	return b.noteDatabaseSize(ctx, sizes)
+}
+
+// noteDatabaseSize prints what an item takes in the database, indexes included.
+func (b *bench) noteDatabaseSize(ctx context.Context, sizes []int) error {
+	conn, err := pgx.Connect(ctx, b.env.server.AdminURL(database))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var bytes int64
+	if err := conn.QueryRow(ctx, "SELECT pg_database_size(current_database())").Scan(&bytes); err != nil {
+		return err
+	}
+	items := int64(sizes[0] + sizes[1])
+	b.note("the database has %d MiB for %d items with three objects each: %d bytes per item", bytes>>20, items, bytes/items)
+	return nil
 }
 
 // side asks the question for one account.

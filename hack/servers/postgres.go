@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -52,6 +53,8 @@ type PostgresConfig struct {
 	Password string
 	// Volatile trades safety against a crash of the machine for speed. Tests only.
 	Volatile bool
+	// Settings are more settings of the server, by name.
+	Settings map[string]string
 }
 
 // Postgres is a running PostgreSQL cluster.
@@ -212,6 +215,7 @@ func (p *Postgres) arguments() []string {
 		settings["fsync"] = "off"
 		settings["full_page_writes"] = "off"
 	}
+	maps.Copy(settings, p.config.Settings)
 	args := []string{"-D", p.config.Dir}
 	for name, value := range settings {
 		args = append(args, "-c", name+"="+value)
@@ -330,11 +334,11 @@ func makePrivateDir(dir string, credential *syscall.Credential) error {
 	return own(dir, credential)
 }
 
-func own(dir string, credential *syscall.Credential) error {
+func own(path string, credential *syscall.Credential) error {
 	if credential == nil {
 		return nil
 	}
-	return os.Chown(dir, int(credential.Uid), int(credential.Gid))
+	return os.Chown(path, int(credential.Uid), int(credential.Gid))
 }
 
 // Kill ends the server as a power cut would: its processes, one for each connection, go with it, and no

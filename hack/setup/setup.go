@@ -111,6 +111,9 @@ func FindKube() (KubeTools, error) {
 // FindMinIO finds the MinIO server that tests use as a second S3 store.
 func FindMinIO() (string, error) { return findCached("minio") }
 
+// FindMinIOUser finds the program that creates users of it.
+func FindMinIOUser() (string, error) { return findCached("minio-user") }
+
 // FindTusd finds the tusd server that benchmarks compare with.
 func FindTusd() (string, error) { return findCached("tusd") }
 

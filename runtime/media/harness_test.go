@@ -61,7 +61,7 @@ type harness struct {
 var (
 	config = media.Config{MaxUploads: 32, UploadMemory: 256 << 20, UploadPerAccountPercent: 100, UploadQueue: 1000, UploadQueueTimeout: time.Minute,
 		UploadLease: 15 * time.Minute, ResumableTTL: 24 * time.Hour, DeleteTimeout: 10 * time.Second}
-	purgeConfig = media.PurgeConfig{DraftTTL: 24 * time.Hour, UploadGrace: 5 * time.Minute, BatchSize: 7, MaxAttempts: 3, MaxBackoff: time.Hour}
+	purgeConfig = media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, BatchSize: 7, MaxAttempts: 3, MaxBackoff: time.Hour}
 )
 
 func setup(t *testing.T) *harness {

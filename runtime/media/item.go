@@ -39,8 +39,11 @@ const (
 // SHA256 is the hash of an object's bytes. Its JSON form is hexadecimal.
 type SHA256 []byte
 
+// String returns the lower-case hexadecimal form.
+func (h SHA256) String() string { return hex.EncodeToString(h) }
+
 // MarshalText returns the lower-case hexadecimal form.
-func (h SHA256) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(h)), nil }
+func (h SHA256) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 
 // UnmarshalText parses the hexadecimal form.
 func (h *SHA256) UnmarshalText(text []byte) error {

@@ -12,9 +12,23 @@ import (
 	"mediastack.dev/runtime/installation"
 )
 
+// DraftConfig bounds the life of drafts. The purge and the documents of drafts have the same value.
+type DraftConfig struct {
+	DraftTTL time.Duration `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged."`
+}
+
+// Validate checks the bounds.
+func (c DraftConfig) Validate() error {
+	if c.DraftTTL <= 0 {
+		return fmt.Errorf("SERVICE_DRAFT_TTL must be positive, not %s", c.DraftTTL)
+	}
+	return nil
+}
+
 // PurgeConfig bounds one run of the purge. The tags are flag and environment names.
 type PurgeConfig struct {
-	DraftTTL     time.Duration `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged."`
+	DraftConfig `embed:""`
+
 	UploadGrace  time.Duration `env:"SERVICE_UPLOAD_GRACE" default:"5m" help:"How long after the end of its lease an upload without progress is expired."`
 	BatchSize    int           `env:"SERVICE_PURGE_BATCH" default:"200" help:"Rows per transaction of the purge."`
 	PausePercent int           `env:"SERVICE_PURGE_PAUSE_PERCENT" default:"100" help:"Pause after each batch, in percent of the batch's duration. A longer pause leaves more of the stores to the service."`
@@ -25,8 +39,6 @@ type PurgeConfig struct {
 // Validate checks the bounds.
 func (c PurgeConfig) Validate() error {
 	switch {
-	case c.DraftTTL <= 0:
-		return fmt.Errorf("SERVICE_DRAFT_TTL must be positive, not %s", c.DraftTTL)
 	case c.UploadGrace < 0:
 		return fmt.Errorf("SERVICE_UPLOAD_GRACE must not be negative, but is %s", c.UploadGrace)
 	case c.BatchSize < 1 || c.BatchSize > 10_000:
@@ -38,7 +50,7 @@ func (c PurgeConfig) Validate() error {
 	case c.MaxBackoff <= 0:
 		return fmt.Errorf("SERVICE_PURGE_MAX_BACKOFF must be positive, not %s", c.MaxBackoff)
 	}
-	return nil
+	return c.DraftConfig.Validate()
 }
 
 // PurgeSummary counts what one run did. Its JSON form is the output of the purge command.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
@@ -43,6 +44,8 @@ type Store struct {
 	// noRetry sends requests that must not be repeated.
 	noRetry *minio.Core
 	region  string
+	// pingBucket does not exist.
+	pingBucket string
 	// troubles has a value after a request that the store failed.
 	troubles chan struct{}
 }
@@ -67,7 +70,7 @@ func New(cfg Config) (*Store, error) {
 		Creds:     credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""),
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
-		Transport: observedTransport{transport, troubles},
+		Transport: observedTransport{tracedTransport{transport, u.Host}, troubles},
 		// The default, ten attempts with backoff, delays a request for most of a minute while
 		// the store is down. The client can retry sooner.
 		MaxRetries: 3,
@@ -81,15 +84,19 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the S3 client: %w", err)
 	}
-	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, troubles: troubles}, nil
+	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, pingBucket: pingPrefix + uuid.NewString(), troubles: troubles}, nil
 }
+
+// pingPrefix begins the name of the bucket that Ping asks for. The rest is random: where the names of
+// buckets are those of all customers, nobody else can create it, which would deny the access.
+const pingPrefix = "mediastack-ping-"
 
 // dialTimeout bounds one connection attempt.
 const dialTimeout = 5 * time.Second
 
 // Ping sends a cheap request that needs valid credentials, and does not repeat it.
 func (s *Store) Ping(ctx context.Context) error {
-	_, err := s.noRetry.BucketExists(ctx, "mediastack-ping")
+	_, err := s.noRetry.BucketExists(ctx, s.pingBucket)
 	// A store may deny access to a bucket that does not exist; it responded all the same.
 	if err = classify(err, "ping"); err == nil || fault.Is(err, fault.NotFound) {
 		return nil

@@ -4,6 +4,10 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"mediastack.dev/runtime/tracing"
 )
 
 // Bounds of a batch.
@@ -25,6 +29,7 @@ type batcher[K comparable, C any] struct {
 }
 
 type batchCall[C any] struct {
+	ctx     context.Context // with the span of the call; it does not end with the caller
 	payload C
 	done    chan struct{}
 	ok      bool
@@ -42,27 +47,33 @@ func (b *batcher[K, C]) Do(ctx context.Context, key K, payload C) (ok bool, err 
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	call := &batchCall[C]{payload: payload, done: make(chan struct{})}
+	ctx, span := tracing.Start(ctx, "postgres batch")
+	defer span.End()
+	call := &batchCall[C]{ctx: context.WithoutCancel(ctx), payload: payload, done: make(chan struct{})}
 	b.mu.Lock()
 	calls, running := b.queue[key]
 	b.queue[key] = append(calls, call)
 	b.mu.Unlock()
 	if !running {
-		go b.run(context.WithoutCancel(ctx), key)
+		go b.run(key)
 	}
 	<-call.done
 	return call.ok, call.err
 }
 
 // run executes batches of a key until its queue is empty. One call that the database rejects
-// fails the whole batch, so each is then executed alone.
-func (b *batcher[K, C]) run(ctx context.Context, key K) {
+// fails the whole batch, so each is then executed alone. The statements of a batch are in the trace
+// of its first call; the spans of the others have a link to it.
+func (b *batcher[K, C]) run(key K) {
 	for calls := b.dequeue(key); len(calls) > 0; calls = b.dequeue(key) {
 		payloads := make([]C, len(calls))
 		for i, call := range calls {
 			payloads[i] = call.payload
+			if i > 0 {
+				trace.SpanFromContext(call.ctx).AddLink(trace.LinkFromContext(calls[0].ctx))
+			}
 		}
-		batchCtx, cancel := context.WithTimeout(ctx, batchTimeout)
+		batchCtx, cancel := context.WithTimeout(calls[0].ctx, batchTimeout)
 		ok, err := b.exec(batchCtx, key, payloads)
 		for i, call := range calls {
 			switch {

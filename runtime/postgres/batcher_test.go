@@ -104,9 +104,9 @@ func TestBatcher_TransientErrorIsNotRetriedPerCall(t *testing.T) {
 		executed++
 		return nil, fault.New(fault.Unavailable, "unreachable")
 	})
-	batch := []*batchCall[int]{{payload: 1, done: make(chan struct{})}, {payload: 2, done: make(chan struct{})}}
+	batch := []*batchCall[int]{{ctx: t.Context(), payload: 1, done: make(chan struct{})}, {ctx: t.Context(), payload: 2, done: make(chan struct{})}}
 	b.queue["k"] = batch
-	b.run(t.Context(), "k")
+	b.run("k")
 	if executed != 1 || !fault.Is(batch[0].err, fault.Unavailable) || !fault.Is(batch[1].err, fault.Unavailable) {
 		t.Errorf("executed %d times: %v, %v", executed, batch[0].err, batch[1].err)
 	}

@@ -63,7 +63,7 @@ func (s *stack) pasteReadme() {
 		s.t.Fatal(err)
 	}
 	_, section, _ := strings.Cut(string(readme), "## First upload")
-	_, section, _ = strings.Cut(section, "```sh\n")
+	_, section, _ = strings.Cut(section, "```sh TestDevStack_FirstUseAsDocumented\n")
 	block, _, found := strings.Cut(section, "```")
 	if !found {
 		s.t.Fatal("the README has no lines for a first upload")

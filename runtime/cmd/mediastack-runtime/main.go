@@ -17,6 +17,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/redact"
 )
 
@@ -56,9 +57,9 @@ type logConfig struct {
 func (c logConfig) logger(w io.Writer) *slog.Logger {
 	options := &slog.HandlerOptions{Level: c.LogLevel, ReplaceAttr: redact.Attr}
 	if c.LogFormat == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
+		return slog.New(httpapi.LogHandler{Handler: slog.NewTextHandler(w, options)})
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(httpapi.LogHandler{Handler: slog.NewJSONHandler(w, options)})
 }
 
 // stdio are the outputs of a command.

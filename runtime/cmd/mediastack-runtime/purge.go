@@ -9,6 +9,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
@@ -23,6 +24,8 @@ type purgeCommand struct {
 	Objects  objectstore.Config     `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config `embed:"" group:"Stores"`
+
+	Traces traceexport.Config `embed:"" group:"Purge"`
 }
 
 // Validate checks the bounds; kong calls it.
@@ -33,7 +36,7 @@ func (c *purgeCommand) Validate() error {
 	if err := c.Purge.Validate(); err != nil {
 		return err
 	}
-	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Database.Validate(), c.Installation.Validate())
+	return errors.Join(c.OAuth.Validate(), c.Keys.Validate(), c.Database.Validate(), c.Installation.Validate(), c.Traces.Validate())
 }
 
 // purgeSummary is one line of JSON.
@@ -51,6 +54,13 @@ const maintenanceConns = 2
 
 // Run makes one pass.
 func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) error {
+	traces, err := traceexport.New(ctx, c.Traces, traceexport.Deps{Service: "mediastack-purge", Version: versionText(), Log: log})
+	if err != nil {
+		return usageError{err}
+	}
+	defer traces.Close(ctx)
+	ctx, span := traces.Begin(ctx, "purge")
+	defer span.End() // before traces is closed
 	store, err := postgres.Open(ctx, c.Database.WithMaxConns(maintenanceConns))
 	if err != nil {
 		return usageError{err}

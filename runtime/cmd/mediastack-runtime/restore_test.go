@@ -128,7 +128,7 @@ func lastOf[T any](t *testing.T, lines []string) (last T) {
 	return last
 }
 
-// This is the table in docs/guides/operate.md: what a restore does to each change after the backup.
+// This is the table in docs/guides/backup-and-restore.md: what a restore does to each change after the backup.
 func TestRestore_OutcomeOfEveryChangeAfterTheBackup(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
@@ -238,7 +238,7 @@ func (r *restored) laterPurge(sealedAgain, expired media.Item) {
 		in     time.Duration
 		purged int
 	}{{23 * time.Hour, 0}, {25 * time.Hour, 1}} {
-		purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: 24 * time.Hour, UploadGrace: 5 * time.Minute, BatchSize: 100, MaxAttempts: 3, MaxBackoff: time.Hour},
+		purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, UploadGrace: 5 * time.Minute, BatchSize: 100, MaxAttempts: 3, MaxBackoff: time.Hour},
 			media.PurgeDeps{Store: r.Store, Objects: r.Objects, Guard: r.Guard(), Now: func() time.Time { return time.Now().Add(purge.in) }, Log: slog.New(slog.DiscardHandler)})
 		must(r.t, err)
 		if summary, err := purger.Run(r.t.Context()); err != nil || summary.DraftsPurged != purge.purged {

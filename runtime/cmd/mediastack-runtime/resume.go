@@ -9,13 +9,14 @@ import (
 
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/installation"
+	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
 )
 
 type resumeCommand struct {
-	Confirm  bool          `help:"End the hold: this database is the one that shall write to the object store. Without it, the command reports and changes nothing."`
-	DraftTTL time.Duration `env:"SERVICE_DRAFT_TTL" default:"24h" help:"Age at which an unsealed draft is purged, for the report."`
+	Confirm           bool `help:"End the hold: this database is the one that shall write to the object store. Without it, the command reports and changes nothing."`
+	media.DraftConfig `embed:""`
 	// DeletionDelay is how long an admin has to look at the accounts that the restore closed again.
 	DeletionDelay time.Duration      `env:"SERVICE_RESUME_DELETION_DELAY" default:"24h" help:"Least time from the confirmation until the media of closed accounts is deleted, from 0s to 8784h."`
 	Database      postgres.Config    `embed:"" group:"Stores"`
@@ -24,8 +25,8 @@ type resumeCommand struct {
 
 // Validate checks the bounds; kong calls it.
 func (c *resumeCommand) Validate() error {
-	if c.DraftTTL <= 0 {
-		return fmt.Errorf("SERVICE_DRAFT_TTL must be positive, not %s", c.DraftTTL)
+	if err := c.DraftConfig.Validate(); err != nil {
+		return err
 	}
 	if c.DeletionDelay < 0 || c.DeletionDelay > 8784*time.Hour {
 		return fmt.Errorf("SERVICE_RESUME_DELETION_DELAY must be from 0s to 8784h, not %s", c.DeletionDelay)
@@ -120,7 +121,7 @@ func (c *resumeCommand) report(ctx context.Context, store *postgres.Store, objec
 	summary := resumeSummary{Next: "nothing was changed; with --confirm this database may write to the object store again: drafts keep their full time from then on, objects without a row stay, items without their file stay, " +
 		fmt.Sprintf("and the planned deletions wait for their full time, at least %s", c.DeletionDelay)}
 	if !restored {
-		summary.Next = "nothing was changed, and nothing is on hold: nothing shows that the database was restored"
+		summary.Next = "nothing was changed, and nothing is on hold: nothing shows that the database was restored; if it was, confirm nevertheless, so that drafts and planned deletions keep their full time"
 	}
 	err = consistency.NewRestoreReporter(store, checker, time.Now().Add(-c.DraftTTL)).Run(ctx, func(r consistency.RestoreReport) error {
 		summary.Accounts++

@@ -13,6 +13,7 @@ import (
 
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/apidocs"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
@@ -24,6 +25,7 @@ import (
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
+	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/internal/tus"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
@@ -37,6 +39,7 @@ type serveCommand struct {
 	Server   server.Config      `embed:"" group:"Server"`
 	Auth     auth.Config        `embed:"" group:"Credentials"`
 	Media    media.Config       `embed:"" group:"Media"`
+	Drafts   media.DraftConfig  `embed:"" group:"Media"`
 	Images   imaging.Config     `embed:"" prefix:"image-" group:"Images"`
 	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
 	Uploads  tus.Config         `embed:"" group:"Media"`
@@ -50,6 +53,8 @@ type serveCommand struct {
 	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config `embed:"" group:"Stores"`
+
+	Traces traceexport.Config `embed:"" group:"Server"`
 }
 
 // Validate checks the configuration without connecting to a store; kong calls it.
@@ -58,7 +63,7 @@ func (c *serveCommand) Validate() error {
 		return err
 	}
 	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate,
-		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate} {
+		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Traces.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -85,19 +90,24 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	traces, err := traceexport.New(ctx, c.Traces, traceexport.Deps{Service: "mediastack-runtime", Version: versionText(), Registry: registry, Log: log})
+	if err != nil {
+		return usageError{err}
+	}
+	defer traces.Close(ctx)
 	images, err := imaging.New(ctx, c.Images, imaging.Deps{Registry: registry, Log: log})
 	if err != nil {
 		return usageError{err}
 	}
 	defer images.Close()
-	svc, err := c.build(store, objects, images, registry, log)
+	svc, err := c.build(store, objects, images, traces, registry, log)
 	if err != nil {
 		return err
 	}
 	if err := svc.server.Listen(ctx); err != nil {
 		return err
 	}
-	log.InfoContext(ctx, "starting", "version", versionText(), "logins", c.Mail.Enabled())
+	log.InfoContext(ctx, "starting", "version", versionText(), "logins", c.Mail.Enabled(), "traces", traces.Enabled())
 
 	// Requests that run after SIGTERM still need the key cache and last-used updates.
 	// Resumable uploads are interrupted once no new requests arrive.
@@ -140,7 +150,7 @@ type components struct {
 }
 
 // build creates the components of the service.
-func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, registry *prometheus.Registry, log *slog.Logger) (components, error) {
+func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, images *imaging.Pool, traces *traceexport.Provider, registry *prometheus.Registry, log *slog.Logger) (components, error) {
 	limits, err := ratelimit.New(c.Limits, ratelimit.Deps{Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
@@ -178,14 +188,15 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	api, err := rest.New(rest.Config{BaseURL: c.Server.BaseURL, Brand: c.Server.Brand},
-		rest.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs()})
+	documents := api.Documents{URLs: files.URLs(), DraftTTL: c.Drafts.DraftTTL}
+	routes, err := rest.New(rest.Config{BaseURL: c.Server.BaseURL, Brand: c.Server.Brand},
+		rest.Deps{Media: items, Settings: preferences, Auth: authenticator, Documents: documents})
 	if err != nil {
 		return components{}, err
 	}
 	locks := store.UploadLocks(log)
 	uploads, err := tus.New(c.Uploads, tus.Deps{
-		Media: items, Auth: authenticator, URLs: files.URLs(), Locks: locks,
+		Media: items, Auth: authenticator, Documents: documents, Locks: locks,
 		BaseURL: c.Server.BaseURL, Brand: c.Server.Brand,
 	})
 	if err != nil {
@@ -211,7 +222,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	mounts := []func(chi.Router){api.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
+	mounts := []func(chi.Router){routes.Mount, uploads.Mount, tools.Mount, files.Mount, reference.Mount}
 	var outbox *mail.Outbox
 	if c.Mail.Enabled() {
 		var logins *oauthhttp.API
@@ -220,7 +231,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		}
 		mounts = append(mounts, logins.Mount)
 	}
-	serving, err := server.New(c.Server, server.Deps{Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Log: log})
+	serving, err := server.New(c.Server, server.Deps{Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
 	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
 		guard: guard, instance: installation.NewInstance(store, versionText(), guard.Writable, log)}, err
 }

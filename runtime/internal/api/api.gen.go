@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/oapi-codegen/runtime"
@@ -195,6 +196,18 @@ type MediaItem struct {
 
 	// Original URL of the uploaded file, when `file` is a conversion of it; absent otherwise.
 	Original string `json:"original,omitempty"`
+
+	// CreatedAt When the upload was complete.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// SealedAt When the item was sealed; absent while it is a draft.
+	SealedAt *time.Time `json:"sealedAt,omitempty"`
+
+	// ExpiresAt When the draft is purged unless it is sealed; absent once it is.
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+
+	// Sha256 SHA-256 of the uploaded file.
+	Sha256 string `json:"sha256"`
 }
 
 // Signature defines model for Signature.

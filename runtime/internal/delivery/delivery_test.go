@@ -233,7 +233,7 @@ func TestDownloadName_DerivativesHaveTheirOwnExtension(t *testing.T) {
 	item.FileName = "holiday.photo.jpeg"
 	item.Objects = append(item.Objects,
 		media.Object{Variant: media.WebP, MimeType: "image/webp", Bytes: 7}, media.Object{Variant: media.Thumbnail, MimeType: "image/png"})
-	document := api.NewMediaItem(item, newDelivery(t, item, nil).URLs())
+	document := api.Documents{URLs: newDelivery(t, item, nil).URLs()}.Item(item)
 	if !strings.HasSuffix(document.File, "/webp/holiday.photo.webp") || !strings.HasSuffix(document.Thumbnail, "/thumbnail/holiday.photo.png") {
 		t.Errorf("%+v", document)
 	}

@@ -17,11 +17,14 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/tracing"
 )
 
 var _ media.Deriver = (*Pool)(nil)
@@ -150,6 +153,8 @@ func (p *Pool) ReserveWait(ctx context.Context, account uuid.UUID) (media.ImageS
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.running, cancel)()
+	ctx, span := tracing.Start(ctx, "images wait for slot")
+	defer span.End()
 	if p.queueSlots.Acquire(ctx, account) != nil {
 		return nil, p.busy()
 	}
@@ -172,11 +177,20 @@ func (p *Pool) Derive(ctx context.Context, request media.ImageJob) ([]media.Deri
 	if !p.Handles(request.MimeType, request.Bytes) {
 		return nil, &RejectedError{Reason: protocol.ReasonFormat.String(), Text: "the type or the size is not supported"}
 	}
+	ctx, span := tracing.Start(ctx, "images derive", trace.WithAttributes(attribute.String("mediastack.media_type", request.MimeType), attribute.Int64("mediastack.bytes", request.Bytes)))
+	defer span.End()
 	j := &job{ImageJob: request, ctx: ctx, queued: time.Now(), done: make(chan struct{})}
-	if err := p.enqueue(j); err != nil {
+	_, wait := tracing.Start(ctx, "images wait")
+	err := p.enqueue(j)
+	wait.End()
+	if err != nil {
+		tracing.Fail(span, resultLabel(err, true))
 		return nil, err
 	}
 	<-j.done // at the end of ctx too: the worker is killed then
+	if j.err != nil {
+		tracing.Fail(span, resultLabel(j.err, ctx.Err() != nil))
+	}
 	return j.made, j.err
 }
 

@@ -7,8 +7,12 @@ import (
 	"runtime"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"mediastack.dev/runtime/internal/imaging/protocol"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/tracing"
 )
 
 const (
@@ -105,8 +109,9 @@ func (w *worker) do(j *job) {
 func (w *worker) tryJob(ctx context.Context, j *job) (kept []media.Derivative, err error) {
 	p := w.pool
 	for attempt := 1; ; attempt++ {
+		attemptCtx, span := tracing.Start(ctx, "images job", trace.WithAttributes(attribute.Int("mediastack.attempt", attempt)))
 		if err = w.ensureProcess(ctx); err == nil {
-			made, usable, failure := w.process.roundTrip(ctx, j.ImageJob, p.cfg.newJobRequest(p.jobSeq.Add(1), j.ImageJob), p.cfg.Timeout)
+			made, usable, failure := w.process.roundTrip(attemptCtx, j.ImageJob, p.cfg.newJobRequest(p.jobSeq.Add(1), j.ImageJob), p.cfg.Timeout)
 			if err = failure; len(made) > len(kept) && !errors.Is(err, protocol.ErrProtocol) {
 				kept = made
 			}
@@ -114,6 +119,10 @@ func (w *worker) tryJob(ctx context.Context, j *job) (kept []media.Derivative, e
 				w.killProcess(ctx, err)
 			}
 		}
+		if err != nil {
+			tracing.Fail(span, resultLabel(err, ctx.Err() != nil))
+		}
+		span.End()
 		var failed *workerError
 		if !errors.As(err, &failed) || ctx.Err() != nil || attempt == maxAttempts {
 			return kept, err

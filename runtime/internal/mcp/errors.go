@@ -10,17 +10,20 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/tracing"
 )
 
 // toolError returns the result of a tool that failed: the text of the fault as on every
-// interface, with a hint for the model, and its code in _meta. It records the error for the log
-// and the metric.
+// interface, with a hint for the model, and its code in _meta. It records the error for the log,
+// the metric and the trace.
 func (a *API) toolError(ctx context.Context, tool string, err error) *sdk.CallToolResult {
 	stateFromContext(ctx).addError(fmt.Errorf("%s: %w", tool, err))
 	a.count(ctx, tool, err)
+	tracing.Fail(trace.SpanFromContext(ctx), fault.From(err).Kind.String())
 	return &sdk.CallToolResult{IsError: true, Meta: sdk.Meta{metaCode: httpapi.Describe(err).Body.Code},
 		Content: []sdk.Content{&sdk.TextContent{Text: errorText(ctx, err)}}}
 }

@@ -92,7 +92,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	core := w.Core(t, runtimetest.CoreConfig{Server: o.server, Media: o.media, Limits: o.limits, Auth: credentials, Now: time.Now, Images: o.images, Store: o.store})
 	rt := &replica{auth: core.Auth, media: core.Media, logs: core.Logs}
 	files := core.Files
-	plain, err := rest.New(rest.Config{BaseURL: o.server.BaseURL, Brand: o.brand}, rest.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs()})
+	plain, err := rest.New(rest.Config{BaseURL: o.server.BaseURL, Brand: o.brand}, rest.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: api.Documents{URLs: files.URLs(), DraftTTL: 24 * time.Hour}})
 	must(t, err)
 	o.mcp.BaseURL, o.mcp.Origins, o.mcp.Version = o.server.BaseURL, o.server.CORSOrigins, "test"
 	rt.api, err = mcp.New(o.mcp, mcp.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs(), Limits: core.Limits})

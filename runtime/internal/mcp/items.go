@@ -3,10 +3,34 @@ package mcp
 import (
 	"context"
 
+	"github.com/google/uuid"
+
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/media"
 )
+
+// item is the document of an item for tools. Its fields are those of docs/specification.md, as
+// clients of the tools know them; the document of REST has more.
+type item struct {
+	MediaID          uuid.UUID    `json:"mediaId"`
+	OriginalFileName string       `json:"originalFileName"`
+	MimeType         string       `json:"mimeType"`
+	Size             int64        `json:"size"`
+	Access           media.Access `json:"access"`
+	File             string       `json:"file"`
+	Thumbnail        string       `json:"thumbnail"`
+	Caption          string       `json:"caption"`
+	Group            string       `json:"group"`
+	Temp             bool         `json:"temp,omitempty"`
+	Original         string       `json:"original,omitempty"`
+}
+
+func (a *API) document(of media.Item) item {
+	full := api.Documents{URLs: a.deps.URLs}.Item(of)
+	return item{MediaID: full.MediaId, OriginalFileName: full.OriginalFileName, MimeType: full.MimeType, Size: full.Size, Access: of.Access,
+		File: full.File, Thumbnail: full.Thumbnail, Caption: full.Caption, Group: full.Group, Temp: full.Temp, Original: full.Original}
+}
 
 func (a *API) listMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
 	number, limit := media.DefaultPage, media.DefaultLimit
@@ -25,12 +49,12 @@ func (a *API) listMedia(ctx context.Context, identity auth.Identity, args *argum
 		return nil, err
 	}
 	list := struct {
-		MediaItems []api.MediaItem `json:"mediaItems"`
-		Total      int64           `json:"total"`
-		Page       int             `json:"page"`
-	}{MediaItems: make([]api.MediaItem, 0, len(page.Items)), Total: page.Total, Page: page.Number}
-	for _, item := range page.Items {
-		list.MediaItems = append(list.MediaItems, api.NewMediaItem(item, a.deps.URLs))
+		MediaItems []item `json:"mediaItems"`
+		Total      int64  `json:"total"`
+		Page       int    `json:"page"`
+	}{MediaItems: make([]item, 0, len(page.Items)), Total: page.Total, Page: page.Number}
+	for _, found := range page.Items {
+		list.MediaItems = append(list.MediaItems, a.document(found))
 	}
 	return list, nil
 }
@@ -40,11 +64,11 @@ func (a *API) getMedia(ctx context.Context, identity auth.Identity, args *argume
 	if args.err != nil {
 		return nil, args.err
 	}
-	item, err := a.deps.Media.Get(ctx, identity.Principal, id)
+	found, err := a.deps.Media.Get(ctx, identity.Principal, id)
 	if err != nil {
 		return nil, err
 	}
-	return api.NewMediaItem(item, a.deps.URLs), nil
+	return a.document(found), nil
 }
 
 func (a *API) sealMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {
@@ -52,11 +76,11 @@ func (a *API) sealMedia(ctx context.Context, identity auth.Identity, args *argum
 	if args.err != nil {
 		return nil, args.err
 	}
-	item, err := a.deps.Media.Seal(ctx, identity.Principal, id)
+	sealed, err := a.deps.Media.Seal(ctx, identity.Principal, id)
 	if err != nil {
 		return nil, err
 	}
-	return api.NewMediaItem(item, a.deps.URLs), nil
+	return a.document(sealed), nil
 }
 
 func (a *API) deleteMedia(ctx context.Context, identity auth.Identity, args *arguments) (any, error) {

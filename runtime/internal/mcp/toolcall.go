@@ -12,12 +12,15 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/redact"
+	"mediastack.dev/runtime/tracing"
 )
 
 // tool is the definition of a tool and its implementation.
@@ -130,9 +133,13 @@ func (a *API) authorizeTools(next sdk.MethodHandler) sdk.MethodHandler {
 			}
 			if t, ok := a.toolByName(params.Name); !ok { // the SDK rejects the call
 				a.calls.WithLabelValues(unknownTool, outcomeRejected).Inc()
-			} else if err := cmp.Or(authorize(identity, t), a.deps.Auth.CheckWritable(t.operation)); err != nil {
-				return a.toolError(ctx, t.name(), err), nil
 			} else {
+				var span trace.Span
+				ctx, span = tracing.Start(ctx, "mcp tools/call "+t.name(), trace.WithAttributes(attribute.String("mcp.method.name", method), attribute.String("gen_ai.tool.name", t.name())))
+				defer span.End()
+				if err := cmp.Or(authorize(identity, t), a.deps.Auth.CheckWritable(t.operation)); err != nil {
+					return a.toolError(ctx, t.name(), err), nil
+				}
 				called = t.name()
 			}
 		}

@@ -112,7 +112,7 @@ func (a *API) newTools() []tool {
 	}}
 }
 
-// mediaItem returns the schema of the media document, which is the same as on REST.
+// mediaItem returns the schema of item.
 func mediaItem() schema {
 	item := outputObject(
 		prop("mediaId", uuidString(), "Id of the item."),

@@ -110,7 +110,7 @@ func (w *world) runtime(t *testing.T, change ...func(*options)) *runtime {
 		Now: rt.clock.Now, Images: o.images, Presigner: o.presigned, Settings: uploadSettings, Caches: []accountcache.Cache{uploadSettings}})
 	rt.logs, rt.files = core.Logs, core.Files
 	var err error
-	rt.api, err = rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Settings: settings.NewService(uploadSettings), Auth: core.Auth, URLs: rt.files.URLs()})
+	rt.api, err = rest.New(rest.Config{BaseURL: baseURL, Brand: o.brand}, rest.Deps{Media: core.Media, Settings: settings.NewService(uploadSettings), Auth: core.Auth, Documents: api.Documents{URLs: rt.files.URLs(), DraftTTL: 24 * time.Hour}})
 	must(t, err)
 	checks := []server.Check{{Name: "database", Run: w.Store.Ping}, {Name: "schema", Run: w.Store.CheckSchema}, {Name: "objects", Run: w.Objects.Ping}}
 	replica := core.Serve(t, checks, []func(chi.Router){rt.api.Mount, rt.files.Mount})

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"mediastack.dev/runtime/internal/api"
 )
@@ -43,15 +44,19 @@ func TestItem_FromUploadToDelete(t *testing.T) {
 		draft.Access != api.Public || draft.Caption != "on the beach" || draft.Group != "summer" || draft.Thumbnail != "" {
 		t.Errorf("the draft is wrong: %s", got.body)
 	}
-	if order := []string{"mediaId", "originalFileName", "mimeType", "size", "access", "file", "thumbnail", "caption", "group", "temp"}; !inOrder(string(got.body), order) {
+	if order := []string{"mediaId", "originalFileName", "mimeType", "size", "access", "file", "thumbnail", "caption", "group", "temp", "createdAt", "expiresAt", "sha256"}; !inOrder(string(got.body), order) {
 		t.Errorf("the fields are not in the specification's order: %s", got.body)
 	}
 	if strings.Contains(string(got.body), `\u0026`) {
 		t.Errorf("an address in the answer can't be copied: %s", got.body)
 	}
 	id := draft.MediaId.String()
-	if read := rt.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).item(t); !read.Temp {
-		t.Error("the draft reads as sealed")
+	sum := sha256.Sum256(photo)
+	if draft.Sha256 != hex.EncodeToString(sum[:]) || draft.ExpiresAt == nil || !draft.ExpiresAt.Equal(draft.CreatedAt.Add(24*time.Hour)) || draft.SealedAt != nil {
+		t.Errorf("the facts of the draft are wrong: %s", got.body)
+	}
+	if read := rt.do(t, http.MethodGet, "/media/get/"+id, key(one.Key)).item(t); !read.Temp || !read.CreatedAt.Equal(draft.CreatedAt) {
+		t.Errorf("the draft reads as %+v, was %+v", read, draft)
 	}
 	rt.expect(t, one, 0, 0)
 
@@ -65,13 +70,12 @@ func TestItem_FromUploadToDelete(t *testing.T) {
 	// The totals include it once it is sealed.
 	for range 2 {
 		item := rt.do(t, http.MethodPost, "/media/seal/"+id, key(one.Key)).item(t)
-		if item.Temp || item.File != plain {
+		if item.Temp || item.File != plain || item.ExpiresAt != nil || item.SealedAt == nil || item.SealedAt.Before(item.CreatedAt) || item.Sha256 != draft.Sha256 {
 			t.Errorf("the sealed item is wrong: %+v", item)
 		}
 		rt.expect(t, one, 1, int64(len(photo)))
 	}
 	file := rt.do(t, http.MethodGet, plain)
-	sum := sha256.Sum256(photo)
 	if !bytes.Equal(file.body, photo) || file.header.Get("ETag") != `"`+hex.EncodeToString(sum[:])+`"` {
 		t.Error("the sealed file is not what was sent")
 	}

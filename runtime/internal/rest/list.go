@@ -49,7 +49,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) 
 	w.Header().Set("Link", a.links(page, filter))
 	documents := make([]api.MediaItem, 0, len(page.Items))
 	for _, item := range page.Items {
-		documents = append(documents, api.NewMediaItem(item, a.deps.URLs))
+		documents = append(documents, a.deps.Documents.Item(item))
 	}
 	httpapi.WriteJSON(w, r, http.StatusOK, documents)
 }

@@ -27,10 +27,10 @@ type Config struct {
 
 // Deps are the dependencies of an API.
 type Deps struct {
-	Media    *media.Service
-	Settings *settings.Service
-	Auth     *auth.Authenticator
-	URLs     api.URLs
+	Media     *media.Service
+	Settings  *settings.Service
+	Auth      *auth.Authenticator
+	Documents api.Documents
 }
 
 // API serves the REST routes. It is safe for concurrent use.

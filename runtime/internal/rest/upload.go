@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/rest/multipartform"
@@ -21,7 +20,7 @@ func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", a.itemURL(item.ID))
-	httpapi.WriteJSON(w, r, http.StatusCreated, api.NewMediaItem(item, a.deps.URLs))
+	httpapi.WriteJSON(w, r, http.StatusCreated, a.deps.Documents.Item(item))
 }
 
 func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {

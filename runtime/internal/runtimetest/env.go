@@ -23,6 +23,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/auth"
+	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/imaging"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/oauth"
@@ -235,7 +236,7 @@ type Log struct {
 
 // Logger writes everything into the log.
 func (l *Log) Logger() *slog.Logger {
-	return slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: redact.Attr}))
+	return slog.New(httpapi.LogHandler{Handler: slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: redact.Attr})})
 }
 
 // Write adds to the log.

@@ -41,7 +41,7 @@ func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &instrumentation{next: next, cfg: cfg, limits: deps.Limits, log: deps.Log, metrics: metrics}, nil
+	return &instrumentation{next: next, cfg: cfg, limits: deps.Limits, log: deps.Log, metrics: metrics, tracer: newRequestTracer(cfg, deps.Tracer, deps.Limits)}, nil
 }
 
 // limitClientIPs applies the rate limit of client IPs, before anything is read or looked up.
@@ -75,7 +75,7 @@ func allowed(routes chi.Routes, r *http.Request) []string {
 	return found
 }
 
-// instrumentation is the outermost middleware: request id, deadlines, metrics, request log
+// instrumentation is the outermost middleware: request id, deadlines, metrics, traces, request log
 // and recovery from panics.
 type instrumentation struct {
 	next    http.Handler
@@ -83,6 +83,7 @@ type instrumentation struct {
 	limits  *ratelimit.Limiter
 	log     *slog.Logger
 	metrics *metrics
+	tracer  *requestTracer
 }
 
 // requestIDPattern matches the request ids that are accepted from clients, unless they look
@@ -100,7 +101,7 @@ func (i *instrumentation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info := httpapi.NewRequestInfo(r, id, i.limits.ClientIP(r))
 	route := chi.NewRouteContext()
 	ctx := httpapi.NewContext(r.Context(), info)
-	ctx = contextWithRoute(ctx, route)
+	ctx = i.tracer.start(contextWithRoute(ctx, route), r)
 	r = r.WithContext(ctx)
 	body, writer := withDeadlines(i.cfg, w, r)
 	if body != nil {
@@ -143,12 +144,12 @@ func (i *instrumentation) finish(r *http.Request, info *httpapi.RequestInfo, pat
 		status = http.StatusOK
 	}
 	i.metrics.observe(r.Method, pattern, status, elapsed, body.count(), writer.written)
+	defer i.tracer.end(r, info, pattern, status, body.count(), writer.written, aborted)
 	level := slog.LevelInfo
 	if status >= http.StatusInternalServerError || aborted {
 		level = slog.LevelError
 	}
 	attributes := []slog.Attr{
-		slog.String("request_id", info.RequestID),
 		slog.String("method", r.Method),
 		slog.String("route", pattern),
 		slog.Int("status", status),

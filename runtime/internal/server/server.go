@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/runtime/internal/ratelimit"
@@ -38,6 +39,7 @@ type Config struct {
 	DiscardLimit        int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Maximum number of bytes of a body that are discarded after an error response, for clients that read the response only after they have sent everything."`
 	DiscardTimeout      time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"Maximum duration of discarding."`
 	DrainDelay          time.Duration `env:"SERVICE_DRAIN_DELAY" default:"5s" help:"How long to continue serving, not ready, after SIGTERM, so that load balancers notice; from 0s to 5m."`
+	TrustTraceparent    bool          `env:"SERVICE_TRUST_TRACEPARENT" help:"Continue the trace that a request of SERVICE_TRUSTED_PROXIES names in its header traceparent. The proxies must replace the header of clients."`
 	ShutdownTimeout     time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after SERVICE_DRAIN_DELAY."`
 }
 
@@ -115,7 +117,10 @@ type Deps struct {
 	Checks []Check
 	// Registry takes the metrics of the servers. The admin server exports it.
 	Registry *prometheus.Registry
-	Log      *slog.Logger
+	// Tracer begins a trace for each request; nil = none.
+	Tracer trace.Tracer
+	// Log has the handler httpapi.LogHandler, which adds the id of the request.
+	Log *slog.Logger
 }
 
 // New returns a Server that uses deps.

@@ -149,7 +149,7 @@ func TestFinishedUpload_StaysADraftUntilThePurge(t *testing.T) {
 			t.Fatalf("%s of a draft over 24 h: %d %s", path, got.status, got.body)
 		}
 	}
-	purger, err := media.NewPurger(media.PurgeConfig{DraftTTL: 24 * time.Hour, BatchSize: 100, MaxAttempts: 10, MaxBackoff: time.Hour}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Guard: w.Guard(), Now: rt.clock.Now, Log: rt.logs.Logger()})
+	purger, err := media.NewPurger(media.PurgeConfig{DraftConfig: media.DraftConfig{DraftTTL: 24 * time.Hour}, BatchSize: 100, MaxAttempts: 10, MaxBackoff: time.Hour}, media.PurgeDeps{Store: w.Store, Objects: w.Objects, Guard: w.Guard(), Now: rt.clock.Now, Log: rt.logs.Logger()})
 	must(t, err)
 	if summary, err := purger.Run(t.Context()); err != nil || summary.DraftsPurged != 0 {
 		t.Errorf("the purge deleted a sealed item: %+v %v", summary, err)

@@ -14,7 +14,6 @@ import (
 	"unicode/utf16"
 
 	"mediastack.dev/runtime/fault"
-	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/media"
@@ -181,7 +180,7 @@ func (i *responseInterceptor) document(item media.Item) (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(api.NewMediaItem(item, i.api.deps.URLs)); err != nil {
+	if err := encoder.Encode(i.api.deps.Documents.Item(item)); err != nil {
 		return "", fmt.Errorf("encode the document: %w", err)
 	}
 	return ascii(strings.TrimSuffix(text.String(), "\n")), nil

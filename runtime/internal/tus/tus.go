@@ -52,10 +52,10 @@ type Locks interface {
 
 // Deps are the dependencies of an API.
 type Deps struct {
-	Media *media.Service
-	Auth  *auth.Authenticator
-	URLs  api.URLs
-	Locks Locks
+	Media     *media.Service
+	Auth      *auth.Authenticator
+	Documents api.Documents
+	Locks     Locks
 	// BaseURL is the URL under which clients reach the service.
 	BaseURL string
 	// Brand is the word in header names.

@@ -30,7 +30,7 @@ func TestAssistantGuide_UploadsAndSealsAFile(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "guides", "connect-an-assistant.md"))
 	must(t, err)
-	_, script, _ := strings.Cut(string(page), "```sh\ncall() {")
+	_, script, _ := strings.Cut(string(page), "```sh TestAssistantGuide_UploadsAndSealsAFile\ncall() {")
 	script, _, found := strings.Cut(script, "\n```")
 	if !found {
 		t.Fatal("the guide has no example")

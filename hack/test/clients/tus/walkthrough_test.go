@@ -31,7 +31,7 @@ func block(t *testing.T, page, language string) string {
 
 func TestReferenceExample_UploadsInChunks(t *testing.T) {
 	t.Parallel()
-	script := block(t, "reference/resumable.md", "sh")
+	script := block(t, "reference/resumable.md", "sh TestReferenceExample_UploadsInChunks")
 	s := newService(t, "https://app.example.org")
 	file := make([]byte, 3<<20)
 	_, _ = rand.Read(file)

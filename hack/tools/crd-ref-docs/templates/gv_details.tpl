@@ -1,0 +1,7 @@
+{{- define "gvDetails" }}
+## {{ .GroupVersionString }}
+{{ range .SortedKinds }}
+- {{ $.TypeForKind . | markdownRenderTypeLink }}
+{{- end }}
+{{ range .SortedTypes }}{{ template "type" . }}{{ end }}
+{{- end -}}

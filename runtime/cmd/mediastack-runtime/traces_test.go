@@ -1,0 +1,432 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	coltracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
+	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/imaging/imagetest"
+	"mediastack.dev/runtime/internal/runtimetest"
+)
+
+// collector receives traces over OTLP/HTTP.
+type collector struct {
+	endpoint string
+
+	mu       sync.Mutex
+	received []*tracepb.ResourceSpans
+}
+
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var request coltracepb.ExportTraceServiceRequest
+		if err == nil {
+			err = proto.Unmarshal(body, &request)
+		}
+		if err != nil || r.URL.Path != "/v1/traces" {
+			t.Errorf("the collector received %s %v", r.URL.Path, err)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.received = append(c.received, request.GetResourceSpans()...)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	t.Cleanup(server.Close)
+	c.endpoint = server.URL
+	return c
+}
+
+// text returns everything that was received.
+func (c *collector) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var all strings.Builder
+	for _, received := range c.received {
+		all.WriteString(prototext.Format(received))
+	}
+	return all.String()
+}
+
+func (c *collector) spans() (all []*tracepb.Span) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, resource := range c.received {
+		for _, scope := range resource.GetScopeSpans() {
+			all = append(all, scope.GetSpans()...)
+		}
+	}
+	return all
+}
+
+// root waits for the span of a request, by its name and the id of the request; an empty id is any.
+func (c *collector) root(t *testing.T, name, requestID string) (root *tracepb.Span) {
+	t.Helper()
+	within(t, "the collector has the span "+name, func() bool {
+		for _, span := range c.spans() {
+			if span.GetName() == name && (requestID == "" || spanText(span, "mediastack.request_id") == requestID) {
+				root = span
+			}
+		}
+		return root != nil
+	})
+	return root
+}
+
+// expect waits until a trace has a span at each path below its root. A path is the names of the
+// spans, from the parent to the child.
+func (c *collector) expect(t *testing.T, root *tracepb.Span, paths ...string) {
+	t.Helper()
+	var found []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s has %q", root.GetName(), found)
+		}
+	}()
+	within(t, "the trace of "+root.GetName()+" is complete", func() bool {
+		found = c.paths(root)
+		return !slices.ContainsFunc(paths, func(path string) bool { return !slices.Contains(found, path) })
+	})
+}
+
+// paths returns the path of each span in the trace of a root.
+func (c *collector) paths(root *tracepb.Span) (paths []string) {
+	spans := map[string]*tracepb.Span{}
+	for _, span := range c.spans() {
+		if bytes.Equal(span.GetTraceId(), root.GetTraceId()) {
+			spans[string(span.GetSpanId())] = span
+		}
+	}
+	for _, span := range spans {
+		path := ""
+		for at := span; at != nil && at != root; at = spans[string(at.GetParentSpanId())] {
+			path = " > " + at.GetName() + path
+		}
+		paths = append(paths, strings.TrimPrefix(path, " > "))
+	}
+	return paths
+}
+
+// spanText returns a text attribute of a span.
+func spanText(span *tracepb.Span, key string) string {
+	at := slices.IndexFunc(span.GetAttributes(), func(attribute *commonpb.KeyValue) bool { return attribute.GetKey() == key })
+	if at < 0 {
+		return ""
+	}
+	return span.GetAttributes()[at].GetValue().GetStringValue()
+}
+
+// traced is a runtime process that exports traces, with a tenant and the means to log in.
+type traced struct {
+	*service
+	process *testenv.Process
+	logFile string
+	owner   string // e-mail address
+	token   string // of a login
+	stores  []string
+}
+
+// serveTraced starts a runtime.
+func serveTraced(t *testing.T, endpoint string, env ...string) *traced {
+	t.Helper()
+	database, s3 := testenv.Postgres(t), testenv.S3(t)
+	world := runtimetest.NewWith(t, database, s3)
+	tenant := world.Tenant(t, account.Spec{Name: "one", MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})
+	stores := append(testenv.StoreSettings(database, s3), "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_BSP_SCHEDULE_DELAY=20")
+	secret, err := base64.StdEncoding.DecodeString(runtimetest.Credentials("a").Secret)
+	must(t, err)
+	runtime := testenv.Runtime(t, testenv.RuntimeConfig{BaseURL: runtimetest.BaseURL, Secret: hex.EncodeToString(secret), Stores: stores, Env: append([]string{
+		"SERVICE_SMTP_HOST=127.0.0.1", "SERVICE_SMTP_PORT=1", "SERVICE_SMTP_TLS=none", "SERVICE_MAIL_FROM=login@media.test", "SERVICE_SMTP_USER=mailer", "SERVICE_SMTP_PASSWORD=smtp-hunter2"}, env...)})
+	s := &traced{service: &service{address: runtime.Addr, logs: new(buffer), tenant: tenant}, process: runtime.Process, logFile: runtime.Spec.LogFile,
+		owner: runtimetest.Owner, token: world.Session(t, tenant), stores: stores}
+	s.admin = attribute(s.log(t), "listening", "admin")
+	return s
+}
+
+// log returns what the process has logged.
+func (s *traced) log(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(s.logFile)
+	must(t, err)
+	return string(text)
+}
+
+// logLine waits for the log line of a request.
+func (s *traced) logLine(t *testing.T, requestID string) (line map[string]any) {
+	t.Helper()
+	within(t, "the log has the request", func() bool {
+		for text := range strings.Lines(s.log(t)) {
+			var entry map[string]any
+			if json.Unmarshal([]byte(text), &entry) == nil && entry["request_id"] == requestID && entry["msg"] == "request" {
+				line = entry
+			}
+		}
+		return line != nil
+	})
+	return line
+}
+
+// metric returns the value of a metric.
+func (s *traced) metric(t *testing.T, name string) (value float64) {
+	t.Helper()
+	response, err := http.Get("http://" + s.admin + "/metrics")
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, name+" "); found {
+			_, err := fmt.Sscan(rest, &value)
+			must(t, err)
+		}
+	}
+	return value
+}
+
+// uploadImage uploads a JPEG.
+func (s *traced) uploadImage(t *testing.T, name string, headers ...string) (created createdItem) {
+	t.Helper()
+	body := "--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + name + "\"\r\nContent-Type: image/jpeg\r\n\r\n" + string(imagetest.JPEG(imagetest.Picture(64, 48))) + "\r\n--x--\r\n"
+	status, text := s.send(t, http.MethodPost, "/media/create", multipartType, body, headers...)
+	if err := json.Unmarshal([]byte(text), &created); err != nil || status >= 300 {
+		t.Fatalf("an upload: %d %s %v", status, text, err)
+	}
+	return created
+}
+
+// resumable uploads five bytes with TUS.
+func (s *traced) resumable(t *testing.T, headers ...string) {
+	t.Helper()
+	got := s.request(t, http.MethodPost, "/media/create/resumable", append(headers, "Tus-Resumable", "1.0.0", "Upload-Length", "5")...)
+	path := strings.TrimPrefix(got.header.Get("Location"), runtimetest.BaseURL)
+	status, text := s.send(t, http.MethodPatch, path, "application/offset+octet-stream", "bytes", append(headers, "Tus-Resumable", "1.0.0", "Upload-Offset", "0")...)
+	if got.status != http.StatusCreated || status != http.StatusNoContent {
+		t.Fatalf("a resumable upload: %d %d %s", got.status, status, text)
+	}
+}
+
+// callTool calls a tool of /mcp.
+func (s *traced) callTool(t *testing.T, name, arguments string, headers ...string) {
+	t.Helper()
+	status, text := s.send(t, http.MethodPost, "/mcp", "application/json", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`","arguments":`+arguments+`}}`,
+		append(headers, "Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2025-06-18")...)
+	if status != http.StatusOK {
+		t.Fatalf("a call of %s: %d %s", name, status, text)
+	}
+}
+
+func TestTraces_ShowWhatARequestDid(t *testing.T) {
+	t.Parallel()
+	c := newCollector(t)
+	s := serveTraced(t, c.endpoint)
+	const foreign = "4bf92f3577b34da6a3ce929d0e0e4736"
+	created := s.uploadImage(t, "a.jpg", "X-Request-Id", "upload-0001", "Traceparent", "00-"+foreign+"-00f067aa0ba902b7-01", "Tracestate", "vendor=hunter2")
+	upload := c.root(t, "POST /media/create", "upload-0001")
+	c.expect(t, upload, "s3 PutObject", "postgres batch > postgres OpenUploads", "postgres batch > postgres CommitUploads", "images derive", "images derive > images wait", "images derive > images job")
+	id := hex.EncodeToString(upload.GetTraceId())
+	if line := s.logLine(t, "upload-0001"); line["trace_id"] != id || line["span_id"] != hex.EncodeToString(upload.GetSpanId()) {
+		t.Errorf("the log has %v %v, the trace is %s", line["trace_id"], line["span_id"], id)
+	}
+	if len(upload.GetParentSpanId()) != 0 || id == foreign || len(upload.GetLinks()) != 1 || hex.EncodeToString(upload.GetLinks()[0].GetTraceId()) != foreign || upload.GetLinks()[0].GetTraceState() != "" {
+		t.Errorf("the trace of a client is not a link: %s", prototext.Format(upload))
+	}
+	if got := spanText(upload, "mediastack.account"); got != s.tenant.Account.ID.String() {
+		t.Errorf("the account is %q", got)
+	}
+
+	s.resumable(t)
+	c.expect(t, c.root(t, "POST /media/create/resumable", ""), "postgres InsertResumable")
+	c.expect(t, c.root(t, "PATCH /media/create/resumable/{uploadId}", ""), "s3 PutObject", "postgres InsertItem")
+
+	s.callTool(t, "list_media", "{}")
+	c.expect(t, c.root(t, "POST /mcp", ""), "mcp tools/call list_media > postgres ListItems")
+
+	if status, text := s.send(t, http.MethodPost, "/oauth/register", "application/json", `{"client_name":"x","redirect_uris":["http://localhost/"]}`); status != http.StatusCreated {
+		t.Fatalf("a registration: %d %s", status, text)
+	}
+	c.expect(t, c.root(t, "POST /oauth/register", ""), "postgres InsertClient")
+
+	file, err := url.Parse(created.File)
+	must(t, err)
+	if got := s.request(t, http.MethodGet, file.RequestURI()); got.status != http.StatusOK {
+		t.Fatalf("the file: %d", got.status)
+	}
+	for _, span := range c.spans() {
+		if strings.HasPrefix(span.GetName(), "GET /") && strings.Contains(span.GetName(), s.tenant.Account.ID.String()) {
+			t.Errorf("a name has an id: %s", span.GetName())
+		}
+	}
+	within(t, "the download is traced", func() bool {
+		return slices.ContainsFunc(c.spans(), func(span *tracepb.Span) bool { return span.GetName() == "s3 GetObject" })
+	})
+	within(t, "the export is counted", func() bool { return s.metric(t, "mediastack_trace_spans_exported_total") > 20 })
+	if !strings.Contains(c.text(), `"mediastack-runtime"`) {
+		t.Error("the traces do not name the program")
+	}
+
+	purge := exec.CommandContext(t.Context(), testenv.Binary(t, "mediastack-runtime"), "purge")
+	purge.Env = s.stores
+	if out, err := purge.CombinedOutput(); err != nil {
+		t.Fatalf("purge: %v %s", err, out)
+	}
+	root := c.root(t, "purge", "")
+	c.expect(t, root, "postgres begin")
+}
+
+// Requests carry secrets in every place that a client may put them.
+func TestTraces_ContainNoSecret(t *testing.T) {
+	t.Parallel()
+	c := newCollector(t)
+	s := serveTraced(t, c.endpoint, "OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer%20collector-hunter2")
+	const email, name = "someone@mail.test", "holiday-in-rome.jpg"
+	created := s.uploadImage(t, name, "Referer", "http://media.test/?key="+s.tenant.Key, "User-Agent", s.tenant.Key, "Tracestate", "key="+email)
+	file, err := url.Parse(created.File)
+	must(t, err)
+	_, text := s.send(t, http.MethodPost, "/media/signature/create", "application/json", "")
+	var signature struct{ Signature string }
+	must(t, json.Unmarshal([]byte(text), &signature))
+	if signature.Signature == "" {
+		t.Fatalf("no signature: %s", text)
+	}
+	s.request(t, http.MethodGet, file.RequestURI())
+	s.request(t, http.MethodGet, "/media/get?key="+s.tenant.Key+"&email="+email)
+	s.request(t, http.MethodGet, "/media/get/"+s.tenant.Key)
+	s.request(t, http.MethodGet, "/"+s.tenant.Key)
+	s.request(t, s.tenant.Key, "/media/get")
+	s.request(t, http.MethodGet, "/media/get", "Authorization", "Bearer "+s.token, "X-Request-Id", s.tenant.Key)
+	s.request(t, http.MethodPost, "/media/create", "x-service-signature", signature.Signature, "Content-Type", multipartType)
+	s.request(t, http.MethodPost, "/oauth/login/email?email="+email)
+	s.send(t, http.MethodPost, "/oauth/login/email", "application/x-www-form-urlencoded", "email="+url.QueryEscape(email))
+	s.send(t, http.MethodPost, "/oauth/token", "application/x-www-form-urlencoded", "grant_type=refresh_token&client_id=x&refresh_token="+s.token)
+	s.resumable(t, "Upload-Metadata", "filename "+base64.StdEncoding.EncodeToString([]byte(name)))
+	s.callTool(t, "get_media", `{"mediaId":"`+s.tenant.Key+`"}`)
+	s.callTool(t, "list_media", `{"group":"`+email+`"}`)
+	s.callTool(t, s.tenant.Key, `{}`)
+	s.request(t, http.MethodGet, "/media/get/count", "X-Request-Id", "the-last-request")
+	c.root(t, "GET /media/get/count", "the-last-request")
+
+	text = c.text()
+	for what, secret := range map[string]string{
+		"the API key": s.tenant.Key, "a part of the API key": s.tenant.Key[5:], "the access token": s.token, "the signature": signature.Signature, "an e-mail address": email,
+		"the e-mail address of the owner": s.owner, "a file name": name, "the query of a signed URL": file.RawQuery, "the path of a file": file.Path, "a statement": "SELECT ", "the text of an error": "invalid input",
+		"the password of the mail server": "smtp-hunter2", "the header for the collector": "collector-hunter2", "a URL": "http://media.test", "the key of S3": value(s.stores, "SERVICE_S3_SECRET_KEY="), "the id of the key of S3": `"` + value(s.stores, "SERVICE_S3_ACCESS_KEY=") + `"`,
+	} {
+		if secret == "" || strings.Contains(text, secret) {
+			t.Errorf("%s is in the traces: %q", what, secret)
+		}
+		if strings.HasPrefix(what, "the header") && strings.Contains(s.log(t), secret) {
+			t.Errorf("%s is in the log", what)
+		}
+	}
+}
+
+// value returns the value of a setting.
+func value(settings []string, prefix string) string {
+	at := slices.IndexFunc(settings, func(setting string) bool { return strings.HasPrefix(setting, prefix) })
+	return strings.TrimPrefix(settings[at], prefix)
+}
+
+// Any client could otherwise have each request recorded, or add spans to the traces of others.
+func TestTraces_OnlyATrustedProxyDecidesAboutSampling(t *testing.T) {
+	t.Parallel()
+	c := newCollector(t)
+	s := serveTraced(t, c.endpoint, "OTEL_TRACES_SAMPLER=parentbased_always_off", "SERVICE_TRUST_TRACEPARENT=true", "SERVICE_TRUSTED_PROXIES=127.0.0.2")
+	const foreign, trusted = "4bf92f3577b34da6a3ce929d0e0e4736", "5bf92f3577b34da6a3ce929d0e0e4736"
+	s.request(t, http.MethodGet, "/media/get", "Traceparent", "00-"+foreign+"-00f067aa0ba902b7-01")
+	transport := &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.address+"/media/get/count", nil)
+	must(t, err)
+	request.Header.Set("x-service-apikey", s.tenant.Key)
+	request.Header.Set("Traceparent", "00-"+trusted+"-00f067aa0ba902b7-01")
+	response, err := transport.RoundTrip(request)
+	must(t, err)
+	must(t, response.Body.Close())
+	root := c.root(t, "GET /media/get/count", "")
+	if got := hex.EncodeToString(root.GetTraceId()); got != trusted {
+		t.Errorf("the trace of the proxy is not continued: %s", got)
+	}
+	for _, span := range c.spans() {
+		if !bytes.Equal(span.GetTraceId(), root.GetTraceId()) {
+			t.Errorf("the request of an unknown client was sampled: %s", span.GetName())
+		}
+	}
+}
+
+func TestTraces_NoRequestWaitsForTheCollector(t *testing.T) {
+	t.Parallel()
+	ending := make(chan struct{})
+	t.Cleanup(func() { close(ending) })
+	for name, handle := range map[string]http.HandlerFunc{
+		"hangs": func(http.ResponseWriter, *http.Request) { <-ending },
+		"fails": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"away":  nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			endpoint := fmt.Sprintf("http://127.0.0.1:%d", testenv.FreePort(t))
+			if handle != nil {
+				server := httptest.NewServer(handle)
+				t.Cleanup(server.CloseClientConnections) // Close would wait for the handler that hangs
+				endpoint = server.URL
+			}
+			s := serveTraced(t, endpoint, "OTEL_BSP_MAX_QUEUE_SIZE=16", "SERVICE_TRACE_FLUSH_TIMEOUT=100ms")
+			dropped := `mediastack_trace_spans_dropped_total{reason="export"}`
+			if name == "hangs" {
+				dropped = `mediastack_trace_spans_dropped_total{reason="queue"}`
+			}
+			for range 50 {
+				if got := s.request(t, http.MethodGet, "/media/get"); got.status != http.StatusOK {
+					t.Errorf("a list: %d", got.status)
+				}
+			}
+			s.uploadImage(t, "a.jpg")
+			within(t, "the spans are counted as dropped", func() bool { return s.metric(t, dropped) > 0 })
+			s.process.Stop()
+			text := s.log(t)
+			if !strings.Contains(text, "shutdown complete") {
+				t.Errorf("the process did not end by itself: %s", text)
+			}
+			if n := strings.Count(text, "traces are not delivered"); n > 1 || n == 0 && name != "hangs" {
+				t.Errorf("the log says %d times that traces are not delivered", n)
+			}
+			if name == "hangs" && !strings.Contains(text, "traces are lost at the end") {
+				t.Error("the log does not say that traces are lost")
+			}
+		})
+	}
+}
+
+func TestTraces_RejectInvalidSettings(t *testing.T) {
+	t.Parallel()
+	command := exec.CommandContext(t.Context(), testenv.Binary(t, "mediastack-runtime"), "serve")
+	command.Env = append(testenv.StoreSettings("postgres://u@h/d", testenv.S3Access{Endpoint: "http://127.0.0.1:1", AccessKey: "a", SecretKey: "b", Region: "r"}),
+		"SERVICE_BASE_URL=http://media.test", "SERVICE_SECRET="+goodSecret, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc")
+	out, _ := command.CombinedOutput()
+	if code := command.ProcessState.ExitCode(); code != exitUsage || !strings.Contains(string(out), `OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf, not "grpc"`) {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+}
