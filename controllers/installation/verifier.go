@@ -329,6 +329,10 @@ func (v *Verifier) set(problem error, state installation.State) {
 	v.problem, v.state, v.away = problem, state, nil
 	v.verified = v.verified || problem == nil
 	v.mu.Unlock()
+	verifiedGauge.Set(0)
+	if problem == nil {
+		verifiedGauge.Set(1)
+	}
 	switch {
 	case problem == nil && term == 0:
 		if before != nil {

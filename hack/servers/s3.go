@@ -27,6 +27,8 @@ type S3Config struct {
 	Port int
 	// AccessKey and SecretKey are the root user's; random ones are made where they are empty.
 	AccessKey, SecretKey string
+	// Env are further settings of the server, as NAME=value.
+	Env []string
 }
 
 // S3Access is what a client needs to use an S3 store.
@@ -104,7 +106,7 @@ func (g *Group) startS3(ctx context.Context, config S3Config, name, health strin
 	spec := command(hostPort(config.Address, port))
 	spec.Name = name
 	spec.LogFile = config.LogFile
-	spec.Env = append(spec.Env, accessEnv+"="+config.AccessKey, secretEnv+"="+config.SecretKey)
+	spec.Env = append(append(spec.Env, config.Env...), accessEnv+"="+config.AccessKey, secretEnv+"="+config.SecretKey)
 	spec.Ready = Answers(endpoint + health)
 	access := S3Access{Endpoint: endpoint, Region: defaultRegion, AccessKey: config.AccessKey, SecretKey: config.SecretKey}
 	store := &S3{Access: access, Port: port, group: g, spec: spec}

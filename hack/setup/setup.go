@@ -120,6 +120,15 @@ func FindTusd() (string, error) { return findCached("tusd") }
 // FindHelm finds the Helm that tests render and install the chart with.
 func FindHelm() (string, error) { return findCached("helm") }
 
+// FindPromtool finds the promtool that tests check alerts with.
+func FindPromtool() (string, error) { return findCached("promtool") }
+
+// FindPrometheus finds the Prometheus that tests run the queries of the dashboard in.
+func FindPrometheus() (string, error) { return findCached("prometheus") }
+
+// FindKubeScore finds kube-score.
+func FindKubeScore() (string, error) { return findCached("kube-score") }
+
 // findCached finds a program that a make target of its name builds into the cache.
 func findCached(name string) (string, error) {
 	dir, err := CacheDir()

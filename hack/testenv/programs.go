@@ -78,6 +78,36 @@ func Helm(t testing.TB) string {
 	return path
 }
 
+// Promtool returns the path of promtool.
+func Promtool(t testing.TB) string {
+	t.Helper()
+	path, err := setup.FindPromtool()
+	if err != nil {
+		t.Fatalf("the test needs promtool: %v", err)
+	}
+	return path
+}
+
+// Prometheus returns the path of Prometheus.
+func Prometheus(t testing.TB) string {
+	t.Helper()
+	path, err := setup.FindPrometheus()
+	if err != nil {
+		t.Fatalf("the test needs Prometheus: %v", err)
+	}
+	return path
+}
+
+// KubeScore returns the path of kube-score.
+func KubeScore(t testing.TB) string {
+	t.Helper()
+	path, err := setup.FindKubeScore()
+	if err != nil {
+		t.Fatalf("the test needs kube-score: %v", err)
+	}
+	return path
+}
+
 // RepoRoot returns the directory of the checkout.
 func RepoRoot(t testing.TB) string {
 	t.Helper()

@@ -37,6 +37,9 @@ func NewInstance(store InstanceStore, version string, writable func() error, log
 	return &Instance{store: store, id: uuid.New(), version: version, writable: writable, log: log}
 }
 
+// ID returns the id of the replica.
+func (i *Instance) ID() uuid.UUID { return i.id }
+
 // Run touches the row until ctx ends, and deletes it then.
 func (i *Instance) Run(ctx context.Context) error {
 	for {

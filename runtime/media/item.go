@@ -115,6 +115,9 @@ func (i Item) File() Object {
 	return original
 }
 
+// Owner is the account that an item belongs to: its name, and the bucket of the item's objects.
+type Owner struct{ Namespace, Name, Bucket string }
+
 // ObjectKey returns the key of an item's object in the bucket of its account.
 func ObjectKey(itemID uuid.UUID, variant Variant) string {
 	return path.Join("media", itemID.String(), string(variant))

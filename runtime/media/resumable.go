@@ -95,6 +95,7 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 	if err := s.store.OpenResumable(ctx, state); err != nil {
 		return nil, notStored(err)
 	}
+	s.metrics.created.Inc()
 	return s.newResumable(p, state), nil
 }
 
@@ -173,6 +174,9 @@ func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, ve
 	if err := r.service.checkWritable(); err != nil {
 		return 0, err
 	}
+	if before > 0 && r.state.Phase() == Receiving { // Finish appends nothing to an upload that has received everything
+		r.service.metrics.resumed.Inc()
+	}
 	t := r.newTransfer()
 	defer t.close()
 	if err := r.restore(ctx, t); err != nil {
@@ -183,6 +187,7 @@ func (r *Resumable) Append(ctx context.Context, offset int64, file io.Reader, ve
 			err = r.resetProgress(ctx, err)
 		}
 		n = max(0, r.state.Progress.Received-before)
+		r.service.metrics.received.Add(float64(n))
 	}()
 	defer t.startRateMonitor()()
 	limit := r.maxLength()
@@ -320,6 +325,7 @@ func (r *Resumable) commit(ctx context.Context, item Item) (Item, error) {
 		return Item{}, err
 	}
 	r.state.Item = &item
+	r.service.metrics.drafts.WithLabelValues(resumableUpload).Inc()
 	if removal != nil {
 		r.service.removeNow(ctx, *removal)
 	}
@@ -339,6 +345,7 @@ func (r *Resumable) Cancel(ctx context.Context) error {
 	if removal == nil { // another replica has committed it
 		return errCommitted()
 	}
+	r.service.metrics.canceled.Inc()
 	// The removal stays queued: the purge repeats it when no write can be in flight any more.
 	r.service.tryRemoval(ctx, *removal)
 	return nil

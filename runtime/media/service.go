@@ -75,7 +75,7 @@ type Deps struct {
 	Settings Settings
 	Now      func() time.Time
 	Log      *slog.Logger
-	// Registry takes the gauges of upload slots and part memory; nil = none are registered.
+	// Registry takes the metrics; nil = none are registered.
 	Registry prometheus.Registerer
 }
 
@@ -89,6 +89,7 @@ type Service struct {
 	now      func() time.Time
 	log      *slog.Logger
 	limits   limits
+	metrics  metrics
 }
 
 // New returns a Service that uses deps.
@@ -100,8 +101,12 @@ func New(cfg Config, deps Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	metrics, err := newMetrics(deps.Registry)
+	if err != nil {
+		return nil, err
+	}
 	return &Service{
-		store: deps.Store, objects: deps.Objects, deriver: deps.Deriver, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits,
+		store: deps.Store, objects: deps.Objects, deriver: deps.Deriver, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits, metrics: metrics,
 	}, nil
 }
 
@@ -117,7 +122,12 @@ func (s *Service) Get(ctx context.Context, p account.Principal, id uuid.UUID) (I
 
 // Seal makes a draft visible and permanent. Sealing again returns the sealed item.
 func (s *Service) Seal(ctx context.Context, p account.Principal, id uuid.UUID) (Item, error) {
-	return s.store.Seal(ctx, ScopeOf(p), id, s.now())
+	now := s.now()
+	item, err := s.store.Seal(ctx, ScopeOf(p), id, now)
+	if err == nil {
+		s.metrics.countSeal(item, now)
+	}
+	return item, err
 }
 
 // Delete removes a draft or a sealed item with all its objects. When it returns nil, the row
@@ -127,6 +137,7 @@ func (s *Service) Delete(ctx context.Context, p account.Principal, id uuid.UUID)
 	if err != nil {
 		return err
 	}
+	s.metrics.deleted.Inc()
 	s.removeNow(ctx, removal)
 	return nil
 }
@@ -194,8 +205,8 @@ func (s *Service) Totals(ctx context.Context, p account.Principal) (Totals, erro
 	return s.store.Totals(ctx, ScopeOf(p))
 }
 
-// ForDelivery returns an item by id alone, with the bucket of its objects. Package delivery
+// ForDelivery returns an item by id alone, with its owner. Package delivery
 // decides whether the caller may read it.
-func (s *Service) ForDelivery(ctx context.Context, id uuid.UUID) (Item, string, error) {
+func (s *Service) ForDelivery(ctx context.Context, id uuid.UUID) (Item, Owner, error) {
 	return s.store.ItemForDelivery(ctx, id)
 }

@@ -41,9 +41,9 @@ type Store interface {
 
 	// Item returns a draft or a sealed item.
 	Item(ctx context.Context, scope Scope, id uuid.UUID) (Item, error)
-	// ItemForDelivery returns an item by id alone, with its bucket. NotFound also when
+	// ItemForDelivery returns an item by id alone, with its owner. NotFound also when
 	// the account is suspended or closed.
-	ItemForDelivery(ctx context.Context, id uuid.UUID) (Item, string, error)
+	ItemForDelivery(ctx context.Context, id uuid.UUID) (Item, Owner, error)
 	// Seal makes a draft visible and permanent. It returns a sealed item unchanged.
 	Seal(ctx context.Context, scope Scope, id uuid.UUID, now time.Time) (Item, error)
 	// DeleteItem deletes the row and queues the removal of its objects in one transaction. The

@@ -170,6 +170,7 @@ func (u *Upload) Commit(ctx context.Context, fields Fields) (Item, error) {
 		return Item{}, notStored(err)
 	}
 	u.phase = uploadCommitted
+	u.service.metrics.drafts.WithLabelValues(singleUpload).Inc()
 	return item, nil
 }
 

@@ -65,6 +65,7 @@ func (s *Service) Approve(ctx context.Context, session LoginSession, accountID u
 	if err != nil {
 		return "", sessionExpired(err)
 	}
+	s.metrics.grants.Inc()
 	s.Log.LogAttrs(ctx, slog.LevelInfo, "oauth grant created", slog.String("grant", id.String()), slog.String("account", accountID.String()),
 		slog.String("email", MaskEmail(session.Email)), slog.String("client", request.ClientID))
 	return secret, nil

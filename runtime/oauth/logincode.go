@@ -35,7 +35,8 @@ type LoginCode struct {
 // request. Whether the address belongs to an account is checked when the e-mail is about to
 // be sent, so that SendCode behaves the same for all addresses. Invalid for a malformed
 // address, Busy if a rate limit is exceeded.
-func (s *Service) SendCode(ctx context.Context, session LoginSession, address string, network string) error {
+func (s *Service) SendCode(ctx context.Context, session LoginSession, address string, network string) (err error) {
+	defer func() { countStep(s.metrics.codes, err) }()
 	email, err := ParseEmail(address)
 	if err != nil {
 		return err
@@ -99,7 +100,8 @@ func codeMACInput(id uuid.UUID, email, digits string) []string {
 // new value of the cookie. The old cookie, which an attacker may have planted (session
 // fixation), becomes invalid. Invalid for a wrong code, NotFound if the session has no
 // attempts left, Busy if there were too many attempts for the e-mail address.
-func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text string) (string, error) {
+func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text string) (cookie string, err error) {
+	defer func() { countStep(s.metrics.logins, err) }()
 	if session.Email == "" {
 		return "", ReasonNoCodeSent.Fault()
 	}

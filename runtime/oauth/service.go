@@ -45,6 +45,7 @@ type Service struct {
 	Deps
 	cfg         Config
 	emailQueued chan struct{}
+	metrics     metrics
 }
 
 // NewService returns a Service that uses deps.
@@ -52,7 +53,7 @@ func NewService(cfg Config, deps Deps) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Service{Deps: deps, cfg: cfg, emailQueued: make(chan struct{}, 1)}, nil
+	return &Service{Deps: deps, cfg: cfg, emailQueued: make(chan struct{}, 1), metrics: newMetrics()}, nil
 }
 
 // mac returns the MAC of a list of strings. They must not contain zero bytes.

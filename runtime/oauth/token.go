@@ -78,7 +78,8 @@ type TokenRequest struct {
 
 // ExchangeCode exchanges an authorization code for tokens, once (RFC 6749, section 4.1.3, and
 // RFC 7636). A request that does not match the code, and a second use, revoke the grant.
-func (s *Service) ExchangeCode(ctx context.Context, request TokenRequest) (Tokens, error) {
+func (s *Service) ExchangeCode(ctx context.Context, request TokenRequest) (tokens Tokens, err error) {
+	defer func() { s.metrics.countTokens(grantOfCode, err) }()
 	hash, ok := parseSecret(codePrefix, request.Code)
 	if !ok {
 		return Tokens{}, invalidGrant("the code is not valid")
@@ -116,7 +117,8 @@ func (s *Service) decideExchange(request TokenRequest, grant Grant, code Authori
 // replaces. The old token works for a short grace period, because hosted clients refresh in
 // parallel. Any later use is token reuse (RFC 9700, section 4.14) and revokes the grant.
 // The scope stays as granted; a narrower scope parameter is ignored, as RFC 6749 permits.
-func (s *Service) Refresh(ctx context.Context, token, clientID, resource string) (Tokens, error) {
+func (s *Service) Refresh(ctx context.Context, token, clientID, resource string) (tokens Tokens, err error) {
+	defer func() { s.metrics.countTokens(grantOfRefresh, err) }()
 	hash, ok := parseSecret(refreshPrefix, token)
 	if !ok {
 		return Tokens{}, invalidGrant("the refresh token is not valid")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/fault"
@@ -27,8 +26,11 @@ import (
 type Config struct {
 	Endpoint  string `env:"SERVICE_S3_ENDPOINT" help:"S3 endpoint, e.g. https://s3.example.org." required:""`
 	Region    string `env:"SERVICE_S3_REGION" help:"S3 region." default:"us-east-1"`
-	AccessKey string `env:"SERVICE_S3_ACCESS_KEY" help:"S3 access key id." required:""`
-	SecretKey string `env:"SERVICE_S3_SECRET_KEY" help:"S3 secret key (prefer the environment over the flag)." required:""`
+	AccessKey string `env:"SERVICE_S3_ACCESS_KEY" help:"S3 access key id."`
+	SecretKey string `env:"SERVICE_S3_SECRET_KEY" help:"S3 secret key (prefer the environment over the flag)."`
+
+	Credentials string `env:"SERVICE_S3_CREDENTIALS" enum:"static,iam" default:"static" help:"Where the keys come from: static (the two settings above) or iam (temporary keys for the identity of the pod: IRSA, EKS Pod Identity, EC2)."`
+	IAMEndpoint string `name:"iam-endpoint" env:"SERVICE_S3_IAM_ENDPOINT" help:"URL that temporary keys come from, instead of that of AWS: an STS endpoint."`
 }
 
 var (
@@ -48,10 +50,14 @@ type Store struct {
 	pingBucket string
 	// troubles has a value after a request that the store failed.
 	troubles chan struct{}
+	metrics  *metrics
 }
 
 // New returns a client. It sends no request.
 func New(cfg Config) (*Store, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
 	u, err := url.Parse(cfg.Endpoint)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || (u.Path != "" && u.Path != "/") {
 		return nil, fmt.Errorf("the S3 endpoint must look like https://host[:port], not %q", cfg.Endpoint)
@@ -65,12 +71,12 @@ func New(cfg Config) (*Store, error) {
 	transport.MaxIdleConnsPerHost = 256
 	transport.ResponseHeaderTimeout = time.Minute
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
-	troubles := make(chan struct{}, 1)
+	troubles, measured := make(chan struct{}, 1), newMetrics()
 	options := &minio.Options{
-		Creds:     credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""),
+		Creds:     newCredentials(cfg),
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
-		Transport: observedTransport{tracedTransport{transport, u.Host}, troubles},
+		Transport: observedTransport{measuredTransport{tracedTransport{transport, u.Host}, u.Host, measured}, troubles},
 		// The default, ten attempts with backoff, delays a request for most of a minute while
 		// the store is down. The client can retry sooner.
 		MaxRetries: 3,
@@ -84,7 +90,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the S3 client: %w", err)
 	}
-	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, pingBucket: pingPrefix + uuid.NewString(), troubles: troubles}, nil
+	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, pingBucket: pingPrefix + uuid.NewString(), troubles: troubles, metrics: measured}, nil
 }
 
 // pingPrefix begins the name of the bucket that Ping asks for. The rest is random: where the names of
@@ -111,6 +117,10 @@ func classify(err error, what string) error {
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return fault.Wrap(fmt.Errorf("s3: %s: %w", what, err), fault.Unavailable, "the object store did not respond in time")
+	}
+	var keys keysError
+	if errors.As(err, &keys) {
+		return keys.fault(what)
 	}
 	response := minio.ToErrorResponse(err)
 	cause := fmt.Errorf("s3: %s: %w", what, err)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 
 	"mediastack.dev/runtime/tracing"
@@ -23,6 +24,9 @@ const (
 type batcher[K comparable, C any] struct {
 	// exec executes a batch and reports for every call whether it succeeded.
 	exec func(ctx context.Context, key K, payloads []C) (ok []bool, err error)
+	// waiting and size are metrics.
+	waiting prometheus.Gauge
+	size    prometheus.Observer
 
 	mu    sync.Mutex
 	queue map[K][]*batchCall[C] // has a key while its batches run
@@ -36,8 +40,9 @@ type batchCall[C any] struct {
 	err     error
 }
 
+// newBatcher returns a batcher whose metrics are not exported.
 func newBatcher[K comparable, C any](exec func(ctx context.Context, key K, payloads []C) ([]bool, error)) *batcher[K, C] {
-	return &batcher[K, C]{exec: exec, queue: map[K][]*batchCall[C]{}}
+	return &batcher[K, C]{exec: exec, waiting: prometheus.NewGauge(prometheus.GaugeOpts{}), size: prometheus.NewHistogram(prometheus.HistogramOpts{}), queue: map[K][]*batchCall[C]{}}
 }
 
 // Do executes one call in a batch of its key. It waits for the result also when ctx ends, so
@@ -54,6 +59,7 @@ func (b *batcher[K, C]) Do(ctx context.Context, key K, payload C) (ok bool, err 
 	calls, running := b.queue[key]
 	b.queue[key] = append(calls, call)
 	b.mu.Unlock()
+	b.waiting.Inc()
 	if !running {
 		go b.run(key)
 	}
@@ -73,6 +79,8 @@ func (b *batcher[K, C]) run(key K) {
 				trace.SpanFromContext(call.ctx).AddLink(trace.LinkFromContext(calls[0].ctx))
 			}
 		}
+		b.waiting.Sub(float64(len(calls)))
+		b.size.Observe(float64(len(calls)))
 		batchCtx, cancel := context.WithTimeout(calls[0].ctx, batchTimeout)
 		ok, err := b.exec(batchCtx, key, payloads)
 		for i, call := range calls {

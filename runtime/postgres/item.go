@@ -37,14 +37,14 @@ func (s *Store) Item(ctx context.Context, scope media.Scope, id uuid.UUID) (medi
 }
 
 // ItemForDelivery implements media.Store.
-func (s *Store) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, string, error) {
+func (s *Store) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, media.Owner, error) {
 	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.ItemForDeliveryRow, error) {
 		return s.queries.ItemForDelivery(ctx, id)
 	})
 	if err != nil {
-		return media.Item{}, "", itemFault(err, "read item for delivery")
+		return media.Item{}, media.Owner{}, itemFault(err, "read item for delivery")
 	}
-	return itemOf(row.Item), row.Bucket, nil
+	return itemOf(row.Item), media.Owner{Namespace: row.Namespace, Name: row.Name, Bucket: row.Bucket}, nil
 }
 
 // Seal implements media.Store. It may be repeated: a sealed item stays as it is.

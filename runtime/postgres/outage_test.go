@@ -22,6 +22,7 @@ import (
 // noOutage are the methods that return no error of the database.
 var noOutage = map[string]string{
 	"Close":       "it returns nothing",
+	"Register":    "it registers metrics",
 	"Listen":      "it reconnects until its context ends",
 	"UploadLocks": "it does not use the database",
 	"SetFence":    "it applies to later statements",

@@ -131,6 +131,9 @@ func TestStore_SaysWithNumbersThatTheServerHasNoConnectionLeft(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "this process has 1 and may have 4 (SERVICE_DATABASE_MAX_CONNS), max_connections of the server is 200, "+what+": ") {
 			t.Errorf("%s: %v", what, err)
 		}
+		if got := measured(t, store.Store, "mediastack_database_exhausted_total"); got < 1 {
+			t.Errorf("%s: the metric has %v attempts", what, got)
+		}
 		close(release)
 		must(t, <-ended)
 		_, err = admin.Exec(t.Context(), limit+"-1")

@@ -48,6 +48,7 @@ type Store struct {
 	// Concurrent uploads of one account are opened, and committed, in batches.
 	openBatch   *batcher[uuid.UUID, openRequest]
 	commitBatch *batcher[uuid.UUID, media.Item]
+	batches     batchMetrics
 	pageIndex   *pageIndex
 }
 
@@ -57,7 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}}
+	s := &Store{db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics()}
 	s.fence.install(poolCfg)
 	readLimits(poolCfg, &s.db.limits)
 	if s.pool, err = pgxpool.NewWithConfig(ctx, poolCfg); err != nil {
@@ -66,6 +67,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.db.pool = s.pool
 	s.queries = sqlgen.New(s.db)
 	s.openBatch, s.commitBatch = newBatcher(s.openUploads), newBatcher(s.commitUploads)
+	s.openBatch.waiting, s.openBatch.size = s.batches.of("open")
+	s.commitBatch.waiting, s.commitBatch.size = s.batches.of("commit")
 	s.pageIndex = newPageIndex(s.compactApp)
 	return s, nil
 }

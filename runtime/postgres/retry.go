@@ -27,6 +27,7 @@ type connections struct {
 	retryTimeout     time.Duration
 	statementTimeout time.Duration
 	limits           atomic.Pointer[serverLimits]
+	counters         poolCounters
 	// probes has one ping for all callers that wait for the server.
 	probes singleflight.Group
 }
@@ -56,9 +57,11 @@ func (c *connections) retry(ctx context.Context, again func(error) bool, do func
 	deadline, _ := ctx.Value(retryDeadline{}).(time.Time)
 	for {
 		err := do(ctx)
+		c.counters.observe(err)
 		if err == nil || ctx.Err() != nil || !again(err) || !c.await(ctx, deadline) {
 			return c.explain(err)
 		}
+		c.counters.retries.Add(1)
 	}
 }
 

@@ -234,6 +234,9 @@ func TestStore_SendsAChangeAfterARestart(t *testing.T) {
 	for range 2 {
 		must(t, <-failed)
 	}
+	if got := measured(t, store.Store, "mediastack_database_retries_total"); got < 2 {
+		t.Errorf("the metric has %v retries", got)
+	}
 }
 
 // Neither a server that is away nor one that does not answer holds a request.

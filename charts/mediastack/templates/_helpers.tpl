@@ -49,7 +49,7 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- define "mediastack.settings" -}}
 {{- $name := include "mediastack.name" . -}}
 {{- $service := printf "%s-runtime" $name -}}
-{{- $port := ternary "" (printf ":%v" .Values.service.port) (eq (int .Values.service.port) 80) -}}
+{{- $port := printf ":%s" (include "mediastack.servicePort" .) | trimSuffix (ternary ":443" ":80" (ne .Values.tls.secretName "")) -}}
 {{- $hosts := list -}}
 {{- range list $service (printf "%s.%s" $service .Release.Namespace) (printf "%s.%s.svc" $service .Release.Namespace) (printf "%s.%s.svc.cluster.local" $service .Release.Namespace) -}}
 {{- $hosts = append $hosts (print . $port) -}}
@@ -60,6 +60,9 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
   "SERVICE_MCP_HOSTS" (join "," (concat $hosts .Values.mcpHosts)) -}}
 {{- if or .Values.trial.enabled (not .Values.s3.endpointKey) -}}
 {{- $_ := set $data "SERVICE_S3_ENDPOINT" (include "mediastack.s3Endpoint" .) -}}
+{{- end -}}
+{{- if and (eq .Values.s3.credentials "iam") (not .Values.trial.enabled) -}}
+{{- $_ := set $data "SERVICE_S3_CREDENTIALS" "iam" -}}
 {{- end -}}
 {{- with .Values.smtp -}}
 {{- if .host -}}
@@ -77,6 +80,21 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- $_ := set $data $key (toString $value) -}}
 {{- end -}}
 {{- toYaml $data -}}
+{{- end -}}
+
+{{/* Port of the runtime's Service. */}}
+{{- define "mediastack.servicePort" -}}
+{{- .Values.service.port | default (ternary 443 80 (ne .Values.tls.secretName "")) -}}
+{{- end -}}
+
+{{/* Scheme that the runtime listens for. */}}
+{{- define "mediastack.scheme" -}}
+{{- if .Values.tls.secretName -}}
+{{- if not (hasPrefix "https://" (include "mediastack.baseURL" .)) -}}{{- fail "tls.secretName: baseURL must begin with https://" -}}{{- end -}}
+https
+{{- else -}}
+http
+{{- end -}}
 {{- end -}}
 
 {{/* With trial stores the service is reached by a port-forward. */}}
@@ -108,13 +126,16 @@ Argument: list of the root, the variable, the Secret and the key. */}}
 {{ include "mediastack.secretEnv" (list . "SERVICE_DATABASE_URL" .Values.database.secretName .Values.database.urlKey) }}
 {{- end -}}
 
+{{/* Variables of S3. Argument: the root. With temporary keys the identity of the pod is enough. */}}
 {{- define "mediastack.s3Env" -}}
 {{- $s3 := .Values.s3 -}}
 {{- if and $s3.endpointKey (not .Values.trial.enabled) -}}
 {{ include "mediastack.secretEnv" (list . "SERVICE_S3_ENDPOINT" $s3.secretName $s3.endpointKey) }}
 {{ end -}}
+{{ if or (eq $s3.credentials "static") .Values.trial.enabled -}}
 {{ include "mediastack.secretEnv" (list . "SERVICE_S3_ACCESS_KEY" $s3.secretName $s3.accessKeyKey) }}
 {{ include "mediastack.secretEnv" (list . "SERVICE_S3_SECRET_KEY" $s3.secretName $s3.secretKeyKey) }}
+{{- end -}}
 {{- end -}}
 
 {{- define "mediastack.runtimeSecretEnv" -}}
@@ -154,26 +175,43 @@ Argument: list of the root, the variable, the Secret and the key. */}}
 {{- end }}
 {{- end -}}
 
-{{- define "mediastack.trustedCAMounts" -}}
-{{- if .Values.trustedCA.configMapName }}
+{{/* Volumes of a pod and their mounts. Argument: list of the root and the component. */}}
+{{- define "mediastack.mounts" -}}
+{{- $tls := and (eq (index . 1) "runtime") (index . 0).Values.tls.secretName }}
+{{- $ca := (index . 0).Values.trustedCA.configMapName }}
+{{- if or $tls $ca }}
 volumeMounts:
+  {{- if $ca }}
   - name: trusted-ca
     mountPath: /etc/mediastack/ca
     readOnly: true
+  {{- end }}
+  {{- if $tls }}
+  - name: tls
+    mountPath: /etc/mediastack/tls
+    readOnly: true
+  {{- end }}
 {{- end }}
 {{- end -}}
 
-{{- define "mediastack.trustedCAVolumes" -}}
-{{- with .Values.trustedCA }}
-{{- if .configMapName }}
+{{- define "mediastack.volumes" -}}
+{{- $tls := and (eq (index . 1) "runtime") (index . 0).Values.tls.secretName }}
+{{- $ca := (index . 0).Values.trustedCA }}
+{{- if or $tls $ca.configMapName }}
 volumes:
+  {{- if $ca.configMapName }}
   - name: trusted-ca
     configMap:
-      name: {{ .configMapName }}
+      name: {{ $ca.configMapName }}
       items:
-        - key: {{ .key }}
+        - key: {{ $ca.key }}
           path: ca.crt
-{{- end }}
+  {{- end }}
+  {{- if $tls }}
+  - name: tls
+    secret:
+      secretName: {{ $tls }}
+  {{- end }}
 {{- end }}
 {{- end -}}
 

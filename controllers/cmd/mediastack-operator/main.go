@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"mediastack.dev/runtime/environment"
 	"mediastack.dev/runtime/redact"
 )
 
@@ -58,7 +59,10 @@ type common struct {
 
 func main() {
 	var options flags
-	parsed := kong.Parse(&options, parserOptions(kong.Exit(exit))...)
+	parser := kong.Must(&options, parserOptions(kong.Exit(exit))...)
+	parsed, err := parser.Parse(os.Args[1:])
+	parser.FatalIfErrorf(environment.Check(os.Environ(), parser.Model))
+	parser.FatalIfErrorf(err)
 	log := logger(options.common, os.Stderr)
 	setGlobalLoggers(log)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/environment"
 	"mediastack.dev/runtime/postgres"
 )
 
@@ -184,6 +186,7 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 		}
 		return false
 	})
+	testMetrics(t, metrics)
 	stop()
 	select {
 	case err := <-ended:
@@ -242,4 +245,32 @@ func answers(t *testing.T, port int, path string) bool {
 	}
 	defer func() { _ = response.Body.Close() }()
 	return response.StatusCode == http.StatusOK
+}
+
+// The table of settings, which the runtime and the chart know too, has every setting of the operator.
+func TestSettings_AreInTheTable(t *testing.T) {
+	t.Parallel()
+	parser, err := kong.New(&flags{}, parserOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := environment.Declared(parser.Model)
+	for _, name := range declared {
+		if !slices.Contains(environment.Names(), name) {
+			t.Errorf("runtime/environment lacks %s: run `make generate`", name)
+		}
+	}
+	if len(declared) < 25 {
+		t.Errorf("there are %d settings only", len(declared))
+	}
+}
+
+func TestOperator_RejectsMisspelledSettings(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), testenv.Binary(t, "mediastack-operator"), "uninstall", "--check")
+	cmd.Env = append(cmd.Environ(), "SERVICE_WATCH_NAMESPACE=team-a")
+	out, err := cmd.CombinedOutput()
+	if err == nil || cmd.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "SERVICE_WATCH_NAMESPACE is not a setting; the nearest is SERVICE_WATCH_NAMESPACES") {
+		t.Errorf("%v: %s", err, out)
+	}
 }

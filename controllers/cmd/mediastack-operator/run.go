@@ -2,9 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"mediastack.dev/controllers/objectmetrics"
 	"mediastack.dev/controllers/operator"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -15,6 +20,15 @@ type runCommand struct {
 	Operator operator.Config    `embed:""`
 	Database postgres.Config    `embed:""`
 	S3       objectstore.Config `embed:"" prefix:"s3-"`
+}
+
+// Validate checks the credentials of S3; kong calls it, before it names required settings that are
+// missing.
+func (c *runCommand) Validate() error {
+	if c.Operator.BaseURL == "" || c.Database.DatabaseURL == "" || c.S3.Endpoint == "" {
+		return nil
+	}
+	return c.S3.Validate()
 }
 
 // Run builds the operator and runs it until ctx ends.
@@ -42,6 +56,21 @@ func (c *runCommand) Run(ctx context.Context, options common, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
+	objects := objectmetrics.New(manager.GetCache(), manager.Elected(), time.Now, log)
+	registry := metrics.Registry
+	if err := errors.Join(registry.Register(objects), registry.Register(buildInfo()), database.Register(registry), buckets.Register(registry)); err != nil {
+		return err
+	}
 	log.Info("starting", "version", version)
 	return manager.Start(ctx)
+}
+
+// buildInfo is 1, with the version as a label.
+func buildInfo() prometheus.Collector {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mediastack_build_info", Help: "1, with the version of the program.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
+	info.Set(1)
+	return info
 }

@@ -100,7 +100,7 @@ func TestUninstall_OperatorFirstIsFreedFromOutside(t *testing.T) {
 }
 
 // deleteNamespace deletes the product's namespace when its pods are gone: for as long as they are not,
-// Kubernetes looks again only after half of their termination grace period, 450 s.
+// Kubernetes looks again only after half of their termination grace period, 150 s.
 func deleteNamespace(t *testing.T) {
 	t.Helper()
 	within(t, 2*time.Minute, func() string { return kubectl(t, "-n", namespace, "get", "pods", "--output=name") })

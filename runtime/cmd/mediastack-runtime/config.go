@@ -20,6 +20,9 @@ func requireSettings(command any) error {
 func missingSettings(config reflect.Value, missing *[]string) {
 	for i := range config.NumField() {
 		field := config.Type().Field(i)
+		if part, ok := config.Field(i).Addr().Interface().(interface{ MissingSettings() []string }); ok {
+			*missing = append(*missing, part.MissingSettings()...)
+		}
 		if _, embedded := field.Tag.Lookup("embed"); embedded {
 			missingSettings(config.Field(i), missing)
 			continue

@@ -17,6 +17,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"mediastack.dev/runtime/environment"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/redact"
 )
@@ -97,9 +98,12 @@ func run(ctx context.Context, args []string, io stdio) int {
 		return fail(io, exitFailed, err)
 	}
 	parsed, err := parse(parser, args)
+	misspelled := environment.Check(os.Environ(), parser.Model)
 	switch {
 	case requested >= 0:
 		return requested
+	case misspelled != nil:
+		return fail(io, exitUsage, misspelled)
 	case err != nil:
 		return fail(io, exitUsage, err)
 	}

@@ -7,12 +7,16 @@ import (
 	"net/http"
 	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/environment"
 	"mediastack.dev/runtime/media"
 )
 
@@ -53,7 +57,7 @@ func TestCommandLine_ExplainsItself(t *testing.T) {
 		if code != 0 {
 			t.Errorf("%s --help: %d", name, code)
 		}
-		for _, env := range append(environment(reflect.TypeOf(config)), "SERVICE_LOG_FORMAT", "SERVICE_LOG_LEVEL") {
+		for _, env := range append(settingsOf(reflect.TypeOf(config)), "SERVICE_LOG_FORMAT", "SERVICE_LOG_LEVEL") {
 			if !strings.Contains(out, env) {
 				t.Errorf("%s --help does not name %s", name, env)
 			}
@@ -61,13 +65,13 @@ func TestCommandLine_ExplainsItself(t *testing.T) {
 	}
 }
 
-// environment lists the environment names of a command's settings.
-func environment(config reflect.Type) []string {
+// settingsOf lists the environment names of a command's settings.
+func settingsOf(config reflect.Type) []string {
 	var names []string
 	for i := range config.NumField() {
 		field := config.Field(i)
 		if _, embedded := field.Tag.Lookup("embed"); embedded {
-			names = append(names, environment(field.Type)...)
+			names = append(names, settingsOf(field.Type)...)
 		} else {
 			names = append(names, field.Tag.Get("env"))
 		}
@@ -195,5 +199,36 @@ func TestRuntimeBinary_LinksNoForbiddenPackage(t *testing.T) {
 				t.Errorf("the program links %s", dep)
 			}
 		}
+	}
+}
+
+// The table of settings, which the operator and the chart know too, has every setting of the program.
+func TestSettings_AreInTheTable(t *testing.T) {
+	t.Parallel()
+	parser, err := kong.New(&command{}, kong.Vars{"version": ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := environment.Declared(parser.Model)
+	for _, name := range declared {
+		if !slices.Contains(environment.Names(), name) {
+			t.Errorf("runtime/environment lacks %s: run `make generate`", name)
+		}
+	}
+	if len(declared) < 80 {
+		t.Errorf("there are %d settings only", len(declared))
+	}
+}
+
+func TestCommands_RejectMisspelledSettings(t *testing.T) {
+	t.Setenv("SERVICE_MAX_UPLAODS", "7")
+	for _, args := range [][]string{{"serve"}, {"migrate", "--database-url=postgres://u@127.0.0.1:1/x"}, {"secrets", "init"}} {
+		code, out, text := call(t.Context(), args...)
+		if want := "mediastack-runtime: SERVICE_MAX_UPLAODS is not a setting; the nearest is SERVICE_MAX_UPLOADS\n"; code != exitUsage || out != "" || text != want {
+			t.Errorf("%q: %d %q %q, want %q", args, code, out, text, want)
+		}
+	}
+	if code, _, _ := call(t.Context(), "--version"); code != 0 {
+		t.Errorf("--version: %d", code)
 	}
 }

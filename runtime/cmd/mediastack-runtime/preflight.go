@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -76,7 +77,7 @@ func (c *preflightCommand) checkAddress(ctx context.Context, report *preflight.R
 	if strings.HasPrefix(base, "http://") {
 		report.Note(addressPart, "%s is not encrypted: use https for anything but a test", base)
 	}
-	if err := answers(ctx, base); err != nil {
+	if err := answers(ctx, http.DefaultClient, base); err != nil {
 		report.Note(addressPart, "%s does not answer from here: %v", base, err)
 	} else {
 		report.Works(addressPart, "the service answers at %s", base)
@@ -84,21 +85,31 @@ func (c *preflightCommand) checkAddress(ctx context.Context, report *preflight.R
 	if c.ServiceURL == "" {
 		return
 	}
-	if err := answers(ctx, strings.TrimRight(c.ServiceURL, "/")); err != nil {
+	if err := answers(ctx, clientOf(base), strings.TrimRight(c.ServiceURL, "/")); err != nil {
 		report.Missing(addressPart, "the service does not answer at %s: %v", c.ServiceURL, err)
 	} else {
 		report.Works(addressPart, "the service answers at %s", c.ServiceURL)
 	}
 }
 
+// clientOf returns a client that expects a certificate for the host of the base URL wherever it
+// connects to: tenants see that one, and no certificate need name the Service.
+func clientOf(base string) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // by its documentation
+	if parsed, err := url.Parse(base); err == nil {
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: parsed.Hostname()}
+	}
+	return &http.Client{Transport: transport}
+}
+
 // answers returns an error unless the service answers at a URL. Only the service has this
 // document.
-func answers(ctx context.Context, base string) error {
+func answers(ctx context.Context, client *http.Client, base string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/openapi.json", nil)
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/traceexport"
+	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
 	"mediastack.dev/runtime/objectstore"
@@ -79,12 +80,14 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 	// The summary is printed also if the pass fails.
 	var summary purgeSummary
 	var swept error
+	started := time.Now()
 	if summary.PurgeSummary, swept = purger.Run(ctx); swept == nil && summary.Held == "" {
 		summary.OAuthRowsPurged, swept = oauth.Purge(ctx, c.OAuth, store, time.Now())
 	}
 	if swept == nil && summary.Held == "" {
 		summary.KeysPurged, swept = account.PurgeKeys(ctx, c.Keys, store)
 	}
+	recordPurge(ctx, store, summary, swept, started, log)
 	if err := json.NewEncoder(io.out).Encode(summary); err != nil {
 		return err
 	}
@@ -95,4 +98,29 @@ func (c *purgeCommand) Run(ctx context.Context, log *slog.Logger, io stdio) erro
 		return exitCode(exitActionRequired)
 	}
 	return swept
+}
+
+// recordTimeout bounds the recording of a run.
+const recordTimeout = 5 * time.Second
+
+// recordPurge records what a run did, for the metrics, also if the run was ended. A run that found another
+// one running did nothing.
+func recordPurge(ctx context.Context, store *postgres.Store, summary purgeSummary, failure error, started time.Time, log *slog.Logger) {
+	if !summary.Ran && failure == nil && summary.Held == "" {
+		return
+	}
+	run := inventory.PurgeRun{Started: started, Ended: time.Now(), Outcome: inventory.Completed, NeedsAttention: summary.NeedsAttention, BucketsSkipped: int64(summary.BucketsSkipped),
+		PurgeCounts: inventory.PurgeCounts{Drafts: int64(summary.DraftsPurged), Uploads: int64(summary.UploadsExpired), Removals: int64(summary.RemovalsDone),
+			RemovalsFailed: int64(summary.RemovalsFailed), OAuthRows: int64(summary.OAuthRowsPurged), APIKeys: int64(summary.KeysPurged)}}
+	switch {
+	case summary.Held != "":
+		run.Outcome = inventory.Held
+	case failure != nil:
+		run.Outcome = inventory.Failed
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	if err := store.RecordPurge(ctx, run); err != nil {
+		log.WarnContext(ctx, "the run is not recorded, and missing in the metrics", "error", err)
+	}
 }

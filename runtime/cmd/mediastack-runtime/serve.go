@@ -8,11 +8,11 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/apidocs"
 	"mediastack.dev/runtime/internal/auth"
@@ -27,6 +27,7 @@ import (
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/internal/traceexport"
 	"mediastack.dev/runtime/internal/tus"
+	"mediastack.dev/runtime/inventory"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -36,21 +37,22 @@ import (
 )
 
 type serveCommand struct {
-	Server   server.Config      `embed:"" group:"Server"`
-	Auth     auth.Config        `embed:"" group:"Credentials"`
-	Media    media.Config       `embed:"" group:"Media"`
-	Drafts   media.DraftConfig  `embed:"" group:"Media"`
-	Images   imaging.Config     `embed:"" prefix:"image-" group:"Images"`
-	Delivery delivery.Config    `embed:"" prefix:"delivery-" group:"Delivery"`
-	Uploads  tus.Config         `embed:"" group:"Media"`
-	Tools    mcp.Config         `embed:"" group:"Server"`
-	OAuth    oauthhttp.Config   `embed:"" group:"Login"`
-	Logins   oauth.Config       `embed:"" group:"Login"`
-	Pages    pages.Config       `embed:"" group:"Login"`
-	Mail     mail.Config        `embed:"" group:"Login"`
-	Limits   ratelimit.Config   `embed:"" group:"Limits"`
-	Database postgres.Config    `embed:"" group:"Stores"`
-	Objects  objectstore.Config `embed:"" prefix:"s3-" group:"Stores"`
+	Server   server.Config         `embed:"" group:"Server"`
+	Auth     auth.Config           `embed:"" group:"Credentials"`
+	Media    media.Config          `embed:"" group:"Media"`
+	Drafts   media.DraftConfig     `embed:"" group:"Media"`
+	Images   imaging.Config        `embed:"" prefix:"image-" group:"Images"`
+	Delivery delivery.Config       `embed:"" prefix:"delivery-" group:"Delivery"`
+	Uploads  tus.Config            `embed:"" group:"Media"`
+	Tools    mcp.Config            `embed:"" group:"Server"`
+	OAuth    oauthhttp.Config      `embed:"" group:"Login"`
+	Logins   oauth.Config          `embed:"" group:"Login"`
+	Pages    pages.Config          `embed:"" group:"Login"`
+	Mail     mail.Config           `embed:"" group:"Login"`
+	Limits   ratelimit.Config      `embed:"" group:"Limits"`
+	Accounts accountmetrics.Config `embed:"" group:"Server"`
+	Database postgres.Config       `embed:"" group:"Stores"`
+	Objects  objectstore.Config    `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config `embed:"" group:"Stores"`
 
@@ -62,7 +64,7 @@ func (c *serveCommand) Validate() error {
 	if err := requireSettings(c); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate,
+	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate, c.Accounts.Validate,
 		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Traces.Validate} {
 		if err := validate(); err != nil {
 			return err
@@ -88,8 +90,10 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return usageError{err}
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry, err := newRegistry(store, objects)
+	if err != nil {
+		return err
+	}
 	traces, err := traceexport.New(ctx, c.Traces, traceexport.Deps{Service: "mediastack-runtime", Version: versionText(), Registry: registry, Log: log})
 	if err != nil {
 		return usageError{err}
@@ -170,6 +174,9 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
+	if err := authenticator.Register(registry); err != nil {
+		return components{}, err
+	}
 	cachedSettings := accountcache.NewSettings(store, c.Auth.KeyCacheTTL, time.Now)
 	preferences := settings.NewService(cachedSettings)
 	items, err := media.New(c.Media, media.Deps{Store: store, Objects: guarded, Deriver: images, Settings: cachedSettings, Now: time.Now, Log: log, Registry: registry})
@@ -231,9 +238,17 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		}
 		mounts = append(mounts, logins.Mount)
 	}
-	serving, err := server.New(c.Server, server.Deps{Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
+	instance := installation.NewInstance(store, versionText(), guard.Writable, log)
+	if err := registry.Register(inventory.NewCollector(store, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
+		return components{}, err
+	}
+	accounts, err := newAccountMetrics(c.Accounts, registry)
+	if err != nil {
+		return components{}, err
+	}
+	serving, err := server.New(c.Server, server.Deps{Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
 	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
-		guard: guard, instance: installation.NewInstance(store, versionText(), guard.Writable, log)}, err
+		guard: guard, instance: instance}, err
 }
 
 // buildOAuth creates the authorization server with its login pages and e-mail outbox.
@@ -248,6 +263,9 @@ func (c *serveCommand) buildOAuth(store *postgres.Store, secret keys.Secret, lim
 	}
 	logins, err := oauth.NewService(c.Logins, oauth.Deps{Store: store, Signer: signer, Encrypter: encrypter, Now: time.Now, Log: log})
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := logins.Register(registry); err != nil {
 		return nil, nil, err
 	}
 	outbox, err := mail.NewOutbox(c.Mail, c.Pages.Name, c.Server.BaseURL, logins, registry, time.Now, log)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/accountcache"
@@ -77,6 +78,7 @@ type Authenticator struct {
 	writable  func() error
 	now       func() time.Time
 	log       *slog.Logger
+	failures  *prometheus.CounterVec
 
 	// KeyHeader and SignatureHeader are the names of the headers, brand included.
 	KeyHeader, SignatureHeader string
@@ -113,7 +115,7 @@ func New(cfg Config, deps Deps) (*Authenticator, error) {
 	return &Authenticator{
 		cfg: cfg, sessions: newSessionCache(deps.Store, cfg.KeyCacheTTL, deps.Now),
 		keyUses: newLastUsedRecorder(deps.Store.TouchKeys), grantUses: newLastUsedRecorder(deps.Store.TouchGrants), store: deps.Store,
-		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, now: deps.Now, log: deps.Log,
+		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, now: deps.Now, log: deps.Log, failures: newFailures(),
 		KeyHeader: "x-" + cfg.Brand + "-apikey", SignatureHeader: "x-" + cfg.Brand + "-signature",
 	}, nil
 }

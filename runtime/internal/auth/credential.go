@@ -2,7 +2,6 @@ package auth
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/oauth"
@@ -29,14 +29,17 @@ func AcceptsSignature(route string) bool {
 func (a *Authenticator) Authenticate(r *http.Request) (Identity, error) {
 	info := httpapi.FromContext(r.Context())
 	identity, err := a.authenticate(r)
-	wrong := fault.Is(err, fault.Unauthenticated) && a.hasCredential(r.Header) && !errors.Is(err, errNotCounted)
-	if wrong || fault.Is(err, fault.InvalidSignature) {
-		a.limits.RecordFailure(info.ClientIP)
+	if failed, ok := failureOf(err); ok {
+		a.failures.WithLabelValues(failed.reason).Inc()
+		if failed.guess {
+			a.limits.RecordFailure(info.ClientIP)
+		}
 	}
 	if err != nil {
 		return Identity{}, err
 	}
 	info.AccountID, info.AppID, info.KeyID = identity.Account.ID, identity.App.ID, identity.Key.ID
+	info.Account = accountmetrics.Account{ID: identity.Account.ID, Namespace: identity.Account.Namespace, Name: identity.Account.Name}
 	return identity, nil
 }
 
@@ -46,12 +49,6 @@ func (a *Authenticator) authenticate(r *http.Request) (Identity, error) {
 		return a.authenticateUpload(r.Context(), r.Header)
 	}
 	return a.authenticateOwner(r.Context(), r.Header)
-}
-
-// hasCredential reports whether there is a credential of an owner: a request without one
-// is not a guess.
-func (a *Authenticator) hasCredential(header http.Header) bool {
-	return header.Get(a.KeyHeader) != "" || hasBearer(header)
 }
 
 // hasBearer reports whether the request carries an access token.
@@ -69,7 +66,7 @@ func (a *Authenticator) authenticateUpload(ctx context.Context, header http.Head
 	case len(signatures) == 0 || len(signatures) == 1 && signatures[0] == "":
 		return a.authenticateOwner(ctx, header)
 	case len(signatures) > 1 || header.Get(a.KeyHeader) != "" || hasBearer(header):
-		return Identity{}, fault.New(fault.Invalid, "send exactly one credential: %s or %s", a.KeyHeader, a.SignatureHeader)
+		return Identity{}, failedSeveral.fault(fault.Invalid, "send exactly one credential: %s or %s", a.KeyHeader, a.SignatureHeader)
 	}
 	return a.authenticateSignature(ctx, signatures[0])
 }
@@ -80,19 +77,20 @@ func (a *Authenticator) authenticateOwner(ctx context.Context, header http.Heade
 	keys, tokens := header.Values(a.KeyHeader), header.Values("Authorization")
 	switch {
 	case len(keys) > 1 || hasBearer(header) && (len(tokens) > 1 || len(keys) == 1 && keys[0] != ""):
-		return Identity{}, fault.New(fault.Invalid, "send exactly one credential")
+		return Identity{}, failedSeveral.fault(fault.Invalid, "send exactly one credential")
 	case hasBearer(header):
 		return a.authenticateBearer(ctx, tokens[0])
 	case (len(keys) == 0 || keys[0] == "") && a.cfg.MetadataURL != "":
-		return Identity{}, fault.New(fault.Unauthenticated, "send an API key in %s, or an access token: WWW-Authenticate names the login", a.KeyHeader)
+		return Identity{}, failedMissing.fault(fault.Unauthenticated, "send an API key in %s, or an access token: WWW-Authenticate names the login", a.KeyHeader)
 	case len(keys) == 0 || keys[0] == "":
-		return Identity{}, fault.New(fault.Unauthenticated, "send an API key in %s", a.KeyHeader)
+		return Identity{}, failedMissing.fault(fault.Unauthenticated, "send an API key in %s", a.KeyHeader)
 	}
 	return a.authenticateAPIKey(ctx, keys[0])
 }
 
 func (a *Authenticator) authenticateAPIKey(ctx context.Context, received string) (Identity, error) {
-	rejected := fault.New(fault.Unauthenticated, "invalid API key")
+	const public = "invalid API key"
+	rejected := failedInvalidKey.fault(fault.Unauthenticated, public)
 	token, ok := account.ParseKeySecret(received)
 	if !ok {
 		return Identity{}, rejected
@@ -105,48 +103,50 @@ func (a *Authenticator) authenticateAPIKey(ctx context.Context, received string)
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{Principal: session.Principal, Scopes: []Scope{ScopeRead, ScopeWrite}}, a.validateSession(session, rejected)
+	return Identity{Principal: session.Principal, Scopes: []Scope{ScopeRead, ScopeWrite}}, a.validateSession(session, public)
 }
 
 // authenticateBearer accepts an access token that was issued for this resource.
 func (a *Authenticator) authenticateBearer(ctx context.Context, received string) (Identity, error) {
-	rejected := fault.New(fault.Unauthenticated, "invalid or expired access token")
+	const public = "invalid or expired access token"
+	rejected := failedInvalidToken.fault(fault.Unauthenticated, public)
 	_, token, _ := strings.Cut(received, " ")
 	token = strings.TrimLeft(token, " ")
 	if strings.HasPrefix(token, account.KeyPrefix) {
-		return Identity{}, notCounted(fault.New(fault.Unauthenticated, "an API key is not an access token: send it in %s", a.KeyHeader))
+		return Identity{}, failedKeyAsToken.fault(fault.Unauthenticated, "an API key is not an access token: send it in %s", a.KeyHeader)
 	}
 	if a.cfg.Resource == "" {
-		return Identity{}, fault.New(fault.Unauthenticated, "bearer tokens are not accepted: send an API key in %s", a.KeyHeader)
+		return Identity{}, failedTokenDisabled.fault(fault.Unauthenticated, "bearer tokens are not accepted: send an API key in %s", a.KeyHeader)
 	}
 	hash, ok := oauth.AccessTokenHash(a.tokens, token)
 	if !ok {
-		return Identity{}, notCounted(rejected)
+		return Identity{}, rejected
 	}
 	session, err := a.lookup(ctx, cacheKey{hash: hash, login: true}) // the MAC is valid, so it is not a guess
 	if fault.Is(err, fault.NotFound) || err == nil && session.Resource != a.cfg.Resource {
-		return Identity{}, notCounted(rejected)
+		return Identity{}, rejected
 	}
 	if err != nil {
 		return Identity{}, err
 	}
 	// A body that began while the token was valid may outlast it.
 	if !a.authenticatedAtWithin(ctx, expiryGrace).Before(session.ExpiresAt) {
-		return Identity{}, notCounted(rejected)
+		return Identity{}, failedExpiredToken.fault(fault.Unauthenticated, public)
 	}
-	return Identity{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}, a.validateSession(session, rejected)
+	return Identity{Principal: session.Principal, Scopes: session.Scopes, GrantID: session.GrantID}, a.validateSession(session, public)
 }
 
 // authenticateSignature accepts an upload signature while it is valid and the credential
 // that created it is: the key, or the login with its permission to upload.
 func (a *Authenticator) authenticateSignature(ctx context.Context, signature string) (Identity, error) {
-	rejected := fault.New(fault.InvalidSignature, "invalid upload signature")
+	const public = "invalid upload signature"
+	rejected := failedInvalidSignature.fault(fault.InvalidSignature, public)
 	claims, ok := decodeSignature(a.signer, signature)
 	if !ok {
 		return Identity{}, rejected
 	}
 	if !a.authenticatedAt(ctx).Before(claims.expires) {
-		return Identity{}, fault.New(fault.InvalidSignature, "the upload signature has expired")
+		return Identity{}, failedExpiredSignature.fault(fault.InvalidSignature, "the upload signature has expired")
 	}
 	key := cacheKey{id: claims.keyID}
 	if claims.grantID != uuid.Nil {
@@ -158,7 +158,7 @@ func (a *Authenticator) authenticateSignature(ctx context.Context, signature str
 		return Identity{}, rejected
 	case err != nil:
 		return Identity{}, err
-	case !claims.matches(session) || a.validateSession(session, rejected) != nil:
+	case !claims.matches(session) || a.validateSession(session, public) != nil:
 		return Identity{}, rejected
 	case claims.grantID != uuid.Nil && !mayUpload(session):
 		return Identity{}, rejected
@@ -177,6 +177,7 @@ func mayUpload(session oauth.Session) bool {
 func (a *Authenticator) lookupGuessable(ctx context.Context, key cacheKey) (oauth.Session, error) {
 	if !a.sessions.wasValid(key) {
 		if decision := a.limits.AllowAttempt(httpapi.FromContext(ctx).ClientIP); decision.Limited {
+			a.failures.WithLabelValues(failedLimited.reason).Inc()
 			return oauth.Session{}, decision.Err()
 		}
 	}
@@ -192,14 +193,14 @@ func (a *Authenticator) lookup(ctx context.Context, key cacheKey) (oauth.Session
 	return a.sessions.get(ctx, key)
 }
 
-// validateSession rejects a session whose key or account has ended, or whose account is
-// suspended.
-func (a *Authenticator) validateSession(session oauth.Session, rejected error) error {
+// validateSession rejects a session whose key or account has ended, with the text public, or whose
+// account is suspended.
+func (a *Authenticator) validateSession(session oauth.Session, public string) error {
 	switch {
 	case isRevoked(session, a.now()):
-		return notCounted(rejected)
+		return failedRevoked.fault(fault.Unauthenticated, "%s", public)
 	case session.Account.Suspended:
-		return notCounted(fault.New(fault.Unauthenticated, "the account is suspended"))
+		return failedSuspended.fault(fault.Unauthenticated, "the account is suspended")
 	}
 	return nil
 }
@@ -207,14 +208,4 @@ func (a *Authenticator) validateSession(session oauth.Session, rejected error) e
 // isRevoked reports whether the key has expired or the account is closed.
 func isRevoked(s oauth.Session, now time.Time) bool {
 	return s.Account.ClosedAt != nil || s.Key.ExpiresAt != nil && !now.Before(*s.Key.ExpiresAt)
-}
-
-// errNotCounted marks failures that do not count towards the brute-force limit: expired or
-// revoked credentials, and access tokens, which carry a MAC and cannot be guessed. Thousands
-// of hosted applications share one IP address, and each sends its token once more after it
-// has expired.
-var errNotCounted = errors.New("not counted as an invalid credential")
-
-func notCounted(rejected error) error {
-	return fault.Wrap(errNotCounted, fault.From(rejected).Kind, "%s", fault.From(rejected).Public)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/keys"
@@ -69,7 +70,7 @@ func (c Config) Validate() error {
 
 // Items finds items. media.Service implements it.
 type Items interface {
-	ForDelivery(ctx context.Context, id uuid.UUID) (media.Item, string, error)
+	ForDelivery(ctx context.Context, id uuid.UUID) (media.Item, media.Owner, error)
 }
 
 // Objects reads objects. objectstore.Store implements it.
@@ -151,6 +152,7 @@ func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 		httpapi.WriteError(w, r, err)
 		return
 	}
+	httpapi.FromContext(r.Context()).Account = accountmetrics.Account{ID: file.item.AccountID, Namespace: file.owner.Namespace, Name: file.owner.Name}
 	if d.presign != nil {
 		d.redirect(w, r, file)
 		return
@@ -162,7 +164,7 @@ func (d *Delivery) serve(w http.ResponseWriter, r *http.Request) {
 type resolvedFile struct {
 	item   media.Item
 	object media.Object
-	bucket string
+	owner  media.Owner
 	maxAge time.Duration
 	// expiresIn is the remaining validity of a signed URL; 0 = the file is public.
 	expiresIn time.Duration
@@ -179,14 +181,14 @@ func (d *Delivery) resolveFile(r *http.Request) (resolvedFile, error) {
 		return resolvedFile{}, notFound
 	}
 	variant := media.Variant(chi.URLParam(r, "variant"))
-	item, bucket, err := d.items.ForDelivery(r.Context(), id)
+	item, owner, err := d.items.ForDelivery(r.Context(), id)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return resolvedFile{}, err
 	}
 	object, exists := item.Objects.Find(variant)
 	exists = exists && err == nil
 	if exists && isPublic(item, variant) {
-		return resolvedFile{item: item, object: object, bucket: bucket, maxAge: d.maxAge, public: true}, nil
+		return resolvedFile{item: item, object: object, owner: owner, maxAge: d.maxAge, public: true}, nil
 	}
 	query := r.URL.Query()
 	if !query.Has("signature") && !query.Has("expires") {
@@ -199,5 +201,5 @@ func (d *Delivery) resolveFile(r *http.Request) (resolvedFile, error) {
 	if !exists {
 		return resolvedFile{}, notFound
 	}
-	return resolvedFile{item: item, object: object, bucket: bucket, maxAge: expiresIn, expiresIn: expiresIn}, nil
+	return resolvedFile{item: item, object: object, owner: owner, maxAge: expiresIn, expiresIn: expiresIn}, nil
 }

@@ -65,11 +65,11 @@ func (broken) Read([]byte) (int, error) { return 0, errors.New("the store went a
 type one struct{ item media.Item }
 
 // ForDelivery finds the item.
-func (o one) ForDelivery(_ context.Context, id uuid.UUID) (media.Item, string, error) {
+func (o one) ForDelivery(_ context.Context, id uuid.UUID) (media.Item, media.Owner, error) {
 	if id != o.item.ID {
-		return media.Item{}, "", fault.New(fault.NotFound, "no such item")
+		return media.Item{}, media.Owner{}, fault.New(fault.NotFound, "no such item")
 	}
-	return o.item, "bucket", nil
+	return o.item, media.Owner{Bucket: "bucket"}, nil
 }
 
 func newDelivery(t testing.TB, item media.Item, objects Objects) *Delivery {

@@ -16,7 +16,7 @@ func (d *Delivery) redirect(w http.ResponseWriter, r *http.Request, file resolve
 		ttl = max(time.Second, min(ttl, file.expiresIn).Truncate(time.Second))
 	}
 	file.maxAge = min(file.maxAge, ttl)
-	location, err := d.presign.Presign(r.Context(), r.Method, file.bucket, file.object.Key, ttl, map[string]string{
+	location, err := d.presign.Presign(r.Context(), r.Method, file.owner.Bucket, file.object.Key, ttl, map[string]string{
 		"content-type":        contentType(file.object.MimeType),
 		"content-disposition": disposition(file),
 		"cache-control":       cacheControl(file),

@@ -54,7 +54,7 @@ func (d *Delivery) send(w http.ResponseWriter, r *http.Request, file resolvedFil
 	r = sanitizeRange(r, file.object.Bytes)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	content := &content{ctx: ctx, objects: d.objects, bucket: file.bucket, object: file.object}
+	content := &content{ctx: ctx, objects: d.objects, bucket: file.owner.Bucket, object: file.object}
 	sender := &sender{ResponseWriter: w, content: content, downloads: d.downloads, client: ratelimit.ClientPrefix(httpapi.FromContext(ctx).ClientIP), hasBody: r.Method == http.MethodGet}
 	defer sender.release() // after the connection to the object store is closed
 	defer content.close()
@@ -95,7 +95,7 @@ func (d *Delivery) missingObjectError(ctx context.Context, file resolvedFile, er
 	if _, _, lookupErr := d.items.ForDelivery(ctx, file.item.ID); fault.Is(lookupErr, fault.NotFound) {
 		return fault.New(fault.NotFound, "file not found")
 	}
-	d.log.ErrorContext(ctx, "object of an item is missing", "item", file.item.ID, "bucket", file.bucket, "key", file.object.Key)
+	d.log.ErrorContext(ctx, "object of an item is missing", "item", file.item.ID, "bucket", file.owner.Bucket, "key", file.object.Key)
 	return fault.Wrap(err, fault.Internal, "")
 }
 

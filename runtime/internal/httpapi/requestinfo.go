@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/api"
 )
 
@@ -23,6 +24,9 @@ type RequestInfo struct {
 	ClientIP netip.Addr
 	// AccountID, AppID and KeyID identify the caller; zero if the request is not authenticated.
 	AccountID, AppID, KeyID uuid.UUID
+	// Account is the account that the request counts towards in the metrics: that of the caller, or of
+	// the file that a client may read.
+	Account accountmetrics.Account
 
 	err             error
 	legacyErrorText bool

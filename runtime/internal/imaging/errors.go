@@ -56,17 +56,17 @@ func resultLabel(err error, canceled bool) string {
 	var rejected *RejectedError
 	switch {
 	case err == nil:
-		return "success"
+		return resultSuccess
 	case canceled:
-		return "canceled"
+		return resultCanceled
 	case errors.As(err, &rejected):
 		return rejected.Reason
 	case errors.Is(err, ErrSource):
-		return "source_error"
+		return resultSourceError
 	case errors.Is(err, errTimeout):
-		return "timeout"
+		return resultTimeout
 	}
-	return "worker_error"
+	return resultWorkerError
 }
 
 // sanitize returns text of a worker as one line of printable ASCII.

@@ -16,6 +16,15 @@ type metrics struct {
 	formats   *prometheus.GaugeVec
 }
 
+// Values of the label result, beside those of protocol.Reason.
+const (
+	resultSuccess     = "success"
+	resultCanceled    = "canceled"
+	resultSourceError = "source_error"
+	resultTimeout     = "timeout"
+	resultWorkerError = "worker_error"
+)
+
 // Values of the label reason: why a worker process exited.
 const (
 	exitRecycled    = "recycled"     // it did maxJobs, or held too much memory
@@ -27,7 +36,7 @@ const (
 func newMetrics(registry prometheus.Registerer, waiting func() int) (*metrics, error) {
 	m := &metrics{
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "mediastack_image_jobs_total", Help: "Image jobs by result.",
+			Name: "mediastack_image_jobs_total", Help: "Image jobs by result: success, canceled, source_error (the file could not be read), timeout, worker_error, or why the file was rejected.",
 		}, []string{"result"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "mediastack_image_job_duration_seconds", Help: "Duration of an image job, including its retry.",
@@ -46,6 +55,13 @@ func newMetrics(registry prometheus.Registerer, waiting func() int) (*metrics, e
 		formats: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "mediastack_image_format_supported", Help: "1 if the image workers can read the format, 0 if its decoder is not installed.",
 		}, []string{"format"}),
+	}
+	// Exported from the start, for rates.
+	for _, result := range []string{resultSuccess, resultCanceled, resultSourceError, resultTimeout, resultWorkerError} {
+		m.jobs.WithLabelValues(result)
+	}
+	for _, reason := range []string{exitRecycled, exitCrashed, exitCanceled, exitStartFailed} {
+		m.exits.WithLabelValues(reason)
 	}
 	length := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mediastack_image_queue_length", Help: "Image jobs that wait for a worker.",

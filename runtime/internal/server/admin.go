@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/http/pprof"
 	"sync"
 	"time"
 
@@ -50,7 +51,32 @@ func (s *Server) adminHandler(registry *prometheus.Registry) http.Handler {
 	router.Get("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	router.Get("/readyz", s.handleReady)
 	router.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	if s.cfg.Pprof {
+		mountPprof(router)
+	}
 	return router
+}
+
+// mountPprof adds the profiles of the process. Their handlers extend the write deadline by the
+// duration of the profile.
+func mountPprof(router chi.Router) {
+	router.Route("/debug/pprof", func(r chi.Router) {
+		r.Use(withoutReadDeadline)
+		r.Get("/*", pprof.Index)
+		r.Get("/cmdline", http.NotFound) // flags may hold credentials
+		r.Get("/profile", pprof.Profile)
+		r.HandleFunc("/symbol", pprof.Symbol)
+		r.Get("/trace", pprof.Trace)
+	})
+}
+
+// withoutReadDeadline removes the deadline for reading the request, which would end a profile that
+// takes longer.
+func withoutReadDeadline(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a transport without deadlines has none
+		next.ServeHTTP(w, r)
+	})
 }
 
 // guarded sets the deadlines of the public server, and responds without reading bodies.

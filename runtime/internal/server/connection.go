@@ -3,6 +3,7 @@ package server
 import (
 	"container/list"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -103,10 +104,19 @@ type connectionKey struct{}
 
 // withConnection is http.Server.ConnContext.
 func withConnection(ctx context.Context, conn net.Conn) context.Context {
-	if c, ok := conn.(*connection); ok {
+	if c, ok := accepted(conn); ok {
 		return context.WithValue(ctx, connectionKey{}, c)
 	}
 	return ctx
+}
+
+// accepted returns the connection that a listener accepted, below that of TLS.
+func accepted(conn net.Conn) (*connection, bool) {
+	if encrypted, ok := conn.(*tls.Conn); ok {
+		conn = encrypted.NetConn()
+	}
+	c, ok := conn.(*connection)
+	return c, ok
 }
 
 // connectionOf returns the connection of a request, nil if the server has no listener of
@@ -132,6 +142,7 @@ type listener struct {
 	maxPerIP int                   // bound of one client IP (IPv6: one /64); 0 = none
 	exempt   func(netip.Addr) bool // reports whether maxPerIP does not apply; nil = it always applies
 	metrics  *connectionMetrics    // nil = not counted
+	tls      *tls.Config           // nil = rejected connections get their response unencrypted
 	log      *slog.Logger
 	warned   sync.Once
 
@@ -223,7 +234,7 @@ func (l *listener) release(c *connection) {
 
 // observe is http.Server.ConnState: it keeps the list of waiting connections.
 func (l *listener) observe(conn net.Conn, state http.ConnState) {
-	c, ok := conn.(*connection)
+	c, ok := accepted(conn)
 	if !ok {
 		return
 	}
@@ -300,10 +311,17 @@ func (l *listener) reject(c *connection, address netip.Addr, reason string) {
 			l.mu.Unlock()
 		}()
 		_ = c.SetDeadline(time.Now().Add(rejectTimeout))
-		if _, err := c.TCPConn.Write(rejections[reason]); err != nil {
+		var response interface {
+			io.Writer
+			CloseWrite() error
+		} = c.TCPConn
+		if l.tls != nil {
+			response = tls.Server(c.TCPConn, l.tls) // its first write makes the handshake
+		}
+		if _, err := response.Write(rejections[reason]); err != nil {
 			return
 		}
-		_ = c.CloseWrite()
+		_ = response.CloseWrite()
 		// A connection that is closed with unread bytes is reset, and the response is lost.
 		_, _ = io.CopyN(io.Discard, c.TCPConn, maxRejectedRequest)
 	}()

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/httpapi"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/redact"
@@ -41,7 +43,7 @@ func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &instrumentation{next: next, cfg: cfg, limits: deps.Limits, log: deps.Log, metrics: metrics, tracer: newRequestTracer(cfg, deps.Tracer, deps.Limits)}, nil
+	return &instrumentation{next: next, cfg: cfg, limits: deps.Limits, log: deps.Log, metrics: metrics, accounts: deps.Accounts, tracer: newRequestTracer(cfg, deps.Tracer, deps.Limits)}, nil
 }
 
 // limitClientIPs applies the rate limit of client IPs, before anything is read or looked up.
@@ -78,12 +80,13 @@ func allowed(routes chi.Routes, r *http.Request) []string {
 // instrumentation is the outermost middleware: request id, deadlines, metrics, traces, request log
 // and recovery from panics.
 type instrumentation struct {
-	next    http.Handler
-	cfg     Config
-	limits  *ratelimit.Limiter
-	log     *slog.Logger
-	metrics *metrics
-	tracer  *requestTracer
+	next     http.Handler
+	cfg      Config
+	limits   *ratelimit.Limiter
+	log      *slog.Logger
+	metrics  *metrics
+	accounts *accountmetrics.Metrics
+	tracer   *requestTracer
 }
 
 // requestIDPattern matches the request ids that are accepted from clients, unless they look
@@ -134,6 +137,16 @@ func (i *instrumentation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.next.ServeHTTP(writer, r)
 }
 
+// failed reports whether the service failed a request, or a tool call in it, and not because the client
+// left.
+func failed(ctx context.Context, status int, err error) bool {
+	if status >= http.StatusInternalServerError || err == nil || ctx.Err() != nil {
+		return status >= http.StatusInternalServerError
+	}
+	kind := fault.From(err).Kind
+	return kind == fault.Internal || kind == fault.Unavailable
+}
+
 // finish records the metrics and the log line of a request.
 func (i *instrumentation) finish(r *http.Request, info *httpapi.RequestInfo, pattern string, writer *responseWriter, body *requestBody, elapsed time.Duration, aborted bool) {
 	if pattern == "" {
@@ -145,6 +158,7 @@ func (i *instrumentation) finish(r *http.Request, info *httpapi.RequestInfo, pat
 	}
 	i.metrics.observe(r.Method, pattern, status, elapsed, body.count(), writer.written)
 	defer i.tracer.end(r, info, pattern, status, body.count(), writer.written, aborted)
+	i.accounts.Count(info.Account, accountmetrics.Request{Status: status, Failed: failed(r.Context(), status, info.Err()), In: body.count(), Out: writer.written})
 	level := slog.LevelInfo
 	if status >= http.StatusInternalServerError || aborted {
 		level = slog.LevelError

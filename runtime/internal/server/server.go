@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
+	"mediastack.dev/runtime/internal/accountmetrics"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
 
@@ -38,9 +39,12 @@ type Config struct {
 	MaxConnectionsPerIP int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"Maximum number of open connections of one client IP (IPv6: one /64), except SERVICE_TRUSTED_PROXIES; 0 = no limit."`
 	DiscardLimit        int64         `env:"SERVICE_DISCARD_LIMIT" default:"16777216" help:"Maximum number of bytes of a body that are discarded after an error response, for clients that read the response only after they have sent everything."`
 	DiscardTimeout      time.Duration `env:"SERVICE_DISCARD_TIMEOUT" default:"10s" help:"Maximum duration of discarding."`
+	Pprof               bool          `env:"SERVICE_PPROF" default:"false" help:"Serve profiles of the process at /debug/pprof/ on SERVICE_ADMIN_LISTEN."`
 	DrainDelay          time.Duration `env:"SERVICE_DRAIN_DELAY" default:"5s" help:"How long to continue serving, not ready, after SIGTERM, so that load balancers notice; from 0s to 5m."`
 	TrustTraceparent    bool          `env:"SERVICE_TRUST_TRACEPARENT" help:"Continue the trace that a request of SERVICE_TRUSTED_PROXIES names in its header traceparent. The proxies must replace the header of clients."`
 	ShutdownTimeout     time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after SERVICE_DRAIN_DELAY."`
+
+	TLS TLSConfig `embed:"" prefix:"tls-"`
 }
 
 var brandPattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
@@ -73,6 +77,11 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_DRAIN_DELAY must be from 0s to %s, not %s", maxDrainDelay, c.DrainDelay)
 	case c.ShutdownTimeout < 0:
 		return fmt.Errorf("SERVICE_SHUTDOWN_TIMEOUT must not be negative, but is %s", c.ShutdownTimeout)
+	case c.TLS.Enabled() && base.Scheme != "https":
+		return fmt.Errorf("SERVICE_BASE_URL must begin with https:// if SERVICE_TLS_CERT_FILE is set, but is %q", c.BaseURL)
+	}
+	if err := c.TLS.Validate(); err != nil {
+		return err
 	}
 	_, err = newCORSHandler(c, nil, nil)
 	return err
@@ -103,6 +112,7 @@ type Server struct {
 	limits      *ratelimit.Limiter
 	connections *connectionMetrics
 
+	certificate                   *certificate // nil = HTTP
 	public, admin                 *http.Server
 	publicListener, adminListener *listener
 }
@@ -113,6 +123,8 @@ type Deps struct {
 	Mounts []func(chi.Router)
 	// Limits applies rate limits; nil = none.
 	Limits *ratelimit.Limiter
+	// Accounts counts the requests of each account; nil = they are not counted.
+	Accounts *accountmetrics.Metrics
 	// Checks are the readiness checks of the admin server.
 	Checks []Check
 	// Registry takes the metrics of the servers. The admin server exports it.
@@ -142,13 +154,21 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, log: deps.Log, checks: deps.Checks, limits: deps.Limits, connections: connections}
 	s.public = s.httpServer(s.endConnections(handler))
+	if cfg.TLS.Enabled() {
+		if s.certificate, err = loadCertificate(cfg.TLS, deps.Registry, deps.Log); err != nil {
+			return nil, err
+		}
+		s.public.TLSConfig = s.certificate.config()
+	}
 	s.admin = s.httpServer(guarded(cfg, s.adminHandler(deps.Registry)))
 	s.admin.ReadTimeout, s.admin.WriteTimeout = adminTimeout, adminTimeout
 	return s, nil
 }
 
-// httpServer returns a server of HTTP/1 only: the deadlines of bodies and the bounds of
-// connections require it. A proxy in front may terminate HTTP/2.
+// httpServer returns a server of HTTP/1 only, with TLS, too. In HTTP/2 a connection carries many
+// requests, so that the bounds of connections would not bound requests, a rejected body could not be
+// left unread by closing its connection, and deadlines of a body would not be those of its
+// connection. A proxy in front may end HTTP/2.
 func (s *Server) httpServer(handler http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -195,6 +215,7 @@ func (s *Server) listen(ctx context.Context, server *http.Server, address string
 		return nil, err
 	}
 	bounded := newListener(at.(*net.TCPListener), maximum, maxPerIP, s.limits.TrustsProxy, m, s.log) //nolint:forcetypeassert // of the network "tcp"
+	bounded.tls = server.TLSConfig
 	server.ConnState = bounded.observe
 	return bounded, nil
 }
@@ -209,10 +230,13 @@ func (s *Server) AdminAddr() string { return s.adminListener.Addr().String() }
 // response closes its connection. Then it takes no new connections, and lets running requests end
 // for ShutdownTimeout.
 func (s *Server) Run(ctx context.Context) error {
-	s.log.InfoContext(ctx, "listening", "address", s.Addr(), "admin", s.AdminAddr(), "base_url", s.cfg.BaseURL)
+	s.log.InfoContext(ctx, "listening", "address", s.Addr(), "admin", s.AdminAddr(), "base_url", s.cfg.BaseURL, "tls", s.certificate != nil)
 	group, failed := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(s.public, s.publicListener) })
 	group.Go(func() error { return serve(s.admin, s.adminListener) })
+	if s.certificate != nil {
+		group.Go(func() error { s.certificate.run(failed); return nil })
+	}
 	group.Go(func() error {
 		<-failed.Done()
 		return s.shutDown(context.WithoutCancel(ctx))
@@ -221,7 +245,11 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 func serve(server *http.Server, at net.Listener) error {
-	if err := server.Serve(at); !errors.Is(err, http.ErrServerClosed) {
+	run := server.Serve
+	if server.TLSConfig != nil {
+		run = func(at net.Listener) error { return server.ServeTLS(at, "", "") }
+	}
+	if err := run(at); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve on %s: %w", at.Addr(), err)
 	}
 	return nil

@@ -51,6 +51,30 @@ CREATE TABLE runtime_instance (
     seen_at    timestamptz NOT NULL
 );
 
+-- What the purge did: one row, which the migration inserts. Its process ends, so that it cannot be
+-- scraped; a replica of the runtime exports the row.
+CREATE TABLE purge_run (
+    singleton       boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    -- The last run; null before the first one.
+    started_at      timestamptz,
+    ended_at        timestamptz,
+    needs_attention boolean NOT NULL DEFAULT false,
+    buckets_skipped bigint NOT NULL DEFAULT 0,
+    -- succeeded_at is the end of the last run that completed.
+    succeeded_at    timestamptz,
+    -- The sums of all runs.
+    runs_completed  bigint NOT NULL DEFAULT 0,
+    runs_failed     bigint NOT NULL DEFAULT 0,
+    runs_held       bigint NOT NULL DEFAULT 0,
+    drafts          bigint NOT NULL DEFAULT 0,
+    uploads         bigint NOT NULL DEFAULT 0,
+    removals        bigint NOT NULL DEFAULT 0,
+    removals_failed bigint NOT NULL DEFAULT 0,
+    oauth_rows      bigint NOT NULL DEFAULT 0,
+    api_keys        bigint NOT NULL DEFAULT 0
+);
+INSERT INTO purge_run DEFAULT VALUES;
+
 -- A tenant. Each MediaAccount has one open account; a closed account keeps its row until
 -- the account is erased.
 CREATE TABLE account (

@@ -3,7 +3,7 @@ SELECT * FROM item WHERE app_id = $1 AND id = $2;
 
 -- name: ItemForDelivery :one
 -- By id alone, because a file's URL has no app. Suspended and closed accounts serve no files.
-SELECT sqlc.embed(item), account.bucket FROM item
+SELECT sqlc.embed(item), account.namespace, account.name, account.bucket FROM item
 JOIN account ON account.id = item.account_id AND account.closed_at IS NULL AND NOT account.suspended
 WHERE item.id = $1;
 

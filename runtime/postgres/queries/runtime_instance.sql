@@ -12,3 +12,7 @@ DELETE FROM runtime_instance WHERE id = $1;
 
 -- name: ServingRuntimes :many
 SELECT version, count(*) AS replicas FROM runtime_instance WHERE seen_at > now() - interval '45 seconds' GROUP BY version ORDER BY version;
+
+-- name: FirstRuntime :one
+-- The replica that has served for the longest time.
+SELECT id FROM runtime_instance WHERE seen_at > now() - interval '45 seconds' ORDER BY started_at, id LIMIT 1;

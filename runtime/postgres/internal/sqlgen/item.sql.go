@@ -129,14 +129,16 @@ func (q *Queries) Item(ctx context.Context, arg ItemParams) (Item, error) {
 }
 
 const itemForDelivery = `-- name: ItemForDelivery :one
-SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, account.bucket FROM item
+SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at, account.namespace, account.name, account.bucket FROM item
 JOIN account ON account.id = item.account_id AND account.closed_at IS NULL AND NOT account.suspended
 WHERE item.id = $1
 `
 
 type ItemForDeliveryRow struct {
-	Item   Item
-	Bucket string
+	Item      Item
+	Namespace string
+	Name      string
+	Bucket    string
 }
 
 // By id alone, because a file's URL has no app. Suspended and closed accounts serve no files.
@@ -155,6 +157,8 @@ func (q *Queries) ItemForDelivery(ctx context.Context, id uuid.UUID) (ItemForDel
 		&i.Item.Bytes,
 		&i.Item.CreatedAt,
 		&i.Item.SealedAt,
+		&i.Namespace,
+		&i.Name,
 		&i.Bucket,
 	)
 	return i, err

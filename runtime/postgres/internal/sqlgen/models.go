@@ -207,6 +207,24 @@ type ObjectRemoval struct {
 	LastError      string
 }
 
+type PurgeRun struct {
+	Singleton      bool
+	StartedAt      *time.Time
+	EndedAt        *time.Time
+	NeedsAttention bool
+	BucketsSkipped int64
+	SucceededAt    *time.Time
+	RunsCompleted  int64
+	RunsFailed     int64
+	RunsHeld       int64
+	Drafts         int64
+	Uploads        int64
+	Removals       int64
+	RemovalsFailed int64
+	OauthRows      int64
+	ApiKeys        int64
+}
+
 type RateLimitEvent struct {
 	Kind       string
 	SubjectMac []byte

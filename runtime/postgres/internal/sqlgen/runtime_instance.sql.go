@@ -11,6 +11,18 @@ import (
 	"github.com/google/uuid"
 )
 
+const firstRuntime = `-- name: FirstRuntime :one
+SELECT id FROM runtime_instance WHERE seen_at > now() - interval '45 seconds' ORDER BY started_at, id LIMIT 1
+`
+
+// The replica that has served for the longest time.
+func (q *Queries) FirstRuntime(ctx context.Context) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, firstRuntime)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const removeRuntime = `-- name: RemoveRuntime :exec
 DELETE FROM runtime_instance WHERE id = $1
 `

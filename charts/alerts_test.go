@@ -1,0 +1,219 @@
+package charts_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"mediastack.dev/hack/testenv"
+)
+
+// promtoolTimeout is for one run of promtool, which takes two seconds.
+const promtoolTimeout = time.Minute
+
+// alert is an alert of the chart.
+type alert struct {
+	Alert       string
+	Expr        string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+// alertRules returns the alerts of the rendered PrometheusRule, and its specification, which is a file
+// of rules.
+func alertRules(t *testing.T, args ...string) (alerts []alert, file []byte) {
+	t.Helper()
+	rule := find(t, objects(t, append([]string{"--set=monitoring.rules=true"}, args...)...), "PrometheusRule", "mediastack")
+	spec, found, err := unstructured.NestedMap(rule.Object, "spec")
+	must(t, err)
+	if !found {
+		t.Fatal("the PrometheusRule has no spec")
+	}
+	file, err = yaml.Marshal(spec)
+	must(t, err)
+	var parsed struct{ Groups []struct{ Rules []alert } }
+	must(t, yaml.Unmarshal(file, &parsed))
+	for _, group := range parsed.Groups {
+		alerts = append(alerts, group.Rules...)
+	}
+	return alerts, file
+}
+
+// alertTests is charts/testdata/alerts_test.yaml, as far as the tests read it.
+type alertTests struct {
+	Tests []struct {
+		Name        string
+		InputSeries []struct{ Series string } `json:"input_series"`
+		Expressions []struct {
+			Expr       string
+			ExpSamples []struct{ Labels string } `json:"exp_samples"`
+		} `json:"promql_expr_test"`
+	}
+}
+
+func TestAlerts_FireAndRest(t *testing.T) {
+	t.Parallel()
+	alerts, rules := alertRules(t)
+	text, err := os.ReadFile(filepath.Join("testdata", "alerts_test.yaml"))
+	must(t, err)
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "rules.yaml"), rules, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "alerts_test.yaml"), text, 0o600))
+	testenv.Run(t, promtoolTimeout, dir, testenv.Promtool(t), "check", "rules", "--lint=all", "--lint-fatal", "rules.yaml")
+	testenv.Run(t, promtoolTimeout, dir, testenv.Promtool(t), "test", "rules", "alerts_test.yaml")
+
+	var tests alertTests
+	must(t, yaml.Unmarshal(text, &tests))
+	for _, one := range alerts {
+		if !tests.fires(one.Alert) {
+			t.Errorf("testdata/alerts_test.yaml does not test that %s is silent at first, and then fires", one.Alert)
+		}
+		for _, metric := range metricsOf(one.Expr) {
+			if !tests.healthy(metric) {
+				t.Errorf("the test of the healthy case has no series of %s, which %s uses", metric, one.Alert)
+			}
+		}
+	}
+	if len(alerts) < 25 {
+		t.Errorf("there are %d alerts only", len(alerts))
+	}
+}
+
+// fires reports whether a test expects that an alert does not fire, and then that it does.
+func (a alertTests) fires(alert string) bool {
+	for _, test := range a.Tests {
+		if name, _, _ := strings.Cut(test.Name, " "); name != alert || len(test.Expressions) < 2 {
+			continue
+		}
+		first, last := test.Expressions[0], test.Expressions[len(test.Expressions)-1]
+		if strings.Contains(first.Expr, `"`+alert+`"`) && first.Expr == last.Expr && len(first.ExpSamples) == 0 && len(last.ExpSamples) == 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// healthy reports whether the test in which nothing fires has a metric.
+func (a alertTests) healthy(metric string) bool {
+	for _, test := range a.Tests {
+		for _, series := range test.InputSeries {
+			if test.Name == "healthy" && strings.HasPrefix(series.Series, metric+"{") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// selector is a metric with its labels in a query. Every query of the project selects by labels.
+var selector = regexp.MustCompile(`([a-zA-Z_]\w*)\{`)
+
+// metricsOf returns the metrics that a query selects.
+func metricsOf(query string) (names []string) {
+	for _, match := range selector.FindAllStringSubmatch(query, -1) {
+		names = append(names, match[1])
+	}
+	return names
+}
+
+// runbookSection matches a section of docs/guides/runbooks.md.
+var runbookSection = regexp.MustCompile(`(?m)^### (Mediastack\w+)\n((?:[^#\n].*\n|\n)*)`)
+
+// Each alert has a section that says what it means, how to see it, what to do and when it is over.
+func TestAlerts_HaveARunbook(t *testing.T) {
+	t.Parallel()
+	const base = "https://docs.example.org/runbooks"
+	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "guides", "runbooks.md"))
+	must(t, err)
+	sections := map[string]string{}
+	for _, match := range runbookSection.FindAllStringSubmatch(string(page), -1) {
+		sections[match[1]] = "\n" + match[2]
+	}
+	alerts, _ := alertRules(t)
+	published, _ := alertRules(t, "--set=monitoring.runbookURL="+base)
+	for i, one := range alerts {
+		anchor := "#" + strings.ToLower(one.Alert)
+		if got := one.Annotations["runbook"]; got != "docs/guides/runbooks.md"+anchor {
+			t.Errorf("%s: the annotation runbook is %q", one.Alert, got)
+		}
+		if got := published[i].Annotations["runbook_url"]; got != base+anchor {
+			t.Errorf("%s: the annotation runbook_url is %q", one.Alert, got)
+		}
+		section, found := sections[one.Alert]
+		for _, part := range []string{"Meaning", "See it", "Do", "Over"} {
+			if found && !strings.Contains(section, "\n- **"+part+":** ") {
+				t.Errorf("the section of %s has no part %q", one.Alert, part)
+			}
+		}
+		if !found {
+			t.Errorf("docs/guides/runbooks.md has no section %s", one.Alert)
+		}
+		delete(sections, one.Alert)
+		if !slices.Contains([]string{"critical", "warning", "info"}, one.Labels["severity"]) || one.Annotations["summary"] == "" || one.Annotations["description"] == "" {
+			t.Errorf("%s lacks a severity, a summary or a description", one.Alert)
+		}
+	}
+	for name := range sections {
+		t.Errorf("docs/guides/runbooks.md has a section %s, and there is no such alert", name)
+	}
+}
+
+// documentedMetric is a row of docs/reference/metrics.md.
+var documentedMetric = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\|")
+
+// notOurs are the metrics of Prometheus, of kube-state-metrics and of the library's collectors.
+var notOurs = []string{"up", "kube_cronjob_status_last_successful_time", "process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"}
+
+// The alerts and the dashboard use the metrics of docs/reference/metrics.md, which tests compare with
+// those that the programs export.
+func TestMonitoring_UsesMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs", "reference", "metrics.md"))
+	must(t, err)
+	known := slices.Clone(notOurs)
+	for _, match := range documentedMetric.FindAllStringSubmatch(string(page), -1) {
+		known = append(known, match[1])
+		if match[2] == "histogram" {
+			known = append(known, match[1]+"_bucket", match[1]+"_sum", match[1]+"_count")
+		}
+	}
+	used := map[string]string{}
+	alerts, _ := alertRules(t)
+	for _, one := range alerts {
+		for _, name := range metricsOf(one.Expr) {
+			used[name] = one.Alert
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(chart(t), "files", "dashboard.json"))
+	must(t, err)
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	must(t, json.Unmarshal(text, &dashboard))
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			for _, name := range metricsOf(target.Expr) {
+				used[name] = "the panel " + panel.Title
+			}
+		}
+	}
+	for name, where := range used {
+		if !slices.Contains(known, name) {
+			t.Errorf("%s uses %s, which docs/reference/metrics.md does not have", where, name)
+		}
+	}
+	if len(used) < 30 {
+		t.Errorf("there are %d metrics only", len(used))
+	}
+}

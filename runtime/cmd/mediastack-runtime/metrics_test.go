@@ -1,0 +1,223 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"mediastack.dev/hack/testenv"
+)
+
+// metrics returns what the admin server exports, by name.
+func (s *service) metrics(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	response, err := http.Get("http://" + s.admin + "/metrics")
+	must(t, err)
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(response.Body)
+		t.Fatalf("/metrics: %d %s", response.StatusCode, text)
+	}
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	must(t, err)
+	return families
+}
+
+// value returns the sum of the series that have these labels, given as name and value in turns.
+func value(families map[string]*dto.MetricFamily, name string, labels ...string) (sum float64) {
+	for _, one := range families[name].GetMetric() {
+		matching := 0
+		for _, label := range one.GetLabel() {
+			for i := 0; i < len(labels); i += 2 {
+				if label.GetName() == labels[i] && label.GetValue() == labels[i+1] {
+					matching++
+				}
+			}
+		}
+		if matching == len(labels)/2 {
+			sum += one.GetCounter().GetValue() + one.GetGauge().GetValue() + float64(one.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum
+}
+
+// documentedRow is a row of the table in docs/reference/metrics.md.
+var documentedRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\|([^|]*)\\| [^|]+ \\| [^|]+ \\|$")
+
+// documentedMetrics returns the rows of a section: the name of a metric with its type and its labels.
+func documentedMetrics(t *testing.T, section string) map[string]string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs/reference/metrics.md"))
+	must(t, err)
+	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
+	if !found {
+		t.Fatalf("docs/reference/metrics.md has no section %s", section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	rows := map[string]string{}
+	for _, match := range documentedRow.FindAllStringSubmatch(text, -1) {
+		labels := regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(match[3], -1)
+		names := make([]string, len(labels))
+		for i, label := range labels {
+			names[i] = label[1]
+		}
+		slices.Sort(names)
+		rows[match[1]] = fmt.Sprintf("%s %v", match[2], names)
+	}
+	return rows
+}
+
+// exportedMetrics returns the metrics of the project with their types and the labels of their series.
+func exportedMetrics(families map[string]*dto.MetricFamily) map[string]string {
+	rows := map[string]string{}
+	for name, family := range families {
+		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
+			continue // of the collectors of the Prometheus library
+		}
+		labels := map[string]bool{}
+		for _, one := range family.GetMetric() {
+			for _, label := range one.GetLabel() {
+				labels[label.GetName()] = true
+			}
+		}
+		rows[name] = fmt.Sprintf("%s %v", strings.ToLower(family.GetType().String()), slices.Sorted(maps.Keys(labels)))
+	}
+	return rows
+}
+
+func TestMetrics_AreThoseOfTheReference(t *testing.T) {
+	t.Parallel()
+	s := prepared(t, testenv.Postgres(t), testenv.S3(t))
+	if code, _, stderr := call(t.Context(), append([]string{"purge"}, s.stores...)...); code != 0 {
+		t.Fatalf("purge: %d %s", code, stderr)
+	}
+	s.serve(t)
+	within(t, "the service is ready", func() bool { return s.ready(t) })
+	s.upload(t)
+	exported, documented := exportedMetrics(s.metrics(t)), documentedMetrics(t, "Runtime")
+	for name, is := range exported {
+		if says, ok := documented[name]; !ok {
+			t.Errorf("docs/reference/metrics.md has no row for %s, a %s", name, is)
+		} else if says != is {
+			t.Errorf("docs/reference/metrics.md says that %s is a %s; it is a %s", name, says, is)
+		}
+	}
+	for name := range documented {
+		if _, ok := exported[name]; !ok {
+			t.Errorf("docs/reference/metrics.md has a row for %s, which the runtime does not export", name)
+		}
+	}
+	if len(exported) < 30 {
+		t.Errorf("there are %d metrics only", len(exported))
+	}
+}
+
+func TestPprof_IsServedOnlyIfConfigured(t *testing.T) {
+	t.Parallel()
+	profiles := func(s *service) (statuses []int) {
+		for _, path := range []string{"heap", "goroutine?debug=1", "profile?seconds=1", "cmdline"} {
+			response, err := http.Get("http://" + s.admin + "/debug/pprof/" + path)
+			must(t, err)
+			text, err := io.ReadAll(response.Body)
+			must(t, err)
+			must(t, response.Body.Close())
+			if strings.Contains(string(text), goodSecret) || response.StatusCode == http.StatusOK && len(text) < 100 {
+				t.Errorf("%s: %s", path, text)
+			}
+			statuses = append(statuses, response.StatusCode)
+		}
+		return statuses
+	}
+	if got := profiles(whole(t)); !slices.Equal(got, []int{404, 404, 404, 404}) {
+		t.Errorf("by default: %v", got)
+	}
+	s := whole(t, "--pprof")
+	if got := profiles(s); !slices.Equal(got, []int{200, 200, 200, 404}) {
+		t.Errorf("with SERVICE_PPROF: %v", got)
+	}
+	if got := s.request(t, http.MethodGet, "/debug/pprof/heap"); got.status != http.StatusNotFound {
+		t.Errorf("on the public address: %d", got.status)
+	}
+}
+
+func TestMetrics_CountWhatRequestsDid(t *testing.T) {
+	t.Parallel()
+	s := whole(t)
+	within(t, "the service is ready", func() bool { return s.ready(t) })
+	item := s.upload(t)
+	for range 2 { // the second one changes nothing
+		s.send(t, http.MethodPost, "/media/seal/"+item.ID, "application/json", "")
+	}
+	if status, text := s.send(t, http.MethodDelete, "/media/delete/"+item.ID, "application/json", ""); status >= 300 {
+		t.Fatalf("delete: %d %s", status, text)
+	}
+	created := s.request(t, http.MethodPost, "/media/create/resumable", "Tus-Resumable", "1.0.0", "Upload-Length", "10")
+	path := strings.TrimPrefix(created.header.Get("Location"), "http://media.test")
+	for _, chunk := range [][2]string{{"0", "01234"}, {"5", "56789"}} {
+		if status, text := s.send(t, http.MethodPatch, path, "application/offset+octet-stream", chunk[1], "Tus-Resumable", "1.0.0", "Upload-Offset", chunk[0]); status != http.StatusNoContent {
+			t.Fatalf("the chunk at %s: %d %s", chunk[0], status, text)
+		}
+	}
+	canceled := s.request(t, http.MethodPost, "/media/create/resumable", "Tus-Resumable", "1.0.0", "Upload-Length", "10")
+	s.request(t, http.MethodDelete, strings.TrimPrefix(canceled.header.Get("Location"), "http://media.test"), "Tus-Resumable", "1.0.0")
+	for _, headers := range [][]string{
+		{"x-service-apikey", ""}, {"x-service-apikey", "msk_guess"}, {"Authorization", "Bearer x"}, {"x-service-apikey", "", "Authorization", "Bearer x"},
+		{"x-service-apikey", "", "Authorization", "Bearer " + s.tenant.Key},
+	} {
+		s.request(t, http.MethodGet, "/media/get", headers...)
+	}
+	s.request(t, http.MethodPost, "/media/create", "x-service-apikey", "", "x-service-signature", "x.y")
+	found := s.metrics(t)
+	for _, c := range []struct {
+		want   float64
+		metric string
+		labels []string
+	}{
+		{1, "mediastack_drafts_created_total", []string{"upload", "single"}},
+		{1, "mediastack_drafts_created_total", []string{"upload", "resumable"}},
+		{1, "mediastack_items_sealed_total", nil},
+		{1, "mediastack_items_deleted_total", nil},
+		{2, "mediastack_resumable_uploads_created_total", nil},
+		{1, "mediastack_resumable_uploads_resumed_total", nil},
+		{1, "mediastack_resumable_uploads_canceled_total", nil},
+		{10, "mediastack_resumable_upload_received_bytes_total", nil},
+		{1, "mediastack_auth_failures_total", []string{"reason", "missing"}},
+		{1, "mediastack_auth_failures_total", []string{"reason", "invalid_key"}},
+		{1, "mediastack_auth_failures_total", []string{"reason", "several"}},
+		{1, "mediastack_auth_failures_total", []string{"reason", "invalid_token"}},
+		{1, "mediastack_auth_failures_total", []string{"reason", "key_as_token"}},
+		{1, "mediastack_auth_failures_total", []string{"reason", "invalid_signature"}},
+		{1, "mediastack_upload_batch_size", []string{"batch", "commit"}},
+	} {
+		if got := value(found, c.metric, c.labels...); got != c.want {
+			t.Errorf("%s %v: %v, want %v", c.metric, c.labels, got, c.want)
+		}
+	}
+	for _, operation := range []string{"PutObject", "DeleteObject", "HeadBucket"} {
+		if value(found, "mediastack_object_store_requests_total", "operation", operation, "outcome", "ok") == 0 &&
+			value(found, "mediastack_object_store_requests_total", "operation", operation, "outcome", "rejected") == 0 {
+			t.Errorf("no request %s to the object store is counted", operation)
+		}
+	}
+	if other := value(found, "mediastack_object_store_requests_total", "operation", "other"); other != 0 {
+		t.Errorf("%v requests to the object store are of an unknown operation", other)
+	}
+	if got := value(found, "mediastack_object_store_body_bytes_total", "direction", "out"); got < 15 {
+		t.Errorf("%v bytes were sent to the object store", got)
+	}
+	if got := value(found, "mediastack_database_connections_max"); got != 8 {
+		t.Errorf("the pool may have %v connections", got)
+	}
+}

@@ -1,0 +1,141 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// TLSConfig configures HTTPS on the public port. Without files it serves HTTP, and a proxy in front
+// ends TLS.
+type TLSConfig struct {
+	CertFile       string        `env:"SERVICE_TLS_CERT_FILE" help:"PEM file of the certificate and its chain; the service then listens for HTTPS."`
+	KeyFile        string        `env:"SERVICE_TLS_KEY_FILE" help:"PEM file of the certificate's private key."`
+	ReloadInterval time.Duration `env:"SERVICE_TLS_RELOAD_INTERVAL" default:"10s" help:"Interval at which both files are read again, from 100ms to 1h."`
+}
+
+// Bounds of TLSConfig.ReloadInterval.
+const (
+	minReloadInterval = 100 * time.Millisecond
+	maxReloadInterval = time.Hour
+)
+
+// Enabled reports whether the service listens for HTTPS.
+func (c TLSConfig) Enabled() bool { return c.CertFile != "" }
+
+// Validate checks the bounds.
+func (c TLSConfig) Validate() error {
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return errors.New("SERVICE_TLS_CERT_FILE and SERVICE_TLS_KEY_FILE must be set together")
+	}
+	if c.Enabled() && (c.ReloadInterval < minReloadInterval || c.ReloadInterval > maxReloadInterval) {
+		return fmt.Errorf("SERVICE_TLS_RELOAD_INTERVAL must be from %s to %s, not %s", minReloadInterval, maxReloadInterval, c.ReloadInterval)
+	}
+	return nil
+}
+
+// certificate is the certificate of the public server. It follows its files, which the kubelet or a
+// user replaces at any time: new connections get the newest pair that is valid, open ones continue.
+// The files are read at an interval and compared, because a mounted Secret is replaced by renaming a
+// link above them, which a watch of the files does not see.
+type certificate struct {
+	cfg     TLSConfig
+	log     *slog.Logger
+	current atomic.Pointer[tls.Certificate]
+	// The contents of the files that current was made of. Only the goroutine of run uses them.
+	certPEM, keyPEM []byte
+}
+
+// loadCertificate reads the files.
+func loadCertificate(cfg TLSConfig, registry prometheus.Registerer, log *slog.Logger) (*certificate, error) {
+	c := &certificate{cfg: cfg, log: log}
+	if _, err := c.reload(); err != nil {
+		return nil, err
+	}
+	return c, register(registry, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mediastack_tls_certificate_not_after_seconds", Help: "Time at which the TLS certificate in use expires, in seconds since 1970.",
+	}, func() float64 { return float64(c.current.Load().Leaf.NotAfter.Unix()) }))
+}
+
+// config returns the TLS configuration of a server.
+func (c *certificate) config() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"http/1.1"}, // see Server.httpServer
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.current.Load(), nil },
+	}
+}
+
+// run reads the files again at each tick, until ctx ends.
+func (c *certificate) run(ctx context.Context) {
+	ticker := time.NewTicker(c.cfg.ReloadInterval)
+	defer ticker.Stop()
+	logged := "" // an error is logged once, not at every tick
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		changed, err := c.reload()
+		switch {
+		case err == nil:
+			logged = ""
+			if changed {
+				c.log.InfoContext(ctx, "TLS certificate reloaded", "not_after", c.current.Load().Leaf.NotAfter)
+			}
+		case err.Error() != logged:
+			logged = err.Error()
+			c.log.ErrorContext(ctx, "the new TLS certificate cannot be used; the previous one stays in use", "error", err, "not_after", c.current.Load().Leaf.NotAfter)
+		}
+	}
+}
+
+// reload reads the files, and reports whether the certificate changed. After an error the previous
+// one stays.
+func (c *certificate) reload() (changed bool, err error) {
+	certPEM, err := os.ReadFile(c.cfg.CertFile)
+	if err != nil {
+		return false, fmt.Errorf("SERVICE_TLS_CERT_FILE: %w", err)
+	}
+	keyPEM, err := os.ReadFile(c.cfg.KeyFile)
+	if err != nil {
+		return false, fmt.Errorf("SERVICE_TLS_KEY_FILE: %w", err)
+	}
+	if bytes.Equal(certPEM, c.certPEM) && bytes.Equal(keyPEM, c.keyPEM) {
+		return false, nil
+	}
+	if !complete(certPEM) {
+		return false, fmt.Errorf("SERVICE_TLS_CERT_FILE: %s has an incomplete PEM block", c.cfg.CertFile)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM) // also compares the key with the certificate
+	if err != nil {
+		return false, fmt.Errorf("the certificate in %s and the key in %s cannot be used: %w", c.cfg.CertFile, c.cfg.KeyFile, err)
+	}
+	c.current.Store(&pair)
+	c.certPEM, c.keyPEM = certPEM, keyPEM
+	return true, nil
+}
+
+// complete reports whether every PEM block that begins in text also ends: the chain of a file that
+// is being written may lack certificates.
+func complete(text []byte) bool {
+	begun := bytes.Count(text, []byte("-----BEGIN "))
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			return begun == 0
+		}
+		begun--
+		text = rest
+	}
+}
