@@ -88,7 +88,7 @@ func TestArgoCD_DocumentedCommandKeepsOtherSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, found := strings.Cut(string(page), "```sh\n")
+	_, after, found := strings.Cut(string(page), "```sh TestArgoCD_DocumentedCommandKeepsOtherSettings\n")
 	command, _, closed := strings.Cut(after, "```")
 	if !found || !closed {
 		t.Fatal("the page has no command")

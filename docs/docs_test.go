@@ -308,7 +308,7 @@ func testFunctions(t *testing.T) map[string]string {
 	t.Helper()
 	function, packages := regexp.MustCompile(`(?m)^func (Test\w+)\(`), map[string]string{}
 	names := map[string]string{} // the folder of each test
-	for _, root := range []string{"hack", "runtime", "controllers"} {
+	for _, root := range []string{"charts", "config", "controllers", "hack", "runtime"} {
 		err := filepath.WalkDir(filepath.Join("..", root), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err

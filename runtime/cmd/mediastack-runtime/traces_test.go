@@ -332,7 +332,7 @@ func TestTraces_ContainNoSecret(t *testing.T) {
 	for what, secret := range map[string]string{
 		"the API key": s.tenant.Key, "a part of the API key": s.tenant.Key[5:], "the access token": s.token, "the signature": signature.Signature, "an e-mail address": email,
 		"the e-mail address of the owner": s.owner, "a file name": name, "the query of a signed URL": file.RawQuery, "the path of a file": file.Path, "a statement": "SELECT ", "the text of an error": "invalid input",
-		"the password of the mail server": "smtp-hunter2", "the header for the collector": "collector-hunter2", "a URL": "http://media.test", "the key of S3": value(s.stores, "SERVICE_S3_SECRET_KEY="), "the id of the key of S3": `"` + value(s.stores, "SERVICE_S3_ACCESS_KEY=") + `"`,
+		"the password of the mail server": "smtp-hunter2", "the header for the collector": "collector-hunter2", "a URL": "http://media.test", "the key of S3": settingOf(s.stores, "SERVICE_S3_SECRET_KEY="), "the id of the key of S3": `"` + settingOf(s.stores, "SERVICE_S3_ACCESS_KEY=") + `"`,
 	} {
 		if secret == "" || strings.Contains(text, secret) {
 			t.Errorf("%s is in the traces: %q", what, secret)
@@ -343,8 +343,8 @@ func TestTraces_ContainNoSecret(t *testing.T) {
 	}
 }
 
-// value returns the value of a setting.
-func value(settings []string, prefix string) string {
+// settingOf returns the value of a setting.
+func settingOf(settings []string, prefix string) string {
 	at := slices.IndexFunc(settings, func(setting string) bool { return strings.HasPrefix(setting, prefix) })
 	return strings.TrimPrefix(settings[at], prefix)
 }
