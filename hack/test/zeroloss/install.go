@@ -103,13 +103,13 @@ func (i *installation) release(ctx context.Context) error {
 const clientManifest = `
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: NODE, namespace: ` + tenants + `}
+metadata: {name: $NODE, namespace: ` + tenants + `}
 spec:
-  selector: {matchLabels: {app: NODE}}
+  selector: {matchLabels: {app: $NODE}}
   template:
-    metadata: {labels: {app: NODE}}
+    metadata: {labels: {app: $NODE}}
     spec:
-      nodeSelector: {kubernetes.io/hostname: NODE}
+      nodeSelector: {kubernetes.io/hostname: $NODE}
       automountServiceAccountToken: false
       securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
       containers:
@@ -117,11 +117,11 @@ spec:
           image: ` + image + `
           args: [client]
           env:
-            - {name: TENANT_API_KEY, valueFrom: {secretKeyRef: {name: SECRET, key: apiKey}}}
-            - {name: TENANT_BASE_URL, valueFrom: {secretKeyRef: {name: SECRET, key: baseURL}}}
-            - {name: TENANT_MCP_URL, valueFrom: {secretKeyRef: {name: SECRET, key: mcpURL}}}
-            - {name: TENANT_RATE, value: "RATE"}
-            - {name: TENANT_AUTHORITY, value: AUTHORITY}
+            - {name: TENANT_API_KEY, valueFrom: {secretKeyRef: {name: $SECRET, key: apiKey}}}
+            - {name: TENANT_BASE_URL, valueFrom: {secretKeyRef: {name: $SECRET, key: baseURL}}}
+            - {name: TENANT_MCP_URL, valueFrom: {secretKeyRef: {name: $SECRET, key: mcpURL}}}
+            - {name: TENANT_RATE, value: "$RATE"}
+            - {name: TENANT_AUTHORITY, value: $AUTHORITY}
           securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
           readinessProbe: {tcpSocket: {port: ` + controlPort + `}, periodSeconds: 1}
 `
@@ -150,7 +150,7 @@ func (i *installation) startClients(ctx context.Context, rate float64) error {
 		if err != nil {
 			return err
 		}
-		values := strings.NewReplacer("NODE", node, "SECRET", secret, "RATE", fmt.Sprint(rate/float64(len(i.Nodes))), "AUTHORITY", strconv.Quote(i.pem))
+		values := strings.NewReplacer("$NODE", node, "$SECRET", secret, "$RATE", fmt.Sprint(rate/float64(len(i.Nodes))), "$AUTHORITY", strconv.Quote(i.pem))
 		if err := apply(ctx, values.Replace(clientManifest)); err != nil {
 			return err
 		}
