@@ -38,6 +38,7 @@ var operations = []operation{
 	{name: "rotation of SERVICE_SECRET", planned: true, do: (*installation).rotateSecret},
 	{name: "rotation of the database password", planned: true, do: (*installation).rotatePassword},
 	{name: "rotation of the S3 key", planned: true, do: (*installation).rotateKey},
+	{name: "rotation of the certificate", planned: true, do: (*installation).rotateCertificate},
 	{name: "force-delete of a pod of the runtime", do: deletePod("--force", "--grace-period=0")},
 	{name: "SIGKILL of a runtime", do: killOne(runtimeProgram)},
 	{name: "SIGKILL of an image worker", do: killOne(workerProgram)},
