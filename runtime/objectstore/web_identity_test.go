@@ -87,6 +87,17 @@ func TestStore_UsesTemporaryKeysForAWebIdentity(t *testing.T) {
 	must(t, os.WriteFile(token, issuer.token(t, "readwrite"), 0o600))
 	store, err := objectstore.New(cfg)
 	must(t, err)
+	// MinIO loads its policies after it reports that it is healthy.
+	ready := time.NewTicker(50 * time.Millisecond)
+	defer ready.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; <-ready.C {
+		if err = store.Ping(t.Context()); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the token is not accepted: %v", err)
+		}
+	}
 	bucket, _ := claimed(t, store)
 	put(t, store, bucket, "media/x/original", "image/png", []byte("bytes"))
 	if got := read(t, store, bucket, "media/x/original", 0, -1); string(got) != "bytes" {
