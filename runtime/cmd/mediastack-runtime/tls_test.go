@@ -75,10 +75,10 @@ func TestServe_RotatesItsCertificateWithoutLosingARequest(t *testing.T) {
 	}
 	stop()
 	must(t, clients.Wait())
-	exported, documented := s.metrics(t), metricsdoc.Documented(t, "Runtime")[certificateExpiry]
-	metricsdoc.Compare(t, map[string]string{certificateExpiry: documented}, map[string]*dto.MetricFamily{certificateExpiry: exported[certificateExpiry]})
-	if is := metricValue(exported, certificateExpiry); is != float64(first.AddDate(rotations, 0, 0).Unix()) {
-		t.Errorf("%s is %v", certificateExpiry, is)
+	metrics := s.metrics(t)
+	metricsdoc.Compare(t, map[string]string{certificateExpiry: metricsdoc.Documented(t, "Runtime")[certificateExpiry]}, map[string]*dto.MetricFamily{certificateExpiry: metrics[certificateExpiry]})
+	if got := metricValue(metrics, certificateExpiry); got != float64(first.AddDate(rotations, 0, 0).Unix()) {
+		t.Errorf("%s is %v", certificateExpiry, got)
 	}
 	if got := attribute(s.logs.String(), "TLS certificate reloaded", "not_after"); got == "" {
 		t.Error("the log does not say that the certificate was reloaded")
