@@ -75,6 +75,13 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- with .Values.traces -}}
+{{- if .endpoint -}}
+{{- $_ := set $data "OTEL_EXPORTER_OTLP_ENDPOINT" .endpoint -}}
+{{- $_ := set $data "OTEL_TRACES_SAMPLER" "parentbased_traceidratio" -}}
+{{- $_ := set $data "OTEL_TRACES_SAMPLER_ARG" (toString .sampleRatio) -}}
+{{- end -}}
+{{- end -}}
 {{- range $key, $value := .Values.settings -}}
 {{- if kindIs "float64" $value -}}{{- $value = printf "%v" (int64 $value) -}}{{- end -}}
 {{- $_ := set $data $key (toString $value) -}}
