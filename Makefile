@@ -82,6 +82,7 @@ TEST_TIMEOUT ?= 15m
 TEST_PACKAGES ?= ./...
 test: packages kube minio tusd helm kube-score promtool prometheus build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
+	$(if $(filter ./...,$(TEST_PACKAGES)),go -C hack/gitops test -count=1 .)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
 test-race: packages kube minio tusd build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
@@ -111,7 +112,7 @@ lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
-	for module in devservices images; do (cd hack/$$module && $(TOOLS)/golangci-lint run --config ../../.golangci.yml ./...); done
+	for module in devservices images gitops tools/minio-user; do (cd hack/$$module && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
 
 vocabulary: ## Check names, comments, texts and documents for retired words
 	go run ./hack/vocabulary
@@ -129,7 +130,8 @@ e2e: cluster-packages cluster-programs cluster-binaries dev-services helm ## Ins
 zero-loss: cluster-packages cluster-programs cluster-binaries dev-services helm ## Operate the product in a real cluster under load, and print what clients saw failing (as root; ARGS="--rate 20 --only drain")
 	@$(MAKE) images VERSION=e2e DIST=dist/e2e
 	CGO_ENABLED=0 go build -ldflags "-s -w" -o bin/mediastack-zeroloss ./hack/test/zeroloss
-	@hack/zero-loss.sh $(ARGS)
+	bin/mediastack-cluster check
+	@hack/in-cluster.sh zeroloss bin/mediastack-cluster exec bin/mediastack-zeroloss run $(ARGS)
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh

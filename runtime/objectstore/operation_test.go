@@ -14,7 +14,7 @@ func TestOperation_HasTheNameOfTheAPI(t *testing.T) {
 		"DeleteObject":            {{http.MethodDelete, "http://s3.example.org/media/a"}},
 		"CreateBucket":            {{http.MethodPut, "http://s3.example.org/media/"}},
 		"HeadBucket":              {{http.MethodHead, "http://s3.example.org/media"}, {http.MethodHead, "http://media.s3.example.org/"}},
-		"ListObjectsV2":           {{http.MethodGet, "http://s3.example.org/media/?list-type=2&prefix=a"}},
+		"ListObjects":             {{http.MethodGet, "http://s3.example.org/media/?list-type=2&prefix=a"}},
 		"DeleteObjects":           {{http.MethodPost, "http://s3.example.org/media/?delete="}},
 		"CreateMultipartUpload":   {{http.MethodPost, "http://s3.example.org/media/a?uploads="}},
 		"UploadPart":              {{http.MethodPut, "http://s3.example.org/media/a?partNumber=1&uploadId=x"}},

@@ -10,6 +10,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -143,6 +144,17 @@ func asVelero(backup *unstructured.Unstructured) *unstructured.Unstructured {
 
 // withoutFinalizers is for tools that restore none.
 func withoutFinalizers(object *unstructured.Unstructured) { object.SetFinalizers(nil) }
+
+// withOwners is for tools that restore owner references, which name objects that are gone.
+func withOwners(backup []*unstructured.Unstructured) func(*unstructured.Unstructured) {
+	owners := map[string][]metav1.OwnerReference{}
+	for _, saved := range backup {
+		owners[saved.GetKind()+"/"+saved.GetName()] = saved.GetOwnerReferences()
+	}
+	return func(object *unstructured.Unstructured) {
+		object.SetOwnerReferences(owners[object.GetKind()+"/"+object.GetName()])
+	}
+}
 
 // restoreObjects creates the objects of a backup that do not exist, in the order of the backup, as Velero
 // does by default.

@@ -131,6 +131,19 @@ func TestVelero_OutcomeOfEveryRestoreIntoALivingCluster(t *testing.T) {
 				l.t.Error("the key is another one, although its Secret was restored")
 			}
 		}},
+		{"account-deleted-with-owner-references", "{}", func(l *living) {
+			l.deleteAccount()
+			l.restoreObjects(l.backup, withOwners(l.backup))
+			eventually(l.t, func() string {
+				now, secret := l.ready(l.namespace, "media"), &corev1.Secret{}
+				err := l.admin.Get(l.t.Context(), client.ObjectKey{Namespace: l.namespace, Name: v1alpha1.SecretName("media", "default")}, secret)
+				if err != nil || len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].UID != now.UID || !l.keyWorks(string(secret.Data["apiKey"])) {
+					return "the MediaAccount has no Secret of its own with a key that works"
+				}
+				return ""
+			})
+			l.isBack()
+		}},
 		{"account-deleted-with-its-media-planned", "{deletionPolicy: Delete, deleteAfter: 24h}", func(l *living) {
 			l.deleteAccount()
 			if retained := l.retained(); retained.Spec.Reclaim != v1alpha1.ReclaimPurge {
