@@ -157,6 +157,9 @@ func TestCount_TracksABoundedNumberOfAccounts(t *testing.T) {
 	if got := len(accounts(series)); got != maxTracked+1 {
 		t.Errorf("%d accounts have a series", got)
 	}
+	if got := m.tracked.Load(); got != maxTracked {
+		t.Errorf("%d accounts are tracked", got)
+	}
 	// Accounts without requests are forgotten, unless they are members.
 	m = metricsOf(t, Config{Mode: Top, Top: 1}, at.now)
 	for i := range 100 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
@@ -72,6 +73,15 @@ func (s *fixture) tryKey(key string) fault.Kind {
 		return none
 	}
 	return fault.From(err).Kind
+}
+
+// failed returns how many requests failed for a reason, as the metric has it.
+func (s *fixture) failed(reason string) float64 {
+	var found dto.Metric
+	if err := s.failures.WithLabelValues(reason).Write(&found); err != nil {
+		s.t.Fatal(err)
+	}
+	return found.GetCounter().GetValue()
 }
 
 // none is the kind of no error.
@@ -149,6 +159,9 @@ func TestEndedKey_IsRejectedAndNotExemptFromTheLimit(t *testing.T) {
 		if got := s.tryKey(s.key); got != fault.Busy {
 			t.Errorf("%s, the second time: answered %v, as if the key were still exempt", name, got)
 		}
+		if revoked := s.failed("revoked") == 1; revoked == (name == "revoked") || s.failed("limited") == 0 || s.failed("invalid_key") == 0 {
+			t.Errorf("%s: the metric has %v revoked, %v limited and %v invalid keys", name, s.failed("revoked"), s.failed("limited"), s.failed("invalid_key"))
+		}
 	}
 }
 
@@ -225,6 +238,9 @@ func TestExpiredToken_IsNotCountedAsAGuess(t *testing.T) {
 		if got := tryToken(token); got != fault.Unauthenticated {
 			t.Fatalf("an hour later it is answered %v", got)
 		}
+	}
+	if got := s.failed("expired_token"); got != float64(len(tokens)) {
+		t.Errorf("the metric has %v expired tokens", got)
 	}
 	// Forged tokens are rejected without a look-up, and do not count towards the limit.
 	calls := s.store.(*scriptedStore).calls.Load()
