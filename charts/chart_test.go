@@ -93,7 +93,7 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 		"--set=settings.SERVICE_SMTP_PASSWORD=a":          "SERVICE_SMTP_PASSWORD",
 		"--set=settings.SERVICE_DATABASE_URL=postgres:a":  "SERVICE_DATABASE_URL",
 		"--set=settings.SERVICE_BASE_URL=https://a":       "SERVICE_BASE_URL",
-		"--set=settings.SERVICE_MAX_UPLAODS=1":            "SERVICE_MAX_UPLAODS",
+		"--set=settings.SERVICE_MAX_UPLOAD=1":             "SERVICE_MAX_UPLOAD",
 		"--set=tls.secretName=media-tls,baseURL=http://a": "baseURL must begin with https://",
 		"--set=s3.credentials=keys":                       "/s3/credentials",
 		"--set=watchNamespaces={Team}":                    "/watchNamespaces/0",
@@ -103,6 +103,21 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 	} {
 		if out, err := render(t, args); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// The notes have the arithmetic of docs/reference/configuration.md, with the values of the release.
+func TestNotes_CountTheConnectionsToPostgreSQL(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"runtime.replicas=5": "PostgreSQL must allow 78 connections: (5 replicas + 1 during a rollout) x (8 + 2),\n2 x 8 for the operator, 2 for the purge.",
+		"runtime.autoscaling.enabled=true,runtime.autoscaling.maxReplicas=9,settings.SERVICE_DATABASE_MAX_CONNS=4": "PostgreSQL must allow 70 connections: (9 replicas + 1 during a rollout) x (4 + 2),\n2 x 4 for the operator",
+	} {
+		out, err := helm(t, append([]string{"install", release, chart(t), "--dry-run=client", "--set=" + values}, required...)...)
+		if err != nil || !strings.Contains(out, want) {
+			_, notes, _ := strings.Cut(out, "NOTES:")
+			t.Errorf("%s: %v%s", values, err, notes)
 		}
 	}
 }

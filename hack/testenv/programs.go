@@ -16,6 +16,8 @@ import (
 type (
 	// S3Access is what a client needs to use an S3 store.
 	S3Access = servers.S3Access
+	// S3Config configures an S3 store.
+	S3Config = servers.S3Config
 	// S3Store is a running S3 store.
 	S3Store = servers.S3
 	// Spec describes a process for Group.

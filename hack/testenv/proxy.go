@@ -33,6 +33,9 @@ func S3Proxy(t testing.TB, access servers.S3Access, answer func(w http.ResponseW
 // TCPProxy is a proxy that ends, holds back or swallows what passes through it.
 type TCPProxy = faults.Proxy
 
+// ProxyMode is what a TCPProxy does.
+type ProxyMode = faults.Mode
+
 // Modes of a TCPProxy.
 const (
 	// ProxyOpen passes everything.

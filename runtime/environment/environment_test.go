@@ -24,9 +24,9 @@ func program(t *testing.T) *kong.Application {
 
 func TestCheck_NamesMisspelledSettingsAndTheNearest(t *testing.T) {
 	t.Parallel()
-	err := environment.Check([]string{"PATH=/bin", "SERVICE_MAX_UPLAODS=7", "SERVICE_BRAND_NEW=1", "SERVICE_SMTP_PROT=25", "SERVICE_MAX_UPLOADS=3", "SERVICE_DATABASE_URI=postgres://u:hunter2@h/d"}, program(t))
+	err := environment.Check([]string{"PATH=/bin", "SERVICE_MAX_UPLOAD=7", "SERVICE_BRAND_NEW=1", "SERVICE_SMTP_PROT=25", "SERVICE_MAX_UPLOADS=3", "SERVICE_DATABASE_URI=postgres://u:hunter2@h/d"}, program(t))
 	want := "SERVICE_DATABASE_URI is not a setting; the nearest is SERVICE_DATABASE_URL; " +
-		"SERVICE_MAX_UPLAODS is not a setting; the nearest is SERVICE_MAX_UPLOADS; " +
+		"SERVICE_MAX_UPLOAD is not a setting; the nearest is SERVICE_MAX_UPLOADS; " +
 		"SERVICE_SMTP_PROT is not a setting; the nearest is SERVICE_SMTP_PORT"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

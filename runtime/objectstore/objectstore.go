@@ -44,8 +44,9 @@ type Store struct {
 	client *minio.Client
 	core   *minio.Core
 	// noRetry sends requests that must not be repeated.
-	noRetry *minio.Core
-	region  string
+	noRetry  *minio.Core
+	region   string
+	requests *inFlight
 	// pingBucket does not exist.
 	pingBucket string
 	// troubles has a value after a request that the store failed.
@@ -72,11 +73,12 @@ func New(cfg Config) (*Store, error) {
 	transport.ResponseHeaderTimeout = time.Minute
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	troubles, measured := make(chan struct{}, 1), newMetrics()
+	requests := &inFlight{next: transport, requests: map[*progress]struct{}{}}
 	options := &minio.Options{
 		Creds:     newCredentials(cfg),
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
-		Transport: observedTransport{measuredTransport{tracedTransport{transport, u.Host}, u.Host, measured}, troubles},
+		Transport: observedTransport{measuredTransport{tracedTransport{requests, u.Host}, u.Host, measured}, troubles},
 		// The default, ten attempts with backoff, delays a request for most of a minute while
 		// the store is down. The client can retry sooner.
 		MaxRetries: 3,
@@ -90,7 +92,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the S3 client: %w", err)
 	}
-	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, pingBucket: pingPrefix + uuid.NewString(), troubles: troubles, metrics: measured}, nil
+	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, pingBucket: pingPrefix + uuid.NewString(), requests: requests, troubles: troubles, metrics: measured}, nil
 }
 
 // pingPrefix begins the name of the bucket that Ping asks for. The rest is random: where the names of

@@ -3,6 +3,7 @@ package objectstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -28,6 +29,24 @@ const (
 	awayRetryAfter = 5 * time.Second
 )
 
+// ReadinessConfig configures a Readiness. The tags are flag and environment names.
+type ReadinessConfig struct {
+	StallTimeout time.Duration `name:"s3-stall-timeout" env:"SERVICE_S3_STALL_TIMEOUT" default:"5s" help:"How long a request to S3 may make no progress while S3 does not respond to probes, from 1s to 1m."`
+}
+
+const (
+	minStallTimeout = time.Second
+	maxStallTimeout = time.Minute
+)
+
+// Validate checks the bounds.
+func (c ReadinessConfig) Validate() error {
+	if c.StallTimeout < minStallTimeout || c.StallTimeout > maxStallTimeout {
+		return fmt.Errorf("SERVICE_S3_STALL_TIMEOUT must be from %s to %s, not %s", minStallTimeout, maxStallTimeout, c.StallTimeout)
+	}
+	return nil
+}
+
 // errNotChecked is the state before the first probe.
 var errNotChecked = fault.New(fault.Unavailable, "the object store has not been checked yet")
 
@@ -35,6 +54,7 @@ var errNotChecked = fault.New(fault.Unavailable, "the object store has not been 
 // once, and whether it has conditional puts. A definite result of the latter is kept. Readiness is
 // safe for concurrent use.
 type Readiness struct {
+	cfg         ReadinessConfig
 	store       *Store
 	ownedBucket func(ctx context.Context) (bucket string, err error)
 	log         *slog.Logger
@@ -52,8 +72,8 @@ type Readiness struct {
 // NewReadiness returns a Readiness. ownedBucket returns a bucket that has an owner marker, or
 // an empty name while there is none: then only a store that reports it is known to have no
 // conditional puts.
-func NewReadiness(store *Store, ownedBucket func(ctx context.Context) (string, error), log *slog.Logger) *Readiness {
-	return &Readiness{store: store, ownedBucket: ownedBucket, log: log, away: errNotChecked}
+func NewReadiness(cfg ReadinessConfig, store *Store, ownedBucket func(ctx context.Context) (string, error), log *slog.Logger) *Readiness {
+	return &Readiness{cfg: cfg, store: store, ownedBucket: ownedBucket, log: log, away: errNotChecked}
 }
 
 // Register registers the metric of the store.
@@ -68,8 +88,12 @@ func (r *Readiness) Register(registry prometheus.Registerer) error {
 	}))
 }
 
-// Run probes the store until ctx ends: periodically, and when a request failed.
+// Run probes the store until ctx ends: periodically, and when a request failed. While the store is
+// away, it ends the requests that make no progress.
 func (r *Readiness) Run(ctx context.Context) error {
+	var stalled sync.WaitGroup
+	defer stalled.Wait()
+	stalled.Go(func() { r.endStalled(ctx) })
 	for {
 		_ = r.Check(ctx) // it logs a change
 		interval, troubles := probeInterval, r.store.troubles
@@ -90,6 +114,22 @@ func (r *Readiness) Run(ctx context.Context) error {
 			case <-time.After(troublePause):
 			}
 		case <-time.After(interval):
+		}
+	}
+}
+
+// endStalled ends, until ctx ends, the requests that make no progress while the store is away.
+func (r *Readiness) endStalled(ctx context.Context) {
+	tick := time.NewTicker(awayInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if r.store.requests.away.Load() {
+				r.store.requests.endStalled(r.cfg.StallTimeout)
+			}
 		}
 	}
 }
@@ -158,7 +198,7 @@ func (r *Readiness) ping(ctx context.Context) error {
 }
 
 func (r *Readiness) pingOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, probing{}, true), probeTimeout)
 	defer cancel()
 	return r.store.Ping(ctx)
 }
@@ -180,6 +220,7 @@ func (r *Readiness) record(ctx context.Context, err error) (again bool) {
 		err = &away
 	}
 	r.away, r.responded = err, r.responded || err == nil
+	r.store.requests.away.Store(err != nil)
 	switch {
 	case err != nil && (before == nil || errors.Is(before, errNotChecked)):
 		r.log.WarnContext(ctx, "the object store is away: uploads and files are answered 503", "error", err)

@@ -252,7 +252,7 @@ func TestReadiness_ReportsAStoreWithoutConditionalPut(t *testing.T) {
 			bucket, owner := claimed(t, open(t, access))
 			known := ""
 			var log bytes.Buffer
-			ready := objectstore.NewReadiness(between(t, access, answer), func(context.Context) (string, error) { return known, nil }, slog.New(slog.NewTextHandler(&log, nil)))
+			ready := objectstore.NewReadiness(objectstore.ReadinessConfig{}, between(t, access, answer), func(context.Context) (string, error) { return known, nil }, slog.New(slog.NewTextHandler(&log, nil)))
 			err := ready.Check(t.Context())
 			if rejects := strings.HasPrefix(name, "it rejects"); rejects != (err != nil) {
 				t.Errorf("without a bucket: %v", err)
@@ -279,7 +279,7 @@ func TestReadiness_LeavesNothingBehind(t *testing.T) {
 		bucket, _ := claimed(t, store)
 		before := objectsOf(t, store, bucket)
 		asked := 0
-		ready := objectstore.NewReadiness(store, func(context.Context) (string, error) { asked++; return bucket, nil }, slog.New(slog.DiscardHandler))
+		ready := objectstore.NewReadiness(objectstore.ReadinessConfig{}, store, func(context.Context) (string, error) { asked++; return bucket, nil }, slog.New(slog.DiscardHandler))
 		for range 3 {
 			must(t, ready.Check(t.Context()))
 		}
@@ -304,7 +304,7 @@ func TestReadiness_ProbesAgainUntilTheResultIsKnown(t *testing.T) {
 		func() (string, error) { return bucket, nil },
 	}
 	asked := 0
-	ready := objectstore.NewReadiness(store, func(context.Context) (string, error) { asked++; return answers[asked-1]() }, slog.New(slog.DiscardHandler))
+	ready := objectstore.NewReadiness(objectstore.ReadinessConfig{}, store, func(context.Context) (string, error) { asked++; return answers[asked-1]() }, slog.New(slog.DiscardHandler))
 	for range len(answers) + 2 {
 		must(t, ready.Check(t.Context()))
 	}
@@ -318,7 +318,7 @@ func TestReadiness_UnavailableWhileTheStoreIsDown(t *testing.T) {
 	server := testenv.S3Server(t)
 	store := open(t, server.Server.Access)
 	bucket, _ := claimed(t, store)
-	ready := objectstore.NewReadiness(store, func(context.Context) (string, error) { return bucket, nil }, slog.New(slog.DiscardHandler))
+	ready := objectstore.NewReadiness(objectstore.ReadinessConfig{}, store, func(context.Context) (string, error) { return bucket, nil }, slog.New(slog.DiscardHandler))
 	must(t, ready.Check(t.Context()))
 	server.Kill()
 	if err := ready.Check(t.Context()); !fault.Is(err, fault.Unavailable) {

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -28,7 +26,7 @@ func (t tracedTransport) RoundTrip(request *http.Request) (*http.Response, error
 	if !tracing.Recording(request.Context()) {
 		return t.next.RoundTrip(request)
 	}
-	name := t.operation(request)
+	name := operationOf(request.Method, request.URL, t.host)
 	ctx, span := tracing.Start(request.Context(), "s3 "+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("rpc.system.name", "aws-api"), attribute.String("rpc.method", "S3/"+name), attribute.String("server.address", t.host),
 		attribute.String("http.request.method", request.Method), attribute.Int64("http.request.body.size", max(request.ContentLength, 0))))
@@ -68,41 +66,6 @@ func (b *tracedBody) Close() error {
 	b.span.SetAttributes(attribute.Int64("http.response.body.size", b.bytes))
 	b.span.End()
 	return b.ReadCloser.Close()
-}
-
-// operation returns the name that the S3 API has for a request.
-func (t tracedTransport) operation(request *http.Request) string {
-	_, key, _ := strings.Cut(strings.TrimPrefix(request.URL.Path, "/"), "/")
-	if request.URL.Host != t.host { // the bucket is in the host
-		key = strings.TrimPrefix(request.URL.Path, "/")
-	}
-	resource := "bucket"
-	if key != "" {
-		resource = "object"
-	}
-	query, _ := url.ParseQuery(request.URL.RawQuery)
-	for _, parameter := range []string{"uploadId", "uploads", "delete", "location", "versioning", "versions"} {
-		if query.Has(parameter) {
-			resource = parameter
-			break
-		}
-	}
-	if name, known := operations[resource][request.Method]; known {
-		return name
-	}
-	return request.Method
-}
-
-// operations has the names of the S3 operations by what they act on and by method.
-var operations = map[string]map[string]string{
-	"object":     {http.MethodPut: "PutObject", http.MethodGet: "GetObject", http.MethodHead: "HeadObject", http.MethodDelete: "DeleteObject"},
-	"bucket":     {http.MethodPut: "CreateBucket", http.MethodGet: "ListObjectsV2", http.MethodHead: "HeadBucket", http.MethodDelete: "DeleteBucket"},
-	"uploadId":   {http.MethodPut: "UploadPart", http.MethodPost: "CompleteMultipartUpload", http.MethodGet: "ListParts", http.MethodDelete: "AbortMultipartUpload"},
-	"uploads":    {http.MethodPost: "CreateMultipartUpload", http.MethodGet: "ListMultipartUploads"},
-	"delete":     {http.MethodPost: "DeleteObjects"},
-	"location":   {http.MethodGet: "GetBucketLocation"},
-	"versioning": {http.MethodGet: "GetBucketVersioning", http.MethodPut: "PutBucketVersioning"},
-	"versions":   {http.MethodGet: "ListObjectVersions"},
 }
 
 // requestErrorClass returns the class of an error of a request that got no response, or not all of

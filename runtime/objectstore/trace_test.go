@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-func TestTracedTransport_NamesOperations(t *testing.T) {
+func TestOperation_HasTheNameOfTheS3API(t *testing.T) {
 	t.Parallel()
-	transport := tracedTransport{host: "s3.example.org"}
 	for want, requests := range map[string][][2]string{
 		"PutObject":               {{http.MethodPut, "http://s3.example.org/media/a/b"}, {http.MethodPut, "http://media.s3.example.org/a"}},
 		"GetObject":               {{http.MethodGet, "http://s3.example.org/media/a"}},
@@ -15,20 +14,20 @@ func TestTracedTransport_NamesOperations(t *testing.T) {
 		"DeleteObject":            {{http.MethodDelete, "http://s3.example.org/media/a"}},
 		"CreateBucket":            {{http.MethodPut, "http://s3.example.org/media/"}},
 		"HeadBucket":              {{http.MethodHead, "http://s3.example.org/media"}, {http.MethodHead, "http://media.s3.example.org/"}},
-		"ListObjectsV2":           {{http.MethodGet, "http://s3.example.org/media/?list-type=2&prefix=a"}},
+		"ListObjects":             {{http.MethodGet, "http://s3.example.org/media/?list-type=2&prefix=a"}},
 		"DeleteObjects":           {{http.MethodPost, "http://s3.example.org/media/?delete="}},
 		"CreateMultipartUpload":   {{http.MethodPost, "http://s3.example.org/media/a?uploads="}},
 		"UploadPart":              {{http.MethodPut, "http://s3.example.org/media/a?partNumber=1&uploadId=x"}},
 		"CompleteMultipartUpload": {{http.MethodPost, "http://s3.example.org/media/a?uploadId=x"}},
 		"AbortMultipartUpload":    {{http.MethodDelete, "http://s3.example.org/media/a?uploadId=x"}},
-		"PATCH":                   {{http.MethodPatch, "http://s3.example.org/media/a"}},
+		"other":                   {{http.MethodPatch, "http://s3.example.org/media/a"}},
 	} {
 		for _, sent := range requests {
 			request, err := http.NewRequestWithContext(t.Context(), sent[0], sent[1], nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := transport.operation(request); got != want {
+			if got := operationOf(request.Method, request.URL, "s3.example.org"); got != want {
 				t.Errorf("%s %s is %s, not %s", sent[0], sent[1], got, want)
 			}
 		}

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"mediastack.dev/hack/servers"
 	"mediastack.dev/hack/testenv"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/objectstore"
@@ -70,7 +69,7 @@ func (i *issuer) token(t *testing.T, policy string) []byte {
 // them with their session token only.
 func TestStore_UsesTemporaryKeysForAWebIdentity(t *testing.T) {
 	issuer, dir := newIssuer(t), testenv.TempDir(t)
-	minio, err := testenv.Group(t).StartMinIO(t.Context(), servers.S3Config{Dir: filepath.Join(dir, "minio"), LogFile: filepath.Join(dir, "minio.log"), Env: []string{
+	minio, err := testenv.Group(t).StartMinIO(t.Context(), testenv.S3Config{Dir: filepath.Join(dir, "minio"), LogFile: filepath.Join(dir, "minio.log"), Env: []string{
 		"MINIO_IDENTITY_OPENID_CONFIG_URL=" + issuer.url + "/.well-known/openid-configuration", "MINIO_IDENTITY_OPENID_CLIENT_ID=media", "MINIO_IDENTITY_OPENID_CLAIM_NAME=policy"}})
 	must(t, err)
 	token := filepath.Join(dir, "token")
@@ -87,6 +86,17 @@ func TestStore_UsesTemporaryKeysForAWebIdentity(t *testing.T) {
 	must(t, os.WriteFile(token, issuer.token(t, "readwrite"), 0o600))
 	store, err := objectstore.New(cfg)
 	must(t, err)
+	// MinIO loads its policies after it reports that it is healthy.
+	ready := time.NewTicker(50 * time.Millisecond)
+	defer ready.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; <-ready.C {
+		if err = store.Ping(t.Context()); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the token is not accepted: %v", err)
+		}
+	}
 	bucket, _ := claimed(t, store)
 	put(t, store, bucket, "media/x/original", "image/png", []byte("bytes"))
 	if got := read(t, store, bucket, "media/x/original", 0, -1); string(got) != "bytes" {

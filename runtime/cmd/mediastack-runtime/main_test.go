@@ -221,10 +221,10 @@ func TestSettings_AreInTheTable(t *testing.T) {
 }
 
 func TestCommands_RejectMisspelledSettings(t *testing.T) {
-	t.Setenv("SERVICE_MAX_UPLAODS", "7")
+	t.Setenv("SERVICE_MAX_UPLOAD", "7")
 	for _, args := range [][]string{{"serve"}, {"migrate", "--database-url=postgres://u@127.0.0.1:1/x"}, {"secrets", "init"}} {
 		code, out, text := call(t.Context(), args...)
-		if want := "mediastack-runtime: SERVICE_MAX_UPLAODS is not a setting; the nearest is SERVICE_MAX_UPLOADS\n"; code != exitUsage || out != "" || text != want {
+		if want := "mediastack-runtime: SERVICE_MAX_UPLOAD is not a setting; the nearest is SERVICE_MAX_UPLOADS\n"; code != exitUsage || out != "" || text != want {
 			t.Errorf("%q: %d %q %q, want %q", args, code, out, text, want)
 		}
 	}

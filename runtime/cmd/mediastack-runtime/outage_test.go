@@ -129,30 +129,6 @@ func TestServe_ServesWithoutS3WhatNeedsNone(t *testing.T) {
 	}
 }
 
-// A store that accepts connections and does not answer is away, too.
-func TestServe_AnswersAtOnceWhileS3Hangs(t *testing.T) {
-	t.Parallel()
-	access := testenv.S3(t)
-	proxy := testenv.NewTCPProxy(t, strings.TrimPrefix(access.Endpoint, "http://"))
-	access.Endpoint = "http://" + proxy.String()
-	s := prepared(t, testenv.Postgres(t), access)
-	proxy.Set(testenv.ProxyStall)
-	s.serve(t)
-	within(t, "the service is ready without S3", func() bool { return s.ready(t) })
-	if got := s.request(t, http.MethodPost, "/media/create", "Content-Type", multipartType); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
-		t.Errorf("an upload: %d %v", got.status, got.header)
-	}
-	if got := s.request(t, http.MethodGet, "/media/get"); got.status != http.StatusOK {
-		t.Errorf("a list: %d", got.status)
-	}
-	proxy.Set(testenv.ProxyOpen)
-	within(t, "the service knows that S3 is back", func() bool { _, found := s.readiness(t); return !found.Degraded })
-	within(t, "uploads are accepted", func() bool {
-		status, _ := s.send(t, http.MethodPost, "/media/create", multipartType, multipartFile)
-		return status < 300
-	})
-}
-
 // A rollout with a wrong S3 key must not replace replicas that have the right one.
 func TestServe_IsNotReadyWithAWrongS3Key(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,8 @@ type serveCommand struct {
 	Database postgres.Config       `embed:"" group:"Stores"`
 	Objects  objectstore.Config    `embed:"" prefix:"s3-" group:"Stores"`
 
-	Installation installation.Config `embed:"" group:"Stores"`
+	Installation installation.Config         `embed:"" group:"Stores"`
+	Readiness    objectstore.ReadinessConfig `embed:"" group:"Stores"`
 
 	Traces traceexport.Config `embed:"" group:"Server"`
 }
@@ -65,7 +66,7 @@ func (c *serveCommand) Validate() error {
 		return err
 	}
 	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate, c.Accounts.Validate,
-		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Traces.Validate} {
+		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Readiness.Validate, c.Traces.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -164,7 +165,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if c.Mail.Enabled() {
 		authCfg.Resource, authCfg.MetadataURL = oauthhttp.Resource(c.Server.BaseURL), oauthhttp.MetadataURL(c.Server.BaseURL)
 	}
-	stores := objectstore.NewReadiness(objects, store.OwnedBucket, log)
+	stores := objectstore.NewReadiness(c.Readiness, objects, store.OwnedBucket, log)
 	if err := stores.Register(registry); err != nil {
 		return components{}, err
 	}

@@ -71,7 +71,8 @@ func (s *service) serve(t *testing.T, flags ...string) (stop func()) {
 		}
 	})
 	within(t, "the service serves", func() bool {
-		s.address, s.admin = attribute(s.logs.String(), "listening", "address"), attribute(s.logs.String(), "listening", "admin")
+		logs := s.logs.String()
+		s.address, s.admin = attribute(logs, "listening", "address"), attribute(logs, "listening", "admin")
 		return s.admin != ""
 	})
 	return stop

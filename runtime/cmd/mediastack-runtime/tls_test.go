@@ -45,6 +45,11 @@ func (m *secretMount) replace(t *testing.T, notAfter time.Time) {
 	}
 }
 
+const (
+	certificateExpiry = "mediastack_tls_certificate_not_after_seconds"
+	rotations         = 5
+)
+
 // Requests on new and on open connections succeed while the certificate is replaced, and helm test
 // verifies it for the host of the base URL.
 func TestServe_RotatesItsCertificateWithoutLosingARequest(t *testing.T) {
@@ -61,13 +66,16 @@ func TestServe_RotatesItsCertificateWithoutLosingARequest(t *testing.T) {
 	for _, reconnects := range []bool{false, true, true} {
 		clients.Go(func() error { return s.requests(ctx, reconnects, seen) })
 	}
-	for years := range 5 {
+	for years := range rotations {
 		expiry := first.AddDate(years+1, 0, 0)
 		mount.replace(t, expiry)
 		within(t, "new connections get the new certificate", func() bool { return (<-seen).Equal(expiry) })
 	}
 	stop()
 	must(t, clients.Wait())
+	if is := exportedMetrics(s.metrics(t))[certificateExpiry]; is != documentedMetrics(t, "Runtime")[certificateExpiry] || value(s.metrics(t), certificateExpiry) != float64(first.AddDate(rotations, 0, 0).Unix()) {
+		t.Errorf("%s is a %q of %v", certificateExpiry, is, value(s.metrics(t), certificateExpiry))
+	}
 	if got := attribute(s.logs.String(), "TLS certificate reloaded", "not_after"); got == "" {
 		t.Error("the log does not say that the certificate was reloaded")
 	}
@@ -90,7 +98,7 @@ func (s *service) requests(ctx context.Context, reconnects bool, seen chan<- tim
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", s.address)
 		},
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // each certificate signs itself; the test compares them
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // each certificate signs itself; the test compares them
 	}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}

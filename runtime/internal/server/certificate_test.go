@@ -72,9 +72,14 @@ func TestTLS_ServesHTTP1WithTLS12OrLater(t *testing.T) {
 	if state := c.Conn.(*tls.Conn).ConnectionState(); state.NegotiatedProtocol != "http/1.1" { //nolint:forcetypeassert // of overTLS
 		t.Errorf("the protocol is %q", state.NegotiatedProtocol)
 	}
-	old := tls.Client(dial(t, s.Addr()), &tls.Config{RootCAs: p.roots, ServerName: tlsHost, MaxVersion: tls.VersionTLS11}) //nolint:gosec // must be rejected
-	if err := old.HandshakeContext(t.Context()); err == nil {
-		t.Error("TLS 1.1 is accepted")
+	for name, cfg := range map[string]*tls.Config{
+		"TLS 1.1": {MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11},
+		"HTTP/2":  {NextProtos: []string{"h2"}},
+	} {
+		cfg.RootCAs, cfg.ServerName = p.roots, tlsHost
+		if err := tls.Client(dial(t, s.Addr()), cfg).HandshakeContext(t.Context()); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
 	}
 	plain := dial(t, s.Addr())
 	plain.send(t, quick)
