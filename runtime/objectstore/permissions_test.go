@@ -159,7 +159,7 @@ func provesConditionalPuts(t *testing.T, access testenv.S3Access, bucket string)
 		}
 		return false
 	})
-	readiness := objectstore.NewReadiness(open(t, access), func(context.Context) (string, error) { return bucket, nil }, slog.New(slog.DiscardHandler))
+	readiness := objectstore.NewReadiness(objectstore.ReadinessConfig{}, open(t, access), func(context.Context) (string, error) { return bucket, nil }, slog.New(slog.DiscardHandler))
 	if err := readiness.Check(t.Context()); err != nil {
 		return err
 	}
