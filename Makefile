@@ -130,7 +130,8 @@ e2e: cluster-packages cluster-programs cluster-binaries dev-services helm ## Ins
 zero-loss: cluster-packages cluster-programs cluster-binaries dev-services helm ## Operate the product in a real cluster under load, and print what clients saw failing (as root; ARGS="--rate 20 --only drain")
 	@$(MAKE) images VERSION=e2e DIST=dist/e2e
 	CGO_ENABLED=0 go build -ldflags "-s -w" -o bin/mediastack-zeroloss ./hack/test/zeroloss
-	@hack/zero-loss.sh $(ARGS)
+	bin/mediastack-cluster check
+	@hack/in-cluster.sh zeroloss bin/mediastack-cluster exec bin/mediastack-zeroloss run $(ARGS)
 
 fuzz: ## Run every fuzz target for FUZZTIME (30s); FUZZ=regex selects targets
 	@hack/fuzz.sh

@@ -169,8 +169,8 @@ func TestAlerts_HaveARunbook(t *testing.T) {
 // documentedMetric is a row of docs/reference/metrics.md.
 var documentedMetric = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\|")
 
-// notOurs are the metrics of Prometheus, of kube-state-metrics and of the library's collectors.
-var notOurs = []string{"up", "kube_cronjob_status_last_successful_time", "process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"}
+// notOurs are the metrics of Prometheus and of the library's collectors.
+var notOurs = []string{"up", "process_start_time_seconds", "process_cpu_seconds_total", "process_resident_memory_bytes"}
 
 // The alerts and the dashboard use the metrics of docs/reference/metrics.md, which tests compare with
 // those that the programs export.

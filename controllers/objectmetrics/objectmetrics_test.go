@@ -173,13 +173,20 @@ func TestCollector_SumsRetainedAccounts(t *testing.T) {
 func TestCollector_OnlyTheLeaderExports(t *testing.T) {
 	t.Parallel()
 	o := &objects{accounts: make([]v1alpha1.MediaAccount, 1)}
-	expect(t, collector(o, make(chan struct{})), "")
+	if n := testutil.CollectAndCount(collector(o, make(chan struct{}))); n != 0 {
+		t.Errorf("a replica that does not lead exports %d series", n)
+	}
+	if testutil.CollectAndCount(collector(o, elected())) == 0 {
+		t.Error("the leader exports nothing")
+	}
 }
 
 func TestCollector_AFailedListExportsNothing(t *testing.T) {
 	t.Parallel()
 	o := &objects{accounts: make([]v1alpha1.MediaAccount, 1), err: errors.New("the cache is not started")}
-	expect(t, collector(o, elected()), "")
+	if n := testutil.CollectAndCount(collector(o, elected())); n != 0 {
+		t.Errorf("%d series are exported", n)
+	}
 }
 
 // Every type and reason of package v1alpha1 is exported under its name.

@@ -34,6 +34,7 @@ type Config struct {
 
 	HealthListen  string `env:"SERVICE_HEALTH_LISTEN" default:":8081" help:"Listen address of /healthz and /readyz; 0 disables them."`
 	MetricsListen string `env:"SERVICE_METRICS_LISTEN" default:":8080" help:"Listen address of /metrics; 0 disables it."`
+	Pprof         bool   `env:"SERVICE_PPROF" default:"false" help:"Serve profiles of the process at /debug/pprof/ on SERVICE_METRICS_LISTEN."`
 
 	LeaderElect             bool   `env:"SERVICE_LEADER_ELECT" help:"Reconcile only while holding the lease; required for several replicas."`
 	LeaderElectionNamespace string `env:"SERVICE_LEADER_ELECTION_NAMESPACE" help:"Namespace of the lease; the pod's own if empty."`

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -97,7 +98,7 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 		Scheme:                  scheme,
 		Logger:                  logr.FromSlogHandler(deps.Log.Handler()),
 		Cache:                   cacheOpts,
-		Metrics:                 metricsserver.Options{BindAddress: cfg.MetricsListen},
+		Metrics:                 metricsserver.Options{BindAddress: cfg.MetricsListen, ExtraHandlers: profiles(cfg)},
 		HealthProbeBindAddress:  cfg.HealthListen,
 		LeaderElection:          cfg.LeaderElect,
 		LeaderElectionID:        leaseName,
@@ -118,6 +119,16 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 		return nil, err
 	}
 	return mgr, addControllers(ctx, mgr, verifier, gate, cfg, deps)
+}
+
+// profiles returns the handlers of the profiles, if they are on. The command line has none, because flags
+// may hold credentials.
+func profiles(cfg Config) map[string]http.Handler {
+	if !cfg.Pprof {
+		return nil
+	}
+	return map[string]http.Handler{"/debug/pprof/": http.HandlerFunc(pprof.Index), "/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
+		"/debug/pprof/symbol": http.HandlerFunc(pprof.Symbol), "/debug/pprof/trace": http.HandlerFunc(pprof.Trace)}
 }
 
 // cacheOptions restricts the cache to what is watched: the custom resources, and the Secrets

@@ -19,7 +19,7 @@ import (
 
 // The network plugin of the nodes enforces no NetworkPolicy, and none that does can be built from Go modules
 // alone. So each node translates those of its pods into rules of nftables, again whenever a pod, a
-// namespace or a policy changes. Of the API it lacks IPv6 and names of ports in rules for egress.
+// namespace or a policy changes. Of the API it lacks IPv6, which the cluster has not.
 
 // enforcePolicies starts to enforce NetworkPolicies, until ctx ends.
 func (n *node) enforcePolicies(ctx context.Context) error {
@@ -185,38 +185,40 @@ func hasType(policy *networkingv1.NetworkPolicy, wanted networkingv1.PolicyType)
 	return false
 }
 
+// side is what a rule says of the other end of a packet.
+type side struct {
+	match string
+	pods  []*corev1.Pod // that match, where pods are selected
+}
+
 // allow writes the rules of one rule of a policy: each peer with each port.
 func (w policyWorld) allow(out *strings.Builder, d direction, namespace string, rule policyRule, pod *corev1.Pod) error {
-	sides := []string{""}
+	sides := []side{{pods: w.pods}}
 	if len(rule.peers) > 0 {
 		sides = nil
-		for _, peer := range rule.peers {
-			side, err := w.peer(d, namespace, peer)
-			if err != nil {
-				return err
-			}
-			sides = append(sides, side...)
-		}
 	}
-	matched := []string{""}
-	if len(rule.ports) > 0 {
-		matched = nil
-		for _, port := range rule.ports {
-			if match := matchPort(port, d, pod); match != "" {
-				matched = append(matched, match)
-			}
+	for _, peer := range rule.peers {
+		found, err := w.peer(d, namespace, peer)
+		if err != nil {
+			return err
 		}
+		sides = append(sides, found...)
 	}
 	for _, side := range sides {
-		for _, match := range matched {
-			fmt.Fprintf(out, "\t\t%s%sreturn\n", side, match)
+		if len(rule.ports) == 0 {
+			fmt.Fprintf(out, "\t\t%sreturn\n", side.match)
+		}
+		for _, port := range rule.ports {
+			for _, match := range matchPort(port, d, pod, side) {
+				fmt.Fprintf(out, "\t\t%sreturn\n", match)
+			}
 		}
 	}
 	return nil
 }
 
-// peer returns the matches of addresses for one peer.
-func (w policyWorld) peer(d direction, namespace string, peer networkingv1.NetworkPolicyPeer) ([]string, error) {
+// peer returns what a peer matches; nothing if it is no address of this cluster.
+func (w policyWorld) peer(d direction, namespace string, peer networkingv1.NetworkPolicyPeer) ([]side, error) {
 	if block := peer.IPBlock; block != nil {
 		if strings.Contains(block.CIDR, ":") {
 			return nil, nil // the cluster has no IPv6
@@ -225,9 +227,10 @@ func (w policyWorld) peer(d direction, namespace string, peer networkingv1.Netwo
 		if len(block.Except) > 0 {
 			match += fmt.Sprintf("ip %s != { %s } ", d.peer, strings.Join(block.Except, ", "))
 		}
-		return []string{match}, nil
+		return []side{{match: match}}, nil
 	}
 	var addresses []string
+	var pods []*corev1.Pod
 	for _, pod := range w.pods {
 		there := pod.Namespace == namespace
 		var err error
@@ -242,17 +245,18 @@ func (w policyWorld) peer(d direction, namespace string, peer networkingv1.Netwo
 			return nil, err
 		}
 		if there && selected && hasAddress(pod) {
-			addresses = append(addresses, pod.Status.PodIP)
+			addresses, pods = append(addresses, pod.Status.PodIP), append(pods, pod)
 		}
 	}
 	if len(addresses) == 0 {
 		return nil, nil
 	}
-	return []string{fmt.Sprintf("ip %s { %s } ", d.peer, strings.Join(addresses, ", "))}, nil
+	return []side{{match: fmt.Sprintf("ip %s { %s } ", d.peer, strings.Join(addresses, ", ")), pods: pods}}, nil
 }
 
-// matchPort returns the match of a port. For ingress a name is that of a port of the pod.
-func matchPort(port networkingv1.NetworkPolicyPort, d direction, pod *corev1.Pod) string {
+// matchPort returns the matches of a port at a side. A name is that of a port of the pod that is
+// connected to: the pod itself for ingress, and each pod of the side for egress.
+func matchPort(port networkingv1.NetworkPolicyPort, d direction, pod *corev1.Pod, other side) (matches []string) {
 	protocol := corev1.ProtocolTCP
 	if port.Protocol != nil {
 		protocol = *port.Protocol
@@ -260,21 +264,35 @@ func matchPort(port networkingv1.NetworkPolicyPort, d direction, pod *corev1.Pod
 	transport := strings.ToLower(string(protocol))
 	switch {
 	case port.Port == nil:
-		return fmt.Sprintf("meta l4proto %s ", transport)
+		return []string{fmt.Sprintf("%smeta l4proto %s ", other.match, transport)}
 	case port.Port.IntVal != 0 && port.EndPort != nil:
-		return fmt.Sprintf("%s dport %d-%d ", transport, port.Port.IntVal, *port.EndPort)
+		return []string{fmt.Sprintf("%s%s dport %d-%d ", other.match, transport, port.Port.IntVal, *port.EndPort)}
 	case port.Port.IntVal != 0:
-		return fmt.Sprintf("%s dport %d ", transport, port.Port.IntVal)
+		return []string{fmt.Sprintf("%s%s dport %d ", other.match, transport, port.Port.IntVal)}
 	case d.policyType == networkingv1.PolicyTypeIngress:
-		for _, container := range pod.Spec.Containers {
-			for _, has := range container.Ports {
-				if has.Name == port.Port.StrVal && cmp.Or(has.Protocol, corev1.ProtocolTCP) == protocol {
-					return fmt.Sprintf("%s dport %d ", transport, has.ContainerPort)
-				}
+		if number := namedPort(pod, port.Port.StrVal, protocol); number != 0 {
+			matches = append(matches, fmt.Sprintf("%s%s dport %d ", other.match, transport, number))
+		}
+	default:
+		for _, one := range other.pods {
+			if number := namedPort(one, port.Port.StrVal, protocol); number != 0 && hasAddress(one) {
+				matches = append(matches, fmt.Sprintf("ip daddr %s %s dport %d ", one.Status.PodIP, transport, number))
 			}
 		}
 	}
-	return "" // allows nothing
+	return matches
+}
+
+// namedPort returns the number of a pod's port; 0 if the pod has none of that name.
+func namedPort(pod *corev1.Pod, name string, protocol corev1.Protocol) int32 {
+	for _, container := range pod.Spec.Containers {
+		for _, has := range container.Ports {
+			if has.Name == name && cmp.Or(has.Protocol, corev1.ProtocolTCP) == protocol {
+				return has.ContainerPort
+			}
+		}
+	}
+	return 0
 }
 
 func matches(selector *metav1.LabelSelector, set labels.Set) (bool, error) {

@@ -48,6 +48,7 @@ func TestPolicies_BecomeRulesForThePodsOfANode(t *testing.T) {
 				},
 				Egress: []networkingv1.NetworkPolicyEgressRule{
 					{Ports: []networkingv1.NetworkPolicyPort{port(intstr.FromInt32(5432))}},
+					{To: []networkingv1.NetworkPolicyPeer{scrapers}, Ports: []networkingv1.NetworkPolicyPort{port(intstr.FromString("http"))}},
 					{To: []networkingv1.NetworkPolicyPeer{public}, Ports: []networkingv1.NetworkPolicyPort{port(intstr.FromInt32(443))}},
 				},
 			},
@@ -67,6 +68,7 @@ table inet policies {
 	}
 	chain out_10_244_1_2 { # system/runtime
 		tcp dport 5432 return
+		ip daddr 10.244.2.3 tcp dport 8080 return
 		ip daddr 0.0.0.0/0 ip daddr != { 10.0.0.0/8 } tcp dport 443 return
 		drop
 	}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,13 +57,13 @@ func (s *Store) Register(registry prometheus.Registerer) error {
 // measuredTransport measures requests, each attempt of a retried one.
 type measuredTransport struct {
 	next    http.RoundTripper
-	host    string // of the endpoint; with another one, the bucket is in the host name
+	host    string // of the endpoint
 	metrics *metrics
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t measuredTransport) RoundTrip(request *http.Request) (*http.Response, error) {
-	operation, start := operationOf(request.Method, request.URL, t.host), time.Now()
+	operation, start := operationOf(request, t.host), time.Now()
 	measured := request
 	if request.Body != nil && request.Body != http.NoBody {
 		measured = request.WithContext(request.Context()) // a RoundTripper must not change the request
@@ -105,71 +103,4 @@ func (b countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.read.Add(float64(n))
 	return n, err
-}
-
-// operationOf returns the S3 operation of a request.
-func operationOf(method string, u *url.URL, endpointHost string) string {
-	bucket, object, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
-	if u.Host != endpointHost {
-		bucket, object = u.Host, strings.TrimPrefix(u.Path, "/")
-	}
-	query := u.Query()
-	switch {
-	case bucket == "":
-		return "other"
-	case object == "":
-		return bucketOperation(method, query)
-	}
-	return objectOperation(method, query)
-}
-
-func bucketOperation(method string, query url.Values) string {
-	switch {
-	case method == http.MethodPost && query.Has("delete"):
-		return "DeleteObjects"
-	case method == http.MethodGet && query.Has("uploads"):
-		return "ListMultipartUploads"
-	case method == http.MethodGet && query.Has("versions"):
-		return "ListObjectVersions"
-	case method == http.MethodGet && (query.Has("list-type") || query.Has("delimiter") || query.Has("max-keys")):
-		return "ListObjects"
-	case method == http.MethodHead:
-		return "HeadBucket"
-	case method == http.MethodPut && len(query) == 0:
-		return "CreateBucket"
-	case method == http.MethodDelete && len(query) == 0:
-		return "DeleteBucket"
-	}
-	return "other"
-}
-
-func objectOperation(method string, query url.Values) string {
-	part := query.Has("uploadId")
-	switch method {
-	case http.MethodPut:
-		if part {
-			return "UploadPart"
-		}
-		return "PutObject"
-	case http.MethodGet:
-		if part {
-			return "ListParts"
-		}
-		return "GetObject"
-	case http.MethodHead:
-		return "HeadObject"
-	case http.MethodDelete:
-		if part {
-			return "AbortMultipartUpload"
-		}
-		return "DeleteObject"
-	case http.MethodPost:
-		switch {
-		case part:
-			return "CompleteMultipartUpload"
-		case query.Has("uploads"):
-			return "CreateMultipartUpload"
-		}
-	}
-	return "other"
 }

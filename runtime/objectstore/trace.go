@@ -26,7 +26,7 @@ func (t tracedTransport) RoundTrip(request *http.Request) (*http.Response, error
 	if !tracing.Recording(request.Context()) {
 		return t.next.RoundTrip(request)
 	}
-	name := operationOf(request.Method, request.URL, t.host)
+	name := operationOf(request, t.host)
 	ctx, span := tracing.Start(request.Context(), "s3 "+name, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("rpc.system.name", "aws-api"), attribute.String("rpc.method", "S3/"+name), attribute.String("server.address", t.host),
 		attribute.String("http.request.method", request.Method), attribute.Int64("http.request.body.size", max(request.ContentLength, 0))))

@@ -68,3 +68,17 @@ func TestMetrics_CountWaitsForAConnection(t *testing.T) {
 		t.Errorf("%v uploads wait", got)
 	}
 }
+
+func TestMetrics_MeasureStatements(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	store := newRetrying(t, url, url, func(*postgres.Config) {})
+	before := measured(t, store.Store, "mediastack_database_statement_duration_seconds")
+	for range 3 {
+		_, err := store.ServingRuntimes(t.Context())
+		must(t, err)
+	}
+	if got := measured(t, store.Store, "mediastack_database_statement_duration_seconds") - before; got < 3 {
+		t.Errorf("of 3 statements %v were measured", got)
+	}
+}

@@ -49,6 +49,7 @@ type Store struct {
 	openBatch   *batcher[uuid.UUID, openRequest]
 	commitBatch *batcher[uuid.UUID, media.Item]
 	batches     batchMetrics
+	statements  measuredTracer
 	pageIndex   *pageIndex
 }
 
@@ -58,7 +59,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics()}
+	s := &Store{db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), statements: newMeasuredTracer()}
+	poolCfg.ConnConfig.Tracer = s.statements
 	s.fence.install(poolCfg)
 	readLimits(poolCfg, &s.db.limits)
 	if s.pool, err = pgxpool.NewWithConfig(ctx, poolCfg); err != nil {

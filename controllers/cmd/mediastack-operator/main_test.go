@@ -152,7 +152,7 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 	must(t, postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: database}, log))
 	options, err := parse(t,
 		"--kubeconfig", testenv.ServiceAccountKubeconfig(t, "mediastack-system", "mediastack-operator"),
-		"--leader-elect", "--leader-election-namespace", "mediastack-system",
+		"--pprof", "--leader-elect", "--leader-election-namespace", "mediastack-system",
 		"--health-listen", "127.0.0.1:"+strconv.Itoa(health), "--metrics-listen", "127.0.0.1:"+strconv.Itoa(metrics),
 		"--base-url", "https://media.example.org", "--database-url", database,
 		"--s3-endpoint", access.Endpoint, "--s3-access-key", access.AccessKey, "--s3-secret-key", access.SecretKey,
@@ -187,6 +187,9 @@ func TestOperator_RunsAndShutsDown(t *testing.T) {
 		return false
 	})
 	testMetrics(t, metrics)
+	if !answers(t, metrics, "/debug/pprof/heap") || answers(t, metrics, "/debug/pprof/cmdline") {
+		t.Error("/debug/pprof/ has no heap, or the command line")
+	}
 	stop()
 	select {
 	case err := <-ended:

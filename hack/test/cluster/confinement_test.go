@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,8 +22,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// confinedArgument makes this program look for what it may do.
-const confinedArgument = "show-confinement"
+const (
+	// confinedArgument makes this program look for what it may do.
+	confinedArgument = "show-confinement"
+	// nothingArgument makes it end at once.
+	nothingArgument = "nothing"
+)
 
 // TestRuntime_IsConfined runs this program instead of the runtime in a copy of a pod of the runtime: with
 // its service account, user, capabilities, volumes and environment.
@@ -80,7 +85,7 @@ func showConfinement(ctx context.Context) error {
 	}
 	show("mount", syscall.Mount("probe", "/", "tmpfs", 0, ""))
 	show("make a network namespace", syscall.Unshare(syscall.CLONE_NEWNET))
-	show("make a user namespace", syscall.Unshare(syscall.CLONE_NEWUSER))
+	show("make a user namespace", startInUserNamespace(ctx))
 	_, err := os.ReadDir("/var/run/secrets")
 	show("read a token", err)
 	show("read Secrets of the namespace", readSecrets(ctx))
@@ -103,6 +108,14 @@ func becomeRoot() error {
 	return syscall.Setuid(0)
 }
 
+// startInUserNamespace starts this program again: a process with several threads, as every Go program is, cannot
+// change its own user namespace in any case.
+func startInUserNamespace(ctx context.Context) error {
+	child := exec.CommandContext(ctx, "/proc/self/exe", nothingArgument)
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
+	return child.Run()
+}
+
 // readSecrets asks the API server for the Secrets of the product, with what the pod has.
 func readSecrets(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -111,7 +124,8 @@ func readSecrets(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the pod has no certificate of the authority, and sends no secret
+	// The pod has no certificate of the authority, and sends no secret.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return err

@@ -67,6 +67,8 @@ func runAsProgram(ctx context.Context) (inPod bool, err error) {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == confinedArgument:
 		return true, showConfinement(ctx)
+	case len(os.Args) > 1 && os.Args[1] == nothingArgument:
+		return true, nil
 	case len(os.Args) > 1 && os.Args[1] == reachArgument:
 		return true, reach(ctx, os.Args[2:])
 	case os.Getenv(clientEnv) != "":

@@ -56,7 +56,7 @@ func tryAll(ctx context.Context, addresses []string) error {
 				_ = conn.Close()
 			}
 			if (err == nil) != (expected == "yes") {
-				outcomes <- fmt.Errorf("%s: should it be reached: %s; the connection: %v", address, expected, err)
+				outcomes <- fmt.Errorf("%s: should it be reached: %s; the connection: %s", address, expected, fmt.Sprint(err))
 				return
 			}
 			outcomes <- nil

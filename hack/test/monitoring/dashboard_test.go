@@ -43,6 +43,7 @@ func expand(query string, rateInterval time.Duration) string {
 func TestMonitoring_EveryQueryHasData(t *testing.T) {
 	t.Parallel()
 	s := newStack(t)
+	s.purge() // before the first scrape: what the database has is read once a minute
 	p := startPrometheus(t, s.targets())
 	began := time.Now()
 	stop := s.load()
@@ -103,8 +104,8 @@ func (p *prometheus) checkAlerts() {
 			p.t.Errorf("the alert %s is %s (%s): %s", one.Name, one.State, one.Health, one.LastError)
 		}
 		for _, match := range selector.FindAllStringSubmatch(one.Query, -1) {
-			if strings.HasPrefix(match[1], "kube_") {
-				continue // of kube-state-metrics
+			if match[1] == "mediastack_tls_certificate_not_after_seconds" {
+				continue // the stack has no TLS
 			}
 			query := match[1] + "{" + matcher.ReplaceAllStringFunc(match[2], anyValue) + "}"
 			if result, err := p.query(query); err != nil || len(result) == 0 {

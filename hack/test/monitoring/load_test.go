@@ -160,14 +160,13 @@ func (u *user) callTool(ctx context.Context, name string, arguments map[string]a
 // loadTimeEnv says how long `make screenshots` wants the load to last, before the dashboard is drawn.
 const loadTimeEnv = "MONITORING_LOAD"
 
-// load makes accounts, one of which is deleted again, runs the purge, and sends requests of three accounts
+// load makes accounts, one of which is deleted again, and sends requests of three accounts
 // until the returned function is called.
 func (s *stack) load() (stop func()) {
 	s.t.Helper()
 	keys := []string{s.APIKey, s.tenant("studio", "photos"), s.tenant("shop", "catalog")}
 	s.tenant("former", "archive")
 	s.kubectl("-n", "former", "delete", "mediaaccount", "archive")
-	s.purge()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var running sync.WaitGroup
 	for i, key := range keys {

@@ -75,7 +75,7 @@ func (p *prometheus) api(path string, query url.Values, into any) error {
 		return err
 	}
 	if answer.Status != "success" {
-		return fmt.Errorf("Prometheus answers %s: %s", response.Status, answer.Error) //nolint:staticcheck // the name of the program
+		return fmt.Errorf("the server answers %s: %s", response.Status, answer.Error)
 	}
 	return nil
 }

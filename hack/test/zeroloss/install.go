@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 )
 
 const (
-	baseURL     = "http://mediastack-runtime." + system + ".svc.cluster.local"
+	baseURL     = "https://" + serviceHost
 	controlPort = "8090"
 	// imageTag is the tag that make gives the images of the product.
 	imageTag = "e2e"
@@ -28,6 +29,7 @@ const (
 type installation struct {
 	*cluster
 	*stores
+	*authority
 	secret, previous string
 	settings         map[string]string
 	clients          []string // addresses
@@ -36,13 +38,20 @@ type installation struct {
 
 // install installs the product as the guide says.
 func install(ctx context.Context, k *cluster, s *stores) (*installation, error) {
-	i := &installation{cluster: k, stores: s, secret: servers.RandomSecret(32), settings: map[string]string{}, http: &http.Client{}}
+	issuer, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	i := &installation{cluster: k, stores: s, authority: issuer, secret: servers.RandomSecret(32), settings: map[string]string{}, http: &http.Client{}}
 	for _, name := range []string{system, tenants} {
 		if err := apply(ctx, fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: restricted}}\n", name)); err != nil {
 			return nil, err
 		}
 	}
 	if err := i.writeSecret(ctx); err != nil {
+		return nil, err
+	}
+	if err := i.issue(ctx); err != nil {
 		return nil, err
 	}
 	if err := i.release(ctx); err != nil {
@@ -80,7 +89,7 @@ func (i *installation) release(ctx context.Context) error {
 	args := []string{
 		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home, i.helm,
 		"upgrade", "--install", release, filepath.Join(i.root, "charts", "mediastack"), "--namespace", system, "--wait", "--timeout", settleLimit.String(),
-		"--set", "baseURL=" + baseURL, "--set", "s3.endpoint=http://" + i.toS3.String(), "--set", "image.tag=" + imageTag,
+		"--set", "baseURL=" + baseURL, "--set", "s3.endpoint=http://" + i.toS3.String(), "--set", "image.tag=" + imageTag, "--set", "tls.secretName=" + certificateSecret,
 		"--set", "networkPolicy.database.port=" + port,
 	}
 	for name, value := range i.settings {
@@ -94,13 +103,13 @@ func (i *installation) release(ctx context.Context) error {
 const clientManifest = `
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: NODE, namespace: ` + tenants + `}
+metadata: {name: $NODE, namespace: ` + tenants + `}
 spec:
-  selector: {matchLabels: {app: NODE}}
+  selector: {matchLabels: {app: $NODE}}
   template:
-    metadata: {labels: {app: NODE}}
+    metadata: {labels: {app: $NODE}}
     spec:
-      nodeSelector: {kubernetes.io/hostname: NODE}
+      nodeSelector: {kubernetes.io/hostname: $NODE}
       automountServiceAccountToken: false
       securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
       containers:
@@ -108,10 +117,11 @@ spec:
           image: ` + image + `
           args: [client]
           env:
-            - {name: TENANT_API_KEY, valueFrom: {secretKeyRef: {name: SECRET, key: apiKey}}}
-            - {name: TENANT_BASE_URL, valueFrom: {secretKeyRef: {name: SECRET, key: baseURL}}}
-            - {name: TENANT_MCP_URL, valueFrom: {secretKeyRef: {name: SECRET, key: mcpURL}}}
-            - {name: TENANT_RATE, value: "RATE"}
+            - {name: TENANT_API_KEY, valueFrom: {secretKeyRef: {name: $SECRET, key: apiKey}}}
+            - {name: TENANT_BASE_URL, valueFrom: {secretKeyRef: {name: $SECRET, key: baseURL}}}
+            - {name: TENANT_MCP_URL, valueFrom: {secretKeyRef: {name: $SECRET, key: mcpURL}}}
+            - {name: TENANT_RATE, value: "$RATE"}
+            - {name: TENANT_AUTHORITY, value: $AUTHORITY}
           securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
           readinessProbe: {tcpSocket: {port: ` + controlPort + `}, periodSeconds: 1}
 `
@@ -140,7 +150,7 @@ func (i *installation) startClients(ctx context.Context, rate float64) error {
 		if err != nil {
 			return err
 		}
-		values := strings.NewReplacer("NODE", node, "SECRET", secret, "RATE", fmt.Sprint(rate/float64(len(i.Nodes))))
+		values := strings.NewReplacer("$NODE", node, "$SECRET", secret, "$RATE", fmt.Sprint(rate/float64(len(i.Nodes))), "$AUTHORITY", strconv.Quote(i.pem))
 		if err := apply(ctx, values.Replace(clientManifest)); err != nil {
 			return err
 		}

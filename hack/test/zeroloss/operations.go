@@ -32,18 +32,19 @@ var operations = []operation{
 	{name: "rolling update of the operator", planned: true, do: roll("operator")},
 	{name: "drain of node1", planned: true, do: drain("node1")},
 	{name: "drain of node2", planned: true, do: drain("node2")},
-	{name: "scale of the runtime, 2-5-2", planned: true, do: scale},
+	{name: "scale of the runtime, 2-5-2", planned: true, do: (*installation).scale},
 	{name: "delete of a pod of the runtime", planned: true, do: deletePod()},
-	{name: "change of a setting (ConfigMap)", planned: true, do: changeSetting},
-	{name: "rotation of SERVICE_SECRET", planned: true, do: rotateSecret},
-	{name: "rotation of the database password", planned: true, do: rotatePassword},
-	{name: "rotation of the S3 key", planned: true, do: rotateKey},
+	{name: "change of a setting (ConfigMap)", planned: true, do: (*installation).changeSetting},
+	{name: "rotation of SERVICE_SECRET", planned: true, do: (*installation).rotateSecret},
+	{name: "rotation of the database password", planned: true, do: (*installation).rotatePassword},
+	{name: "rotation of the S3 key", planned: true, do: (*installation).rotateKey},
+	{name: "rotation of the certificate", planned: true, do: (*installation).rotateCertificate},
 	{name: "force-delete of a pod of the runtime", do: deletePod("--force", "--grace-period=0")},
 	{name: "SIGKILL of a runtime", do: killOne(runtimeProgram)},
 	{name: "SIGKILL of an image worker", do: killOne(workerProgram)},
-	{name: "kill of the leading operator while 30 accounts are created", do: killLeader},
-	{name: "restart of PostgreSQL", do: restartPostgres},
-	{name: "failover of PostgreSQL to a replica", do: failOver, prepare: startReplica},
+	{name: "kill of the leading operator while 30 accounts are created", do: (*installation).killLeader},
+	{name: "restart of PostgreSQL", do: (*installation).restartPostgres},
+	{name: "failover of PostgreSQL to a replica", do: (*installation).failOver, prepare: (*installation).startReplica},
 	{name: "S3 away for 25 s", do: outageOfS3(faults.Cut)},
 	{name: "S3 hangs for 25 s", do: outageOfS3(faults.Stall)},
 }
@@ -78,7 +79,7 @@ func drain(node string) func(*installation, context.Context) error {
 	}
 }
 
-func scale(_ *installation, ctx context.Context) error {
+func (*installation) scale(ctx context.Context) error {
 	for _, replicas := range []string{"5", "2"} {
 		if err := kubectl(ctx, "scale", "--replicas="+replicas, "deployment/mediastack-runtime"); err != nil {
 			return err
@@ -119,13 +120,13 @@ func killOne(program string) func(*installation, context.Context) error {
 	}
 }
 
-func changeSetting(i *installation, ctx context.Context) error {
+func (i *installation) changeSetting(ctx context.Context) error {
 	i.settings["SERVICE_UPLOAD_GRACE"] = "6m"
 	return i.release(ctx)
 }
 
 // rotateSecret makes every process accept the new secret before one signs with it.
-func rotateSecret(i *installation, ctx context.Context) error {
+func (i *installation) rotateSecret(ctx context.Context) error {
 	i.previous = servers.RandomSecret(32)
 	if err := i.rollWithSecret(ctx); err != nil {
 		return err
@@ -143,7 +144,7 @@ func (i *installation) rollWithSecret(ctx context.Context) error {
 }
 
 // rotatePassword changes to a second role, so that both passwords are valid while pods are replaced.
-func rotatePassword(i *installation, ctx context.Context) error {
+func (i *installation) rotatePassword(ctx context.Context) error {
 	former := i.role
 	i.role, i.password = "mediastack_b", servers.RandomSecret(16)
 	if err := i.addRole(ctx, i.role, i.password); err != nil {
@@ -156,7 +157,7 @@ func rotatePassword(i *installation, ctx context.Context) error {
 }
 
 // rotateKey changes to a second user of the store, which may use the same buckets.
-func rotateKey(i *installation, ctx context.Context) error {
+func (i *installation) rotateKey(ctx context.Context) error {
 	former := i.key
 	if err := i.addKey(ctx); err != nil {
 		return err
@@ -170,7 +171,7 @@ func rotateKey(i *installation, ctx context.Context) error {
 const createdAccounts = 30
 
 // killLeader kills the operator that leads when some of the accounts are ready, and waits for all of them.
-func killLeader(i *installation, ctx context.Context) error {
+func (i *installation) killLeader(ctx context.Context) error {
 	var manifests strings.Builder
 	for n := range createdAccounts {
 		manifests.WriteString(accountManifest(fmt.Sprintf("created-%02d", n)))
@@ -206,17 +207,15 @@ func killLeader(i *installation, ctx context.Context) error {
 	})
 }
 
-func restartPostgres(i *installation, ctx context.Context) error {
+func (i *installation) restartPostgres(ctx context.Context) error {
 	i.primary.Stop()
 	return i.primary.Restart(ctx)
 }
 
-func startReplica(i *installation, ctx context.Context) (err error) {
+func (i *installation) startReplica(ctx context.Context) (err error) {
 	i.replica, err = i.primary.StartStandby(ctx, i.postgres("replica"))
 	return err
 }
-
-func failOver(i *installation, ctx context.Context) error { return i.failOver(ctx) }
 
 func outageOfS3(mode faults.Mode) func(*installation, context.Context) error {
 	return func(i *installation, ctx context.Context) error {

@@ -1,5 +1,5 @@
 // Package metricsdoc compares the metrics that a program exports with docs/reference/metrics.md. Tests
-// of the operator and of its dashboard use it.
+// of both programs and of the dashboard use it.
 package metricsdoc
 
 import (

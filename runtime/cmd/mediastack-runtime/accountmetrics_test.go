@@ -51,7 +51,7 @@ func TestAccountMetrics_CountEachTenant(t *testing.T) {
 		}
 	}
 	const requests, bytes = "mediastack_account_requests_total", "mediastack_account_body_bytes_total"
-	within(t, "every request is counted", func() bool { return value(s.metrics(t), requests) == 7 })
+	within(t, "every request is counted", func() bool { return metricValue(s.metrics(t), requests) == 7 })
 	found := s.metrics(t)
 	for _, c := range []struct {
 		want   float64
@@ -65,11 +65,11 @@ func TestAccountMetrics_CountEachTenant(t *testing.T) {
 		{0, "mediastack_account_errors_total", nil},
 		{float64(len(multipartFile)), bytes, []string{"name", "one", "direction", "in"}},
 	} {
-		if got := value(found, c.metric, c.labels...); got != c.want {
+		if got := metricValue(found, c.metric, c.labels...); got != c.want {
 			t.Errorf("%s %v: %v, want %v", c.metric, c.labels, got, c.want)
 		}
 	}
-	if got := value(found, bytes, "name", "one", "direction", "out"); got < float64(len("bytes")) {
+	if got := metricValue(found, bytes, "name", "one", "direction", "out"); got < float64(len("bytes")) {
 		t.Errorf("%v bytes were sent", got)
 	}
 }
@@ -138,13 +138,13 @@ func TestMetrics_HostileClientsMakeNoSeries(t *testing.T) {
 	}
 	settled := func(before float64, sent int) {
 		within(t, "every request is counted", func() bool {
-			return value(s.metrics(t), "mediastack_http_requests_total") >= before+float64(sent)
+			return metricValue(s.metrics(t), "mediastack_http_requests_total") >= before+float64(sent)
 		})
 	}
 	sent := 200 + len(routes)
 	round(rand.New(rand.NewPCG(1, 1)))
 	settled(0, sent)
-	before, counted := series(), value(s.metrics(t), "mediastack_http_requests_total")
+	before, counted := series(), metricValue(s.metrics(t), "mediastack_http_requests_total")
 	round(rand.New(rand.NewPCG(2, 2)))
 	settled(counted, sent)
 	for one := range series() {

@@ -1,42 +1,28 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/metricsdoc"
 )
 
 // metrics returns what the admin server exports, by name.
 func (s *service) metrics(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
-	response, err := http.Get("http://" + s.admin + "/metrics")
-	must(t, err)
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(response.Body)
-		t.Fatalf("/metrics: %d %s", response.StatusCode, text)
-	}
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(response.Body)
+	families, err := metricsdoc.Exported(t.Context(), "http://"+s.admin+"/metrics")
 	must(t, err)
 	return families
 }
 
-// value returns the sum of the series that have these labels, given as name and value in turns.
-func value(families map[string]*dto.MetricFamily, name string, labels ...string) (sum float64) {
+// metricValue returns the sum of the series that have these labels, given as name and value in turns.
+func metricValue(families map[string]*dto.MetricFamily, name string, labels ...string) (sum float64) {
 	for _, one := range families[name].GetMetric() {
 		matching := 0
 		for _, label := range one.GetLabel() {
@@ -53,50 +39,6 @@ func value(families map[string]*dto.MetricFamily, name string, labels ...string)
 	return sum
 }
 
-// documentedRow is a row of the table in docs/reference/metrics.md.
-var documentedRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\|([^|]*)\\| [^|]+ \\| [^|]+ \\|$")
-
-// documentedMetrics returns the rows of a section: the name of a metric with its type and its labels.
-func documentedMetrics(t *testing.T, section string) map[string]string {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "docs/reference/metrics.md"))
-	must(t, err)
-	_, text, found := strings.Cut(string(page), "\n## "+section+"\n")
-	if !found {
-		t.Fatalf("docs/reference/metrics.md has no section %s", section)
-	}
-	text, _, _ = strings.Cut(text, "\n## ")
-	rows := map[string]string{}
-	for _, match := range documentedRow.FindAllStringSubmatch(text, -1) {
-		labels := regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(match[3], -1)
-		names := make([]string, len(labels))
-		for i, label := range labels {
-			names[i] = label[1]
-		}
-		slices.Sort(names)
-		rows[match[1]] = fmt.Sprintf("%s %v", match[2], names)
-	}
-	return rows
-}
-
-// exportedMetrics returns the metrics of the project with their types and the labels of their series.
-func exportedMetrics(families map[string]*dto.MetricFamily) map[string]string {
-	rows := map[string]string{}
-	for name, family := range families {
-		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") {
-			continue // of the collectors of the Prometheus library
-		}
-		labels := map[string]bool{}
-		for _, one := range family.GetMetric() {
-			for _, label := range one.GetLabel() {
-				labels[label.GetName()] = true
-			}
-		}
-		rows[name] = fmt.Sprintf("%s %v", strings.ToLower(family.GetType().String()), slices.Sorted(maps.Keys(labels)))
-	}
-	return rows
-}
-
 func TestMetrics_AreThoseOfTheReference(t *testing.T) {
 	t.Parallel()
 	s := prepared(t, testenv.Postgres(t), testenv.S3(t))
@@ -106,21 +48,10 @@ func TestMetrics_AreThoseOfTheReference(t *testing.T) {
 	s.serve(t)
 	within(t, "the service is ready", func() bool { return s.ready(t) })
 	s.upload(t)
-	exported, documented := exportedMetrics(s.metrics(t)), documentedMetrics(t, "Runtime")
+	exported, documented := s.metrics(t), metricsdoc.Documented(t, "Runtime")
 	delete(documented, certificateExpiry) // TestServe_RotatesItsCertificateWithoutLosingARequest has a certificate
-	for name, is := range exported {
-		if says, ok := documented[name]; !ok {
-			t.Errorf("docs/reference/metrics.md has no row for %s, a %s", name, is)
-		} else if says != is {
-			t.Errorf("docs/reference/metrics.md says that %s is a %s; it is a %s", name, says, is)
-		}
-	}
-	for name := range documented {
-		if _, ok := exported[name]; !ok {
-			t.Errorf("docs/reference/metrics.md has a row for %s, which the runtime does not export", name)
-		}
-	}
-	if len(exported) < 30 {
+	metricsdoc.Compare(t, documented, exported)
+	if len(exported) < 60 {
 		t.Errorf("there are %d metrics only", len(exported))
 	}
 }
@@ -202,23 +133,23 @@ func TestMetrics_CountWhatRequestsDid(t *testing.T) {
 		{1, "mediastack_auth_failures_total", []string{"reason", "invalid_signature"}},
 		{1, "mediastack_upload_batch_size", []string{"batch", "commit"}},
 	} {
-		if got := value(found, c.metric, c.labels...); got != c.want {
+		if got := metricValue(found, c.metric, c.labels...); got != c.want {
 			t.Errorf("%s %v: %v, want %v", c.metric, c.labels, got, c.want)
 		}
 	}
 	for _, operation := range []string{"PutObject", "DeleteObject", "HeadBucket"} {
-		if value(found, "mediastack_object_store_requests_total", "operation", operation, "outcome", "ok") == 0 &&
-			value(found, "mediastack_object_store_requests_total", "operation", operation, "outcome", "rejected") == 0 {
+		if metricValue(found, "mediastack_object_store_requests_total", "operation", operation, "outcome", "ok") == 0 &&
+			metricValue(found, "mediastack_object_store_requests_total", "operation", operation, "outcome", "rejected") == 0 {
 			t.Errorf("no request %s to the object store is counted", operation)
 		}
 	}
-	if other := value(found, "mediastack_object_store_requests_total", "operation", "other"); other != 0 {
+	if other := metricValue(found, "mediastack_object_store_requests_total", "operation", "other"); other != 0 {
 		t.Errorf("%v requests to the object store are of an unknown operation", other)
 	}
-	if got := value(found, "mediastack_object_store_body_bytes_total", "direction", "out"); got < 15 {
+	if got := metricValue(found, "mediastack_object_store_body_bytes_total", "direction", "out"); got < 15 {
 		t.Errorf("%v bytes were sent to the object store", got)
 	}
-	if got := value(found, "mediastack_database_connections_max"); got != 8 {
+	if got := metricValue(found, "mediastack_database_connections_max"); got != 8 {
 		t.Errorf("the pool may have %v connections", got)
 	}
 }

@@ -74,7 +74,7 @@ func TestPurgeMetrics_AreExportedByOneReplica(t *testing.T) {
 		} {
 			if found[c.metric] == nil {
 				t.Errorf("%s does not export %s", who, c.metric)
-			} else if got := value(found, c.metric, c.labels...); got < c.least || got >= c.less {
+			} else if got := metricValue(found, c.metric, c.labels...); got < c.least || got >= c.less {
 				t.Errorf("%s: %s %v is %v, want %v", who, c.metric, c.labels, got, c.least)
 			}
 		}
@@ -112,14 +112,14 @@ func TestPurgeMetrics_CountRunsThatFail(t *testing.T) {
 	s.serve(t)
 	found := s.metrics(t)
 	for _, outcome := range []string{"completed", "failed", "held"} {
-		if got := value(found, "mediastack_purge_runs_total", "outcome", outcome); got != 1 {
+		if got := metricValue(found, "mediastack_purge_runs_total", "outcome", outcome); got != 1 {
 			t.Errorf("%v runs are %s", got, outcome)
 		}
 	}
-	if success, last := value(found, "mediastack_purge_last_success_timestamp_seconds"), value(found, "mediastack_purge_last_run_timestamp_seconds"); success <= 0 || success >= last {
+	if success, last := metricValue(found, "mediastack_purge_last_success_timestamp_seconds"), metricValue(found, "mediastack_purge_last_run_timestamp_seconds"); success <= 0 || success >= last {
 		t.Errorf("the last success was at %v, the last run at %v", success, last)
 	}
-	if value(found, "mediastack_purge_needs_attention") != 1 {
+	if metricValue(found, "mediastack_purge_needs_attention") != 1 {
 		t.Error("a run that was held needs no attention")
 	}
 }

@@ -15,9 +15,11 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/metricsdoc"
 )
 
 // secretMount is a folder like that of a mounted Secret: its files are links into a folder that is
@@ -73,8 +75,10 @@ func TestServe_RotatesItsCertificateWithoutLosingARequest(t *testing.T) {
 	}
 	stop()
 	must(t, clients.Wait())
-	if is := exportedMetrics(s.metrics(t))[certificateExpiry]; is != documentedMetrics(t, "Runtime")[certificateExpiry] || value(s.metrics(t), certificateExpiry) != float64(first.AddDate(rotations, 0, 0).Unix()) {
-		t.Errorf("%s is a %q of %v", certificateExpiry, is, value(s.metrics(t), certificateExpiry))
+	metrics := s.metrics(t)
+	metricsdoc.Compare(t, map[string]string{certificateExpiry: metricsdoc.Documented(t, "Runtime")[certificateExpiry]}, map[string]*dto.MetricFamily{certificateExpiry: metrics[certificateExpiry]})
+	if got := metricValue(metrics, certificateExpiry); got != float64(first.AddDate(rotations, 0, 0).Unix()) {
+		t.Errorf("%s is %v", certificateExpiry, got)
 	}
 	if got := attribute(s.logs.String(), "TLS certificate reloaded", "not_after"); got == "" {
 		t.Error("the log does not say that the certificate was reloaded")

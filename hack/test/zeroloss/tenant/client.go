@@ -29,6 +29,11 @@ type request struct {
 	resumes bool
 }
 
+// succeeds reports whether a status is one of success.
+func (r request) succeeds(status int, repeated bool) bool {
+	return status == r.want || repeated && status == r.repeated || r.mayLack && status == http.StatusNotFound
+}
+
 // answer is the last answer to a request.
 type answer struct {
 	status int
@@ -49,7 +54,7 @@ func (t *Tenant) do(ctx context.Context, r request) (answer, error) {
 	begun := time.Now()
 	deadline := begun.Add(t.config.Wait)
 	got, attempts, err := t.attempts(ctx, r, deadline, count)
-	if err == nil && got.status != r.want && (attempts == 1 || got.status != r.repeated) && !(r.mayLack && got.status == http.StatusNotFound) {
+	if err == nil && !r.succeeds(got.status, attempts > 1) {
 		err = fmt.Errorf("%d %.200s", got.status, got.body)
 	}
 	if err != nil {

@@ -5,6 +5,8 @@ package tenant
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"sync"
@@ -15,13 +17,14 @@ import (
 
 // Config is what a client needs. In a pod it comes from the Secret of the account.
 type Config struct {
-	BaseURL string        `required:"" env:"TENANT_BASE_URL" help:"URL of the service."`
-	MCPURL  string        `required:"" env:"TENANT_MCP_URL" help:"URL of the service's MCP endpoint."`
-	Key     string        `required:"" env:"TENANT_API_KEY" help:"API key of the account; nobody else may use the account."`
-	Rate    float64       `default:"25" env:"TENANT_RATE" help:"Requests per second, without retries."`
-	Listen  string        `default:":8090" help:"Address that the test asks for results at."`
-	Retry   time.Duration `default:"1s" help:"Pause before the one retry after a connection failed."`
-	Wait    time.Duration `default:"90s" help:"How long one request may take with its retry and what Retry-After asks for."`
+	BaseURL   string        `required:"" env:"TENANT_BASE_URL" help:"URL of the service."`
+	MCPURL    string        `required:"" env:"TENANT_MCP_URL" help:"URL of the service's MCP endpoint."`
+	Key       string        `required:"" env:"TENANT_API_KEY" help:"API key of the account; nobody else may use the account."`
+	Authority string        `env:"TENANT_AUTHORITY" help:"Certificate (PEM) of the authority of the service's certificate; by default those of the system."`
+	Rate      float64       `default:"25" env:"TENANT_RATE" help:"Requests per second, without retries."`
+	Listen    string        `default:":8090" help:"Address that the test asks for results at."`
+	Retry     time.Duration `default:"1s" help:"Pause before the one retry after a connection failed."`
+	Wait      time.Duration `default:"90s" help:"How long one request may take with its retry and what Retry-After asks for."`
 }
 
 const (
@@ -45,9 +48,14 @@ type Tenant struct {
 }
 
 func newTenant(config Config) *Tenant {
-	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second, ForceAttemptHTTP2: true}
+	if config.Authority != "" {
+		trusted := x509.NewCertPool()
+		trusted.AppendCertsFromPEM([]byte(config.Authority))
+		transport.TLSClientConfig = &tls.Config{RootCAs: trusted}
+	}
 	fresh := transport.Clone()
-	fresh.DisableKeepAlives = true
+	fresh.DisableKeepAlives, fresh.ForceAttemptHTTP2 = true, false
 	return &Tenant{
 		config: config, ledger: newLedger(),
 		kept: &http.Client{Transport: transport, Timeout: requestTimeout}, fresh: &http.Client{Transport: fresh, Timeout: requestTimeout},

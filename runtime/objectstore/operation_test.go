@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestOperation_HasTheNameOfTheS3API(t *testing.T) {
+func TestOperation_HasTheNameOfTheAPI(t *testing.T) {
 	t.Parallel()
 	for want, requests := range map[string][][2]string{
 		"PutObject":               {{http.MethodPut, "http://s3.example.org/media/a/b"}, {http.MethodPut, "http://media.s3.example.org/a"}},
@@ -27,7 +27,7 @@ func TestOperation_HasTheNameOfTheS3API(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := operationOf(request.Method, request.URL, "s3.example.org"); got != want {
+			if got := operationOf(request, "s3.example.org"); got != want {
 				t.Errorf("%s %s is %s, not %s", sent[0], sent[1], got, want)
 			}
 		}
