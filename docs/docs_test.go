@@ -105,6 +105,17 @@ func TestPages_LinkToWhatExists(t *testing.T) {
 	}
 }
 
+func TestReadme_LinksToEveryGuideAndReference(t *testing.T) {
+	t.Parallel()
+	all := pages(t)
+	for path := range all {
+		folder := filepath.Dir(path)
+		if folder != "docs/decisions" && path != "README.md" && !strings.Contains(all["README.md"], "]("+path+")") {
+			t.Errorf("README.md does not link to %s", path)
+		}
+	}
+}
+
 // hasAnchor reports whether a page has a heading with this anchor.
 func hasAnchor(page, anchor string) bool {
 	for _, match := range heading.FindAllStringSubmatch(page, -1) {

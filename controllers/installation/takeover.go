@@ -157,7 +157,7 @@ func (t *Takeover) bind(ctx context.Context, summary takeoverSummary, row instal
 		return fmt.Errorf("the database is bound to this cluster, but the ConfigMap could not be written; run the command again: %w", err)
 	}
 	summary.BoundCluster, summary.Epoch, summary.Accounts, summary.Done = summary.ThisCluster, epoch, accounts, true
-	summary.Message = "the accounts bind to the MediaAccounts of their namespaces and names; their API keys are replaced with spec.apiKeys.overlap. " +
+	summary.Message = "the accounts bind to the MediaAccounts of their namespaces and names; API keys whose Secrets are not in this cluster are replaced, with spec.apiKeys.overlap. " +
 		"Accounts without a MediaAccount become RetainedMediaAccounts after SERVICE_TAKE_OVER_GRACE (10 minutes by default)"
 	if row.HoldReason != "" {
 		summary.Message += fmt.Sprintf(". The installation is still on hold: run `%s`", resumeCommand)

@@ -202,13 +202,13 @@ func TestRetained_AccountsAreRestored(t *testing.T) {
 	b.restored(want)
 }
 
-// runGuide runs the command of the guide that contains text, for the test's namespace.
+// runGuide runs the command of the guide that names this test and contains text, for the test's namespace.
 func (b *harness) runGuide(text string) {
 	b.t.Helper()
 	guide, err := os.ReadFile(filepath.Join(testenv.RepoRoot(b.t), "docs/guides/delete-retain-restore.md"))
 	must(b.t, err)
 	for _, block := range strings.Split(string(guide), "```") {
-		command, isShell := strings.CutPrefix(block, "sh\n")
+		command, isShell := strings.CutPrefix(block, "sh "+b.t.Name()+"\n")
 		if !isShell || !strings.Contains(command, text) {
 			continue
 		}

@@ -1,14 +1,18 @@
 package objectstore_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -93,6 +97,27 @@ func TestPolicy_IsEnoughAndHasNothingThatIsNotNeeded(t *testing.T) {
 	}
 }
 
+// The page names the actions that a key for runtime and purge alone can do without.
+func TestPolicy_OfRuntimeAndPurgeHasNoActionsOnBuckets(t *testing.T) {
+	t.Parallel()
+	documented := documentedPolicy(t)
+	user := testenv.NewMinIOUser(t, documented.text(t))
+	store, bucket := open(t, user.Access), "media-"+uuid.NewString()
+	_, err := store.Claim(t.Context(), newClaim(bucket)) // the operator
+	must(t, err)
+	narrow := documented
+	for _, action := range []string{"s3:CreateBucket", "s3:DeleteBucket", "s3:DeleteObjectVersion", "s3:GetBucketVersioning", "s3:ListBucketVersions"} {
+		narrow = narrow.without(action)
+	}
+	user.SetPolicy(narrow.text(t))
+	must(t, provesConditionalPuts(t, user.Access, bucket))
+	must(t, useObjects(t, store, bucket))
+	must(t, useMultipart(t, store, bucket))
+	if _, err := store.Claim(t.Context(), newClaim("media-"+uuid.NewString())); err == nil {
+		t.Error("the key creates buckets")
+	}
+}
+
 // useEverything does what operator, runtime and purge do with S3, and returns the first error.
 func useEverything(t *testing.T, user *testenv.MinIOUser) error {
 	t.Helper()
@@ -107,6 +132,9 @@ func useEverything(t *testing.T, user *testenv.MinIOUser) error {
 			_, err := store.Claim(t.Context(), newClaim(bucket))
 			return err
 		}},
+		{"readiness", func(t *testing.T, _ *objectstore.Store, bucket string) error {
+			return provesConditionalPuts(t, user.Access, bucket)
+		}},
 		{"objects", useObjects},
 		{"multipart uploads", useMultipart},
 		{"versions", func(t *testing.T, _ *objectstore.Store, bucket string) error {
@@ -117,6 +145,30 @@ func useEverything(t *testing.T, user *testenv.MinIOUser) error {
 		if err := step.run(t, store, bucket); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
+	}
+	return nil
+}
+
+// provesConditionalPuts returns an error unless the readiness check finds out whether the store has
+// conditional puts. It goes on probing as long as it does not know, and reports nothing.
+func provesConditionalPuts(t *testing.T, access testenv.S3Access, bucket string) error {
+	var puts atomic.Int64
+	access = testenv.S3Proxy(t, access, func(_ http.ResponseWriter, request *http.Request) bool {
+		if request.Method == http.MethodPut {
+			puts.Add(1)
+		}
+		return false
+	})
+	readiness := objectstore.NewReadiness(objectstore.ReadinessConfig{}, open(t, access), func(context.Context) (string, error) { return bucket, nil }, slog.New(slog.DiscardHandler))
+	if err := readiness.Check(t.Context()); err != nil {
+		return err
+	}
+	probes := puts.Load()
+	if err := readiness.Check(t.Context()); err != nil {
+		return err
+	}
+	if probes == 0 || puts.Load() != probes {
+		return fmt.Errorf("the readiness check does not know whether the store has conditional puts, after %d probes", puts.Load())
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package restore
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -69,6 +70,7 @@ type backups struct {
 	retained item              // of the account that was retained then
 	late     item              // sealed after it
 	signed   item              // the file of a draft of before the backup, which a signed URL opens
+	upload   string            // an upload signature of before the backup
 }
 
 // A whole installation is lost, and comes back: from a base backup with the write-ahead log or from a
@@ -105,6 +107,9 @@ func TestDrill_EverythingThatWasInTheBackupIsServed(t *testing.T) {
 		if wrong := s.downloads(b.signed.File, b.signed); wrong != "" {
 			t.Errorf("a URL that was signed before the loss: %s", wrong)
 		}
+		if status := s.uploadsWith(b.upload); status != http.StatusCreated {
+			t.Errorf("an upload signature of before the loss: %d", status)
+		}
 		s.reopen(b)
 		s.ranTheGuide()
 	})
@@ -133,6 +138,9 @@ func TestDrill_EverythingThatWasInTheBackupIsServed(t *testing.T) {
 		}
 		if status, _ := s.call("", "GET", b.signed.File, "", nil); status != 404 && status != 403 {
 			t.Errorf("a URL that was signed with the lost secret: %d", status)
+		}
+		if status := s.uploadsWith(b.upload); status != http.StatusForbidden {
+			t.Errorf("an upload signature of the lost secret: %d", status)
 		}
 		s.ranTheGuide()
 	})
@@ -175,6 +183,7 @@ func takeBackups(t *testing.T, targets ...*site) backups {
 
 	// These are in the write-ahead log and in the dump.
 	b.sealed = append(b.sealed, s.upload(files, "large.bin", random(17<<20, 3), true), s.upload(photos, "empty.bin", nil, true))
+	b.upload = s.signature(photos)
 	b.signed = s.upload(photos, "draft.bin", random(500, 4), false)
 	s.retain("former", v1alpha1.ReclaimRetain)
 	s.retain("kept", v1alpha1.ReclaimPurge)

@@ -57,13 +57,8 @@ func (s *site) document(key, method, url string, want int) (found item) {
 // upload uploads a file and, if sealed is set, seals it.
 func (s *site) upload(key, name string, data []byte, sealed bool) item {
 	s.t.Helper()
-	var form bytes.Buffer
-	writer := multipart.NewWriter(&form)
-	part, err := writer.CreateFormFile("file", name)
-	must(s.t, err)
-	_, _ = part.Write(data)
-	must(s.t, writer.Close())
-	status, body := s.call(key, http.MethodPost, "/media/create", writer.FormDataContentType(), &form)
+	form, contentType := s.form(name, data)
+	status, body := s.call(key, http.MethodPost, "/media/create", contentType, form)
 	if status != http.StatusCreated {
 		s.t.Fatalf("upload: %d %s", status, body)
 	}
@@ -74,6 +69,43 @@ func (s *site) upload(key, name string, data []byte, sealed bool) item {
 	}
 	created.key, created.sum = key, sha256.Sum256(data)
 	return created
+}
+
+// signature returns an upload signature.
+func (s *site) signature(key string) string {
+	s.t.Helper()
+	status, body := s.call(key, http.MethodPost, "/media/signature/create", "", nil)
+	var created struct{ Signature string }
+	if err := json.Unmarshal(body, &created); err != nil || created.Signature == "" {
+		s.t.Fatalf("signature: %d %s", status, body)
+	}
+	return created.Signature
+}
+
+// uploadsWith returns the status of an upload with a signature.
+func (s *site) uploadsWith(signature string) int {
+	s.t.Helper()
+	form, contentType := s.form("signed.bin", random(100, 8))
+	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://"+s.runtime.Addr+"/media/create", form)
+	must(s.t, err)
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("x-service-signature", signature)
+	response, err := http.DefaultClient.Do(request)
+	must(s.t, err)
+	defer response.Body.Close()
+	return response.StatusCode
+}
+
+// form returns a form with a file, and its type.
+func (s *site) form(name string, data []byte) (form *bytes.Buffer, contentType string) {
+	s.t.Helper()
+	form = &bytes.Buffer{}
+	writer := multipart.NewWriter(form)
+	part, err := writer.CreateFormFile("file", name)
+	must(s.t, err)
+	_, _ = part.Write(data)
+	must(s.t, writer.Close())
+	return form, writer.FormDataContentType()
 }
 
 // served returns what is wrong with an item: "" if it is listed as sealed, and its file is what was
