@@ -76,7 +76,7 @@ func (c *Collector) read(ctx context.Context) (*Inventory, error) {
 }
 
 // accountLabels are the labels of the metrics of an account.
-var accountLabels = []string{"account", "namespace", "name"}
+var accountLabels = []string{"account", "account_namespace", "account_name"}
 
 func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)

@@ -277,14 +277,14 @@ func TestCount_LabelsTheClassesAndTheDirection(t *testing.T) {
 	of := "account=" + account(1).ID.String()
 	found := scrape(t, m)
 	for class, want := range map[string]float64{"2xx": 4, "3xx": 2, "4xx": 2, "5xx": 3} {
-		if got := found["mediastack_account_requests_total"][of+" class="+class+" name=a namespace=team"]; got != want {
+		if got := found["mediastack_account_requests_total"][of+" account_name=a account_namespace=team class="+class]; got != want {
 			t.Errorf("%s: %v", class, got)
 		}
 	}
-	if in, out := found["mediastack_account_body_bytes_total"][of+" direction=in name=a namespace=team"], found["mediastack_account_body_bytes_total"][of+" direction=out name=a namespace=team"]; in != 20 || out != 30 {
+	if in, out := found["mediastack_account_body_bytes_total"][of+" account_name=a account_namespace=team direction=in"], found["mediastack_account_body_bytes_total"][of+" account_name=a account_namespace=team direction=out"]; in != 20 || out != 30 {
 		t.Errorf("bytes: %v in, %v out", in, out)
 	}
-	if got := found["mediastack_account_errors_total"][of+" name=a namespace=team"]; got != 4 {
+	if got := found["mediastack_account_errors_total"][of+" account_name=a account_namespace=team"]; got != 4 {
 		t.Errorf("%v errors", got)
 	}
 	if got := sum(found["mediastack_account_requests_total"]); got != 11 {

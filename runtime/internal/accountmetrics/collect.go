@@ -8,7 +8,7 @@ import (
 
 // Descriptions of the metrics.
 var (
-	labels       = []string{"account", "namespace", "name"}
+	labels       = []string{"account", "account_namespace", "account_name"}
 	requestsDesc = prometheus.NewDesc("mediastack_account_requests_total",
 		"Requests of an account by status class: those with its credentials, and those for its files. The most active accounts of this process; the account \"other\" has the requests of all others, \"former-<time>\" those of accounts whose series ended.",
 		append([]string{"class"}, labels...), nil)
