@@ -48,14 +48,14 @@ type Tenant struct {
 }
 
 func newTenant(config Config) *Tenant {
-	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second, ForceAttemptHTTP2: true}
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 30 * time.Second}
 	if config.Authority != "" {
 		trusted := x509.NewCertPool()
 		trusted.AppendCertsFromPEM([]byte(config.Authority))
 		transport.TLSClientConfig = &tls.Config{RootCAs: trusted}
 	}
 	fresh := transport.Clone()
-	fresh.DisableKeepAlives, fresh.ForceAttemptHTTP2 = true, false
+	fresh.DisableKeepAlives = true
 	return &Tenant{
 		config: config, ledger: newLedger(),
 		kept: &http.Client{Transport: transport, Timeout: requestTimeout}, fresh: &http.Client{Transport: fresh, Timeout: requestTimeout},
