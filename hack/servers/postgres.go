@@ -132,20 +132,27 @@ func postgresCredential() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
+// prepare finds the programs and the user that runs them, and chooses the port.
+func (c *PostgresConfig) prepare() (bin string, credential *syscall.Credential, err error) {
+	if bin, err = setup.FindPostgres(); err != nil {
+		return "", nil, err
+	}
+	if credential, err = postgresCredential(); err != nil {
+		return "", nil, err
+	}
+	if c.TCP {
+		if c.Port, err = ChoosePort(c.Port); err != nil {
+			return "", nil, fmt.Errorf("PostgreSQL: %w", err)
+		}
+	}
+	return bin, credential, nil
+}
+
 // StartPostgres makes the cluster when it is not there yet, and starts it.
 func (g *Group) StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error) {
-	bin, err := setup.FindPostgres()
+	bin, credential, err := config.prepare()
 	if err != nil {
 		return nil, err
-	}
-	credential, err := postgresCredential()
-	if err != nil {
-		return nil, err
-	}
-	if config.TCP {
-		if config.Port, err = ChoosePort(config.Port); err != nil {
-			return nil, fmt.Errorf("PostgreSQL: %w", err)
-		}
 	}
 	if err := initCluster(ctx, bin, config, credential); err != nil {
 		return nil, err

@@ -12,26 +12,15 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"mediastack.dev/hack/setup"
 )
 
 // StartStandby copies the running cluster into the directory of the configuration and starts the copy as a
 // streaming replica. From then on a commit of the primary waits until the replica has it, so that
 // Promote loses nothing that was acknowledged.
 func (p *Postgres) StartStandby(ctx context.Context, config PostgresConfig) (*Postgres, error) {
-	bin, err := setup.FindPostgres()
+	bin, credential, err := config.prepare()
 	if err != nil {
 		return nil, err
-	}
-	credential, err := postgresCredential()
-	if err != nil {
-		return nil, err
-	}
-	if config.TCP {
-		if config.Port, err = ChoosePort(config.Port); err != nil {
-			return nil, fmt.Errorf("the replica: %w", err)
-		}
 	}
 	if err := os.MkdirAll(config.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the replica's data directory: %w", err)
