@@ -95,10 +95,21 @@ type bareDocument struct {
 	Group            string    `json:"group"`
 	Temp             bool      `json:"temp,omitempty"`
 	Original         string    `json:"original,omitempty"`
+
+	CreatedAt time.Time  `json:"createdAt"`
+	SealedAt  *time.Time `json:"sealedAt,omitempty"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
+	SHA256    string     `json:"sha256"`
 }
 
 func (h *bareHandler) document(i bareItem) bareDocument {
-	d := bareDocument{MediaID: i.id, OriginalFileName: i.name, Access: i.access, Caption: i.caption, Group: i.groupName, Temp: i.sealed == nil}
+	d := bareDocument{MediaID: i.id, OriginalFileName: i.name, Access: i.access, Caption: i.caption, Group: i.groupName, Temp: i.sealed == nil,
+		CreatedAt: i.created.UTC().Truncate(time.Millisecond)}
+	if i.sealed == nil {
+		d.ExpiresAt = new(d.CreatedAt.Add(24 * time.Hour))
+	} else {
+		d.SealedAt = new(i.sealed.UTC().Truncate(time.Millisecond))
+	}
 	_, converted := i.objects.Find(media.WebP)
 	for _, object := range i.objects {
 		name := i.name
@@ -112,6 +123,9 @@ func (h *bareHandler) document(i bareItem) bareDocument {
 		if object.Variant == media.Thumbnail {
 			d.Thumbnail = address
 			continue
+		}
+		if object.Variant == media.Original {
+			d.SHA256 = object.SHA256.String()
 		}
 		d.Original = d.File // the conversion comes after the original
 		d.File, d.MimeType, d.Size = address, object.MimeType, object.Bytes

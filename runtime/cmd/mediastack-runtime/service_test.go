@@ -166,7 +166,7 @@ func TestEveryRoute_EndsRequestsWithoutTheirBody(t *testing.T) {
 	s := whole(t, "--stall-timeout=1s", "--discard-timeout=1s", "--max-connections=0", "--max-connections-per-ip=0")
 	var group errgroup.Group
 	group.SetLimit(400)
-	for _, to := range s.routes(t) {
+	for _, to := range append(s.routes(t), route{method: http.MethodOptions, path: "*"}) {
 		for _, credential := range []string{"", "x-service-apikey: " + s.tenant.Key + "\r\n"} {
 			for _, framing := range []string{"Content-Length: 9", "Content-Length: 262144", "Transfer-Encoding: chunked"} {
 				for _, trickle := range []bool{false, true} {

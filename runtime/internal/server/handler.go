@@ -20,14 +20,20 @@ import (
 	"mediastack.dev/runtime/redact"
 )
 
+var errNoRoute = fault.New(fault.NotFound, "route not found")
+
 // newHandler returns the public handler: the routes of deps.Mounts behind the common middleware.
 func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 	router := chi.NewRouter()
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		httpapi.WriteError(w, r, fault.New(fault.NotFound, "route not found"))
+		httpapi.WriteError(w, r, errNoRoute)
 	})
 	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		methods := allowed(router, r)
+		if len(methods) == 0 { // of an unknown method
+			httpapi.WriteError(w, r, errNoRoute)
+			return
+		}
 		if r.Method == http.MethodOptions {
 			w.Header().Set("Allow", strings.Join(methods, ", "))
 			w.WriteHeader(http.StatusNoContent)

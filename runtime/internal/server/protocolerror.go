@@ -50,7 +50,7 @@ func protocolError(plain []byte) (response []byte, ok bool) {
 	version, rest, _ := strings.Cut(line, " ")
 	number, _, _ := strings.Cut(rest, " ")
 	status, err := strconv.Atoi(number)
-	if !strings.HasPrefix(version, "HTTP/1.") || err != nil {
+	if !strings.HasPrefix(version, "HTTP/1.") || err != nil || status < http.StatusBadRequest {
 		return nil, false
 	}
 	detail := strings.TrimSpace(string(text))

@@ -58,6 +58,21 @@ func TestConnection_MalformedRequestsAreAnsweredInJSON(t *testing.T) {
 	}
 }
 
+// net/http would answer OPTIONS * itself, and wait for its body without a limit.
+func TestConnection_RequestsForNoRouteAreHandled(t *testing.T) {
+	t.Parallel()
+	s := start(t, valid(), rejecting)
+	for _, line := range []string{"OPTIONS *", "PRI *", "BREW /"} {
+		c := dial(t, s.Addr())
+		c.send(t, line+" HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\n")
+		got := c.answer(t, http.MethodGet)
+		if got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed || got.header.Get("X-Request-Id") == "" || !got.closes {
+			t.Errorf("%s: %d %v", line, got.status, got.header)
+		}
+		c.ends(t)
+	}
+}
+
 // A file may contain what net/http's own responses look like.
 func TestConnection_BytesOfAHandlerStay(t *testing.T) {
 	t.Parallel()

@@ -182,6 +182,8 @@ func (s *Server) httpServer(handler http.Handler) *http.Server {
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
+		// net/http would answer OPTIONS * itself, without the deadlines and bounds of the handler.
+		DisableGeneralOptionsHandler: true,
 		// net/http itself logs errors of connections only, which are of no use to an operator.
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
