@@ -78,31 +78,70 @@ func find(t testing.TB, all []*unstructured.Unstructured, kind, name string) *un
 func TestValues_WrongOnesAreRejected(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--set=baseURL=":                                  "baseURL is not set",
-		"--set=baseURL=media.example.org":                 "/baseURL",
-		"--set=baseURL=https://media.example.org/path":    "/baseURL",
-		"--set=s3.endpoint=":                              "s3.endpoint is not set",
-		"--set=smtp.host=smtp.example.org":                "smtp.from is not set",
-		"--set=httpRoute.enabled=true":                    "httpRoute.parentRefs is empty",
-		"--set=s3.endpointKey=Endpoint":                   "networkPolicy.s3.port is not set",
-		"--set=unknown=1":                                 "'unknown' not allowed",
-		"--set=runtime.replica=3":                         "'replica' not allowed",
-		"--set=runtime.resources.limit.memory=1Gi":        "'limit' not allowed",
-		"--set=runtime.replicas=two":                      "/runtime/replicas",
-		"--set=settings.MAX_UPLOADS=1":                    "MAX_UPLOADS",
-		"--set=settings.SERVICE_SMTP_PASSWORD=a":          "SERVICE_SMTP_PASSWORD",
-		"--set=settings.SERVICE_DATABASE_URL=postgres:a":  "SERVICE_DATABASE_URL",
-		"--set=settings.SERVICE_BASE_URL=https://a":       "SERVICE_BASE_URL",
-		"--set=settings.SERVICE_MAX_UPLOAD=1":             "SERVICE_MAX_UPLOAD",
-		"--set=tls.secretName=media-tls,baseURL=http://a": "baseURL must begin with https://",
-		"--set=s3.credentials=keys":                       "/s3/credentials",
-		"--set=watchNamespaces={Team}":                    "/watchNamespaces/0",
-		"--set=image.runtime.digest=abc":                  "/image/runtime/digest",
-		"--set=topologySpread.minNodes=0":                 "/topologySpread/minNodes",
-		"--set=trial.enabled=true,ingress.enabled=true":   "the credentials of the trial stores are public",
+		"--set=baseURL=":                                           "baseURL is not set",
+		"--set=baseURL=media.example.org":                          "/baseURL",
+		"--set=baseURL=https://media.example.org/path":             "/baseURL",
+		"--set=s3.endpoint=":                                       "s3.endpoint is not set",
+		"--set=smtp.host=smtp.example.org":                         "smtp.from is not set",
+		"--set=httpRoute.enabled=true":                             "httpRoute.parentRefs is empty",
+		"--set=s3.endpointKey=Endpoint":                            "networkPolicy.s3.port is not set",
+		"--set=unknown=1":                                          "'unknown' not allowed",
+		"--set=runtime.replica=3":                                  "'replica' not allowed",
+		"--set=runtime.resources.limit.memory=1Gi":                 "'limit' not allowed",
+		"--set=runtime.replicas=two":                               "/runtime/replicas",
+		"--set=settings.MAX_UPLOADS=1":                             "MAX_UPLOADS",
+		"--set=settings.SERVICE_SMTP_PASSWORD=a":                   "SERVICE_SMTP_PASSWORD",
+		"--set=settings.SERVICE_DATABASE_URL=postgres:a":           "SERVICE_DATABASE_URL",
+		"--set=settings.SERVICE_BASE_URL=https://a":                "SERVICE_BASE_URL",
+		"--set=settings.SERVICE_MAX_UPLOAD=1":                      "SERVICE_MAX_UPLOAD",
+		"--set=tls.secretName=media-tls,baseURL=http://a":          "baseURL must begin with https://",
+		"--set=s3.credentials=keys":                                "/s3/credentials",
+		"--set=watchNamespaces={Team}":                             "/watchNamespaces/0",
+		"--set=image.runtime.digest=abc":                           "/image/runtime/digest",
+		"--set=topologySpread.minNodes=0":                          "/topologySpread/minNodes",
+		"--set=traces.sampleRatio=2":                               "/traces/sampleRatio",
+		"--set=traces.sampleRatio=1.5":                             "/traces/sampleRatio",
+		"--set=runtime.imageWorkers.count=3":                       "runtime.resources.limits.memory is 2684354560 bytes: it must be at least 3221225472",
+		"--set=runtime.resources.limits.memory=2G":                 "it must be at least 2415919104",
+		"--set=baseURL=http://192.0.2.1:8080,ingress.enabled=true": "its host 192.0.2.1 is an IP address",
+		"--set=baseURL=http://[2001:db8::1]:80,httpRoute.enabled=true,httpRoute.parentRefs[0].name=public": "its host [2001:db8::1] is an IP address",
+		"--set=trial.enabled=true,ingress.enabled=true":                                                    "the credentials of the trial stores are public",
 	} {
 		if out, err := render(t, args); err == nil || !strings.Contains(err.Error(), want) || out != "" {
 			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// Values that others of the same kind are rejected for.
+func TestValues_RightOnesAreAccepted(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{
+		"--set=traces.endpoint=http://collector:4318,traces.sampleRatio=0.01", // a string: --set has no fractions
+		"--set=runtime.imageWorkers.count=3,runtime.resources.limits.memory=3Gi",
+		"--set=runtime.imageWorkers.count=3,runtime.resources.limits.memory=3221225472",
+		"--set=runtime.imageWorkers.count=3,settings.SERVICE_IMAGE_ENABLED=false",
+		"--set=runtime.imageWorkers.count=3,runtime.resources.limits.memory=null",
+		"--set=baseURL=http://[2001:db8::1]:8080",
+	} {
+		if _, err := render(t, args); err != nil {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
+// With --reuse-values Helm renders the chart with the values of the last one: a section that is new
+// is missing.
+func TestValues_MissingSectionsAreNamed(t *testing.T) {
+	t.Parallel()
+	values, err := helm(t, "show", "values", chart(t))
+	must(t, err)
+	for name, value := range testenv.ParseManifests(t, values)[0].Object {
+		if _, section := value.(map[string]any); !section || name == "settings" {
+			continue
+		}
+		if _, err := render(t, "--set="+name+"=null"); err == nil || !strings.Contains(err.Error(), "the values have no section "+name+": ") {
+			t.Errorf("without %s: %v", name, err)
 		}
 	}
 }

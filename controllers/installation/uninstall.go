@@ -97,7 +97,8 @@ func (u *Uninstall) Check(ctx context.Context) (needed bool, err error) {
 	summary.Done = len(found.accounts.Items) == 0
 	summary.Message = "no MediaAccount exists: the operator can be removed"
 	if !summary.Done {
-		summary.Message = "MediaAccounts exist: delete them, or run `mediastack-operator uninstall --confirm`, before the operator is removed"
+		summary.Message = "MediaAccounts exist: delete them, or run `mediastack-operator uninstall --confirm`, before the operator is removed. " +
+			"If this ended `helm uninstall`, `helm rollback RELEASE REVISION` makes the release usable again"
 	}
 	return !summary.Done, u.out.Encode(summary)
 }

@@ -1,11 +1,21 @@
 {{/* Name that the names of all objects begin with. */}}
 {{- define "mediastack.name" -}}
+{{- include "mediastack.requireSections" . -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
 {{- else if contains "mediastack" .Release.Name -}}
 {{- .Release.Name | trunc 40 | trimSuffix "-" -}}
 {{- else -}}
 {{- printf "%s-mediastack" .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Every template reads sections of the values without a check, and calls this first. */}}
+{{- define "mediastack.requireSections" -}}
+{{- range list "image" "traces" "database" "s3" "smtp" "serverSecret" "trustedCA" "crds" "admission" "rbac" "priorityClass" "topologySpread" "operator" "runtime" "tls" "service" "ingress" "httpRoute" "purge" "migrate" "networkPolicy" "uninstallCheck" "monitoring" "trial" -}}
+{{- if not (kindIs "map" (get $.Values .)) -}}
+{{- fail (printf "the values have no section %s: `helm upgrade --reuse-values` omits what is new in the values of this chart; use --reset-then-reuse-values instead" .) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -270,6 +280,29 @@ topologySpreadConstraints:
     labelSelector:
       matchLabels:
         {{- include "mediastack.selector" . | nindent 8 }}
+{{- end -}}
+
+{{/* Bytes of a quantity of memory or of GOMEMLIMIT; empty if it has another form. Argument: the quantity. */}}
+{{- define "mediastack.bytes" -}}
+{{- $text := ternary . (printf "%.0f" (float64 .)) (kindIs "string" .) -}}
+{{- if regexMatch "^[0-9]+([.][0-9]+)?([kKMGT]i?B?|B)?$" $text -}}
+{{- $unit := regexFind "[kKMGT]i?" $text -}}
+{{- $factor := get (dict "" 1 "k" 1e3 "K" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776) $unit -}}
+{{- printf "%.0f" (mulf (float64 (regexFind "^[0-9.]+" $text)) $factor) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The limit of memory must cover the runtime and the maximum of each image worker, unless one of
+them has a form that the chart cannot calculate with. */}}
+{{- define "mediastack.checkRuntimeMemory" -}}
+{{- with .Values.runtime -}}
+{{- $limit := include "mediastack.bytes" (dig "limits" "memory" "" .resources) -}}
+{{- $go := include "mediastack.bytes" .goMemoryLimit -}}
+{{- $need := add (int64 $go) (mul .imageWorkers.count .imageWorkers.memory) -}}
+{{- if and $limit $go (ne (toString (get ($.Values.settings | default dict) "SERVICE_IMAGE_ENABLED")) "false") (lt (int64 $limit) $need) -}}
+{{- fail (printf "runtime.resources.limits.memory is %s bytes: it must be at least %d, which is goMemoryLimit and imageWorkers.memory for each of %d imageWorkers.count" $limit $need (int64 .imageWorkers.count)) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Where pods may run. Argument: the values of a workload. */}}

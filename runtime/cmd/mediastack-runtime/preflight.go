@@ -86,7 +86,7 @@ func (c *preflightCommand) checkAddress(ctx context.Context, report *preflight.R
 		return
 	}
 	if err := answers(ctx, clientOf(base), strings.TrimRight(c.ServiceURL, "/")); err != nil {
-		report.Missing(addressPart, "the service does not answer at %s: %v", c.ServiceURL, err)
+		report.Missing(addressPart, "the service does not answer at %s: %v. Look at its pods; a NetworkPolicy may forbid the connection", c.ServiceURL, err)
 	} else {
 		report.Works(addressPart, "the service answers at %s", c.ServiceURL)
 	}

@@ -104,6 +104,7 @@ func TestPreflight_SaysWhatIsMissing(t *testing.T) {
 		"no conditional puts":       {[]string{"--s3-endpoint=" + unconditional.Endpoint}, "lacks conditional puts"},
 		"a closed mail port":        {[]string{"--smtp-host=127.0.0.1", "--smtp-port=" + closed[len("127.0.0.1:"):], "--smtp-tls=none", "--mail-from=login@example.org"}, "mail: connect to " + closed},
 		"a service that is not one": {[]string{"--service-url=" + s3.Endpoint}, "the service does not answer at " + s3.Endpoint},
+		"a service out of reach":    {[]string{"--service-url=http://" + closed}, "a NetworkPolicy may forbid the connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
