@@ -17,7 +17,8 @@ type Inventory struct {
 	Stored   []Stored
 	Accounts Accounts
 	Queues   Queues
-	// OldestDraft is nil without drafts.
+	// OldestDraft is when the oldest draft was created, or when a restore was confirmed since; nil
+	// without drafts.
 	OldestDraft *time.Time
 	Purge       Purge
 }

@@ -82,6 +82,12 @@ func TestInventory_SumsUpEveryAccount(t *testing.T) {
 	if found.OldestDraft == nil || time.Since(*found.OldestDraft) < time.Hour {
 		t.Errorf("the oldest draft is of %v", found.OldestDraft)
 	}
+	statement(t, url, "UPDATE installation SET resumed_at = now() - interval '1 minute'")
+	resumed, err := store.Inventory(t.Context(), 2)
+	must(t, err)
+	if resumed.OldestDraft == nil || time.Since(*resumed.OldestDraft) > time.Hour {
+		t.Errorf("after a restore, the age of the oldest draft counts from %v", resumed.OldestDraft)
+	}
 	all, err := store.Inventory(t.Context(), 0)
 	must(t, err)
 	if len(all.Stored) != 1 || all.Stored[0].Bytes != 60 || all.Stored[0].Drafts != 4 {

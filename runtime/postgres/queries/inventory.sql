@@ -18,7 +18,9 @@ SELECT (SELECT count(*) FROM upload) AS uploads,
     (SELECT count(*) FROM email_outbox) AS emails;
 
 -- name: OldestDraft :one
-SELECT created_at FROM item WHERE sealed_at IS NULL ORDER BY created_at LIMIT 1;
+-- Since when the purge counts the age of the oldest draft: as in PurgeDrafts, a restore that was
+-- confirmed since gives drafts their full time again.
+SELECT greatest(created_at, (SELECT resumed_at FROM installation))::timestamptz AS since FROM item WHERE sealed_at IS NULL ORDER BY created_at LIMIT 1;
 
 -- name: AccountStates :one
 SELECT count(*) FILTER (WHERE closed_at IS NULL AND NOT suspended) AS open, count(*) FILTER (WHERE closed_at IS NULL AND suspended) AS suspended,

@@ -31,14 +31,16 @@ func (q *Queries) AccountStates(ctx context.Context) (AccountStatesRow, error) {
 }
 
 const oldestDraft = `-- name: OldestDraft :one
-SELECT created_at FROM item WHERE sealed_at IS NULL ORDER BY created_at LIMIT 1
+SELECT greatest(created_at, (SELECT resumed_at FROM installation))::timestamptz AS since FROM item WHERE sealed_at IS NULL ORDER BY created_at LIMIT 1
 `
 
+// Since when the purge counts the age of the oldest draft: as in PurgeDrafts, a restore that was
+// confirmed since gives drafts their full time again.
 func (q *Queries) OldestDraft(ctx context.Context) (time.Time, error) {
 	row := q.db.QueryRow(ctx, oldestDraft)
-	var created_at time.Time
-	err := row.Scan(&created_at)
-	return created_at, err
+	var since time.Time
+	err := row.Scan(&since)
+	return since, err
 }
 
 const purgeRun = `-- name: PurgeRun :one
