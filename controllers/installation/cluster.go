@@ -44,6 +44,13 @@ func (c cluster) searched() []string {
 	return c.watched
 }
 
+// deleted reports whether a namespace does not exist.
+func (c cluster) deleted(ctx context.Context, name string) bool {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return apierrors.IsNotFound(c.client.Get(ctx, client.ObjectKey{Name: name}, namespace))
+}
+
 // uid returns the UID of the namespace kube-system, which identifies the cluster.
 func (c cluster) uid(ctx context.Context) (string, error) {
 	namespace := &metav1.PartialObjectMetadata{}

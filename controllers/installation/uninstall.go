@@ -170,15 +170,18 @@ func (u *Uninstall) verify(ctx context.Context) error {
 	return nil
 }
 
-// read lists the objects; none of a kind that the API server does not have.
+// read lists the objects; none of a kind that the API server does not have, and none of a watched
+// namespace that was deleted, together with the Role of this program.
 func (u *Uninstall) read(ctx context.Context) (*objects, error) {
 	found := &objects{}
 	for _, namespace := range u.cluster.searched() {
 		var part objects
 		for _, list := range []client.ObjectList{&part.accounts, &part.settings} {
-			if err := u.cluster.client.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-				return nil, fmt.Errorf("list the objects: %w", err)
+			err := u.cluster.client.List(ctx, list, client.InNamespace(namespace))
+			if err == nil || meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && u.cluster.deleted(ctx, namespace) {
+				continue
 			}
+			return nil, fmt.Errorf("list the objects: %w", err)
 		}
 		found.accounts.Items = append(found.accounts.Items, part.accounts.Items...)
 		found.settings.Items = append(found.settings.Items, part.settings.Items...)
