@@ -89,11 +89,12 @@ func TestValues_WrongOnesAreRejected(t *testing.T) {
 		"--set=runtime.replica=3":                                  "'replica' not allowed",
 		"--set=runtime.resources.limit.memory=1Gi":                 "'limit' not allowed",
 		"--set=runtime.replicas=two":                               "/runtime/replicas",
-		"--set=settings.MAX_UPLOADS=1":                             "MAX_UPLOADS",
-		"--set=settings.SERVICE_SMTP_PASSWORD=a":                   "SERVICE_SMTP_PASSWORD",
-		"--set=settings.SERVICE_DATABASE_URL=postgres:a":           "SERVICE_DATABASE_URL",
-		"--set=settings.SERVICE_BASE_URL=https://a":                "SERVICE_BASE_URL",
-		"--set=settings.SERVICE_MAX_UPLOAD=1":                      "SERVICE_MAX_UPLOAD",
+		"--set=settings.MAX_UPLOADS=1":                             "settings.MAX_UPLOADS: MAX_UPLOADS is not a setting",
+		"--set=settings.SERVICE_SMTP_PASSWORD=a":                   "settings.SERVICE_SMTP_PASSWORD: use the value smtp.passwordKey instead",
+		"--set=settings.SERVICE_DATABASE_URL=postgres:a":           "settings.SERVICE_DATABASE_URL: use the value database.urlKey instead",
+		"--set=settings.SERVICE_BASE_URL=https://a":                "settings.SERVICE_BASE_URL: use the value baseURL instead",
+		"--set=settings.SERVICE_LISTEN=:80":                        "settings.SERVICE_LISTEN: the chart sets SERVICE_LISTEN itself",
+		"--set=settings.SERVICE_MAX_UPLOAD=1":                      "settings.SERVICE_MAX_UPLOAD: SERVICE_MAX_UPLOAD is not a setting",
 		"--set=tls.secretName=media-tls,baseURL=http://a":          "baseURL must begin with https://",
 		"--set=s3.credentials=keys":                                "/s3/credentials",
 		"--set=watchNamespaces={Team}":                             "/watchNamespaces/0",
@@ -158,6 +159,31 @@ func TestNotes_CountTheConnectionsToPostgreSQL(t *testing.T) {
 			_, notes, _ := strings.Cut(out, "NOTES:")
 			t.Errorf("%s: %v%s", values, err, notes)
 		}
+	}
+}
+
+// The message about a setting that has its own value names one that exists.
+func TestValues_OfSettingsExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(chart(t), "files", "settings.json"))
+	must(t, err)
+	var settings struct{ ValueOf map[string]string }
+	must(t, json.Unmarshal(text, &settings))
+	values, err := helm(t, "show", "values", chart(t))
+	must(t, err)
+	defaults := testenv.ParseManifests(t, values)[0].Object
+	named := 0
+	for setting, value := range settings.ValueOf {
+		if value == "" {
+			continue
+		}
+		named++
+		if _, found, err := unstructured.NestedFieldNoCopy(defaults, strings.Split(value, ".")...); err != nil || !found {
+			t.Errorf("%s: there is no value %s", setting, value)
+		}
+	}
+	if named < 20 {
+		t.Errorf("%d settings have a value of their own only", named)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Command settingnames writes the names of all settings, from the tags of the configuration in
-// runtime/ and controllers/, into runtime/environment/names.txt and into the schema of the chart's
-// values. `make generate` runs it, and `make verify` finds files that are out of date.
+// runtime/ and controllers/, into runtime/environment/names.txt and into a file of the chart, which
+// checks its value "settings" with it. `make generate` runs it, and `make verify` finds files that are out of date.
 package main
 
 import (
@@ -43,15 +43,11 @@ func update(root string) error {
 	if err := os.WriteFile(filepath.Join(root, "runtime", "environment", "names.txt"), []byte(strings.Join(names, "\n")+"\n"), 0o644); err != nil {
 		return err
 	}
-	path := filepath.Join(root, "charts", "mediastack", "values.schema.json")
-	schema, err := os.ReadFile(path)
+	settings, err := chartSettings(names)
 	if err != nil {
 		return err
 	}
-	if schema, err = withSettings(schema, names); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return os.WriteFile(path, schema, 0o644)
+	return os.WriteFile(filepath.Join(root, "charts", "mediastack", "files", "settings.json"), settings, 0o644)
 }
 
 // declared returns the sorted names that begin with SERVICE_ in the env tags of the structs below
@@ -92,32 +88,62 @@ func tags(file *ast.File) (names []string) {
 	return names
 }
 
-// Settings that the value "settings" of the chart must not have: other values set them, or Secrets do.
-var (
-	setByOthers = []string{
-		"SERVICE_BASE_URL", "SERVICE_S3_ENDPOINT", "SERVICE_S3_REGION", "SERVICE_S3_CREDENTIALS", "SERVICE_MCP_HOSTS",
-		"SERVICE_TLS_CERT_FILE", "SERVICE_TLS_KEY_FILE",
-		"SERVICE_SMTP_HOST", "SERVICE_SMTP_PORT", "SERVICE_SMTP_TLS", "SERVICE_SMTP_USER", "SERVICE_MAIL_FROM",
-		"SERVICE_WATCH_NAMESPACES", "SERVICE_NAMESPACE", "SERVICE_LEADER_ELECT", "SERVICE_LEADER_ELECTION_NAMESPACE",
-		"SERVICE_LISTEN", "SERVICE_ADMIN_LISTEN", "SERVICE_HEALTH_LISTEN", "SERVICE_METRICS_LISTEN",
-		"SERVICE_DRAIN_DELAY", "SERVICE_SHUTDOWN_TIMEOUT", "SERVICE_IMAGE_WORKERS", "SERVICE_IMAGE_MEMORY",
-	}
-	secret = regexp.MustCompile(`^SERVICE_SECRET|_PASSWORD$|_SECRET_KEY$|_ACCESS_KEY$|^SERVICE_DATABASE_URL$`)
-	// enum is the list of names in the schema.
-	enum = regexp.MustCompile(`(?s)("setting": \{.*?"enum": )\[[^\]]*\]`)
-)
+// valueOf has the settings that the value "settings" of the chart must not have, with the value of the
+// chart that sets each; empty if no value does.
+var valueOf = map[string]string{
+	"SERVICE_BASE_URL":                  "baseURL",
+	"SERVICE_S3_ENDPOINT":               "s3.endpoint",
+	"SERVICE_S3_REGION":                 "s3.region",
+	"SERVICE_S3_CREDENTIALS":            "s3.credentials",
+	"SERVICE_S3_ACCESS_KEY":             "s3.accessKeyKey",
+	"SERVICE_S3_SECRET_KEY":             "s3.secretKeyKey",
+	"SERVICE_MCP_HOSTS":                 "mcpHosts",
+	"SERVICE_DATABASE_URL":              "database.urlKey",
+	"SERVICE_SECRET":                    "serverSecret.key",
+	"SERVICE_SECRET_PREVIOUS":           "serverSecret.previousKey",
+	"SERVICE_TLS_CERT_FILE":             "tls.secretName",
+	"SERVICE_TLS_KEY_FILE":              "tls.secretName",
+	"SERVICE_SMTP_HOST":                 "smtp.host",
+	"SERVICE_SMTP_PORT":                 "smtp.port",
+	"SERVICE_SMTP_TLS":                  "smtp.tls",
+	"SERVICE_SMTP_USER":                 "smtp.user",
+	"SERVICE_SMTP_PASSWORD":             "smtp.passwordKey",
+	"SERVICE_MAIL_FROM":                 "smtp.from",
+	"SERVICE_WATCH_NAMESPACES":          "watchNamespaces",
+	"SERVICE_SHUTDOWN_TIMEOUT":          "runtime.terminationGracePeriodSeconds",
+	"SERVICE_IMAGE_WORKERS":             "runtime.imageWorkers.count",
+	"SERVICE_IMAGE_MEMORY":              "runtime.imageWorkers.memory",
+	"SERVICE_NAMESPACE":                 "",
+	"SERVICE_LEADER_ELECT":              "",
+	"SERVICE_LEADER_ELECTION_NAMESPACE": "",
+	"SERVICE_LISTEN":                    "",
+	"SERVICE_ADMIN_LISTEN":              "",
+	"SERVICE_HEALTH_LISTEN":             "",
+	"SERVICE_METRICS_LISTEN":            "",
+	"SERVICE_DRAIN_DELAY":               "",
+}
 
-// withSettings returns the schema with the names that the value "settings" may have.
-func withSettings(schema []byte, names []string) ([]byte, error) {
-	allowed := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
-		return slices.Contains(setByOthers, name) || secret.MatchString(name)
-	})
-	text, err := json.MarshalIndent(allowed, "      ", "  ")
-	if err != nil {
-		return nil, err
+// secret matches the names of secrets, which a ConfigMap must not have.
+var secret = regexp.MustCompile(`^SERVICE_SECRET|_PASSWORD$|_SECRET_KEY$|_ACCESS_KEY$|^SERVICE_DATABASE_URL$`)
+
+// chartSettings returns the file of the chart: the names that its value "settings" may have, and what
+// sets the others.
+func chartSettings(names []string) ([]byte, error) {
+	for name := range valueOf {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("valueOf has %s, which is no setting", name)
+		}
 	}
-	if !enum.Match(schema) {
-		return nil, errors.New("it has no definition \"setting\" with an enum")
+	allowed := []string{}
+	for _, name := range names {
+		if _, found := valueOf[name]; found {
+			continue
+		}
+		if secret.MatchString(name) {
+			return nil, fmt.Errorf("%s looks like a secret: name its value in valueOf", name)
+		}
+		allowed = append(allowed, name)
 	}
-	return enum.ReplaceAll(schema, append([]byte("${1}"), text...)), nil
+	text, err := json.MarshalIndent(map[string]any{"allowed": allowed, "valueOf": valueOf}, "", "  ")
+	return append(text, '\n'), err
 }

@@ -92,7 +92,14 @@ app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
 {{- $_ := set $data "OTEL_TRACES_SAMPLER_ARG" (toString .sampleRatio) -}}
 {{- end -}}
 {{- end -}}
+{{- $known := .Files.Get "files/settings.json" | fromJson -}}
 {{- range $key, $value := .Values.settings -}}
+{{- if hasKey $known.valueOf $key -}}
+{{- with get $known.valueOf $key -}}{{- fail (printf "settings.%s: use the value %s instead" $key .) -}}{{- end -}}
+{{- fail (printf "settings.%s: the chart sets %s itself" $key $key) -}}
+{{- else if not (has $key $known.allowed) -}}
+{{- fail (printf "settings.%s: %s is not a setting; docs/reference/configuration.md has all of them" $key $key) -}}
+{{- end -}}
 {{- if kindIs "float64" $value -}}{{- $value = printf "%v" (int64 $value) -}}{{- end -}}
 {{- $_ := set $data $key (toString $value) -}}
 {{- end -}}
