@@ -72,14 +72,14 @@ type Group struct {
 
 // NewGroup makes an empty group. Close ends it.
 func NewGroup() *Group {
-	g := &Group{forks: make(chan func())}
+	forks := make(chan func())
 	go func() {
 		runtime.LockOSThread()
-		for fork := range g.forks {
+		for fork := range forks {
 			fork()
 		}
 	}()
-	return g
+	return &Group{forks: forks}
 }
 
 // Process is one running child.

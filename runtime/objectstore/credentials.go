@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -65,49 +66,104 @@ const (
 	keysRetryDelay = 5 * time.Second
 )
 
-// temporaryKeys are keys that minio-go's IAM gets, and renews after 80 % of their lifetime. They are
-// used until they expire if they cannot be renewed. credentials.Credentials calls it under a mutex.
+// temporaryKeys are keys that minio-go's IAM gets. They are renewed after 80 % of their lifetime, in
+// the background: until they expire, no request waits for STS. credentials.Credentials calls the
+// methods under a mutex of its own.
 type temporaryKeys struct {
 	iam *credentials.IAM
 	now func() time.Time
 
-	last    credentials.Value
-	failure error     // of the last request
-	retryAt time.Time // when the next request may be sent after a failure
+	// requesting is held during a request to STS.
+	requesting sync.Mutex
+
+	mu       sync.Mutex
+	last     credentials.Value
+	renewAt  time.Time
+	failure  error     // of the last request
+	retryAt  time.Time // when the next request may be sent after a failure
+	renewing bool
 }
 
 var _ credentials.Provider = (*temporaryKeys)(nil)
 
 // RetrieveWithCredContext implements credentials.Provider.
 func (t *temporaryKeys) RetrieveWithCredContext(ctx *credentials.CredContext) (credentials.Value, error) {
-	if t.now().Before(t.retryAt) {
-		return credentials.Value{}, t.failure
-	}
-	value, err := t.iam.RetrieveWithCredContext(ctx)
-	if err == nil {
-		t.last, t.failure, t.retryAt = value, nil, time.Time{}
+	value, ok := t.valid()
+	if ok {
 		return value, nil
 	}
-	t.failure, t.retryAt = keysError{err}, t.now().Add(keysRetryDelay)
-	if t.usable() {
-		return t.last, nil
+	t.requesting.Lock()
+	defer t.requesting.Unlock()
+	if value, ok = t.valid(); ok { // renewed meanwhile
+		return value, nil
 	}
-	return credentials.Value{}, t.failure
+	if failure := t.recentFailure(); failure != nil {
+		return credentials.Value{}, failure
+	}
+	return t.request(ctx)
+}
+
+// valid returns the keys, unless they have expired.
+func (t *temporaryKeys) valid() (credentials.Value, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last, t.now().Before(t.last.Expiration)
+}
+
+// recentFailure returns the failure after which no request is sent yet.
+func (t *temporaryKeys) recentFailure() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now().Before(t.retryAt) {
+		return t.failure
+	}
+	return nil
+}
+
+// request asks STS for keys. The caller holds requesting.
+func (t *temporaryKeys) request(ctx *credentials.CredContext) (credentials.Value, error) {
+	value, err := t.iam.RetrieveWithCredContext(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	if err == nil && (value.AccessKeyID == "" || value.SecretAccessKey == "" || !now.Before(value.Expiration)) {
+		err = errors.New("the answer has no valid keys")
+	}
+	if err != nil {
+		t.failure, t.retryAt = keysError{err}, now.Add(keysRetryDelay)
+		return credentials.Value{}, t.failure
+	}
+	t.last, t.failure, t.retryAt = value, nil, time.Time{}
+	t.renewAt = now.Add(value.Expiration.Sub(now) / 5 * 4)
+	return value, nil
 }
 
 // Retrieve implements credentials.Provider.
 func (t *temporaryKeys) Retrieve() (credentials.Value, error) { return t.RetrieveWithCredContext(nil) }
 
-// IsExpired implements credentials.Provider.
+// IsExpired implements credentials.Provider. It is called for each request to the store, and begins the
+// renewal.
 func (t *temporaryKeys) IsExpired() bool {
-	if t.now().Before(t.retryAt) {
-		return !t.usable()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	if now.Before(t.last.Expiration) && !now.Before(t.renewAt) && !now.Before(t.retryAt) && !t.renewing {
+		t.renewing = true
+		go t.renew()
 	}
-	return t.iam.IsExpired()
+	// Credentials keeps the value that it has: it must ask for the renewed one.
+	return true
 }
 
-// usable reports whether the last keys have not expired.
-func (t *temporaryKeys) usable() bool { return t.now().Before(t.last.Expiration) }
+// renew replaces the keys. A failure leaves them as they are.
+func (t *temporaryKeys) renew() {
+	t.requesting.Lock()
+	defer t.requesting.Unlock()
+	_, _ = t.request(nil)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.renewing = false
+}
 
 // keysError is the error of a request for temporary keys.
 type keysError struct{ error }

@@ -35,47 +35,92 @@ func TestConfig_NeedsKeysUnlessTheIdentityIsUsed(t *testing.T) {
 
 // sts stands in for AWS STS.
 type sts struct {
-	now      time.Time
+	lifetime time.Duration
+	now      func() time.Time
 	requests atomic.Int32
 	reject   atomic.Value // code of an error, or empty
+	empty    atomic.Bool  // answers have no keys
+	hang     atomic.Pointer[chan struct{}]
 }
 
 func (s *sts) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	count := s.requests.Add(1)
+	if hang := s.hang.Load(); hang != nil {
+		<-*hang
+	}
 	if code, _ := s.reject.Load().(string); code != "" || r.PostFormValue("WebIdentityToken") != "token of the pod" {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = fmt.Fprintf(w, `<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type><Code>%s</Code><Message>no</Message></Error></ErrorResponse>`, code)
 		return
 	}
 	var answer credentials.AssumeRoleWithWebIdentityResponse
-	answer.Result.Credentials.AccessKey = fmt.Sprintf("key-%d", count)
-	answer.Result.Credentials.SecretKey, answer.Result.Credentials.SessionToken = "secret", "session"
-	answer.Result.Credentials.Expiration = s.now.Add(time.Hour)
+	if !s.empty.Load() {
+		answer.Result.Credentials.AccessKey = fmt.Sprintf("key-%d", count)
+		answer.Result.Credentials.SecretKey, answer.Result.Credentials.SessionToken = "secret", "session"
+		answer.Result.Credentials.Expiration = s.now().Add(s.lifetime)
+	}
 	_ = xml.NewEncoder(w).Encode(answer)
 }
 
-// Keys are renewed after 80 % of their lifetime, are used to their end while that fails, and an STS
-// that fails gets one request in five seconds.
-func TestTemporaryKeys_AreRenewedInTimeAndOutliveAnOutage(t *testing.T) {
-	t.Parallel()
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	clock := start
-	service := &sts{now: start}
-	server := httptest.NewServer(service)
-	defer server.Close()
+// keySource is a provider of temporary keys with a clock of its own.
+type keySource struct {
+	*sts
+	t        *testing.T
+	start    time.Time
+	since    atomic.Int64 // nanoseconds since start
+	provider *temporaryKeys
+	keys     *credentials.Credentials
+}
+
+func newKeySource(t *testing.T) *keySource {
+	t.Helper()
+	s := &keySource{sts: &sts{lifetime: time.Hour}, t: t, start: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	clock := func() time.Time { return s.start.Add(time.Duration(s.since.Load())) }
+	s.now = clock
+	server := httptest.NewServer(s.sts)
+	t.Cleanup(server.Close)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("token of the pod"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	iam := &credentials.IAM{Client: server.Client(), Endpoint: server.URL}
 	iam.EKSIdentity.TokenFile, iam.EKSIdentity.RoleARN = token, "arn:aws:iam::1:role/media"
-	iam.CurrentTime = func() time.Time { return clock }
-	provider := &temporaryKeys{now: func() time.Time { return clock }, iam: iam}
-	keys := credentials.New(provider)
+	iam.CurrentTime = clock
+	s.provider = &temporaryKeys{now: clock, iam: iam}
+	s.keys = credentials.New(s.provider)
+	return s
+}
+
+// at sets the clock.
+func (s *keySource) at(since time.Duration) { s.since.Store(int64(since)) }
+
+// renewed waits until no renewal runs.
+func (s *keySource) renewed() {
+	s.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(30 * time.Second); ; <-tick.C {
+		s.provider.mu.Lock()
+		running := s.provider.renewing
+		s.provider.mu.Unlock()
+		if !running {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatal("the renewal does not end")
+		}
+	}
+}
+
+// Keys are renewed after 80 % of their lifetime, are used to their end while that fails, and an STS
+// that fails gets one request in five seconds.
+func TestTemporaryKeys_AreRenewedInTimeAndOutliveAnOutage(t *testing.T) {
+	t.Parallel()
+	s := newKeySource(t)
 	for _, step := range []struct {
 		at       time.Duration
 		reject   string
-		key      string
+		key      string // after a renewal
 		requests int32
 	}{
 		{0, "", "key-1", 1},
@@ -86,16 +131,61 @@ func TestTemporaryKeys_AreRenewedInTimeAndOutliveAnOutage(t *testing.T) {
 		{61 * time.Minute, "AccessDenied", "", 4},
 		{61*time.Minute + 2*time.Second, "AccessDenied", "", 4},
 		{62 * time.Minute, "", "key-5", 5},
+		{111 * time.Minute, "", "key-6", 6},
 	} {
-		clock = start.Add(step.at)
-		service.now = clock
-		service.reject.Store(step.reject)
-		value, err := keys.GetWithContext(nil)
-		if value.AccessKeyID != step.key || (err == nil) != (step.key != "") || service.requests.Load() != step.requests {
-			t.Errorf("after %s: key %q, %v, %d requests; want %+v", step.at, value.AccessKeyID, err, service.requests.Load(), step)
+		s.at(step.at)
+		s.reject.Store(step.reject)
+		_, _ = s.keys.GetWithContext(nil)
+		s.renewed()
+		value, err := s.keys.GetWithContext(nil)
+		s.renewed()
+		if value.AccessKeyID != step.key || (err == nil) != (step.key != "") || s.requests.Load() != step.requests {
+			t.Errorf("after %s: key %q, %v, %d requests; want %+v", step.at, value.AccessKeyID, err, s.requests.Load(), step)
 		}
 		if err != nil && (!fault.Is(classify(err, "ping"), fault.Unavailable) || fault.ReasonOf(classify(err, "ping")) != fault.Credentials) {
 			t.Errorf("after %s: classified as %v", step.at, classify(err, "ping"))
 		}
+	}
+}
+
+// A request to the store does not wait for an STS that hangs while the keys are valid.
+func TestTemporaryKeys_AreUsedWhileSTSHangs(t *testing.T) {
+	t.Parallel()
+	s := newKeySource(t)
+	if _, err := s.keys.GetWithContext(nil); err != nil {
+		t.Fatal(err)
+	}
+	release := make(chan struct{})
+	s.hang.Store(&release)
+	s.at(50 * time.Minute)
+	for range 3 { // each would wait for release
+		if value, err := s.keys.GetWithContext(nil); err != nil || value.AccessKeyID != "key-1" {
+			t.Errorf("key %q, %v", value.AccessKeyID, err)
+		}
+	}
+	close(release)
+	s.renewed()
+	if value, err := s.keys.GetWithContext(nil); err != nil || value.AccessKeyID != "key-2" || s.requests.Load() != 2 {
+		t.Errorf("key %q, %v, %d requests", value.AccessKeyID, err, s.requests.Load())
+	}
+}
+
+// An answer without keys replaces none.
+func TestTemporaryKeys_AreKeptIfTheAnswerHasNone(t *testing.T) {
+	t.Parallel()
+	s := newKeySource(t)
+	if _, err := s.keys.GetWithContext(nil); err != nil {
+		t.Fatal(err)
+	}
+	s.empty.Store(true)
+	s.at(50 * time.Minute)
+	_, _ = s.keys.GetWithContext(nil)
+	s.renewed()
+	if value, err := s.keys.GetWithContext(nil); err != nil || value.AccessKeyID != "key-1" {
+		t.Errorf("key %q, %v", value.AccessKeyID, err)
+	}
+	s.at(2 * time.Hour)
+	if value, err := s.keys.GetWithContext(nil); err == nil || value.AccessKeyID != "" {
+		t.Errorf("after the end of the keys: %q, %v", value.AccessKeyID, err)
 	}
 }

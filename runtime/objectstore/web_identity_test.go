@@ -43,9 +43,10 @@ func newIssuer(t *testing.T) *issuer {
 			"n": base64.RawURLEncoding.EncodeToString(key.N.Bytes()), "e": base64.RawURLEncoding.EncodeToString(big.NewInt(int64(key.E)).Bytes())}
 		return map[string]any{"keys": []any{public}}
 	})
-	server := httptest.NewServer(mux)
+	server := httptest.NewUnstartedServer(mux)
+	i.url = "http://" + server.Listener.Addr().String()
+	server.Start()
 	t.Cleanup(server.Close)
-	i.url = server.URL
 	return i
 }
 
