@@ -90,6 +90,14 @@ func TestInstall_ServesAnAccountAndIsUninstalledAfterIt(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: release + "-operator"}, &appsv1.Deployment{}); err != nil {
 		t.Fatalf("the operator after an uninstallation that failed: %v", err)
 	}
+	upgrade := append(append([]string{"upgrade", release, chart(t)}, access...), values...)
+	if _, err := helm(t, upgrade...); err == nil || !strings.Contains(err.Error(), "has no deployed releases") {
+		t.Errorf("an upgrade after an uninstallation that failed: %v", err)
+	}
+	_, err = helm(t, append([]string{"rollback", release, "1"}, access...)...)
+	must(t, err)
+	_, err = helm(t, upgrade...)
+	must(t, err)
 	must(t, c.Delete(t.Context(), object))
 	c.eventually("the MediaAccount is deleted", func() bool {
 		return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(object), object))
@@ -145,6 +153,9 @@ func (c *cluster) runUninstallJob(fullname string) {
 		condition(batchv1.JobSuccessCriteriaMet)
 		condition(batchv1.JobComplete)
 	case 3:
+		if !strings.Contains(out, "`helm rollback RELEASE REVISION` makes the release usable again") {
+			c.t.Errorf("uninstall --check does not say what makes the release usable again: %s", out)
+		}
 		job.Status.Failed = 1
 		condition(batchv1.JobFailureTarget)
 		condition(batchv1.JobFailed)
