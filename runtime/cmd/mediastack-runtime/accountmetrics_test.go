@@ -58,18 +58,18 @@ func TestAccountMetrics_CountEachTenant(t *testing.T) {
 		metric string
 		labels []string
 	}{
-		{2, requests, []string{"account", s.tenant.Account.ID.String(), "namespace", "team", "name", "one", "class", "2xx"}},
-		{3, requests, []string{"account", second.tenant.Account.ID.String(), "namespace", "team", "name", "two", "class", "2xx"}},
+		{2, requests, []string{"account", s.tenant.Account.ID.String(), "account_namespace", "team", "account_name", "one", "class", "2xx"}},
+		{3, requests, []string{"account", second.tenant.Account.ID.String(), "account_namespace", "team", "account_name", "two", "class", "2xx"}},
 		{1, requests, []string{"account", second.tenant.Account.ID.String(), "class", "4xx"}},
-		{1, requests, []string{"account", "other", "namespace", "", "name", "", "class", "2xx"}},
+		{1, requests, []string{"account", "other", "account_namespace", "", "account_name", "", "class", "2xx"}},
 		{0, "mediastack_account_errors_total", nil},
-		{float64(len(multipartFile)), bytes, []string{"name", "one", "direction", "in"}},
+		{float64(len(multipartFile)), bytes, []string{"account_name", "one", "direction", "in"}},
 	} {
 		if got := metricValue(found, c.metric, c.labels...); got != c.want {
 			t.Errorf("%s %v: %v, want %v", c.metric, c.labels, got, c.want)
 		}
 	}
-	if got := metricValue(found, bytes, "name", "one", "direction", "out"); got < float64(len("bytes")) {
+	if got := metricValue(found, bytes, "account_name", "one", "direction", "out"); got < float64(len("bytes")) {
 		t.Errorf("%v bytes were sent", got)
 	}
 }

@@ -66,7 +66,7 @@ func TestPurgeMetrics_AreExportedByOneReplica(t *testing.T) {
 			{0, 1, "mediastack_removals_pending", nil},
 			{0, 1, "mediastack_removals_failed", nil},
 			{5, 6, "mediastack_stored_bytes", nil},
-			{5, 6, "mediastack_account_stored_bytes", []string{"account", first.tenant.Account.ID.String(), "namespace", "team", "name", "one"}},
+			{5, 6, "mediastack_account_stored_bytes", []string{"account", first.tenant.Account.ID.String(), "account_namespace", "team", "account_name", "one"}},
 			{1, 2, "mediastack_account_stored_items", nil},
 			{1, 2, "mediastack_account_drafts", nil},
 			{10, 11, "mediastack_account_used_bytes", nil},
