@@ -95,6 +95,14 @@ func (c *countingBuckets) Claim(ctx context.Context, request objectstore.ClaimRe
 	return next.Claim(ctx, request)
 }
 
+// Ping passes on.
+func (c *countingBuckets) Ping(ctx context.Context) error {
+	c.mu.Lock()
+	next := c.Buckets
+	c.mu.Unlock()
+	return next.Ping(ctx)
+}
+
 // of returns how often a bucket was claimed.
 func (c *countingBuckets) of(bucket string) int {
 	c.mu.Lock()

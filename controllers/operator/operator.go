@@ -69,6 +69,8 @@ type Deps struct {
 type Buckets interface {
 	mediaaccount.Buckets
 	erasure.Buckets
+	// Ping sends a request that needs valid credentials.
+	Ping(ctx context.Context) error
 }
 
 // New returns the manager. Its Start runs the operator until the context ends, and then
@@ -115,7 +117,7 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(addChecks(mgr, verifier), mgr.Add(verifier)); err != nil {
+	if err := errors.Join(addChecks(mgr, verifier, deps.Buckets), mgr.Add(verifier)); err != nil {
 		return nil, err
 	}
 	return mgr, addControllers(ctx, mgr, verifier, gate, cfg, deps)
@@ -206,10 +208,10 @@ func controllerOptions(concurrency int) controller.Options {
 	}
 }
 
-// addChecks serves /healthz at once, and /readyz when the caches are synced and the operator may
-// write. Neither depends on the lease or on an outage: restarting the operator does not repair a
+// addChecks serves /healthz at once, and /readyz when the caches are synced, the operator may write,
+// and the object store has not rejected its credentials from the start on. Neither depends on the lease or on an outage: restarting the operator does not repair a
 // database.
-func addChecks(mgr manager.Manager, verifier *installation.Verifier) error {
+func addChecks(mgr manager.Manager, verifier *installation.Verifier, buckets Buckets) error {
 	cachesSynced := func(request *http.Request) error {
 		ctx, cancel := context.WithTimeout(request.Context(), time.Second)
 		defer cancel()
@@ -218,5 +220,6 @@ func addChecks(mgr manager.Manager, verifier *installation.Verifier) error {
 		}
 		return nil
 	}
-	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced), mgr.AddReadyzCheck("installation", verifier.Ready))
+	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced), mgr.AddReadyzCheck("installation", verifier.Ready),
+		mgr.AddReadyzCheck("objects", (&objectCheck{ping: buckets.Ping}).Ready))
 }

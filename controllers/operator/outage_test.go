@@ -87,6 +87,39 @@ func TestReadiness_NamesTheDatabaseThatIsAway(t *testing.T) {
 	notReady(t, b, port, "the database is unreachable")
 }
 
+// A rollout with a wrong S3 key once replaced every operator, and stalled all accounts.
+func TestReadiness_NeedsAnS3KeyThatWasAccepted(t *testing.T) {
+	t.Parallel()
+	port := testenv.FreePort(t)
+	b := newHarness(t, func(o *options) {
+		o.idle, o.noRuntime = true, true
+		o.config.HealthListen = fmt.Sprintf("127.0.0.1:%d", port)
+	})
+	wrong := storeWith(t, testenv.S3(t), func(a *testenv.S3Access) { a.SecretKey += "x" })
+	b.buckets.use(wrong)
+	b.run(b.config)
+	answers := func(status int, what string) {
+		t.Helper()
+		b.eventually(func() string {
+			if got, body := probe(t, port, "/readyz/objects"); got != status {
+				return fmt.Sprintf("%s: %d %s", what, got, body)
+			}
+			return ""
+		})
+	}
+	answers(http.StatusInternalServerError, "the key is wrong")
+	b.buckets.use(b.store)
+	answers(http.StatusOK, "the key is right")
+	b.buckets.use(wrong)
+	answers(http.StatusOK, "the key was right, and is rejected later")
+	b.eventually(func() string {
+		if status, body := probe(t, port, "/readyz"); status != http.StatusOK {
+			return body
+		}
+		return ""
+	})
+}
+
 func TestOutage_DeletionWaitsForTheStores(t *testing.T) {
 	t.Parallel()
 	s3, postgres := testenv.S3Server(t), testenv.PostgresServer(t)

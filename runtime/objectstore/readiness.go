@@ -217,13 +217,20 @@ func (r *Readiness) record(ctx context.Context, err error) (again bool) {
 	if err != nil {
 		away := *fault.From(err)
 		away.RetryAfter = awayRetryAfter
+		if away.Reason == fault.Credentials {
+			away.Cause = fmt.Errorf("it rejects the credentials: %w", away.Cause)
+		}
 		err = &away
 	}
 	r.away, r.responded = err, r.responded || err == nil
 	r.store.requests.away.Store(err != nil)
 	switch {
 	case err != nil && (before == nil || errors.Is(before, errNotChecked)):
-		r.log.WarnContext(ctx, "the object store is away: uploads and files are answered 503", "error", err)
+		message := "the object store is away: uploads and files are answered 503"
+		if fault.ReasonOf(err) == fault.Credentials {
+			message = "the object store rejects the credentials: uploads and files are answered 503"
+		}
+		r.log.WarnContext(ctx, message, "error", err)
 	case err == nil && before != nil && !errors.Is(before, errNotChecked):
 		r.log.InfoContext(ctx, "the object store is back")
 	}

@@ -5,8 +5,9 @@
 // so that what runs in the background has none, and a program that exports none pays for one look
 // into the context. Package internal/traceexport exports the traces.
 //
-// Attributes hold operations, sizes, statuses and ids. They never hold what a client sent, and no
-// text of an error: a text may quote input. The log has the texts, with the ids of the trace.
+// Attributes hold operations, sizes, statuses and ids. They hold nothing that a client sent, except a
+// well-formed X-Request-Id, and no text of an error: a text may quote input. The log has the texts,
+// with the ids of the trace.
 package tracing
 
 import (

@@ -82,6 +82,12 @@ func (c *statusCommand) Run(ctx context.Context, cluster *cluster, out io.Writer
 		return err
 	}
 	summary := fmt.Sprintf("%d accounts", len(accounts.Items))
+	if len(accounts.Items) == 1 {
+		summary = "1 account"
+	}
+	if !c.AllNamespaces {
+		summary += " in the namespace " + cluster.namespace
+	}
 	for _, s := range []state{stalled, deleting, notReady, ready} {
 		if counts[s] > 0 {
 			summary += fmt.Sprintf(", %d %s", counts[s], s)

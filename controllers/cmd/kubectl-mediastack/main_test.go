@@ -129,7 +129,7 @@ func TestStatus_ListsWhatNeedsAttentionFirst(t *testing.T) {
 		{"c-stalled", "Stalled", "Invalid", "the bucket is of another account"},
 		{"b-new", "NotReady", "Progressing"},
 		{"a-ready", "Ready", "Succeeded", "all is applied"},
-		{"3 accounts, 1 Stalled, 1 NotReady, 1 Ready"},
+		{"3 accounts in the namespace " + s.namespace + ", 1 Stalled, 1 NotReady, 1 Ready"},
 	}
 	if len(lines) != len(want) {
 		t.Fatalf("%s", out)

@@ -136,7 +136,7 @@ func TestServe_IsNotReadyWithAWrongS3Key(t *testing.T) {
 	s.serve(t, "--s3-secret-key=wrong")
 	within(t, "the readiness names the key", func() bool {
 		status, found := s.readiness(t)
-		return status == http.StatusServiceUnavailable && strings.Contains(found.Checks["objects"], "object store") && found.Checks["schema"] == "ok" && !strings.Contains(found.Checks["objects"], "not been checked")
+		return status == http.StatusServiceUnavailable && strings.Contains(found.Checks["objects"], "rejects the credentials") && found.Checks["schema"] == "ok"
 	})
 }
 

@@ -1,0 +1,38 @@
+package operator
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"mediastack.dev/runtime/fault"
+)
+
+// pingTimeout is shorter than the timeout of a readiness probe.
+const pingTimeout = 500 * time.Millisecond
+
+// objectCheck is a readiness check: a rollout with a wrong S3 key must not replace replicas that have
+// the right one. A store that is away, and one that rejects the key later, leave the operator ready,
+// because a restart repairs neither.
+type objectCheck struct {
+	ping     func(context.Context) error
+	accepted atomic.Bool // the store has accepted the key since the start
+}
+
+// Ready returns an error while the store has rejected the credentials ever since the start.
+func (c *objectCheck) Ready(request *http.Request) error {
+	if c.accepted.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), pingTimeout)
+	defer cancel()
+	err := c.ping(ctx)
+	if err == nil {
+		c.accepted.Store(true)
+	}
+	if fault.ReasonOf(err) == fault.Credentials {
+		return err
+	}
+	return nil
+}
