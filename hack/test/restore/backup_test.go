@@ -85,7 +85,9 @@ func copyObject(t *testing.T, source, target *minio.Client, bucket, key string) 
 	defer func() { _ = body.Close() }()
 	info, err := body.Stat()
 	must(t, err)
-	_, err = target.PutObject(t.Context(), bucket, key, body, info.Size, minio.PutObjectOptions{ContentType: info.ContentType})
+	// As the runtime does: the store answers an empty body that is signed in chunks before its end, and
+	// takes the rest for another request.
+	_, err = target.PutObject(t.Context(), bucket, key, body, info.Size, minio.PutObjectOptions{ContentType: info.ContentType, DisableContentSha256: true})
 	must(t, err)
 }
 
