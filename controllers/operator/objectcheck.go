@@ -16,13 +16,15 @@ const pingTimeout = 500 * time.Millisecond
 // the right one. A store that is away, and one that rejects the key later, leave the operator ready,
 // because a restart repairs neither.
 type objectCheck struct {
+	// verified returns an error while the operator must not use the stores.
+	verified func(*http.Request) error
 	ping     func(context.Context) error
 	accepted atomic.Bool // the store has accepted the key since the start
 }
 
 // Ready returns an error while the store has rejected the credentials ever since the start.
 func (c *objectCheck) Ready(request *http.Request) error {
-	if c.accepted.Load() {
+	if c.accepted.Load() || c.verified(request) != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), pingTimeout)

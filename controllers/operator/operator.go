@@ -221,5 +221,5 @@ func addChecks(mgr manager.Manager, verifier *installation.Verifier, buckets Buc
 		return nil
 	}
 	return errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", cachesSynced), mgr.AddReadyzCheck("installation", verifier.Ready),
-		mgr.AddReadyzCheck("objects", (&objectCheck{ping: buckets.Ping}).Ready))
+		mgr.AddReadyzCheck("objects", (&objectCheck{verified: verifier.Ready, ping: buckets.Ping}).Ready))
 }
