@@ -171,28 +171,14 @@ func TestVelero_OutcomeOfEveryRestoreIntoALivingCluster(t *testing.T) {
 			}
 		}},
 		{"over-existing-objects", "{}", func(l *living) {
-			l.patch(l.object, `{"spec":{"displayName":"Changed","apiKeys":{"generation":2,"overlap":"1h"}}}`)
-			eventually(l.t, func() string {
-				if l.site.key(l.namespace, "media", "default") == l.key {
-					return "the key was not rotated"
-				}
-				return ""
-			})
-			current := l.site.key(l.namespace, "media", "default")
+			current := l.changeAndRotate()
 			l.restoreObjects(l.backup)
 			if key := l.isBack(); key != current || l.ready(l.namespace, "media").Spec.DisplayName != "Changed" {
 				l.t.Error("Velero leaves what exists, but the key or the spec changed")
 			}
 		}},
 		{"updates-existing-objects", "{}", func(l *living) {
-			l.patch(l.object, `{"spec":{"displayName":"Changed","apiKeys":{"generation":2,"overlap":"1h"}}}`)
-			eventually(l.t, func() string {
-				if l.site.key(l.namespace, "media", "default") == l.key {
-					return "the key was not rotated"
-				}
-				return ""
-			})
-			current := l.site.key(l.namespace, "media", "default")
+			current := l.changeAndRotate()
 			l.updateObjects(l.backup)
 			eventually(l.t, func() string {
 				if key := l.site.key(l.namespace, "media", "default"); key == l.key || !l.keyWorks(key) {
@@ -211,4 +197,17 @@ func TestVelero_OutcomeOfEveryRestoreIntoALivingCluster(t *testing.T) {
 			outcome.restore(s.tenant(t, outcome.name, outcome.spec))
 		})
 	}
+}
+
+// changeAndRotate changes the spec and rotates the key after the backup. It returns the new key.
+func (l *living) changeAndRotate() (current string) {
+	l.t.Helper()
+	l.patch(l.object, `{"spec":{"displayName":"Changed","apiKeys":{"generation":2,"overlap":"1h"}}}`)
+	eventually(l.t, func() string {
+		if current = l.site.key(l.namespace, "media", "default"); current == l.key {
+			return "the key was not rotated"
+		}
+		return ""
+	})
+	return current
 }
