@@ -45,7 +45,8 @@ type batcher[K comparable, C any] struct {
 	// waiting and size are metrics.
 	waiting prometheus.Gauge
 	size    prometheus.Observer
-	// pause returns how long to wait after a batch of this duration; nil = not at all.
+	// pause returns how long calls wait after a batch of this duration, so that the next batch is
+	// larger; nil = not at all.
 	pause func(took time.Duration) time.Duration
 
 	lateAfter time.Duration
@@ -143,7 +144,9 @@ func (b *batcher[K, C]) runShared() {
 		}
 		b.mu.Unlock()
 		if b.pause != nil {
-			<-time.After(b.pause(time.Since(started)))
+			if pause := b.pause(time.Since(started)); pause > 0 {
+				<-time.After(pause)
+			}
 		}
 	}
 }

