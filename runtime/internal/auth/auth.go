@@ -15,6 +15,7 @@ import (
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/oauth"
@@ -77,6 +78,7 @@ type Authenticator struct {
 	tokens    *keys.Signer // of access tokens
 	limits    *ratelimit.Limiter
 	writable  func() error
+	origins   *origin.Policy
 	now       func() time.Time
 	log       *slog.Logger
 	failures  *prometheus.CounterVec
@@ -92,8 +94,10 @@ type Deps struct {
 	Limits *ratelimit.Limiter
 	// Writable returns an error while nothing may be changed; nil = always writable.
 	Writable func() error
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Origins are the web origins whose pages may call; nil = any, for every account.
+	Origins *origin.Policy
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 // New returns an Authenticator that uses deps.
@@ -116,7 +120,7 @@ func New(cfg Config, deps Deps) (*Authenticator, error) {
 	return &Authenticator{
 		cfg: cfg, sessions: newSessionCache(deps.Store, cfg.KeyCacheTTL, deps.Now),
 		keyUses: newLastUsedRecorder(deps.Store.TouchKeys), grantUses: newLastUsedRecorder(deps.Store.TouchGrants), store: deps.Store,
-		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, now: deps.Now, log: deps.Log, failures: newFailures(),
+		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, origins: deps.Origins, now: deps.Now, log: deps.Log, failures: newFailures(),
 		KeyHeader: "x-" + cfg.Brand + "-apikey", SignatureHeader: "x-" + cfg.Brand + "-signature",
 	}, nil
 }

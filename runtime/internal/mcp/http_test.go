@@ -79,7 +79,7 @@ func TestHostGuard_AllowsKnownHostsAndOriginsOnly(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) {
-		o.server.CORSOrigins = []string{"https://app.example.org", "https://*.pages.example.org"}
+		o.server.Origins.Patterns = []string{"https://app.example.org", "https://*.pages.example.org"}
 		o.mcp.Hosts = []string{"media.team.svc:8080", ""}
 	})
 	local := w.replica(t, func(o *options) { o.server.BaseURL = "http://localhost:8080" })
