@@ -40,10 +40,11 @@ type CredentialStore interface {
 // Scope is an OAuth scope.
 type Scope = oauth.Scope
 
-// The scopes. An API key has both; the user consents to those of a login.
+// The scopes. An API key has all; the user consents to those of a login.
 const (
-	ScopeRead  = oauth.ScopeRead
-	ScopeWrite = oauth.ScopeWrite
+	ScopeRead   = oauth.ScopeRead
+	ScopeWrite  = oauth.ScopeWrite
+	ScopeDelete = oauth.ScopeDelete
 )
 
 // Identity is an authenticated caller: the principal that it acts for, and what its
