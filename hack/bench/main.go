@@ -27,6 +27,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 type options struct {
@@ -80,6 +82,7 @@ var benchmarks = []benchmark{
 }
 
 func main() {
+	ctrl.SetLogger(logr.Discard()) // what fails is returned, too
 	runBaseline()
 	var o options
 	kong.Parse(&o, kong.Name("bench"), kong.Description(describe()), kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}))

@@ -182,7 +182,7 @@ func (c *cluster) measureIdle(ctx context.Context, f fleet) error {
 		value  float64
 		target *target
 	}{
-		{"API writes, without Leases", used.apiWrites() / seconds, maximum(0.001)},
+		{"API writes", used.apiWrites() / seconds, maximum(0.001)},
 		{"SQL statements", used.statements / seconds, maximum(5)},
 		{"SQL statements that wrote", used.writes / seconds, maximum(0.001)},
 		{"S3 requests", used.s3 / seconds, maximum(20)},
@@ -193,7 +193,7 @@ func (c *cluster) measureIdle(ctx context.Context, f fleet) error {
 		shown.row(append([]string{one.what}, found.cells()...)...)
 	}
 	shown.print(c.b.out)
-	c.b.note("%s idle with %d accounts; statements are those of the operator's role in pg_stat_statements, BEGIN and COMMIT included; a statement that wrote has WAL and used a transaction id. "+
+	c.b.note("%s idle with %d accounts; statements are those of the operator's role in pg_stat_statements, BEGIN and COMMIT included; API writes are without those of the leader election; a statement that wrote has WAL and used a transaction id. "+
 		"The cluster used %s transaction ids a second, those of the runtime and of autovacuum included.", used.took.Round(time.Second), f.accounts, number(used.transactions/seconds))
 	c.noteTop(used, 1/seconds, "a second")
 	return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,36 +20,39 @@ import (
 )
 
 const (
-	// changeClients is how many accounts are changed at a time.
-	changeClients = 4
+	// changesPerSecond is the pace of changes, and changedAccounts how many accounts take turns.
+	changesPerSecond = 10
+	changedAccounts  = 50
+	// changesFor is for how long changes are timed, at most.
+	changesFor = 30 * time.Second
 	// changeTimeout is when a change that took no effect is given up; it counts as that long.
 	changeTimeout = 30 * time.Second
-	// pollPause is the pause between two requests that look for the effect.
-	pollPause = 5 * time.Millisecond
-	// shortestHang is for how long at least the S3 store hangs.
-	shortestHang = 30 * time.Second
+	// pollPause is the first pause between two requests that look for the effect.
+	pollPause        = 5 * time.Millisecond
+	longestPollPause = 40 * time.Millisecond
 )
 
 // changed is an account that is suspended and resumed again.
 type changed struct {
+	mu        sync.Mutex
 	key       kube.ObjectKey
 	apiKey    string
 	suspended bool
 }
 
-// changedAccounts are accounts of the fleet, spread over it.
-func (c *cluster) changedAccounts(ctx context.Context, f fleet) ([]*changed, error) {
+// accountsToChange are accounts of the fleet, spread over it.
+func (c *cluster) accountsToChange(ctx context.Context, f fleet) ([]*changed, error) {
 	var accounts []*changed
-	for i := range min(changeClients, f.accounts) {
-		key := kube.ObjectKey{Namespace: fleetNamespace, Name: accountName(i * f.accounts / changeClients)}
+	count := min(changedAccounts, f.accounts)
+	for i := range count {
+		key := kube.ObjectKey{Namespace: fleetNamespace, Name: accountName(i * f.accounts / count)}
 		var secret corev1.Secret
 		if err := c.api.Get(ctx, kube.ObjectKey{Namespace: key.Namespace, Name: v1alpha1.SecretName(key.Name, "default")}, &secret); err != nil {
 			return nil, err
 		}
 		accounts = append(accounts, &changed{key: key, apiKey: string(secret.Data[v1alpha1.SecretAPIKey])})
 	}
-	slices.SortFunc(accounts, func(a, b *changed) int { return bytes.Compare([]byte(a.key.Name), []byte(b.key.Name)) })
-	return slices.CompactFunc(accounts, func(a, b *changed) bool { return a.key == b.key }), nil
+	return accounts, nil
 }
 
 // patch suspends the account, or resumes it.
@@ -68,60 +70,46 @@ func (c *cluster) waitServed(ctx context.Context, account *changed, timeout time
 	}
 	e := *c.runtime
 	e.key = account.apiKey
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {
+	pause := pollPause
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); pause = min(2*pause, longestPollPause) {
 		if _, err := e.do(ctx, http.MethodGet, "/media/get/count", nil, "", want); err == nil {
 			return nil
 		}
-		if err := wait(pollPause)(ctx); err != nil {
+		if err := wait(pause)(ctx); err != nil {
 			return err
 		}
 	}
 	return nil // it counts as the timeout
 }
 
-// timeChanges changes accounts until done reports true for the number of changes, and returns the times
-// from the patch until the runtime served the change.
-func (c *cluster) timeChanges(ctx context.Context, accounts []*changed, done func(changes int) bool) ([]time.Duration, error) {
+// timeChanges changes accounts at an even pace until ctx ends, and returns the times from when each change
+// was due until the runtime served it.
+func (c *cluster) timeChanges(ctx context.Context, accounts []*changed) ([]time.Duration, error) {
+	served := context.WithoutCancel(ctx)
 	var mu sync.Mutex
 	var times []time.Duration
-	err := atOnceEach(ctx, accounts, func(ctx context.Context, account *changed) error {
-		for {
-			mu.Lock()
-			enough := done(len(times))
-			mu.Unlock()
-			if enough {
-				return nil
-			}
-			started := time.Now()
-			if err := c.patch(ctx, account); err != nil {
-				return err
-			}
-			if err := c.waitServed(ctx, account, changeTimeout); err != nil {
-				return err
-			}
-			mu.Lock()
-			times = append(times, time.Since(started))
-			mu.Unlock()
+	err := atPace(ctx, changesPerSecond, func(n int, due time.Time) error {
+		account := accounts[n%len(accounts)]
+		account.mu.Lock() // one change of an account waits for that before it
+		defer account.mu.Unlock()
+		if err := c.patch(served, account); err != nil {
+			return err
 		}
+		if err := c.waitServed(served, account, changeTimeout); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		times = append(times, time.Since(due))
+		return nil
 	})
 	return slices.Sorted(slices.Values(times)), err
 }
 
-func atOnceEach[T any](ctx context.Context, all []T, call func(ctx context.Context, one T) error) error {
-	next := make(chan T, len(all))
-	for _, one := range all {
-		next <- one
-	}
-	return atOnce(ctx, len(all), func(ctx context.Context) error { return call(ctx, <-next) })
-}
-
-// changes is how many changes are timed at least.
-const changes = 100
-
 // measureChanges times changes while the operator is idle, while the S3 store hangs, and while accounts
 // are created.
 func (c *cluster) measureChanges(ctx context.Context, f fleet) error {
-	accounts, err := c.changedAccounts(ctx, f)
+	accounts, err := c.accountsToChange(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -130,9 +118,7 @@ func (c *cluster) measureChanges(ctx context.Context, f fleet) error {
 		what string
 		time func() ([]time.Duration, error)
 	}{
-		{"idle", func() ([]time.Duration, error) {
-			return c.timeChanges(ctx, accounts, func(n int) bool { return n >= changes })
-		}},
+		{"idle", func() ([]time.Duration, error) { return c.timeFor(ctx, accounts) }},
 		{"S3 hangs", func() ([]time.Duration, error) { return c.timeWithoutS3(ctx, accounts) }},
 		{fmt.Sprintf("%d creations", f.during), func() ([]time.Duration, error) { return c.timeDuringCreations(ctx, f, accounts) }},
 	} {
@@ -147,8 +133,16 @@ func (c *cluster) measureChanges(ctx context.Context, f fleet) error {
 		shown.row(one.what, strconv.Itoa(len(times)), milliseconds(r.percentile(0.5)), milliseconds(r.percentile(0.99)), milliseconds(times[len(times)-1]), found.Target.String(), found.targetText())
 	}
 	shown.print(c.b.out)
-	c.b.note("a change suspends or resumes an account by the API, %d at a time, until a request at the runtime sees it; one that takes %s is given up, and counts as that", changeClients, changeTimeout)
+	c.b.note("%d changes a second come at an even pace, each suspends or resumes another one of %d accounts by the API; its time is from when it was due until a request at the runtime sees it; "+
+		"one that takes %s is given up, and counts as that", changesPerSecond, len(accounts), changeTimeout)
 	return nil
+}
+
+// timeFor times changes for a while.
+func (c *cluster) timeFor(ctx context.Context, accounts []*changed) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(changesFor, 10*c.b.Idle))
+	defer cancel()
+	return c.timeChanges(ctx, accounts)
 }
 
 // timeWithoutS3 times changes from the moment on when the S3 store hangs.
@@ -158,10 +152,7 @@ func (c *cluster) timeWithoutS3(ctx context.Context, accounts []*changed) ([]tim
 		return nil, err
 	}
 	defer resume()
-	end := time.Now().Add(max(min(c.b.Idle, time.Minute), min(shortestHang, 10*c.b.Idle)))
-	return c.timeChanges(ctx, accounts, func(n int) bool {
-		return n >= changes && time.Now().After(end) || time.Now().After(end.Add(changeTimeout)) && n > 0
-	})
+	return c.timeFor(ctx, accounts)
 }
 
 // timeDuringCreations times changes while more accounts are created.
@@ -169,22 +160,16 @@ func (c *cluster) timeDuringCreations(ctx context.Context, f fleet, accounts []*
 	if err := c.settle(ctx); err != nil {
 		return nil, err
 	}
-	finished := make(chan error, 1)
-	ended := make(chan struct{})
+	creating, done := context.WithCancel(ctx)
+	created := make(chan error, 1)
 	go func() {
-		defer close(ended)
+		defer done()
 		_, err := c.create(ctx, fleetNamespace, f.accounts, f.accounts+f.during, f.apps)
-		finished <- err
+		created <- err
 	}()
-	times, err := c.timeChanges(ctx, accounts, func(n int) bool {
-		select {
-		case <-ended:
-			return n > 0
-		default:
-			return false
-		}
-	})
-	return times, errors.Join(err, <-finished)
+	times, err := c.timeChanges(creating, accounts)
+	done()
+	return times, errors.Join(err, <-created)
 }
 
 // measureRestart starts the operator again: once when nothing changed meanwhile, and once with a change
@@ -208,7 +193,7 @@ func (c *cluster) measureRestart(ctx context.Context, f fleet) error {
 		return err
 	}
 	used := after.since(before)
-	accounts, err := c.changedAccounts(ctx, f)
+	accounts, err := c.accountsToChange(ctx, f)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 type counters struct {
 	at   time.Time
 	took time.Duration // of a difference
-	// writes of the API server's clients by verb and resource, Leases included
+	// requests to the API server by verb and resource
 	api map[string]float64
 	// queries of the operator's role by their text
 	queries            map[string]query
@@ -35,7 +35,7 @@ type query struct{ calls, wal float64 }
 func (c *cluster) counters(ctx context.Context) (counters, error) {
 	read := counters{at: time.Now(), s3: float64(c.proxy.requests.Load()), queries: map[string]query{}}
 	var err error
-	if read.api, err = c.apiWrites(ctx); err != nil {
+	if read.api, err = c.apiRequests(ctx); err != nil {
 		return counters{}, err
 	}
 	rows, err := c.sql.Query(ctx, `SELECT query, sum(calls)::float8, sum(wal_records)::float8 FROM pg_stat_statements JOIN pg_roles ON pg_roles.oid = userid WHERE rolname = $1 GROUP BY query`, operatorRole)
@@ -85,19 +85,27 @@ func (n counters) since(before counters) counters {
 	return done
 }
 
-// apiWrites is how many writes there were but those of Leases.
+// apiWrites is how many writes there were but those of the leader election.
 func (n counters) apiWrites() float64 {
 	sum := 0.0
 	for name, value := range n.api {
-		if !strings.HasSuffix(name, " leases") {
+		if isWrite(name) {
 			sum += value
 		}
 	}
 	return sum
 }
 
-// apiWrites reads the API server's own count of writes, by verb and resource.
-func (c *cluster) apiWrites(ctx context.Context) (map[string]float64, error) {
+// isWrite reports whether a request writes, and not for the leader election: Leases, and the core events
+// of it. Events about MediaAccounts are of the group events.k8s.io.
+func isWrite(name string) bool {
+	verb, resource, _ := strings.Cut(name, " ")
+	return slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}, verb) &&
+		resource != "leases.coordination.k8s.io" && resource != "events"
+}
+
+// apiRequests reads the API server's own count of requests, by verb and resource.
+func (c *cluster) apiRequests(ctx context.Context) (map[string]float64, error) {
 	text, err := readPage(ctx, c.metrics, c.kube.Config.Host+"/metrics")
 	if err != nil {
 		return nil, err
@@ -106,22 +114,24 @@ func (c *cluster) apiWrites(ctx context.Context) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	writes := map[string]float64{}
+	requests := map[string]float64{}
 	for _, metric := range families["apiserver_request_total"].GetMetric() {
 		labels := labelsOf(metric)
-		if !slices.Contains([]string{"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}, labels["verb"]) {
-			continue
-		}
 		name := labels["verb"] + " " + labels["resource"]
 		if labels["subresource"] != "" {
 			name += "/" + labels["subresource"]
 		}
-		writes[name] += metric.GetCounter().GetValue()
+		if labels["group"] != "" {
+			name += "." + labels["group"]
+		}
+		if labels["resource"] != "" {
+			requests[name] += metric.GetCounter().GetValue()
+		}
 	}
-	if len(writes) == 0 {
+	if len(requests) == 0 {
 		return nil, errors.New("the API server does not count its requests as apiserver_request_total")
 	}
-	return writes, nil
+	return requests, nil
 }
 
 func parseMetrics(text string) (map[string]*dto.MetricFamily, error) {
@@ -145,15 +155,11 @@ func (c *cluster) settle(ctx context.Context) error {
 	deadline := time.Now().Add(settleTimeout)
 	var last map[string]float64
 	for quietSince := time.Now(); time.Since(quietSince) < quietFor && time.Now().Before(deadline); {
-		writes, err := c.apiWrites(ctx)
+		writes, err := c.apiRequests(ctx)
 		if err != nil {
 			return err
 		}
-		for name := range writes {
-			if strings.HasSuffix(name, " leases") {
-				delete(writes, name)
-			}
-		}
+		maps.DeleteFunc(writes, func(name string, _ float64) bool { return !isWrite(name) })
 		busy, err := c.busy(ctx)
 		if err != nil {
 			return err
@@ -199,14 +205,14 @@ func (c *cluster) noteCosts(ctx context.Context, before counters, accounts int) 
 	return nil
 }
 
-// noteTop prints the most frequent API writes and SQL statements of a difference.
+// noteTop prints the most frequent API requests and SQL statements of a difference.
 func (c *cluster) noteTop(used counters, scale float64, unit string) {
 	const most = 25
 	for _, list := range []struct {
 		what  string
 		of    map[string]float64
 		limit int
-	}{{"API writes", used.api, most}, {"SQL statements", callsOf(used.queries), most}} {
+	}{{"API requests", used.api, most}, {"SQL statements", callsOf(used.queries), most}} {
 		names := slices.SortedFunc(maps.Keys(list.of), func(a, b string) int { return cmp.Or(cmp.Compare(list.of[b], list.of[a]), cmp.Compare(a, b)) })
 		for _, name := range names[:min(len(names), list.limit)] {
 			if per := list.of[name] * scale; per >= 0.005 {
