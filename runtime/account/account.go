@@ -20,7 +20,7 @@ const DefaultApp = "default"
 
 // Account is one tenant.
 type Account struct {
-	ID        uuid.UUID // UUIDv7, never reused
+	ID        uuid.UUID // see package cell; never reused
 	Namespace string    // of the MediaAccount
 	Name      string    // of the MediaAccount
 	// NamespaceUID and ObjectUID are the UIDs of the namespace and of the MediaAccount that the

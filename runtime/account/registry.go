@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -15,6 +16,8 @@ import (
 type Store interface {
 	ErasureStore
 	RetentionStore
+	// Cell returns the number of the installation, which ids and keys contain.
+	Cell() cell.Number
 	// UpdateAccount updates the open account that is bound to the MediaAccount with want's
 	// namespace, name and ObjectUID; NotFound without one. It writes nothing if nothing differs,
 	// and returns Conflict if want names another bucket.
@@ -77,7 +80,7 @@ func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
-	if want.ID, err = uuid.NewV7(); err != nil {
+	if want.ID, err = r.store.Cell().NewID(); err != nil {
 		return Account{}, err
 	}
 	newBucket := cmp.Or(spec.Bucket, BucketName(r.bucketPrefix, spec.Namespace, spec.Name, want.ID))

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/accountmetrics"
@@ -88,6 +89,9 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return usageError{err}
 	}
 	defer store.Close()
+	if err := checkCell(ctx, store); err != nil {
+		return err
+	}
 	objects, err := objectstore.New(c.Objects)
 	if err != nil {
 		return usageError{err}
@@ -140,6 +144,20 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	log.InfoContext(ctx, "shutdown complete")
 	return err
+}
+
+// cellTimeout bounds the look at the database before the process serves.
+const cellTimeout = 2 * time.Second
+
+// checkCell returns an error if the database has another cell than the configuration. While the
+// database does not respond it returns nil: the guard rejects changes until it has read the row.
+func checkCell(ctx context.Context, store *postgres.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, cellTimeout)
+	defer cancel()
+	if _, err := store.Installation(ctx); fault.ReasonOf(err) == fault.OtherInstallation {
+		return usageError{err}
+	}
+	return nil
 }
 
 // components are the parts of the service that run, or are drained.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
@@ -25,6 +26,8 @@ import (
 // returns NotFound for a key that does not exist, was revoked with its app or belongs to a
 // closed account.
 type CredentialStore interface {
+	// Cell returns the number of the installation, which upload signatures contain.
+	Cell() cell.Number
 	FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error)
 	FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error)
 	// FindSession returns the session of an access token. It returns NotFound also if the

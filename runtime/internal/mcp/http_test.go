@@ -59,7 +59,7 @@ func TestMissingCredential_IsAnsweredWithTheChallenge(t *testing.T) {
 	if got := rt.send(t, http.MethodPost, "/mcp?x-service-apikey="+one.Key+"&apikey="+one.Key, strings.NewReader(listTools)); got.status != http.StatusUnauthorized {
 		t.Errorf("a key in the query: %d", got.status)
 	}
-	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 43))); got.status != http.StatusUnauthorized {
+	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 46))); got.status != http.StatusUnauthorized {
 		t.Errorf("a wrong key beside a good signature: %d", got.status)
 	}
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {

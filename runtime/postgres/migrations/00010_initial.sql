@@ -11,6 +11,9 @@
 CREATE TABLE installation (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     id          uuid NOT NULL,
+    -- cell is the number of the installation among those that serve one base URL. Ids and
+    -- credentials contain it, so that it never changes (docs/decisions/0023).
+    cell        integer NOT NULL CHECK (cell BETWEEN 0 AND 4095),
     -- cluster_uid is the UID of the namespace kube-system of the cluster whose operator writes
     -- to this database; empty until an operator is bound.
     cluster_uid text NOT NULL DEFAULT '',
@@ -40,8 +43,8 @@ CREATE TABLE installation (
     -- proof_key is the key of the MACs in the Secrets of API keys.
     proof_key   bytea NOT NULL CHECK (length(proof_key) = 32)
 );
-INSERT INTO installation (id, token, proof_key)
-VALUES (gen_random_uuid(), gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
+INSERT INTO installation (id, cell, token, proof_key)
+VALUES (gen_random_uuid(), coalesce(nullif(current_setting('mediastack.cell', true), ''), '0')::integer, gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
 
 -- The replicas of the runtime that serve, or served recently.
 CREATE TABLE runtime_instance (

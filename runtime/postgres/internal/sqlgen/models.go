@@ -98,6 +98,7 @@ type GroupTotal struct {
 type Installation struct {
 	Singleton   bool
 	ID          uuid.UUID
+	Cell        int32
 	ClusterUid  string
 	Epoch       int64
 	LeaderTerm  int64
