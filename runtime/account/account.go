@@ -141,7 +141,6 @@ type Usage struct {
 	Used        int64
 	SealedItems int64
 	SealedBytes int64
-	DraftItems  int64
 	DraftBytes  int64
 	// Reserved is the sum of the reservations of running uploads.
 	Reserved int64

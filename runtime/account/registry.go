@@ -18,6 +18,7 @@ type Store interface {
 	RetentionStore
 	// Cell returns the number of the installation, which ids and keys contain.
 	Cell() cell.Number
+	VersionStore
 	// UpdateAccount updates the open account that is bound to the MediaAccount with want's
 	// namespace, name and ObjectUID; NotFound without one. It writes nothing if nothing differs,
 	// and returns Conflict if want names another bucket.
@@ -46,7 +47,7 @@ type Store interface {
 	HasItems(ctx context.Context, accountID uuid.UUID) (bool, error)
 	// SampleFiles returns the keys of the originals of some of the oldest and of the newest items.
 	SampleFiles(ctx context.Context, accountID uuid.UUID) ([]string, error)
-	// Usage returns what the account holds. It counts drafts row by row, so call it rarely.
+	// Usage returns what the account holds, from counters.
 	Usage(ctx context.Context, accountID uuid.UUID) (Usage, error)
 }
 

@@ -439,6 +439,33 @@ CREATE TABLE email_outbox (
 );
 CREATE INDEX email_outbox_due ON email_outbox (not_before);
 
+-- What the operator acts on, for each open account: a version changes with every change of a row that
+-- the status of the MediaAccount (version) or the MediaSettings (settings_version) follows from. One
+-- statement over all accounts compares them with what the operator last saw.
+CREATE VIEW account_version AS
+SELECT account.id, account.namespace, account.name,
+    (hashtextextended(account.xmin::text, 0)
+        # (SELECT coalesce(bit_xor(hashtextextended(app.xmin::text || app.id::text, 1)), 0) FROM app WHERE app.account_id = account.id)
+        # (SELECT coalesce(bit_xor(hashtextextended(api_key.xmin::text || api_key.id::text, 2)), 0) FROM api_key WHERE api_key.account_id = account.id))::bigint AS version,
+    (hashtextextended(account.object_uid, 5)
+        # hashtextextended(coalesce((SELECT settings_pin.xmin::text FROM settings_pin WHERE settings_pin.account_id = account.id), ''), 3)
+        # hashtextextended(coalesce((SELECT settings_tenant.xmin::text FROM settings_tenant WHERE settings_tenant.account_id = account.id), ''), 4))::bigint AS settings_version
+FROM account WHERE account.closed_at IS NULL;
+
+-- What each open account holds, from counters: no item is read. Drafts are what remains of the used
+-- bytes, so that one snapshot adds up.
+CREATE VIEW account_holding AS
+SELECT account.id, account.namespace, account.name, used.bytes AS used,
+    sealed.items AS sealed_items, sealed.bytes AS sealed_bytes, running.reserved,
+    greatest(used.bytes - sealed.bytes - running.reserved, 0)::bigint AS draft_bytes,
+    (SELECT coalesce(max(api_key_use.last_used_at), 'epoch') FROM api_key JOIN api_key_use ON api_key_use.key_id = api_key.id WHERE api_key.account_id = account.id)::timestamptz AS last_used_at
+FROM account
+CROSS JOIN LATERAL (SELECT coalesce(max(account_usage.bytes), 0)::bigint AS bytes FROM account_usage WHERE account_usage.account_id = account.id) AS used
+CROSS JOIN LATERAL (SELECT coalesce(sum(app_total.public_items + app_total.private_items), 0)::bigint AS items, coalesce(sum(app_total.bytes), 0)::bigint AS bytes
+    FROM app_total WHERE app_total.account_id = account.id) AS sealed
+CROSS JOIN LATERAL (SELECT coalesce(sum(upload.reserved), 0)::bigint AS reserved FROM upload WHERE upload.account_id = account.id) AS running
+WHERE account.closed_at IS NULL;
+
 -- Replicas cache accounts, apps, keys and grants. A change notifies them, so that they drop
 -- what they cached of the account. It is a trigger so that no statement can omit it.
 -- +goose StatementBegin

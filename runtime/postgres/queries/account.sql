@@ -53,20 +53,6 @@ SELECT bucket FROM account WHERE bucket_owned AND closed_at IS NULL ORDER BY id 
 -- name: LockAccount :one
 SELECT * FROM account WHERE id = $1 FOR NO KEY UPDATE;
 
--- name: SealedUsage :one
-SELECT coalesce(sum(public_items + private_items), 0)::bigint AS items, coalesce(sum(bytes), 0)::bigint AS bytes
-FROM app_total WHERE account_id = $1;
-
--- name: DraftUsage :one
-SELECT count(*) AS items, coalesce(sum(bytes), 0)::bigint AS bytes FROM item WHERE account_id = $1 AND sealed_at IS NULL;
-
--- name: ReservedUsage :one
-SELECT coalesce(sum(reserved), 0)::bigint FROM upload WHERE account_id = $1;
-
--- name: UsedStorage :one
--- What counts against the storage cap.
-SELECT bytes FROM account_usage WHERE account_id = $1;
-
 -- name: HasItems :one
 SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1);
 

@@ -63,22 +63,6 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 	return i, err
 }
 
-const draftUsage = `-- name: DraftUsage :one
-SELECT count(*) AS items, coalesce(sum(bytes), 0)::bigint AS bytes FROM item WHERE account_id = $1 AND sealed_at IS NULL
-`
-
-type DraftUsageRow struct {
-	Items int64
-	Bytes int64
-}
-
-func (q *Queries) DraftUsage(ctx context.Context, accountID uuid.UUID) (DraftUsageRow, error) {
-	row := q.db.QueryRow(ctx, draftUsage, accountID)
-	var i DraftUsageRow
-	err := row.Scan(&i.Items, &i.Bytes)
-	return i, err
-}
-
 const findAccount = `-- name: FindAccount :one
 SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
@@ -391,17 +375,6 @@ func (q *Queries) OwnedBucket(ctx context.Context) (string, error) {
 	return bucket, err
 }
 
-const reservedUsage = `-- name: ReservedUsage :one
-SELECT coalesce(sum(reserved), 0)::bigint FROM upload WHERE account_id = $1
-`
-
-func (q *Queries) ReservedUsage(ctx context.Context, accountID uuid.UUID) (int64, error) {
-	row := q.db.QueryRow(ctx, reservedUsage, accountID)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
 const sampleFiles = `-- name: SampleFiles :many
 SELECT (sample.objects -> 0 ->> 'key')::text AS key FROM (
     (SELECT o.objects FROM item o WHERE o.account_id = $1 ORDER BY o.id LIMIT $2::int)
@@ -434,23 +407,6 @@ func (q *Queries) SampleFiles(ctx context.Context, arg SampleFilesParams) ([]str
 		return nil, err
 	}
 	return items, nil
-}
-
-const sealedUsage = `-- name: SealedUsage :one
-SELECT coalesce(sum(public_items + private_items), 0)::bigint AS items, coalesce(sum(bytes), 0)::bigint AS bytes
-FROM app_total WHERE account_id = $1
-`
-
-type SealedUsageRow struct {
-	Items int64
-	Bytes int64
-}
-
-func (q *Queries) SealedUsage(ctx context.Context, accountID uuid.UUID) (SealedUsageRow, error) {
-	row := q.db.QueryRow(ctx, sealedUsage, accountID)
-	var i SealedUsageRow
-	err := row.Scan(&i.Items, &i.Bytes)
-	return i, err
 }
 
 const setBucketOwned = `-- name: SetBucketOwned :exec
@@ -530,16 +486,4 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.BucketRemovedAt,
 	)
 	return i, err
-}
-
-const usedStorage = `-- name: UsedStorage :one
-SELECT bytes FROM account_usage WHERE account_id = $1
-`
-
-// What counts against the storage cap.
-func (q *Queries) UsedStorage(ctx context.Context, accountID uuid.UUID) (int64, error) {
-	row := q.db.QueryRow(ctx, usedStorage, accountID)
-	var bytes int64
-	err := row.Scan(&bytes)
-	return bytes, err
 }
