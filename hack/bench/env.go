@@ -27,16 +27,18 @@ type environment struct {
 	bare    *minio.Core
 	secret  string
 	watched map[string]int // process ids by name, for CPU time
+	// settings are those of PostgreSQL that a benchmark needs.
+	settings map[string]string
 }
 
 const database = "bench"
 
-func startEnvironment(ctx context.Context, o options) (*environment, error) {
+func startEnvironment(ctx context.Context, o options, settings map[string]string) (*environment, error) {
 	dir, err := servers.MakeDataDir(o.Dir, "mediastack-bench-")
 	if err != nil {
 		return nil, err
 	}
-	env := &environment{options: o, group: servers.NewGroup(), dir: dir, secret: servers.RandomSecret(32), watched: map[string]int{}}
+	env := &environment{options: o, group: servers.NewGroup(), dir: dir, secret: servers.RandomSecret(32), watched: map[string]int{}, settings: settings}
 	if err := env.start(ctx); err != nil {
 		env.close()
 		return nil, err
@@ -47,6 +49,7 @@ func startEnvironment(ctx context.Context, o options) (*environment, error) {
 func (env *environment) start(ctx context.Context) (err error) {
 	env.server, err = env.group.StartPostgres(ctx, servers.PostgresConfig{
 		Dir: filepath.Join(env.dir, "postgres"), LogFile: filepath.Join(env.dir, "postgres.log"), Volatile: env.volatile,
+		Settings: env.settings,
 	})
 	if err != nil {
 		return err
