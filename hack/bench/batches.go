@@ -82,11 +82,11 @@ func (b *bench) measureBatches(ctx context.Context, times *table, clients int, o
 	busy := make([]atomic.Int64, len(of)*len(versions))
 	for _, s := range of {
 		for _, v := range versions {
-			refused := &busy[len(sides)]
+			rejected := &busy[len(sides)]
 			sides = append(sides, side{
 				name: v.name + s.String(),
 				call: func(ctx context.Context, n int64) error {
-					return uploadUntilAccepted(ctx, v.replicas[n%int64(s.replicas)], tenants[(n/int64(s.replicas))%int64(s.accounts)].APIKey, f, refused)
+					return uploadUntilAccepted(ctx, v.replicas[n%int64(s.replicas)], tenants[(n/int64(s.replicas))%int64(s.accounts)].APIKey, f, rejected)
 				},
 				after: func(context.Context) error {
 					for _, t := range tenants {
@@ -129,7 +129,7 @@ func (b *bench) measureBatches(ctx context.Context, times *table, clients int, o
 }
 
 // uploadUntilAccepted uploads a form, again while it is answered 429.
-func uploadUntilAccepted(ctx context.Context, e *endpoint, key string, f form, refused *atomic.Int64) error {
+func uploadUntilAccepted(ctx context.Context, e *endpoint, key string, f form, rejected *atomic.Int64) error {
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.baseURL+"/media/create", bytes.NewReader(f.body))
 		if err != nil {
@@ -141,7 +141,7 @@ func uploadUntilAccepted(ctx context.Context, e *endpoint, key string, f form, r
 		if !isStatus(err, http.StatusTooManyRequests) {
 			return err
 		}
-		refused.Add(1)
+		rejected.Add(1)
 		if err := wait(200 * time.Millisecond)(ctx); err != nil {
 			return err
 		}

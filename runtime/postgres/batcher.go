@@ -15,10 +15,10 @@ import (
 const (
 	maxBatchCalls = 128
 	batchTimeout  = 15 * time.Second
-	// lockPatience is how long a batch of several accounts waits for a lock of one of them, and
-	// soloPatience how long each attempt of a single account does.
-	lockPatience = 100 * time.Millisecond
-	soloPatience = 250 * time.Millisecond
+	// batchLockTimeout is how long a batch of several accounts waits for a lock of one of them, and
+	// soloLockTimeout how long each attempt of a single account does.
+	batchLockTimeout = 100 * time.Millisecond
+	soloLockTimeout  = 250 * time.Millisecond
 	// A batch that takes longer than defaultLateAfter does not delay later ones: the next one is executed
 	// beside it, on another connection. maxLate bounds how many late batches there are.
 	defaultLateAfter = time.Second
@@ -163,12 +163,12 @@ func (b *batcher[K, C]) dequeue(l *lane[C]) []*batchCall[C] {
 }
 
 // executeShared executes a batch of any accounts, and starts to execute the accounts separately if
-// that is refused.
+// that fails.
 func (b *batcher[K, C]) executeShared(calls []*batchCall[C]) {
 	b.waiting.Sub(float64(len(calls)))
 	ctx, cancel := context.WithTimeout(calls[0].ctx, batchTimeout)
 	defer cancel()
-	ok, err := b.execute(ctx, lockPatience, calls)
+	ok, err := b.execute(ctx, batchLockTimeout, calls)
 	if err == nil || isTransient(err) && !isLockFailure(err) {
 		endAll(calls, ok, err)
 		return
@@ -228,7 +228,7 @@ func (b *batcher[K, C]) executeSolo(calls []*batchCall[C]) {
 func (b *batcher[K, C]) attempt(ctx context.Context, calls []*batchCall[C]) (ok []bool, err error) {
 	for {
 		b.soloSlots <- struct{}{}
-		ok, err = b.execute(ctx, soloPatience, calls)
+		ok, err = b.execute(ctx, soloLockTimeout, calls)
 		<-b.soloSlots
 		if err == nil || !isLockFailure(err) || ctx.Err() != nil {
 			return ok, err

@@ -3,7 +3,7 @@
 -- if they exceed its storage cap. Returns the opened uploads. The rows of the usage are locked in
 -- the order of the accounts, so that two of these statements never wait for each other in a circle.
 -- A process whose lease has ended is not recorded: only the lease of the upload bounds it then.
-WITH patience AS MATERIALIZED (
+WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 ), requested AS MATERIALIZED (
     SELECT unnest(sqlc.arg(item_ids)::uuid[]) AS item_id, unnest(sqlc.arg(account_ids)::uuid[]) AS account_id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id,
@@ -11,7 +11,7 @@ WITH patience AS MATERIALIZED (
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
 ), locked AS MATERIALIZED (
-    SELECT account_usage.account_id, wanted.bytes FROM patience, wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
+    SELECT account_usage.account_id, wanted.bytes FROM timeout_set, wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
     ORDER BY account_usage.account_id FOR UPDATE OF account_usage
 ), increased AS (
     UPDATE account_usage SET bytes = account_usage.bytes + locked.bytes
@@ -52,14 +52,14 @@ SELECT (account.max_storage - account_usage.bytes)::bigint AS bytes, account.max
 -- name: CommitUploads :many
 -- Commits the uploads whose reservation equals the stored bytes, so that the usage does not
 -- change. Returns their items; every other upload is committed alone.
-WITH patience AS MATERIALIZED (
+WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 ), requested AS MATERIALIZED (
     SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(file_names)::text[]) AS file_name, unnest(sqlc.arg(accesses)::text[]) AS access,
         unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
         unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at
 ), done AS (
-    DELETE FROM upload USING requested, patience WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
+    DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)

@@ -63,14 +63,14 @@ func (q *Queries) BucketOf(ctx context.Context, id uuid.UUID) (string, error) {
 }
 
 const commitUploads = `-- name: CommitUploads :many
-WITH patience AS MATERIALIZED (
+WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', $1::text, true)
 ), requested AS MATERIALIZED (
     SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS file_name, unnest($4::text[]) AS access,
         unnest($5::text[]) AS caption, unnest($6::text[]) AS group_label, unnest($7::text[]) AS objects,
         unnest($8::bigint[]) AS bytes, unnest($9::timestamptz[]) AS created_at
 ), done AS (
-    DELETE FROM upload USING requested, patience WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
+    DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
@@ -270,7 +270,7 @@ func (q *Queries) ItemExists(ctx context.Context, id uuid.UUID) (bool, error) {
 }
 
 const openUploads = `-- name: OpenUploads :many
-WITH patience AS MATERIALIZED (
+WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', $2::text, true)
 ), requested AS MATERIALIZED (
     SELECT unnest($3::uuid[]) AS item_id, unnest($4::uuid[]) AS account_id, unnest($5::uuid[]) AS app_id,
@@ -278,7 +278,7 @@ WITH patience AS MATERIALIZED (
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
 ), locked AS MATERIALIZED (
-    SELECT account_usage.account_id, wanted.bytes FROM patience, wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
+    SELECT account_usage.account_id, wanted.bytes FROM timeout_set, wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
     ORDER BY account_usage.account_id FOR UPDATE OF account_usage
 ), increased AS (
     UPDATE account_usage SET bytes = account_usage.bytes + locked.bytes
