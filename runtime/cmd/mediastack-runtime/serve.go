@@ -236,7 +236,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		return components{}, err
 	}
 	toolsCfg := c.Tools
-	toolsCfg.BaseURL, toolsCfg.Version = c.Server.BaseURL, versionText()
+	toolsCfg.BaseURL, toolsCfg.DraftTTL, toolsCfg.Version = c.Server.BaseURL, c.Drafts.DraftTTL, versionText()
 	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Origins: origins, Limits: limits})
 	if err != nil {
 		return components{}, err
