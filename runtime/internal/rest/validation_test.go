@@ -44,7 +44,7 @@ func TestUpload_InvalidLeavesNothing(t *testing.T) {
 	rt := w.runtime(t)
 	good := filePart("a.txt", []byte("hello"))
 	const head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n"
-	unknown := account.KeyPrefix + strings.Repeat("a", 43)
+	unknown := account.KeyPrefix + strings.Repeat("a", 46)
 	tests := []struct {
 		name   string
 		send   []option
