@@ -57,6 +57,7 @@ type serveCommand struct {
 	Objects  objectstore.Config    `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config         `embed:"" group:"Stores"`
+	Instance     installation.InstanceConfig `embed:"" group:"Stores"`
 	Readiness    objectstore.ReadinessConfig `embed:"" group:"Stores"`
 
 	Traces traceexport.Config `embed:"" group:"Server"`
@@ -68,7 +69,7 @@ func (c *serveCommand) Validate() error {
 		return err
 	}
 	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate, c.Accounts.Validate,
-		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Readiness.Validate, c.Traces.Validate} {
+		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Instance.Validate, c.Readiness.Validate, c.Traces.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -264,7 +265,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		}
 		mounts = append(mounts, logins.Mount)
 	}
-	instance := installation.NewInstance(store, versionText(), guard.Writable, log)
+	instance := installation.NewInstance(c.Instance, versionText(), installation.InstanceDeps{Store: store, Writable: guard.Writable, EndUploads: items.EndUploadsOfDeadProcesses, Log: log})
 	if err := registry.Register(inventory.NewCollector(store, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
 		return components{}, err
 	}

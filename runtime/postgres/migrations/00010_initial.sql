@@ -46,12 +46,15 @@ CREATE TABLE installation (
 INSERT INTO installation (id, cell, token, proof_key)
 VALUES (gen_random_uuid(), coalesce(nullif(current_setting('mediastack.cell', true), ''), '0')::integer, gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
 
--- The replicas of the runtime that serve, or served recently.
+-- The processes of the runtime that serve, and those that died and left uploads.
 CREATE TABLE runtime_instance (
-    id         uuid PRIMARY KEY,
-    version    text NOT NULL,
-    started_at timestamptz NOT NULL,
-    seen_at    timestamptz NOT NULL
+    id          uuid PRIMARY KEY,
+    version     text NOT NULL,
+    started_at  timestamptz NOT NULL,
+    -- alive_since is when the process began to renew its lease without a gap.
+    alive_since timestamptz NOT NULL,
+    -- lease_ends is when the process is declared dead, unless it renews the lease before.
+    lease_ends  timestamptz NOT NULL
 );
 
 -- What the purge did: one row, which the migration inserts. Its process ends, so that it cannot be
@@ -215,6 +218,10 @@ CREATE TABLE upload (
     app_id     uuid NOT NULL,
     reserved   bigint NOT NULL DEFAULT 0 CHECK (reserved >= 0),
     lease_ends timestamptz NOT NULL,
+    -- instance_id is the process that receives the upload: it ends with it. Null for an upload that
+    -- any process can continue. There is no foreign key: it would be checked for each upload.
+    instance_id uuid,
+    opened_at  timestamptz NOT NULL DEFAULT now(),
     FOREIGN KEY (app_id, account_id) REFERENCES app (id, account_id) ON DELETE CASCADE
 );
 CREATE INDEX upload_lease ON upload (lease_ends);

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 	"mediastack.dev/runtime/media"
 )
 
@@ -278,10 +279,11 @@ type ResumableUpload struct {
 }
 
 type RuntimeInstance struct {
-	ID        uuid.UUID
-	Version   string
-	StartedAt time.Time
-	SeenAt    time.Time
+	ID         uuid.UUID
+	Version    string
+	StartedAt  time.Time
+	AliveSince time.Time
+	LeaseEnds  time.Time
 }
 
 type SettingsPin struct {
@@ -297,9 +299,11 @@ type SettingsTenant struct {
 }
 
 type Upload struct {
-	ItemID    uuid.UUID
-	AccountID uuid.UUID
-	AppID     uuid.UUID
-	Reserved  int64
-	LeaseEnds time.Time
+	ItemID     uuid.UUID
+	AccountID  uuid.UUID
+	AppID      uuid.UUID
+	Reserved   int64
+	LeaseEnds  time.Time
+	InstanceID pgtype.UUID
+	OpenedAt   time.Time
 }
