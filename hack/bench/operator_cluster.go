@@ -66,6 +66,8 @@ type cluster struct {
 	kubeconfig     string // the operator's
 	operatorListen string // of the operator's metrics
 	operator       *servers.Process
+
+	background float64 // transaction ids a second without an operator
 }
 
 // startCluster starts everything but the operator.
