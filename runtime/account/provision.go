@@ -23,21 +23,21 @@ type NewApp struct {
 }
 
 // NewProvision returns the provision of an account with the Default App and the named apps.
-func NewProvision(names []string, generation int64) (Provision, error) {
+func (r *Registry) NewProvision(names []string, generation int64) (Provision, error) {
 	provision := Provision{Generation: generation}
 	var err error
-	if provision.AccountID, err = uuid.NewV7(); err != nil {
+	if provision.AccountID, err = r.store.Cell().NewID(); err != nil {
 		return Provision{}, err
 	}
 	for _, name := range append([]string{DefaultApp}, names...) {
 		app := NewApp{Name: name}
-		if app.ID, err = uuid.NewV7(); err != nil {
+		if app.ID, err = r.store.Cell().NewID(); err != nil {
 			return Provision{}, err
 		}
-		if app.KeyID, err = uuid.NewV7(); err != nil {
+		if app.KeyID, err = r.store.Cell().NewID(); err != nil {
 			return Provision{}, err
 		}
-		if app.Secret, err = NewKeySecret(); err != nil {
+		if app.Secret, err = NewKeySecret(r.store.Cell()); err != nil {
 			return Provision{}, err
 		}
 		provision.Apps = append(provision.Apps, app)

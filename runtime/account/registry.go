@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -15,6 +16,8 @@ import (
 type Store interface {
 	ErasureStore
 	RetentionStore
+	// Cell returns the number of the installation, which ids and keys contain.
+	Cell() cell.Number
 	VersionStore
 	// UpdateAccount updates the open account that is bound to the MediaAccount with want's
 	// namespace, name and ObjectUID; NotFound without one. It writes nothing if nothing differs,
@@ -79,7 +82,7 @@ func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 		return Account{}, err
 	}
 	if want.ID = spec.Provision.AccountID; want.ID == uuid.Nil {
-		if want.ID, err = uuid.NewV7(); err != nil {
+		if want.ID, err = r.store.Cell().NewID(); err != nil {
 			return Account{}, err
 		}
 	}
@@ -100,7 +103,7 @@ func (spec Spec) account() (Account, error) {
 	}
 	return Account{
 		Namespace: spec.Namespace, Name: spec.Name, NamespaceUID: spec.NamespaceUID, ObjectUID: spec.ObjectUID, DisplayName: spec.DisplayName, Owners: owners,
-		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: spec.Bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy,
+		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: spec.Bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy, Origins: spec.Origins,
 	}, nil
 }
 

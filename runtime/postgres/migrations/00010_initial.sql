@@ -11,6 +11,9 @@
 CREATE TABLE installation (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     id          uuid NOT NULL,
+    -- cell is the number of the installation among those that serve one base URL. Ids and
+    -- credentials contain it, so that it never changes (docs/decisions/0023).
+    cell        integer NOT NULL CHECK (cell BETWEEN 0 AND 4095),
     -- cluster_uid is the UID of the namespace kube-system of the cluster whose operator writes
     -- to this database; empty until an operator is bound.
     cluster_uid text NOT NULL DEFAULT '',
@@ -40,8 +43,8 @@ CREATE TABLE installation (
     -- proof_key is the key of the MACs in the Secrets of API keys.
     proof_key   bytea NOT NULL CHECK (length(proof_key) = 32)
 );
-INSERT INTO installation (id, token, proof_key)
-VALUES (gen_random_uuid(), gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
+INSERT INTO installation (id, cell, token, proof_key)
+VALUES (gen_random_uuid(), coalesce(nullif(current_setting('mediastack.cell', true), ''), '0')::integer, gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
 
 -- The replicas of the runtime that serve, or served recently.
 CREATE TABLE runtime_instance (
@@ -102,6 +105,8 @@ CREATE TABLE account (
     -- list none.
     mcp_read_only   boolean NOT NULL DEFAULT false,
     mcp_tools       text[],
+    -- cors_origins (spec.cors.origins): null = those of the installation, empty = none.
+    cors_origins    text[],
     created_at      timestamptz NOT NULL DEFAULT now(),
     closed_at       timestamptz,
     -- erase_after is when the media of a closed account is deleted; null = never.
@@ -118,6 +123,8 @@ CREATE INDEX account_closed_name ON account (namespace, name, closed_at DESC) WH
 CREATE INDEX account_closed ON account (id) WHERE closed_at IS NOT NULL;
 CREATE UNIQUE INDEX account_open_name ON account (namespace, name) WHERE closed_at IS NULL;
 CREATE UNIQUE INDEX account_open_bucket ON account (bucket) WHERE closed_at IS NULL;
+-- The runtimes answer preflights for the origins of all accounts.
+CREATE INDEX account_cors ON account (id) WHERE closed_at IS NULL AND cors_origins IS NOT NULL;
 -- A login looks accounts up by the owner's e-mail address.
 CREATE INDEX account_owners ON account USING gin (owners) WHERE closed_at IS NULL;
 

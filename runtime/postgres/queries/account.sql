@@ -1,9 +1,9 @@
 -- name: InsertAccount :one
 -- The account with its apps, and a pending key for each.
 WITH created AS (
-    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
+    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
     VALUES (sqlc.arg(id), sqlc.arg(namespace), sqlc.arg(name), sqlc.arg(namespace_uid), sqlc.arg(object_uid), sqlc.arg(display_name), sqlc.arg(owners)::text[],
-        sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(bucket), sqlc.arg(suspended), sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[])
+        sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(bucket), sqlc.arg(suspended), sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[], sqlc.arg(cors_origins)::text[])
     RETURNING *
 ), used AS (
     INSERT INTO account_usage (account_id) SELECT created.id FROM created
@@ -29,10 +29,10 @@ SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL;
 -- the spec of an object that was replaced: the account is bound to the other one by then.
 UPDATE account SET display_name = sqlc.arg(display_name), owners = sqlc.arg(owners)::text[], max_storage = sqlc.arg(max_storage),
     max_upload_size = sqlc.arg(max_upload_size), suspended = sqlc.arg(suspended),
-    mcp_read_only = sqlc.arg(mcp_read_only), mcp_tools = sqlc.arg(mcp_tools)::text[]
-WHERE id = sqlc.arg(id) AND object_uid = sqlc.arg(object_uid) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+    mcp_read_only = sqlc.arg(mcp_read_only), mcp_tools = sqlc.arg(mcp_tools)::text[], cors_origins = sqlc.arg(cors_origins)::text[]
+WHERE id = sqlc.arg(id) AND object_uid = sqlc.arg(object_uid) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, cors_origins)
     IS DISTINCT FROM (sqlc.arg(display_name), sqlc.arg(owners)::text[], sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(suspended),
-        sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[])
+        sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[], sqlc.arg(cors_origins)::text[])
 RETURNING *;
 
 -- name: LockName :exec
@@ -78,3 +78,7 @@ SELECT (sample.objects -> 0 ->> 'key')::text AS key FROM (
     UNION
     (SELECT n.objects FROM item n WHERE n.account_id = sqlc.arg(account_id) ORDER BY n.id DESC LIMIT sqlc.arg(items)::int)
 ) AS sample WHERE sample.objects -> 0 ->> 'key' <> '';
+
+-- name: ListOrigins :many
+-- The web origins of all open accounts.
+SELECT DISTINCT unnest(cors_origins)::text FROM account WHERE closed_at IS NULL AND cors_origins IS NOT NULL ORDER BY 1;

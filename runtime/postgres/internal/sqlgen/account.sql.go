@@ -16,7 +16,7 @@ const bindAccount = `-- name: BindAccount :one
 UPDATE account SET namespace = $2, name = $3, namespace_uid = $4, object_uid = $5,
     bucket_owned = bucket_owned AND closed_at IS NULL, closed_at = NULL, erase_after = NULL
 WHERE id = $1 AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type BindAccountParams struct {
@@ -54,6 +54,7 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -64,7 +65,7 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 }
 
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -91,6 +92,7 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -113,25 +115,25 @@ func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, erro
 
 const insertAccount = `-- name: InsertAccount :one
 WITH created AS (
-    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
+    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
     VALUES ($1, $2, $3, $4, $5, $6, $7::text[],
-        $8, $9, $10, $11, $12, $13::text[])
-    RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+        $8, $9, $10, $11, $12, $13::text[], $14::text[])
+    RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 ), used AS (
     INSERT INTO account_usage (account_id) SELECT created.id FROM created
 ), opened AS (
     INSERT INTO app (id, account_id, name, key_sequence)
     SELECT listed.id, $1, listed.name, 1
-    FROM (SELECT unnest($14::uuid[]) AS id, unnest($15::text[]) AS name) AS listed
+    FROM (SELECT unnest($15::uuid[]) AS id, unnest($16::text[]) AS name) AS listed
 ), totals AS (
     INSERT INTO app_total (app_id, account_id, slot)
-    SELECT listed.id, $1, slot FROM unnest($14::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
+    SELECT listed.id, $1, slot FROM unnest($15::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
 ), issued AS (
     INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, overlap)
-    SELECT listed.id, $1, listed.app_id, listed.hash, $16::bigint, 1, $5, 0
-    FROM (SELECT unnest($17::uuid[]) AS id, unnest($14::uuid[]) AS app_id, unnest($18::bytea[]) AS hash) AS listed
+    SELECT listed.id, $1, listed.app_id, listed.hash, $17::bigint, 1, $5, 0
+    FROM (SELECT unnest($18::uuid[]) AS id, unnest($15::uuid[]) AS app_id, unnest($19::bytea[]) AS hash) AS listed
 )
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM created
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM created
 `
 
 type InsertAccountParams struct {
@@ -148,6 +150,7 @@ type InsertAccountParams struct {
 	Suspended     bool
 	McpReadOnly   bool
 	McpTools      []string
+	CorsOrigins   []string
 	AppIds        []uuid.UUID
 	AppNames      []string
 	Generation    int64
@@ -171,6 +174,7 @@ type InsertAccountRow struct {
 	Suspended       bool
 	McpReadOnly     bool
 	McpTools        []string
+	CorsOrigins     []string
 	CreatedAt       time.Time
 	ClosedAt        *time.Time
 	EraseAfter      *time.Time
@@ -194,6 +198,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (I
 		arg.Suspended,
 		arg.McpReadOnly,
 		arg.McpTools,
+		arg.CorsOrigins,
 		arg.AppIds,
 		arg.AppNames,
 		arg.Generation,
@@ -217,6 +222,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (I
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -226,8 +232,33 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (I
 	return i, err
 }
 
+const listOrigins = `-- name: ListOrigins :many
+SELECT DISTINCT unnest(cors_origins)::text FROM account WHERE closed_at IS NULL AND cors_origins IS NOT NULL ORDER BY 1
+`
+
+// The web origins of all open accounts.
+func (q *Queries) ListOrigins(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, listOrigins)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var column_1 string
+		if err := rows.Scan(&column_1); err != nil {
+			return nil, err
+		}
+		items = append(items, column_1)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -249,6 +280,7 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -259,7 +291,7 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 }
 
 const lockClosedAccounts = `-- name: LockClosedAccounts :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id
 FROM account CROSS JOIN installation
 WHERE account.closed_at IS NOT NULL
     AND (account.namespace = $1 AND account.name = $2 OR account.id = ANY ($3::uuid[]))
@@ -304,6 +336,7 @@ func (q *Queries) LockClosedAccounts(ctx context.Context, arg LockClosedAccounts
 			&i.Account.Suspended,
 			&i.Account.McpReadOnly,
 			&i.Account.McpTools,
+			&i.Account.CorsOrigins,
 			&i.Account.CreatedAt,
 			&i.Account.ClosedAt,
 			&i.Account.EraseAfter,
@@ -338,7 +371,7 @@ func (q *Queries) LockName(ctx context.Context, arg LockNameParams) error {
 }
 
 const lockOpenAccount = `-- name: LockOpenAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
 `
 
 type LockOpenAccountParams struct {
@@ -365,6 +398,7 @@ func (q *Queries) LockOpenAccount(ctx context.Context, arg LockOpenAccountParams
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -436,11 +470,11 @@ func (q *Queries) SetBucketOwned(ctx context.Context, arg SetBucketOwnedParams) 
 const updateAccount = `-- name: UpdateAccount :one
 UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
     max_upload_size = $4, suspended = $5,
-    mcp_read_only = $6, mcp_tools = $7::text[]
-WHERE id = $8 AND object_uid = $9 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+    mcp_read_only = $6, mcp_tools = $7::text[], cors_origins = $8::text[]
+WHERE id = $9 AND object_uid = $10 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, cors_origins)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
-        $6, $7::text[])
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+        $6, $7::text[], $8::text[])
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type UpdateAccountParams struct {
@@ -451,6 +485,7 @@ type UpdateAccountParams struct {
 	Suspended     bool
 	McpReadOnly   bool
 	McpTools      []string
+	CorsOrigins   []string
 	ID            uuid.UUID
 	ObjectUid     string
 }
@@ -466,6 +501,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.Suspended,
 		arg.McpReadOnly,
 		arg.McpTools,
+		arg.CorsOrigins,
 		arg.ID,
 		arg.ObjectUid,
 	)
@@ -486,6 +522,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,

@@ -27,6 +27,7 @@ type Account struct {
 	Suspended       bool
 	McpReadOnly     bool
 	McpTools        []string
+	CorsOrigins     []string
 	CreatedAt       time.Time
 	ClosedAt        *time.Time
 	EraseAfter      *time.Time
@@ -117,6 +118,7 @@ type GroupTotal struct {
 type Installation struct {
 	Singleton   bool
 	ID          uuid.UUID
+	Cell        int32
 	ClusterUid  string
 	Epoch       int64
 	LeaderTerm  int64
