@@ -1,0 +1,4 @@
+package postgres
+
+// ListStatement is listStatement, for tests that explain it.
+var ListStatement = listStatement
