@@ -70,7 +70,6 @@ func usageStatus(before *v1alpha1.UsageStatus, usage account.Usage, now metav1.T
 		SealedBytes:   usage.SealedBytes,
 		SealedItems:   usage.SealedItems,
 		DraftBytes:    usage.DraftBytes,
-		DraftItems:    usage.DraftItems,
 		ReservedBytes: usage.Reserved,
 		MeasuredAt:    now,
 	}

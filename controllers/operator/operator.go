@@ -142,7 +142,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	}
 	options := cache.Options{
 		ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labels.NewSelector().Add(*ours)}},
-		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultTransform:            trim,
 		ReaderFailOnMissingInformer: true, // a read must not start a watch of a whole kind
 	}
 	for _, namespace := range namespaces {
@@ -156,7 +156,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 
 func addControllers(ctx context.Context, mgr manager.Manager, verifier *installation.Verifier, gate *reconcile.Gate, cfg Config, deps Deps) error {
 	shared := reconcile.Deps{
-		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate,
+		Client: mgr.GetClient(), Events: eventRecorder{mgr.GetEventRecorder(recorderName)}, Now: deps.Now, Gate: gate,
 		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
 	}
 	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)

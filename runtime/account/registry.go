@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -15,6 +16,9 @@ import (
 type Store interface {
 	ErasureStore
 	RetentionStore
+	// Cell returns the number of the installation, which ids and keys contain.
+	Cell() cell.Number
+	VersionStore
 	// UpdateAccount updates the open account that is bound to the MediaAccount with want's
 	// namespace, name and ObjectUID; NotFound without one. It writes nothing if nothing differs,
 	// and returns Conflict if want names another bucket.
@@ -43,7 +47,7 @@ type Store interface {
 	HasItems(ctx context.Context, accountID uuid.UUID) (bool, error)
 	// SampleFiles returns the keys of the originals of some of the oldest and of the newest items.
 	SampleFiles(ctx context.Context, accountID uuid.UUID) ([]string, error)
-	// Usage returns what the account holds. It counts drafts row by row, so call it rarely.
+	// Usage returns what the account holds, from counters.
 	Usage(ctx context.Context, accountID uuid.UUID) (Usage, error)
 }
 
@@ -77,7 +81,7 @@ func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
-	if want.ID, err = uuid.NewV7(); err != nil {
+	if want.ID, err = r.store.Cell().NewID(); err != nil {
 		return Account{}, err
 	}
 	newBucket := cmp.Or(spec.Bucket, BucketName(r.bucketPrefix, spec.Namespace, spec.Name, want.ID))
@@ -96,7 +100,7 @@ func (spec Spec) account() (Account, error) {
 	}
 	return Account{
 		Namespace: spec.Namespace, Name: spec.Name, NamespaceUID: spec.NamespaceUID, ObjectUID: spec.ObjectUID, DisplayName: spec.DisplayName, Owners: owners,
-		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: spec.Bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy,
+		MaxStorage: spec.MaxStorage, MaxUploadSize: spec.MaxUploadSize, Bucket: spec.Bucket, Suspended: spec.Suspended, ToolPolicy: spec.ToolPolicy, Origins: spec.Origins,
 	}, nil
 }
 

@@ -89,7 +89,7 @@ var ErrItemNotFound = fault.New(fault.NotFound, "media item not found")
 
 // Item is a stored media file with its metadata.
 type Item struct {
-	ID        uuid.UUID // UUIDv7: ids sort by the time of creation
+	ID        uuid.UUID // see package cell; ids sort by the time of creation
 	AccountID uuid.UUID
 	AppID     uuid.UUID
 	FileName  string // as the client sent it, cleaned by CleanFileName

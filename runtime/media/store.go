@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/cell"
 )
 
 // Scope is the app that a call acts for. A credential gives access to the items of its own app
@@ -21,6 +23,8 @@ type Scope struct {
 // of another app is NotFound, like a missing one.
 type Store interface {
 	ResumableStore
+	// Cell returns the number of the installation, which ids contain.
+	Cell() cell.Number
 
 	// OpenUpload durably records that objects of this item may reach S3 from now on, and
 	// reserves bytes for them under the cap. QuotaExceeded when the upload exceeds the cap.

@@ -5,12 +5,15 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/postgres"
 )
 
@@ -44,7 +47,7 @@ func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
 	} {
 		err := do()
 		if !fault.Is(err, fault.Unavailable) || fault.ReasonOf(err) != fault.Schema || !strings.Contains(err.Error(), "older than the database's schema") ||
-			!strings.Contains(err.Error(), "version 999") || !strings.Contains(err.Error(), "up to 10") {
+			!strings.Contains(err.Error(), "version 999") || !strings.Contains(err.Error(), "up to 11") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -60,7 +63,7 @@ func TestSchema_OlderNamesBothVersionsAndTheCommand(t *testing.T) {
 	t.Parallel()
 	store := open(t, testenv.Postgres(t))
 	err := store.CheckSchema(t.Context())
-	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no tables") || !strings.Contains(err.Error(), "version 10") || !strings.Contains(err.Error(), "mediastack-runtime migrate") {
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no tables") || !strings.Contains(err.Error(), "version 11") || !strings.Contains(err.Error(), "mediastack-runtime migrate") {
 		t.Errorf("%v", err)
 	}
 }
@@ -132,5 +135,57 @@ func TestAdvanceHeartbeat_IsDurableWhateverTheDefaultIs(t *testing.T) {
 		if after.Heartbeat != before.Heartbeat+1 || after.Token != token {
 			t.Errorf("the heartbeat is lost: %+v", after)
 		}
+	}
+}
+
+func TestCell_IsFixedWhenTheSchemaIsMade(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	config := func(n cell.Number) postgres.Config { return postgres.Config{DatabaseURL: url, Cell: n} }
+	up := func(n cell.Number) error {
+		return postgres.MigrateWithin(t.Context(), config(n), time.Minute, slog.New(slog.DiscardHandler))
+	}
+	must(t, up(12))
+	must(t, up(12))
+	for _, n := range []cell.Number{0, 11, cell.Max} {
+		store, err := postgres.Open(t.Context(), config(n))
+		must(t, err)
+		t.Cleanup(store.Close)
+		guard := installation.NewGuard(installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Second}, installation.Deps{Store: store, Log: slog.New(slog.DiscardHandler)})
+		_ = guard.Check(t.Context())
+		_, read := store.Installation(t.Context())
+		for what, err := range map[string]error{"the migration": up(n), "a read of the row": read, "the guard": guard.Writable()} {
+			if fault.ReasonOf(err) != fault.OtherInstallation || !strings.Contains(fault.From(err).Public, fmt.Sprintf("that of cell 12, and SERVICE_CELL is %d", n)) {
+				t.Errorf("%s of cell %d: %v", what, n, err)
+			}
+		}
+	}
+	store, err := postgres.Open(t.Context(), config(12))
+	must(t, err)
+	t.Cleanup(store.Close)
+	if state, err := store.Installation(t.Context()); err != nil || state.Cell != 12 || store.Cell() != 12 {
+		t.Errorf("the row has cell %d, the store %d: %v", state.Cell, store.Cell(), err)
+	}
+}
+
+// A program with another cell must not apply the migrations that are pending.
+func TestCell_OfAnotherInstallationAppliesNoMigration(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	migrate(t, url)
+	statement(t, url, "DELETE FROM goose_db_version WHERE version_id = 10") // it looks pending, and would fail
+	err := postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url, Cell: 1}, slog.New(slog.DiscardHandler))
+	if fault.ReasonOf(err) != fault.OtherInstallation {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestConfig_BoundsTheCell(t *testing.T) {
+	t.Parallel()
+	config := postgres.Config{DatabaseConns: 8, ConnectTimeout: time.Second, IdleTimeout: time.Minute, Cell: cell.Max}
+	must(t, config.Validate())
+	config.Cell++
+	if err := config.Validate(); err == nil || err.Error() != "SERVICE_CELL must be from 0 to 4095, not 4096" {
+		t.Errorf("%v", err)
 	}
 }

@@ -90,10 +90,10 @@ func TestPlans_ReadTheRowsOfTheirAccountOnly(t *testing.T) {
 		"get": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.Item(ctx, sqlgen.ItemParams{AppID: own.AppID, ID: item})
 		},
-		"deliver":     func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemForDelivery(ctx, item) },
-		"exists":      func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemExists(ctx, item) },
-		"has items":   func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.HasItems(ctx, own.AccountID) },
-		"draft usage": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.DraftUsage(ctx, own.AccountID) },
+		"deliver":   func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemForDelivery(ctx, item) },
+		"exists":    func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.ItemExists(ctx, item) },
+		"has items": func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.HasItems(ctx, own.AccountID) },
+		"usage":     func(ctx context.Context, q *sqlgen.Queries) { _, _ = q.AccountHolding(ctx, own.AccountID) },
 		"seal": func(ctx context.Context, q *sqlgen.Queries) {
 			_, _ = q.Seal(ctx, sqlgen.SealParams{AppID: own.AppID, ID: draft, Now: time.Now()})
 		},

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/accountmetrics"
@@ -23,6 +24,7 @@ import (
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
@@ -89,6 +91,9 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return usageError{err}
 	}
 	defer store.Close()
+	if err := checkCell(ctx, store); err != nil {
+		return err
+	}
 	objects, err := objectstore.New(c.Objects)
 	if err != nil {
 		return usageError{err}
@@ -127,6 +132,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	})
 	background.Go(func() error { return svc.instance.Run(backgroundCtx) })
 	background.Go(func() error { return svc.feed.Run(backgroundCtx) })
+	background.Go(func() error { return svc.origins.Run(backgroundCtx) })
 	background.Go(func() error { svc.auth.Run(backgroundCtx); return nil })
 	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
 	if svc.outbox != nil {
@@ -142,11 +148,26 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	return err
 }
 
+// cellTimeout bounds the look at the database before the process serves.
+const cellTimeout = 2 * time.Second
+
+// checkCell returns an error if the database has another cell than the configuration. While the
+// database does not respond it returns nil: the guard rejects changes until it has read the row.
+func checkCell(ctx context.Context, store *postgres.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, cellTimeout)
+	defer cancel()
+	if _, err := store.Installation(ctx); fault.ReasonOf(err) == fault.OtherInstallation {
+		return usageError{err}
+	}
+	return nil
+}
+
 // components are the parts of the service that run, or are drained.
 type components struct {
 	server  *server.Server
 	auth    *auth.Authenticator
 	feed    *accountcache.Feed
+	origins *accountcache.Origins
 	uploads *tus.API
 	locks   *postgres.UploadLocks
 	stores  *objectstore.Readiness
@@ -173,7 +194,11 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	}
 	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: availableMarkers{objects, stores.Available}, Log: log})
 	guarded := media.GuardObjects(objects, stores.Available, guard.BucketsWritable)
-	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Writable, Now: time.Now, Log: log})
+	origins, err := origin.New(c.Server.Origins)
+	if err != nil {
+		return components{}, usageError{err}
+	}
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Writable, Origins: origins, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
@@ -217,8 +242,8 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		return components{}, err
 	}
 	toolsCfg := c.Tools
-	toolsCfg.BaseURL, toolsCfg.Origins, toolsCfg.Version = c.Server.BaseURL, c.Server.CORSOrigins, versionText()
-	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Limits: limits})
+	toolsCfg.BaseURL, toolsCfg.Version = c.Server.BaseURL, versionText()
+	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Origins: origins, Limits: limits})
 	if err != nil {
 		return components{}, err
 	}
@@ -253,12 +278,13 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	feed := accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings)
+	serving, err := server.New(c.Server, server.Deps{Origins: origins, Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
+	accountOrigins := accountcache.NewOrigins(store, origins, log)
+	feed := accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings, accountOrigins)
 	if c.Cache.Entries > 0 {
 		feed = feed.WithItems(cached)
 	}
-	serving, err := server.New(c.Server, server.Deps{Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
-	return components{server: serving, auth: authenticator, feed: feed, uploads: uploads, locks: locks, stores: stores, outbox: outbox,
+	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, stores: stores, outbox: outbox,
 		guard: guard, instance: instance}, err
 }
 

@@ -103,7 +103,7 @@ func (a *Authenticator) authenticateAPIKey(ctx context.Context, received string)
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{Principal: session.Principal, Scopes: []Scope{ScopeRead, ScopeWrite}}, a.validateSession(session, public)
+	return Identity{Principal: session.Principal, Scopes: oauth.Scopes()}, a.validateSession(session, public)
 }
 
 // authenticateBearer accepts an access token that was issued for this resource.
@@ -141,7 +141,7 @@ func (a *Authenticator) authenticateBearer(ctx context.Context, received string)
 func (a *Authenticator) authenticateSignature(ctx context.Context, signature string) (Identity, error) {
 	const public = "invalid upload signature"
 	rejected := failedInvalidSignature.fault(fault.InvalidSignature, public)
-	claims, ok := decodeSignature(a.signer, signature)
+	claims, ok := decodeSignature(a.store.Cell(), a.signer, signature)
 	if !ok {
 		return Identity{}, rejected
 	}

@@ -74,7 +74,7 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	if err != nil {
 		f.Fatal(err)
 	}
-	token, err := account.NewKeySecret()
+	token, err := account.NewKeySecret(0)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -11,6 +11,9 @@
 CREATE TABLE installation (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     id          uuid NOT NULL,
+    -- cell is the number of the installation among those that serve one base URL. Ids and
+    -- credentials contain it, so that it never changes (docs/decisions/0023).
+    cell        integer NOT NULL CHECK (cell BETWEEN 0 AND 4095),
     -- cluster_uid is the UID of the namespace kube-system of the cluster whose operator writes
     -- to this database; empty until an operator is bound.
     cluster_uid text NOT NULL DEFAULT '',
@@ -40,8 +43,8 @@ CREATE TABLE installation (
     -- proof_key is the key of the MACs in the Secrets of API keys.
     proof_key   bytea NOT NULL CHECK (length(proof_key) = 32)
 );
-INSERT INTO installation (id, token, proof_key)
-VALUES (gen_random_uuid(), gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
+INSERT INTO installation (id, cell, token, proof_key)
+VALUES (gen_random_uuid(), coalesce(nullif(current_setting('mediastack.cell', true), ''), '0')::integer, gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
 
 -- The replicas of the runtime that serve, or served recently.
 CREATE TABLE runtime_instance (
@@ -111,6 +114,8 @@ CREATE TABLE account (
     -- list none.
     mcp_read_only   boolean NOT NULL DEFAULT false,
     mcp_tools       text[],
+    -- cors_origins (spec.cors.origins): null = those of the installation, empty = none.
+    cors_origins    text[],
     created_at      timestamptz NOT NULL DEFAULT now(),
     closed_at       timestamptz,
     -- erase_after is when the media of a closed account is deleted; null = never.
@@ -127,6 +132,8 @@ CREATE INDEX account_closed_name ON account (namespace, name, closed_at DESC) WH
 CREATE INDEX account_closed ON account (id) WHERE closed_at IS NOT NULL;
 CREATE UNIQUE INDEX account_open_name ON account (namespace, name) WHERE closed_at IS NULL;
 CREATE UNIQUE INDEX account_open_bucket ON account (bucket) WHERE closed_at IS NULL;
+-- The runtimes answer preflights for the origins of all accounts.
+CREATE INDEX account_cors ON account (id) WHERE closed_at IS NULL AND cors_origins IS NOT NULL;
 -- A login looks accounts up by the owner's e-mail address.
 CREATE INDEX account_owners ON account USING gin (owners) WHERE closed_at IS NULL;
 
@@ -440,6 +447,33 @@ CREATE TABLE email_outbox (
     expires_at timestamptz NOT NULL
 );
 CREATE INDEX email_outbox_due ON email_outbox (not_before);
+
+-- What the operator acts on, for each open account: a version changes with every change of a row that
+-- the status of the MediaAccount (version) or the MediaSettings (settings_version) follows from. One
+-- statement over all accounts compares them with what the operator last saw.
+CREATE VIEW account_version AS
+SELECT account.id, account.namespace, account.name,
+    (hashtextextended(account.xmin::text, 0)
+        # (SELECT coalesce(bit_xor(hashtextextended(app.xmin::text || app.id::text, 1)), 0) FROM app WHERE app.account_id = account.id)
+        # (SELECT coalesce(bit_xor(hashtextextended(api_key.xmin::text || api_key.id::text, 2)), 0) FROM api_key WHERE api_key.account_id = account.id))::bigint AS version,
+    (hashtextextended(account.object_uid, 5)
+        # hashtextextended(coalesce((SELECT settings_pin.xmin::text FROM settings_pin WHERE settings_pin.account_id = account.id), ''), 3)
+        # hashtextextended(coalesce((SELECT settings_tenant.xmin::text FROM settings_tenant WHERE settings_tenant.account_id = account.id), ''), 4))::bigint AS settings_version
+FROM account WHERE account.closed_at IS NULL;
+
+-- What each open account holds, from counters: no item is read. Drafts are what remains of the used
+-- bytes, so that one snapshot adds up.
+CREATE VIEW account_holding AS
+SELECT account.id, account.namespace, account.name, used.bytes AS used,
+    sealed.items AS sealed_items, sealed.bytes AS sealed_bytes, running.reserved,
+    greatest(used.bytes - sealed.bytes - running.reserved, 0)::bigint AS draft_bytes,
+    (SELECT coalesce(max(api_key_use.last_used_at), 'epoch') FROM api_key JOIN api_key_use ON api_key_use.key_id = api_key.id WHERE api_key.account_id = account.id)::timestamptz AS last_used_at
+FROM account
+CROSS JOIN LATERAL (SELECT coalesce(max(account_usage.bytes), 0)::bigint AS bytes FROM account_usage WHERE account_usage.account_id = account.id) AS used
+CROSS JOIN LATERAL (SELECT coalesce(sum(app_total.public_items + app_total.private_items), 0)::bigint AS items, coalesce(sum(app_total.bytes), 0)::bigint AS bytes
+    FROM app_total WHERE app_total.account_id = account.id) AS sealed
+CROSS JOIN LATERAL (SELECT coalesce(sum(upload.reserved), 0)::bigint AS reserved FROM upload WHERE upload.account_id = account.id) AS running
+WHERE account.closed_at IS NULL;
 
 -- Replicas cache accounts, apps, keys and grants. A change notifies them, so that they drop
 -- what they cached of the account. It is a trigger so that no statement can omit it.

@@ -27,6 +27,7 @@ type Account struct {
 	Suspended       bool
 	McpReadOnly     bool
 	McpTools        []string
+	CorsOrigins     []string
 	CreatedAt       time.Time
 	ClosedAt        *time.Time
 	EraseAfter      *time.Time
@@ -34,9 +35,29 @@ type Account struct {
 	BucketRemovedAt *time.Time
 }
 
+type AccountHolding struct {
+	ID          uuid.UUID
+	Namespace   string
+	Name        string
+	Used        int64
+	SealedItems int64
+	SealedBytes int64
+	Reserved    int64
+	DraftBytes  int64
+	LastUsedAt  time.Time
+}
+
 type AccountUsage struct {
 	AccountID uuid.UUID
 	Bytes     int64
+}
+
+type AccountVersion struct {
+	ID              uuid.UUID
+	Namespace       string
+	Name            string
+	Version         int64
+	SettingsVersion int64
 }
 
 type ApiKey struct {
@@ -97,6 +118,7 @@ type GroupTotal struct {
 type Installation struct {
 	Singleton   bool
 	ID          uuid.UUID
+	Cell        int32
 	ClusterUid  string
 	Epoch       int64
 	LeaderTerm  int64
