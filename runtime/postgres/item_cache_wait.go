@@ -29,11 +29,11 @@ func newCacheWait(round func(ctx context.Context) error) *cacheWait {
 	return &cacheWait{
 		round: round,
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "mediastack_item_cache_acknowledgement_seconds", Help: "Time of a change (a delete, a suspension) until every cache of items has acknowledged it, or cannot serve anymore.",
+			Name: "mediastack_database_cache_acknowledgement_seconds", Help: "Time of a change (a delete, a suspension) until every cache of items has acknowledged it, or cannot serve anymore.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
 		removed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "mediastack_item_caches_removed_total", Help: "Caches of items that did not acknowledge a change in time, and were waited out.",
+			Name: "mediastack_database_caches_removed_total", Help: "Caches of items that did not acknowledge a change in time, and were waited out.",
 		}),
 	}
 }
