@@ -58,8 +58,8 @@ type Store interface {
 	// DeleteItem deletes the row and queues the removal of its objects in one transaction. The
 	// removal is due at notBefore, so that the caller can attempt it first.
 	DeleteItem(ctx context.Context, scope Scope, id uuid.UUID, notBefore time.Time) (Removal, error)
-	// ListItems returns sealed items, newest first.
-	ListItems(ctx context.Context, scope Scope, filter Filter, limit, offset int) ([]Item, error)
+	// ListItems returns sealed items, newest first, and how many there are, in one snapshot.
+	ListItems(ctx context.Context, scope Scope, filter Filter, limit, offset int) (List, error)
 	// CountItems counts sealed items in constant time.
 	CountItems(ctx context.Context, scope Scope, filter Filter) (int64, error)
 	// Totals returns the account's totals in constant time.

@@ -148,18 +148,25 @@ type Item struct {
 	SealedAt   *time.Time
 }
 
+type ItemCache struct {
+	ID      uuid.UUID
+	LeaseMs int64
+}
+
 type ItemPageBlock struct {
 	AppID       uuid.UUID
+	GroupLabel  string
 	FirstID     uuid.UUID
-	Items       int64
-	PublicItems int64
+	Items       int32
+	PublicItems int32
 }
 
 type ItemPageDelta struct {
-	AppID  uuid.UUID
-	ID     uuid.UUID
-	Delta  int16
-	Public bool
+	AppID      uuid.UUID
+	ID         uuid.UUID
+	GroupLabel string
+	Delta      int16
+	Public     bool
 }
 
 type LoginSession struct {
