@@ -13,7 +13,7 @@ import (
 	"mediastack.dev/runtime/media"
 )
 
-// countingHash is SHA-256 that counts the bytes that it hashes, those of its clones included.
+// countingHash is SHA-256 that counts the bytes that it hashes.
 type countingHash struct {
 	stdhash.Hash
 	hashed *atomic.Int64
@@ -23,12 +23,6 @@ type countingHash struct {
 func (c countingHash) Write(p []byte) (int, error) {
 	c.hashed.Add(int64(len(p)))
 	return c.Hash.Write(p)
-}
-
-// Clone implements hash.Cloner.
-func (c countingHash) Clone() (stdhash.Cloner, error) {
-	clone, err := c.Hash.(stdhash.Cloner).Clone()
-	return countingHash{clone, c.hashed}, err
 }
 
 // MarshalBinary implements encoding.BinaryMarshaler.
