@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 	"mediastack.dev/runtime/media"
 )
 
@@ -147,6 +148,11 @@ type Item struct {
 	SealedAt   *time.Time
 }
 
+type ItemCache struct {
+	ID      uuid.UUID
+	LeaseMs int64
+}
+
 type ItemPageBlock struct {
 	AppID       uuid.UUID
 	GroupLabel  string
@@ -280,10 +286,11 @@ type ResumableUpload struct {
 }
 
 type RuntimeInstance struct {
-	ID        uuid.UUID
-	Version   string
-	StartedAt time.Time
-	SeenAt    time.Time
+	ID         uuid.UUID
+	Version    string
+	StartedAt  time.Time
+	AliveSince time.Time
+	LeaseEnds  time.Time
 }
 
 type SettingsPin struct {
@@ -299,9 +306,11 @@ type SettingsTenant struct {
 }
 
 type Upload struct {
-	ItemID    uuid.UUID
-	AccountID uuid.UUID
-	AppID     uuid.UUID
-	Reserved  int64
-	LeaseEnds time.Time
+	ItemID     uuid.UUID
+	AccountID  uuid.UUID
+	AppID      uuid.UUID
+	Reserved   int64
+	LeaseEnds  time.Time
+	InstanceID pgtype.UUID
+	OpenedAt   time.Time
 }
