@@ -41,7 +41,7 @@ type world struct {
 	mu    sync.Mutex
 	items []*item
 
-	stale, missing, served, refused, unanswered atomic.Int64
+	stale, missing, served, notFound, unanswered atomic.Int64
 }
 
 // replica is a server with connections of its own. That of its notifications passes a proxy.
@@ -169,7 +169,7 @@ func (w *world) read(ctx context.Context, r *replica, i *item) {
 			w.Errorf("item %s was served after the acknowledgement: deleted %t, suspended %t", i.id, gone, suspended)
 		}
 	case response.StatusCode == http.StatusNotFound:
-		w.refused.Add(1)
+		w.notFound.Add(1)
 		if steady && !suspended && !i.deleting.Load() {
 			w.missing.Add(1)
 			w.Errorf("item %s exists, and was not found", i.id)
@@ -236,12 +236,12 @@ func (w *world) change(random *rand.Rand) string {
 	case n < 80:
 		w.suspend(of, !of.suspended.Load())
 		return "suspend or resume"
-	case n < 85:
+	case n < 84:
 		of.keys++
 		_, _, err := w.env.Registry.IssueKey(w.Context(), of.App.ID, of.keys, time.Hour)
 		w.must(err)
 		return "new key"
-	case n < 90:
+	case n < 88:
 		w.endListeners()
 		return "lost connections"
 	case n < 96:
@@ -308,13 +308,13 @@ func TestCache_ServesNothingStaleAfterTheAcknowledgement(t *testing.T) {
 	for range operations {
 		counts[w.change(random)]++
 		// Some reads of the state after each change.
-		for want := w.served.Load() + w.refused.Load() + w.unanswered.Load() + 8; w.served.Load()+w.refused.Load()+w.unanswered.Load() < want; {
+		for want := w.served.Load() + w.notFound.Load() + w.unanswered.Load() + 8; w.served.Load()+w.notFound.Load()+w.unanswered.Load() < want; {
 			w.read(t.Context(), w.replicas[random.IntN(2)], w.items[random.IntN(len(w.items))])
 		}
 	}
 	stop()
 	readers.Wait()
-	t.Logf("%v: %d served, of which %.0f from a cache, %d not found, %d unanswered; %d stale, %d missing", counts, w.served.Load(), w.hits(), w.refused.Load(), w.unanswered.Load(), w.stale.Load(), w.missing.Load())
+	t.Logf("%v: %d served, of which %.0f from a cache, %d not found, %d unanswered; %d stale, %d missing", counts, w.served.Load(), w.hits(), w.notFound.Load(), w.unanswered.Load(), w.stale.Load(), w.missing.Load())
 	if w.hits() < 20 || counts["delete"] == 0 {
 		t.Errorf("%.0f look-ups were answered by a cache", w.hits())
 	}
