@@ -74,6 +74,8 @@ type Spec struct {
 	Origins    []string // nil = those of the installation
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding
+	// Provision is what Ensure creates with a new account.
+	Provision Provision
 }
 
 // App is a namespace of items inside an account.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -74,7 +73,7 @@ func New(cfg Config) (*Store, error) {
 	// and reconnecting under load costs more than keeping them.
 	transport.MaxIdleConnsPerHost = 256
 	transport.ResponseHeaderTimeout = time.Minute
-	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	transport.DialContext = dial
 	troubles, measured := make(chan struct{}, 1), newMetrics()
 	requests := &inFlight{next: transport, requests: map[*progress]struct{}{}}
 	keys, valid := newCredentials(cfg)

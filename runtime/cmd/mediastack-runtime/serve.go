@@ -59,6 +59,7 @@ type serveCommand struct {
 	Objects  objectstore.Config    `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config         `embed:"" group:"Stores"`
+	Instance     installation.InstanceConfig `embed:"" group:"Stores"`
 	Readiness    objectstore.ReadinessConfig `embed:"" group:"Stores"`
 
 	Traces traceexport.Config `embed:"" group:"Server"`
@@ -70,7 +71,7 @@ func (c *serveCommand) Validate() error {
 		return err
 	}
 	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Cache.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate, c.Accounts.Validate,
-		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Readiness.Validate, c.Traces.Validate} {
+		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Instance.Validate, c.Readiness.Validate, c.Traces.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -242,7 +243,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		return components{}, err
 	}
 	toolsCfg := c.Tools
-	toolsCfg.BaseURL, toolsCfg.Version = c.Server.BaseURL, versionText()
+	toolsCfg.BaseURL, toolsCfg.DraftTTL, toolsCfg.Version = c.Server.BaseURL, c.Drafts.DraftTTL, versionText()
 	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Origins: origins, Limits: limits})
 	if err != nil {
 		return components{}, err
@@ -270,7 +271,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		}
 		mounts = append(mounts, logins.Mount)
 	}
-	instance := installation.NewInstance(store, versionText(), guard.Writable, log)
+	instance := installation.NewInstance(c.Instance, versionText(), installation.InstanceDeps{Store: store, Writable: guard.Writable, EndUploads: items.EndUploadsOfDeadProcesses, Log: log})
 	if err := registry.Register(inventory.NewCollector(store, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
 		return components{}, err
 	}
