@@ -2,7 +2,7 @@ package v1alpha1
 
 // Keys of the data of a Secret with an API key.
 const (
-	// SecretAPIKey is the key in plain text: "msk_" and 43 characters.
+	// SecretAPIKey is the key in plain text: "msk_", three digits that name the installation, and 43 characters.
 	SecretAPIKey = "apiKey"
 	// SecretBaseURL is the base URL of the REST endpoints.
 	SecretBaseURL = "baseURL"

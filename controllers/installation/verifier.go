@@ -306,6 +306,9 @@ func (v *Verifier) compareOnce(ctx context.Context, clusterUID string) (row inst
 		return row, true, err
 	}
 	if row, err = v.deps.Store.Installation(ctx); err != nil {
+		if fault.ReasonOf(err) == fault.OtherInstallation {
+			err = mismatchError{fault.From(err).Public}
+		}
 		return row, true, err
 	}
 	switch next, text := decide(clusterUID, record, row); next {

@@ -31,7 +31,7 @@ type keyPair struct {
 // newKey returns a delivered key that is an hour old, unless change says otherwise.
 func newKey(t *testing.T, sequence int64, change ...func(*account.Key)) keyPair {
 	t.Helper()
-	token, err := account.NewKeySecret()
+	token, err := account.NewKeySecret(0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -180,7 +180,7 @@ func TestSecret_ReplayedOrForgedIsNotAccepted(t *testing.T) {
 	for name, replace := range map[string]func(b *harness, old *corev1.Secret) map[string][]byte{
 		"a rotated key": func(_ *harness, old *corev1.Secret) map[string][]byte { return old.Data },
 		"a forged key": func(b *harness, old *corev1.Secret) map[string][]byte {
-			forged, err := account.NewKeySecret()
+			forged, err := account.NewKeySecret(0)
 			must(b.t, err)
 			return map[string][]byte{"apiKey": []byte(forged.Reveal()), "proof": []byte("v1.99." + string(old.Data["proof"][5:]))}
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -275,7 +276,7 @@ func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Ito
 
 // storeEnv is what the operator and the runtime have in common.
 func (s *stack) storeEnv() []string {
-	return append(servers.StoreSettings(s.postgres.URL(database), s.s3.Access), "SERVICE_BASE_URL="+s.baseURL())
+	return append(servers.StoreSettings(s.postgres.URL(database), s.s3.Access), "SERVICE_BASE_URL="+s.baseURL(), "SERVICE_CELL="+cmp.Or(os.Getenv("SERVICE_CELL"), "0"))
 }
 
 // inheritedEnv is what the caller set of the runtime's settings, for trying them out.

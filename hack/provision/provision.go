@@ -12,6 +12,7 @@ import (
 
 	"mediastack.dev/hack/servers"
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/objectstore"
 	"mediastack.dev/runtime/postgres"
@@ -26,7 +27,12 @@ type Tenant struct {
 
 // Accounts migrates a database and makes accounts in it.
 func Accounts(ctx context.Context, databaseURL string, access servers.S3Access, specs ...account.Spec) ([]Tenant, error) {
-	config := postgres.Config{DatabaseURL: databaseURL}
+	return AccountsOfCell(ctx, 0, databaseURL, access, specs...)
+}
+
+// AccountsOfCell is Accounts for the installation with this number.
+func AccountsOfCell(ctx context.Context, number cell.Number, databaseURL string, access servers.S3Access, specs ...account.Spec) ([]Tenant, error) {
+	config := postgres.Config{DatabaseURL: databaseURL, Cell: number}
 	if err := postgres.Migrate(ctx, config, slog.New(slog.DiscardHandler)); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ const DefaultApp = "default"
 
 // Account is one tenant.
 type Account struct {
-	ID        uuid.UUID // UUIDv7, never reused
+	ID        uuid.UUID // see package cell; never reused
 	Namespace string    // of the MediaAccount
 	Name      string    // of the MediaAccount
 	// NamespaceUID and ObjectUID are the UIDs of the namespace and of the MediaAccount that the
@@ -44,6 +44,9 @@ type Account struct {
 	Suspended bool
 	// ToolPolicy restricts assistants and connected applications.
 	ToolPolicy ToolPolicy
+	// Origins are the web origins whose pages may call for the account: nil = those of the
+	// installation, empty = none.
+	Origins []string
 	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
@@ -68,8 +71,11 @@ type Spec struct {
 	Bucket     string
 	Suspended  bool
 	ToolPolicy ToolPolicy
+	Origins    []string // nil = those of the installation
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding
+	// Provision is what Ensure creates with a new account.
+	Provision Provision
 }
 
 // App is a namespace of items inside an account.
@@ -137,7 +143,6 @@ type Usage struct {
 	Used        int64
 	SealedItems int64
 	SealedBytes int64
-	DraftItems  int64
 	DraftBytes  int64
 	// Reserved is the sum of the reservations of running uploads.
 	Reserved int64

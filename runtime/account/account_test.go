@@ -8,16 +8,18 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/cell"
 )
 
 func TestKeySecret_HasItsFormAndIsNeverPrinted(t *testing.T) {
 	t.Parallel()
-	token, err := NewKeySecret()
+	token, err := NewKeySecret(cell.Max)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !regexp.MustCompile(`^msk_[0-9A-Za-z]{43}$`).MatchString(token.Reveal()) {
-		t.Fatalf("an API key must be msk_ and 43 base62 characters, not %q", token.Reveal())
+	if !regexp.MustCompile(`^msk_fff[0-9A-Za-z]{43}$`).MatchString(token.Reveal()) {
+		t.Fatalf("an API key must be msk_, the cell and 43 base62 characters, not %q", token.Reveal())
 	}
 	shown, err := json.Marshal(map[string]any{"token": token})
 	if err != nil {
@@ -38,7 +40,7 @@ func TestNewKeySecret_ReturnsDifferentKeys(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 1000 {
-		token, err := NewKeySecret()
+		token, err := NewKeySecret(0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +53,9 @@ func TestNewKeySecret_ReturnsDifferentKeys(t *testing.T) {
 
 func TestParseKeySecret_RejectsOtherForms(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "msk_", "msk_" + strings.Repeat("a", 42), "msk_" + strings.Repeat("a", 44), "key_" + strings.Repeat("a", 43),
-		"msk_" + strings.Repeat("-", 43), " msk_" + strings.Repeat("a", 43), "msk_" + strings.Repeat("a", 43) + "\n"} {
+	digits := strings.Repeat("a", 43)
+	for _, text := range []string{"", "msk_", "msk_" + digits, "msk_000" + digits[1:], "msk_000a" + digits, "key_000" + digits, "msk_00g" + digits, "msk_00A" + digits,
+		"msk_000" + strings.Repeat("-", 43), " msk_000" + digits, "msk_000" + digits + "\n"} {
 		if _, ok := ParseKeySecret(text); ok {
 			t.Errorf("%q is accepted as an API key", text)
 		}

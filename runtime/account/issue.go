@@ -72,11 +72,11 @@ func (k AppKeys) Seen() *SeenKeys {
 // AddKey adds a pending key and returns it in plain text, which is not stored. It is valid at
 // once. Call DeliverKey when a Secret holds it.
 func (r *Registry) AddKey(ctx context.Context, request KeyRequest) (KeySecret, Key, error) {
-	token, err := NewKeySecret()
+	token, err := NewKeySecret(r.store.Cell())
 	if err != nil {
 		return KeySecret{}, Key{}, err
 	}
-	id, err := uuid.NewV7()
+	id, err := r.store.Cell().NewID()
 	if err != nil {
 		return KeySecret{}, Key{}, err
 	}
@@ -111,7 +111,7 @@ func (r *Registry) AcceptKey(ctx context.Context, keys AccountKeys, app App, tok
 	if !ok {
 		return false, nil
 	}
-	id, err := uuid.NewV7()
+	id, err := r.store.Cell().NewID()
 	if err != nil {
 		return false, err
 	}

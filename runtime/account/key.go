@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"math/big"
 	"regexp"
+
+	"mediastack.dev/runtime/cell"
 )
 
 // KeyPrefix begins every API key, so that secret scanners recognize it.
@@ -18,7 +20,7 @@ const (
 	keyDigits = 43 // 62^43 > 2^256
 )
 
-var keyPattern = regexp.MustCompile(`^msk_[0-9A-Za-z]{43}$`)
+var keyPattern = regexp.MustCompile(`^msk_[0-9a-f]{3}[0-9A-Za-z]{43}$`)
 
 // Hash is the SHA-256 of an API key, which is stored instead of the key. A key has 256 bits of
 // entropy, so a fast hash is sufficient.
@@ -31,10 +33,10 @@ func (h Hash) Equal(other Hash) bool { return subtle.ConstantTimeCompare(h[:], o
 // the key.
 type KeySecret struct{ clear string }
 
-// NewKeySecret returns a random key.
-func NewKeySecret() (KeySecret, error) {
+// NewKeySecret returns a random key of an installation.
+func NewKeySecret(installation cell.Number) (KeySecret, error) {
 	digits, err := RandomBase62()
-	return KeySecret{clear: KeyPrefix + digits}, err
+	return KeySecret{clear: installation.Credential(KeyPrefix, digits)}, err
 }
 
 // RandomBase62 returns 256 random bits as 43 base62 characters.

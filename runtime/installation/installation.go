@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/cell"
 )
 
 // Identity is what the marker of every bucket says about the installation.
@@ -21,7 +23,8 @@ type Identity struct {
 // State is the row of the installation.
 type State struct {
 	Identity
-	ClusterUID string // UID of the namespace kube-system; empty until an operator is bound
+	Cell       cell.Number // fixed when the schema was made
+	ClusterUID string      // UID of the namespace kube-system; empty until an operator is bound
 	// LeaderTerm increases when a replica of the operator becomes the leader.
 	LeaderTerm int64
 	// Heartbeat increases while any process runs. Token is that of the last heartbeat.
@@ -137,6 +140,8 @@ func (s Server) Matches(other Server) bool {
 type Store interface {
 	// CheckSchema returns a fault if the schema is not that of this program.
 	CheckSchema(ctx context.Context) error
+	// Installation returns the row, or a fault with reason OtherInstallation if its cell is not that
+	// of the configuration.
 	Installation(ctx context.Context) (State, error)
 	// WitnessBuckets returns up to limit buckets that are owned by accounts with ids after the given
 	// one, in the order of ids.

@@ -89,7 +89,7 @@ var ErrItemNotFound = fault.New(fault.NotFound, "media item not found")
 
 // Item is a stored media file with its metadata.
 type Item struct {
-	ID        uuid.UUID // UUIDv7: ids sort by the time of creation
+	ID        uuid.UUID // see package cell; ids sort by the time of creation
 	AccountID uuid.UUID
 	AppID     uuid.UUID
 	FileName  string // as the client sent it, cleaned by CleanFileName
@@ -135,10 +135,15 @@ type Filter struct {
 	Group  string // exact match
 }
 
+// List is a part of a list.
+type List struct {
+	Items []Item
+	Total int64 // items that match the filter, in the whole list
+}
+
 // Page is one page of a list.
 type Page struct {
-	Items  []Item
-	Total  int64 // items that match the filter, on all pages
-	Number int   // from 1
+	List
+	Number int // from 1
 	Limit  int
 }

@@ -86,7 +86,7 @@ func (s *Service) CreateResumable(ctx context.Context, p account.Principal, leng
 	if length < UnknownLength {
 		return nil, fault.New(fault.Invalid, "the length must not be negative")
 	}
-	id, err := uuid.NewV7()
+	id, err := s.store.Cell().NewID()
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,9 @@ package media
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"hash"
 	"log/slog"
 	"time"
 
@@ -90,6 +92,7 @@ type Service struct {
 	log      *slog.Logger
 	limits   limits
 	metrics  metrics
+	newHash  func() hash.Hash // of files
 }
 
 // New returns a Service that uses deps.
@@ -106,7 +109,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	return &Service{
-		store: deps.Store, objects: deps.Objects, deriver: deps.Deriver, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits, metrics: metrics,
+		store: deps.Store, objects: deps.Objects, deriver: deps.Deriver, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits, metrics: metrics, newHash: sha256.New,
 	}, nil
 }
 
@@ -180,16 +183,11 @@ func (s *Service) List(ctx context.Context, p account.Principal, filter Filter, 
 	if err := filter.validate(); err != nil {
 		return Page{}, err
 	}
-	scope := ScopeOf(p)
-	total, err := s.store.CountItems(ctx, scope, filter)
+	list, err := s.store.ListItems(ctx, ScopeOf(p), filter, limit, (page-1)*limit)
 	if err != nil {
 		return Page{}, err
 	}
-	items, err := s.store.ListItems(ctx, scope, filter, limit, (page-1)*limit)
-	if err != nil {
-		return Page{}, err
-	}
-	return Page{Items: items, Total: total, Number: page, Limit: limit}, nil
+	return Page{List: list, Number: page, Limit: limit}, nil
 }
 
 // Count counts the app's sealed items that match the filter.

@@ -6,8 +6,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/google/uuid"
-
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 )
@@ -62,7 +60,7 @@ func (s *Service) Begin(ctx context.Context, p account.Principal, sizeHint int64
 			return nil, err
 		}
 	}
-	id, err := uuid.NewV7()
+	id, err := s.store.Cell().NewID()
 	if err != nil {
 		return nil, err
 	}

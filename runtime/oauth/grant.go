@@ -49,11 +49,11 @@ func (s *Service) Approve(ctx context.Context, session LoginSession, accountID u
 	if !session.LoggedIn() || session.AuthorizationRequest == nil {
 		return "", ReasonNotLoggedIn.Fault()
 	}
-	id, err := uuid.NewV7()
+	id, err := s.Store.Cell().NewID()
 	if err != nil {
 		return "", fmt.Errorf("create a grant id: %w", err)
 	}
-	secret, err := newSecret(codePrefix)
+	secret, err := newSecret(s.Store.Cell(), codePrefix)
 	if err != nil {
 		return "", err
 	}

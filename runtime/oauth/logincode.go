@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -135,7 +136,7 @@ func (s *Service) VerifyCode(ctx context.Context, session LoginSession, text str
 
 // completeLogin marks the session as logged in and returns its new cookie.
 func (s *Service) completeLogin(ctx context.Context, session LoginSession, now time.Time) (string, error) {
-	cookie, err := newSecret("")
+	cookie, err := account.RandomBase62()
 	if err != nil {
 		return "", err
 	}

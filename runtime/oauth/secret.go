@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/keys"
 )
 
@@ -16,16 +17,16 @@ const (
 	refreshPrefix = "mrt_"
 )
 
-// newSecret returns a random secret of 256 bits.
-func newSecret(prefix string) (string, error) {
+// newSecret returns a random secret of 256 bits, with its prefix and the number of the installation.
+func newSecret(installation cell.Number, prefix string) (string, error) {
 	digits, err := account.RandomBase62()
-	return prefix + digits, err
+	return installation.Credential(prefix, digits), err
 }
 
 // hashSecret returns the hash under which a secret is stored.
 func hashSecret(secret string) account.Hash { return sha256.Sum256([]byte(secret)) }
 
-var secretPattern = regexp.MustCompile(`^[a-z]{3}_[0-9A-Za-z]{43}$`)
+var secretPattern = regexp.MustCompile(`^[a-z]{3}_[0-9a-f]{3}[0-9A-Za-z]{43}$`)
 
 // parseSecret returns the hash of a secret with this prefix. It returns false for malformed
 // text, which needs no database lookup.
@@ -40,8 +41,8 @@ func parseSecret(prefix, secret string) (account.Hash, bool) {
 // token ends with a MAC, so that invented tokens are rejected without a database lookup and
 // do not count as failed attempts of the clients behind the same IP address. Other secrets
 // have no MAC, because they outlive the server secret that it is made with.
-func NewAccessToken(signer Signer) (string, account.Hash, error) {
-	secret, err := newSecret(accessPrefix)
+func NewAccessToken(installation cell.Number, signer Signer) (string, account.Hash, error) {
+	secret, err := newSecret(installation, accessPrefix)
 	token := secret + "." + keys.Encode(signer.Sign([]byte(secret)))
 	return token, hashSecret(token), err
 }

@@ -55,11 +55,11 @@ func (s *Service) SessionTTL() time.Duration { return s.cfg.SessionTTL }
 // StartLogin creates a login session and returns it with the value of its cookie. request is
 // nil if no client asks for authorization.
 func (s *Service) StartLogin(ctx context.Context, request *AuthorizationRequest) (LoginSession, string, error) {
-	id, err := uuid.NewV7()
+	id, err := s.Store.Cell().NewID()
 	if err != nil {
 		return LoginSession{}, "", fmt.Errorf("create a session id: %w", err)
 	}
-	cookie, err := newSecret("")
+	cookie, err := account.RandomBase62()
 	if err != nil {
 		return LoginSession{}, "", err
 	}

@@ -7,11 +7,15 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/cell"
 )
 
 // Store persists clients, login sessions, grants, tokens and the e-mail outbox.
 // postgres.Store implements it. All times are those of the caller's clock.
 type Store interface {
+	// Cell returns the number of the installation, which ids, codes and tokens contain.
+	Cell() cell.Number
+
 	// AddClient stores a client and returns it, or the stored one with the same ID. Only a new
 	// client counts against the limit.
 	AddClient(ctx context.Context, client Client, limit RateLimit) (Client, error)

@@ -152,11 +152,11 @@ func (s *Service) decideRefresh(clientID, resource string, grant Grant, used Tok
 
 // issueTokens returns the outcome of a request that gets a new token pair.
 func (s *Service) issueTokens(grant Grant, now time.Time) Outcome {
-	access, hash, err := NewAccessToken(s.Signer)
+	access, hash, err := NewAccessToken(s.Store.Cell(), s.Signer)
 	if err != nil {
 		return Outcome{Err: err}
 	}
-	refresh, err := newSecret(refreshPrefix)
+	refresh, err := newSecret(s.Store.Cell(), refreshPrefix)
 	if err != nil {
 		return Outcome{Err: err}
 	}

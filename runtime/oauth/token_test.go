@@ -62,7 +62,7 @@ func TestExchangeCode_MismatchRevokesTheGrant(t *testing.T) {
 		}
 		w.clock.Advance(time.Hour) // limits of the address
 	}
-	for _, text := range []string{"", "x", "mac_" + strings.Repeat("a", 43), "mac_" + strings.Repeat("a", 5000)} {
+	for _, text := range []string{"", "x", "mac_" + strings.Repeat("a", 46), "mac_" + strings.Repeat("a", 5000)} {
 		if _, err := w.ExchangeCode(t.Context(), tokenRequest(text)); !errors.Is(err, oauth.ErrInvalidGrant) {
 			t.Errorf("%.20q: %v", text, err)
 		}
@@ -168,7 +168,7 @@ func TestRevokeToken_RevokesOwnTokensOnly(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t)
 	tokens := w.authorize(t)
-	must(t, w.RevokeToken(t.Context(), "mat_"+strings.Repeat("a", 43), client))
+	must(t, w.RevokeToken(t.Context(), "mat_"+strings.Repeat("a", 46), client))
 	must(t, w.RevokeToken(t.Context(), "garbage", client))
 	if err := w.RevokeToken(t.Context(), tokens.Refresh, "mcl_other"); !errors.Is(err, oauth.ErrInvalidGrant) || !w.isAccepted(t, tokens.Access) {
 		t.Errorf("another application: %v", err)

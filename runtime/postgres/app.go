@@ -32,7 +32,7 @@ func (s *Store) OpenApps(ctx context.Context, accountID uuid.UUID, names []strin
 		open = nil
 		_, others = splitApps(current, names)
 		for _, name := range names {
-			id, err := uuid.NewV7()
+			id, err := s.cell.NewID()
 			if err != nil {
 				return err
 			}

@@ -40,14 +40,15 @@ func updateAccount(ctx context.Context, q *sqlgen.Queries, found sqlgen.Account,
 			"the media of this account is in bucket %s, but spec.storage.bucket.name is %s; set it to %s, or remove it", found.Bucket, want.Bucket, found.Bucket)
 	}
 	same := found.DisplayName == want.DisplayName && slices.Equal(found.Owners, want.Owners) && found.MaxStorage == want.MaxStorage &&
-		found.MaxUploadSize == want.MaxUploadSize && found.Suspended == want.Suspended && toolPolicyOf(found).Equal(want.ToolPolicy)
+		found.MaxUploadSize == want.MaxUploadSize && found.Suspended == want.Suspended && toolPolicyOf(found).Equal(want.ToolPolicy) &&
+		(found.CorsOrigins == nil) == (want.Origins == nil) && slices.Equal(found.CorsOrigins, want.Origins)
 	if same {
 		return found, nil
 	}
 	updated, err := q.UpdateAccount(ctx, sqlgen.UpdateAccountParams{
 		ID: found.ID, ObjectUid: want.ObjectUID, DisplayName: want.DisplayName, Owners: want.Owners,
 		MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Suspended: want.Suspended,
-		McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools,
+		McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools, CorsOrigins: want.Origins,
 	})
 	if errors.Is(err, pgx.ErrNoRows) { // another caller wrote the same values meanwhile
 		return q.FindAccount(ctx, sqlgen.FindAccountParams{Namespace: found.Namespace, Name: found.Name})
@@ -56,9 +57,9 @@ func updateAccount(ctx context.Context, q *sqlgen.Queries, found sqlgen.Account,
 }
 
 // BindAccount implements account.Store.
-func (s *Store) BindAccount(ctx context.Context, want account.Account, newBucket string, binding account.Binding) (account.Account, error) {
+func (s *Store) BindAccount(ctx context.Context, want account.Account, provision account.Provision, binding account.Binding) (account.Account, error) {
 	var bound sqlgen.Account
-	bucket := newBucket
+	bucket := provision.Bucket
 	var rejected error // the closing of an orphan is committed, although the binding is rejected
 	err := s.inTx(ctx, "bind account", func(q *sqlgen.Queries) error {
 		if err := q.LockName(ctx, sqlgen.LockNameParams{Class: bindLock, Namespace: want.Namespace, Name: want.Name}); err != nil {
@@ -72,7 +73,7 @@ func (s *Store) BindAccount(ctx context.Context, want account.Account, newBucket
 		case rejected != nil:
 			return nil
 		case errors.Is(err, pgx.ErrNoRows):
-			bound, err = insertAccount(ctx, q, want, newBucket)
+			bound, err = insertAccount(ctx, q, want, provision)
 			return err
 		case err != nil:
 			return err
@@ -139,14 +140,18 @@ func violates(err error, index string) bool {
 	return errors.As(err, &server) && server.ConstraintName == index
 }
 
-func insertAccount(ctx context.Context, q *sqlgen.Queries, want account.Account, bucket string) (sqlgen.Account, error) {
-	inserted, err := q.InsertAccount(ctx, sqlgen.InsertAccountParams{
+// insertAccount inserts an account with its apps and a pending key for each, in one statement.
+func insertAccount(ctx context.Context, q *sqlgen.Queries, want account.Account, provision account.Provision) (sqlgen.Account, error) {
+	params := sqlgen.InsertAccountParams{
 		ID: want.ID, Namespace: want.Namespace, Name: want.Name, NamespaceUid: want.NamespaceUID, ObjectUid: want.ObjectUID,
-		DisplayName: want.DisplayName, Owners: want.Owners, MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Bucket: bucket,
-		Suspended: want.Suspended, McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools,
-	})
-	if err != nil {
-		return sqlgen.Account{}, err
+		DisplayName: want.DisplayName, Owners: want.Owners, MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Bucket: provision.Bucket,
+		Suspended: want.Suspended, McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools, CorsOrigins: want.Origins, Generation: provision.Generation,
 	}
-	return inserted, q.InsertUsage(ctx, inserted.ID)
+	for _, app := range provision.Apps {
+		hash := app.Secret.Hash()
+		params.AppIds, params.AppNames = append(params.AppIds, app.ID), append(params.AppNames, app.Name)
+		params.KeyIds, params.Hashes = append(params.KeyIds, app.KeyID), append(params.Hashes, hash[:])
+	}
+	inserted, err := q.InsertAccount(ctx, params)
+	return sqlgen.Account(inserted), err
 }

@@ -8,30 +8,44 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
+var errNoInstallation = fault.New(fault.Unavailable, "the database has no installation: its row was deleted, or it was restored in part")
+
 // Installation implements installation.Store.
 func (s *Store) Installation(ctx context.Context) (installation.State, error) {
 	row, err := s.queries.Installation(ctx)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return installation.State{}, fault.New(fault.Unavailable, "the database has no installation: its row was deleted, or it was restored in part")
+		return installation.State{}, errNoInstallation
 	}
 	if err != nil {
 		return installation.State{}, toFault(err, "read the installation")
+	}
+	if err := checkCell(row.Cell, s.cell); err != nil {
+		return installation.State{}, err
 	}
 	current, err := s.currentServer(ctx)
 	if err != nil {
 		return installation.State{}, err
 	}
 	return installation.State{
-		Identity: installation.Identity{ID: row.ID, Epoch: row.Epoch}, ClusterUID: row.ClusterUid, LeaderTerm: row.LeaderTerm,
+		Identity: installation.Identity{ID: row.ID, Epoch: row.Epoch}, Cell: s.cell, ClusterUID: row.ClusterUid, LeaderTerm: row.LeaderTerm,
 		Heartbeat: row.Heartbeat, Token: row.Token, HeartbeatAge: time.Duration(row.HeartbeatAge) * time.Microsecond,
 		Server: installation.ParseServer(row.Server), CurrentServer: current,
 		HoldReason: row.HoldReason, HeldAt: row.HeldAt, ResumedAt: row.ResumedAt,
 	}, nil
+}
+
+// checkCell returns a fault unless the cell of the database is that of the configuration.
+func checkCell(recorded int32, configured cell.Number) error {
+	if recorded == int32(configured) {
+		return nil
+	}
+	return fault.WithReason(fault.New(fault.Unavailable, "the database is that of cell %d, and SERVICE_CELL is %d: set SERVICE_CELL to %d, or use the database of cell %d; the number of an installation cannot be changed", recorded, configured, recorded, configured), fault.OtherInstallation)
 }
 
 // Identity returns the identity that the markers of buckets record.

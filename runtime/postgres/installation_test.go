@@ -5,12 +5,15 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/postgres"
 )
 
@@ -36,7 +39,7 @@ func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
 		"a program that runs":   func() error { return running.CheckSchema(t.Context()) },
 		"a program that starts": func() error { return open(t, url).CheckSchema(t.Context()) },
 		"a query of a program":  func() error { _, err := open(t, url).FindAccount(t.Context(), "a", "b"); return err },
-		"a write of a program":  func() error { return open(t, url).TouchRuntime(t.Context(), uuid.New(), "old") },
+		"a write of a program":  func() error { return touch(t, open(t, url), uuid.New(), "old") },
 		"the migration of a program": func() error {
 			return postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, slog.New(slog.DiscardHandler))
 		},
@@ -48,12 +51,12 @@ func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := running.TouchRuntime(t.Context(), uuid.New(), "old"); fault.ReasonOf(err) != fault.Schema {
+	if err := touch(t, running, uuid.New(), "old"); fault.ReasonOf(err) != fault.Schema {
 		t.Errorf("a program that runs writes on an old connection: %v", err)
 	}
 	statement(t, url, "DELETE FROM goose_db_version WHERE version_id = 999")
 	must(t, running.CheckSchema(t.Context()))
-	must(t, running.TouchRuntime(t.Context(), uuid.New(), "old"))
+	must(t, touch(t, running, uuid.New(), "old"))
 }
 
 func TestSchema_OlderNamesBothVersionsAndTheCommand(t *testing.T) {
@@ -63,6 +66,16 @@ func TestSchema_OlderNamesBothVersionsAndTheCommand(t *testing.T) {
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no tables") || !strings.Contains(err.Error(), "version 11") || !strings.Contains(err.Error(), "mediastack-runtime migrate") {
 		t.Errorf("%v", err)
 	}
+}
+
+// lapse ends the lease of a process, as if it had not renewed it.
+const lapse = "UPDATE runtime_instance SET lease_ends = now() - interval '1 second' WHERE id = $1"
+
+// touch renews the lease of a process.
+func touch(t *testing.T, store *postgres.Store, id uuid.UUID, version string) error {
+	t.Helper()
+	_, err := store.TouchRuntime(t.Context(), id, version, time.Minute)
+	return err
 }
 
 func TestRuntimeInstance_CountsReplicasThatWereSeen(t *testing.T) {
@@ -81,17 +94,17 @@ func TestRuntimeInstance_CountsReplicasThatWereSeen(t *testing.T) {
 	serving("0 []")
 	ids := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
 	for i, id := range ids {
-		must(t, store.TouchRuntime(t.Context(), id, fmt.Sprintf("v%d", i/2)))
+		must(t, touch(t, store, id, fmt.Sprintf("v%d", i/2)))
 	}
 	serving("3 [v0 v1]")
 	must(t, store.RemoveRuntime(t.Context(), ids[0])) // it ended
 	serving("2 [v0 v1]")
-	statement(t, url, "UPDATE runtime_instance SET seen_at = now() - interval '46 seconds' WHERE id = $1", ids[1]) // it was killed
+	statement(t, url, lapse, ids[1]) // it was killed
 	serving("1 [v1]")
-	must(t, store.TouchRuntime(t.Context(), ids[1], "v0")) // it was only slow
+	must(t, touch(t, store, ids[1], "v0")) // it was only slow
 	serving("2 [v0 v1]")
-	statement(t, url, "UPDATE runtime_instance SET seen_at = now() - interval '11 minutes' WHERE id = $1", ids[1])
-	must(t, store.TouchRuntime(t.Context(), ids[2], "v1"))
+	statement(t, url, lapse, ids[1])
+	must(t, store.RemoveDeadRuntimes(t.Context()))
 	var rows int
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
@@ -132,5 +145,57 @@ func TestAdvanceHeartbeat_IsDurableWhateverTheDefaultIs(t *testing.T) {
 		if after.Heartbeat != before.Heartbeat+1 || after.Token != token {
 			t.Errorf("the heartbeat is lost: %+v", after)
 		}
+	}
+}
+
+func TestCell_IsFixedWhenTheSchemaIsMade(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	config := func(n cell.Number) postgres.Config { return postgres.Config{DatabaseURL: url, Cell: n} }
+	up := func(n cell.Number) error {
+		return postgres.MigrateWithin(t.Context(), config(n), time.Minute, slog.New(slog.DiscardHandler))
+	}
+	must(t, up(12))
+	must(t, up(12))
+	for _, n := range []cell.Number{0, 11, cell.Max} {
+		store, err := postgres.Open(t.Context(), config(n))
+		must(t, err)
+		t.Cleanup(store.Close)
+		guard := installation.NewGuard(installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Second}, installation.Deps{Store: store, Log: slog.New(slog.DiscardHandler)})
+		_ = guard.Check(t.Context())
+		_, read := store.Installation(t.Context())
+		for what, err := range map[string]error{"the migration": up(n), "a read of the row": read, "the guard": guard.Writable()} {
+			if fault.ReasonOf(err) != fault.OtherInstallation || !strings.Contains(fault.From(err).Public, fmt.Sprintf("that of cell 12, and SERVICE_CELL is %d", n)) {
+				t.Errorf("%s of cell %d: %v", what, n, err)
+			}
+		}
+	}
+	store, err := postgres.Open(t.Context(), config(12))
+	must(t, err)
+	t.Cleanup(store.Close)
+	if state, err := store.Installation(t.Context()); err != nil || state.Cell != 12 || store.Cell() != 12 {
+		t.Errorf("the row has cell %d, the store %d: %v", state.Cell, store.Cell(), err)
+	}
+}
+
+// A program with another cell must not apply the migrations that are pending.
+func TestCell_OfAnotherInstallationAppliesNoMigration(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	migrate(t, url)
+	statement(t, url, "DELETE FROM goose_db_version WHERE version_id = 10") // it looks pending, and would fail
+	err := postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url, Cell: 1}, slog.New(slog.DiscardHandler))
+	if fault.ReasonOf(err) != fault.OtherInstallation {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestConfig_BoundsTheCell(t *testing.T) {
+	t.Parallel()
+	config := postgres.Config{DatabaseConns: 8, ConnectTimeout: time.Second, IdleTimeout: time.Minute, Cell: cell.Max}
+	must(t, config.Validate())
+	config.Cell++
+	if err := config.Validate(); err == nil || err.Error() != "SERVICE_CELL must be from 0 to 4095, not 4096" {
+		t.Errorf("%v", err)
 	}
 }

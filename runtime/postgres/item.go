@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -63,7 +62,7 @@ func (s *Store) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now t
 	s.pageIndex.recordChange(scope.AppID)
 	// sqlc does not infer the type of a column that comes from a CTE.
 	var objects media.Objects
-	if err := json.Unmarshal(row.Objects, &objects); err != nil {
+	if err := objects.ScanBytes(row.Objects); err != nil {
 		return media.Item{}, fmt.Errorf("postgres: read the objects of item %s: %w", id, err)
 	}
 	return itemOf(sqlgen.Item{ID: row.ID, AccountID: row.AccountID, AppID: row.AppID, FileName: row.FileName, Access: row.Access, Caption: row.Caption,
@@ -101,37 +100,6 @@ func (s *Store) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID,
 	return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
 }
 
-// ListItems implements media.Store. limit and offset are bounded by media.Service.List.
-func (s *Store) ListItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
-	return repeat(ctx, s, func(ctx context.Context) ([]media.Item, error) { return s.listItems(ctx, scope, filter, limit, offset) })
-}
-
-func (s *Store) listItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
-	if offset > indexOffset && filter.Group == "" {
-		return s.listByIndex(ctx, scope, filter, limit, offset)
-	}
-	var rows []sqlgen.Item
-	var err error
-	lim, off := int32(limit), int32(offset) //nolint:gosec // bounded by media.Service.List
-	switch {
-	case filter.Group != "":
-		rows, err = s.queries.ListItemsByGroup(ctx, sqlgen.ListItemsByGroupParams{AppID: scope.AppID, GroupLabel: filter.Group,
-			Access: string(filter.Access), Limit: lim, Offset: off})
-	case filter.Access != "":
-		rows, err = s.queries.ListItemsByAccess(ctx, sqlgen.ListItemsByAccessParams{AppID: scope.AppID, Access: string(filter.Access), Limit: lim, Offset: off})
-	default:
-		rows, err = s.queries.ListItems(ctx, sqlgen.ListItemsParams{AppID: scope.AppID, Limit: lim, Offset: off})
-	}
-	if err != nil {
-		return nil, toFault(err, "list items")
-	}
-	items := make([]media.Item, len(rows))
-	for i, row := range rows {
-		items[i] = itemOf(row)
-	}
-	return items, nil
-}
-
 // CountItems implements media.Store.
 func (s *Store) CountItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
 	return repeat(ctx, s, func(ctx context.Context) (int64, error) { return s.countItems(ctx, scope, filter) })
@@ -152,13 +120,18 @@ func (s *Store) countItems(ctx context.Context, scope media.Scope, filter media.
 		}
 		public, private = row.PublicItems, row.PrivateItems
 	}
-	switch filter.Access {
+	return matching(filter.Access, public, private), nil
+}
+
+// matching returns how many items have the access, of counts by access.
+func matching(access media.Access, public, private int64) int64 {
+	switch access {
 	case media.Public:
-		return public, nil
+		return public
 	case media.Private:
-		return private, nil
+		return private
 	default:
-		return public + private, nil
+		return public + private
 	}
 }
 

@@ -364,7 +364,7 @@ func TestAcceptKey_RejectsReplacedKeys(t *testing.T) {
 		},
 		"a forged proof": func(e *keyEnv) (account.KeySecret, string) {
 			e.issue(0)
-			forged, err := account.NewKeySecret()
+			forged, err := account.NewKeySecret(0)
 			must(e.t, err)
 			return forged, "v1.99.1.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 		},

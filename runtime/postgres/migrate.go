@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strconv"
 	"sync"
 
 	"github.com/jackc/pgx/v5"
@@ -17,6 +18,7 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/fault"
 )
 
@@ -104,11 +106,20 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 }
 
 // Migrate applies the pending migrations under an advisory lock, so that any number of
-// processes may call it concurrently.
+// processes may call it concurrently. It returns a fault with reason OtherInstallation if the
+// database has another cell than the configuration.
 func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 	poolCfg, err := cfg.WithMaxConns(1).poolConfig()
 	if err != nil {
 		return err
+	}
+	// The migration that makes the row of the installation reads its cell from there.
+	afterConnect := poolCfg.AfterConnect
+	poolCfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, "SELECT set_config('mediastack.cell', $1, false)", strconv.Itoa(int(cfg.Cell))); err != nil {
+			return err
+		}
+		return afterConnect(ctx, conn)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, poolCfg)
 	if err != nil {
@@ -117,6 +128,9 @@ func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 	defer pool.Close()
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { _ = db.Close() }()
+	if err := verifyCell(ctx, pool, cfg.Cell); err != nil {
+		return err
+	}
 	migrations, err := provider(db)
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
@@ -131,7 +145,23 @@ func Migrate(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if len(applied) == 0 {
 		log.InfoContext(ctx, "no pending migrations")
 	}
-	return nil
+	return verifyCell(ctx, pool, cfg.Cell) // another process may have made the schema meanwhile
+}
+
+// verifyCell returns a fault if the database has another cell. One without tables has none yet.
+func verifyCell(ctx context.Context, db querier, configured cell.Number) error {
+	var recorded int32
+	err := db.QueryRow(ctx, "SELECT cell FROM installation").Scan(&recorded)
+	var server *pgconn.PgError
+	switch {
+	case errors.As(err, &server) && server.Code == undefinedTable:
+		return nil
+	case errors.Is(err, pgx.ErrNoRows):
+		return errNoInstallation
+	case err != nil:
+		return toFault(err, "read the cell")
+	}
+	return checkCell(recorded, configured)
 }
 
 // CheckSchema returns an Unavailable fault with reason Schema while migrations are pending, or if the

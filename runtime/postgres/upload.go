@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,19 +20,21 @@ import (
 
 // openRequest is an upload to open.
 type openRequest struct {
-	itemID, appID uuid.UUID
-	bytes         int64
-	leaseEnds     time.Time
+	itemID, accountID, appID uuid.UUID
+	bytes                    int64
+	leaseEnds                time.Time
 }
+
+func (r openRequest) account() uuid.UUID { return r.accountID }
 
 // OpenUpload implements media.Store.
 func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
-	request := openRequest{itemID: itemID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}
-	opened, err := s.openBatch.Do(ctx, scope.AccountID, request)
+	request := openRequest{itemID: itemID, accountID: scope.AccountID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}
+	opened, err := s.openBatch.Do(ctx, request)
 	if err == nil && !opened {
-		// The batch exceeds the storage cap; this upload alone may fit.
+		// The uploads of the account in the batch exceed the storage cap; this one alone may fit.
 		var alone []bool
-		if alone, err = s.openUploads(ctx, scope.AccountID, []openRequest{request}); err == nil {
+		if alone, err = s.openUploads(ctx, noLockTimeout, []openRequest{request}); err == nil {
 			opened = alone[0]
 		}
 	}
@@ -47,17 +51,47 @@ func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Sc
 	return nil
 }
 
-func (s *Store) openUploads(ctx context.Context, accountID uuid.UUID, requests []openRequest) ([]bool, error) {
-	params := sqlgen.OpenUploadsParams{AccountID: accountID}
-	for _, request := range requests {
-		params.ItemIds = append(params.ItemIds, request.itemID)
-		params.AppIds = append(params.AppIds, request.appID)
-		params.Bytes = append(params.Bytes, request.bytes)
-		params.LeaseEnds = append(params.LeaseEnds, request.leaseEnds)
+// noLockTimeout is the lock timeout of a statement that only its own timeout bounds.
+const noLockTimeout = 0
+
+func (s *Store) openUploads(ctx context.Context, lockTimeout time.Duration, requests []openRequest) ([]bool, error) {
+	params := openParams(lockTimeout, requests)
+	if id := s.instance.Load(); id != nil {
+		params.InstanceID = *id
 	}
 	opened, err := s.queries.OpenUploads(ctx, params)
 	return contains(params.ItemIds, opened), err
 }
+
+// openParams are the parameters that open uploads of no process.
+func openParams(lockTimeout time.Duration, requests []openRequest) sqlgen.OpenUploadsParams {
+	params := sqlgen.OpenUploadsParams{LockTimeout: milliseconds(lockTimeout)}
+	for _, request := range requests {
+		params.ItemIds = append(params.ItemIds, request.itemID)
+		params.AccountIds = append(params.AccountIds, request.accountID)
+		params.AppIds = append(params.AppIds, request.appID)
+		params.Bytes = append(params.Bytes, request.bytes)
+		params.LeaseEnds = append(params.LeaseEnds, request.leaseEnds)
+	}
+	return params
+}
+
+// maxBatchPause bounds the pause after a batch, maxPauseReplicas how often its duration is in it.
+const (
+	maxBatchPause    = 10 * time.Millisecond
+	maxPauseReplicas = 4
+)
+
+// batchPause returns the pause after a batch of this duration. Each of n replicas gets one nth of the
+// uploads; if it paused for no longer than one replica does, its batches would be that much smaller, and
+// PostgreSQL would execute n times as many. A call that comes after the pause is executed at once.
+func (s *Store) batchPause(took time.Duration) time.Duration {
+	others := min(max(0, s.replicas.Load()-1), maxPauseReplicas)
+	return min(time.Duration(others)*took, maxBatchPause)
+}
+
+// milliseconds returns a duration as a setting of PostgreSQL without a unit.
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // contains reports for each of ids whether it is in found.
 func contains(ids, found []uuid.UUID) []bool {
@@ -98,9 +132,11 @@ func (s *Store) AvailableBytes(ctx context.Context, scope media.Scope) (int64, i
 	return row.Bytes, row.MaxStorage, nil
 }
 
+func accountOfItem(item media.Item) uuid.UUID { return item.AccountID }
+
 // CommitUpload implements media.Store.
 func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
-	committed, err := s.commitBatch.Do(ctx, item.AccountID, item)
+	committed, err := s.commitBatch.Do(ctx, item)
 	if err != nil {
 		return toFault(err, "commit upload")
 	}
@@ -110,8 +146,8 @@ func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
 	return s.inTx(ctx, "commit upload", func(q *sqlgen.Queries) error { return commitAdjusted(ctx, q, item) })
 }
 
-func (s *Store) commitUploads(ctx context.Context, _ uuid.UUID, items []media.Item) ([]bool, error) {
-	var params sqlgen.CommitUploadsParams
+func (s *Store) commitUploads(ctx context.Context, lockTimeout time.Duration, items []media.Item) ([]bool, error) {
+	params := sqlgen.CommitUploadsParams{LockTimeout: milliseconds(lockTimeout)}
 	for _, item := range items {
 		objects, err := json.Marshal(item.Objects)
 		if err != nil {
@@ -193,30 +229,45 @@ func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media
 }
 
 // ExpireUploads implements media.PurgeStore.
-func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(uuid.UUID) []string) (int, error) {
-	expired := 0
-	err := s.inTx(ctx, "expire uploads", func(q *sqlgen.Queries) error {
+func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(uuid.UUID) []string) (expired int, err error) {
+	err = s.inTx(ctx, "expire uploads", func(q *sqlgen.Queries) error {
 		uploads, err := q.ExpiredUploads(ctx, sqlgen.ExpiredUploadsParams{LeaseEnds: cutoff, Limit: batchSize(batch)})
 		if err != nil {
 			return err
 		}
-		for _, upload := range uploads {
-			if err := q.DeleteUpload(ctx, upload.ItemID); err != nil {
-				return err
-			}
-			if _, err := q.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: upload.AccountID, Delta: -upload.Reserved}); err != nil {
-				return err
-			}
-			if upload.KeepObjects {
-				continue
-			}
-			if _, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: upload.AccountID, Bucket: upload.Bucket,
-				Keys: keysOf(upload.ItemID), AbortMultipart: true, NotBefore: cutoff}); err != nil {
-				return err
-			}
-		}
 		expired = len(uploads)
-		return nil
+		return q.EndUploads(ctx, endParams(uploads, keysOf, cutoff))
 	})
 	return expired, err
+}
+
+// EndUploadsOfDeadProcesses implements media.Store.
+func (s *Store) EndUploadsOfDeadProcesses(ctx context.Context, batch int, keysOf func(uuid.UUID) []string, notBefore time.Time) (ended int, err error) {
+	err = s.inTx(ctx, "end the uploads of dead processes", func(q *sqlgen.Queries) error {
+		found, err := q.UploadsOfDeadRuntimes(ctx, batchSize(batch))
+		if err != nil {
+			return err
+		}
+		uploads := make([]sqlgen.ExpiredUploadsRow, len(found))
+		for i, upload := range found {
+			uploads[i] = sqlgen.ExpiredUploadsRow(upload)
+		}
+		ended = len(uploads)
+		return q.EndUploads(ctx, endParams(uploads, keysOf, notBefore))
+	})
+	return ended, err
+}
+
+// endParams are the parameters that end uploads and queue the removal of their objects.
+func endParams(uploads []sqlgen.ExpiredUploadsRow, keysOf func(uuid.UUID) []string, notBefore time.Time) sqlgen.EndUploadsParams {
+	params := sqlgen.EndUploadsParams{NotBefore: notBefore}
+	for _, upload := range uploads {
+		params.ItemIds = append(params.ItemIds, upload.ItemID)
+		if !upload.KeepObjects {
+			params.AccountIds = append(params.AccountIds, upload.AccountID)
+			params.Buckets = append(params.Buckets, upload.Bucket)
+			params.Keys = append(params.Keys, strings.Join(keysOf(upload.ItemID), " "))
+		}
+	}
+	return params
 }

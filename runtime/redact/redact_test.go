@@ -13,7 +13,7 @@ import (
 var (
 	digits    = strings.Repeat("aB3", 14) + "x"
 	mac       = strings.Repeat("x-9", 14) + "Y"
-	signature = "AQ" + strings.Repeat("Ab4", 25) + "." + mac
+	signature = "mus_00cAQ" + strings.Repeat("Ab4", 25) + "." + mac
 )
 
 func TestText_MasksCredentials(t *testing.T) {

@@ -177,7 +177,7 @@ spec:
 
 func TestProduct_ServesFromManifestToDownload(t *testing.T) {
 	dir := filepath.Join(testenv.TempDir(t), "data")
-	s := start(t, dir)
+	s := start(t, dir, "SERVICE_CELL=2571")
 
 	s.kubectl(manifest, "apply", "-f", "-")
 	s.kubectl("", "-n", "team-a", "wait", "--for=condition=Ready", "--timeout=60s", "mediaaccount/shop", "mediasettings/shop")
@@ -187,6 +187,9 @@ func TestProduct_ServesFromManifestToDownload(t *testing.T) {
 	data := make([]byte, 20_000_003)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(data)
 	draft := s.upload(key, "Füße 写真.bin", data)
+	if !strings.HasPrefix(key, "msk_a0b") || draft.MediaID[20:23] != "a0b" {
+		t.Errorf("in cell a0b the operator made the key %s..., and the runtime the id %s", key[:7], draft.MediaID)
+	}
 	if got := s.download(draft.File); sha256.Sum256(got) != sha256.Sum256(data) {
 		t.Error("the draft's file is not what was uploaded")
 	}
@@ -234,7 +237,7 @@ func TestProduct_ServesFromManifestToDownload(t *testing.T) {
 	if left := processes(t, dir); len(left) > 0 {
 		t.Errorf("processes are left after stop: %s", strings.Join(left, "; "))
 	}
-	s = start(t, dir)
+	s = start(t, dir, "SERVICE_CELL=2571")
 	s.call(fresh, "GET", "/media/get/"+draft.MediaID, "", nil, &sealed)
 	if got := s.download(sealed.File); !bytes.Equal(got, data) {
 		t.Error("after a restart the file is not what was uploaded")

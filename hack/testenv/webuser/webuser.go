@@ -27,6 +27,9 @@ const ServedBy = "X-Served-By"
 type User struct {
 	// Steps are the replicas that served each request, where ServedBy names them.
 	Steps []string
+	// Finder is the path of a form that asks for the address before the service does, where a proxy
+	// of the test has one; empty = none.
+	Finder string
 
 	t       *testing.T
 	address string
@@ -52,11 +55,8 @@ func New(t *testing.T, address, mailLog string, transport http.RoundTripper) *Us
 // answers with. application is the name that the consent must show.
 func (p *User) LogIn(authorization, application string) {
 	p.t.Helper()
-	at := p.open(authorization)
+	at := p.identify(authorization)
 	service := at.url.Host
-	at = p.send(at, "/oauth/login/email", url.Values{"email": {p.address}})
-	p.form(at, "/oauth/login/code") // an e-mail is sent only before this page
-	at = p.send(at, "/oauth/login/code", url.Values{"code": {p.code(at)}})
 	if !strings.Contains(at.text, application) {
 		p.t.Fatalf("the consent does not name %s: %s", application, at.text)
 	}
@@ -64,6 +64,24 @@ func (p *User) LogIn(authorization, application string) {
 	if at.url.Host == service || at.status != http.StatusOK {
 		p.t.Fatalf("the browser ends at %s (%d): %s", at.url.Path, at.status, at.text)
 	}
+}
+
+// Applications logs in to the list of authorized applications at this URL, and returns its page.
+func (p *User) Applications(list string) string {
+	p.t.Helper()
+	return p.identify(list).text
+}
+
+// identify opens a page that asks who the user is, answers, and returns the page after it.
+func (p *User) identify(address string) page {
+	p.t.Helper()
+	at := p.open(address)
+	if p.Finder != "" && strings.Contains(at.text, p.Finder) {
+		at = p.send(at, p.Finder, url.Values{"email": {p.address}})
+	}
+	at = p.send(at, "/oauth/login/email", url.Values{"email": {p.address}})
+	p.form(at, "/oauth/login/code") // an e-mail is sent only before this page
+	return p.send(at, "/oauth/login/code", url.Values{"code": {p.code(at)}})
 }
 
 func must(t *testing.T, err error) {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/postgres"
 )
 
@@ -28,7 +29,15 @@ func (c *migrateCommand) Validate() error {
 	return c.Database.Validate()
 }
 
+// otherCellIsUsage returns err as an invalid configuration if the database has another cell.
+func otherCellIsUsage(err error) error {
+	if fault.ReasonOf(err) == fault.OtherInstallation {
+		return usageError{err}
+	}
+	return err
+}
+
 // Run applies the missing migrations, and logs them.
 func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
-	return postgres.MigrateWithin(ctx, c.Database, c.Wait, log)
+	return otherCellIsUsage(postgres.MigrateWithin(ctx, c.Database, c.Wait, log))
 }

@@ -14,11 +14,11 @@ import (
 
 // misplaced are texts in the format of every credential.
 var misplaced = map[string]string{
-	"API key":            "msk_" + strings.Repeat("aB3", 14) + "x",
+	"API key":            "msk_00a" + strings.Repeat("aB3", 14) + "x",
 	"access token":       "mat_" + strings.Repeat("cD4", 14) + "x." + strings.Repeat("e9-", 14) + "x",
 	"refresh token":      "mrt_" + strings.Repeat("eF5", 14) + "x",
 	"authorization code": "mac_" + strings.Repeat("gH6", 14) + "x",
-	"upload signature":   "AQ" + strings.Repeat("Ij7", 25) + "." + strings.Repeat("kL8", 14) + "x",
+	"upload signature":   "mus_00cAQ" + strings.Repeat("Ij7", 25) + "." + strings.Repeat("kL8", 14) + "x",
 	"one-time code":      "48151623",
 	"escaped API key":    "msk%5F" + strings.Repeat("mN9", 14) + "x",
 	"URL signature":      strings.Repeat("oP1-", 10) + "xyz",

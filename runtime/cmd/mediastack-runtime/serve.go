@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/accountmetrics"
@@ -22,6 +23,7 @@ import (
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
@@ -55,6 +57,7 @@ type serveCommand struct {
 	Objects  objectstore.Config    `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config         `embed:"" group:"Stores"`
+	Instance     installation.InstanceConfig `embed:"" group:"Stores"`
 	Readiness    objectstore.ReadinessConfig `embed:"" group:"Stores"`
 
 	Traces traceexport.Config `embed:"" group:"Server"`
@@ -66,7 +69,7 @@ func (c *serveCommand) Validate() error {
 		return err
 	}
 	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate, c.Accounts.Validate,
-		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Readiness.Validate, c.Traces.Validate} {
+		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Instance.Validate, c.Readiness.Validate, c.Traces.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -87,6 +90,9 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return usageError{err}
 	}
 	defer store.Close()
+	if err := checkCell(ctx, store); err != nil {
+		return err
+	}
 	objects, err := objectstore.New(c.Objects)
 	if err != nil {
 		return usageError{err}
@@ -125,6 +131,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	})
 	background.Go(func() error { return svc.instance.Run(backgroundCtx) })
 	background.Go(func() error { return svc.feed.Run(backgroundCtx) })
+	background.Go(func() error { return svc.origins.Run(backgroundCtx) })
 	background.Go(func() error { svc.auth.Run(backgroundCtx); return nil })
 	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
 	if svc.outbox != nil {
@@ -140,11 +147,26 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	return err
 }
 
+// cellTimeout bounds the look at the database before the process serves.
+const cellTimeout = 2 * time.Second
+
+// checkCell returns an error if the database has another cell than the configuration. While the
+// database does not respond it returns nil: the guard rejects changes until it has read the row.
+func checkCell(ctx context.Context, store *postgres.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, cellTimeout)
+	defer cancel()
+	if _, err := store.Installation(ctx); fault.ReasonOf(err) == fault.OtherInstallation {
+		return usageError{err}
+	}
+	return nil
+}
+
 // components are the parts of the service that run, or are drained.
 type components struct {
 	server  *server.Server
 	auth    *auth.Authenticator
 	feed    *accountcache.Feed
+	origins *accountcache.Origins
 	uploads *tus.API
 	locks   *postgres.UploadLocks
 	stores  *objectstore.Readiness
@@ -171,7 +193,11 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	}
 	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: availableMarkers{objects, stores.Available}, Log: log})
 	guarded := media.GuardObjects(objects, stores.Available, guard.BucketsWritable)
-	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Writable, Now: time.Now, Log: log})
+	origins, err := origin.New(c.Server.Origins)
+	if err != nil {
+		return components{}, usageError{err}
+	}
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Writable, Origins: origins, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
@@ -211,8 +237,8 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		return components{}, err
 	}
 	toolsCfg := c.Tools
-	toolsCfg.BaseURL, toolsCfg.Origins, toolsCfg.Version = c.Server.BaseURL, c.Server.CORSOrigins, versionText()
-	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Limits: limits})
+	toolsCfg.BaseURL, toolsCfg.DraftTTL, toolsCfg.Version = c.Server.BaseURL, c.Drafts.DraftTTL, versionText()
+	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Origins: origins, Limits: limits})
 	if err != nil {
 		return components{}, err
 	}
@@ -239,7 +265,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		}
 		mounts = append(mounts, logins.Mount)
 	}
-	instance := installation.NewInstance(store, versionText(), guard.Writable, log)
+	instance := installation.NewInstance(c.Instance, versionText(), installation.InstanceDeps{Store: store, Writable: guard.Writable, EndUploads: items.EndUploadsOfDeadProcesses, Log: log})
 	if err := registry.Register(inventory.NewCollector(store, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
 		return components{}, err
 	}
@@ -247,8 +273,9 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	serving, err := server.New(c.Server, server.Deps{Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
-	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
+	serving, err := server.New(c.Server, server.Deps{Origins: origins, Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
+	accountOrigins := accountcache.NewOrigins(store, origins, log)
+	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings, accountOrigins), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
 		guard: guard, instance: instance}, err
 }
 

@@ -14,7 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/oauth"
@@ -24,6 +26,8 @@ import (
 // returns NotFound for a key that does not exist, was revoked with its app or belongs to a
 // closed account.
 type CredentialStore interface {
+	// Cell returns the number of the installation, which upload signatures contain.
+	Cell() cell.Number
 	FindPrincipal(ctx context.Context, hash account.Hash) (account.Principal, error)
 	FindPrincipalByKeyID(ctx context.Context, id uuid.UUID) (account.Principal, error)
 	// FindSession returns the session of an access token. It returns NotFound also if the
@@ -77,6 +81,7 @@ type Authenticator struct {
 	tokens    *keys.Signer // of access tokens
 	limits    *ratelimit.Limiter
 	writable  func() error
+	origins   *origin.Policy
 	now       func() time.Time
 	log       *slog.Logger
 	failures  *prometheus.CounterVec
@@ -92,8 +97,10 @@ type Deps struct {
 	Limits *ratelimit.Limiter
 	// Writable returns an error while nothing may be changed; nil = always writable.
 	Writable func() error
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Origins are the web origins whose pages may call; nil = any, for every account.
+	Origins *origin.Policy
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 // New returns an Authenticator that uses deps.
@@ -116,7 +123,7 @@ func New(cfg Config, deps Deps) (*Authenticator, error) {
 	return &Authenticator{
 		cfg: cfg, sessions: newSessionCache(deps.Store, cfg.KeyCacheTTL, deps.Now),
 		keyUses: newLastUsedRecorder(deps.Store.TouchKeys), grantUses: newLastUsedRecorder(deps.Store.TouchGrants), store: deps.Store,
-		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, now: deps.Now, log: deps.Log, failures: newFailures(),
+		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, origins: deps.Origins, now: deps.Now, log: deps.Log, failures: newFailures(),
 		KeyHeader: "x-" + cfg.Brand + "-apikey", SignatureHeader: "x-" + cfg.Brand + "-signature",
 	}, nil
 }

@@ -56,7 +56,7 @@ func newFixture(t *testing.T) *fixture {
 
 func (s *fixture) token() account.KeySecret {
 	s.t.Helper()
-	token, err := account.NewKeySecret()
+	token, err := account.NewKeySecret(0)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestExpiredToken_IsNotCountedAsAGuess(t *testing.T) {
 	}
 	tokens := make([]string, 200)
 	for i := range tokens {
-		token, hash, err := oauth.NewAccessToken(s.tokens)
+		token, hash, err := oauth.NewAccessToken(0, s.tokens)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,11 +245,11 @@ func TestExpiredToken_IsNotCountedAsAGuess(t *testing.T) {
 	// Forged tokens are rejected without a look-up, and do not count towards the limit.
 	calls := s.store.(*scriptedStore).calls.Load()
 	other := newFixture(t)
-	foreign, _, err := oauth.NewAccessToken(signer(t, "z"))
+	foreign, _, err := oauth.NewAccessToken(0, signer(t, "z"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, forged := range []string{"mat_" + strings.Repeat("f", 43), "mat_" + strings.Repeat("f", 43) + "." + strings.Repeat("f", 43), foreign, tokens[0][:47] + foreign[47:], tokens[0] + "x", tokens[0][:47]} {
+	for _, forged := range []string{"mat_" + strings.Repeat("f", 46), "mat_" + strings.Repeat("f", 46) + "." + strings.Repeat("f", 43), foreign, tokens[0][:50] + foreign[50:], tokens[0] + "x", tokens[0][:50]} {
 		for range 61 {
 			if got := tryToken(forged); got != fault.Unauthenticated {
 				t.Fatalf("%s is answered %v", forged, got)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/oauth"
 )
@@ -28,6 +29,9 @@ type scriptedStore struct {
 	touched []map[uuid.UUID]time.Time
 	fail    error
 }
+
+// Cell answers as a single installation.
+func (s *scriptedStore) Cell() cell.Number { return 0 }
 
 // FindPrincipal answers as scriptedStore.
 func (s *scriptedStore) FindPrincipal(_ context.Context, hash account.Hash) (account.Principal, error) {

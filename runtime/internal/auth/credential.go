@@ -90,15 +90,14 @@ func (a *Authenticator) authenticateOwner(ctx context.Context, header http.Heade
 
 func (a *Authenticator) authenticateAPIKey(ctx context.Context, received string) (Identity, error) {
 	const public = "invalid API key"
-	rejected := failedInvalidKey.fault(fault.Unauthenticated, public)
 	token, ok := account.ParseKeySecret(received)
 	if !ok {
-		return Identity{}, rejected
+		return Identity{}, failedInvalidKey.fault(fault.Unauthenticated, public)
 	}
 	hash := token.Hash()
 	session, err := a.lookupGuessable(ctx, cacheKey{hash: hash})
 	if fault.Is(err, fault.NotFound) || err == nil && !session.Key.Hash.Equal(hash) {
-		return Identity{}, rejected
+		return Identity{}, failedInvalidKey.fault(fault.Unauthenticated, public)
 	}
 	if err != nil {
 		return Identity{}, err
@@ -141,7 +140,7 @@ func (a *Authenticator) authenticateBearer(ctx context.Context, received string)
 func (a *Authenticator) authenticateSignature(ctx context.Context, signature string) (Identity, error) {
 	const public = "invalid upload signature"
 	rejected := failedInvalidSignature.fault(fault.InvalidSignature, public)
-	claims, ok := decodeSignature(a.signer, signature)
+	claims, ok := decodeSignature(a.store.Cell(), a.signer, signature)
 	if !ok {
 		return Identity{}, rejected
 	}

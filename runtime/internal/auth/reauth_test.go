@@ -193,7 +193,7 @@ func TestMiddleware_RejectsAnOperationThatIsNoLongerAllowed(t *testing.T) {
 	t.Parallel()
 	s := newFixture(t)
 	s.cfg.Resource = "http://media.test/mcp"
-	token, hash, err := oauth.NewAccessToken(s.tokens)
+	token, hash, err := oauth.NewAccessToken(0, s.tokens)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -22,6 +23,9 @@ type claims struct {
 	group                   string    // empty = not bound
 }
 
+// signaturePrefix begins every upload signature.
+const signaturePrefix = "mus_"
+
 const (
 	// A signature that was created by a login contains the id of the grant as well.
 	signatureByKey   = 1
@@ -29,7 +33,7 @@ const (
 	// claimsLength is the length of claims without a group: version, expiry, three ids.
 	claimsLength = 1 + 8 + 3*16
 	// maxSignatureLen bounds a signature, in characters.
-	maxSignatureLen = 4*(claimsLength+16+media.MaxGroup+2)/3 + 1 + 43
+	maxSignatureLen = len(signaturePrefix) + 3 + 4*(claimsLength+16+media.MaxGroup+2)/3 + 1 + 43
 )
 
 func claimsOf(i Identity, expires time.Time, group string) claims {
@@ -89,23 +93,27 @@ func decodeClaims(text []byte) (claims, bool) {
 // Sign returns an upload signature for the caller's app, bound to group unless it is empty.
 // It is valid for SignatureTTL, and no longer than the credential that created it.
 func (a *Authenticator) Sign(identity Identity, group string) string {
-	return encodeSignature(a.signer, claimsOf(identity, a.now().Add(a.cfg.SignatureTTL), group))
+	return encodeSignature(a.store.Cell(), a.signer, claimsOf(identity, a.now().Add(a.cfg.SignatureTTL), group))
 }
 
-// encodeSignature returns the signature as clients send it: claims and MAC, each in URL-safe
-// base64, with a dot between.
-func encodeSignature(signer *keys.Signer, c claims) string {
+// encodeSignature returns the signature as clients send it: the prefix, the number of the
+// installation, then claims and MAC, each in URL-safe base64, with a dot between.
+func encodeSignature(installation cell.Number, signer *keys.Signer, c claims) string {
 	text := c.encode()
-	return keys.Encode(text) + "." + keys.Encode(signer.Sign(text))
+	return installation.Credential(signaturePrefix, keys.Encode(text)+"."+keys.Encode(signer.Sign(text)))
 }
 
 // decodeSignature returns the claims of a signature that was signed with the server secret or
-// the previous one. It verifies the MAC before it reads the claims.
-func decodeSignature(signer *keys.Signer, signature string) (claims, bool) {
+// the previous one, by this installation. It verifies the MAC before it reads the claims.
+func decodeSignature(installation cell.Number, signer *keys.Signer, signature string) (claims, bool) {
 	if len(signature) > maxSignatureLen {
 		return claims{}, false
 	}
-	first, second, ok := strings.Cut(signature, ".")
+	signed, ok := strings.CutPrefix(signature, installation.Credential(signaturePrefix, ""))
+	if !ok {
+		return claims{}, false
+	}
+	first, second, ok := strings.Cut(signed, ".")
 	if !ok {
 		return claims{}, false
 	}

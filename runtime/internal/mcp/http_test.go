@@ -59,7 +59,7 @@ func TestMissingCredential_IsAnsweredWithTheChallenge(t *testing.T) {
 	if got := rt.send(t, http.MethodPost, "/mcp?x-service-apikey="+one.Key+"&apikey="+one.Key, strings.NewReader(listTools)); got.status != http.StatusUnauthorized {
 		t.Errorf("a key in the query: %d", got.status)
 	}
-	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 43))); got.status != http.StatusUnauthorized {
+	if got := rt.post(t, listTools, header("x-service-signature", rt.signature(t, one)), apiKey("msk_"+strings.Repeat("0", 46))); got.status != http.StatusUnauthorized {
 		t.Errorf("a wrong key beside a good signature: %d", got.status)
 	}
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
@@ -79,7 +79,7 @@ func TestHostGuard_AllowsKnownHostsAndOriginsOnly(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) {
-		o.server.CORSOrigins = []string{"https://app.example.org", "https://*.pages.example.org"}
+		o.server.Origins.Patterns = []string{"https://app.example.org", "https://*.pages.example.org"}
 		o.mcp.Hosts = []string{"media.team.svc:8080", ""}
 	})
 	local := w.replica(t, func(o *options) { o.server.BaseURL = "http://localhost:8080" })

@@ -14,7 +14,7 @@ func TestOutage_SetsRetryAfter(t *testing.T) {
 	w.Store.Close()
 	for path, body := range map[string]string{
 		"/oauth/register":      `{"redirect_uris":["http://127.0.0.1/cb"]}`,
-		"/oauth/token":         "grant_type=refresh_token&client_id=mcl_x&refresh_token=mrt_" + strings.Repeat("a", 43),
+		"/oauth/token":         "grant_type=refresh_token&client_id=mcl_x&refresh_token=mrt_" + strings.Repeat("a", 46),
 		"/oauth/authorize":     "",
 		"/account/connections": "",
 	} {

@@ -96,7 +96,7 @@ func TestPages_RevealNoInternalErrors(t *testing.T) {
 		"register": func() (int, map[string]any) {
 			return b.json("/oauth/register", map[string]any{"redirect_uris": []string{"https://new.test/"}})
 		},
-		"refresh": func() (int, map[string]any) { return b.refresh(app, "mrt_"+strings.Repeat("a", 43)) },
+		"refresh": func() (int, map[string]any) { return b.refresh(app, "mrt_"+strings.Repeat("a", 46)) },
 	} {
 		status, body := response()
 		text, _ := json.Marshal(body)

@@ -129,7 +129,7 @@ func TestRoutes_IsolateTenants(t *testing.T) {
 	theirs := rt.upload(t, other.Key, filePart("theirs.txt", []byte("theirs")))
 	_, theirAddress, _ := strings.Cut(theirs.File, "?")
 	granted, theirGrant := rt.sign(t, one.Key, ""), rt.sign(t, other.Key, "")
-	made, err := account.NewKeySecret()
+	made, err := account.NewKeySecret(0)
 	must(t, err)
 
 	cases := isolations()

@@ -115,7 +115,7 @@ func TestFailureLimit_StopsGuessesAndNoValidKey(t *testing.T) {
 		rt.do(t, http.MethodGet, "/media/get").rejected(t, http.StatusUnauthorized, "Unauthorized")
 	}
 	wrong := func() answer {
-		made, err := account.NewKeySecret()
+		made, err := account.NewKeySecret(0)
 		must(t, err)
 		return rt.do(t, http.MethodGet, "/media/get", key(made.Reveal()))
 	}

@@ -33,15 +33,10 @@ type list struct {
 	limit, offset int
 }
 
-// CountItems returns 0.
-func (a *recordingStore) CountItems(context.Context, media.Scope, media.Filter) (int64, error) {
-	return 0, nil
-}
-
 // ListItems records the list.
-func (a *recordingStore) ListItems(_ context.Context, _ media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
+func (a *recordingStore) ListItems(_ context.Context, _ media.Scope, filter media.Filter, limit, offset int) (media.List, error) {
 	a.lists = append(a.lists, list{filter, limit, offset})
-	return nil, nil
+	return media.List{}, nil
 }
 
 // anyKey is a store in which every key is valid.
@@ -74,7 +69,7 @@ func lists(f *testing.F, store media.Store) http.Handler {
 	if err != nil {
 		f.Fatal(err)
 	}
-	token, err := account.NewKeySecret()
+	token, err := account.NewKeySecret(0)
 	if err != nil {
 		f.Fatal(err)
 	}

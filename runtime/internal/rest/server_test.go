@@ -99,7 +99,7 @@ func TestReadiness_NamesWhatIsMissingAndRecovers(t *testing.T) {
 	if got := rt.admin(t, "/healthz"); got.status != http.StatusOK {
 		t.Errorf("/healthz: %d", got.status)
 	}
-	made, err := account.NewKeySecret()
+	made, err := account.NewKeySecret(0)
 	must(t, err)
 	if got := rt.do(t, http.MethodGet, "/media/get", key(made.Reveal())); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("a request without a schema: %d %s", got.status, got.body)
@@ -140,7 +140,7 @@ func TestLogs_HaveEveryRequestAndNoCredential(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t)
-	wrong, err := account.NewKeySecret()
+	wrong, err := account.NewKeySecret(0)
 	must(t, err)
 	item := rt.upload(t, one.Key, filePart("holiday.txt", []byte("hello")))
 	rt.do(t, http.MethodGet, item.File)

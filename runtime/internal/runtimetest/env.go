@@ -147,7 +147,7 @@ func (e *Env) Session(t *testing.T, of Tenant, scopes ...oauth.Scope) (token str
 	must(t, err)
 	signer, err := secret.Signer(keys.PurposeOAuth)
 	must(t, err)
-	token, hash, err := oauth.NewAccessToken(signer)
+	token, hash, err := oauth.NewAccessToken(e.Store.Cell(), signer)
 	must(t, err)
 	conn, err := pgx.Connect(t.Context(), e.Database.DatabaseURL)
 	must(t, err)

@@ -45,7 +45,7 @@ func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 		router.Group(mount)
 	}
 	// CORS comes before the rate limit, so that a page can read the error.
-	next, err := newCORSHandler(cfg, router, limitClientIPs(deps.Limits, router))
+	next, err := newCORSHandler(cfg.Brand, deps.Origins, router, limitClientIPs(deps.Limits, router))
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ var requestIDPattern = regexp.MustCompile(`^[0-9A-Za-z._-]{8,64}$`)
 func (i *instrumentation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	id := r.Header.Get("X-Request-Id")
-	if !requestIDPattern.MatchString(id) || redact.Secret(id) {
+	if id == "" || !requestIDPattern.MatchString(id) || redact.Secret(id) {
 		id = uuid.NewString()
 	}
 	w.Header().Set("X-Request-Id", id)

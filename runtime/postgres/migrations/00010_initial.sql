@@ -11,6 +11,9 @@
 CREATE TABLE installation (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     id          uuid NOT NULL,
+    -- cell is the number of the installation among those that serve one base URL. Ids and
+    -- credentials contain it, so that it never changes (docs/decisions/0023).
+    cell        integer NOT NULL CHECK (cell BETWEEN 0 AND 4095),
     -- cluster_uid is the UID of the namespace kube-system of the cluster whose operator writes
     -- to this database; empty until an operator is bound.
     cluster_uid text NOT NULL DEFAULT '',
@@ -40,15 +43,18 @@ CREATE TABLE installation (
     -- proof_key is the key of the MACs in the Secrets of API keys.
     proof_key   bytea NOT NULL CHECK (length(proof_key) = 32)
 );
-INSERT INTO installation (id, token, proof_key)
-VALUES (gen_random_uuid(), gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
+INSERT INTO installation (id, cell, token, proof_key)
+VALUES (gen_random_uuid(), coalesce(nullif(current_setting('mediastack.cell', true), ''), '0')::integer, gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
 
--- The replicas of the runtime that serve, or served recently.
+-- The processes of the runtime that serve, and those that died and left uploads.
 CREATE TABLE runtime_instance (
-    id         uuid PRIMARY KEY,
-    version    text NOT NULL,
-    started_at timestamptz NOT NULL,
-    seen_at    timestamptz NOT NULL
+    id          uuid PRIMARY KEY,
+    version     text NOT NULL,
+    started_at  timestamptz NOT NULL,
+    -- alive_since is when the process began to renew its lease without a gap.
+    alive_since timestamptz NOT NULL,
+    -- lease_ends is when the process is declared dead, unless it renews the lease before.
+    lease_ends  timestamptz NOT NULL
 );
 
 -- What the purge did: one row, which the migration inserts. Its process ends, so that it cannot be
@@ -102,6 +108,8 @@ CREATE TABLE account (
     -- list none.
     mcp_read_only   boolean NOT NULL DEFAULT false,
     mcp_tools       text[],
+    -- cors_origins (spec.cors.origins): null = those of the installation, empty = none.
+    cors_origins    text[],
     created_at      timestamptz NOT NULL DEFAULT now(),
     closed_at       timestamptz,
     -- erase_after is when the media of a closed account is deleted; null = never.
@@ -118,6 +126,8 @@ CREATE INDEX account_closed_name ON account (namespace, name, closed_at DESC) WH
 CREATE INDEX account_closed ON account (id) WHERE closed_at IS NOT NULL;
 CREATE UNIQUE INDEX account_open_name ON account (namespace, name) WHERE closed_at IS NULL;
 CREATE UNIQUE INDEX account_open_bucket ON account (bucket) WHERE closed_at IS NULL;
+-- The runtimes answer preflights for the origins of all accounts.
+CREATE INDEX account_cors ON account (id) WHERE closed_at IS NULL AND cors_origins IS NOT NULL;
 -- A login looks accounts up by the owner's e-mail address.
 CREATE INDEX account_owners ON account USING gin (owners) WHERE closed_at IS NULL;
 
@@ -208,6 +218,10 @@ CREATE TABLE upload (
     app_id     uuid NOT NULL,
     reserved   bigint NOT NULL DEFAULT 0 CHECK (reserved >= 0),
     lease_ends timestamptz NOT NULL,
+    -- instance_id is the process that receives the upload: it ends with it. Null for an upload that
+    -- any process can continue. There is no foreign key: it would be checked for each upload.
+    instance_id uuid,
+    opened_at  timestamptz NOT NULL DEFAULT now(),
     FOREIGN KEY (app_id, account_id) REFERENCES app (id, account_id) ON DELETE CASCADE
 );
 CREATE INDEX upload_lease ON upload (lease_ends);
@@ -265,10 +279,13 @@ CREATE TABLE item (
     FOREIGN KEY (app_id, account_id) REFERENCES app (id, account_id) ON DELETE CASCADE
 );
 CREATE INDEX item_id ON item USING hash (id);
--- Lists are newest first: ids are UUIDv7, so their order is that of creation.
-CREATE INDEX item_list ON item (app_id, id DESC) WHERE sealed_at IS NOT NULL;
-CREATE INDEX item_list_access ON item (app_id, access, id DESC) WHERE sealed_at IS NOT NULL;
-CREATE INDEX item_list_group ON item (app_id, group_label, id DESC) WHERE sealed_at IS NOT NULL AND group_label <> '';
+-- Lists are newest first: ids are UUIDv7, so their order is that of creation. A list reads its index
+-- backwards: new items are at the end of their app, access or group, which keeps the pages full.
+CREATE INDEX item_list ON item (app_id, id) WHERE sealed_at IS NOT NULL;
+CREATE INDEX item_list_access ON item (app_id, access, id) WHERE sealed_at IS NOT NULL;
+CREATE INDEX item_list_group ON item (app_id, group_label, id) WHERE sealed_at IS NOT NULL AND group_label <> '';
+-- An expression, so that the order by it pins a list to this index.
+CREATE INDEX item_list_group_access ON item (app_id, (access || '/' || group_label), id) WHERE sealed_at IS NOT NULL AND group_label <> '';
 CREATE INDEX item_draft_age ON item (created_at) WHERE sealed_at IS NULL;
 CREATE INDEX item_draft_account ON item (account_id) WHERE sealed_at IS NULL;
 
@@ -295,25 +312,28 @@ CREATE TABLE group_total (
     PRIMARY KEY (app_id, group_label, slot)
 );
 
--- The pagination index: the number of sealed items of an app in each range of ids, so that a
--- page at a large offset is found without scanning all items before it. A block reaches from
--- its first_id to that of the next block; the first block begins at the zero UUID.
+-- The pagination index: the number of sealed items of an app, or of a group of it, in each range of
+-- ids, so that a page at a large offset is found without scanning all items before it. A block
+-- reaches from its first_id to that of the next block; the first block begins at the zero UUID. The
+-- list of the whole app has the label ''. A small list has no blocks.
 CREATE TABLE item_page_block (
     app_id       uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
+    group_label  text NOT NULL,
     first_id     uuid NOT NULL,
-    items        bigint NOT NULL CHECK (items >= 0),
-    public_items bigint NOT NULL CHECK (public_items BETWEEN 0 AND items),
-    PRIMARY KEY (app_id, first_id) INCLUDE (items, public_items)
+    items        integer NOT NULL CHECK (items >= 0),
+    public_items integer NOT NULL CHECK (public_items BETWEEN 0 AND items),
+    PRIMARY KEY (app_id, group_label, first_id) INCLUDE (items, public_items)
 );
 
 -- The delta log of the pagination index: items that were sealed (1) or deleted (-1) since the
--- blocks were counted. Requests only insert, so that they never wait for each other; the rows
--- are compacted into the blocks later.
+-- blocks were counted, with their group. Requests only insert, so that they never wait for each
+-- other; the rows are compacted into the blocks later.
 CREATE TABLE item_page_delta (
-    app_id uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
-    id     uuid NOT NULL,
-    delta  smallint NOT NULL,
-    public boolean NOT NULL
+    app_id      uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
+    id          uuid NOT NULL,
+    group_label text NOT NULL,
+    delta       smallint NOT NULL,
+    public      boolean NOT NULL
 );
 CREATE INDEX item_page_delta_app ON item_page_delta (app_id, id);
 
@@ -431,6 +451,33 @@ CREATE TABLE email_outbox (
     expires_at timestamptz NOT NULL
 );
 CREATE INDEX email_outbox_due ON email_outbox (not_before);
+
+-- What the operator acts on, for each open account: a version changes with every change of a row that
+-- the status of the MediaAccount (version) or the MediaSettings (settings_version) follows from. One
+-- statement over all accounts compares them with what the operator last saw.
+CREATE VIEW account_version AS
+SELECT account.id, account.namespace, account.name,
+    (hashtextextended(account.xmin::text, 0)
+        # (SELECT coalesce(bit_xor(hashtextextended(app.xmin::text || app.id::text, 1)), 0) FROM app WHERE app.account_id = account.id)
+        # (SELECT coalesce(bit_xor(hashtextextended(api_key.xmin::text || api_key.id::text, 2)), 0) FROM api_key WHERE api_key.account_id = account.id))::bigint AS version,
+    (hashtextextended(account.object_uid, 5)
+        # hashtextextended(coalesce((SELECT settings_pin.xmin::text FROM settings_pin WHERE settings_pin.account_id = account.id), ''), 3)
+        # hashtextextended(coalesce((SELECT settings_tenant.xmin::text FROM settings_tenant WHERE settings_tenant.account_id = account.id), ''), 4))::bigint AS settings_version
+FROM account WHERE account.closed_at IS NULL;
+
+-- What each open account holds, from counters: no item is read. Drafts are what remains of the used
+-- bytes, so that one snapshot adds up.
+CREATE VIEW account_holding AS
+SELECT account.id, account.namespace, account.name, used.bytes AS used,
+    sealed.items AS sealed_items, sealed.bytes AS sealed_bytes, running.reserved,
+    greatest(used.bytes - sealed.bytes - running.reserved, 0)::bigint AS draft_bytes,
+    (SELECT coalesce(max(api_key_use.last_used_at), 'epoch') FROM api_key JOIN api_key_use ON api_key_use.key_id = api_key.id WHERE api_key.account_id = account.id)::timestamptz AS last_used_at
+FROM account
+CROSS JOIN LATERAL (SELECT coalesce(max(account_usage.bytes), 0)::bigint AS bytes FROM account_usage WHERE account_usage.account_id = account.id) AS used
+CROSS JOIN LATERAL (SELECT coalesce(sum(app_total.public_items + app_total.private_items), 0)::bigint AS items, coalesce(sum(app_total.bytes), 0)::bigint AS bytes
+    FROM app_total WHERE app_total.account_id = account.id) AS sealed
+CROSS JOIN LATERAL (SELECT coalesce(sum(upload.reserved), 0)::bigint AS reserved FROM upload WHERE upload.account_id = account.id) AS running
+WHERE account.closed_at IS NULL;
 
 -- Replicas cache accounts, apps, keys and grants. A change notifies them, so that they drop
 -- what they cached of the account. It is a trigger so that no statement can omit it.

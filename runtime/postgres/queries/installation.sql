@@ -1,5 +1,5 @@
 -- name: Installation :one
-SELECT id, cluster_uid, epoch, leader_term, heartbeat, token, (extract(epoch FROM now() - heartbeat_at) * 1e6)::bigint AS heartbeat_age, server, hold_reason, held_at, resumed_at
+SELECT id, cell, cluster_uid, epoch, leader_term, heartbeat, token, (extract(epoch FROM now() - heartbeat_at) * 1e6)::bigint AS heartbeat_age, server, hold_reason, held_at, resumed_at
 FROM installation;
 
 -- name: WitnessBuckets :many

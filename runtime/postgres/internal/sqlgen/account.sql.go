@@ -7,6 +7,7 @@ package sqlgen
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -15,7 +16,7 @@ const bindAccount = `-- name: BindAccount :one
 UPDATE account SET namespace = $2, name = $3, namespace_uid = $4, object_uid = $5,
     bucket_owned = bucket_owned AND closed_at IS NULL, closed_at = NULL, erase_after = NULL
 WHERE id = $1 AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type BindAccountParams struct {
@@ -53,6 +54,7 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -62,24 +64,8 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 	return i, err
 }
 
-const draftUsage = `-- name: DraftUsage :one
-SELECT count(*) AS items, coalesce(sum(bytes), 0)::bigint AS bytes FROM item WHERE account_id = $1 AND sealed_at IS NULL
-`
-
-type DraftUsageRow struct {
-	Items int64
-	Bytes int64
-}
-
-func (q *Queries) DraftUsage(ctx context.Context, accountID uuid.UUID) (DraftUsageRow, error) {
-	row := q.db.QueryRow(ctx, draftUsage, accountID)
-	var i DraftUsageRow
-	err := row.Scan(&i.Items, &i.Bytes)
-	return i, err
-}
-
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -106,6 +92,7 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -127,9 +114,26 @@ func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, erro
 }
 
 const insertAccount = `-- name: InsertAccount :one
-INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+WITH created AS (
+    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
+    VALUES ($1, $2, $3, $4, $5, $6, $7::text[],
+        $8, $9, $10, $11, $12, $13::text[], $14::text[])
+    RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+), used AS (
+    INSERT INTO account_usage (account_id) SELECT created.id FROM created
+), opened AS (
+    INSERT INTO app (id, account_id, name, key_sequence)
+    SELECT listed.id, $1, listed.name, 1
+    FROM (SELECT unnest($15::uuid[]) AS id, unnest($16::text[]) AS name) AS listed
+), totals AS (
+    INSERT INTO app_total (app_id, account_id, slot)
+    SELECT listed.id, $1, slot FROM unnest($15::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
+), issued AS (
+    INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, overlap)
+    SELECT listed.id, $1, listed.app_id, listed.hash, $17::bigint, 1, $5, 0
+    FROM (SELECT unnest($18::uuid[]) AS id, unnest($15::uuid[]) AS app_id, unnest($19::bytea[]) AS hash) AS listed
+)
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM created
 `
 
 type InsertAccountParams struct {
@@ -146,9 +150,40 @@ type InsertAccountParams struct {
 	Suspended     bool
 	McpReadOnly   bool
 	McpTools      []string
+	CorsOrigins   []string
+	AppIds        []uuid.UUID
+	AppNames      []string
+	Generation    int64
+	KeyIds        []uuid.UUID
+	Hashes        [][]byte
 }
 
-func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (Account, error) {
+type InsertAccountRow struct {
+	ID              uuid.UUID
+	Namespace       string
+	Name            string
+	NamespaceUid    string
+	ObjectUid       string
+	DisplayName     string
+	Owners          []string
+	MaxStorage      int64
+	MaxUploadSize   int64
+	Bucket          string
+	BucketOwned     bool
+	BucketClaimed   bool
+	Suspended       bool
+	McpReadOnly     bool
+	McpTools        []string
+	CorsOrigins     []string
+	CreatedAt       time.Time
+	ClosedAt        *time.Time
+	EraseAfter      *time.Time
+	ErasingAt       *time.Time
+	BucketRemovedAt *time.Time
+}
+
+// The account with its apps, and a pending key for each.
+func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (InsertAccountRow, error) {
 	row := q.db.QueryRow(ctx, insertAccount,
 		arg.ID,
 		arg.Namespace,
@@ -163,8 +198,14 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		arg.Suspended,
 		arg.McpReadOnly,
 		arg.McpTools,
+		arg.CorsOrigins,
+		arg.AppIds,
+		arg.AppNames,
+		arg.Generation,
+		arg.KeyIds,
+		arg.Hashes,
 	)
-	var i Account
+	var i InsertAccountRow
 	err := row.Scan(
 		&i.ID,
 		&i.Namespace,
@@ -181,6 +222,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -190,17 +232,33 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 	return i, err
 }
 
-const insertUsage = `-- name: InsertUsage :exec
-INSERT INTO account_usage (account_id) VALUES ($1)
+const listOrigins = `-- name: ListOrigins :many
+SELECT DISTINCT unnest(cors_origins)::text FROM account WHERE closed_at IS NULL AND cors_origins IS NOT NULL ORDER BY 1
 `
 
-func (q *Queries) InsertUsage(ctx context.Context, accountID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, insertUsage, accountID)
-	return err
+// The web origins of all open accounts.
+func (q *Queries) ListOrigins(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, listOrigins)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var column_1 string
+		if err := rows.Scan(&column_1); err != nil {
+			return nil, err
+		}
+		items = append(items, column_1)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -222,6 +280,7 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -232,7 +291,7 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 }
 
 const lockClosedAccounts = `-- name: LockClosedAccounts :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id
 FROM account CROSS JOIN installation
 WHERE account.closed_at IS NOT NULL
     AND (account.namespace = $1 AND account.name = $2 OR account.id = ANY ($3::uuid[]))
@@ -277,6 +336,7 @@ func (q *Queries) LockClosedAccounts(ctx context.Context, arg LockClosedAccounts
 			&i.Account.Suspended,
 			&i.Account.McpReadOnly,
 			&i.Account.McpTools,
+			&i.Account.CorsOrigins,
 			&i.Account.CreatedAt,
 			&i.Account.ClosedAt,
 			&i.Account.EraseAfter,
@@ -311,7 +371,7 @@ func (q *Queries) LockName(ctx context.Context, arg LockNameParams) error {
 }
 
 const lockOpenAccount = `-- name: LockOpenAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
 `
 
 type LockOpenAccountParams struct {
@@ -338,6 +398,7 @@ func (q *Queries) LockOpenAccount(ctx context.Context, arg LockOpenAccountParams
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -356,17 +417,6 @@ func (q *Queries) OwnedBucket(ctx context.Context) (string, error) {
 	var bucket string
 	err := row.Scan(&bucket)
 	return bucket, err
-}
-
-const reservedUsage = `-- name: ReservedUsage :one
-SELECT coalesce(sum(reserved), 0)::bigint FROM upload WHERE account_id = $1
-`
-
-func (q *Queries) ReservedUsage(ctx context.Context, accountID uuid.UUID) (int64, error) {
-	row := q.db.QueryRow(ctx, reservedUsage, accountID)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
 }
 
 const sampleFiles = `-- name: SampleFiles :many
@@ -403,23 +453,6 @@ func (q *Queries) SampleFiles(ctx context.Context, arg SampleFilesParams) ([]str
 	return items, nil
 }
 
-const sealedUsage = `-- name: SealedUsage :one
-SELECT coalesce(sum(public_items + private_items), 0)::bigint AS items, coalesce(sum(bytes), 0)::bigint AS bytes
-FROM app_total WHERE account_id = $1
-`
-
-type SealedUsageRow struct {
-	Items int64
-	Bytes int64
-}
-
-func (q *Queries) SealedUsage(ctx context.Context, accountID uuid.UUID) (SealedUsageRow, error) {
-	row := q.db.QueryRow(ctx, sealedUsage, accountID)
-	var i SealedUsageRow
-	err := row.Scan(&i.Items, &i.Bytes)
-	return i, err
-}
-
 const setBucketOwned = `-- name: SetBucketOwned :exec
 UPDATE account SET bucket_owned = $2, bucket_claimed = bucket_claimed OR $2 WHERE id = $1 AND bucket_owned <> $2
 `
@@ -437,11 +470,11 @@ func (q *Queries) SetBucketOwned(ctx context.Context, arg SetBucketOwnedParams) 
 const updateAccount = `-- name: UpdateAccount :one
 UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
     max_upload_size = $4, suspended = $5,
-    mcp_read_only = $6, mcp_tools = $7::text[]
-WHERE id = $8 AND object_uid = $9 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+    mcp_read_only = $6, mcp_tools = $7::text[], cors_origins = $8::text[]
+WHERE id = $9 AND object_uid = $10 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, cors_origins)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
-        $6, $7::text[])
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+        $6, $7::text[], $8::text[])
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type UpdateAccountParams struct {
@@ -452,6 +485,7 @@ type UpdateAccountParams struct {
 	Suspended     bool
 	McpReadOnly   bool
 	McpTools      []string
+	CorsOrigins   []string
 	ID            uuid.UUID
 	ObjectUid     string
 }
@@ -467,6 +501,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.Suspended,
 		arg.McpReadOnly,
 		arg.McpTools,
+		arg.CorsOrigins,
 		arg.ID,
 		arg.ObjectUid,
 	)
@@ -487,6 +522,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -494,16 +530,4 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.BucketRemovedAt,
 	)
 	return i, err
-}
-
-const usedStorage = `-- name: UsedStorage :one
-SELECT bytes FROM account_usage WHERE account_id = $1
-`
-
-// What counts against the storage cap.
-func (q *Queries) UsedStorage(ctx context.Context, accountID uuid.UUID) (int64, error) {
-	row := q.db.QueryRow(ctx, usedStorage, accountID)
-	var bytes int64
-	err := row.Scan(&bytes)
-	return bytes, err
 }

@@ -43,12 +43,13 @@ func (q *Queries) HoldInstallation(ctx context.Context, holdReason string) error
 }
 
 const installation = `-- name: Installation :one
-SELECT id, cluster_uid, epoch, leader_term, heartbeat, token, (extract(epoch FROM now() - heartbeat_at) * 1e6)::bigint AS heartbeat_age, server, hold_reason, held_at, resumed_at
+SELECT id, cell, cluster_uid, epoch, leader_term, heartbeat, token, (extract(epoch FROM now() - heartbeat_at) * 1e6)::bigint AS heartbeat_age, server, hold_reason, held_at, resumed_at
 FROM installation
 `
 
 type InstallationRow struct {
 	ID           uuid.UUID
+	Cell         int32
 	ClusterUid   string
 	Epoch        int64
 	LeaderTerm   int64
@@ -66,6 +67,7 @@ func (q *Queries) Installation(ctx context.Context) (InstallationRow, error) {
 	var i InstallationRow
 	err := row.Scan(
 		&i.ID,
+		&i.Cell,
 		&i.ClusterUid,
 		&i.Epoch,
 		&i.LeaderTerm,
