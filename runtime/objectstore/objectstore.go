@@ -47,8 +47,8 @@ type Store struct {
 	// direct opens objects; nil = core does. remaining makes the attempts after its first.
 	direct    *directGet
 	remaining *minio.Core
-	region   string
-	requests *inFlight
+	region    string
+	requests  *inFlight
 	// pingBucket does not exist.
 	pingBucket string
 	// troubles has a value after a request that the store failed.

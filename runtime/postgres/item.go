@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,16 +71,26 @@ func (s *Store) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now t
 }
 
 // DeleteItem implements media.Store. It may be repeated: an attempt whose response was lost has left
-// the removal of the item's objects.
+// the removal of the item's objects. It returns when no process serves the item from a cache.
 func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
-	attempts := 0
-	return repeat(ctx, s, func(ctx context.Context) (media.Removal, error) {
-		removal, err := s.deleteItem(ctx, scope, id, notBefore)
-		if attempts++; attempts > 1 && errors.Is(err, errItemNotFound) {
+	attempts, draft := 0, false
+	removal, err := repeat(ctx, s, func(ctx context.Context) (media.Removal, error) {
+		row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore})
+		if attempts++; attempts > 1 && errors.Is(err, pgx.ErrNoRows) {
 			return s.queuedRemoval(ctx, scope, id)
 		}
-		return removal, err
+		if err != nil {
+			return media.Removal{}, itemFault(err, "delete item")
+		}
+		s.pageIndex.recordChange(scope.AppID)
+		draft = !row.Sealed
+		return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
 	})
+	if draft || err != nil && !errors.Is(err, errItemNotFound) {
+		return removal, err
+	}
+	// Also of an item that is not found: a process may have deleted it, and ended before it answered.
+	return removal, cmp.Or(s.awaitItemCaches(ctx), err)
 }
 
 // queuedRemoval returns the removal of the objects of an item that was deleted a moment ago.
@@ -88,15 +99,6 @@ func (s *Store) queuedRemoval(ctx context.Context, scope media.Scope, id uuid.UU
 	if err != nil {
 		return media.Removal{}, itemFault(err, "find the removal of an item")
 	}
-	return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
-}
-
-func (s *Store) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
-	row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore})
-	if err != nil {
-		return media.Removal{}, itemFault(err, "delete item")
-	}
-	s.pageIndex.recordChange(scope.AppID)
 	return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
 }
 

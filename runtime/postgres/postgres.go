@@ -56,6 +56,7 @@ type Store struct {
 	replicas    atomic.Int64              // that serve, as of the last heartbeat
 	statements  measuredTracer
 	pageIndex   *pageIndex
+	caches      *cacheWait
 }
 
 // Open returns a Store. It connects on first use, so Open succeeds while the server is down.
@@ -78,6 +79,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.openBatch.waiting, s.openBatch.size = s.batches.of("open")
 	s.commitBatch.waiting, s.commitBatch.size = s.batches.of("commit")
 	s.pageIndex = newPageIndex(s.compactApp)
+	s.caches = newCacheWait(s.acknowledgeRound)
 	return s, nil
 }
 

@@ -57,6 +57,15 @@ CREATE TABLE runtime_instance (
     lease_ends  timestamptz NOT NULL
 );
 
+-- The caches of items: a process serves a file without a query only while its row exists. Whoever
+-- changes what is cached waits until all of them have acknowledged the change, or deletes the rows
+-- of those that do not, and waits until their leases have ended (docs/decisions/0022).
+CREATE TABLE item_cache (
+    id       uuid PRIMARY KEY,
+    -- lease_ms is how long the process serves after it last saw its row.
+    lease_ms bigint NOT NULL CHECK (lease_ms > 0)
+);
+
 -- What the purge did: one row, which the migration inserts. Its process ends, so that it cannot be
 -- scraped; a replica of the runtime exports the row.
 CREATE TABLE purge_run (
@@ -503,6 +512,29 @@ CREATE TRIGGER settings_tenant_notify AFTER INSERT OR UPDATE OR DELETE ON settin
 CREATE TRIGGER api_key_notify AFTER INSERT OR UPDATE OR DELETE ON api_key FOR EACH ROW EXECUTE FUNCTION notify_account();
 CREATE TRIGGER oauth_grant_notify AFTER UPDATE OF revoked_at, key_id OR DELETE ON oauth_grant
     FOR EACH ROW EXECUTE FUNCTION notify_account();
+
+-- Replicas cache sealed items of open accounts for delivery. A change of one notifies them, in the
+-- transaction of the change. Drafts are not cached: their purge notifies nobody.
+-- +goose StatementBegin
+CREATE FUNCTION notify_deleted_items() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('mediastack_item', 'item ' || deleted.id)
+    FROM deleted JOIN account ON account.id = deleted.account_id AND account.closed_at IS NULL
+    WHERE deleted.sealed_at IS NOT NULL;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION notify_changed_item() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('mediastack_item', 'item ' || OLD.id);
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER item_delete_notify AFTER DELETE ON item REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION notify_deleted_items();
+CREATE TRIGGER item_change_notify AFTER UPDATE ON item FOR EACH ROW WHEN (OLD.sealed_at IS NOT NULL) EXECUTE FUNCTION notify_changed_item();
 
 -- Revokes the grants of a closed or suspended account and of former owners. Adding the owner
 -- again or resuming the account does not restore them. It is a trigger so that no statement

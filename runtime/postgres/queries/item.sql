@@ -51,7 +51,7 @@ INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_befor
 SELECT deleted.account_id, account.bucket,
     (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, sqlc.arg(not_before)::timestamptz
 FROM deleted JOIN account ON account.id = deleted.account_id
-RETURNING id, bucket, keys;
+RETURNING id, bucket, keys, EXISTS (SELECT FROM deleted WHERE deleted.sealed_at IS NOT NULL) AS sealed;
 
 -- name: PurgeDrafts :many
 -- Deletes a batch of expired drafts. The DELETE repeats the condition on sealed_at, so that a

@@ -71,7 +71,7 @@ INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_befor
 SELECT deleted.account_id, account.bucket,
     (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, $3::timestamptz
 FROM deleted JOIN account ON account.id = deleted.account_id
-RETURNING id, bucket, keys
+RETURNING id, bucket, keys, EXISTS (SELECT FROM deleted WHERE deleted.sealed_at IS NOT NULL) AS sealed
 `
 
 type DeleteItemParams struct {
@@ -85,6 +85,7 @@ type DeleteItemRow struct {
 	ID     int64
 	Bucket string
 	Keys   []string
+	Sealed bool
 }
 
 // Deletes the row and queues the removal of its objects in one statement (invariant 3).
@@ -96,7 +97,12 @@ func (q *Queries) DeleteItem(ctx context.Context, arg DeleteItemParams) (DeleteI
 		arg.Slot,
 	)
 	var i DeleteItemRow
-	err := row.Scan(&i.ID, &i.Bucket, &i.Keys)
+	err := row.Scan(
+		&i.ID,
+		&i.Bucket,
+		&i.Keys,
+		&i.Sealed,
+	)
 	return i, err
 }
 

@@ -148,6 +148,11 @@ type Item struct {
 	SealedAt   *time.Time
 }
 
+type ItemCache struct {
+	ID      uuid.UUID
+	LeaseMs int64
+}
+
 type ItemPageBlock struct {
 	AppID       uuid.UUID
 	GroupLabel  string
