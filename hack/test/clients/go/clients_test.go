@@ -291,6 +291,18 @@ func testSignature(t *testing.T, f *fixture) {
 	if _, err := signed.Upload(t.Context(), strings.NewReader("x"), mediastack.UploadOptions{Seal: true}); err == nil {
 		t.Error("a signature seals")
 	}
+	long := mediastack.UploadOptions{Caption: strings.Repeat("ä", 2000), ResumableFrom: -1}
+	item, err := f.client.Upload(t.Context(), strings.NewReader("x"), long)
+	must(t, err)
+	if item.Caption != long.Caption {
+		t.Errorf("the caption has %d bytes", len(item.Caption))
+	}
+	var missing *mediastack.MissingDocumentError
+	if _, err := signed.Upload(t.Context(), strings.NewReader("x"), long); !errors.As(err, &missing) {
+		t.Fatalf("a document that is too long for a header: %v", err)
+	}
+	_, err = f.client.Get(t.Context(), missing.MediaID)
+	must(t, err)
 	broken := errors.New("no signature")
 	failing := f.with(t, mediastack.UploadSignature(func(context.Context) (string, error) { return "", broken }))
 	if _, err := failing.Upload(t.Context(), strings.NewReader("x"), mediastack.UploadOptions{}); !errors.Is(err, broken) {
