@@ -111,6 +111,24 @@ type MCPSpec struct {
 	Tools []MCPTool `json:"tools,omitempty"`
 }
 
+// Origin is a web origin, such as https://app.example.org, or a pattern for all its subdomains
+// (https://*.example.org) or ports (http://localhost:*).
+//
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([*][.])?[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*(:([*]|[1-9][0-9]{0,4}))?$')",message="must be an origin such as https://app.example.org, https://*.example.org or http://localhost:*, in lower case and without a path"
+type Origin string
+
+// CORSSpec selects the web pages that may call the service for an account.
+type CORSSpec struct {
+	// Origins lists the web origins whose pages may call for the account, with any of its
+	// credentials; a request of a page of another origin is answered 403. An empty list allows no
+	// page. Pages of every origin may read files.
+	//
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=32
+	Origins []Origin `json:"origins"`
+}
+
 // MediaAccountSpec is the desired state of an account.
 type MediaAccountSpec struct {
 	// DisplayName is the account's name as shown to users.
@@ -198,6 +216,12 @@ type MediaAccountSpec struct {
 	//
 	// +optional
 	MCP *MCPSpec `json:"mcp,omitempty"`
+
+	// CORS selects the web pages that may call the service for this account. If it is omitted,
+	// those of the installation may (SERVICE_CORS_ORIGINS of the runtime).
+	//
+	// +optional
+	CORS *CORSSpec `json:"cors,omitempty"`
 }
 
 // EndpointsStatus contains the URLs of the media service.

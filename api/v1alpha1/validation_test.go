@@ -145,6 +145,12 @@ func TestMediaAccount_InvalidIsRejectedWithAMessage(t *testing.T) {
 		"a name with a dot":                            {name: "a.b", spec: `{}`, says: "metadata.name must be a DNS label"},
 		"a name longer than a DNS label":               {name: strings.Repeat("a", 64), spec: `{}`, says: "metadata.name must be a DNS label"},
 		"a display name that is too long":              {spec: `{displayName: ` + strings.Repeat("a", 201) + `}`, says: "may not be more than 200"},
+		"pages without a list":                         {spec: `{cors: {}}`, says: "Required value"},
+		"pages of every origin":                        {spec: `{cors: {origins: ["*"]}}`, says: "must be an origin such as"},
+		"an origin with a path":                        {spec: `{cors: {origins: ["https://app.example.org/"]}}`, says: "must be an origin such as"},
+		"an origin in upper case":                      {spec: `{cors: {origins: ["https://App.example.org"]}}`, says: "must be an origin such as"},
+		"an origin without a scheme":                   {spec: `{cors: {origins: [app.example.org]}}`, says: "must be an origin such as"},
+		"an origin twice":                              {spec: `{cors: {origins: ["https://a.example.org", "https://a.example.org"]}}`, says: "Duplicate value"},
 		"a tool policy without tools":                  {spec: `{mcp: {tools: []}}`, says: "should have at least 1 items"},
 		"a tool policy with an unknown tool":           {spec: `{mcp: {tools: [list_medium]}}`, says: `Unsupported value: "list_medium"`},
 		"a tool policy with a tool twice":              {spec: `{mcp: {tools: [get_media, get_media]}}`, says: "Duplicate value"},
@@ -197,6 +203,8 @@ func TestMediaAccount_ValidIsAccepted(t *testing.T) {
 		`{restoreFrom: 0193d3c1-0000-7000-8000-000000000000}`,
 		`{restoreFrom: ""}`,
 		`{mcp: {}}`,
+		`{cors: {origins: []}}`,
+		`{cors: {origins: ["https://app.example.org", "https://*.example.org", "http://localhost:*", "https://app.example.org:8443", "http://127.0.0.1:3000"]}}`,
 		`{mcp: {readOnly: true, tools: [list_media, delete_media]}}`,
 	} {
 		if _, err := accounts.Create(t.Context(), object(t, "MediaAccount", fmt.Sprintf("ok-%d", i), spec), metav1.CreateOptions{FieldValidation: "Strict"}); err != nil {

@@ -132,7 +132,7 @@ func toAccountSpec(object *v1alpha1.MediaAccount) account.Spec {
 	if bucket := object.Spec.Storage.Bucket; bucket != nil {
 		spec.Bucket = bucket.Name
 	}
-	spec.ToolPolicy = toToolPolicy(object.Spec.MCP)
+	spec.ToolPolicy, spec.Origins = toToolPolicy(object.Spec.MCP), toOrigins(object.Spec.CORS)
 	return spec
 }
 
@@ -150,6 +150,19 @@ func toToolPolicy(mcp *v1alpha1.MCPSpec) account.ToolPolicy {
 		slices.Sort(policy.Tools)
 	}
 	return policy
+}
+
+// toOrigins converts the origins. An empty list allows none, a missing list those of the installation.
+func toOrigins(cors *v1alpha1.CORSSpec) []string {
+	if cors == nil {
+		return nil
+	}
+	origins := make([]string, 0, len(cors.Origins))
+	for _, origin := range cors.Origins {
+		origins = append(origins, string(origin))
+	}
+	slices.Sort(origins)
+	return origins
 }
 
 // bytesOrDefault returns a quantity in bytes, rounded up, or defaultBytes when there is none.

@@ -3,6 +3,7 @@ package operator_test
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -182,6 +183,7 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 		a.Spec.Storage.MaxStorage = quantity("20Gi")
 		a.Spec.Suspended = true
 		a.Spec.MCP = &v1alpha1.MCPSpec{ReadOnly: true, Tools: []v1alpha1.MCPTool{"list_media", "get_media"}}
+		a.Spec.CORS = &v1alpha1.CORSSpec{Origins: []v1alpha1.Origin{"https://b.example.org", "https://*.example.com"}}
 		a.Spec.Apps = nil
 	})
 	b.shows(object, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
@@ -189,7 +191,8 @@ func TestAccount_ChangedSpecReachesTheDatabase(t *testing.T) {
 		found, err := b.registry.Find(b.ctx, b.namespace, "demo")
 		must(t, err)
 		policy := account.ToolPolicy{ReadOnly: true, Tools: []string{"get_media", "list_media"}}
-		if found.MaxStorage != 20<<30 || !found.Suspended || !found.ToolPolicy.Equal(policy) {
+		if found.MaxStorage != 20<<30 || !found.Suspended || !found.ToolPolicy.Equal(policy) ||
+			!slices.Equal(found.Origins, []string{"https://*.example.com", "https://b.example.org"}) {
 			return fmt.Sprintf("the database has %+v", found)
 		}
 		secret := &corev1.Secret{}

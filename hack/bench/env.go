@@ -154,7 +154,12 @@ func (env *environment) endpoint(name string, process *servers.Process, baseURL,
 // serve starts a runtime for a tenant. name is what tables call it; settings are
 // added to its environment.
 func (env *environment) serve(ctx context.Context, name string, t tenant, settings ...string) (*endpoint, error) {
-	runtime, err := env.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, LogDir: env.dir, Secret: env.secret, Stores: env.storeSettings(),
+	return env.serveBinary(ctx, name, "", t, settings...)
+}
+
+// serveBinary is serve with the binary of another version; empty = the one that was built.
+func (env *environment) serveBinary(ctx context.Context, name, binary string, t tenant, settings ...string) (*endpoint, error) {
+	runtime, err := env.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, Binary: binary, LogDir: env.dir, Secret: env.secret, Stores: env.storeSettings(),
 		Env: append(settings, servers.Unlimited...)})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 // Command bench compares the service with baselines, as ratios inside one run. `make bench` runs it.
 //
 //   - uploads and downloads: bare minio-go, and a proxy that only copies bytes
+//   - uploads of many accounts, replicas and clients: those of one; another version of the runtime
 //   - resumable uploads: bare multipart uploads, and tusd
 //   - reads: a bare handler with the same SQL, and a million items with a thousand
 //   - images: the vips command line
@@ -46,6 +47,8 @@ type options struct {
 	ResumableBytes int64         `help:"resumable: bytes of the file, sent in requests of 8 and of 64 MiB; 16 files of a quarter of it are sent concurrently." default:"1073741824"`
 	HugeBytes      int           `help:"download: bytes of the file that is measured in one round; 0 = none." default:"100000000"`
 
+	Against string `help:"batches: the binary of another version of the runtime, which takes turns." type:"existingfile"`
+
 	LogLevel string `help:"The runtime's log level. At info it writes a line for each request, as in production." default:"info" enum:"debug,info,warn,error"`
 	Dir      string `help:"Data directory; a temporary one by default. About 8 GB are written." type:"path"`
 	JSON     string `name:"json" help:"File to write the results to, for scripts." type:"path"`
@@ -62,6 +65,7 @@ type benchmark struct {
 // benchmarks are in the order of a whole run: the one that fills the disk's cache is the last.
 var benchmarks = []benchmark{
 	{"upload", "100 KB and 10 MB through REST against bare PutObject", upload},
+	{"batches", "100 KB uploads of 1 and 16 accounts, through 1 and 2 replicas, with 1 to 256 clients", batches},
 	{"read", "get and list against a bare handler with the same SQL and JSON", read},
 	{"scale", "list, count, totals and deep pages at a million items against a thousand", scale},
 	{"images", "thumbnail and WebP through REST against the vips command line", images},

@@ -17,6 +17,8 @@ const RuntimeBinary = "mediastack-runtime"
 type RuntimeConfig struct {
 	// Name is what messages and the log file call it; "runtime" when empty.
 	Name string
+	// Binary is the path of the program; the one that was built when empty.
+	Binary string
 	// LogDir is the directory that takes the log.
 	LogDir string
 	// Port is the TCP port; zero chooses a free one.
@@ -58,7 +60,10 @@ var Unlimited = []string{"SERVICE_RATE_LIMIT_KEY=0", "SERVICE_RATE_LIMIT_IP=0"}
 
 // StartRuntime starts the runtime that make has built, and waits until it is ready.
 func (g *Group) StartRuntime(ctx context.Context, config RuntimeConfig) (*Runtime, error) {
-	binary, err := setup.FindBinary(RuntimeBinary)
+	binary, err := config.Binary, error(nil)
+	if binary == "" {
+		binary, err = setup.FindBinary(RuntimeBinary)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,9 @@ type Account struct {
 	Suspended bool
 	// ToolPolicy restricts assistants and connected applications.
 	ToolPolicy ToolPolicy
+	// Origins are the web origins whose pages may call for the account: nil = those of the
+	// installation, empty = none.
+	Origins []string
 	// ClosedAt is set when the MediaAccount was deleted, which ends the keys.
 	ClosedAt *time.Time
 	// EraseAfter is when the media of a closed account is deleted; nil = never.
@@ -68,6 +71,7 @@ type Spec struct {
 	Bucket     string
 	Suspended  bool
 	ToolPolicy ToolPolicy
+	Origins    []string // nil = those of the installation
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding
 }

@@ -1,9 +1,7 @@
 package media
 
 import (
-	"crypto/sha256"
 	"errors"
-	"hash"
 	"io"
 	"sync"
 )
@@ -42,24 +40,6 @@ func (b *buffer) head(n int) []byte {
 		return nil
 	}
 	return b.chunks[0][:min(n, b.size)]
-}
-
-// hash adds the first n bytes to a digest.
-func (b *buffer) hash(digest hash.Hash, n int) {
-	for _, c := range b.chunks {
-		if n <= 0 {
-			return
-		}
-		_, _ = digest.Write(c[:min(n, chunkSize)])
-		n -= chunkSize
-	}
-}
-
-// sum returns the hash of everything in the buffer.
-func (b *buffer) sum() SHA256 {
-	digest := sha256.New()
-	b.hash(digest, b.size)
-	return digest.Sum(nil)
 }
 
 // reader returns a reader of the first n bytes of the buffer, which must not change before

@@ -3,8 +3,6 @@ package media
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding"
 	"errors"
 	"fmt"
 	"io"
@@ -36,8 +34,8 @@ func (r *Resumable) restoreDigest(t *transfer) error {
 	if len(r.state.Progress.Digest) == 0 {
 		return nil
 	}
-	if err := t.digest.(encoding.BinaryUnmarshaler).UnmarshalBinary(r.state.Progress.Digest); err != nil {
-		return fmt.Errorf("restore the hash of upload %s: %w", t.id, err)
+	if err := t.digest.restore(r.state.Progress.Digest); err != nil {
+		return fmt.Errorf("upload %s: %w", t.id, err)
 	}
 	return nil
 }
@@ -65,16 +63,15 @@ func (r *Resumable) restoreIncompletePart(ctx context.Context, t *transfer) erro
 		return err
 	}
 	defer func() { _ = part.Close() }()
-	hash := sha256.New()
 	for err == nil {
 		var data []byte
 		data, err = t.buffer.read(part)
-		_, _ = hash.Write(data)
+		t.digest.write(data, t.buffer.size)
 	}
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	if !bytes.Equal(hash.Sum(nil), p.IncompleteHash) {
+	if !bytes.Equal(t.digest.sum(), p.IncompleteHash) {
 		return r.discardIncompletePart(ctx, t)
 	}
 	return nil
@@ -173,6 +170,7 @@ func (r *Resumable) persistWhole(ctx context.Context, t *transfer) error {
 		return err
 	}
 	t.buffer.release()
+	t.digest.advance(t.buffer.size)
 	next := r.sentProgress(t)
 	next.SinglePut = true
 	return r.saveProgress(ctx, next)
@@ -197,7 +195,7 @@ func (r *Resumable) persistIncompletePart(ctx context.Context, t *transfer) erro
 	if err := t.put(ctx, next.IncompletePart, octetStream, part, size); err != nil {
 		return err
 	}
-	next.Received, next.IncompleteBytes, next.IncompleteHash = t.size, size, t.buffer.sum()
+	next.Received, next.IncompleteBytes, next.IncompleteHash = t.size, size, t.digest.sum()
 	return r.saveProgress(ctx, next)
 }
 
@@ -221,7 +219,7 @@ func (r *Resumable) sentProgress(t *transfer) Progress {
 	next := r.state.Progress
 	next.Received, next.IncompleteBytes, next.IncompleteHash = t.size-int64(t.buffer.size), 0, nil
 	next.MimeType = t.mimeType
-	next.Digest, _ = t.digest.(encoding.BinaryMarshaler).MarshalBinary() // SHA-256 never fails
+	next.Digest = t.digest.storedState()
 	if t.multipart != nil {
 		next.MultipartID, next.Parts = t.multipart.ID(), t.multipart.Parts()
 	}

@@ -65,7 +65,9 @@ type Progress struct {
 	// there was none. The part has the last IncompleteBytes bytes.
 	IncompletePart  Variant
 	IncompleteBytes int64
-	IncompleteHash  SHA256
+	// IncompleteHash is the hash of everything up to the end of the incomplete part: it continues
+	// Digest, so that no byte of a file is hashed twice when it arrives.
+	IncompleteHash SHA256
 	// MimeType is the detected content type; empty until enough bytes have been received.
 	MimeType string
 }

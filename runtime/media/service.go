@@ -2,7 +2,9 @@ package media
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"hash"
 	"log/slog"
 	"time"
 
@@ -90,6 +92,7 @@ type Service struct {
 	log      *slog.Logger
 	limits   limits
 	metrics  metrics
+	newHash  func() hash.Hash // of files
 }
 
 // New returns a Service that uses deps.
@@ -106,7 +109,7 @@ func New(cfg Config, deps Deps) (*Service, error) {
 		return nil, err
 	}
 	return &Service{
-		store: deps.Store, objects: deps.Objects, deriver: deps.Deriver, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits, metrics: metrics,
+		store: deps.Store, objects: deps.Objects, deriver: deps.Deriver, settings: deps.Settings, cfg: cfg, now: deps.Now, log: deps.Log, limits: limits, metrics: metrics, newHash: sha256.New,
 	}, nil
 }
 

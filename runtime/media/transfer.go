@@ -2,9 +2,7 @@ package media
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"hash"
 	"io"
 
 	"github.com/google/uuid"
@@ -43,10 +41,10 @@ type transfer struct {
 	id       uuid.UUID
 	sizeHint int64 // size that the client declared, 0 = none
 
-	buffer   buffer    // bytes received and not sent
-	digest   hash.Hash // of the bytes sent
-	size     int64     // bytes received
-	mimeType string    // empty until enough bytes have been received to detect it
+	buffer   buffer // bytes received and not sent
+	digest   digest // of the bytes received
+	size     int64  // bytes received
+	mimeType string // empty until enough bytes have been received to detect it
 
 	reservation *reservation
 	multipart   Multipart // nil until the first part is sent
@@ -65,7 +63,7 @@ type transfer struct {
 // newTransfer returns a transfer that owns nothing yet.
 func (s *Service) newTransfer(a account.Account, reservation *reservation, sizeHint int64) *transfer {
 	return &transfer{service: s, account: a, scope: reservation.scope, id: reservation.itemID, sizeHint: sizeHint,
-		digest: sha256.New(), reservation: reservation}
+		digest: s.newDigest(), reservation: reservation}
 }
 
 // newReservation returns the reservation of an upload that has no row yet.
@@ -108,6 +106,7 @@ func (t *transfer) fill(ctx context.Context, file io.Reader, onRead func() error
 		t.rate.beginRead()
 		data, err := t.buffer.read(file)
 		slow := t.rate.endRead(len(data))
+		t.digest.write(data, t.buffer.size)
 		if t.size += int64(len(data)); t.size > t.account.MaxUploadSize {
 			return false, tooLarge(t.account)
 		}
@@ -163,9 +162,9 @@ func (t *transfer) startMultipart(ctx context.Context) error {
 	return nil
 }
 
-// sendPart moves the first n bytes of the buffer to the object store. They must be reserved.
+// sendPart moves the first n bytes of the buffer, PartSize or all of them, to the object store. They
+// must be reserved.
 func (t *transfer) sendPart(ctx context.Context, n int) error {
-	t.buffer.hash(t.digest, n)
 	part := t.buffer.reader(n)
 	defer func() { _ = part.Close() }()
 	if err := t.multipart.Part(ctx, part, int64(n)); err != nil {
@@ -173,6 +172,7 @@ func (t *transfer) sendPart(ctx context.Context, n int) error {
 	}
 	_ = part.Close() // before its memory is reused
 	t.buffer.drop(n)
+	t.digest.advance(t.buffer.size)
 	return nil
 }
 
@@ -186,7 +186,6 @@ func (t *transfer) completeMultipart(ctx context.Context) error {
 
 // putWhole stores a file that is in memory with one request. It stays in memory.
 func (t *transfer) putWhole(ctx context.Context) error {
-	t.buffer.hash(t.digest, t.buffer.size)
 	body := t.buffer.reader(t.buffer.size)
 	defer func() { _ = body.Close() }()
 	key := t.key(Original)
@@ -209,7 +208,7 @@ func (t *transfer) put(ctx context.Context, variant Variant, mimeType string, bo
 
 // original describes the file as an object, once all of it has been sent.
 func (t *transfer) original() Object {
-	return Object{Variant: Original, Key: t.key(Original), Bytes: t.size, MimeType: t.mimeType, SHA256: t.digest.Sum(nil)}
+	return Object{Variant: Original, Key: t.key(Original), Bytes: t.size, MimeType: t.mimeType, SHA256: t.digest.sum()}
 }
 
 // item returns the draft that the file becomes.

@@ -7,17 +7,31 @@ package oauth
 
 import (
 	"log/slog"
+	"strings"
 	"time"
 )
 
 // Scope is an OAuth scope: a part of the permissions of an account.
 type Scope string
 
-// The scopes. An API key has both; the user consents to those of a grant.
+// The scopes. An API key has all; the user consents to those of a grant.
 const (
-	ScopeRead  Scope = "media:read"
-	ScopeWrite Scope = "media:write"
+	ScopeRead   Scope = "media:read"
+	ScopeWrite  Scope = "media:write"
+	ScopeDelete Scope = "media:delete"
 )
+
+// Scopes returns all scopes, in the order in which they are shown.
+func Scopes() []Scope { return []Scope{ScopeRead, ScopeWrite, ScopeDelete} }
+
+// JoinScopes returns the value of a scope parameter (RFC 6749, section 3.3).
+func JoinScopes(scopes []Scope) string {
+	names := make([]string, len(scopes))
+	for i, scope := range scopes {
+		names[i] = string(scope)
+	}
+	return strings.Join(names, " ")
+}
 
 // Signer creates and verifies MACs. keys.Signer implements it.
 type Signer interface {

@@ -48,14 +48,17 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// newCredentials returns the source of the keys that sign requests.
-func newCredentials(cfg Config) *credentials.Credentials {
+// newCredentials returns the source of the keys that sign requests, and a function that returns
+// valid keys if that needs no request.
+func newCredentials(cfg Config) (*credentials.Credentials, func() (credentials.Value, bool)) {
 	if cfg.Credentials == IAMCredentials {
-		return credentials.New(&temporaryKeys{now: time.Now, iam: &credentials.IAM{
+		keys := &temporaryKeys{now: time.Now, iam: &credentials.IAM{
 			Client: &http.Client{Timeout: keysTimeout}, Region: cfg.Region, Endpoint: cfg.IAMEndpoint,
-		}})
+		}}
+		return credentials.New(keys), keys.current
 	}
-	return credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, "")
+	static := credentials.Value{AccessKeyID: cfg.AccessKey, SecretAccessKey: cfg.SecretKey, SignerType: credentials.SignatureV4}
+	return credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, ""), func() (credentials.Value, bool) { return static, true }
 }
 
 const (
@@ -108,6 +111,12 @@ func (t *temporaryKeys) valid() (credentials.Value, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.last, t.now().Before(t.last.Expiration)
+}
+
+// current returns the keys, unless they have expired, and begins their renewal if it is due.
+func (t *temporaryKeys) current() (credentials.Value, bool) {
+	t.IsExpired()
+	return t.valid()
 }
 
 // recentFailure returns the failure after which no request is sent yet.

@@ -26,20 +26,14 @@ func (s *Store) Put(ctx context.Context, bucket, key, contentType string, body i
 // Open returns a reader of length bytes of an object from offset on; a negative length reads
 // to the end. The caller closes the reader.
 func (s *Store) Open(ctx context.Context, bucket, key string, offset, length int64) (io.ReadCloser, error) {
-	options := minio.GetObjectOptions{}
-	var err error
-	switch {
-	case length == 0:
+	if length == 0 {
 		return io.NopCloser(bytes.NewReader(nil)), nil
-	case length > 0:
-		err = options.SetRange(offset, offset+length-1)
-	case offset > 0:
-		err = options.SetRange(offset, 0)
 	}
+	span, err := rangeOf(offset, length)
 	if err != nil {
 		return nil, err
 	}
-	body, _, _, err := s.core.GetObject(ctx, bucket, key, options)
+	body, err := s.get(ctx, bucket, key, span)
 	if err != nil {
 		return nil, classify(err, "get "+key)
 	}

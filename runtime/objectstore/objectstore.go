@@ -44,7 +44,10 @@ type Store struct {
 	client *minio.Client
 	core   *minio.Core
 	// noRetry sends requests that must not be repeated.
-	noRetry  *minio.Core
+	noRetry *minio.Core
+	// direct opens objects; nil = core does. remaining makes the attempts after its first.
+	direct    *directGet
+	remaining *minio.Core
 	region   string
 	requests *inFlight
 	// pingBucket does not exist.
@@ -74,26 +77,33 @@ func New(cfg Config) (*Store, error) {
 	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
 	troubles, measured := make(chan struct{}, 1), newMetrics()
 	requests := &inFlight{next: transport, requests: map[*progress]struct{}{}}
-	options := &minio.Options{
-		Creds:     newCredentials(cfg),
+	keys, valid := newCredentials(cfg)
+	options := minio.Options{
+		Creds:     keys,
 		Secure:    u.Scheme == "https",
 		Region:    cfg.Region,
 		Transport: observedTransport{measuredTransport{tracedTransport{requests, u.Host}, u.Host, measured}, troubles},
-		// The default, ten attempts with backoff, delays a request for most of a minute while
-		// the store is down. The client can retry sooner.
-		MaxRetries: 3,
 	}
-	client, err := minio.New(u.Host, options)
+	direct, err := newDirectGet(cfg, u, options.Transport, valid)
 	if err != nil {
-		return nil, fmt.Errorf("make the S3 client: %w", err)
+		return nil, err
 	}
-	options.MaxRetries = 1
-	noRetry, err := minio.New(u.Host, options)
-	if err != nil {
-		return nil, fmt.Errorf("make the S3 client: %w", err)
+	s := &Store{direct: direct, region: cfg.Region, pingBucket: pingPrefix + uuid.NewString(), requests: requests, troubles: troubles, metrics: measured}
+	for attempts, core := range map[int]**minio.Core{maxAttempts: &s.core, maxAttempts - 1: &s.remaining, 1: &s.noRetry} {
+		options.MaxRetries = attempts
+		client, err := minio.New(u.Host, &options)
+		if err != nil {
+			return nil, fmt.Errorf("make the S3 client: %w", err)
+		}
+		*core = &minio.Core{Client: client}
 	}
-	return &Store{client: client, core: &minio.Core{Client: client}, noRetry: &minio.Core{Client: noRetry}, region: cfg.Region, pingBucket: pingPrefix + uuid.NewString(), requests: requests, troubles: troubles, metrics: measured}, nil
+	s.client = s.core.Client
+	return s, nil
 }
+
+// maxAttempts bounds the attempts of a request. minio-go's default, ten with backoff, delays a
+// request for most of a minute while the store is down. The client can retry sooner.
+const maxAttempts = 3
 
 // pingPrefix begins the name of the bucket that Ping asks for. The rest is random: where the names of
 // buckets are those of all customers, nobody else can create it, which would deny the access.

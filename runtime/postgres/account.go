@@ -74,9 +74,15 @@ func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, 
 func accountOf(row sqlgen.Account) account.Account {
 	return account.Account{ID: row.ID, Namespace: row.Namespace, Name: row.Name, NamespaceUID: row.NamespaceUid, ObjectUID: row.ObjectUid, DisplayName: row.DisplayName, Owners: row.Owners,
 		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, BucketOwned: row.BucketOwned, BucketClaimed: row.BucketClaimed, Suspended: row.Suspended, ClosedAt: row.ClosedAt, EraseAfter: row.EraseAfter, ErasingAt: row.ErasingAt, BucketRemovedAt: row.BucketRemovedAt,
-		ToolPolicy: toolPolicyOf(row)}
+		ToolPolicy: toolPolicyOf(row), Origins: row.CorsOrigins}
 }
 
 func toolPolicyOf(row sqlgen.Account) account.ToolPolicy {
 	return account.ToolPolicy{ReadOnly: row.McpReadOnly, Tools: row.McpTools}
+}
+
+// ListOrigins implements accountcache.OriginStore.
+func (s *Store) ListOrigins(ctx context.Context) ([]string, error) {
+	texts, err := s.queries.ListOrigins(ctx)
+	return texts, toFault(err, "list web origins")
 }

@@ -3,112 +3,206 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"mediastack.dev/runtime/fault"
 )
 
-// recorder records batches. It executes each when the test sends to release.
+// call is a call of an account.
+type call struct{ account, n int }
+
+func (c call) key() int { return c.account }
+
+var (
+	errRejected = errors.New("the row is rejected")
+	errLocked   = fmt.Errorf("a row: %w", &pgconn.PgError{Code: "55P03"})
+)
+
+// recorder records batches.
 type recorder struct {
 	mu      sync.Mutex
-	batches [][]int
-	release chan struct{} // one receive per batch
+	batches [][]call
+	entered chan []call        // one send per batch, if it is not nil
+	leave   chan struct{}      // one receive per batch, if it is not nil
+	fail    func([]call) error // the error of a batch
 }
 
-var errRejected = errors.New("the row is rejected")
-
-func (c *recorder) exec(_ context.Context, _ string, calls []int) ([]bool, error) {
-	<-c.release
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.batches = append(c.batches, slices.Clone(calls))
+func (r *recorder) exec(_ context.Context, _ time.Duration, calls []call) ([]bool, error) {
+	if r.entered != nil {
+		r.entered <- calls
+	}
+	if r.leave != nil {
+		<-r.leave
+	}
+	r.mu.Lock()
+	r.batches = append(r.batches, slices.Clone(calls))
+	r.mu.Unlock()
 	done := make([]bool, len(calls))
-	for i, n := range calls {
-		if n < 0 {
+	for i, c := range calls {
+		if c.n < 0 {
 			return nil, errRejected
 		}
-		done[i] = n%2 == 0
+		done[i] = c.n%2 == 0
+	}
+	if r.fail != nil {
+		if err := r.fail(calls); err != nil {
+			return nil, err
+		}
 	}
 	return done, nil
 }
 
-func queued(b *batcher[string, int], key string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.queue[key])
+// doing are calls that run.
+type doing struct {
+	done []bool
+	errs []error
+	all  sync.WaitGroup
 }
 
-// calls makes calls, of which the first runs alone while the others queue.
-func calls(t *testing.T, b *batcher[string, int], numbers ...int) (done []bool, errs []error) {
-	t.Helper()
-	c := &recorder{release: make(chan struct{})}
-	b.exec = c.exec
-	done, errs = make([]bool, len(numbers)), make([]error, len(numbers))
-	var all sync.WaitGroup
-	for i, n := range numbers {
-		all.Go(func() { done[i], errs[i] = b.Do(t.Context(), "k", n) })
-		for first := true; first || queued(b, "k") != i && i > 0; first = false {
-			if i == 0 { // wait until it is running
-				for b.idle("k") {
-					continue
-				}
-				for queued(b, "k") != 0 {
-					continue
-				}
-			}
+// begin makes calls, of which the first runs alone while the others queue.
+func begin(b *batcher[int, call], r *recorder, calls ...call) *doing {
+	d := &doing{done: make([]bool, len(calls)), errs: make([]error, len(calls))}
+	for i, c := range calls {
+		d.all.Go(func() { d.done[i], d.errs[i] = b.Do(context.Background(), c) })
+		if i == 0 {
+			<-r.entered
+			continue
+		}
+		for b.queued() < i {
+			continue
 		}
 	}
-	close(c.release)
-	all.Wait()
-	if len(c.batches) < 2 || len(c.batches[0]) != 1 || len(c.batches[1]) != len(numbers)-1 {
-		t.Errorf("the batches were %v", c.batches)
-	}
-	return done, errs
+	return d
 }
 
-func (b *batcher[K, C]) idle(key K) bool {
+func (b *batcher[K, C]) queued() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	_, running := b.queue[key]
-	return !running
+	return len(b.shared.queue)
 }
 
-func TestBatcher_QueuesCallsWhileABatchRuns(t *testing.T) {
+func (b *batcher[K, C]) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.shared.running && b.shared.late == 0 && len(b.solo) == 0
+}
+
+// held returns a batcher whose batches run one after the other once r.leave is closed.
+func held() (*batcher[int, call], *recorder) {
+	r := &recorder{entered: make(chan []call, 100), leave: make(chan struct{})}
+	return newBatcher(call.key, r.exec), r
+}
+
+func TestBatcher_QueuesCallsOfAllAccountsWhileABatchRuns(t *testing.T) {
 	t.Parallel()
-	b := newBatcher[string, int](nil)
-	done, errs := calls(t, b, 1, 2, 3, 4)
-	if !slices.Equal(done, []bool{false, true, false, true}) || errors.Join(errs...) != nil {
-		t.Errorf("%v %v", done, errs)
+	b, r := held()
+	d := begin(b, r, call{1, 1}, call{2, 2}, call{3, 3}, call{2, 4})
+	close(r.leave)
+	d.all.Wait()
+	if !slices.Equal(d.done, []bool{false, true, false, true}) || errors.Join(d.errs...) != nil {
+		t.Errorf("%v %v", d.done, d.errs)
 	}
-	for !b.idle("k") { // the key of an empty queue is deleted
+	if len(r.batches) != 2 || len(r.batches[0]) != 1 || len(r.batches[1]) != 3 {
+		t.Errorf("the batches were %v", r.batches)
+	}
+	for !b.idle() {
 		continue
 	}
 }
 
-// A call that the database rejects does not fail the others of its batch.
+// A call that the database rejects fails neither those of other accounts nor those of its own.
 func TestBatcher_RejectedCallFailsAlone(t *testing.T) {
 	t.Parallel()
-	done, errs := calls(t, newBatcher[string, int](nil), 2, 4, -1, 6)
-	if !slices.Equal(done, []bool{true, true, false, true}) || !errors.Is(errs[2], errRejected) || errs[0] != nil || errs[1] != nil || errs[3] != nil {
-		t.Errorf("%v %v", done, errs)
+	b, r := held()
+	d := begin(b, r, call{1, 2}, call{2, 4}, call{3, -1}, call{3, 6}, call{4, 8})
+	close(r.leave)
+	d.all.Wait()
+	if !slices.Equal(d.done, []bool{true, true, false, true, true}) || !errors.Is(d.errs[2], errRejected) || errors.Join(append(d.errs[:2:2], d.errs[3:]...)...) != nil {
+		t.Errorf("%v %v", d.done, d.errs)
+	}
+	for !b.idle() {
+		continue
+	}
+}
+
+// While the row of an account is locked, other accounts are executed without it.
+func TestBatcher_LockedAccountDoesNotDelayOthers(t *testing.T) {
+	t.Parallel()
+	b, r := held()
+	unlocked := make(chan struct{})
+	r.fail = func(calls []call) error {
+		select {
+		case <-unlocked:
+		default:
+			if slices.ContainsFunc(calls, func(c call) bool { return c.account == 3 }) {
+				return errLocked
+			}
+		}
+		return nil
+	}
+	d := begin(b, r, call{1, 2}, call{2, 4}, call{3, 6}, call{4, 8})
+	go func() { // account 3 tries again and again
+		for range r.entered {
+			continue
+		}
+	}()
+	close(r.leave)
+	for range 20 { // more calls of all accounts
+		later := make(chan error, 1)
+		go func() { _, err := b.Do(context.Background(), call{3, 10}); later <- err }()
+		if ok, err := b.Do(t.Context(), call{2, 12}); !ok || err != nil {
+			t.Errorf("%v, %v", ok, err)
+		}
+		d.all.Go(func() { d.errs[0] = errors.Join(d.errs[0], <-later) })
+	}
+	close(unlocked)
+	d.all.Wait()
+	if err := errors.Join(d.errs...); err != nil {
+		t.Error(err)
+	}
+	for !b.idle() {
+		continue
 	}
 }
 
 func TestBatcher_TransientErrorIsNotRetriedPerCall(t *testing.T) {
 	t.Parallel()
-	executed := 0
-	b := newBatcher(func(context.Context, string, []int) ([]bool, error) {
-		executed++
-		return nil, fault.New(fault.Unavailable, "unreachable")
-	})
-	batch := []*batchCall[int]{{ctx: t.Context(), payload: 1, done: make(chan struct{})}, {ctx: t.Context(), payload: 2, done: make(chan struct{})}}
-	b.queue["k"] = batch
-	b.run("k")
-	if executed != 1 || !fault.Is(batch[0].err, fault.Unavailable) || !fault.Is(batch[1].err, fault.Unavailable) {
-		t.Errorf("executed %d times: %v, %v", executed, batch[0].err, batch[1].err)
+	b, r := held()
+	r.fail = func([]call) error { return fault.New(fault.Unavailable, "unreachable") }
+	d := begin(b, r, call{1, 2}, call{2, 2}, call{3, 2})
+	close(r.leave)
+	d.all.Wait()
+	for i, err := range d.errs {
+		if !fault.Is(err, fault.Unavailable) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	if len(r.batches) != 2 {
+		t.Errorf("the batches were %v", r.batches)
+	}
+}
+
+// A batch on a connection that hangs does not hold those after it.
+func TestBatcher_LateBatchDoesNotDelayTheNext(t *testing.T) {
+	t.Parallel()
+	b, r := held()
+	d := begin(b, r, call{1, 2}, call{2, 4}, call{3, 6})
+	if next := <-r.entered; len(next) != 2 { // while the first one runs
+		t.Errorf("the next batch is %v", next)
+	}
+	close(r.leave)
+	d.all.Wait()
+	if err := errors.Join(d.errs...); err != nil {
+		t.Error(err)
+	}
+	for !b.idle() {
+		continue
 	}
 }
 
@@ -117,17 +211,17 @@ func TestBatcher_TransientErrorIsNotRetriedPerCall(t *testing.T) {
 func TestBatcher_CanceledCallerGetsResult(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	b := newBatcher(func(ctx context.Context, _ string, calls []int) ([]bool, error) {
+	b := newBatcher(call.key, func(ctx context.Context, _ time.Duration, calls []call) ([]bool, error) {
 		cancel()
 		if _, ok := ctx.Deadline(); !ok {
 			t.Error("a batch has no time limit")
 		}
 		return []bool{true}, ctx.Err()
 	})
-	if done, err := b.Do(ctx, "k", 1); !done || err != nil {
+	if done, err := b.Do(ctx, call{1, 1}); !done || err != nil {
 		t.Errorf("%v, %v", done, err)
 	}
-	if done, err := b.Do(ctx, "k", 1); done || !errors.Is(err, context.Canceled) {
+	if done, err := b.Do(ctx, call{1, 1}); done || !errors.Is(err, context.Canceled) {
 		t.Errorf("a call with a canceled context: %v, %v", done, err)
 	}
 	if batchTimeout > time.Minute {

@@ -40,14 +40,15 @@ func updateAccount(ctx context.Context, q *sqlgen.Queries, found sqlgen.Account,
 			"the media of this account is in bucket %s, but spec.storage.bucket.name is %s; set it to %s, or remove it", found.Bucket, want.Bucket, found.Bucket)
 	}
 	same := found.DisplayName == want.DisplayName && slices.Equal(found.Owners, want.Owners) && found.MaxStorage == want.MaxStorage &&
-		found.MaxUploadSize == want.MaxUploadSize && found.Suspended == want.Suspended && toolPolicyOf(found).Equal(want.ToolPolicy)
+		found.MaxUploadSize == want.MaxUploadSize && found.Suspended == want.Suspended && toolPolicyOf(found).Equal(want.ToolPolicy) &&
+		(found.CorsOrigins == nil) == (want.Origins == nil) && slices.Equal(found.CorsOrigins, want.Origins)
 	if same {
 		return found, nil
 	}
 	updated, err := q.UpdateAccount(ctx, sqlgen.UpdateAccountParams{
 		ID: found.ID, ObjectUid: want.ObjectUID, DisplayName: want.DisplayName, Owners: want.Owners,
 		MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Suspended: want.Suspended,
-		McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools,
+		McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools, CorsOrigins: want.Origins,
 	})
 	if errors.Is(err, pgx.ErrNoRows) { // another caller wrote the same values meanwhile
 		return q.FindAccount(ctx, sqlgen.FindAccountParams{Namespace: found.Namespace, Name: found.Name})
@@ -143,7 +144,7 @@ func insertAccount(ctx context.Context, q *sqlgen.Queries, want account.Account,
 	inserted, err := q.InsertAccount(ctx, sqlgen.InsertAccountParams{
 		ID: want.ID, Namespace: want.Namespace, Name: want.Name, NamespaceUid: want.NamespaceUID, ObjectUid: want.ObjectUID,
 		DisplayName: want.DisplayName, Owners: want.Owners, MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Bucket: bucket,
-		Suspended: want.Suspended, McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools,
+		Suspended: want.Suspended, McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools, CorsOrigins: want.Origins,
 	})
 	if err != nil {
 		return sqlgen.Account{}, err

@@ -91,6 +91,13 @@ func isTransientCode(code string) bool {
 	return false
 }
 
+// isLockFailure reports whether a statement failed because it could not lock a row in time, or
+// because of a deadlock.
+func isLockFailure(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && (server.Code == "55P03" || server.Code == "40P01")
+}
+
 // isTransient reports whether an immediate retry would fail with the same error.
 func isTransient(err error) bool { return fault.Is(toFault(err, ""), fault.Unavailable) }
 

@@ -47,7 +47,7 @@ func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
 	} {
 		err := do()
 		if !fault.Is(err, fault.Unavailable) || fault.ReasonOf(err) != fault.Schema || !strings.Contains(err.Error(), "older than the database's schema") ||
-			!strings.Contains(err.Error(), "version 999") || !strings.Contains(err.Error(), "up to 10") {
+			!strings.Contains(err.Error(), "version 999") || !strings.Contains(err.Error(), "up to 11") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -63,7 +63,7 @@ func TestSchema_OlderNamesBothVersionsAndTheCommand(t *testing.T) {
 	t.Parallel()
 	store := open(t, testenv.Postgres(t))
 	err := store.CheckSchema(t.Context())
-	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no tables") || !strings.Contains(err.Error(), "version 10") || !strings.Contains(err.Error(), "mediastack-runtime migrate") {
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no tables") || !strings.Contains(err.Error(), "version 11") || !strings.Contains(err.Error(), "mediastack-runtime migrate") {
 		t.Errorf("%v", err)
 	}
 }

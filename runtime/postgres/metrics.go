@@ -98,11 +98,11 @@ type batchMetrics struct {
 func newBatchMetrics() batchMetrics {
 	return batchMetrics{
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "mediastack_upload_batch_waiting", Help: "Uploads that wait for their statement, which is sent for several uploads of an account: open begins uploads, commit makes drafts.",
+			Name: "mediastack_upload_batch_waiting", Help: "Uploads that wait for their statement, which is sent for several uploads: open begins uploads, commit makes drafts.",
 		}, []string{"batch"}),
 		size: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mediastack_upload_batch_size", Help: "Uploads in one statement.",
-			Buckets: []float64{1, 2, 4, 8, 16, 32, 64},
+			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128},
 		}, []string{"batch"}),
 	}
 }

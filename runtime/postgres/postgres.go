@@ -47,7 +47,7 @@ type Store struct {
 	fence   fence
 	cell    cell.Number
 
-	// Concurrent uploads of one account are opened, and committed, in batches.
+	// Concurrent uploads are opened, and committed, in batches of all accounts.
 	openBatch   *batcher[uuid.UUID, openRequest]
 	commitBatch *batcher[uuid.UUID, media.Item]
 	batches     batchMetrics
@@ -70,7 +70,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s.db.pool = s.pool
 	s.queries = sqlgen.New(s.db)
-	s.openBatch, s.commitBatch = newBatcher(s.openUploads), newBatcher(s.commitUploads)
+	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.openUploads), newBatcher(accountOfItem, s.commitUploads)
 	s.openBatch.waiting, s.openBatch.size = s.batches.of("open")
 	s.commitBatch.waiting, s.commitBatch.size = s.batches.of("commit")
 	s.pageIndex = newPageIndex(s.compactApp)

@@ -16,10 +16,8 @@ import (
 // OpenResumable implements media.ResumableStore.
 func (s *Store) OpenResumable(ctx context.Context, upload media.ResumableState) error {
 	return s.inTx(ctx, "open resumable upload", func(q *sqlgen.Queries) error {
-		opened, err := q.OpenUploads(ctx, sqlgen.OpenUploadsParams{
-			AccountID: upload.Scope.AccountID, ItemIds: []uuid.UUID{upload.ItemID}, AppIds: []uuid.UUID{upload.Scope.AppID},
-			Bytes: []int64{upload.Reserved}, LeaseEnds: []time.Time{upload.Expires},
-		})
+		opened, err := q.OpenUploads(ctx, openParams(noLockTimeout, []openRequest{{itemID: upload.ItemID, accountID: upload.Scope.AccountID,
+			appID: upload.Scope.AppID, bytes: upload.Reserved, leaseEnds: upload.Expires}}))
 		if err != nil {
 			return err
 		}

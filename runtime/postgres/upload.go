@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,19 +19,21 @@ import (
 
 // openRequest is an upload to open.
 type openRequest struct {
-	itemID, appID uuid.UUID
-	bytes         int64
-	leaseEnds     time.Time
+	itemID, accountID, appID uuid.UUID
+	bytes                    int64
+	leaseEnds                time.Time
 }
+
+func (r openRequest) account() uuid.UUID { return r.accountID }
 
 // OpenUpload implements media.Store.
 func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Scope, bytes int64, leaseEnds time.Time) error {
-	request := openRequest{itemID: itemID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}
-	opened, err := s.openBatch.Do(ctx, scope.AccountID, request)
+	request := openRequest{itemID: itemID, accountID: scope.AccountID, appID: scope.AppID, bytes: bytes, leaseEnds: leaseEnds}
+	opened, err := s.openBatch.Do(ctx, request)
 	if err == nil && !opened {
-		// The batch exceeds the storage cap; this upload alone may fit.
+		// The uploads of the account in the batch exceed the storage cap; this one alone may fit.
 		var alone []bool
-		if alone, err = s.openUploads(ctx, scope.AccountID, []openRequest{request}); err == nil {
+		if alone, err = s.openUploads(ctx, noLockTimeout, []openRequest{request}); err == nil {
 			opened = alone[0]
 		}
 	}
@@ -47,17 +50,29 @@ func (s *Store) OpenUpload(ctx context.Context, itemID uuid.UUID, scope media.Sc
 	return nil
 }
 
-func (s *Store) openUploads(ctx context.Context, accountID uuid.UUID, requests []openRequest) ([]bool, error) {
-	params := sqlgen.OpenUploadsParams{AccountID: accountID}
+// noLockTimeout is the lock timeout of a statement that only its own timeout bounds.
+const noLockTimeout = 0
+
+func (s *Store) openUploads(ctx context.Context, lockTimeout time.Duration, requests []openRequest) ([]bool, error) {
+	params := openParams(lockTimeout, requests)
+	opened, err := s.queries.OpenUploads(ctx, params)
+	return contains(params.ItemIds, opened), err
+}
+
+func openParams(lockTimeout time.Duration, requests []openRequest) sqlgen.OpenUploadsParams {
+	params := sqlgen.OpenUploadsParams{LockTimeout: milliseconds(lockTimeout)}
 	for _, request := range requests {
 		params.ItemIds = append(params.ItemIds, request.itemID)
+		params.AccountIds = append(params.AccountIds, request.accountID)
 		params.AppIds = append(params.AppIds, request.appID)
 		params.Bytes = append(params.Bytes, request.bytes)
 		params.LeaseEnds = append(params.LeaseEnds, request.leaseEnds)
 	}
-	opened, err := s.queries.OpenUploads(ctx, params)
-	return contains(params.ItemIds, opened), err
+	return params
 }
+
+// milliseconds returns a duration as a setting of PostgreSQL without a unit.
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // contains reports for each of ids whether it is in found.
 func contains(ids, found []uuid.UUID) []bool {
@@ -98,9 +113,11 @@ func (s *Store) AvailableBytes(ctx context.Context, scope media.Scope) (int64, i
 	return row.Bytes, row.MaxStorage, nil
 }
 
+func accountOfItem(item media.Item) uuid.UUID { return item.AccountID }
+
 // CommitUpload implements media.Store.
 func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
-	committed, err := s.commitBatch.Do(ctx, item.AccountID, item)
+	committed, err := s.commitBatch.Do(ctx, item)
 	if err != nil {
 		return toFault(err, "commit upload")
 	}
@@ -110,8 +127,8 @@ func (s *Store) CommitUpload(ctx context.Context, item media.Item) error {
 	return s.inTx(ctx, "commit upload", func(q *sqlgen.Queries) error { return commitAdjusted(ctx, q, item) })
 }
 
-func (s *Store) commitUploads(ctx context.Context, _ uuid.UUID, items []media.Item) ([]bool, error) {
-	var params sqlgen.CommitUploadsParams
+func (s *Store) commitUploads(ctx context.Context, lockTimeout time.Duration, items []media.Item) ([]bool, error) {
+	params := sqlgen.CommitUploadsParams{LockTimeout: milliseconds(lockTimeout)}
 	for _, item := range items {
 		objects, err := json.Marshal(item.Objects)
 		if err != nil {

@@ -139,14 +139,24 @@ export class User {
     return this.page.goto(url.startsWith('/') ? this.fixture.options.base + url : url)
   }
 
-  // press clicks something that leads to another page.
+  // press clicks something that leads to another page, and returns the response with that page. The response
+  // is not that of waitForNavigation, which returns null if the page opens a program, an attempt to navigate
+  // without a response, before its load event.
   async press(selector) {
     await this.waitForAutofocus()
+    const { page } = this
+    let response
+    const keep = (one) => {
+      if (one.request().isNavigationRequest() && one.frame() === page.mainFrame()) response = one
+    }
+    page.on('response', keep)
     try {
-      const [response] = await Promise.all([this.page.waitForNavigation(), this.page.click(selector)])
+      await Promise.all([page.waitForNavigation(), page.click(selector)])
       return response
     } catch (error) {
-      throw new Error(`${selector} of ${this.page.url()} leads nowhere: ${await this.text()}`, { cause: error })
+      throw new Error(`${selector} of ${page.url()} leads nowhere: ${await this.text()}`, { cause: error })
+    } finally {
+      page.off('response', keep)
     }
   }
 

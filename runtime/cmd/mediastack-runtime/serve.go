@@ -23,6 +23,7 @@ import (
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/oauthhttp"
 	"mediastack.dev/runtime/internal/oauthhttp/pages"
+	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/rest"
 	"mediastack.dev/runtime/internal/server"
@@ -129,6 +130,7 @@ func (c *serveCommand) Run(ctx context.Context, log *slog.Logger) error {
 	})
 	background.Go(func() error { return svc.instance.Run(backgroundCtx) })
 	background.Go(func() error { return svc.feed.Run(backgroundCtx) })
+	background.Go(func() error { return svc.origins.Run(backgroundCtx) })
 	background.Go(func() error { svc.auth.Run(backgroundCtx); return nil })
 	background.Go(func() error { return svc.locks.Run(backgroundCtx) })
 	if svc.outbox != nil {
@@ -163,6 +165,7 @@ type components struct {
 	server  *server.Server
 	auth    *auth.Authenticator
 	feed    *accountcache.Feed
+	origins *accountcache.Origins
 	uploads *tus.API
 	locks   *postgres.UploadLocks
 	stores  *objectstore.Readiness
@@ -189,7 +192,11 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	}
 	guard := installation.NewGuard(c.Installation, installation.Deps{Store: store, Markers: availableMarkers{objects, stores.Available}, Log: log})
 	guarded := media.GuardObjects(objects, stores.Available, guard.BucketsWritable)
-	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Writable, Now: time.Now, Log: log})
+	origins, err := origin.New(c.Server.Origins)
+	if err != nil {
+		return components{}, usageError{err}
+	}
+	authenticator, err := auth.New(authCfg, auth.Deps{Store: store, Limits: limits, Writable: guard.Writable, Origins: origins, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
@@ -229,8 +236,8 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		return components{}, err
 	}
 	toolsCfg := c.Tools
-	toolsCfg.BaseURL, toolsCfg.Origins, toolsCfg.Version = c.Server.BaseURL, c.Server.CORSOrigins, versionText()
-	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Limits: limits})
+	toolsCfg.BaseURL, toolsCfg.Version = c.Server.BaseURL, versionText()
+	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Origins: origins, Limits: limits})
 	if err != nil {
 		return components{}, err
 	}
@@ -265,8 +272,9 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, err
 	}
-	serving, err := server.New(c.Server, server.Deps{Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
-	return components{server: serving, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
+	serving, err := server.New(c.Server, server.Deps{Origins: origins, Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
+	accountOrigins := accountcache.NewOrigins(store, origins, log)
+	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings, accountOrigins), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
 		guard: guard, instance: instance}, err
 }
 

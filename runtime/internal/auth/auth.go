@@ -16,6 +16,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/keys"
 	"mediastack.dev/runtime/oauth"
@@ -43,10 +44,11 @@ type CredentialStore interface {
 // Scope is an OAuth scope.
 type Scope = oauth.Scope
 
-// The scopes. An API key has both; the user consents to those of a login.
+// The scopes. An API key has all; the user consents to those of a login.
 const (
-	ScopeRead  = oauth.ScopeRead
-	ScopeWrite = oauth.ScopeWrite
+	ScopeRead   = oauth.ScopeRead
+	ScopeWrite  = oauth.ScopeWrite
+	ScopeDelete = oauth.ScopeDelete
 )
 
 // Identity is an authenticated caller: the principal that it acts for, and what its
@@ -79,6 +81,7 @@ type Authenticator struct {
 	tokens    *keys.Signer // of access tokens
 	limits    *ratelimit.Limiter
 	writable  func() error
+	origins   *origin.Policy
 	now       func() time.Time
 	log       *slog.Logger
 	failures  *prometheus.CounterVec
@@ -94,8 +97,10 @@ type Deps struct {
 	Limits *ratelimit.Limiter
 	// Writable returns an error while nothing may be changed; nil = always writable.
 	Writable func() error
-	Now      func() time.Time
-	Log      *slog.Logger
+	// Origins are the web origins whose pages may call; nil = any, for every account.
+	Origins *origin.Policy
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
 // New returns an Authenticator that uses deps.
@@ -118,7 +123,7 @@ func New(cfg Config, deps Deps) (*Authenticator, error) {
 	return &Authenticator{
 		cfg: cfg, sessions: newSessionCache(deps.Store, cfg.KeyCacheTTL, deps.Now),
 		keyUses: newLastUsedRecorder(deps.Store.TouchKeys), grantUses: newLastUsedRecorder(deps.Store.TouchGrants), store: deps.Store,
-		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, now: deps.Now, log: deps.Log, failures: newFailures(),
+		signer: signer, tokens: tokens, limits: deps.Limits, writable: deps.Writable, origins: deps.Origins, now: deps.Now, log: deps.Log, failures: newFailures(),
 		KeyHeader: "x-" + cfg.Brand + "-apikey", SignatureHeader: "x-" + cfg.Brand + "-signature",
 	}, nil
 }

@@ -1,6 +1,10 @@
 package auth
 
-import "net/http"
+import (
+	"net/http"
+
+	"mediastack.dev/runtime/oauth"
+)
 
 // Challenge selects what the WWW-Authenticate header of a 401 answer offers.
 type Challenge int
@@ -15,7 +19,7 @@ const (
 
 // allScopes is advertised in challenges. Advertising fewer would make clients ask the user
 // again on their first write.
-const allScopes = string(ScopeRead + " " + ScopeWrite)
+var allScopes = oauth.JoinScopes(oauth.Scopes())
 
 // challenge returns the value of WWW-Authenticate for a request with these headers.
 func (a *Authenticator) challenge(offer Challenge, received http.Header) string {

@@ -103,7 +103,7 @@ func (a *Authenticator) authenticateAPIKey(ctx context.Context, received string)
 	if err != nil {
 		return Identity{}, err
 	}
-	return Identity{Principal: session.Principal, Scopes: []Scope{ScopeRead, ScopeWrite}}, a.validateSession(session, public)
+	return Identity{Principal: session.Principal, Scopes: oauth.Scopes()}, a.validateSession(session, public)
 }
 
 // authenticateBearer accepts an access token that was issued for this resource.

@@ -59,6 +59,9 @@ func (a *Authenticator) Middleware(challenge Challenge) func(http.Handler) http.
 				decision.AddHeaders(w.Header())
 				err = decision.Err()
 			}
+			if err == nil {
+				err = a.checkOrigin(w, r, identity.Account.Origins)
+			}
 			if err != nil {
 				httpapi.WriteError(w, r, err)
 				return

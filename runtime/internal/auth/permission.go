@@ -32,8 +32,11 @@ func (a *Authenticator) RequireOperation(operationOf func(r *http.Request) accou
 
 // ScopeOf returns the scope that an operation requires.
 func ScopeOf(operation account.Operation) Scope {
-	if operation.Reads() {
+	switch {
+	case operation.Reads():
 		return ScopeRead
+	case operation == account.DeleteMedia:
+		return ScopeDelete
 	}
 	return ScopeWrite
 }

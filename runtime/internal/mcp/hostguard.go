@@ -1,16 +1,14 @@
 package mcp
 
 import (
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/jub0bs/cors"
-
 	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/origin"
 )
 
 // hostGuard validates the headers Host and Origin against an allow-list, to prevent DNS
@@ -18,15 +16,15 @@ import (
 type hostGuard struct {
 	hosts   []string
 	origins []string
-	cors    *cors.Middleware // matches the patterns of further origins; nil = no such origins
+	further *origin.Policy
 }
 
-func newHostGuard(baseURL string, hosts, origins []string) (*hostGuard, error) {
+func newHostGuard(baseURL string, hosts []string, further *origin.Policy) (*hostGuard, error) {
 	base, err := url.Parse(baseURL)
 	if err != nil {
 		return nil, err
 	}
-	g := &hostGuard{}
+	g := &hostGuard{further: further}
 	for _, host := range append([]string{base.Host}, hosts...) {
 		for _, name := range loopbackAliases(host) {
 			if known := canonicalHost(base.Scheme, name); known != "" { // an empty setting is no host
@@ -36,12 +34,6 @@ func newHostGuard(baseURL string, hosts, origins []string) (*hostGuard, error) {
 	}
 	for _, name := range loopbackAliases(base.Host) {
 		g.origins = append(g.origins, base.Scheme+"://"+canonicalHost(base.Scheme, name))
-	}
-	origins = slices.DeleteFunc(slices.Clone(origins), func(text string) bool { return text == "" })
-	if len(origins) > 0 {
-		if g.cors, err = cors.NewMiddleware(cors.Config{Origins: origins}); err != nil {
-			return nil, fmt.Errorf("SERVICE_CORS_ORIGINS: %w", err)
-		}
 	}
 	return g, nil
 }
@@ -92,7 +84,7 @@ func (g *hostGuard) check(next http.Handler) http.Handler {
 
 var (
 	errHostNotAllowed   = fault.New(fault.Forbidden, "host not allowed: use SERVICE_BASE_URL, or add the host to SERVICE_MCP_HOSTS")
-	errOriginNotAllowed = fault.New(fault.Forbidden, "origin not allowed: add it to SERVICE_CORS_ORIGINS")
+	errOriginNotAllowed = fault.New(fault.Forbidden, "origin not allowed: add it to SERVICE_CORS_ORIGINS, or to spec.cors.origins of the MediaAccount")
 )
 
 // allowsHost compares under both schemes: behind a proxy that terminates TLS, the scheme that
@@ -101,32 +93,9 @@ func (g *hostGuard) allowsHost(host string) bool {
 	return host != "" && (slices.Contains(g.hosts, canonicalHost("https", host)) || slices.Contains(g.hosts, canonicalHost("http", host)))
 }
 
-func (g *hostGuard) allowsOrigin(origin string) bool {
-	if slices.Contains(g.origins, strings.ToLower(origin)) {
-		return true
-	}
-	if g.cors == nil {
-		return false
-	}
-	probe := &corsProbe{header: http.Header{}}
-	g.cors.Wrap(probe).ServeHTTP(probe, &http.Request{Method: http.MethodGet, Header: http.Header{"Origin": {origin}}})
-	return probe.header.Get("Access-Control-Allow-Origin") != ""
+func (g *hostGuard) allowsOrigin(text string) bool {
+	return slices.Contains(g.origins, strings.ToLower(text)) || g.further.Allows(text)
 }
-
-// corsProbe captures the headers that package cors would send to a browser.
-type corsProbe struct{ header http.Header }
-
-// Header returns the captured headers.
-func (p *corsProbe) Header() http.Header { return p.header }
-
-// Write ignores the body.
-func (p *corsProbe) Write(b []byte) (int, error) { return len(b), nil }
-
-// WriteHeader ignores the status.
-func (p *corsProbe) WriteHeader(int) {}
-
-// ServeHTTP does nothing.
-func (p *corsProbe) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
 // bodyTooLarge returns the fault of a body that exceeds a bound.
 func bodyTooLarge(format string, args ...any) error {

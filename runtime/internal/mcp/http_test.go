@@ -42,7 +42,7 @@ func TestMissingCredential_IsAnsweredWithTheChallenge(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t)
-	const metadata = `Bearer resource_metadata="http://media.test/.well-known/oauth-protected-resource/mcp", scope="media:read media:write"`
+	const metadata = `Bearer resource_metadata="http://media.test/.well-known/oauth-protected-resource/mcp", scope="media:read media:write media:delete"`
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		got := rt.send(t, method, "/mcp", strings.NewReader(listTools))
 		if got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") != metadata || len(got.header.Values("WWW-Authenticate")) != 1 {
@@ -79,7 +79,7 @@ func TestHostGuard_AllowsKnownHostsAndOriginsOnly(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) {
-		o.server.CORSOrigins = []string{"https://app.example.org", "https://*.pages.example.org"}
+		o.server.Origins.Patterns = []string{"https://app.example.org", "https://*.pages.example.org"}
 		o.mcp.Hosts = []string{"media.team.svc:8080", ""}
 	})
 	local := w.replica(t, func(o *options) { o.server.BaseURL = "http://localhost:8080" })

@@ -20,6 +20,7 @@ import (
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/settings"
@@ -32,8 +33,6 @@ type Config struct {
 
 	// BaseURL is the URL by which clients reach the service.
 	BaseURL string `kong:"-"`
-	// Origins are the web origins whose pages may call, as in the configuration of package server.
-	Origins []string `kong:"-"`
 	// Version is the version of the service, for clients that display it.
 	Version string `kong:"-"`
 }
@@ -54,6 +53,8 @@ type Deps struct {
 	Settings *settings.Service
 	Auth     *auth.Authenticator
 	URLs     api.URLs
+	// Origins are the web origins whose pages may call; nil = only those of the base URL.
+	Origins *origin.Policy
 	// Limits count the messages of a batch; nil = none.
 	Limits *ratelimit.Limiter
 }
@@ -80,7 +81,7 @@ func New(cfg Config, deps Deps) (*API, error) {
 	}
 	a := &API{cfg: cfg, deps: deps, base: strings.TrimRight(cfg.BaseURL, "/")}
 	var err error
-	if a.hosts, err = newHostGuard(cfg.BaseURL, cfg.Hosts, cfg.Origins); err != nil {
+	if a.hosts, err = newHostGuard(cfg.BaseURL, cfg.Hosts, deps.Origins); err != nil {
 		return nil, err
 	}
 	a.tools = a.newTools()

@@ -22,7 +22,9 @@ func TestAccessToken_IsLimitedToItsScopes(t *testing.T) {
 	rt := w.replica(t)
 	one := w.tenant(t, "one")
 	both, read := w.Session(t, one, auth.ScopeRead, auth.ScopeWrite), w.Session(t, one, auth.ScopeRead)
+	eraser := w.Session(t, one, auth.ScopeDelete)
 	draft := rt.upload(t, one.Key, "f", []byte("f"))
+	scopeOf := map[string]string{"seal_media": "media:write", "delete_media": "media:delete", "upload_media": "media:write", "create_upload_signature": "media:write", "update_media_settings": "media:write"}
 	for name := range rows {
 		arguments, err := json.Marshal(rows[name].right(draft))
 		must(t, err)
@@ -35,8 +37,8 @@ func TestAccessToken_IsLimitedToItsScopes(t *testing.T) {
 			}
 			continue
 		}
-		if got.status != http.StatusForbidden || !bytes.Contains(got.body, []byte(`"id":7`)) || !bytes.Contains(got.body, []byte("insufficient scope: media:write required")) ||
-			!strings.HasPrefix(challenge, `Bearer error="insufficient_scope", scope="media:read media:write", resource_metadata="http://media.test/.well-known/`) {
+		if got.status != http.StatusForbidden || !bytes.Contains(got.body, []byte(`"id":7`)) || !bytes.Contains(got.body, []byte("insufficient scope: "+scopeOf[name]+" required")) ||
+			!strings.HasPrefix(challenge, `Bearer error="insufficient_scope", scope="media:read media:write media:delete", resource_metadata="http://media.test/.well-known/`) {
 			t.Errorf("%s: %d %q %s", name, got.status, challenge, got.body)
 		}
 	}
@@ -50,6 +52,13 @@ func TestAccessToken_IsLimitedToItsScopes(t *testing.T) {
 	}
 	if got := rt.callAs(t, "seal_media", map[string]any{"mediaId": draft}, bearer(both)); got.IsError {
 		t.Errorf("with both scopes: %+v", got)
+	}
+	remove := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"delete_media","arguments":{"mediaId":"` + draft + `"}}}`
+	if got := rt.post(t, remove, bearer(both)); got.status != http.StatusForbidden || !bytes.Contains(got.body, []byte("insufficient scope: media:delete required")) {
+		t.Errorf("a delete by a writer: %d %s", got.status, got.body)
+	}
+	if got := rt.callAs(t, "delete_media", map[string]any{"mediaId": draft}, bearer(eraser)); got.IsError {
+		t.Errorf("with the scope to delete: %+v", got)
 	}
 	if got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, bearer(both), apiKey(one.Key)); got.status != http.StatusBadRequest {
 		t.Errorf("a key and a token: %d %s", got.status, got.body)

@@ -141,7 +141,7 @@ func (a *API) parseScopes(query url.Values) ([]oauth.Scope, *authorizationError)
 	// offline_access or openid.
 	known := slices.DeleteFunc(slices.Clone(scopes), func(scope oauth.Scope) bool { return !slices.Contains(requested, string(scope)) })
 	if len(known) == 0 {
-		return nil, &authorizationError{"invalid_scope", "scope must hold " + string(oauth.ScopeRead) + ", " + string(oauth.ScopeWrite) + " or both"}
+		return nil, &authorizationError{"invalid_scope", "scope must hold one or more of " + strings.ReplaceAll(oauth.JoinScopes(scopes), " ", ", ")}
 	}
 	return known, nil
 }

@@ -117,7 +117,7 @@ func TestAuthorize_ReturnsErrorsToTheClient(t *testing.T) {
 	if n := w.QueryInt(t, "SELECT count(*) FROM login_session"); n != 0 {
 		t.Errorf("%d logins began", n)
 	}
-	for scope, want := range map[string]string{"": "media:read media:write", "media:read offline_access openid": "media:read", "media:write media:read": "media:read media:write"} {
+	for scope, want := range map[string]string{"": "media:read media:write media:delete", "media:delete media:read": "media:read media:delete", "media:read offline_access openid": "media:read", "media:write media:read": "media:read media:write"} {
 		p := b.get(app.query(url.Values{"scope": {scope}}))
 		if p.StatusCode != http.StatusOK {
 			t.Errorf("scope %q: %d", scope, p.StatusCode)

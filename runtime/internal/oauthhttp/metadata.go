@@ -9,7 +9,7 @@ import (
 
 // scopes are the scopes that can be granted. offline_access is not needed: every grant has
 // refresh tokens.
-var scopes = []oauth.Scope{oauth.ScopeRead, oauth.ScopeWrite}
+var scopes = oauth.Scopes()
 
 // metadataCacheControl permits caching for an hour: metadata changes with the configuration only.
 const metadataCacheControl = "public, max-age=3600"

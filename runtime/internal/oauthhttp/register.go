@@ -43,7 +43,7 @@ func (a *API) register(w http.ResponseWriter, r *http.Request) {
 	body := map[string]any{
 		"client_id": client.ID, "client_id_issued_at": client.CreatedAt.Unix(), "client_name": client.Name,
 		"redirect_uris": client.RedirectURIs, "grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
-		"token_endpoint_auth_method": "none", "scope": joinScopes(scopes),
+		"token_endpoint_auth_method": "none", "scope": oauth.JoinScopes(scopes),
 	}
 	if client.Website != "" {
 		body["client_uri"] = client.Website

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"strings"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -46,7 +45,7 @@ func (a *API) token(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Pragma", "no-cache")
 	httpapi.WriteJSON(w, r, http.StatusOK, map[string]any{
 		"access_token": tokens.Access, "token_type": "Bearer", "expires_in": int(tokens.Lifetime.Seconds()),
-		"refresh_token": tokens.Refresh, "scope": joinScopes(tokens.Scopes),
+		"refresh_token": tokens.Refresh, "scope": oauth.JoinScopes(tokens.Scopes),
 	})
 }
 
@@ -128,12 +127,4 @@ func (a *API) revoke(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
-}
-
-func joinScopes(scopes []oauth.Scope) string {
-	names := make([]string, 0, len(scopes))
-	for _, scope := range scopes {
-		names = append(names, string(scope))
-	}
-	return strings.Join(names, " ")
 }

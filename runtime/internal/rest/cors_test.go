@@ -1,11 +1,16 @@
 package rest_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
+	"mediastack.dev/runtime/internal/runtimetest"
 )
 
 // preflight sends the preflight request of a browser.
@@ -19,7 +24,7 @@ func TestCORS_OnlyAllowedOriginsUpload(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.runtime(t, func(o *options) {
-		o.server.CORSOrigins = []string{"https://app.example.org", "https://*.apps.example.org"}
+		o.server.Origins.Patterns = []string{"https://app.example.org", "https://*.apps.example.org"}
 		o.limits = ratelimit.Config{Key: 0.01, KeyBurst: 3}
 	})
 	granted := rt.sign(t, one.Key, "")
@@ -100,8 +105,76 @@ func TestCORS_WithoutOriginsAllowsFilesOnly(t *testing.T) {
 			t.Errorf("no origin is allowed, but %v", got.header)
 		}
 	}
-	all := w.runtime(t, func(o *options) { o.server.CORSOrigins = []string{"*"} })
+	all := w.runtime(t, func(o *options) { o.server.Origins.Patterns = []string{"*"} })
 	if got := all.preflight(t, "/media/create", "https://anywhere.test", "POST", "x-service-signature"); got.header.Get(allow) != "*" {
 		t.Errorf("all origins: %d %v", got.status, got.header)
+	}
+}
+
+// A tenant's page works without the administrator of the installation: at every replica, for the
+// account that lists it alone, and until the account no longer does.
+func TestCORS_AnAccountListsItsOwnOrigins(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	listing, none, without := w.tenant(t, "listing"), w.tenant(t, "none"), w.tenant(t, "without")
+	installation := func(o *options) { o.server.Origins.Patterns = []string{"https://admin.example.org"} }
+	replicas := []*runtime{w.runtime(t, installation), w.runtime(t, installation)}
+	narrow := w.runtime(t, installation, func(o *options) { o.server.Origins.AccountLists = origin.AccountListsNarrow })
+	const allow, tenants, admins, preview = "Access-Control-Allow-Origin", "https://app.tenant.test", "https://admin.example.org", "https://a.preview.tenant.test"
+	w.Change(t, listing, func(s *account.Spec) {
+		// Not one of the last two is valid. They have no effect, and do not disable the others.
+		s.Origins = []string{tenants, "https://*.preview.tenant.test", "*", "https://app.tenant.test/path"}
+	})
+	w.Change(t, none, func(s *account.Spec) { s.Origins = []string{} })
+	asks := func(rt *runtime, from string) bool {
+		return rt.preflight(t, "/media/create", from, "POST", "x-service-apikey").header.Get(allow) == from
+	}
+	for i, rt := range replicas {
+		eventually(t, 10*time.Second, fmt.Sprintf("replica %d knows the account's origins", i), func() bool { return asks(rt, tenants) })
+		for name, tt := range map[string]struct {
+			of       tenant
+			from     string
+			status   int
+			readable bool
+		}{
+			"its page":                             {listing, tenants, http.StatusOK, true},
+			"its preview":                          {listing, preview, http.StatusOK, true},
+			"the installation's page":              {listing, admins, http.StatusForbidden, true},
+			"a page of the service":                {listing, runtimetest.BaseURL, http.StatusOK, false},
+			"another page":                         {listing, "https://evil.test", http.StatusForbidden, false},
+			"an account with an empty list":        {none, admins, http.StatusForbidden, true},
+			"the page of another account":          {without, tenants, http.StatusOK, false},
+			"the installation's page, and no list": {without, admins, http.StatusOK, true},
+		} {
+			got := rt.do(t, http.MethodGet, "/media/get", key(tt.of.Key), header("Origin", tt.from))
+			if got.status != tt.status || (got.header.Get(allow) == tt.from) != tt.readable {
+				t.Errorf("replica %d: %s: %d %q %s", i, name, got.status, got.header.Get(allow), got.body)
+			}
+		}
+		if got := rt.do(t, http.MethodPost, "/media/create", key(listing.Key), header("Origin", admins), form(filePart("a.txt", []byte("x")))); got.status != http.StatusForbidden {
+			t.Errorf("replica %d: an upload by another page: %d %s", i, got.status, got.body)
+		}
+		if !asks(rt, admins) || asks(rt, "https://evil.test") {
+			t.Errorf("replica %d: the preflights are answered for other origins", i)
+		}
+	}
+	if n := w.QueryInt(t, "SELECT count(*) FROM item"); n != 0 {
+		t.Errorf("%d items were stored", n)
+	}
+	// The installation's list is a ceiling there.
+	if asks(narrow, tenants) || !asks(narrow, admins) {
+		t.Error("the narrow replica answers preflights of the account's origins")
+	}
+	for from, status := range map[string]int{tenants: http.StatusForbidden, admins: http.StatusForbidden} {
+		if got := narrow.do(t, http.MethodGet, "/media/get", key(listing.Key), header("Origin", from)); got.status != status {
+			t.Errorf("narrow, %s: %d %s", from, got.status, got.body)
+		}
+	}
+	w.Change(t, listing, func(s *account.Spec) { s.Origins = nil })
+	for i, rt := range replicas {
+		eventually(t, 10*time.Second, fmt.Sprintf("replica %d forgets the account's origins", i), func() bool { return !asks(rt, tenants) })
+		if got := rt.do(t, http.MethodGet, "/media/get", key(listing.Key), header("Origin", tenants)); got.header.Get(allow) != "" {
+			t.Errorf("replica %d: %v", i, got.header)
+		}
 	}
 }

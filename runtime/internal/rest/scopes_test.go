@@ -38,7 +38,7 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 	item := rt.sealed(t, one.Key, filePart("a.txt", []byte("hello")))
 	before := rt.do(t, http.MethodGet, "/settings/media/get", key(one.Key)).body
 	described, cases := loadContract(t), isolations()
-	tokens := map[string]string{"": w.Session(t, one), "media:read": w.Session(t, one, auth.ScopeRead), "media:write": w.Session(t, one, auth.ScopeWrite)}
+	tokens := map[string]string{"": w.Session(t, one), "media:read": w.Session(t, one, auth.ScopeRead), "media:write": w.Session(t, one, auth.ScopeWrite), "media:delete": w.Session(t, one, auth.ScopeDelete)}
 	for _, route := range routesOf(t, (&rest.API{}).Mount) {
 		if cases[route].open {
 			continue
@@ -57,7 +57,7 @@ func TestRoutes_RequireTheScopeOfTheOpenAPIDocument(t *testing.T) {
 			switch {
 			case has == scope && (got.status == http.StatusForbidden || got.status == http.StatusUnauthorized):
 				t.Errorf("%s with %q: %d %s", route, has, got.status, got.body)
-			case has != scope && (got.status != http.StatusForbidden || !strings.Contains(challenge, `error="insufficient_scope", scope="media:read media:write"`)):
+			case has != scope && (got.status != http.StatusForbidden || !strings.Contains(challenge, `error="insufficient_scope", scope="media:read media:write media:delete"`)):
 				t.Errorf("%s with %q: %d %q %s", route, has, got.status, challenge, got.body)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/server"
 	"mediastack.dev/runtime/media"
@@ -58,6 +59,7 @@ type CoreConfig struct {
 type Core struct {
 	Registry *prometheus.Registry
 	Limits   *ratelimit.Limiter
+	Origins  *origin.Policy
 	Auth     *auth.Authenticator
 	Media    *media.Service
 	Files    *delivery.Delivery
@@ -67,6 +69,8 @@ type Core struct {
 	log    *slog.Logger
 	server server.Config
 	feed   *accountcache.Feed
+
+	accountOrigins *accountcache.Origins
 }
 
 // Core returns the components of a replica that its APIs use.
@@ -96,9 +100,12 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	c.Limits, err = ratelimit.New(config.Limits, ratelimit.Deps{Registry: c.Registry, Now: config.Now, Log: c.log})
 	must(t, err)
 	config.Auth.Brand = config.Server.Brand
-	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Limits: c.Limits, Now: config.Now, Log: c.log})
+	c.Origins, err = origin.New(config.Server.Origins)
 	must(t, err)
-	c.feed = accountcache.NewFeed(config.Changes, c.log, append(config.Caches, c.Auth.Sessions())...)
+	c.Auth, err = auth.New(config.Auth, auth.Deps{Store: config.Credentials, Origins: c.Origins, Limits: c.Limits, Now: config.Now, Log: c.log})
+	must(t, err)
+	c.accountOrigins = accountcache.NewOrigins(e.Store, c.Origins, c.log)
+	c.feed = accountcache.NewFeed(config.Changes, c.log, append(config.Caches, c.Auth.Sessions(), c.accountOrigins)...)
 	deps := media.Deps{Store: config.Store, Objects: config.Objects, Settings: config.Settings, Now: config.Now, Log: c.log}
 	if config.Images {
 		deps.Deriver = Images(t, c.Registry, c.log)
@@ -126,7 +133,7 @@ type Replica struct {
 // Serve runs a server with APIs, and the listeners in the background. All end with the test.
 func (c *Core) Serve(t *testing.T, checks []server.Check, apis []func(chi.Router), listeners ...func(context.Context) error) *Replica {
 	t.Helper()
-	running, err := server.New(c.server, server.Deps{Mounts: apis, Limits: c.Limits, Checks: checks, Registry: c.Registry, Log: c.log})
+	running, err := server.New(c.server, server.Deps{Origins: c.Origins, Mounts: apis, Limits: c.Limits, Checks: checks, Registry: c.Registry, Log: c.log})
 	must(t, err)
 	must(t, running.Listen(t.Context()))
 	serving, stop := context.WithCancel(context.Background())
@@ -134,7 +141,7 @@ func (c *Core) Serve(t *testing.T, checks []server.Check, apis []func(chi.Router
 	r := &Replica{Server: running, Stop: stop, StopListening: stopListening, Ended: make(chan error, 1)}
 	var beside, done sync.WaitGroup
 	beside.Go(func() { c.Auth.Run(listening) })
-	for _, listen := range append(listeners, c.feed.Run) {
+	for _, listen := range append(listeners, c.feed.Run, c.accountOrigins.Run) {
 		beside.Go(func() { _ = listen(listening) })
 	}
 	done.Go(func() { r.Ended <- running.Run(serving) })

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -9,11 +8,11 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/jub0bs/cors"
-	"github.com/jub0bs/cors/cfgerrors"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/api"
 	"mediastack.dev/runtime/internal/httpapi"
+	"mediastack.dev/runtime/internal/origin"
 )
 
 // publicPaths are the prefixes of paths that pages of every origin may request: files, which
@@ -52,8 +51,7 @@ type corsHandler struct {
 	routes chi.Routes
 	next   http.Handler
 	files  http.Handler
-	// byMethods has a handler for each set of methods that need a preflight; nil = no origin is
-	// allowed.
+	// byMethods has a handler for each set of methods that need a preflight.
 	byMethods map[string]http.Handler
 	headers   []string // allowedHeaders
 }
@@ -61,41 +59,34 @@ type corsHandler struct {
 // preflightMethods are the methods of routes that need a preflight.
 var preflightMethods = []string{http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-func newCORSHandler(cfg Config, routes chi.Routes, next http.Handler) (*corsHandler, error) {
-	config := cors.Config{Origins: []string{"*"}, RequestHeaders: allowedHeaders(cfg.Brand), ResponseHeaders: exposedHeaders(cfg.Brand), MaxAgeInSeconds: preflightMaxAge}
+func newCORSHandler(brand string, origins *origin.Policy, routes chi.Routes, next http.Handler) (*corsHandler, error) {
+	config := cors.Config{Origins: []string{"*"}, RequestHeaders: allowedHeaders(brand), ResponseHeaders: exposedHeaders(brand), MaxAgeInSeconds: preflightMaxAge}
 	files, err := cors.NewMiddleware(config)
 	if err != nil {
 		return nil, err
 	}
-	c := &corsHandler{routes: routes, next: next, files: files.Wrap(next), headers: config.RequestHeaders}
-	config.Origins = slices.DeleteFunc(slices.Clone(cfg.CORSOrigins), func(text string) bool { return text == "" })
-	if len(config.Origins) == 0 {
-		return c, nil
-	}
-	c.byMethods = map[string]http.Handler{}
+	c := &corsHandler{routes: routes, next: next, files: files.Wrap(next), headers: config.RequestHeaders, byMethods: map[string]http.Handler{}}
 	for set := range 1 << len(preflightMethods) {
-		config.Methods = nil
+		config := config
 		for i, method := range preflightMethods {
 			if set&(1<<i) != 0 {
 				config.Methods = append(config.Methods, method)
 			}
 		}
-		middleware, err := cors.NewMiddleware(config)
-		if err != nil {
-			return nil, fmt.Errorf("SERVICE_CORS_ORIGINS: %w", firstError(err))
-		}
+		middleware := &cors.Middleware{} // passes everything on until it is configured
 		c.byMethods[strings.Join(config.Methods, " ")] = middleware.Wrap(next)
+		err := origins.OnChange(func(list []string) error {
+			if len(list) == 0 {
+				return middleware.Reconfigure(nil)
+			}
+			config.Origins = list
+			return middleware.Reconfigure(&config)
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return c, nil
-}
-
-// firstError returns the first error about an origin, or err.
-func firstError(err error) error {
-	var origin *cfgerrors.UnacceptableOriginPatternError
-	if errors.As(err, &origin) {
-		return origin
-	}
-	return err
 }
 
 // ServeHTTP handles preflights and adds CORS headers to other responses. The reason for a
@@ -105,8 +96,6 @@ func (c *corsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case public:
 		c.files.ServeHTTP(w, r)
-	case c.byMethods == nil:
-		c.next.ServeHTTP(w, r)
 	case r.Header.Get("Origin") == "":
 		c.byMethods[""].ServeHTTP(w, r) // for its Vary
 	default:
@@ -125,9 +114,6 @@ func isPreflight(r *http.Request) bool {
 
 // reason returns why a preflight is rejected.
 func (c *corsHandler) reason(r *http.Request) string {
-	if c.byMethods == nil {
-		return "SERVICE_CORS_ORIGINS names no origin"
-	}
 	methods := allowed(c.routes, r)
 	if len(methods) == 0 {
 		return "route not found"
@@ -147,5 +133,5 @@ func (c *corsHandler) reason(r *http.Request) string {
 	if sent := strings.Join(headers, ","); sent != strings.Join(slices.Compact(slices.Sorted(strings.SplitSeq(strings.ToLower(sent), ","))), ",") {
 		return "Access-Control-Request-Headers must be sorted, in lower case and without repetition, as browsers send it"
 	}
-	return fmt.Sprintf("SERVICE_CORS_ORIGINS does not name the origin %q", r.Header.Get("Origin"))
+	return fmt.Sprintf("neither SERVICE_CORS_ORIGINS nor an account names the origin %q", r.Header.Get("Origin"))
 }

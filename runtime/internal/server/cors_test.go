@@ -15,7 +15,7 @@ func TestPreflight_RejectionIsExplainedInTheLog(t *testing.T) {
 		r.Delete("/media/{id}", func(http.ResponseWriter, *http.Request) {})
 	}
 	some := valid()
-	some.CORSOrigins = []string{"https://app.example.org"}
+	some.Origins.Patterns = []string{"https://app.example.org"}
 	for _, c := range []struct {
 		cfg                           Config
 		path, origin, method, headers string
@@ -23,7 +23,7 @@ func TestPreflight_RejectionIsExplainedInTheLog(t *testing.T) {
 	}{
 		{some, "/create", "https://app.example.org", http.MethodPost, "x-service-apikey", ""},
 		{some, "/media/1", "https://app.example.org", http.MethodDelete, "", ""},
-		{some, "/create", "https://evil.example.org", http.MethodPost, "", "SERVICE_CORS_ORIGINS does not name the origin"},
+		{some, "/create", "https://evil.example.org", http.MethodPost, "", "neither SERVICE_CORS_ORIGINS nor an account names the origin"},
 		{some, "/create", "https://app.example.org", http.MethodPost, "x-service-apikey,content-type", "must be sorted"},
 		{some, "/create", "https://app.example.org", http.MethodPost, "Content-Type", "must be sorted"},
 		{some, "/create", "https://app.example.org", http.MethodPost, "content-type,content-type", "must be sorted"},
@@ -31,7 +31,7 @@ func TestPreflight_RejectionIsExplainedInTheLog(t *testing.T) {
 		{some, "/create", "https://app.example.org", http.MethodPost, "x-odd", "pages may not set the header"},
 		{some, "/create", "https://app.example.org", http.MethodDelete, "", "the route has no method DELETE"},
 		{some, "/elsewhere", "https://app.example.org", http.MethodDelete, "", "route not found"},
-		{valid(), "/create", "https://app.example.org", http.MethodPost, "", "SERVICE_CORS_ORIGINS names no origin"},
+		{valid(), "/create", "https://app.example.org", http.MethodPost, "", "neither SERVICE_CORS_ORIGINS nor an account names the origin"},
 	} {
 		server, logs := runningWith(t, c.cfg, routes)
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodOptions, server.URL+c.path, nil)

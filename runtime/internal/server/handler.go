@@ -45,7 +45,7 @@ func newHandler(cfg Config, deps Deps, metrics *metrics) (http.Handler, error) {
 		router.Group(mount)
 	}
 	// CORS comes before the rate limit, so that a page can read the error.
-	next, err := newCORSHandler(cfg, router, limitClientIPs(deps.Limits, router))
+	next, err := newCORSHandler(cfg.Brand, deps.Origins, router, limitClientIPs(deps.Limits, router))
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mediastack.dev/runtime/internal/accountmetrics"
+	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 )
 
@@ -33,7 +34,6 @@ type Config struct {
 	AdminListen         string        `env:"SERVICE_ADMIN_LISTEN" default:":8081" help:"Listen address of health, readiness and metrics; not public."`
 	StallTimeout        time.Duration `env:"SERVICE_STALL_TIMEOUT" default:"60s" help:"How long a client may make no progress while it sends or receives a body."`
 	MinRate             int64         `name:"min-transfer-rate" env:"SERVICE_MIN_TRANSFER_RATE" default:"1024" help:"Minimum transfer rate of a body, in bytes per second over SERVICE_STALL_TIMEOUT; 0 = none."`
-	CORSOrigins         []string      `name:"cors-origins" env:"SERVICE_CORS_ORIGINS" help:"Web origins whose pages may call the service: https://app.example.org, https://*.example.org, or * for all. Pages of every origin may read files."`
 	AnonymousTimeout    time.Duration `name:"anonymous-body-timeout" env:"SERVICE_ANONYMOUS_BODY_TIMEOUT" default:"10s" help:"Maximum duration of the whole body of a request without a credential, such as a login; 0 = no limit."`
 	MaxConnections      int           `env:"SERVICE_MAX_CONNECTIONS" default:"4096" help:"Maximum number of open client connections. The limit of file descriptors also bounds them; 0 = no other limit."`
 	MaxConnectionsPerIP int           `name:"max-connections-per-ip" env:"SERVICE_MAX_CONNECTIONS_PER_IP" default:"512" help:"Maximum number of open connections of one client IP (IPv6: one /64), except SERVICE_TRUSTED_PROXIES; 0 = no limit."`
@@ -44,7 +44,8 @@ type Config struct {
 	TrustTraceparent    bool          `env:"SERVICE_TRUST_TRACEPARENT" help:"Continue the trace that a request of SERVICE_TRUSTED_PROXIES names in its header traceparent. The proxies must replace the header of clients."`
 	ShutdownTimeout     time.Duration `env:"SERVICE_SHUTDOWN_TIMEOUT" default:"60s" help:"How long running requests may take to end after SERVICE_DRAIN_DELAY."`
 
-	TLS TLSConfig `embed:"" prefix:"tls-"`
+	Origins origin.Config `embed:""`
+	TLS     TLSConfig     `embed:"" prefix:"tls-"`
 }
 
 var brandPattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
@@ -83,8 +84,7 @@ func (c Config) Validate() error {
 	if err := c.TLS.Validate(); err != nil {
 		return err
 	}
-	_, err = newCORSHandler(c, nil, nil)
-	return err
+	return c.Origins.Validate()
 }
 
 // Limits of the HTTP servers.
@@ -123,6 +123,8 @@ type Deps struct {
 	Mounts []func(chi.Router)
 	// Limits applies rate limits; nil = none.
 	Limits *ratelimit.Limiter
+	// Origins are the web origins whose pages may call; nil = none.
+	Origins *origin.Policy
 	// Accounts counts the requests of each account; nil = they are not counted.
 	Accounts *accountmetrics.Metrics
 	// Checks are the readiness checks of the admin server.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/runtime/internal/origin"
 )
 
 func valid() Config {
@@ -32,7 +34,7 @@ func TestConfigValidate_RejectsInvalidSettings(t *testing.T) {
 		"SERVICE_BRAND":             func(c *Config) { c.Brand = "Ü" },
 		"SERVICE_STALL_TIMEOUT":     func(c *Config) { c.StallTimeout = 0 },
 		"SERVICE_MIN_TRANSFER_RATE": func(c *Config) { c.MinRate = -1 },
-		"SERVICE_CORS_ORIGINS":      func(c *Config) { c.CORSOrigins = []string{"https://app.example.org/"} },
+		"SERVICE_CORS_ORIGINS":      func(c *Config) { c.Origins.Patterns = []string{"https://app.example.org/"} },
 		"SERVICE_DRAIN_DELAY":       func(c *Config) { c.DrainDelay = -1 },
 		"SERVICE_DRAIN_DELAY must":  func(c *Config) { c.DrainDelay = 6 * time.Minute },
 		"SERVICE_SHUTDOWN_TIMEOUT":  func(c *Config) { c.ShutdownTimeout = -1 },
@@ -56,7 +58,9 @@ func runningWith(t *testing.T, cfg Config, mount func(chi.Router)) (*httptest.Se
 	var logs bytes.Buffer
 	metrics, err := newMetrics(prometheus.NewRegistry())
 	must(t, err)
-	handler, err := newHandler(cfg, Deps{Mounts: []func(chi.Router){mount}, Log: slog.New(slog.NewTextHandler(&logs, nil))}, metrics)
+	origins, err := origin.New(cfg.Origins)
+	must(t, err)
+	handler, err := newHandler(cfg, Deps{Origins: origins, Mounts: []func(chi.Router){mount}, Log: slog.New(slog.NewTextHandler(&logs, nil))}, metrics)
 	must(t, err)
 	server := httptest.NewServer(handler)
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)

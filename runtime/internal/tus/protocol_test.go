@@ -486,7 +486,7 @@ func TestCORS_AllowsResumableUploadsFromPages(t *testing.T) {
 	w := newWorld(t)
 	one := w.tenant(t, "one")
 	rt := w.replica(t, func(o *options) {
-		o.server.CORSOrigins = []string{"https://app.example.org"}
+		o.server.Origins.Patterns = []string{"https://app.example.org"}
 		o.limits = ratelimit.Config{Key: 0.01, KeyBurst: 3}
 	})
 	granted := rt.auth.Sign(auth.Identity{Principal: w.Principal(t, one)}, "")

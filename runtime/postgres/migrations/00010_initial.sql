@@ -105,6 +105,8 @@ CREATE TABLE account (
     -- list none.
     mcp_read_only   boolean NOT NULL DEFAULT false,
     mcp_tools       text[],
+    -- cors_origins (spec.cors.origins): null = those of the installation, empty = none.
+    cors_origins    text[],
     created_at      timestamptz NOT NULL DEFAULT now(),
     closed_at       timestamptz,
     -- erase_after is when the media of a closed account is deleted; null = never.
@@ -121,6 +123,8 @@ CREATE INDEX account_closed_name ON account (namespace, name, closed_at DESC) WH
 CREATE INDEX account_closed ON account (id) WHERE closed_at IS NOT NULL;
 CREATE UNIQUE INDEX account_open_name ON account (namespace, name) WHERE closed_at IS NULL;
 CREATE UNIQUE INDEX account_open_bucket ON account (bucket) WHERE closed_at IS NULL;
+-- The runtimes answer preflights for the origins of all accounts.
+CREATE INDEX account_cors ON account (id) WHERE closed_at IS NULL AND cors_origins IS NOT NULL;
 -- A login looks accounts up by the owner's e-mail address.
 CREATE INDEX account_owners ON account USING gin (owners) WHERE closed_at IS NULL;
 

@@ -1,6 +1,6 @@
 -- name: InsertAccount :one
-INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 RETURNING *;
 
 -- name: InsertUsage :exec
@@ -14,10 +14,10 @@ SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL;
 -- the spec of an object that was replaced: the account is bound to the other one by then.
 UPDATE account SET display_name = sqlc.arg(display_name), owners = sqlc.arg(owners)::text[], max_storage = sqlc.arg(max_storage),
     max_upload_size = sqlc.arg(max_upload_size), suspended = sqlc.arg(suspended),
-    mcp_read_only = sqlc.arg(mcp_read_only), mcp_tools = sqlc.arg(mcp_tools)::text[]
-WHERE id = sqlc.arg(id) AND object_uid = sqlc.arg(object_uid) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+    mcp_read_only = sqlc.arg(mcp_read_only), mcp_tools = sqlc.arg(mcp_tools)::text[], cors_origins = sqlc.arg(cors_origins)::text[]
+WHERE id = sqlc.arg(id) AND object_uid = sqlc.arg(object_uid) AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, cors_origins)
     IS DISTINCT FROM (sqlc.arg(display_name), sqlc.arg(owners)::text[], sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(suspended),
-        sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[])
+        sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[], sqlc.arg(cors_origins)::text[])
 RETURNING *;
 
 -- name: LockName :exec
@@ -77,3 +77,7 @@ SELECT (sample.objects -> 0 ->> 'key')::text AS key FROM (
     UNION
     (SELECT n.objects FROM item n WHERE n.account_id = sqlc.arg(account_id) ORDER BY n.id DESC LIMIT sqlc.arg(items)::int)
 ) AS sample WHERE sample.objects -> 0 ->> 'key' <> '';
+
+-- name: ListOrigins :many
+-- The web origins of all open accounts.
+SELECT DISTINCT unnest(cors_origins)::text FROM account WHERE closed_at IS NULL AND cors_origins IS NOT NULL ORDER BY 1;

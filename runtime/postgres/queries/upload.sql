@@ -1,18 +1,26 @@
 -- name: OpenUploads :many
--- Opens uploads of one account and reserves their bytes: all of them, or none if they exceed
--- the storage cap. Returns the opened uploads.
-WITH requested AS MATERIALIZED (
-    SELECT unnest(sqlc.arg(item_ids)::uuid[]) AS item_id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id,
+-- Opens uploads of any accounts and reserves their bytes: all uploads of an account, or none of it
+-- if they exceed its storage cap. Returns the opened uploads. The rows of the usage are locked in
+-- the order of the accounts, so that two of these statements never wait for each other in a circle.
+WITH patience AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
+), requested AS MATERIALIZED (
+    SELECT unnest(sqlc.arg(item_ids)::uuid[]) AS item_id, unnest(sqlc.arg(account_ids)::uuid[]) AS account_id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id,
         unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(lease_ends)::timestamptz[]) AS lease_ends
+), wanted AS MATERIALIZED (
+    SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
+), locked AS MATERIALIZED (
+    SELECT account_usage.account_id, wanted.bytes FROM patience, wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
+    ORDER BY account_usage.account_id FOR UPDATE OF account_usage
 ), increased AS (
-    UPDATE account_usage SET bytes = account_usage.bytes + (SELECT sum(requested.bytes) FROM requested)
-    FROM account
-    WHERE account_usage.account_id = sqlc.arg(account_id)::uuid AND account.id = account_usage.account_id
-      AND account_usage.bytes + (SELECT sum(requested.bytes) FROM requested) <= account.max_storage
+    UPDATE account_usage SET bytes = account_usage.bytes + locked.bytes
+    FROM locked JOIN account ON account.id = locked.account_id
+    WHERE account_usage.account_id = locked.account_id AND account_usage.bytes + locked.bytes <= account.max_storage
     RETURNING account_usage.account_id
 )
 INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends)
-SELECT requested.item_id, increased.account_id, requested.app_id, requested.bytes, requested.lease_ends FROM requested, increased
+SELECT requested.item_id, increased.account_id, requested.app_id, requested.bytes, requested.lease_ends
+FROM requested JOIN increased ON increased.account_id = requested.account_id
 RETURNING item_id;
 
 -- name: Reserve :one
@@ -42,12 +50,14 @@ SELECT (account.max_storage - account_usage.bytes)::bigint AS bytes, account.max
 -- name: CommitUploads :many
 -- Commits the uploads whose reservation equals the stored bytes, so that the usage does not
 -- change. Returns their items; every other upload is committed alone.
-WITH requested AS MATERIALIZED (
+WITH patience AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
+), requested AS MATERIALIZED (
     SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(file_names)::text[]) AS file_name, unnest(sqlc.arg(accesses)::text[]) AS access,
         unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
         unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at
 ), done AS (
-    DELETE FROM upload USING requested WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
+    DELETE FROM upload USING requested, patience WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)

@@ -54,8 +54,9 @@ func (c AuthorizedApp) Title() string { return displayName(c.Name) }
 
 // scopeLabels describe the scopes: as a heading, in detail, and after the word "may".
 var scopeLabels = map[Scope]struct{ title, detail, verb string }{
-	"media:read":  {"See your files", "List and download the account’s files, private ones too.", "see files"},
-	"media:write": {"Change your files", "Upload, seal and delete files, and change how images are converted.", "change files"},
+	"media:read":   {"See your files", "List and download the account’s files, private ones too.", "see files"},
+	"media:write":  {"Change your files", "Upload and seal files, and change how images are converted.", "change files"},
+	"media:delete": {"Delete your files", "Delete files for good.", "delete files"},
 }
 
 // Title returns what the scope permits.

@@ -42,7 +42,7 @@ type Account struct {
 	Detail string
 }
 
-// Scope is an OAuth scope: media:read or media:write.
+// Scope is an OAuth scope, such as media:read.
 type Scope string
 
 // EmailPage asks for the e-mail address. It posts the field email to /oauth/login/email.

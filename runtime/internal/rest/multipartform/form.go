@@ -1,20 +1,18 @@
 // Package multipartform reads the multipart/form-data body of an upload while it arrives: the
-// file goes to its sink, the fields are collected. Package mime/multipart parses; this package
-// bounds what surrounds the file, reads file names as browsers and older clients write them,
-// and accepts control characters in them. Package rest calls it.
+// file goes to its sink, the fields are collected. It bounds what surrounds the file, reads file
+// names as browsers and older clients write them, and accepts control characters in them. It does
+// what package mime/multipart does, which copies and searches each byte twice. Package rest calls it.
 package multipartform
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"io"
 	"mime"
-	"mime/multipart"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strings"
-	"sync"
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/internal/httpapi"
@@ -24,17 +22,13 @@ import (
 // Bounds of a form.
 const (
 	// maxOverhead bounds the bytes outside the file: boundaries, part headers, fields, unknown
-	// parts and what follows the last boundary together. Up to 4 KiB of it is what the parser
-	// reads ahead.
+	// parts and what follows the last boundary together.
 	maxOverhead = 64 << 10
 	// maxParts bounds the parts of a form.
 	maxParts = 32
 	// maxFieldBytes bounds how many bytes of one field are read. The exact limits are those of
 	// package media, which are lower.
 	maxFieldBytes = 8 << 10
-	// readAhead is how much is read from the connection at a time. The parser alone would read
-	// 4 KiB.
-	readAhead = 64 << 10
 )
 
 // FileSink receives the file. media.Upload implements it.
@@ -45,16 +39,11 @@ type FileSink interface {
 // Form is a multipart body in progress. The parts may come in any order. It belongs to one
 // goroutine.
 type Form struct {
-	overhead *overheadReader
-	buffer   *bufio.Reader
-	parts    *multipart.Reader
-
+	parser  *parser
 	fields  media.Fields
 	seen    map[string]bool
 	unknown string // the name of the first unknown part, for the error of a form without a file
 }
-
-var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, readAhead) }}
 
 // New returns the form in the body of a request. It reads the headers of the request only.
 func New(r *http.Request) (*Form, error) {
@@ -66,19 +55,14 @@ func New(r *http.Request) (*Form, error) {
 	if boundary == "" || len(boundary) > 70 { // RFC 2046
 		return nil, fault.New(fault.Invalid, "the multipart boundary must have 1 to 70 characters")
 	}
-	buffer, _ := readers.Get().(*bufio.Reader)
-	buffer.Reset(r.Body)
-	sanitizer := newHeaderSanitizer(buffer, boundary)
-	// Some clients omit the line break after the last boundary, which the parser requires.
-	overhead := &overheadReader{from: io.MultiReader(sanitizer, strings.NewReader("\r\n")), sanitizer: sanitizer}
-	return &Form{overhead: overhead, buffer: buffer, parts: multipart.NewReader(overhead, boundary), seen: map[string]bool{}}, nil
+	if strings.ContainsAny(boundary, "\r\n") { // in the encoded form of the parameter (RFC 2231)
+		return nil, fault.New(fault.Invalid, "the multipart boundary must have no line break")
+	}
+	return &Form{parser: newParser(r.Body, boundary), seen: map[string]bool{}}, nil
 }
 
 // Close releases the read buffer.
-func (f *Form) Close() {
-	f.buffer.Reset(nil)
-	readers.Put(f.buffer)
-}
+func (f *Form) Close() { f.parser.close() }
 
 // MinFileSize returns the minimum size of the file in a body of this length, 0 if the length
 // is unknown.
@@ -94,23 +78,23 @@ var formFields = []string{fileField, "access", "caption", "group"}
 // returns the fields.
 func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 	for count := 0; ; count++ {
-		part, err := f.parts.NextRawPart()
-		if err == io.EOF { //nolint:errorlint // the parser returns it unwrapped at the last boundary alone
+		header, err := f.parser.next()
+		if err == io.EOF { //nolint:errorlint // the parser returns it unwrapped
 			break
 		}
 		if err != nil {
-			return media.Fields{}, f.overhead.malformed(err)
+			return media.Fields{}, err
 		}
 		if count == maxParts {
 			return media.Fields{}, fault.New(fault.Invalid, "the form has more than %d parts", maxParts)
 		}
-		name, err := f.checkPart(part)
+		name, err := f.checkPart(header)
 		switch {
 		case err != nil:
 		case name == fileField:
-			err = sink.Receive(ctx, f.overhead.file(part), part.Header.Get("Content-Type"))
+			err = sink.Receive(ctx, fileReader{f.parser}, header.Get("Content-Type"))
 		case name != "":
-			err = f.readField(name, part)
+			err = f.readField(name)
 		}
 		if err != nil {
 			return media.Fields{}, err
@@ -119,7 +103,7 @@ func (f *Form) Read(ctx context.Context, sink FileSink) (media.Fields, error) {
 	if !f.seen[fileField] {
 		return media.Fields{}, f.missingFile()
 	}
-	return f.fields, f.drain()
+	return f.fields, f.parser.drain()
 }
 
 // missingFile returns the error of a form without a file. It names an unknown part, which may be the
@@ -131,24 +115,10 @@ func (f *Form) missingFile() error {
 	return fault.New(fault.Invalid, "missing form field %q; %q is none of %s", fileField, httpapi.Truncate(f.unknown), strings.Join(formFields, ", "))
 }
 
-// drain reads what follows the last boundary. The end of the body must be read, since the
-// credential is checked there a second time.
-func (f *Form) drain() error {
-	left := maxOverhead - f.overhead.used()
-	n, err := io.Copy(io.Discard, io.LimitReader(f.buffer, left+1))
-	switch {
-	case err != nil:
-		return f.overhead.malformed(err)
-	case n > left:
-		return errOverhead
-	}
-	return nil
-}
-
 // checkPart checks the header of a part and returns the name of its form field: "" for a part
-// of no known field, which NextRawPart skips within maxOverhead.
-func (f *Form) checkPart(part *multipart.Part) (name string, err error) {
-	described, ok := parseDisposition(part.Header.Get("Content-Disposition"))
+// of no known field, which the parser skips within maxOverhead.
+func (f *Form) checkPart(header textproto.MIMEHeader) (name string, err error) {
+	described, ok := parseDisposition(header.Get("Content-Disposition"))
 	if !ok || described.kind != "form-data" {
 		return "", fault.New(fault.Invalid, "a part has no Content-Disposition of form-data")
 	}
@@ -161,7 +131,7 @@ func (f *Form) checkPart(part *multipart.Part) (name string, err error) {
 		return "", fault.New(fault.Invalid, "duplicate form field %q", name)
 	}
 	f.seen[name] = true
-	switch strings.ToLower(part.Header.Get("Content-Transfer-Encoding")) {
+	switch strings.ToLower(header.Get("Content-Transfer-Encoding")) {
 	case "", "binary", "8bit", "7bit":
 	default:
 		return "", fault.New(fault.Invalid, "the form field %q must be sent without a transfer encoding", name)
@@ -173,13 +143,19 @@ func (f *Form) checkPart(part *multipart.Part) (name string, err error) {
 }
 
 // readField reads the value of a form field other than the file.
-func (f *Form) readField(name string, part *multipart.Part) error {
-	value, err := io.ReadAll(io.LimitReader(part, maxFieldBytes+1))
-	if err != nil {
-		return f.overhead.malformed(err)
-	}
-	if len(value) > maxFieldBytes {
-		return fault.New(fault.Invalid, "%s is too long", name)
+func (f *Form) readField(name string) error {
+	var value []byte
+	for {
+		data, err := f.parser.content()
+		if err == io.EOF { //nolint:errorlint // the parser returns it unwrapped
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if value = append(value, data...); len(value) > maxFieldBytes {
+			return fault.New(fault.Invalid, "%s is too long", name)
+		}
 	}
 	switch name {
 	case "access":

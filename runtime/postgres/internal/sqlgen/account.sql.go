@@ -15,7 +15,7 @@ const bindAccount = `-- name: BindAccount :one
 UPDATE account SET namespace = $2, name = $3, namespace_uid = $4, object_uid = $5,
     bucket_owned = bucket_owned AND closed_at IS NULL, closed_at = NULL, erase_after = NULL
 WHERE id = $1 AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type BindAccountParams struct {
@@ -53,6 +53,7 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -79,7 +80,7 @@ func (q *Queries) DraftUsage(ctx context.Context, accountID uuid.UUID) (DraftUsa
 }
 
 const findAccount = `-- name: FindAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
 
 type FindAccountParams struct {
@@ -106,6 +107,7 @@ func (q *Queries) FindAccount(ctx context.Context, arg FindAccountParams) (Accou
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -127,9 +129,9 @@ func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, erro
 }
 
 const insertAccount = `-- name: InsertAccount :one
-INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type InsertAccountParams struct {
@@ -146,6 +148,7 @@ type InsertAccountParams struct {
 	Suspended     bool
 	McpReadOnly   bool
 	McpTools      []string
+	CorsOrigins   []string
 }
 
 func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (Account, error) {
@@ -163,6 +166,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		arg.Suspended,
 		arg.McpReadOnly,
 		arg.McpTools,
+		arg.CorsOrigins,
 	)
 	var i Account
 	err := row.Scan(
@@ -181,6 +185,7 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -199,8 +204,33 @@ func (q *Queries) InsertUsage(ctx context.Context, accountID uuid.UUID) error {
 	return err
 }
 
+const listOrigins = `-- name: ListOrigins :many
+SELECT DISTINCT unnest(cors_origins)::text FROM account WHERE closed_at IS NULL AND cors_origins IS NOT NULL ORDER BY 1
+`
+
+// The web origins of all open accounts.
+func (q *Queries) ListOrigins(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, listOrigins)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var column_1 string
+		if err := rows.Scan(&column_1); err != nil {
+			return nil, err
+		}
+		items = append(items, column_1)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockAccount = `-- name: LockAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1 FOR NO KEY UPDATE
 `
 
 func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -222,6 +252,7 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -232,7 +263,7 @@ func (q *Queries) LockAccount(ctx context.Context, id uuid.UUID) (Account, error
 }
 
 const lockClosedAccounts = `-- name: LockClosedAccounts :many
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, installation.id AS installation_id
 FROM account CROSS JOIN installation
 WHERE account.closed_at IS NOT NULL
     AND (account.namespace = $1 AND account.name = $2 OR account.id = ANY ($3::uuid[]))
@@ -277,6 +308,7 @@ func (q *Queries) LockClosedAccounts(ctx context.Context, arg LockClosedAccounts
 			&i.Account.Suspended,
 			&i.Account.McpReadOnly,
 			&i.Account.McpTools,
+			&i.Account.CorsOrigins,
 			&i.Account.CreatedAt,
 			&i.Account.ClosedAt,
 			&i.Account.EraseAfter,
@@ -311,7 +343,7 @@ func (q *Queries) LockName(ctx context.Context, arg LockNameParams) error {
 }
 
 const lockOpenAccount = `-- name: LockOpenAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL FOR NO KEY UPDATE
 `
 
 type LockOpenAccountParams struct {
@@ -338,6 +370,7 @@ func (q *Queries) LockOpenAccount(ctx context.Context, arg LockOpenAccountParams
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -437,11 +470,11 @@ func (q *Queries) SetBucketOwned(ctx context.Context, arg SetBucketOwnedParams) 
 const updateAccount = `-- name: UpdateAccount :one
 UPDATE account SET display_name = $1, owners = $2::text[], max_storage = $3,
     max_upload_size = $4, suspended = $5,
-    mcp_read_only = $6, mcp_tools = $7::text[]
-WHERE id = $8 AND object_uid = $9 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools)
+    mcp_read_only = $6, mcp_tools = $7::text[], cors_origins = $8::text[]
+WHERE id = $9 AND object_uid = $10 AND closed_at IS NULL AND (display_name, owners, max_storage, max_upload_size, suspended, mcp_read_only, mcp_tools, cors_origins)
     IS DISTINCT FROM ($1, $2::text[], $3, $4, $5,
-        $6, $7::text[])
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+        $6, $7::text[], $8::text[])
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type UpdateAccountParams struct {
@@ -452,6 +485,7 @@ type UpdateAccountParams struct {
 	Suspended     bool
 	McpReadOnly   bool
 	McpTools      []string
+	CorsOrigins   []string
 	ID            uuid.UUID
 	ObjectUid     string
 }
@@ -467,6 +501,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		arg.Suspended,
 		arg.McpReadOnly,
 		arg.McpTools,
+		arg.CorsOrigins,
 		arg.ID,
 		arg.ObjectUid,
 	)
@@ -487,6 +522,7 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,

@@ -234,7 +234,7 @@ func (q *Queries) NextKeySequence(ctx context.Context, id uuid.UUID) (int64, err
 }
 
 const principal = `-- name: Principal :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -268,6 +268,7 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 		&i.Account.Suspended,
 		&i.Account.McpReadOnly,
 		&i.Account.McpTools,
+		&i.Account.CorsOrigins,
 		&i.Account.CreatedAt,
 		&i.Account.ClosedAt,
 		&i.Account.EraseAfter,
@@ -297,7 +298,7 @@ func (q *Queries) Principal(ctx context.Context, hash []byte) (PrincipalRow, err
 }
 
 const principalOfKey = `-- name: PrincipalOfKey :one
-SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
+SELECT account.id, account.namespace, account.name, account.namespace_uid, account.object_uid, account.display_name, account.owners, account.max_storage, account.max_upload_size, account.bucket, account.bucket_owned, account.bucket_claimed, account.suspended, account.mcp_read_only, account.mcp_tools, account.cors_origins, account.created_at, account.closed_at, account.erase_after, account.erasing_at, account.bucket_removed_at, app.id, app.account_id, app.name, app.created_at, app.closed_at, app.key_sequence, api_key.id, api_key.account_id, api_key.app_id, api_key.hash, api_key.generation, api_key.sequence, api_key.object_uid, api_key.overlap, api_key.replaces_secret, api_key.created_at, api_key.delivered_at, api_key.expires_at, api_key.closed
 FROM api_key
 JOIN app ON app.id = api_key.app_id AND app.closed_at IS NULL
 JOIN account ON account.id = api_key.account_id AND account.closed_at IS NULL
@@ -329,6 +330,7 @@ func (q *Queries) PrincipalOfKey(ctx context.Context, id uuid.UUID) (PrincipalOf
 		&i.Account.Suspended,
 		&i.Account.McpReadOnly,
 		&i.Account.McpTools,
+		&i.Account.CorsOrigins,
 		&i.Account.CreatedAt,
 		&i.Account.ClosedAt,
 		&i.Account.EraseAfter,

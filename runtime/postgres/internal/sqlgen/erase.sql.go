@@ -13,7 +13,7 @@ import (
 
 const abandonErasure = `-- name: AbandonErasure :one
 UPDATE account SET erase_after = NULL, erasing_at = NULL WHERE id = $1 AND closed_at IS NOT NULL AND bucket_removed_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 // Keeps the media. The rows are complete while the bucket was not removed.
@@ -36,6 +36,7 @@ func (q *Queries) AbandonErasure(ctx context.Context, id uuid.UUID) (Account, er
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -72,7 +73,7 @@ func (q *Queries) AppsToErase(ctx context.Context, accountID uuid.UUID) ([]uuid.
 const beginErasure = `-- name: BeginErasure :one
 UPDATE account SET erasing_at = now()
 WHERE id = $1 AND closed_at IS NOT NULL AND erase_after <= now() AND erasing_at IS NULL
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 // Decides, once, that the media of a closed account is deleted.
@@ -95,6 +96,7 @@ func (q *Queries) BeginErasure(ctx context.Context, id uuid.UUID) (Account, erro
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -106,7 +108,7 @@ func (q *Queries) BeginErasure(ctx context.Context, id uuid.UUID) (Account, erro
 
 const closeAccount = `-- name: CloseAccount :one
 UPDATE account SET closed_at = now(), erase_after = now() + make_interval(secs => $2::float8)
-WHERE id = $1 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+WHERE id = $1 RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
 `
 
 type CloseAccountParams struct {
@@ -133,6 +135,7 @@ func (q *Queries) CloseAccount(ctx context.Context, arg CloseAccountParams) (Acc
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -143,7 +146,7 @@ func (q *Queries) CloseAccount(ctx context.Context, arg CloseAccountParams) (Acc
 }
 
 const closedAccountOfObject = `-- name: ClosedAccountOfObject :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NOT NULL AND object_uid = $3 ORDER BY closed_at DESC LIMIT 1
 `
 
 type ClosedAccountOfObjectParams struct {
@@ -171,6 +174,7 @@ func (q *Queries) ClosedAccountOfObject(ctx context.Context, arg ClosedAccountOf
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,
@@ -434,7 +438,7 @@ func (q *Queries) EraseUploads(ctx context.Context, arg EraseUploadsParams) (int
 }
 
 const getAccount = `-- name: GetAccount :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE id = $1
 `
 
 func (q *Queries) GetAccount(ctx context.Context, id uuid.UUID) (Account, error) {
@@ -456,6 +460,7 @@ func (q *Queries) GetAccount(ctx context.Context, id uuid.UUID) (Account, error)
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,

@@ -27,6 +27,7 @@ type Account struct {
 	Suspended       bool
 	McpReadOnly     bool
 	McpTools        []string
+	CorsOrigins     []string
 	CreatedAt       time.Time
 	ClosedAt        *time.Time
 	EraseAfter      *time.Time

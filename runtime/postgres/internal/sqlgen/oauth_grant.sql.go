@@ -14,7 +14,7 @@ import (
 )
 
 const accountsByOwner = `-- name: AccountsByOwner :many
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account
 WHERE owners @> ARRAY[$1::text] AND closed_at IS NULL AND NOT suspended
 ORDER BY display_name, namespace, name LIMIT $2::int
 `
@@ -49,6 +49,7 @@ func (q *Queries) AccountsByOwner(ctx context.Context, arg AccountsByOwnerParams
 			&i.Suspended,
 			&i.McpReadOnly,
 			&i.McpTools,
+			&i.CorsOrigins,
 			&i.CreatedAt,
 			&i.ClosedAt,
 			&i.EraseAfter,
@@ -192,7 +193,7 @@ func (q *Queries) InsertGrant(ctx context.Context, arg InsertGrantParams) error 
 }
 
 const lockAccountForShare = `-- name: LockAccountForShare :one
-SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account
 WHERE id = $1 AND owners @> ARRAY[$2::text] AND closed_at IS NULL AND NOT suspended FOR SHARE
 `
 
@@ -221,6 +222,7 @@ func (q *Queries) LockAccountForShare(ctx context.Context, arg LockAccountForSha
 		&i.Suspended,
 		&i.McpReadOnly,
 		&i.McpTools,
+		&i.CorsOrigins,
 		&i.CreatedAt,
 		&i.ClosedAt,
 		&i.EraseAfter,

@@ -63,12 +63,14 @@ func (q *Queries) BucketOf(ctx context.Context, id uuid.UUID) (string, error) {
 }
 
 const commitUploads = `-- name: CommitUploads :many
-WITH requested AS MATERIALIZED (
-    SELECT unnest($1::uuid[]) AS id, unnest($2::text[]) AS file_name, unnest($3::text[]) AS access,
-        unnest($4::text[]) AS caption, unnest($5::text[]) AS group_label, unnest($6::text[]) AS objects,
-        unnest($7::bigint[]) AS bytes, unnest($8::timestamptz[]) AS created_at
+WITH patience AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $1::text, true)
+), requested AS MATERIALIZED (
+    SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS file_name, unnest($4::text[]) AS access,
+        unnest($5::text[]) AS caption, unnest($6::text[]) AS group_label, unnest($7::text[]) AS objects,
+        unnest($8::bigint[]) AS bytes, unnest($9::timestamptz[]) AS created_at
 ), done AS (
-    DELETE FROM upload USING requested WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
+    DELETE FROM upload USING requested, patience WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
@@ -78,20 +80,22 @@ RETURNING id
 `
 
 type CommitUploadsParams struct {
-	Ids       []uuid.UUID
-	FileNames []string
-	Accesses  []string
-	Captions  []string
-	Groups    []string
-	Objects   []string
-	Bytes     []int64
-	CreatedAt []time.Time
+	LockTimeout string
+	Ids         []uuid.UUID
+	FileNames   []string
+	Accesses    []string
+	Captions    []string
+	Groups      []string
+	Objects     []string
+	Bytes       []int64
+	CreatedAt   []time.Time
 }
 
 // Commits the uploads whose reservation equals the stored bytes, so that the usage does not
 // change. Returns their items; every other upload is committed alone.
 func (q *Queries) CommitUploads(ctx context.Context, arg CommitUploadsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, commitUploads,
+		arg.LockTimeout,
 		arg.Ids,
 		arg.FileNames,
 		arg.Accesses,
@@ -240,38 +244,48 @@ func (q *Queries) ItemExists(ctx context.Context, id uuid.UUID) (bool, error) {
 }
 
 const openUploads = `-- name: OpenUploads :many
-WITH requested AS MATERIALIZED (
-    SELECT unnest($1::uuid[]) AS item_id, unnest($2::uuid[]) AS app_id,
-        unnest($3::bigint[]) AS bytes, unnest($4::timestamptz[]) AS lease_ends
+WITH patience AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $1::text, true)
+), requested AS MATERIALIZED (
+    SELECT unnest($2::uuid[]) AS item_id, unnest($3::uuid[]) AS account_id, unnest($4::uuid[]) AS app_id,
+        unnest($5::bigint[]) AS bytes, unnest($6::timestamptz[]) AS lease_ends
+), wanted AS MATERIALIZED (
+    SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
+), locked AS MATERIALIZED (
+    SELECT account_usage.account_id, wanted.bytes FROM patience, wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
+    ORDER BY account_usage.account_id FOR UPDATE OF account_usage
 ), increased AS (
-    UPDATE account_usage SET bytes = account_usage.bytes + (SELECT sum(requested.bytes) FROM requested)
-    FROM account
-    WHERE account_usage.account_id = $5::uuid AND account.id = account_usage.account_id
-      AND account_usage.bytes + (SELECT sum(requested.bytes) FROM requested) <= account.max_storage
+    UPDATE account_usage SET bytes = account_usage.bytes + locked.bytes
+    FROM locked JOIN account ON account.id = locked.account_id
+    WHERE account_usage.account_id = locked.account_id AND account_usage.bytes + locked.bytes <= account.max_storage
     RETURNING account_usage.account_id
 )
 INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends)
-SELECT requested.item_id, increased.account_id, requested.app_id, requested.bytes, requested.lease_ends FROM requested, increased
+SELECT requested.item_id, increased.account_id, requested.app_id, requested.bytes, requested.lease_ends
+FROM requested JOIN increased ON increased.account_id = requested.account_id
 RETURNING item_id
 `
 
 type OpenUploadsParams struct {
-	ItemIds   []uuid.UUID
-	AppIds    []uuid.UUID
-	Bytes     []int64
-	LeaseEnds []time.Time
-	AccountID uuid.UUID
+	LockTimeout string
+	ItemIds     []uuid.UUID
+	AccountIds  []uuid.UUID
+	AppIds      []uuid.UUID
+	Bytes       []int64
+	LeaseEnds   []time.Time
 }
 
-// Opens uploads of one account and reserves their bytes: all of them, or none if they exceed
-// the storage cap. Returns the opened uploads.
+// Opens uploads of any accounts and reserves their bytes: all uploads of an account, or none of it
+// if they exceed its storage cap. Returns the opened uploads. The rows of the usage are locked in
+// the order of the accounts, so that two of these statements never wait for each other in a circle.
 func (q *Queries) OpenUploads(ctx context.Context, arg OpenUploadsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, openUploads,
+		arg.LockTimeout,
 		arg.ItemIds,
+		arg.AccountIds,
 		arg.AppIds,
 		arg.Bytes,
 		arg.LeaseEnds,
-		arg.AccountID,
 	)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// batchAccounts is the number of accounts that upload at once, and batchBytes the size of each file.
+const (
+	batchAccounts = 16
+	batchBytes    = 100_000
+)
+
+// batches measures uploads of one and of many accounts, through one and through two replicas, and with
+// more clients than slots. With --against, a runtime of another version takes turns.
+func batches(ctx context.Context, b *bench) error {
+	tenants := make([]tenant, batchAccounts)
+	for i := range tenants {
+		var err error
+		if tenants[i], err = b.env.tenant(ctx, "batch-"+strconv.Itoa(i)); err != nil {
+			return err
+		}
+	}
+	var versions []version
+	for _, v := range []version{{name: "", binary: ""}, {name: "other ", binary: b.Against}} {
+		if v.name != "" && v.binary == "" {
+			continue
+		}
+		for i := range v.replicas {
+			var err error
+			if v.replicas[i], err = b.env.serveBinary(ctx, fmt.Sprintf("%sruntime %d", v.name, i+1), v.binary, tenants[0]); err != nil {
+				return err
+			}
+		}
+		versions = append(versions, v)
+	}
+	times := table{{"clients", "side", "uploads/s", "p50, ms", "p99, ms", "runtime, CPU ms", "PostgreSQL", "S3", "answered 429"}}
+	for _, load := range []struct {
+		clients int
+		sides   []batchSide
+	}{
+		{1, []batchSide{{1, 1}}},
+		{b.Clients, []batchSide{{1, 1}, {batchAccounts, 1}, {1, 2}, {batchAccounts, 2}}},
+		{64, []batchSide{{1, 1}, {batchAccounts, 1}, {batchAccounts, 2}}},
+		{256, []batchSide{{1, 1}, {batchAccounts, 1}}},
+	} {
+		if err := b.measureBatches(ctx, &times, load.clients, load.sides, versions, tenants); err != nil {
+			return err
+		}
+	}
+	times.print(b.out)
+	return nil
+}
+
+// version is a version of the runtime, with its replicas.
+type version struct {
+	name, binary string
+	replicas     [2]*endpoint
+}
+
+// batchSide is a number of accounts that upload through a number of replicas.
+type batchSide struct{ accounts, replicas int }
+
+func (s batchSide) String() string {
+	return fmt.Sprintf("%d accounts, %d replicas", s.accounts, s.replicas)
+}
+
+func (b *bench) measureBatches(ctx context.Context, times *table, clients int, of []batchSide, versions []version, tenants []tenant) error {
+	f := newForm("bench.bin", randomBytes(batchBytes))
+	var sides []side
+	busy := make([]atomic.Int64, len(of)*len(versions))
+	for _, s := range of {
+		for _, v := range versions {
+			refused := &busy[len(sides)]
+			sides = append(sides, side{
+				name: v.name + s.String(),
+				call: func(ctx context.Context, n int64) error {
+					return uploadUntilAccepted(ctx, v.replicas[n%int64(s.replicas)], tenants[(n/int64(s.replicas))%int64(s.accounts)].APIKey, f, refused)
+				},
+				after: func(context.Context) error {
+					for _, t := range tenants {
+						if err := t.removeObjects("media"); err != nil {
+							return err
+						}
+					}
+					return nil
+				},
+			})
+		}
+	}
+	rounds, err := b.measureRounds(ctx, fmt.Sprintf("%d clients", clients), load{clients: clients, rounds: b.Rounds, length: b.Length}, sides...)
+	if err != nil {
+		return err
+	}
+	for i, s := range sides {
+		perCall := func(names ...string) string {
+			return fmt.Sprintf("%.2f", median(figures(rounds[i], func(r round) float64 {
+				sum := 0.0
+				for _, name := range names {
+					sum += r.perCall(name)
+				}
+				return sum
+			})))
+		}
+		part := func(p float64) string {
+			return milliseconds(time.Duration(median(figures(rounds[i], func(r round) float64 { return float64(r.percentile(p)) }))))
+		}
+		var runtimes []string
+		for name := range b.env.watched {
+			if name != postgres && name != store {
+				runtimes = append(runtimes, name)
+			}
+		}
+		slices.Sort(runtimes)
+		times.row(strconv.Itoa(clients), s.name, number(median(rates(rounds[i]))), part(0.5), part(0.99), perCall(runtimes...), perCall(postgres), perCall(store), strconv.FormatInt(busy[i].Load(), 10))
+	}
+	return nil
+}
+
+// uploadUntilAccepted uploads a form, again while it is answered 429.
+func uploadUntilAccepted(ctx context.Context, e *endpoint, key string, f form, refused *atomic.Int64) error {
+	for {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.baseURL+"/media/create", bytes.NewReader(f.body))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Content-Type", f.contentType)
+		request.Header.Set("x-service-apikey", key)
+		_, err = e.send(request, http.StatusCreated)
+		if !isStatus(err, http.StatusTooManyRequests) {
+			return err
+		}
+		refused.Add(1)
+		if err := wait(200 * time.Millisecond)(ctx); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package media
+
+import (
+	"encoding"
+	"fmt"
+	"hash"
+)
+
+// digest hashes a file while it arrives: each read at once, while the processor's cache has its
+// bytes, and each byte once. The buffer of a transfer holds bytes that are hashed and not stored
+// yet, so the digest keeps the states that a Resumable may continue from.
+//
+//	|--- stored ---|----- PartSize -----|-- ... --|
+//	               '------------ buffer ----------'
+//	             stored                part    received
+type digest struct {
+	received hash.Hash // of all bytes
+	stored   hash.Hash // of the bytes before the buffer
+	part     hash.Hash // of these and the first PartSize bytes of the buffer; nil if it has fewer
+}
+
+// newDigest returns the digest of a file of which nothing has been received.
+func (s *Service) newDigest() digest { return digest{received: s.newHash(), stored: s.newHash()} }
+
+// write adds the next bytes of the file. buffered is the size of the buffer with them.
+func (d *digest) write(data []byte, buffered int) {
+	_, _ = d.received.Write(data) // never fails, by its contract
+	if buffered == PartSize {
+		d.part = clone(d.received)
+	}
+}
+
+// advance is called after PartSize bytes at the start of the buffer were stored, or all of them.
+// buffered is what is left.
+func (d *digest) advance(buffered int) {
+	if d.stored = d.part; buffered == 0 {
+		d.stored = clone(d.received)
+	}
+	d.part = nil
+}
+
+// sum returns the hash of all bytes.
+func (d *digest) sum() SHA256 { return d.received.Sum(nil) }
+
+// storedState returns the state of the hash of the bytes before the buffer.
+func (d *digest) storedState() []byte {
+	state, _ := d.stored.(encoding.BinaryMarshaler).MarshalBinary() // SHA-256 never fails
+	return state
+}
+
+// restore continues from a state that storedState returned. Nothing is in the buffer.
+func (d *digest) restore(state []byte) error {
+	if err := d.received.(encoding.BinaryUnmarshaler).UnmarshalBinary(state); err != nil { //nolint:forcetypeassert // SHA-256 can
+		return fmt.Errorf("restore the state of a hash: %w", err)
+	}
+	d.stored = clone(d.received)
+	return nil
+}
+
+func clone(h hash.Hash) hash.Hash {
+	cloned, _ := h.(hash.Cloner).Clone() // SHA-256 never fails
+	return cloned
+}

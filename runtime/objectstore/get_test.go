@@ -1,0 +1,82 @@
+package objectstore
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// recorder is a transport that records the last request.
+type recorder struct{ last *http.Request }
+
+// RoundTrip implements http.RoundTripper.
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	r.last = request
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")), Request: request,
+		Header: http.Header{"Last-Modified": {"Sun, 22 Nov 2026 17:21:02 GMT"}, "Content-Length": {"0"}}}, nil
+}
+
+func TestDirectGet_SendsWhatMinIOSends(t *testing.T) {
+	t.Parallel()
+	for _, endpoint := range []string{
+		"http://127.0.0.1:9000", "http://127.0.0.1:80", "http://[::1]:80", "https://s3.example.org", "https://s3.example.org:443", "https://s3.example.org:8443",
+		"https://s3.amazonaws.com", "https://s3.eu-central-1.amazonaws.com", "https://s3-fips.us-west-2.amazonaws.com", "https://storage.googleapis.com", "https://oss-cn-hangzhou.aliyuncs.com",
+	} {
+		for _, bucket := range []string{"media-bucket", "media.bucket", "b-0199c3a1-7c5e-7d0e-8f2a-000000000000"} {
+			for _, span := range []string{"", "bytes=10-59", "bytes=5-"} {
+				u, err := url.Parse(endpoint)
+				if err != nil {
+					t.Fatal(err)
+				}
+				static := credentials.Value{AccessKeyID: "id", SecretAccessKey: "secret", SessionToken: "session"}
+				mine, theirs := &recorder{}, &recorder{}
+				direct, err := newDirectGet(Config{Region: "eu-central-1"}, u, mine, func() (credentials.Value, bool) { return static, true })
+				if err != nil {
+					t.Fatal(err)
+				}
+				client, err := minio.New(u.Host, &minio.Options{Creds: credentials.NewStaticV4("id", "secret", "session"), Secure: u.Scheme == "https", Region: "eu-central-1", Transport: theirs})
+				if err != nil {
+					t.Fatal(err)
+				}
+				core := &minio.Core{Client: client}
+				if _, err := getWith(t.Context(), core, bucket, "media/a b/ä", span); err != nil {
+					t.Fatal(err)
+				}
+				at, err := time.Parse(signatureTime, theirs.last.Header.Get("X-Amz-Date"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				direct.now = func() time.Time { return at }
+				if _, err := direct.open(t.Context(), bucket, "media/a b/ä", span); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := mine.last.URL.String(), theirs.last.URL.String(); got != want || mine.last.Host != theirs.last.Host {
+					t.Errorf("%s, %s: requested %s, minio-go %s", endpoint, bucket, got, want)
+				}
+				for _, header := range []string{"Authorization", "Range", "X-Amz-Security-Token", "X-Amz-Content-Sha256"} {
+					if got, want := mine.last.Header.Get(header), theirs.last.Header.Get(header); got != want {
+						t.Errorf("%s, %s: %s is %s, of minio-go %s", endpoint, bucket, header, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestRangeOf_NamesTheBytes(t *testing.T) {
+	t.Parallel()
+	for want, span := range map[string][2]int64{"": {0, -1}, "bytes=0-0": {0, 1}, "bytes=10-59": {10, 50}, "bytes=7-": {7, -1}} {
+		if got, err := rangeOf(span[0], span[1]); err != nil || got != want {
+			t.Errorf("%v: %q, %v, want %q", span, got, err, want)
+		}
+	}
+	if _, err := rangeOf(-1, 5); err == nil {
+		t.Error("a negative offset was accepted")
+	}
+}
