@@ -68,6 +68,7 @@ var benchmarks = []benchmark{
 	{"batches", "100 KB uploads of 1 and 16 accounts, through 1 and 2 replicas, with 1 to 256 clients", batches},
 	{"read", "get and list against a bare handler with the same SQL and JSON", read},
 	{"scale", "list, count, totals and deep pages at a million items against a thousand", scale},
+	{"rows", "bytes, log, vacuum, dump and restore of items in PostgreSQL", rows},
 	{"images", "thumbnail and WebP through REST against the vips command line", images},
 	{"mcp", "get_media through MCP against the bare SDK, and peak memory with large files in calls", tools},
 	{"download", "files through REST against bare GetObject", download},
