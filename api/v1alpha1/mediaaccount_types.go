@@ -279,12 +279,6 @@ type UsageStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	DraftBytes int64 `json:"draftBytes"`
 
-	// DraftItems is the number of drafts.
-	//
-	// +required
-	// +kubebuilder:validation:Minimum=0
-	DraftItems int64 `json:"draftItems"`
-
 	// ReservedBytes is the quota reserved for uploads in progress.
 	//
 	// +required

@@ -64,7 +64,7 @@ func (r *Reconciler) retainWithoutDatabase(ctx context.Context, s *scope) bool {
 		ObjectMeta: metav1.ObjectMeta{Name: object.Status.AccountID, Labels: map[string]string{"app.kubernetes.io/managed-by": "mediastack-operator"}},
 		Spec: v1alpha1.RetainedMediaAccountSpec{
 			AccountID: object.Status.AccountID, InstallationID: identity.ID.String(),
-			AccountNamespace: object.Namespace, NamespaceUID: r.schedule.NamespaceUID(object.UID), AccountName: object.Name,
+			AccountNamespace: object.Namespace, NamespaceUID: r.objects.NamespaceUID(object.UID), AccountName: object.Name,
 			Bucket: object.Status.Bucket, ClosedAt: metav1.NewMicroTime(object.DeletionTimestamp.Time), Reclaim: v1alpha1.ReclaimRetain,
 		},
 	}

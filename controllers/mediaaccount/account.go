@@ -44,7 +44,7 @@ func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 			s.observed.account.failure = reconcile.NewAPIError(err, "read the RetainedMediaAccounts")
 			return false
 		}
-		found, err = r.deps.Accounts.Ensure(ctx, spec)
+		found, err = r.provision(ctx, s, spec)
 	}
 	if err != nil {
 		s.observed.account.failure = reconcile.NewError(reconcile.Database, err)
@@ -56,6 +56,23 @@ func (r *Reconciler) ensureAccount(ctx context.Context, s *scope) bool {
 	s.Object.Status.Bucket = found.Bucket
 	s.Object.Status.Endpoints = r.endpoints()
 	return true
+}
+
+// provision binds an account to the object. A new one has its apps, and the keys that their Secrets
+// will hold, from one transaction.
+func (r *Reconciler) provision(ctx context.Context, s *scope, spec account.Spec) (account.Account, error) {
+	provision, err := r.deps.Accounts.NewProvision(appNames(s.Object), specGeneration(s.Object))
+	if err != nil {
+		return account.Account{}, err
+	}
+	spec.Provision = provision
+	found, err := r.deps.Accounts.Ensure(ctx, spec)
+	if err == nil && found.ID == provision.AccountID {
+		for _, app := range provision.Apps {
+			r.undelivered.add(s.Object.UID, app.ID, app.Secret)
+		}
+	}
+	return found, err
 }
 
 // requireLive ends the run unless the API server has this very object with this very spec: an
@@ -79,7 +96,7 @@ func (r *Reconciler) requireLive(ctx context.Context, s *scope) *reconcile.StepE
 // namespaceUID returns the UID of the object's namespace, which it reads once for an object. It
 // skips the status if the namespace is being deleted.
 func (r *Reconciler) namespaceUID(ctx context.Context, s *scope) (string, *reconcile.StepError) {
-	if known := r.schedule.NamespaceUID(s.Object.UID); known != "" {
+	if known := r.objects.NamespaceUID(s.Object.UID); known != "" {
 		return known, nil
 	}
 	terminating, failure := r.namespaceTerminating(ctx, s)
@@ -89,7 +106,7 @@ func (r *Reconciler) namespaceUID(ctx context.Context, s *scope) (string, *recon
 		}
 		return "", failure
 	}
-	r.schedule.NamespaceRead(s.Object.UID, s.namespaceUID)
+	r.objects.NamespaceRead(s.Object.UID, s.namespaceUID)
 	return s.namespaceUID, nil
 }
 

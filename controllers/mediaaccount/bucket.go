@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"mediastack.dev/api/v1alpha1"
@@ -15,36 +19,57 @@ import (
 	"mediastack.dev/runtime/objectstore"
 )
 
-// ensureBucket makes the bucket exist with a marker that names this account. A bucket that
-// was checked is not checked again before its interval has passed.
-func (r *Reconciler) ensureBucket(ctx context.Context, s *scope) bool {
-	name := s.account.Bucket
-	ready := stepResult{ready: true, message: fmt.Sprintf("Bucket %s belongs to this account", name)}
-	if due := r.schedule.NextBucketCheck(s.Object.UID, name); r.deps.Now().Before(due) && s.account.BucketOwned {
+// bucketPatience is how long a reconcile waits for the first check of a bucket before it writes a
+// status without it.
+const bucketPatience = 5 * time.Second
+
+// ensureBucket uses the result of the last check of the bucket, and requests one if there is none. It
+// calls neither the object store nor the database: see bucketReconciler.
+func (r *Reconciler) ensureBucket(_ context.Context, s *scope) bool {
+	key, want := client.ObjectKeyFromObject(s.Object), r.bucketWant(s)
+	ready := stepResult{ready: true, message: bucketMessage(s)}
+	failure, at, checked := r.buckets.Look(key, want)
+	switch {
+	case checked && failure != nil:
+		s.observed.bucket.failure = failure.Shared()
+	case checked && (s.account.BucketOwned || at.After(s.began)): // a check may have ended since the account was read
 		s.observed.bucket = ready
-		s.RequeueBy(due)
-		return true
+	case !checked && s.account.BucketOwned && meta.IsStatusConditionTrue(s.Original.Status.Conditions, v1alpha1.ConditionBucketReady):
+		// After a restart of the operator: PostgreSQL and the status agree until the bucket's turn.
+		r.buckets.Trust(key, want)
+		s.observed.bucket = ready
+	default:
+		since := r.buckets.Ask(key, want, r.deps.Now())
+		s.awaitsBucket = since.Add(bucketPatience)
 	}
-	// While the store is out, everything else goes on without waiting for it.
-	if failure := r.deps.Outages.Admit(reconcile.ObjectStore); failure != nil {
-		s.observed.bucket.failure = failure
-		return true
+	if out := r.deps.Outages.Standing(reconcile.ObjectStore); out != nil && !s.observed.bucket.failure.Stalls() {
+		s.observed.bucket = stepResult{failure: out}
 	}
-	result, failure := r.claimBucket(ctx, s)
-	due := r.deps.Now().Add(reconcile.Jitter(r.config.BucketCheckInterval))
-	s.RequeueBy(due)
-	if failure = r.recordOwnership(ctx, s, failure); failure != nil {
-		r.schedule.InvalidateBucket(s.Object.UID)
-		s.observed.bucket.failure = failure
-		return true // apps and keys do not depend on the bucket
+	return true // apps and keys do not depend on the bucket
+}
+
+// awaitBucket uses the result of a check that ended meanwhile. While the first check still runs, it
+// writes no status: the end of the check requests the next reconcile, and the status is written once.
+func (r *Reconciler) awaitBucket(s *scope) {
+	if s.awaitsBucket.IsZero() {
+		return
 	}
-	r.emitBucketEvent(s, result)
-	r.schedule.BucketChecked(s.Object.UID, name, due)
-	s.observed.bucket = ready
-	if acknowledgesLoss(s) && result == objectstore.BucketRestored {
-		s.observed.bucket.failure = s.RemoveAnnotation(ctx, v1alpha1.AnnotationAcknowledgeMediaLoss)
+	failure, checked := r.buckets.Await(client.ObjectKeyFromObject(s.Object), r.bucketWant(s))
+	if s.StatusSkipped() {
+		return
 	}
-	return true
+	if checked {
+		s.observed.bucket = stepResult{ready: failure == nil, message: bucketMessage(s), failure: failure.Shared()}
+	}
+	failed := slices.ContainsFunc(s.observed.failures(), func(f *reconcile.StepError) bool { return f != nil })
+	if now := r.deps.Now(); !s.observed.bucket.ready && !failed && now.Before(s.awaitsBucket) {
+		s.SkipStatus()
+		s.RequeueBy(s.awaitsBucket)
+	}
+}
+
+func bucketMessage(s *scope) string {
+	return fmt.Sprintf("Bucket %s belongs to this account", s.account.Bucket)
 }
 
 // claimBucket claims the bucket. What items the account has matters only if the bucket or its
@@ -145,6 +170,6 @@ func (r *Reconciler) emitBucketEvent(s *scope, result objectstore.ClaimResult) {
 	case objectstore.BucketClaimed:
 		r.deps.Events.Eventf(s.Object, nil, corev1.EventTypeNormal, "BucketClaimed", "ClaimBucket",
 			"bucket %s now belongs to this account", s.account.Bucket)
-	case objectstore.ClaimUnchanged, objectstore.ClaimUpdated:
+	case objectstore.ClaimUnchanged, objectstore.ClaimUpdated, objectstore.ClaimDiffers:
 	}
 }

@@ -41,7 +41,9 @@ func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 		s.observed.deletion.failure = failure
 		return false
 	}
-	r.schedule.Delete(s.Object.UID)
+	r.objects.Delete(s.Object.UID)
+	r.buckets.Forget(client.ObjectKeyFromObject(s.Object))
+	r.deps.Written.Forget(s.Object.UID)
 	r.undelivered.forget(s.Object.UID)
 	s.observed.deletion.message = "The deletion is complete here; finalizers of others keep the object: " + reconcile.Finalizers(s.Object)
 	return true

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"mediastack.dev/api/v1alpha1"
@@ -51,15 +52,24 @@ var _ Buckets = (*objectstore.Store)(nil)
 type Config struct {
 	// BaseURL is the URL at which tenants reach the runtime, without a trailing slash.
 	BaseURL string
-	// BucketCheckInterval is the interval between two checks of a bucket. Between them, an
-	// account that is as it should be causes no request to the object store.
+	// BucketCheckInterval is the shortest interval between two checks of a bucket that is as it should be.
 	BucketCheckInterval time.Duration
-	// UsageInterval is the interval between two reads of the usage and of the keys' last use.
+	// BucketCheckRate is the number of checks a second, of all buckets together: with many accounts the
+	// interval grows. New and changed buckets come first and do not wait.
+	BucketCheckRate int
+	// UsageInterval is the interval between two comparisons of the usage, and of the keys' last use, with
+	// what the status shows.
 	UsageInterval time.Duration
+	// UsageWriteRate is the number of accounts a second whose status such a comparison changes.
+	UsageWriteRate int
+	// Namespaces are those that the cache has; empty = all.
+	Namespaces []string
 	// OutageGrace is how long no replica of the runtime may serve before an account is not Ready.
 	OutageGrace time.Duration
 	// Options of the controller: concurrency and rate limiter.
 	Options controller.Options
+	// BucketOptions are those of the controller of buckets.
+	BucketOptions controller.Options
 	// DeletionOptions are those of the controller that deletes media.
 	DeletionOptions controller.Options
 }
@@ -80,7 +90,8 @@ type Deps struct {
 type Reconciler struct {
 	deps        Deps
 	config      Config
-	schedule    *schedule
+	objects     *objects
+	buckets     *buckets
 	runtimes    *runtimes
 	undelivered *undeliveredKeys
 	deletions   deletions
@@ -88,23 +99,39 @@ type Reconciler struct {
 
 // New returns a Reconciler that uses deps.
 func New(config Config, deps Deps) *Reconciler {
-	return &Reconciler{deps: deps, config: config, schedule: newSchedule(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now}, undelivered: newUndeliveredKeys(), deletions: make(deletions)}
+	deps.Queue, deps.Written = &reconcile.Queue{}, reconcile.NewWritten()
+	return &Reconciler{
+		deps: deps, config: config, objects: newObjects(), buckets: newBuckets(), runtimes: &runtimes{store: deps.Runtimes, now: deps.Now},
+		undelivered: newUndeliveredKeys(), deletions: make(deletions),
+	}
 }
 
-// SetupWithManager registers the controller, and that of deletions. It reconciles a MediaAccount
-// when its spec or its annotations change, when one of its Secrets changes or is deleted, when a
-// RetainedMediaAccount that may become its account changes, and on its timers.
+// Queue requests reconciles.
+func (r *Reconciler) Queue() *reconcile.Queue { return r.deps.Queue }
+
+// secretIndex finds the Secrets of an account.
+const secretIndex = "account"
+
+// SetupWithManager registers three controllers, and what requests the periodic checks. This one
+// reconciles a MediaAccount when its spec or its annotations change, when another client changed its
+// status, when one of its Secrets changes or is deleted, when a RetainedMediaAccount that may become its
+// account changes, and when its Queue says so. It never waits for the object store: the controllers of
+// buckets and of deletions do.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	if err := errors.Join(retained.AddIndexes(ctx, mgr.GetFieldIndexer()), r.setupDeletions(mgr)); err != nil {
+	indexed := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Secret{}, secretIndex, func(object client.Object) []string {
+		return []string{object.GetLabels()[v1alpha1.LabelAccount]}
+	})
+	err := errors.Join(indexed, retained.AddIndexes(ctx, mgr.GetFieldIndexer()), r.setupBuckets(mgr), r.setupDeletions(mgr), mgr.Add(manager.RunnableFunc(r.pace)))
+	if err != nil {
 		return err
 	}
+	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, r.deps.Written.ForeignStatus(wholeStatus))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		// A deletion raises the generation too. A status that others wrote is corrected on the next
-		// timer: nothing depends on it.
-		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(changed)). // a deletion raises the generation, too
 		Owns(&corev1.Secret{}, builder.WithPredicates(secretDrift())).
 		Watches(&v1alpha1.RetainedMediaAccount{}, handler.EnqueueRequestsFromMapFunc(claimants), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(r.deps.Queue.Source()).
 		WithOptions(r.config.Options).
 		Complete(reconcile.Gated(r.deps.Gate, r))
 }
@@ -120,11 +147,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 type scope struct {
 	*reconcile.Run[*v1alpha1.MediaAccount]
 
+	began    time.Time
 	account  account.Account
 	apps     []account.App
 	observed observed
 
-	announcesErasure bool // the status says that the media is deleted next
+	announcesErasure bool      // the status says that the media is deleted next
+	awaitsBucket     time.Time // until when the status waits for the first check of the bucket; zero = it does not
 
 	live           bool   // the API server had this very object in this run
 	namespaceUID   string // set once the namespace was read and is not being deleted
@@ -136,9 +165,12 @@ type scope struct {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
 	run, err := reconcile.Begin(ctx, r.deps.Deps, request, &v1alpha1.MediaAccount{})
 	if run == nil {
+		if err == nil {
+			r.buckets.Forget(request.NamespacedName)
+		}
 		return ctrl.Result{}, err
 	}
-	s := &scope{Run: run}
+	s := &scope{Run: run, began: r.deps.Now()}
 	defer func() { result, err = r.report(ctx, s) }()
 
 	if s.Deleting() {
@@ -170,6 +202,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) 
 	if s.databaseCalled {
 		r.deps.Outages.Called(ctx, reconcile.Database, s.observed.failures()...)
 	}
+	r.awaitBucket(s)
 	result, err := s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),
 		Measured:           s.observed.storage,
@@ -188,5 +221,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) 
 var conditionTypes = reconcile.SummaryTypes(v1alpha1.ConditionBucketReady, v1alpha1.ConditionAppsReady, v1alpha1.ConditionKeysReady, v1alpha1.ConditionStorageAvailable)
 
 func statusOf(object *v1alpha1.MediaAccount) reconcile.Status {
-	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes}
+	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes, All: &object.Status}
 }
+
+func wholeStatus(object client.Object) any { return &object.(*v1alpha1.MediaAccount).Status }

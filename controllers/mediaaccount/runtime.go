@@ -2,6 +2,7 @@ package mediaaccount
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,8 +84,10 @@ func (r *Reconciler) checkRuntime(ctx context.Context, s *scope) bool {
 	if !known {
 		return true
 	}
-	if serving.Replicas == 0 && gone >= r.config.OutageGrace {
-		s.observed.runtime = reconcile.NewError(reconcile.Runtime, fault.New(fault.Unavailable, "no replica of the runtime serves"))
+	if isGone(serving, gone, r.config.OutageGrace) {
+		out := reconcile.NewError(reconcile.Runtime, fault.New(fault.Unavailable, "no replica of the runtime serves"))
+		r.deps.Outages.Called(ctx, reconcile.Runtime, out)
+		s.observed.runtime = out.Shared() // pace sees the end of the outage for all accounts
 	} else if serving.Replicas > 0 {
 		r.deps.Outages.Called(ctx, reconcile.Runtime)
 	}
@@ -96,4 +99,14 @@ func (r *Reconciler) checkRuntime(ctx context.Context, s *scope) bool {
 		}
 	}
 	return true
+}
+
+// isGone reports whether no replica of the runtime has served for the grace of outages.
+func isGone(serving installation.Runtimes, gone, grace time.Duration) bool {
+	return serving.Replicas == 0 && gone >= grace
+}
+
+// equalVersions reports whether a status shows the versions, of which it shows some.
+func equalVersions(shown, versions []string) bool {
+	return slices.Equal(shown, versions[:min(len(versions), maxVersions)])
 }

@@ -16,7 +16,7 @@ import (
 // cachedSecrets returns the account's Secrets that the cache holds, by name.
 func (r *Reconciler) cachedSecrets(ctx context.Context, object *v1alpha1.MediaAccount) (map[string]*corev1.Secret, *reconcile.StepError) {
 	list := &corev1.SecretList{}
-	err := r.deps.Client.List(ctx, list, client.InNamespace(object.Namespace), client.MatchingLabels{v1alpha1.LabelAccount: object.Name})
+	err := r.deps.Client.List(ctx, list, client.InNamespace(object.Namespace), client.MatchingFields{secretIndex: object.Name})
 	if err != nil {
 		return nil, reconcile.NewAPIError(err, "list the account's Secrets")
 	}

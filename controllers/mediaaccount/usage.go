@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -14,13 +13,9 @@ import (
 	"mediastack.dev/runtime/account"
 )
 
-// usageRetry is when a measurement that failed is repeated.
-const usageRetry = 30 * time.Second
-
-// measureUsage reads the usage of the account, once per Config.UsageInterval.
+// measureUsage reads the usage of the account, if usageIsDue.
 func (r *Reconciler) measureUsage(ctx context.Context, s *scope) bool {
 	if !r.usageIsDue(s) {
-		s.RequeueBy(r.schedule.NextUsageMeasurement(s.Object.UID, s.Object.Generation))
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
@@ -30,22 +25,19 @@ func (r *Reconciler) measureUsage(ctx context.Context, s *scope) bool {
 		// The account can be used all the same, so no condition shows it.
 		usageFailures.Inc()
 		log.FromContext(ctx).Error(err, "measure the usage")
-		s.RequeueBy(r.deps.Now().Add(reconcile.Jitter(usageRetry)))
 		return true
 	}
 	maxStorage := bytesOrDefault(s.Object.Spec.Storage.MaxStorage, defaultMaxStorage)
 	s.observed.storage = []metav1.Condition{storageCondition(usage.Used, maxStorage)}
 	s.Object.Status.Usage = usageStatus(s.Original.Status.Usage, usage, metav1.NewTime(r.deps.Now()))
-	due := r.deps.Now().Add(reconcile.Jitter(r.config.UsageInterval))
-	r.schedule.UsageMeasured(s.Object.UID, s.Object.Generation, due)
-	s.RequeueBy(due)
+	r.objects.Measured(s.Object.UID)
 	return true
 }
 
-// usageIsDue reports whether this reconcile refreshes the usage and the keys' last use. A changed
-// spec is a reason, since it may change the cap.
+// usageIsDue reports whether this reconcile refreshes the usage and the keys' last use: the first of
+// an object, one of a new spec, which may change the cap, and one that pace requests.
 func (r *Reconciler) usageIsDue(s *scope) bool {
-	return s.Original.Status.Usage == nil || !r.deps.Now().Before(r.schedule.NextUsageMeasurement(s.Object.UID, s.Object.Generation))
+	return s.Original.Status.Usage == nil || s.Original.Status.ObservedGeneration != s.Object.Generation || r.objects.Measures(s.Object.UID)
 }
 
 // storageCondition returns StorageAvailable for what counts against the cap, in bytes.
@@ -70,7 +62,6 @@ func usageStatus(before *v1alpha1.UsageStatus, usage account.Usage, now metav1.T
 		SealedBytes:   usage.SealedBytes,
 		SealedItems:   usage.SealedItems,
 		DraftBytes:    usage.DraftBytes,
-		DraftItems:    usage.DraftItems,
 		ReservedBytes: usage.Reserved,
 		MeasuredAt:    now,
 	}

@@ -71,6 +71,23 @@ func activeMayChange() predicate.Predicate {
 	}
 }
 
+// RequestsOf returns requests for the MediaSettings of an account.
+func (r *Reconciler) RequestsOf(ctx context.Context, namespace, account string) []ctrl.Request {
+	return r.requests(ctx, namespace, account, "")
+}
+
+// RequestAll requests a reconcile of every MediaSettings, after everything else.
+func (r *Reconciler) RequestAll(ctx context.Context) {
+	list := &v1alpha1.MediaSettingsList{}
+	if err := r.deps.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "list the MediaSettings")
+		return
+	}
+	for i := range list.Items {
+		r.deps.Queue.Add(reconcile.PriorityRepeat, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+}
+
 // requests returns requests for the MediaSettings of an account, without the one named except.
 func (r *Reconciler) requests(ctx context.Context, namespace, account, except string) []ctrl.Request {
 	list := &v1alpha1.MediaSettingsList{}

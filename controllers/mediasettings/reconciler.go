@@ -34,9 +34,8 @@ const databaseTimeout = 10 * time.Second
 
 // Config configures this controller.
 type Config struct {
-	// RefreshInterval is the interval between two reads of the tenant's settings for the
-	// status: they change in PostgreSQL, without an event in the cluster.
-	RefreshInterval time.Duration
+	// PurgeInterval is the interval between two looks for pins whose object is gone.
+	PurgeInterval time.Duration
 	// Namespaces are those that the cache has; empty = all.
 	Namespaces []string
 	// Options of the controller: concurrency and rate limiter.
@@ -58,11 +57,18 @@ type Reconciler struct {
 }
 
 // New returns a Reconciler that uses deps.
-func New(config Config, deps Deps) *Reconciler { return &Reconciler{deps: deps, config: config} }
+func New(config Config, deps Deps) *Reconciler {
+	deps.Queue, deps.Written = &reconcile.Queue{}, reconcile.NewWritten()
+	return &Reconciler{deps: deps, config: config}
+}
+
+// Queue requests reconciles.
+func (r *Reconciler) Queue() *reconcile.Queue { return r.deps.Queue }
 
 // SetupWithManager registers the controller. It reconciles a MediaSettings when its spec
 // changes, when another of the same account is created or deleted (the oldest is active),
-// when the account becomes usable or is deleted, and on its timer.
+// when the account becomes usable or is deleted, when another client changed its status, and when its
+// Queue says so.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.MediaSettings{}, accountIndex, func(object client.Object) []string {
 		return []string{object.(*v1alpha1.MediaSettings).Spec.AccountRef.Name}
@@ -72,16 +78,17 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	pins := &pinPurger{
 		cache: r.deps.Client, live: r.deps.APIReader, settings: r.deps.Settings,
-		namespaces: r.config.Namespaces, interval: min(r.config.RefreshInterval, purgeInterval),
+		namespaces: r.config.Namespaces, interval: min(r.config.PurgeInterval, purgeInterval),
 	}
 	if err := pins.setup(mgr, r.deps.Gate, r.config.Options); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		For(&v1alpha1.MediaSettings{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.MediaSettings{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, r.deps.Written.ForeignStatus(wholeStatus)))).
 		Watches(&v1alpha1.MediaSettings{}, handler.EnqueueRequestsFromMapFunc(r.peers), builder.WithPredicates(activeMayChange())).
 		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(r.ofAccount), builder.WithPredicates(accountChanges())).
+		WatchesRawSource(r.deps.Queue.Source()).
 		WithOptions(r.config.Options).
 		Complete(reconcile.Gated(r.deps.Gate, r))
 }
@@ -141,6 +148,7 @@ func (r *Reconciler) admitDatabase(_ context.Context, s *scope) bool {
 // removeFinalizer removes the finalizer, so that Kubernetes deletes the object: it has no pins any more.
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *scope) bool {
 	removed, failure := s.RemoveFinalizer(ctx)
+	r.deps.Written.Forget(s.Object.UID)
 	s.observed.failure = failure
 	s.observed.keptBy = reconcile.Finalizers(s.Object)
 	return removed
@@ -157,12 +165,14 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) 
 		Conditions:         conditions(s.observed),
 		GenerationObserved: s.observed.generationObserved(),
 		Failures:           failures,
-		Interval:           r.config.RefreshInterval,
+		Interval:           r.config.PurgeInterval,
 	})
 }
 
 var conditionTypes = reconcile.SummaryTypes()
 
 func statusOf(object *v1alpha1.MediaSettings) reconcile.Status {
-	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes}
+	return reconcile.Status{Conditions: &object.Status.Conditions, ObservedGeneration: &object.Status.ObservedGeneration, Types: conditionTypes, All: &object.Status}
 }
+
+func wholeStatus(object client.Object) any { return &object.(*v1alpha1.MediaSettings).Status }

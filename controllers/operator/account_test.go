@@ -76,7 +76,7 @@ func TestAccount_IsProvisioned(t *testing.T) {
 			t.Errorf("%s is not True: %s", kind, describe(object.Status.Conditions))
 		}
 	}
-	b.eventsHoldNoSecret(string(b.secret("demo", "default").Data["apiKey"]), "BucketClaimed", "KeyIssued", "Succeeded")
+	b.eventsHoldNoSecret(string(b.secret("demo", "default").Data["apiKey"]), "Succeeded")
 }
 
 // eventsHoldNoSecret waits for events with the reasons and reads all of them for the key.

@@ -16,8 +16,10 @@ type Config struct {
 	BaseURL string `env:"SERVICE_BASE_URL" required:"" help:"URL at which tenants reach the runtime, e.g. https://media.example.org. It is written to the status and the Secrets of every account."`
 
 	BucketPrefix        string        `env:"SERVICE_BUCKET_PREFIX" default:"media" help:"Prefix of generated bucket names."`
-	BucketCheckInterval time.Duration `env:"SERVICE_BUCKET_CHECK_INTERVAL" default:"30s" help:"Interval between two checks of an account's bucket."`
-	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two updates of usage, last use of keys and tenants' settings in the status."`
+	BucketCheckInterval time.Duration `env:"SERVICE_BUCKET_CHECK_INTERVAL" default:"30s" help:"Shortest interval between two checks of an account's bucket."`
+	BucketCheckRate     int           `env:"SERVICE_BUCKET_CHECK_RATE" default:"15" help:"Periodic checks of buckets a second, of all accounts together, from 1 to 1000. With many accounts the interval grows."`
+	UsageInterval       time.Duration `env:"SERVICE_USAGE_INTERVAL" default:"5m" help:"Interval between two comparisons of usage and last use of keys with the status."`
+	UsageWriteRate      int           `env:"SERVICE_USAGE_WRITE_RATE" default:"20" help:"Accounts a second whose usage is written to the status, from 1 to 1000."`
 	OutageGrace         time.Duration `env:"SERVICE_OUTAGE_GRACE" default:"2m" help:"How long an account that was Ready stays Ready in the status while PostgreSQL, S3 or the runtime is out, from 0s to 1h."`
 
 	RetainedInterval time.Duration `env:"SERVICE_RETAINED_INTERVAL" default:"30s" help:"Interval between two comparisons of the accounts in the database with the cluster, from 1s to 1h."`
@@ -55,6 +57,11 @@ func (c *Config) Validate() error {
 	c.BaseURL = base
 	if c.BucketCheckInterval < time.Second || c.UsageInterval < time.Second {
 		return errors.New("the bucket check interval and the usage interval must be 1s or more")
+	}
+	for name, rate := range map[string]int{"rate of bucket checks": c.BucketCheckRate, "rate of usage writes": c.UsageWriteRate} {
+		if rate < 1 || rate > 1000 {
+			return fmt.Errorf("the %s must be from 1 to 1000 a second, not %d", name, rate)
+		}
 	}
 	if err := c.Installation.Validate(); err != nil {
 		return err

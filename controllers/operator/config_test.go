@@ -13,7 +13,7 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 	t.Parallel()
 	valid := operator.Config{
 		BaseURL: "https://media.example.org/", BucketPrefix: "media",
-		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, Concurrency: 8, MaxConcurrentDeletions: 2,
+		BucketCheckInterval: 30 * time.Second, UsageInterval: time.Minute, BucketCheckRate: 15, UsageWriteRate: 20, Concurrency: 8, MaxConcurrentDeletions: 2,
 		Installation:     installation.Config{CheckInterval: 15 * time.Second, HeartbeatInterval: time.Minute},
 		RetainedInterval: 30 * time.Second, OrphanDelay: 20 * time.Second, TakeOverGrace: 10 * time.Minute,
 	}
@@ -30,6 +30,8 @@ func TestConfigValidate_RejectsInvalidValues(t *testing.T) {
 		"a path":                {func(c *operator.Config) { c.BaseURL = "https://example.org/media" }, "base URL"},
 		"a query":               {func(c *operator.Config) { c.BaseURL = "https://media.example.org/?a=b" }, "base URL"},
 		"a password in the URL": {func(c *operator.Config) { c.BaseURL = "https://a:b@media.example.org" }, "base URL"},
+		"no bucket checks":      {func(c *operator.Config) { c.BucketCheckRate = 0 }, "rate of bucket checks"},
+		"too many writes":       {func(c *operator.Config) { c.UsageWriteRate = 1001 }, "rate of usage writes"},
 		"no interval":           {func(c *operator.Config) { c.BucketCheckInterval = 0 }, "interval"},
 		"a negative grace":      {func(c *operator.Config) { c.OutageGrace = -1 }, "grace"},
 		"a grace too long":      {func(c *operator.Config) { c.OutageGrace = 2 * time.Hour }, "grace"},

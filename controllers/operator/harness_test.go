@@ -98,7 +98,7 @@ func newHarness(t *testing.T, choose ...func(*options)) *harness {
 	t.Helper()
 	chosen := options{
 		config: operator.Config{
-			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, UsageInterval: time.Second,
+			BaseURL: baseURL, BucketPrefix: "test", BucketCheckInterval: time.Second, BucketCheckRate: 1000, UsageInterval: time.Second, UsageWriteRate: 1000,
 			RetainedInterval: time.Second, OrphanDelay: time.Second, TakeOverGrace: time.Minute,
 			Concurrency: 8, MaxConcurrentDeletions: 2, HealthListen: "0", MetricsListen: "0",
 			Installation: installation.Config{CheckInterval: time.Second, HeartbeatInterval: time.Minute},
@@ -171,7 +171,7 @@ func (b *harness) start(cfg operator.Config, change ...func(*operator.Deps)) (op
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	deps := operator.Deps{
-		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
+		Accounts: b.database, Settings: b.database, Buckets: b.buckets, Runtimes: b.database, Changes: b.database, Installation: b.database, Markers: b.store, Now: time.Now, Log: testLog(b.t),
 	}
 	for _, change := range change {
 		change(&deps)
@@ -191,7 +191,7 @@ func (b *harness) ownConnections() func(*operator.Deps) {
 	b.t.Helper()
 	store := b.openStore()
 	return func(deps *operator.Deps) {
-		deps.Accounts, deps.Settings, deps.Runtimes, deps.Installation = store, store, store, store
+		deps.Accounts, deps.Settings, deps.Runtimes, deps.Changes, deps.Installation = store, store, store, store, store
 	}
 }
 
@@ -201,7 +201,9 @@ func (b *harness) startRuntime() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = installation.NewInstance(b.database, "test", func() error { return nil }, slog.New(slog.DiscardHandler)).Run(ctx)
+		_ = installation.NewInstance(installation.InstanceConfig{InstanceTimeout: time.Minute}, "test", installation.InstanceDeps{
+			Store: b.database, Writable: func() error { return nil }, EndUploads: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler),
+		}).Run(ctx)
 	})
 	stop = func() { cancel(); running.Wait() }
 	b.t.Cleanup(stop)

@@ -333,12 +333,14 @@ func TestKeys_CrashAtAnyPointLeavesOneWorkingKey(t *testing.T) {
 func TestEvents_NameTheSecretOfEveryApp(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, quiet)
-	object := b.account("demo", func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "web"}} })
+	object := b.account("demo")
+	b.ready(object)
+	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.Apps = []v1alpha1.AppSpec{{Name: "shop"}, {Name: "web"}} })
 	b.ready(object)
 	change(b, object, func(a *v1alpha1.MediaAccount) { a.Spec.APIKeys.Generation = 2 })
 	b.ready(object)
 	for _, reason := range []string{"KeyIssued", "KeyRotated"} {
-		for _, app := range []string{"default", "web"} {
+		for _, app := range []string{"shop", "web"} {
 			name := v1alpha1.SecretName("demo", app)
 			b.eventually(func() string {
 				found := 0

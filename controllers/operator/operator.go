@@ -28,6 +28,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/changes"
 	"mediastack.dev/controllers/erasure"
 	"mediastack.dev/controllers/installation"
 	"mediastack.dev/controllers/mediaaccount"
@@ -57,6 +58,8 @@ type Deps struct {
 	Settings settings.Store
 	Buckets  Buckets
 	Runtimes mediaaccount.Runtimes
+	// Changes notifies of changed accounts.
+	Changes changes.Source
 	// Installation has the identity of the database, and rejects the writes of an operator that
 	// it does not belong to. Markers have the identity of the buckets.
 	Installation installation.Store
@@ -120,7 +123,19 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 	if err := errors.Join(addChecks(mgr, verifier, deps.Buckets), mgr.Add(verifier)); err != nil {
 		return nil, err
 	}
-	return mgr, addControllers(ctx, mgr, verifier, gate, cfg, deps)
+	return mgr, errors.Join(registerInformers(ctx, mgr.GetCache()), addControllers(ctx, mgr, verifier, gate, cfg, deps))
+}
+
+// registerInformers has the cache watch every kind of the controllers from its start on. The leader
+// election begins when the cache has synced, so that a replica that still lists 10,000 accounts does not
+// take the lease, while no other one may serve a change.
+func registerInformers(ctx context.Context, informers cache.Informers) error {
+	for _, kind := range []client.Object{&v1alpha1.MediaAccount{}, &v1alpha1.MediaSettings{}, &v1alpha1.RetainedMediaAccount{}, &corev1.Secret{}} {
+		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	return nil
 }
 
 // profiles returns the handlers of the profiles, if they are on. The command line has none, because flags
@@ -142,7 +157,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	}
 	options := cache.Options{
 		ByObject:                    map[client.Object]cache.ByObject{&corev1.Secret{}: {Label: labels.NewSelector().Add(*ours)}},
-		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultTransform:            trim,
 		ReaderFailOnMissingInformer: true, // a read must not start a watch of a whole kind
 	}
 	for _, namespace := range namespaces {
@@ -156,7 +171,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 
 func addControllers(ctx context.Context, mgr manager.Manager, verifier *installation.Verifier, gate *reconcile.Gate, cfg Config, deps Deps) error {
 	shared := reconcile.Deps{
-		Client: mgr.GetClient(), Events: mgr.GetEventRecorder(recorderName), Now: deps.Now, Gate: gate,
+		Client: mgr.GetClient(), Events: eventRecorder{mgr.GetEventRecorder(recorderName)}, Now: deps.Now, Gate: gate,
 		Outages: reconcile.NewOutages(cfg.OutageGrace, deps.Now, deps.Log),
 	}
 	registry := account.NewRegistry(deps.Accounts, cfg.BucketPrefix, deps.Now)
@@ -164,9 +179,13 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 	accounts := mediaaccount.New(mediaaccount.Config{
 		BaseURL:             cfg.BaseURL,
 		BucketCheckInterval: cfg.BucketCheckInterval,
+		BucketCheckRate:     cfg.BucketCheckRate,
 		UsageInterval:       cfg.UsageInterval,
+		UsageWriteRate:      cfg.UsageWriteRate,
+		Namespaces:          cfg.Namespaces,
 		OutageGrace:         cfg.OutageGrace,
 		Options:             controllerOptions(cfg.Concurrency),
+		BucketOptions:       controllerOptions(cfg.Concurrency),
 		DeletionOptions:     controllerOptions(cfg.MaxConcurrentDeletions),
 	}, mediaaccount.Deps{
 		Deps:      shared,
@@ -190,13 +209,15 @@ func addControllers(ctx context.Context, mgr manager.Manager, verifier *installa
 		return fmt.Errorf("set up %s: %w", retained.Name, err)
 	}
 	pins := mediasettings.New(
-		mediasettings.Config{RefreshInterval: cfg.UsageInterval, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency)},
+		mediasettings.Config{PurgeInterval: cfg.RetainedInterval, Namespaces: cfg.Namespaces, Options: controllerOptions(cfg.Concurrency)},
 		mediasettings.Deps{Deps: shared, APIReader: mgr.GetAPIReader(), Accounts: registry, Settings: settings.NewService(deps.Settings)},
 	)
 	if err := pins.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("set up %s: %w", mediasettings.Name, err)
 	}
-	return nil
+	return mgr.Add(changes.New(changes.Config{Interval: cfg.RetainedInterval, Namespaces: cfg.Namespaces}, changes.Deps{
+		Source: deps.Changes, Accounts: registry, Objects: objects{accounts, pins}, Gate: gate, Outages: shared.Outages, Log: deps.Log,
+	}))
 }
 
 func controllerOptions(concurrency int) controller.Options {

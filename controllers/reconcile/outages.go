@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 const (
@@ -33,7 +34,7 @@ type Outages struct {
 
 	mu      sync.Mutex
 	sources map[Source]*outage
-	failing map[failing]time.Time // since when
+	failing map[failing]failingSince
 }
 
 // outage is one source that is out.
@@ -43,6 +44,7 @@ type outage struct {
 	busy  time.Time // until when a call is under way; zero = none is
 	next  time.Time // when the next call may begin
 	slot  time.Time // the last attempt that was promised to an object
+	shown bool      // Due returned it
 }
 
 // failing is one object that a source fails for, even if others succeed.
@@ -51,12 +53,24 @@ type failing struct {
 	source Source
 }
 
+type failingSince struct {
+	since time.Time
+	subject
+}
+
+// subject is an object, and how to request its reconcile.
+type subject struct {
+	uid     types.UID
+	queue   *Queue
+	request ctrl.Request
+}
+
 // NewOutages returns Outages without any. A status stays for grace; 0 changes it at once.
 func NewOutages(grace time.Duration, now func() time.Time, log *slog.Logger) *Outages {
 	for _, source := range []Source{Database, ObjectStore, Runtime} {
 		outageGauge.WithLabelValues(source.String()).Set(0) // an alert needs the series before the first outage
 	}
-	return &Outages{grace: grace, now: now, log: log, sources: map[Source]*outage{}, failing: map[failing]time.Time{}}
+	return &Outages{grace: grace, now: now, log: log, sources: map[Source]*outage{}, failing: map[failing]failingSince{}}
 }
 
 // Admit returns nil if the source may be called. During an outage one call at a time may; for
@@ -97,8 +111,40 @@ func (o *Outages) Called(ctx context.Context, source Source, failures ...*StepEr
 		return
 	}
 	delete(o.sources, source)
+	for key, object := range o.failing {
+		if key.source == source {
+			object.queue.Add(PriorityRepeat, object.request)
+		}
+	}
 	outageGauge.WithLabelValues(source.String()).Set(0)
 	o.log.Info("an outage ended", "source", source.String(), "duration", o.now().Sub(out.since).Round(time.Second).String())
+}
+
+// Standing returns the error of the latest call of a source that is out, and nil if it is not out.
+func (o *Outages) Standing(source Source) *StepError {
+	if o == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if out := o.sources[source]; out != nil {
+		return &StepError{Source: source, Err: out.err, shared: true}
+	}
+	return nil
+}
+
+// Due returns the sources whose outage has lasted for the grace period, each once: every object has
+// to show it now, whether or not it was reconciled meanwhile.
+func (o *Outages) Due() (due []Source) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for source, out := range o.sources {
+		if !out.shown && !o.now().Before(out.since.Add(o.grace)) {
+			out.shown = true
+			due = append(due, source)
+		}
+	}
+	return due
 }
 
 // failed records an outage that a call of its source saw.
@@ -142,33 +188,38 @@ func (o *Outages) RetryIn(source Source) time.Duration {
 	return outageRetry/2 + rand.N(outageRetry)
 }
 
-// keepsStatus records which sources fail for an object, and reports whether its status stays:
-// all its errors are outages that are younger than the grace period.
-func (o *Outages) keepsStatus(uid types.UID, failures []*StepError) bool {
+// keepsStatus records which sources fail for an object, and reports whether its status stays, and
+// until when: all its errors are outages that are younger than the grace period.
+func (o *Outages) keepsStatus(object subject, failures []*StepError) (keeps bool, until time.Time) {
 	if o == nil {
-		return false
+		return false, until
 	}
 	out, keeps := outagesIn(failures)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.now()
 	for _, source := range []Source{Database, ObjectStore} {
-		key := failing{uid, source}
+		key := failing{object.uid, source}
 		if !out[source] {
 			delete(o.failing, key)
 			continue
 		}
-		since, known := o.failing[key]
-		if !known {
-			since = now
-			o.failing[key] = now
+		known, failed := o.failing[key]
+		if !failed {
+			known = failingSince{since: now, subject: object}
+			o.failing[key] = known
 		}
+		since := known.since
 		if shared := o.sources[source]; shared != nil && shared.since.Before(since) {
 			since = shared.since
 		}
-		keeps = keeps && now.Before(since.Add(o.grace))
+		ends := since.Add(o.grace)
+		keeps = keeps && now.Before(ends)
+		if until.IsZero() || ends.Before(until) {
+			until = ends
+		}
 	}
-	return keeps
+	return keeps, until
 }
 
 // outagesIn returns the sources that are out according to failures. only is set if there is no
@@ -188,4 +239,4 @@ func outagesIn(failures []*StepError) (out map[Source]bool, only bool) {
 }
 
 // forget removes what is known of an object that is gone.
-func (o *Outages) forget(uid types.UID) { o.keepsStatus(uid, nil) }
+func (o *Outages) forget(uid types.UID) { o.keepsStatus(subject{uid: uid}, nil) }

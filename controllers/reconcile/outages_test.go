@@ -106,7 +106,8 @@ func TestOutages_StatusStaysForTheGrace(t *testing.T) {
 		for _, failure := range failures {
 			o.failed(failure)
 		}
-		return o.keepsStatus(uid, failures)
+		keeps, _ := o.keepsStatus(subject{uid: uid}, failures)
+		return keeps
 	}
 	if keeps("a") {
 		t.Error("without an error the status stays")
@@ -134,18 +135,22 @@ func TestOutages_StatusStaysForTheGrace(t *testing.T) {
 func TestOutages_OneObjectIsNotHiddenByTheOthers(t *testing.T) {
 	t.Parallel()
 	o, now := newTestOutages()
+	keeps := func(failures ...*StepError) bool {
+		keeps, _ := o.keepsStatus(subject{uid: "broken"}, failures)
+		return keeps
+	}
 	for range 5 {
 		o.failed(away(ObjectStore))
-		if !o.keepsStatus("broken", []*StepError{away(ObjectStore)}) {
+		if !keeps(away(ObjectStore)) {
 			t.Fatal("the status changes before the grace is over")
 		}
 		o.Called(t.Context(), ObjectStore) // another object's success
 		*now = now.Add(testGrace / 5)
 	}
-	if o.keepsStatus("broken", []*StepError{away(ObjectStore)}) {
+	if keeps(away(ObjectStore)) {
 		t.Error("an object that fails for longer than the grace stays Ready")
 	}
-	if o.keepsStatus("broken", nil); !o.keepsStatus("broken", []*StepError{away(ObjectStore)}) {
+	if keeps(); !keeps(away(ObjectStore)) {
 		t.Error("a success does not begin the grace anew")
 	}
 }
@@ -153,7 +158,7 @@ func TestOutages_OneObjectIsNotHiddenByTheOthers(t *testing.T) {
 func TestOutages_GoneObjectsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	o, _ := newTestOutages()
-	o.keepsStatus("a", []*StepError{away(Database), away(ObjectStore), away(Runtime)})
+	o.keepsStatus(subject{uid: "a"}, []*StepError{away(Database), away(ObjectStore), away(Runtime)})
 	o.forget("a")
 	if len(o.failing) > 0 {
 		t.Errorf("%d entries are left", len(o.failing))

@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -31,6 +32,10 @@ const (
 	// stalledInterval is the longest time until it is checked again whether an object is still
 	// stalled.
 	stalledInterval = 30 * time.Second
+	// sharedRetry is when an object tries again whose outage another call saw.
+	sharedRetry = 5 * time.Minute
+	// patience is the longest delay of a repetition that somebody waits for.
+	patience = 2 * time.Second
 )
 
 // Deps are the parts that a Run uses.
@@ -40,6 +45,8 @@ type Deps struct {
 	Now     func() time.Time
 	Gate    *Gate    // every controller passes its Reconciler through Gated, and its passes through Do
 	Outages *Outages // shared by all controllers; may be nil
+	Queue   *Queue   // of the controller; nil if nothing adds requests
+	Written *Written // of the controller; may be nil
 }
 
 // Run is one reconcile of one object. T is the pointer type of the object.
@@ -168,25 +175,14 @@ func (r *Run[T]) patchFinalizers(ctx context.Context, change func()) (bool, *Ste
 	return true, nil
 }
 
-// SaveStatus writes the status in the middle of a run, for what a later run could not find
-// out again.
-func (r *Run[T]) SaveStatus(ctx context.Context) *StepError {
-	if _, err := patchStatus(ctx, r.deps.Client, r.Original, r.Object); err != nil {
-		if apierrors.IsConflict(err) {
-			r.Conflicted()
-		}
-		return NewAPIError(err, "write the status")
-	}
-	r.Original = deepCopy(r.Object)
-	return nil
-}
-
 // Status points to the parts of an object's status that Report sets.
 type Status struct {
 	Conditions         *[]metav1.Condition
 	ObservedGeneration *int64
 	// Types are the types of conditions that objects of this kind have. Report removes all others.
 	Types []string
+	// All is the whole status.
+	All any
 }
 
 // Observation is what the steps of a Run saw.
@@ -199,12 +195,12 @@ type Observation struct {
 	GenerationObserved bool
 	// Failures are the errors of the steps; nil ones are ignored.
 	Failures []*StepError
-	// Interval is the time until the next reconcile, if no step asked for one.
+	// Interval is the longest time until it is checked again whether an object is still stalled.
 	Interval time.Duration
 }
 
 // Report writes the status if it differs, records an event if Ready changed, and returns
-// when to reconcile next. statusOf returns the status of an object. The conditions of an object
+// when to reconcile next, if a step or a failure asks for it. statusOf returns the status of an object. The conditions of an object
 // that was Ready stay during a short outage.
 func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observation) (ctrl.Result, error) {
 	if r.skipStatus {
@@ -217,7 +213,7 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 	for _, failure := range saw.Failures {
 		r.deps.Outages.failed(failure)
 	}
-	keeps := r.deps.Outages.keepsStatus(r.Object.GetUID(), saw.Failures)
+	keeps, until := r.deps.Outages.keepsStatus(r.subject(), saw.Failures)
 	removeForeign(statusOf(r.Object).Conditions, statusOf(r.Object).Types)
 	setConditions(statusOf(r.Object).Conditions, r.Object.GetGeneration(), saw.Measured)
 	if !keeps || !isReady(statusOf(r.Original), r.Object.GetGeneration()) {
@@ -227,7 +223,7 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 			*next.ObservedGeneration = r.Object.GetGeneration()
 		}
 	}
-	patched, err := patchStatus(ctx, r.deps.Client, r.Original, r.Object)
+	patched, err := r.writeStatus(ctx, statusOf)
 	if apierrors.IsConflict(err) {
 		r.Conflicted()
 		return r.result(), nil
@@ -238,13 +234,34 @@ func (r *Run[T]) Report(ctx context.Context, statusOf func(T) Status, saw Observ
 	if patched {
 		recordReadyEvent(r.deps.Events, r.Object, *statusOf(r.Original).Conditions, *statusOf(r.Object).Conditions)
 	}
+	if keeps {
+		r.RequeueBy(until) // the status changes then
+	}
 	if err := r.planRetry(saw); err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.requeueAt.IsZero() {
-		r.RequeueBy(r.deps.Now().Add(Jitter(saw.Interval)))
-	}
 	return r.result(), nil
+}
+
+// writeStatus writes the status if it differs, and reports whether it did. It is a conflict if the
+// object was read before the operator wrote its status: the API server would say so, too.
+func (r *Run[T]) writeStatus(ctx context.Context, statusOf func(T) Status) (bool, error) {
+	if r.deps.Written.isBehind(r.Original) {
+		return false, apierrors.NewConflict(schema.GroupResource{Group: v1alpha1.GroupVersion.Group}, r.Object.GetName(), errBehind)
+	}
+	r.deps.Written.writing(r.Object.GetUID(), statusOf(r.Object).All)
+	patched, err := patchStatus(ctx, r.deps.Client, r.Original, r.Object)
+	if patched && err == nil {
+		r.deps.Written.wrote(r.Object)
+	}
+	return patched, err
+}
+
+var errBehind = errors.New("the cache is behind the last write of the status")
+
+// subject returns the object as the outages know it.
+func (r *Run[T]) subject() subject {
+	return subject{uid: r.Object.GetUID(), queue: r.deps.Queue, request: ctrl.Request{NamespacedName: client.ObjectKeyFromObject(r.Object)}}
 }
 
 // planRetry asks for the next reconcile after outages and after errors that stall, and returns
@@ -254,6 +271,8 @@ func (r *Run[T]) planRetry(saw Observation) error {
 	for _, failure := range saw.Failures {
 		switch {
 		case failure == nil:
+		case failure.Outage() && failure.shared:
+			r.RequeueBy(r.deps.Now().Add(Jitter(sharedRetry))) // the end of the outage requests it earlier
 		case failure.Outage():
 			r.RequeueBy(r.deps.Now().Add(r.deps.Outages.RetryIn(failure.Source)))
 		case failure.Stalls():
@@ -270,7 +289,11 @@ func (r *Run[T]) result() ctrl.Result {
 	if r.requeueAt.IsZero() {
 		return ctrl.Result{}
 	}
-	return ctrl.Result{RequeueAfter: max(r.requeueAt.Sub(r.deps.Now()), time.Millisecond)}
+	result := ctrl.Result{RequeueAfter: max(r.requeueAt.Sub(r.deps.Now()), time.Millisecond)}
+	if result.RequeueAfter > patience {
+		result.Priority = new(PriorityRepeat)
+	}
+	return result
 }
 
 // Jitter varies an interval by up to 10 percent either way, so that objects that were

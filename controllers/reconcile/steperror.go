@@ -58,6 +58,17 @@ func NewAPIError(err error, action string, args ...any) *StepError {
 	return &StepError{Source: Kubernetes, Err: fmt.Errorf("%s: %w", action, err), Action: action}
 }
 
+// Shared returns the error for an object whose step did not call the source: it shows what another
+// call saw.
+func (e *StepError) Shared() *StepError {
+	if e == nil {
+		return nil
+	}
+	shared := *e
+	shared.shared = true
+	return &shared
+}
+
 // Stalls reports whether a retry cannot succeed before a user changes something.
 func (e *StepError) Stalls() bool {
 	if e == nil {

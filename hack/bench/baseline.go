@@ -19,7 +19,7 @@ const (
 )
 
 // baselines are the handlers that this program can serve instead of measuring.
-var baselines = map[string]func(ctx context.Context, mux *http.ServeMux) error{bare: mountBare, proxy: mountProxy, bareSDK: mountBareSDK}
+var baselines = map[string]func(ctx context.Context, mux *http.ServeMux) error{bare: mountBare, proxy: mountProxy, bareSDK: mountBareSDK, bareLoop: mountLoop}
 
 // runBaseline serves a baseline if this process was started to, and then does not return.
 func runBaseline() {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
@@ -27,16 +28,18 @@ type environment struct {
 	bare    *minio.Core
 	secret  string
 	watched map[string]int // process ids by name, for CPU time
+	// settings are those of PostgreSQL that a benchmark needs.
+	settings map[string]string
 }
 
 const database = "bench"
 
-func startEnvironment(ctx context.Context, o options) (*environment, error) {
+func startEnvironment(ctx context.Context, o options, settings map[string]string) (*environment, error) {
 	dir, err := servers.MakeDataDir(o.Dir, "mediastack-bench-")
 	if err != nil {
 		return nil, err
 	}
-	env := &environment{options: o, group: servers.NewGroup(), dir: dir, secret: servers.RandomSecret(32), watched: map[string]int{}}
+	env := &environment{options: o, group: servers.NewGroup(), dir: dir, secret: servers.RandomSecret(32), watched: map[string]int{}, settings: settings}
 	if err := env.start(ctx); err != nil {
 		env.close()
 		return nil, err
@@ -47,6 +50,7 @@ func startEnvironment(ctx context.Context, o options) (*environment, error) {
 func (env *environment) start(ctx context.Context) (err error) {
 	env.server, err = env.group.StartPostgres(ctx, servers.PostgresConfig{
 		Dir: filepath.Join(env.dir, "postgres"), LogFile: filepath.Join(env.dir, "postgres.log"), Volatile: env.volatile,
+		Settings: env.settings,
 	})
 	if err != nil {
 		return err
@@ -151,6 +155,9 @@ func (env *environment) endpoint(name string, process *servers.Process, baseURL,
 	return &endpoint{Process: process, baseURL: baseURL, key: key, client: client}, err
 }
 
+// memoryLimit is that of the runtime in the chart.
+const memoryLimit = "768MiB"
+
 // serve starts a runtime for a tenant. name is what tables call it; settings are
 // added to its environment.
 func (env *environment) serve(ctx context.Context, name string, t tenant, settings ...string) (*endpoint, error) {
@@ -160,7 +167,7 @@ func (env *environment) serve(ctx context.Context, name string, t tenant, settin
 // serveBinary is serve with the binary of another version; empty = the one that was built.
 func (env *environment) serveBinary(ctx context.Context, name, binary string, t tenant, settings ...string) (*endpoint, error) {
 	runtime, err := env.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, Binary: binary, LogDir: env.dir, Secret: env.secret, Stores: env.storeSettings(),
-		Env: append(settings, servers.Unlimited...)})
+		Env: slices.Concat([]string{"GOMEMLIMIT=" + memoryLimit}, settings, servers.Unlimited)})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@
 //   - images: the vips command line
 //   - MCP tools: the bare SDK
 //   - memory: a limit
+//   - the operator: a bare loop with the same writes
 //   - requests during the purge and during logins: the same requests without them
 //
 // Every benchmark starts its own PostgreSQL (which syncs to disk, as in production), S3 store and
@@ -27,6 +28,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 type options struct {
@@ -39,12 +42,13 @@ type options struct {
 	Photos         int           `help:"images: copies of each photo in one round." default:"4"`
 	Megapixels     float64       `help:"images: scale of the photos; 1 = full size." default:"1"`
 	Drafts         int           `help:"purge: expired drafts." default:"100000"`
-	Idle           time.Duration `help:"purge, logins: how long the idle service is measured before and after; logins run for as long." default:"15s"`
+	Idle           time.Duration `help:"purge, logins: how long the idle service is measured before and after; logins run for as long. operator: how long the idle operator is measured." default:"15s"`
 	Pace           int           `help:"purge, logins: background requests per second; one in four is an upload of 10 KB, the others read." default:"80"`
 	Logins         int           `help:"logins: logins per second." default:"100"`
 	Uploads        int           `help:"memory: concurrent uploads." default:"64"`
 	UploadBytes    int64         `help:"memory: bytes of each." default:"100000000"`
 	ResumableBytes int64         `help:"resumable: bytes of the file, sent in requests of 8 and of 64 MiB; 16 files of a quarter of it are sent concurrently." default:"1073741824"`
+	Accounts       int           `help:"operator: MediaAccounts with a MediaSettings each; operator-apps has a twentieth of them." default:"400"`
 	HugeBytes      int           `help:"download: bytes of the file that is measured in one round; 0 = none." default:"100000000"`
 
 	Against string `help:"batches: the binary of another version of the runtime, which takes turns." type:"existingfile"`
@@ -60,25 +64,30 @@ type options struct {
 type benchmark struct {
 	name, what string
 	run        func(ctx context.Context, b *bench) error
+	// settings are those of PostgreSQL that it needs.
+	settings map[string]string
 }
 
 // benchmarks are in the order of a whole run: the one that fills the disk's cache is the last.
 var benchmarks = []benchmark{
-	{"upload", "100 KB and 10 MB through REST against bare PutObject", upload},
-	{"batches", "100 KB uploads of 1 and 16 accounts, through 1 and 2 replicas, with 1 to 256 clients", batches},
-	{"read", "get and list against a bare handler with the same SQL and JSON", read},
-	{"scale", "list, count, totals and deep pages at a million items against a thousand", scale},
-	{"rows", "bytes, log, vacuum, dump and restore of items in PostgreSQL", rows},
-	{"images", "thumbnail and WebP through REST against the vips command line", images},
-	{"mcp", "get_media through MCP against the bare SDK, and peak memory with large files in calls", tools},
-	{"download", "files through REST against bare GetObject", download},
-	{"purge", "purged drafts per second, and the latency of requests meanwhile", purge},
-	{"logins", "latency of requests during many logins per second", logins},
-	{"resumable", "a large file through TUS against bare multipart uploads and tusd, and peak memory", resumable},
-	{"memory", "peak memory with many large concurrent uploads", memory},
+	{"upload", "100 KB and 10 MB through REST against bare PutObject", upload, nil},
+	{"batches", "100 KB uploads of 1 and 16 accounts, through 1 and 2 replicas, with 1 to 256 clients", batches, nil},
+	{"read", "get and list against a bare handler with the same SQL and JSON", read, nil},
+	{"scale", "list, count, totals and deep pages at a million items against a thousand", scale, nil},
+	{"rows", "bytes, log, vacuum, dump and restore of items in PostgreSQL", rows, nil},
+	{"images", "thumbnail and WebP through REST against the vips command line", images, nil},
+	{"mcp", "get_media through MCP against the bare SDK, and peak memory with large files in calls", tools, nil},
+	{"download", "files through REST against bare GetObject", download, nil},
+	{"purge", "purged drafts per second, and the latency of requests meanwhile", purge, nil},
+	{"logins", "latency of requests during many logins per second", logins, nil},
+	{"operator", "the operator with many accounts: creation against a bare loop with the same writes, idle load, memory, restart, latency of changes", operatorAccounts, countedStatements},
+	{"operator-apps", "the same with few accounts of 51 apps, whose keys were rotated 24 times", operatorApps, countedStatements},
+	{"resumable", "a large file through TUS against bare multipart uploads and tusd, and peak memory", resumable, nil},
+	{"memory", "peak memory with many large concurrent uploads", memory, nil},
 }
 
 func main() {
+	ctrl.SetLogger(logr.Discard()) // what fails is returned, too
 	runBaseline()
 	var o options
 	kong.Parse(&o, kong.Name("bench"), kong.Description(describe()), kong.ConfigureHelp(kong.HelpOptions{WrapUpperBound: 110}))
@@ -95,13 +104,13 @@ func describe() string {
 	var text strings.Builder
 	text.WriteString("Compare the service with baselines, as ratios inside one run.\n\nBenchmarks:\n")
 	for _, one := range benchmarks {
-		fmt.Fprintf(&text, "\n  %-10s %s", one.name, one.what)
+		fmt.Fprintf(&text, "\n  %-13s %s", one.name, one.what)
 	}
 	return text.String()
 }
 
 func (o options) validate() error {
-	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Logins, o.Uploads) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.ResumableBytes < 4 ||
+	if min(o.Clients, o.Rounds, o.Items/smallItems, o.Photos, o.Drafts, o.Pace, o.Logins, o.Uploads, o.Accounts) < 1 || min(o.Length, o.Idle) <= 0 || o.UploadBytes < 1 || o.ResumableBytes < 4 ||
 		o.HugeBytes < 0 || o.Megapixels <= 0 {
 		return errors.New("all numbers must be positive, and items at least 1000")
 	}
@@ -158,7 +167,7 @@ func run(ctx context.Context, o options, out *report) error {
 }
 
 func runOne(ctx context.Context, o options, out *report, one benchmark) error {
-	env, err := startEnvironment(ctx, o)
+	env, err := startEnvironment(ctx, o, one.settings)
 	if err != nil {
 		return err
 	}

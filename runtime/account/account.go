@@ -74,6 +74,8 @@ type Spec struct {
 	Origins    []string // nil = those of the installation
 	// Binding is used by Ensure, while the MediaAccount has no account.
 	Binding Binding
+	// Provision is what Ensure creates with a new account.
+	Provision Provision
 }
 
 // App is a namespace of items inside an account.
@@ -141,7 +143,6 @@ type Usage struct {
 	Used        int64
 	SealedItems int64
 	SealedBytes int64
-	DraftItems  int64
 	DraftBytes  int64
 	// Reserved is the sum of the reservations of running uploads.
 	Reserved int64

@@ -18,16 +18,17 @@ type Store interface {
 	RetentionStore
 	// Cell returns the number of the installation, which ids and keys contain.
 	Cell() cell.Number
+	VersionStore
 	// UpdateAccount updates the open account that is bound to the MediaAccount with want's
 	// namespace, name and ObjectUID; NotFound without one. It writes nothing if nothing differs,
 	// and returns Conflict if want names another bucket.
 	UpdateAccount(ctx context.Context, want Account) (Account, error)
 	// BindAccount binds an account to the MediaAccount of want and updates it: the open account
 	// of want's namespace and name, a closed one that binding chooses, or a new one with the id
-	// of want and newBucket. An open account that belongs to another namespace of that name is
+	// of want and what provision says. An open account that belongs to another namespace of that name is
 	// closed. It writes nothing if nothing differs, and returns Conflict if binding does, if want
 	// names another bucket, or if the bucket belongs to another open account.
-	BindAccount(ctx context.Context, want Account, newBucket string, binding Binding) (Account, error)
+	BindAccount(ctx context.Context, want Account, provision Provision, binding Binding) (Account, error)
 	// FindAccount returns the open account of a MediaAccount.
 	FindAccount(ctx context.Context, namespace, name string) (Account, error)
 	// SetBucketOwned records whether the bucket belongs to the account. It writes nothing if the
@@ -46,7 +47,7 @@ type Store interface {
 	HasItems(ctx context.Context, accountID uuid.UUID) (bool, error)
 	// SampleFiles returns the keys of the originals of some of the oldest and of the newest items.
 	SampleFiles(ctx context.Context, accountID uuid.UUID) ([]string, error)
-	// Usage returns what the account holds. It counts drafts row by row, so call it rarely.
+	// Usage returns what the account holds, from counters.
 	Usage(ctx context.Context, accountID uuid.UUID) (Usage, error)
 }
 
@@ -80,11 +81,14 @@ func (r *Registry) Ensure(ctx context.Context, spec Spec) (Account, error) {
 	if err != nil {
 		return Account{}, err
 	}
-	if want.ID, err = r.store.Cell().NewID(); err != nil {
-		return Account{}, err
+	if want.ID = spec.Provision.AccountID; want.ID == uuid.Nil {
+		if want.ID, err = r.store.Cell().NewID(); err != nil {
+			return Account{}, err
+		}
 	}
-	newBucket := cmp.Or(spec.Bucket, BucketName(r.bucketPrefix, spec.Namespace, spec.Name, want.ID))
-	return r.store.BindAccount(ctx, want, newBucket, spec.Binding)
+	provision := spec.Provision
+	provision.Bucket = cmp.Or(spec.Bucket, BucketName(r.bucketPrefix, spec.Namespace, spec.Name, want.ID))
+	return r.store.BindAccount(ctx, want, provision, spec.Binding)
 }
 
 // account returns the account that the spec describes; its bucket is empty unless the spec names

@@ -61,20 +61,20 @@ const retainedPage = 1000
 
 // EachRetained calls visit for every retained account.
 func (r *Registry) EachRetained(ctx context.Context, visit func(Retained)) error {
-	return eachPage(func(after uuid.UUID) ([]Retained, error) { return r.store.RetainedAccounts(ctx, after, retainedPage) },
+	return eachPage(retainedPage, func(after uuid.UUID) ([]Retained, error) { return r.store.RetainedAccounts(ctx, after, retainedPage) },
 		func(a Retained) uuid.UUID { return a.ID }, visit)
 }
 
 // EachBound calls visit for every open account of the namespaces (nil = all) that must have a
 // MediaAccount. An account that a take-over has unbound must have one takeOverGrace after it.
 func (r *Registry) EachBound(ctx context.Context, namespaces []string, takeOverGrace time.Duration, visit func(Bound)) error {
-	return eachPage(func(after uuid.UUID) ([]Bound, error) {
+	return eachPage(retainedPage, func(after uuid.UUID) ([]Bound, error) {
 		return r.store.BoundAccounts(ctx, namespaces, takeOverGrace, after, retainedPage)
 	}, func(a Bound) uuid.UUID { return a.ID }, visit)
 }
 
-// eachPage visits the rows of all pages. A page that is not full is the last.
-func eachPage[T any](read func(after uuid.UUID) ([]T, error), id func(T) uuid.UUID, visit func(T)) error {
+// eachPage visits the rows of all pages of size rows. A page that is not full is the last.
+func eachPage[T any](size int, read func(after uuid.UUID) ([]T, error), id func(T) uuid.UUID, visit func(T)) error {
 	for after := uuid.Nil; ; {
 		page, err := read(after)
 		if err != nil {
@@ -83,7 +83,7 @@ func eachPage[T any](read func(after uuid.UUID) ([]T, error), id func(T) uuid.UU
 		for _, row := range page {
 			visit(row)
 		}
-		if len(page) < retainedPage {
+		if len(page) < size {
 			return nil
 		}
 		after = id(page[len(page)-1])

@@ -29,6 +29,9 @@ type ClaimRequest struct {
 	Files []string
 	// Acknowledged: a cluster admin accepts that the media is lost.
 	Acknowledged bool
+	// ReadOnly: one request reads the marker, and nothing is written. The other fields than Bucket, Owner
+	// and Epoch have no meaning then.
+	ReadOnly bool
 }
 
 // ClaimResult is what Claim wrote.
@@ -44,6 +47,8 @@ const (
 	BucketClaimed
 	// BucketRestored: the bucket or its marker was missing, and was created again.
 	BucketRestored
+	// ClaimDiffers: a claim that is not ReadOnly would write.
+	ClaimDiffers
 )
 
 // Claim makes a bucket exist and belong to an account. It writes nothing, and returns Conflict,
@@ -58,6 +63,8 @@ func (s *Store) Claim(ctx context.Context, request ClaimRequest) (ClaimResult, e
 		return s.updateMarker(ctx, request, marker)
 	case !fault.Is(err, fault.NotFound):
 		return ClaimUnchanged, err
+	case request.ReadOnly:
+		return ClaimDiffers, nil
 	}
 	if err := s.prepareBucket(ctx, request); err != nil {
 		return ClaimUnchanged, err
@@ -78,6 +85,9 @@ func (s *Store) updateMarker(ctx context.Context, request ClaimRequest, marker i
 	}
 	if marker.Epoch == request.Epoch && ownerOf(marker) == request.Owner {
 		return ClaimUnchanged, nil
+	}
+	if request.ReadOnly {
+		return ClaimDiffers, nil
 	}
 	marker.Epoch, marker.Namespace, marker.Name = request.Epoch, request.Owner.Namespace, request.Owner.Name
 	if err := s.replaceMarker(ctx, request.Bucket, marker); fault.Is(err, fault.Conflict) {

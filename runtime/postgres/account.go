@@ -50,27 +50,6 @@ func (s *Store) SampleFiles(ctx context.Context, accountID uuid.UUID) ([]string,
 	return keys, toFault(err, "read files of the account")
 }
 
-// Usage implements account.Store.
-func (s *Store) Usage(ctx context.Context, accountID uuid.UUID) (account.Usage, error) {
-	sealed, err := s.queries.SealedUsage(ctx, accountID)
-	if err != nil {
-		return account.Usage{}, toFault(err, "read sealed usage")
-	}
-	drafts, err := s.queries.DraftUsage(ctx, accountID)
-	if err != nil {
-		return account.Usage{}, toFault(err, "read draft usage")
-	}
-	reserved, err := s.queries.ReservedUsage(ctx, accountID)
-	if err != nil {
-		return account.Usage{}, toFault(err, "read reserved usage")
-	}
-	used, err := s.queries.UsedStorage(ctx, accountID)
-	if err != nil {
-		return account.Usage{}, toFault(err, "read used storage")
-	}
-	return account.Usage{Used: used, SealedItems: sealed.Items, SealedBytes: sealed.Bytes, DraftItems: drafts.Items, DraftBytes: drafts.Bytes, Reserved: reserved}, nil
-}
-
 func accountOf(row sqlgen.Account) account.Account {
 	return account.Account{ID: row.ID, Namespace: row.Namespace, Name: row.Name, NamespaceUID: row.NamespaceUid, ObjectUID: row.ObjectUid, DisplayName: row.DisplayName, Owners: row.Owners,
 		MaxStorage: row.MaxStorage, MaxUploadSize: row.MaxUploadSize, Bucket: row.Bucket, BucketOwned: row.BucketOwned, BucketClaimed: row.BucketClaimed, Suspended: row.Suspended, ClosedAt: row.ClosedAt, EraseAfter: row.EraseAfter, ErasingAt: row.ErasingAt, BucketRemovedAt: row.BucketRemovedAt,

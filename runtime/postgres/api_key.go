@@ -107,6 +107,9 @@ func (s *Store) DeliverKey(ctx context.Context, key account.Key) error {
 // endOlderKeys ends the keys that the delivered one replaces, and deletes the records of those
 // that are too many.
 func endOlderKeys(ctx context.Context, q *sqlgen.Queries, appID uuid.UUID, sequence, overlap int64) error {
+	if sequence == 1 { // the first key of the app
+		return nil
+	}
 	if err := q.LimitOlderKeys(ctx, sqlgen.LimitOlderKeysParams{AppID: appID, Sequence: sequence, Overlap: overlap}); err != nil {
 		return err
 	}

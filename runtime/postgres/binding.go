@@ -29,6 +29,9 @@ func (s *Store) UpdateAccount(ctx context.Context, want account.Account) (accoun
 	if err != nil {
 		return account.Account{}, toFault(err, "update account")
 	}
+	if found.Suspended { // also if an earlier call, which failed here, has suspended it
+		return accountOf(found), s.awaitItemCaches(ctx)
+	}
 	return accountOf(found), nil
 }
 
@@ -57,9 +60,9 @@ func updateAccount(ctx context.Context, q *sqlgen.Queries, found sqlgen.Account,
 }
 
 // BindAccount implements account.Store.
-func (s *Store) BindAccount(ctx context.Context, want account.Account, newBucket string, binding account.Binding) (account.Account, error) {
+func (s *Store) BindAccount(ctx context.Context, want account.Account, provision account.Provision, binding account.Binding) (account.Account, error) {
 	var bound sqlgen.Account
-	bucket := newBucket
+	bucket := provision.Bucket
 	var rejected error // the closing of an orphan is committed, although the binding is rejected
 	err := s.inTx(ctx, "bind account", func(q *sqlgen.Queries) error {
 		if err := q.LockName(ctx, sqlgen.LockNameParams{Class: bindLock, Namespace: want.Namespace, Name: want.Name}); err != nil {
@@ -73,7 +76,7 @@ func (s *Store) BindAccount(ctx context.Context, want account.Account, newBucket
 		case rejected != nil:
 			return nil
 		case errors.Is(err, pgx.ErrNoRows):
-			bound, err = insertAccount(ctx, q, want, newBucket)
+			bound, err = insertAccount(ctx, q, want, provision)
 			return err
 		case err != nil:
 			return err
@@ -84,6 +87,9 @@ func (s *Store) BindAccount(ctx context.Context, want account.Account, newBucket
 	})
 	if violates(err, "account_open_bucket") {
 		err = fault.Wrap(err, fault.Conflict, "bucket %s is owned by another account", bucket)
+	}
+	if err == nil && bound.Suspended {
+		err = s.awaitItemCaches(ctx)
 	}
 	return accountOf(bound), errors.Join(err, rejected)
 }
@@ -140,14 +146,18 @@ func violates(err error, index string) bool {
 	return errors.As(err, &server) && server.ConstraintName == index
 }
 
-func insertAccount(ctx context.Context, q *sqlgen.Queries, want account.Account, bucket string) (sqlgen.Account, error) {
-	inserted, err := q.InsertAccount(ctx, sqlgen.InsertAccountParams{
+// insertAccount inserts an account with its apps and a pending key for each, in one statement.
+func insertAccount(ctx context.Context, q *sqlgen.Queries, want account.Account, provision account.Provision) (sqlgen.Account, error) {
+	params := sqlgen.InsertAccountParams{
 		ID: want.ID, Namespace: want.Namespace, Name: want.Name, NamespaceUid: want.NamespaceUID, ObjectUid: want.ObjectUID,
-		DisplayName: want.DisplayName, Owners: want.Owners, MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Bucket: bucket,
-		Suspended: want.Suspended, McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools, CorsOrigins: want.Origins,
-	})
-	if err != nil {
-		return sqlgen.Account{}, err
+		DisplayName: want.DisplayName, Owners: want.Owners, MaxStorage: want.MaxStorage, MaxUploadSize: want.MaxUploadSize, Bucket: provision.Bucket,
+		Suspended: want.Suspended, McpReadOnly: want.ToolPolicy.ReadOnly, McpTools: want.ToolPolicy.Tools, CorsOrigins: want.Origins, Generation: provision.Generation,
 	}
-	return inserted, q.InsertUsage(ctx, inserted.ID)
+	for _, app := range provision.Apps {
+		hash := app.Secret.Hash()
+		params.AppIds, params.AppNames = append(params.AppIds, app.ID), append(params.AppNames, app.Name)
+		params.KeyIds, params.Hashes = append(params.KeyIds, app.KeyID), append(params.Hashes, hash[:])
+	}
+	inserted, err := q.InsertAccount(ctx, params)
+	return sqlgen.Account(inserted), err
 }

@@ -1,10 +1,25 @@
 -- name: InsertAccount :one
-INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-RETURNING *;
-
--- name: InsertUsage :exec
-INSERT INTO account_usage (account_id) VALUES ($1);
+-- The account with its apps, and a pending key for each.
+WITH created AS (
+    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
+    VALUES (sqlc.arg(id), sqlc.arg(namespace), sqlc.arg(name), sqlc.arg(namespace_uid), sqlc.arg(object_uid), sqlc.arg(display_name), sqlc.arg(owners)::text[],
+        sqlc.arg(max_storage), sqlc.arg(max_upload_size), sqlc.arg(bucket), sqlc.arg(suspended), sqlc.arg(mcp_read_only), sqlc.arg(mcp_tools)::text[], sqlc.arg(cors_origins)::text[])
+    RETURNING *
+), used AS (
+    INSERT INTO account_usage (account_id) SELECT created.id FROM created
+), opened AS (
+    INSERT INTO app (id, account_id, name, key_sequence)
+    SELECT listed.id, sqlc.arg(id), listed.name, 1
+    FROM (SELECT unnest(sqlc.arg(app_ids)::uuid[]) AS id, unnest(sqlc.arg(app_names)::text[]) AS name) AS listed
+), totals AS (
+    INSERT INTO app_total (app_id, account_id, slot)
+    SELECT listed.id, sqlc.arg(id), slot FROM unnest(sqlc.arg(app_ids)::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
+), issued AS (
+    INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, overlap)
+    SELECT listed.id, sqlc.arg(id), listed.app_id, listed.hash, sqlc.arg(generation)::bigint, 1, sqlc.arg(object_uid), 0
+    FROM (SELECT unnest(sqlc.arg(key_ids)::uuid[]) AS id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id, unnest(sqlc.arg(hashes)::bytea[]) AS hash) AS listed
+)
+SELECT * FROM created;
 
 -- name: FindAccount :one
 SELECT * FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL;
@@ -52,20 +67,6 @@ SELECT bucket FROM account WHERE bucket_owned AND closed_at IS NULL ORDER BY id 
 
 -- name: LockAccount :one
 SELECT * FROM account WHERE id = $1 FOR NO KEY UPDATE;
-
--- name: SealedUsage :one
-SELECT coalesce(sum(public_items + private_items), 0)::bigint AS items, coalesce(sum(bytes), 0)::bigint AS bytes
-FROM app_total WHERE account_id = $1;
-
--- name: DraftUsage :one
-SELECT count(*) AS items, coalesce(sum(bytes), 0)::bigint AS bytes FROM item WHERE account_id = $1 AND sealed_at IS NULL;
-
--- name: ReservedUsage :one
-SELECT coalesce(sum(reserved), 0)::bigint FROM upload WHERE account_id = $1;
-
--- name: UsedStorage :one
--- What counts against the storage cap.
-SELECT bytes FROM account_usage WHERE account_id = $1;
 
 -- name: HasItems :one
 SELECT EXISTS (SELECT 1 FROM item WHERE account_id = $1);

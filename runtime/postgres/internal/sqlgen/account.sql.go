@@ -7,6 +7,7 @@ package sqlgen
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -63,22 +64,6 @@ func (q *Queries) BindAccount(ctx context.Context, arg BindAccountParams) (Accou
 	return i, err
 }
 
-const draftUsage = `-- name: DraftUsage :one
-SELECT count(*) AS items, coalesce(sum(bytes), 0)::bigint AS bytes FROM item WHERE account_id = $1 AND sealed_at IS NULL
-`
-
-type DraftUsageRow struct {
-	Items int64
-	Bytes int64
-}
-
-func (q *Queries) DraftUsage(ctx context.Context, accountID uuid.UUID) (DraftUsageRow, error) {
-	row := q.db.QueryRow(ctx, draftUsage, accountID)
-	var i DraftUsageRow
-	err := row.Scan(&i.Items, &i.Bytes)
-	return i, err
-}
-
 const findAccount = `-- name: FindAccount :one
 SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM account WHERE namespace = $1 AND name = $2 AND closed_at IS NULL
 `
@@ -129,9 +114,26 @@ func (q *Queries) HasItems(ctx context.Context, accountID uuid.UUID) (bool, erro
 }
 
 const insertAccount = `-- name: InsertAccount :one
-INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+WITH created AS (
+    INSERT INTO account (id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, suspended, mcp_read_only, mcp_tools, cors_origins)
+    VALUES ($1, $2, $3, $4, $5, $6, $7::text[],
+        $8, $9, $10, $11, $12, $13::text[], $14::text[])
+    RETURNING id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at
+), used AS (
+    INSERT INTO account_usage (account_id) SELECT created.id FROM created
+), opened AS (
+    INSERT INTO app (id, account_id, name, key_sequence)
+    SELECT listed.id, $1, listed.name, 1
+    FROM (SELECT unnest($15::uuid[]) AS id, unnest($16::text[]) AS name) AS listed
+), totals AS (
+    INSERT INTO app_total (app_id, account_id, slot)
+    SELECT listed.id, $1, slot FROM unnest($15::uuid[]) AS listed (id) CROSS JOIN generate_series(0, 15) AS slot
+), issued AS (
+    INSERT INTO api_key (id, account_id, app_id, hash, generation, sequence, object_uid, overlap)
+    SELECT listed.id, $1, listed.app_id, listed.hash, $17::bigint, 1, $5, 0
+    FROM (SELECT unnest($18::uuid[]) AS id, unnest($15::uuid[]) AS app_id, unnest($19::bytea[]) AS hash) AS listed
+)
+SELECT id, namespace, name, namespace_uid, object_uid, display_name, owners, max_storage, max_upload_size, bucket, bucket_owned, bucket_claimed, suspended, mcp_read_only, mcp_tools, cors_origins, created_at, closed_at, erase_after, erasing_at, bucket_removed_at FROM created
 `
 
 type InsertAccountParams struct {
@@ -149,9 +151,39 @@ type InsertAccountParams struct {
 	McpReadOnly   bool
 	McpTools      []string
 	CorsOrigins   []string
+	AppIds        []uuid.UUID
+	AppNames      []string
+	Generation    int64
+	KeyIds        []uuid.UUID
+	Hashes        [][]byte
 }
 
-func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (Account, error) {
+type InsertAccountRow struct {
+	ID              uuid.UUID
+	Namespace       string
+	Name            string
+	NamespaceUid    string
+	ObjectUid       string
+	DisplayName     string
+	Owners          []string
+	MaxStorage      int64
+	MaxUploadSize   int64
+	Bucket          string
+	BucketOwned     bool
+	BucketClaimed   bool
+	Suspended       bool
+	McpReadOnly     bool
+	McpTools        []string
+	CorsOrigins     []string
+	CreatedAt       time.Time
+	ClosedAt        *time.Time
+	EraseAfter      *time.Time
+	ErasingAt       *time.Time
+	BucketRemovedAt *time.Time
+}
+
+// The account with its apps, and a pending key for each.
+func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (InsertAccountRow, error) {
 	row := q.db.QueryRow(ctx, insertAccount,
 		arg.ID,
 		arg.Namespace,
@@ -167,8 +199,13 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		arg.McpReadOnly,
 		arg.McpTools,
 		arg.CorsOrigins,
+		arg.AppIds,
+		arg.AppNames,
+		arg.Generation,
+		arg.KeyIds,
+		arg.Hashes,
 	)
-	var i Account
+	var i InsertAccountRow
 	err := row.Scan(
 		&i.ID,
 		&i.Namespace,
@@ -193,15 +230,6 @@ func (q *Queries) InsertAccount(ctx context.Context, arg InsertAccountParams) (A
 		&i.BucketRemovedAt,
 	)
 	return i, err
-}
-
-const insertUsage = `-- name: InsertUsage :exec
-INSERT INTO account_usage (account_id) VALUES ($1)
-`
-
-func (q *Queries) InsertUsage(ctx context.Context, accountID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, insertUsage, accountID)
-	return err
 }
 
 const listOrigins = `-- name: ListOrigins :many
@@ -391,17 +419,6 @@ func (q *Queries) OwnedBucket(ctx context.Context) (string, error) {
 	return bucket, err
 }
 
-const reservedUsage = `-- name: ReservedUsage :one
-SELECT coalesce(sum(reserved), 0)::bigint FROM upload WHERE account_id = $1
-`
-
-func (q *Queries) ReservedUsage(ctx context.Context, accountID uuid.UUID) (int64, error) {
-	row := q.db.QueryRow(ctx, reservedUsage, accountID)
-	var column_1 int64
-	err := row.Scan(&column_1)
-	return column_1, err
-}
-
 const sampleFiles = `-- name: SampleFiles :many
 SELECT (sample.objects -> 0 ->> 'key')::text AS key FROM (
     (SELECT o.objects FROM item o WHERE o.account_id = $1 ORDER BY o.id LIMIT $2::int)
@@ -434,23 +451,6 @@ func (q *Queries) SampleFiles(ctx context.Context, arg SampleFilesParams) ([]str
 		return nil, err
 	}
 	return items, nil
-}
-
-const sealedUsage = `-- name: SealedUsage :one
-SELECT coalesce(sum(public_items + private_items), 0)::bigint AS items, coalesce(sum(bytes), 0)::bigint AS bytes
-FROM app_total WHERE account_id = $1
-`
-
-type SealedUsageRow struct {
-	Items int64
-	Bytes int64
-}
-
-func (q *Queries) SealedUsage(ctx context.Context, accountID uuid.UUID) (SealedUsageRow, error) {
-	row := q.db.QueryRow(ctx, sealedUsage, accountID)
-	var i SealedUsageRow
-	err := row.Scan(&i.Items, &i.Bytes)
-	return i, err
 }
 
 const setBucketOwned = `-- name: SetBucketOwned :exec
@@ -530,16 +530,4 @@ func (q *Queries) UpdateAccount(ctx context.Context, arg UpdateAccountParams) (A
 		&i.BucketRemovedAt,
 	)
 	return i, err
-}
-
-const usedStorage = `-- name: UsedStorage :one
-SELECT bytes FROM account_usage WHERE account_id = $1
-`
-
-// What counts against the storage cap.
-func (q *Queries) UsedStorage(ctx context.Context, accountID uuid.UUID) (int64, error) {
-	row := q.db.QueryRow(ctx, usedStorage, accountID)
-	var bytes int64
-	err := row.Scan(&bytes)
-	return bytes, err
 }

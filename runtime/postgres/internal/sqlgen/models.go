@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 	"mediastack.dev/runtime/media"
 )
 
@@ -35,9 +36,29 @@ type Account struct {
 	BucketRemovedAt *time.Time
 }
 
+type AccountHolding struct {
+	ID          uuid.UUID
+	Namespace   string
+	Name        string
+	Used        int64
+	SealedItems int64
+	SealedBytes int64
+	Reserved    int64
+	DraftBytes  int64
+	LastUsedAt  time.Time
+}
+
 type AccountUsage struct {
 	AccountID uuid.UUID
 	Bytes     int64
+}
+
+type AccountVersion struct {
+	ID              uuid.UUID
+	Namespace       string
+	Name            string
+	Version         int64
+	SettingsVersion int64
 }
 
 type ApiKey struct {
@@ -127,18 +148,25 @@ type Item struct {
 	SealedAt   *time.Time
 }
 
+type ItemCache struct {
+	ID      uuid.UUID
+	LeaseMs int64
+}
+
 type ItemPageBlock struct {
 	AppID       uuid.UUID
+	GroupLabel  string
 	FirstID     uuid.UUID
-	Items       int64
-	PublicItems int64
+	Items       int32
+	PublicItems int32
 }
 
 type ItemPageDelta struct {
-	AppID  uuid.UUID
-	ID     uuid.UUID
-	Delta  int16
-	Public bool
+	AppID      uuid.UUID
+	ID         uuid.UUID
+	GroupLabel string
+	Delta      int16
+	Public     bool
 }
 
 type LoginSession struct {
@@ -258,10 +286,11 @@ type ResumableUpload struct {
 }
 
 type RuntimeInstance struct {
-	ID        uuid.UUID
-	Version   string
-	StartedAt time.Time
-	SeenAt    time.Time
+	ID         uuid.UUID
+	Version    string
+	StartedAt  time.Time
+	AliveSince time.Time
+	LeaseEnds  time.Time
 }
 
 type SettingsPin struct {
@@ -277,9 +306,11 @@ type SettingsTenant struct {
 }
 
 type Upload struct {
-	ItemID    uuid.UUID
-	AccountID uuid.UUID
-	AppID     uuid.UUID
-	Reserved  int64
-	LeaseEnds time.Time
+	ItemID     uuid.UUID
+	AccountID  uuid.UUID
+	AppID      uuid.UUID
+	Reserved   int64
+	LeaseEnds  time.Time
+	InstanceID pgtype.UUID
+	OpenedAt   time.Time
 }
