@@ -157,7 +157,7 @@ func testCancel(t *testing.T, f *fixture) {
 	}
 }
 
-func checkError(t *testing.T, err error, code api.ErrorCode, status int) *mediastack.Error {
+func checkError(t *testing.T, err error, code api.ErrorCode, status int) mediastack.Error {
 	t.Helper()
 	var answered *mediastack.Error
 	if !errors.As(err, &answered) {
@@ -166,5 +166,5 @@ func checkError(t *testing.T, err error, code api.ErrorCode, status int) *medias
 	if answered.Code != code || answered.Status != status {
 		t.Errorf("the error is %+v, want %s %d", answered, code, status)
 	}
-	return answered
+	return *answered
 }
