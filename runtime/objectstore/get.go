@@ -35,7 +35,7 @@ type directGet struct {
 // newDirectGet returns nil if minio-go has to find the region of each bucket.
 func newDirectGet(cfg Config, endpoint *url.URL, transport http.RoundTripper, keys func() (credentials.Value, bool)) (*directGet, error) {
 	if cfg.Region == "" {
-		return nil, nil //nolint:nilnil // an optional part
+		return nil, nil
 	}
 	host, err := requestHost(cfg.Region, endpoint)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Store) get(ctx context.Context, bucket, key, span string) (io.ReadClose
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(rand.N(minio.DefaultRetryUnit)): //nolint:gosec // spreading load needs no secret
+		case <-time.After(rand.N(minio.DefaultRetryUnit)):
 		}
 	}
 	return getWith(ctx, s.remaining, bucket, key, span)

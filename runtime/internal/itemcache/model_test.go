@@ -161,14 +161,14 @@ func (w *world) read(ctx context.Context, r *replica, i *item) {
 	_, _ = io.Copy(io.Discard, response.Body)
 	_ = response.Body.Close()
 	steady := version%2 == 0 && i.of.version.Load() == version
-	switch {
-	case response.StatusCode == http.StatusOK:
+	switch response.StatusCode {
+	case http.StatusOK:
 		w.served.Add(1)
 		if gone || steady && suspended {
 			w.stale.Add(1)
 			w.Errorf("item %s was served after the acknowledgement: deleted %t, suspended %t", i.id, gone, suspended)
 		}
-	case response.StatusCode == http.StatusNotFound:
+	case http.StatusNotFound:
 		w.notFound.Add(1)
 		if steady && !suspended && !i.deleting.Load() {
 			w.missing.Add(1)
