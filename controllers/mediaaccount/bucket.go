@@ -68,6 +68,16 @@ func (r *Reconciler) awaitBucket(s *scope) {
 	}
 }
 
+// awaitCheck waits for the check of the bucket that may be under way, before the media is deleted: it
+// would make the bucket again. No check begins for an object that is being deleted.
+func (r *Reconciler) awaitCheck(_ context.Context, s *scope) bool {
+	if !r.buckets.Runs(client.ObjectKeyFromObject(s.Object)) {
+		return true
+	}
+	s.Conflicted()
+	return false
+}
+
 func bucketMessage(s *scope) string {
 	return fmt.Sprintf("Bucket %s belongs to this account", s.account.Bucket)
 }

@@ -41,6 +41,7 @@ type bucketReconciler struct{ *Reconciler }
 
 // Reconcile checks one bucket, and requests a reconcile of the account if the result is news.
 func (r bucketReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	defer r.buckets.Begin(request.NamespacedName)()
 	run, err := reconcile.Begin(ctx, r.deps.Deps, request, &v1alpha1.MediaAccount{})
 	want, confirmed, known := r.buckets.Wanted(request.NamespacedName)
 	switch {

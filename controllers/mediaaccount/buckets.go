@@ -20,6 +20,8 @@ type buckets struct {
 
 	mu     sync.Mutex
 	states map[types.NamespacedName]*bucketState
+	// running are the objects whose bucket is being checked.
+	running map[types.NamespacedName]bool
 	// The next checks, earliest first: all of one list have the same interval.
 	healthy, failing *list.List
 }
@@ -48,7 +50,27 @@ type bucketWant struct {
 }
 
 func newBuckets() *buckets {
-	return &buckets{queue: &reconcile.Queue{}, states: map[types.NamespacedName]*bucketState{}, healthy: list.New(), failing: list.New()}
+	return &buckets{queue: &reconcile.Queue{}, states: map[types.NamespacedName]*bucketState{}, running: map[types.NamespacedName]bool{}, healthy: list.New(), failing: list.New()}
+}
+
+// Begin is called before a check reads its object, and the returned function after the check.
+func (b *buckets) Begin(key types.NamespacedName) (end func()) {
+	set := func(running bool) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if delete(b.running, key); running {
+			b.running[key] = true
+		}
+	}
+	set(true)
+	return func() { set(false) }
+}
+
+// Runs reports whether a check is under way that may have begun before the object was deleted.
+func (b *buckets) Runs(key types.NamespacedName) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.running[key]
 }
 
 // Look returns the result of the last check of want, and when it ended. checked is false if there was none.

@@ -92,15 +92,15 @@ func (p *pacer) compareUsage(ctx context.Context) {
 func (p *pacer) usageChanged(object *v1alpha1.MediaAccount, held account.Holding) bool {
 	shown := object.Status.Usage
 	if shown == nil {
-		return false // the reconcile that is under way measures it
+		return true
 	}
 	maxStorage := bytesOrDefault(object.Spec.Storage.MaxStorage, defaultMaxStorage)
 	later := smallChangeIntervals * p.config.UsageInterval
-	used, changed := lastUse(object), *usageStatus(shown, held.Usage, shown.MeasuredAt) != *shown
+	changed := *usageStatus(shown, held.Usage, shown.MeasuredAt) != *shown
 	switch {
 	case storageCondition(held.Usage.Used, maxStorage).Reason != storageCondition(shown.UsedBytes, maxStorage).Reason:
 		return true
-	case used.IsZero() && held.LastUsedAt.Unix() > 0, held.LastUsedAt.Sub(used) >= later:
+	case held.LastUsedAt.Unix() > 0 && held.LastUsedAt.Sub(lastUse(object)) >= later: // the first use at once
 		return true
 	}
 	difference := max(held.Usage.Used-shown.UsedBytes, shown.UsedBytes-held.Usage.Used)

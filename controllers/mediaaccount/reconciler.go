@@ -174,7 +174,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (resul
 	defer func() { result, err = r.report(ctx, s) }()
 
 	if s.Deleting() {
-		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.abandon, r.removeSecrets, r.release)
+		reconcile.RunSteps(ctx, s, r.admitDatabase, r.closeAccount, r.awaitCheck, r.abandon, r.removeSecrets, r.release)
 		if abandonsWithoutDatabase(s) {
 			reconcile.RunSteps(ctx, s, r.retainWithoutDatabase, r.removeSecrets, r.removeFinalizer)
 		}

@@ -25,6 +25,7 @@ type store struct {
 	hung     atomic.Bool   // requests are not answered
 	released chan struct{} // closed at the end of the test: hung requests end
 	requests atomic.Int64  // while it was away or hung
+	ended    atomic.Int64  // hung requests that their client gave up
 }
 
 func behindProxy(t *testing.T) (*store, func(*options)) {
@@ -48,6 +49,7 @@ func (s *store) answer(_ http.ResponseWriter, r *http.Request) bool {
 		s.requests.Add(1)
 		select {
 		case <-r.Context().Done():
+			s.ended.Add(1)
 		case <-s.released:
 		}
 		panic(http.ErrAbortHandler)

@@ -112,3 +112,50 @@ func TestHoldings_AreThoseOfTheCounters(t *testing.T) {
 		t.Errorf("the usage is %+v, want %+v; %d holdings", usage, want, visited)
 	}
 }
+
+// A new account once took three transactions, and a key of it a fourth.
+func TestEnsure_CreatesAnAccountWithItsAppsAndKeysInOneTransaction(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	accounts := registry(store)
+	provision, err := accounts.NewProvision([]string{"web"}, 3)
+	must(t, err)
+	whole := spec
+	whole.Provision = provision
+	made, err := accounts.Ensure(t.Context(), whole)
+	must(t, err)
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	var transactions, rows int
+	must(t, conn.QueryRow(t.Context(), `SELECT count(DISTINCT x), count(*) FROM (
+		SELECT xmin::text AS x FROM account UNION ALL SELECT xmin::text FROM account_usage UNION ALL SELECT xmin::text FROM app
+		UNION ALL SELECT xmin::text FROM app_total UNION ALL SELECT xmin::text FROM api_key) AS written`).Scan(&transactions, &rows))
+	if transactions != 1 || rows != 1+1+2+2*16+2 {
+		t.Errorf("%d rows of %d transactions", rows, transactions)
+	}
+	open, others, err := accounts.OpenApps(t.Context(), made.ID, []string{"web"})
+	must(t, err)
+	keys, err := accounts.Keys(t.Context(), made.ID)
+	must(t, err)
+	if len(open) != 2 || len(others) != 0 || made.ID != provision.AccountID {
+		t.Fatalf("the account %s has the apps %v and %v", made.ID, open, others)
+	}
+	for i, app := range open {
+		valid := keys.Apps[app.ID].Valid
+		if len(valid) != 1 || !valid[0].Pending() || valid[0].Generation != 3 || valid[0].ObjectUID != spec.ObjectUID || !provision.Apps[i].Secret.Hash().Equal(valid[0].Hash) {
+			t.Errorf("app %s has the keys %+v", app.Name, valid)
+			continue
+		}
+		must(t, accounts.DeliverKey(t.Context(), valid[0], spec.ObjectUID))
+	}
+	again, err := accounts.NewProvision(nil, 1)
+	must(t, err)
+	whole.Provision = again
+	if found, err := accounts.Ensure(t.Context(), whole); err != nil || found.ID != made.ID {
+		t.Errorf("an account that exists is %s, %v", found.ID, err)
+	}
+	if keys, err := accounts.Keys(t.Context(), made.ID); err != nil || len(keys.Apps) != 2 {
+		t.Errorf("its apps are %v, %v", keys.Apps, err)
+	}
+}

@@ -60,9 +60,7 @@ func TestEndUploads_EndsThoseOfDeadProcessesOnly(t *testing.T) {
 			ended = append(ended, newUploading(scope, int64(10+i)))
 			must(t, ended[len(ended)-1].open(dead))
 		}
-		for _, other := range []uploading{newUploading(scope, 100), newUploading(scope, 200)} {
-			kept = append(kept, other)
-		}
+		kept = append(kept, newUploading(scope, 100), newUploading(scope, 200))
 		must(t, kept[len(kept)-2].open(alive))
 		must(t, kept[len(kept)-1].open(none)) // of a process that is not recorded
 	}

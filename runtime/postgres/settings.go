@@ -3,9 +3,12 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 	"mediastack.dev/runtime/settings"
@@ -65,6 +68,16 @@ func (s *Store) UpdateTenant(ctx context.Context, accountID uuid.UUID, decide fu
 
 // Pin implements settings.Store.
 func (s *Store) Pin(ctx context.Context, accountID uuid.UUID, pins settings.Layer, by settings.Object) error {
+	// A lock of the account would use a transaction id, also if the pins are the same.
+	before, err := s.queries.Pins(ctx, accountID)
+	if err == nil && before.PinnedBy == by.Name && before.ObjectUid == by.UID {
+		if same, err := decodeLayer(before.Fields); err == nil && reflect.DeepEqual(same, pins) {
+			return nil
+		}
+	}
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return toFault(err, "read the pins")
+	}
 	fields, err := json.Marshal(pins)
 	if err != nil {
 		return err

@@ -9,6 +9,9 @@ LEFT JOIN settings_tenant AS tenant USING (account_id);
 -- Changes of the pins and of the tenant's settings of one account are serialized.
 SELECT id FROM account WHERE id = $1 FOR NO KEY UPDATE;
 
+-- name: Pins :one
+SELECT pinned_by, object_uid, fields FROM settings_pin WHERE account_id = $1;
+
 -- name: SetPins :exec
 -- Replaces all pins. Equal pins are not written, so that no notification is sent.
 INSERT INTO settings_pin (account_id, pinned_by, object_uid, fields) VALUES ($1, $2, $3, $4)

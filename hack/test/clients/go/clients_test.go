@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -41,9 +43,32 @@ func TestClient_UploadsReadsAndRetries(t *testing.T) {
 		"503 with Retry-After is waited for":                            testUnavailable,
 		"the rate limit of the service is waited for":                   testRateLimit,
 		"a request whose answer is lost is repeated, but a form is not": testLostAnswers,
+		"the program of the README runs":                                testReadme,
 		"a call ends with its context, also while it waits":             testCancel,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newFixture(t, service)) })
+	}
+}
+
+// The program of the README, in a module that requires nothing but the client.
+func testReadme(t *testing.T, f *fixture) {
+	client := filepath.Join(testenv.RepoRoot(t), "clients/go")
+	text, err := os.ReadFile(filepath.Join(client, "README.md"))
+	must(t, err)
+	_, code, _ := strings.Cut(string(text), "```go\n")
+	code, _, _ = strings.Cut(code, "```")
+	sums, err := os.ReadFile(filepath.Join(client, "go.sum"))
+	must(t, err)
+	folder := t.TempDir()
+	for name, content := range map[string]string{
+		"main.go": code, "go.sum": string(sums), "photo.jpg": "a photo",
+		"go.mod": "module example.org/user\n\ngo 1.26.0\n\nrequire mediastack.dev/clients/go v0.0.0\n\nreplace mediastack.dev/clients/go => " + client + "\n",
+	} {
+		must(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
+	}
+	out := testenv.Run(t, 3*time.Minute, folder, "env", "GOFLAGS=-mod=mod", "URL="+f.BaseURL, "API_KEY="+f.APIKey, "go", "run", ".")
+	if lines := strings.Split(out, "\n"); len(lines) < 2 || !strings.HasPrefix(lines[0], "sealed ") || lines[1] != "photo.jpg 7" {
+		t.Errorf("it printed %s", out)
 	}
 }
 
@@ -171,11 +196,11 @@ func testRemoved(t *testing.T, f *fixture) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	_, err := f.client.Upload(ctx, bytes.NewReader(random(9<<20)), stopAfter(cancel))
 	requests, _ := f.Front.Seen()
-	last := requests[len(requests)-1]
-	if err == nil || !strings.HasPrefix(last, "DELETE "+resumables) {
-		t.Fatalf("%v, and the last request is %s", err, last)
+	removal := slices.IndexFunc(requests, func(request string) bool { return strings.HasPrefix(request, "DELETE "+resumables) })
+	if err == nil || removal < 0 {
+		t.Fatalf("%v after %v", err, requests)
 	}
-	address := f.BaseURL + strings.TrimPrefix(last, "DELETE ")
+	address := f.BaseURL + strings.TrimPrefix(requests[removal], "DELETE ")
 	must(t, f.client.CancelUpload(t.Context(), address)) // there is none
 	_, err = f.client.Upload(t.Context(), bytes.NewReader(nil), mediastack.UploadOptions{UploadURL: address})
 	checkError(t, err, api.ErrorCodeNotFound, http.StatusNotFound)
@@ -266,6 +291,18 @@ func testSignature(t *testing.T, f *fixture) {
 	if _, err := signed.Upload(t.Context(), strings.NewReader("x"), mediastack.UploadOptions{Seal: true}); err == nil {
 		t.Error("a signature seals")
 	}
+	long := mediastack.UploadOptions{Caption: strings.Repeat("ä", 2000), ResumableFrom: -1}
+	item, err := f.client.Upload(t.Context(), strings.NewReader("x"), long)
+	must(t, err)
+	if item.Caption != long.Caption {
+		t.Errorf("the caption has %d bytes", len(item.Caption))
+	}
+	var missing *mediastack.MissingDocumentError
+	if _, err := signed.Upload(t.Context(), strings.NewReader("x"), long); !errors.As(err, &missing) {
+		t.Fatalf("a document that is too long for a header: %v", err)
+	}
+	_, err = f.client.Get(t.Context(), missing.MediaID)
+	must(t, err)
 	broken := errors.New("no signature")
 	failing := f.with(t, mediastack.UploadSignature(func(context.Context) (string, error) { return "", broken }))
 	if _, err := failing.Upload(t.Context(), strings.NewReader("x"), mediastack.UploadOptions{}); !errors.Is(err, broken) {

@@ -54,6 +54,23 @@ func (q *Queries) PinnedBy(ctx context.Context) ([]PinnedByRow, error) {
 	return items, nil
 }
 
+const pins = `-- name: Pins :one
+SELECT pinned_by, object_uid, fields FROM settings_pin WHERE account_id = $1
+`
+
+type PinsRow struct {
+	PinnedBy  string
+	ObjectUid string
+	Fields    []byte
+}
+
+func (q *Queries) Pins(ctx context.Context, accountID uuid.UUID) (PinsRow, error) {
+	row := q.db.QueryRow(ctx, pins, accountID)
+	var i PinsRow
+	err := row.Scan(&i.PinnedBy, &i.ObjectUid, &i.Fields)
+	return i, err
+}
+
 const removePins = `-- name: RemovePins :exec
 DELETE FROM settings_pin WHERE object_uid = $1
 `
