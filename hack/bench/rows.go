@@ -20,8 +20,8 @@ import (
 // another place of every index.
 const itemsOfAccount = 1000
 
-// mostChanges bounds how many items are uploaded, sealed and deleted to measure the log.
-const mostChanges = 2000
+// maxChanges bounds how many items are uploaded, sealed and deleted to measure the log.
+const maxChanges = 2000
 
 // rows measures what items take in PostgreSQL: bytes of the table and of each index, bytes of the
 // write-ahead log for each change, and the time of vacuum, dump and restore.
@@ -137,7 +137,7 @@ func (b *bench) logOfChanges(ctx context.Context, conn *pgx.Conn, store *pgstore
 				return err
 			}
 		}
-		ids := make([]uuid.UUID, min(b.Items/2, mostChanges))
+		ids := make([]uuid.UUID, min(b.Items/2, maxChanges))
 		row := []string{pass}
 		for _, change := range []func(n int, scope media.Scope) error{
 			func(n int, scope media.Scope) error {
