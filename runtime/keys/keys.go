@@ -137,7 +137,7 @@ func newMACKey(key []byte) *macKey {
 }
 
 func (k *macKey) appendMAC(dst, message []byte) []byte {
-	state := k.states.Get().(*macState) //nolint:errcheck // the pool has nothing else
+	state := k.states.Get().(*macState)
 	state.message = append(state.message[:0], message...)
 	state.hash.Reset()
 	_, _ = state.hash.Write(state.message) // hash.Hash: it never returns an error

@@ -21,7 +21,7 @@ const (
 
 // A list reads its own rows, and few of them, whatever else is in the table and whatever the
 // statistics say of it: rows of other tenants, of another app of the account, of other groups and
-// access, and drafts. Before, a list was planned over the rows of everybody, or over all rows of the
+// access, and drafts. Before, a list was planned over the rows of all tenants, or over all rows of the
 // app, when the statistics were old.
 func TestListPlans_ReadTheirPageOnly(t *testing.T) {
 	t.Parallel()
