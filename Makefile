@@ -45,7 +45,7 @@ cluster-stop: bin/mediastack-cluster ## Stop the cluster of this checkout and re
 	@bin/mediastack-cluster stop $(ARGS)
 
 ##@ Build
-.PHONY: build images release generate api-viewer fmt
+.PHONY: build images release generate client-types api-viewer fmt
 build: libvips ## Build the operator, the runtime and the image worker into bin/ (installs libvips-dev and a C compiler if they are missing)
 	go build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./controllers/cmd/... ./runtime/cmd/mediastack-runtime
 	CGO_ENABLED=1 go build -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN)/ ./runtime/cmd/mediastack-imaging
@@ -68,6 +68,11 @@ generate: tools ## Regenerate CRDs and their reference, deepcopy, RBAC, SQL and 
 	$(TOOLS)/controller-gen rbac:roleName=mediastack-operator paths=./controllers/... output:rbac:dir=config/rbac
 	cd runtime/postgres && $(TOOLS)/sqlc generate
 	PATH="$(TOOLS):$$PATH" go generate ./api/... ./controllers/... ./runtime/...
+	go run ./runtime/internal/api/renderspec > clients/openapi.json
+	PATH="$(TOOLS):$$PATH" go -C clients/go generate ./...
+
+client-types: ## Regenerate the types of the TypeScript client from clients/openapi.json (needs npm)
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run --silent generate
 
 api-viewer: ## Vendor the pinned Swagger UI of the API reference (needs npm)
 	@hack/api-viewer.sh
@@ -83,6 +88,7 @@ TEST_PACKAGES ?= ./...
 test: packages kube minio tusd helm kube-score promtool prometheus build dev-services dev-stack ## Run all tests (TEST_PACKAGES=./runtime/... selects packages)
 	go test -count=1 -timeout $(TEST_TIMEOUT) $(TEST_PACKAGES)
 	$(if $(filter ./...,$(TEST_PACKAGES)),go -C hack/gitops test -count=1 .)
+	$(if $(filter ./...,$(TEST_PACKAGES)),go -C clients/go test -count=1 ./...)
 	$(if $(filter ./...,$(TEST_PACKAGES)),CGO_ENABLED=1 go test -count=1 -timeout $(TEST_TIMEOUT) $(CGO_PACKAGES))
 
 test-race: packages kube minio tusd build dev-services dev-stack ## Run all tests with the race detector (needs a C compiler)
@@ -112,7 +118,7 @@ lint: golangci-lint libvips ## Run the linters, which include the import rules
 	$(TOOLS)/golangci-lint run ./...
 	@# With -trimpath, cgo's cached output would name the sources of whichever clone was built first.
 	CGO_ENABLED=1 GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint run $(CGO_PACKAGES)
-	for module in devservices images gitops tools/minio-user; do (cd hack/$$module && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
+	for module in hack/devservices hack/images hack/gitops hack/tools/minio-user clients/go; do (cd $$module && $(TOOLS)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
 
 vocabulary: ## Check names, comments, texts and documents for retired words
 	go run ./hack/vocabulary

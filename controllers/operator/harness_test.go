@@ -201,7 +201,9 @@ func (b *harness) startRuntime() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		_ = installation.NewInstance(b.database, "test", func() error { return nil }, slog.New(slog.DiscardHandler)).Run(ctx)
+		_ = installation.NewInstance(installation.InstanceConfig{InstanceTimeout: time.Minute}, "test", installation.InstanceDeps{
+			Store: b.database, Writable: func() error { return nil }, EndUploads: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler),
+		}).Run(ctx)
 	})
 	stop = func() { cancel(); running.Wait() }
 	b.t.Cleanup(stop)

@@ -123,7 +123,19 @@ func New(ctx context.Context, kube *rest.Config, cfg Config, deps Deps) (manager
 	if err := errors.Join(addChecks(mgr, verifier, deps.Buckets), mgr.Add(verifier)); err != nil {
 		return nil, err
 	}
-	return mgr, addControllers(ctx, mgr, verifier, gate, cfg, deps)
+	return mgr, errors.Join(registerInformers(ctx, mgr.GetCache()), addControllers(ctx, mgr, verifier, gate, cfg, deps))
+}
+
+// registerInformers has the cache watch every kind of the controllers from its start on. The leader
+// election begins when the cache has synced, so that a replica that still lists 10,000 accounts does not
+// take the lease, while no other one may serve a change.
+func registerInformers(ctx context.Context, informers cache.Informers) error {
+	for _, kind := range []client.Object{&v1alpha1.MediaAccount{}, &v1alpha1.MediaSettings{}, &v1alpha1.RetainedMediaAccount{}, &corev1.Secret{}} {
+		if _, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", kind, err)
+		}
+	}
+	return nil
 }
 
 // profiles returns the handlers of the profiles, if they are on. The command line has none, because flags

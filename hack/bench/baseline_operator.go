@@ -167,7 +167,7 @@ func (l *loop) account(ctx context.Context, o object) error {
 	if err := l.store.MakeBucket(ctx, bucket, minio.MakeBucketOptions{}); err != nil {
 		return err
 	}
-	marker := []byte(values.Replace(string(l.template.AccountStatus))[:200]) // as long as a marker
+	marker := fmt.Appendf(nil, `{"accountID":%q,"namespace":%q,"name":%q,"installationID":%q,"epoch":1}`, o.uid, o.namespace, o.name, o.uid)
 	_, err := l.store.PutObject(ctx, bucket, objectstore.MarkerKey, bytes.NewReader(marker), int64(len(marker)), "", "", minio.PutObjectOptions{ContentType: "application/json"})
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ const (
 type bareItem struct {
 	id, accountID, appID             uuid.UUID
 	name, access, caption, groupName string
-	objects                          media.Objects
+	objects                          []media.Object // not media.Objects, which is scanned by hand
 	bytes                            int64
 	created                          time.Time
 	sealed                           *time.Time
@@ -110,7 +110,7 @@ func (h *bareHandler) document(i bareItem) bareDocument {
 	} else {
 		d.SealedAt = new(i.sealed.UTC().Truncate(time.Millisecond))
 	}
-	_, converted := i.objects.Find(media.WebP)
+	_, converted := media.Objects(i.objects).Find(media.WebP)
 	for _, object := range i.objects {
 		name := i.name
 		if object.Variant != media.Original {
@@ -146,7 +146,8 @@ func (h *bareHandler) get(w http.ResponseWriter, r *http.Request) {
 	answer(w, err, func() any { return h.document(item) })
 }
 
-// list makes both queries of a list: without the count there are no X-Total-Count and Link.
+// list makes both queries of a list, which the service makes in one: without the count there are no
+// X-Total-Count and Link.
 func (h *bareHandler) list(w http.ResponseWriter, r *http.Request) {
 	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
 	if err != nil {

@@ -40,6 +40,7 @@ func batches(ctx context.Context, b *bench) error {
 		}
 		versions = append(versions, v)
 	}
+	p99 := map[int][]float64{} // of 16 accounts through one replica, by the number of clients
 	times := table{{"clients", "side", "uploads/s", "p50, ms", "p99, ms", "runtime, CPU ms", "PostgreSQL", "S3", "answered 429"}}
 	for _, load := range []struct {
 		clients int
@@ -50,10 +51,14 @@ func batches(ctx context.Context, b *bench) error {
 		{64, []batchSide{{1, 1}, {batchAccounts, 1}, {batchAccounts, 2}}},
 		{256, []batchSide{{1, 1}, {batchAccounts, 1}}},
 	} {
-		if err := b.measureBatches(ctx, &times, load.clients, load.sides, versions, tenants); err != nil {
+		rounds, err := b.measureBatches(ctx, &times, load.clients, load.sides, versions, tenants)
+		if err != nil {
 			return err
 		}
+		at := slices.Index(load.sides, batchSide{batchAccounts, 1})
+		p99[load.clients] = figures(rounds[max(0, at)*len(versions)], func(r round) float64 { return float64(r.percentile(0.99)) })
 	}
+	b.add(result{Benchmark: b.name, Case: "p99 of 256 clients, 16 accounts", Figure: "ratio to 64 clients", Target: maximum(3)}, ratios(p99[256], p99[64])...)
 	times.print(b.out)
 	return nil
 }
@@ -71,17 +76,17 @@ func (s batchSide) String() string {
 	return fmt.Sprintf("%d accounts, %d replicas", s.accounts, s.replicas)
 }
 
-func (b *bench) measureBatches(ctx context.Context, times *table, clients int, of []batchSide, versions []version, tenants []tenant) error {
+func (b *bench) measureBatches(ctx context.Context, times *table, clients int, of []batchSide, versions []version, tenants []tenant) ([][]round, error) {
 	f := newForm("bench.bin", randomBytes(batchBytes))
 	var sides []side
 	busy := make([]atomic.Int64, len(of)*len(versions))
 	for _, s := range of {
 		for _, v := range versions {
-			refused := &busy[len(sides)]
+			rejected := &busy[len(sides)]
 			sides = append(sides, side{
 				name: v.name + s.String(),
 				call: func(ctx context.Context, n int64) error {
-					return uploadUntilAccepted(ctx, v.replicas[n%int64(s.replicas)], tenants[(n/int64(s.replicas))%int64(s.accounts)].APIKey, f, refused)
+					return uploadUntilAccepted(ctx, v.replicas[n%int64(s.replicas)], tenants[(n/int64(s.replicas))%int64(s.accounts)].APIKey, f, rejected)
 				},
 				after: func(context.Context) error {
 					for _, t := range tenants {
@@ -96,7 +101,7 @@ func (b *bench) measureBatches(ctx context.Context, times *table, clients int, o
 	}
 	rounds, err := b.measureRounds(ctx, fmt.Sprintf("%d clients", clients), load{clients: clients, rounds: b.Rounds, length: b.Length}, sides...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, s := range sides {
 		perCall := func(names ...string) string {
@@ -120,11 +125,11 @@ func (b *bench) measureBatches(ctx context.Context, times *table, clients int, o
 		slices.Sort(runtimes)
 		times.row(strconv.Itoa(clients), s.name, number(median(rates(rounds[i]))), part(0.5), part(0.99), perCall(runtimes...), perCall(postgres), perCall(store), strconv.FormatInt(busy[i].Load(), 10))
 	}
-	return nil
+	return rounds, nil
 }
 
 // uploadUntilAccepted uploads a form, again while it is answered 429.
-func uploadUntilAccepted(ctx context.Context, e *endpoint, key string, f form, refused *atomic.Int64) error {
+func uploadUntilAccepted(ctx context.Context, e *endpoint, key string, f form, rejected *atomic.Int64) error {
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.baseURL+"/media/create", bytes.NewReader(f.body))
 		if err != nil {
@@ -136,7 +141,7 @@ func uploadUntilAccepted(ctx context.Context, e *endpoint, key string, f form, r
 		if !isStatus(err, http.StatusTooManyRequests) {
 			return err
 		}
-		refused.Add(1)
+		rejected.Add(1)
 		if err := wait(200 * time.Millisecond)(ctx); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
@@ -154,6 +155,9 @@ func (env *environment) endpoint(name string, process *servers.Process, baseURL,
 	return &endpoint{Process: process, baseURL: baseURL, key: key, client: client}, err
 }
 
+// memoryLimit is that of the runtime in the chart.
+const memoryLimit = "768MiB"
+
 // serve starts a runtime for a tenant. name is what tables call it; settings are
 // added to its environment.
 func (env *environment) serve(ctx context.Context, name string, t tenant, settings ...string) (*endpoint, error) {
@@ -163,7 +167,7 @@ func (env *environment) serve(ctx context.Context, name string, t tenant, settin
 // serveBinary is serve with the binary of another version; empty = the one that was built.
 func (env *environment) serveBinary(ctx context.Context, name, binary string, t tenant, settings ...string) (*endpoint, error) {
 	runtime, err := env.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, Binary: binary, LogDir: env.dir, Secret: env.secret, Stores: env.storeSettings(),
-		Env: append(settings, servers.Unlimited...)})
+		Env: slices.Concat([]string{"GOMEMLIMIT=" + memoryLimit}, settings, servers.Unlimited)})
 	if err != nil {
 		return nil, err
 	}

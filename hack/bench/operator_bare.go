@@ -20,17 +20,15 @@ import (
 	pgstore "mediastack.dev/runtime/postgres"
 )
 
-// loopRows is the database of the bare loop: the operator must not find its rows.
-const loopRows = "bench_loop"
-
 // measureBare has the bare loop provide accounts while the operator does not run, and removes them from
 // the cluster again. round tells the rounds apart.
 func (c *cluster) measureBare(ctx context.Context, t *template, f fleet, round int) (created, error) {
 	env := c.b.env
-	if err := env.server.CreateDatabase(ctx, loopRows); err != nil {
+	rows := c.database + "_loop" // which the operator must not find
+	if err := env.server.CreateDatabase(ctx, rows); err != nil {
 		return created{}, err
 	}
-	if err := pgstore.Migrate(ctx, pgstore.Config{DatabaseURL: env.server.URL(loopRows)}, slog.New(slog.DiscardHandler)); err != nil {
+	if err := pgstore.Migrate(ctx, pgstore.Config{DatabaseURL: env.server.URL(rows)}, slog.New(slog.DiscardHandler)); err != nil {
 		return created{}, err
 	}
 	text, err := json.Marshal(t)
@@ -42,7 +40,7 @@ func (c *cluster) measureBare(ctx context.Context, t *template, f fleet, round i
 		return created{}, err
 	}
 	access := c.proxy.access
-	loop, err := env.serveBaseline(ctx, bareLoop, loopTemplate+"="+path, loopKubeconfig+"="+c.kube.Kubeconfig, loopDatabase+"="+env.server.URL(loopRows),
+	loop, err := env.serveBaseline(ctx, bareLoop, loopTemplate+"="+path, loopKubeconfig+"="+c.kube.Kubeconfig, loopDatabase+"="+env.server.URL(rows),
 		proxyEndpoint+"="+access.Endpoint, proxyAccess+"="+access.AccessKey, proxySecret+"="+access.SecretKey)
 	if err != nil {
 		return created{}, err

@@ -59,18 +59,21 @@ type cluster struct {
 	kube    *servers.Kubernetes
 	api     kube.WithWatch
 	metrics *http.Client // with the administrator's rights
-	sql     *pgx.Conn    // of the administrator
+	sql     *pgx.Conn    // with the administrator's rights, too
 	proxy   *countingProxy
 	runtime *endpoint
 
+	database       string
 	kubeconfig     string // the operator's
 	operatorListen string // of the operator's metrics
 	operator       *servers.Process
+
+	background float64 // transaction ids a second without an operator
 }
 
 // startCluster starts everything but the operator.
 func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
-	c := &cluster{b: b}
+	c := &cluster{b: b, database: "bench_" + strings.ReplaceAll(b.name, "-", "_")} // an installation of its own
 	if err := c.startControlPlane(ctx); err != nil {
 		return nil, err
 	}
@@ -81,7 +84,7 @@ func (b *bench) startCluster(ctx context.Context) (*cluster, error) {
 	if c.proxy, err = startCountingProxy(b.env.s3.Access); err != nil {
 		return nil, err
 	}
-	if c.runtime, err = b.env.serve(ctx, service, tenant{}); err != nil {
+	if c.runtime, err = b.env.serve(ctx, service, tenant{}, "SERVICE_DATABASE_URL="+b.env.server.URL(c.database)); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -122,13 +125,16 @@ func (c *cluster) startControlPlane(ctx context.Context) (err error) {
 	return err
 }
 
-// prepareDatabase migrates the database and adds the operator's role.
+// prepareDatabase makes the database and adds the operator's role.
 func (c *cluster) prepareDatabase(ctx context.Context) (err error) {
 	env := c.b.env
-	if err := pgstore.Migrate(ctx, pgstore.Config{DatabaseURL: env.server.URL(database)}, slog.New(slog.DiscardHandler)); err != nil {
+	if err := env.server.CreateDatabase(ctx, c.database); err != nil {
 		return err
 	}
-	if c.sql, err = pgx.Connect(ctx, env.server.AdminURL(database)); err != nil {
+	if err := pgstore.Migrate(ctx, pgstore.Config{DatabaseURL: env.server.URL(c.database)}, slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	if c.sql, err = pgx.Connect(ctx, env.server.AdminURL(c.database)); err != nil {
 		return err
 	}
 	for _, statement := range []string{
@@ -157,7 +163,7 @@ func (c *cluster) startOperator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	databaseURL, err := url.Parse(env.server.URL(database))
+	databaseURL, err := url.Parse(env.server.URL(c.database))
 	if err != nil {
 		return err
 	}

@@ -183,3 +183,18 @@ func (w *readyWatch) wait(ctx context.Context, want int) error {
 		}
 	}
 }
+
+// addRotations adds the rows that the rotations of a key leave: ended keys of the same app.
+func (c *cluster) addRotations(ctx context.Context, f fleet) error {
+	if f.rotations == 0 {
+		return nil
+	}
+	tag, err := c.sql.Exec(ctx, `INSERT INTO api_key SELECT (json_populate_record(k, json_build_object('id', gen_random_uuid(), 'hash', sha256((k.id::text || n)::bytea),
+			'sequence', k.sequence - 1 - n, 'delivered_at', k.created_at, 'expires_at', now() - make_interval(days => n + 1)))).*
+		FROM api_key k CROSS JOIN generate_series(0, $1 - 1) AS n WHERE k.expires_at IS NULL`, f.rotations)
+	if err != nil {
+		return fmt.Errorf("add the keys of rotations: %w", err)
+	}
+	c.b.note("%d ended keys were added to the database, as %d rotations leave them", tag.RowsAffected(), f.rotations)
+	return nil
+}

@@ -132,7 +132,7 @@ func (env *environment) seed(ctx context.Context, t tenant, s seed) ([]uuid.UUID
 }
 
 // countSeed sets an app's totals to a recount, spread over the slots as seals do it,
-// and leaves the index of pages as the migration does that brings it: one block that is to be folded.
+// and leaves an empty index of pages, with a delta for each list that is to be counted.
 var countSeed = []string{
 	`UPDATE app_total SET public_items = t.public_items, private_items = t.private_items, bytes = t.bytes
 	FROM (
@@ -148,10 +148,8 @@ var countSeed = []string{
 	WHERE account_id = (SELECT account_id FROM app WHERE id = $1)`,
 	`DELETE FROM item_page_block WHERE app_id = $1`,
 	`DELETE FROM item_page_delta WHERE app_id = $1`,
-	`INSERT INTO item_page_block (app_id, first_id, items, public_items)
-	SELECT app_id, '00000000-0000-0000-0000-000000000000', count(*), count(*) FILTER (WHERE access = 'public')
-	FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL GROUP BY app_id`,
-	`INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, first_id, 0, false FROM item_page_block WHERE app_id = $1`,
+	`INSERT INTO item_page_delta (app_id, id, group_label, delta, public)
+	SELECT $1, '00000000-0000-0000-0000-000000000000', label, 0, false FROM (SELECT DISTINCT group_label FROM group_total WHERE app_id = $1 UNION SELECT '') AS list (label)`,
 }
 
 // vacuum does what autovacuum does after a while.

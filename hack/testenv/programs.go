@@ -24,6 +24,8 @@ type (
 	Spec = servers.Spec
 	// Process is a running process.
 	Process = servers.Process
+	// RuntimeProcess is a running runtime.
+	RuntimeProcess = servers.Runtime
 	// RuntimeConfig says how to run the product's runtime.
 	RuntimeConfig = servers.RuntimeConfig
 )

@@ -239,6 +239,9 @@ func (d Drift) String() string {
 		text += fmt.Sprintf("; group %q", d.Group)
 	case PageIndex:
 		text += fmt.Sprintf("; the block that begins at %s", d.FirstID)
+		if d.Group != "" {
+			text += fmt.Sprintf(" of group %q", d.Group)
+		}
 	}
 	return text
 }

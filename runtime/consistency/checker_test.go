@@ -127,10 +127,13 @@ func TestCheck_ReportsAndRepairsEveryKind(t *testing.T) {
 				d.sql(`INSERT INTO group_total (app_id, group_label, slot, public_items) VALUES ($1, 'ghosts', 2, 4)`, item.AppID)
 			}},
 			{name: "a wrong pagination index", want: []string{"counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
-				d.sql(`INSERT INTO item_page_delta (app_id, id, delta, public) VALUES ($1, $2, 5, true)`, item.AppID, item.ID)
+				d.sql(`INSERT INTO item_page_block (app_id, group_label, first_id, items, public_items) VALUES ($1, '', '00000000-0000-0000-0000-000000000000', 5, 1)`, item.AppID)
+			}},
+			{name: "a wrong pagination index of a group", want: []string{"counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
+				d.sql(`INSERT INTO item_page_block (app_id, group_label, first_id, items, public_items) VALUES ($1, 'g', '00000000-0000-0000-0000-000000000000', 5, 1)`, item.AppID)
 			}},
 			{name: "an empty block", want: []string{"counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
-				d.sql(`INSERT INTO item_page_block (app_id, first_id, items, public_items) VALUES ($1, 'ffffffff-ffff-ffff-ffff-000000000000', 3, 1)`, item.AppID)
+				d.sql(`INSERT INTO item_page_block (app_id, group_label, first_id, items, public_items) VALUES ($1, '', 'ffffffff-ffff-ffff-ffff-000000000000', 3, 1)`, item.AppID)
 			}},
 			{name: "a usage that is too large", want: []string{"counter-drift"}, damage: func(_ *testing.T, d *fixture, item media.Item, _ media.Object) {
 				d.sql(`UPDATE account_usage SET bytes = bytes + 1000 WHERE account_id = $1`, item.AccountID)
@@ -301,7 +304,7 @@ func TestCheck_ComparesLargeAccountInPages(t *testing.T) {
 				jsonb_build_array(jsonb_build_object('variant', 'original', 'key', 'media/' || id || '/original', 'bytes', 1, 'mimeType', 'text/plain', 'sha256', '')), 1, now(), now()
 			FROM (SELECT n, gen_random_uuid() AS id FROM generate_series(1, $3::int) AS n) AS ids RETURNING 1)
 			UPDATE account_usage SET bytes = bytes + $3 WHERE account_id = $1`, d.principal.Account.ID, d.principal.App.ID, items)
-		if summary, _ := d.check(consistency.Config{Repair: true}); summary.Found["counter-drift"] != 9 || summary.Found["object-missing"] != items {
+		if summary, _ := d.check(consistency.Config{Repair: true}); summary.Found["counter-drift"] != 8 || summary.Found["object-missing"] != items {
 			t.Errorf("an empty bucket: %+v", summary)
 		}
 		conn, err := pgx.Connect(t.Context(), d.Database.DatabaseURL)

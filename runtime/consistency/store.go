@@ -141,7 +141,7 @@ type CounterValue struct {
 type Drift struct {
 	Counter          string
 	AppID            uuid.UUID // zero for AccountUsage
-	Group            string    // of GroupTotal
+	Group            string    // of GroupTotal, and of PageIndex unless the list is that of the app
 	FirstID          uuid.UUID // of a block of PageIndex
 	Recorded, Actual CounterValue
 }

@@ -13,7 +13,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"strings"
+	"sync"
 )
 
 // minSecretLength is the minimum length of the server secret, in bytes.
@@ -72,13 +74,17 @@ func decodeSecret(text string) ([]byte, error) {
 	return decoded, nil
 }
 
-// Signer signs and verifies messages for one purpose (HMAC-SHA-256).
-type Signer struct{ keys [][]byte }
+// Signer signs and verifies messages for one purpose (HMAC-SHA-256). It is safe for concurrent use.
+type Signer struct{ keys []*macKey }
 
 // Signer returns the Signer of a purpose.
 func (s Secret) Signer(purpose Purpose) (*Signer, error) {
 	keys, err := s.keys(purpose)
-	return &Signer{keys: keys}, err
+	signer := &Signer{}
+	for _, key := range keys {
+		signer.keys = append(signer.keys, newMACKey(key))
+	}
+	return signer, err
 }
 
 // keys derives the keys of a purpose, the key of the current secret first.
@@ -98,22 +104,37 @@ func (s Secret) keys(purpose Purpose) ([][]byte, error) {
 }
 
 // Sign returns the MAC of a message, by the key of the current secret.
-func (s *Signer) Sign(message []byte) []byte { return computeMAC(s.keys[0], message) }
+func (s *Signer) Sign(message []byte) []byte { return s.AppendSign(nil, message) }
+
+// AppendSign appends the MAC of a message to a slice.
+func (s *Signer) AppendSign(dst, message []byte) []byte { return s.keys[0].appendMAC(dst, message) }
 
 // Verify reports whether mac is the MAC of the message, by the key of the current or the
 // previous secret. It takes constant time.
 func (s *Signer) Verify(message, mac []byte) bool {
 	ok := false
+	var computed [sha256.Size]byte
 	for _, key := range s.keys {
-		ok = hmac.Equal(computeMAC(key, message), mac) || ok
+		ok = hmac.Equal(key.appendMAC(computed[:0], message), mac) || ok
 	}
 	return ok
 }
 
-func computeMAC(key, message []byte) []byte {
-	hash := hmac.New(sha256.New, key)
-	_, _ = hash.Write(message) // hash.Hash: it never returns an error
-	return hash.Sum(nil)
+// macKey computes MACs with one key. Its states are used again: a new one hashes the key twice, which
+// takes as long as the MAC of a short message.
+type macKey struct{ states sync.Pool }
+
+func newMACKey(key []byte) *macKey {
+	return &macKey{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+}
+
+func (k *macKey) appendMAC(dst, message []byte) []byte {
+	state := k.states.Get().(hash.Hash) //nolint:errcheck // the pool has nothing else
+	state.Reset()
+	_, _ = state.Write(message) // hash.Hash: it never returns an error
+	dst = state.Sum(dst)
+	k.states.Put(state)
+	return dst
 }
 
 // Encrypter encrypts and decrypts data for one purpose (AES-256-GCM).

@@ -135,10 +135,15 @@ type Filter struct {
 	Group  string // exact match
 }
 
+// List is a part of a list.
+type List struct {
+	Items []Item
+	Total int64 // items that match the filter, in the whole list
+}
+
 // Page is one page of a list.
 type Page struct {
-	Items  []Item
-	Total  int64 // items that match the filter, on all pages
-	Number int   // from 1
+	List
+	Number int // from 1
 	Limit  int
 }

@@ -12,11 +12,11 @@ import (
 
 // printed is what PostgreSQL prints of the objects of an image: names by length, and a space after each
 // colon and comma.
-const printed = `[{"key": "media/01900000-0000-7000-8000-000000000001/original", "bytes": 3145728, "sha256": "` + hash + `", "variant": "original", "mimeType": "image/jpeg"}, ` +
-	`{"key": "media/01900000-0000-7000-8000-000000000001/webp", "bytes": 0, "sha256": "` + hash + `", "variant": "webp", "mimeType": "image/webp"}, ` +
-	`{"key": "media/01900000-0000-7000-8000-000000000001/thumbnail", "bytes": 999999999999999999, "sha256": "` + hash + `", "variant": "thumbnail", "mimeType": "image/webp"}]`
+const printed = `[{"key": "media/01900000-0000-7000-8000-000000000001/original", "bytes": 3145728, "sha256": "` + hexHash + `", "variant": "original", "mimeType": "image/jpeg"}, ` +
+	`{"key": "media/01900000-0000-7000-8000-000000000001/webp", "bytes": 0, "sha256": "` + hexHash + `", "variant": "webp", "mimeType": "image/webp"}, ` +
+	`{"key": "media/01900000-0000-7000-8000-000000000001/thumbnail", "bytes": 999999999999999999, "sha256": "` + hexHash + `", "variant": "thumbnail", "mimeType": "image/webp"}]`
 
-const hash = "00ff3456789abcdef0123456789ABCDEF0123456789abcdef0123456789abcde"
+const hexHash = "00ff3456789abcdef0123456789ABCDEF0123456789abcdef0123456789abcde"
 
 // Whatever the text is, the result is that of encoding/json.
 func FuzzObjectsScanBytes(f *testing.F) {
@@ -24,7 +24,7 @@ func FuzzObjectsScanBytes(f *testing.F) {
 		printed, `[]`, `[{}]`, `null`, ``, `[{"bytes": 01}]`, `[{"bytes": 00}]`, `[{"bytes": -1}]`, `[{"bytes": 1e3}]`, `[{"bytes": 9223372036854775808}]`, `[{"bytes": 1, "bytes": 2}]`,
 		`[{"sha256": "0"}]`, `[{"sha256": ""}]`, `[{"sha256": null}]`, `[{"sha256": "zz"}]`, `[{"key": "\u0041"}]`, "[{\"key\": \"a\tb\"}]", "[{\"key\": \"\xff\"}]", `[{"key": "é"}]`, `[{"KEY": "a"}]`,
 		`[{"other": "a"}]`, `[{"key": 1}]`, `[{"key": "a"},{"key": "b"}]`, `[{"key": "a"}, ]`, `[, {"key": "a"}]`, `[{, "key": "a"}]`, `[{"key": "a", }]`, `[{"key": "a"}`, `[{"key": "a"}]]`, `[{"key": "a"}] `,
-		`{"key": "a"}`, `[[]]`, `[{"key": ["a"]}]`, `[{"bytes": 1}` + strings.Repeat(`, {"sha256": "`+hash+`"}`, 5) + `]`,
+		`{"key": "a"}`, `[[]]`, `[{"key": ["a"]}]`, `[{"bytes": 1}` + strings.Repeat(`, {"sha256": "`+hexHash+`"}`, 5) + `]`,
 	} {
 		f.Add([]byte(seed))
 	}

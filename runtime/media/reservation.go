@@ -23,6 +23,23 @@ type reservation struct {
 	expires time.Time // end of the lease
 }
 
+// endBatch is how many uploads of dead processes one transaction ends.
+const endBatch = 100
+
+// EndUploadsOfDeadProcesses ends the uploads of processes that were declared dead, so that the bytes
+// that they reserved are free again. The purge removes their objects.
+func (s *Service) EndUploadsOfDeadProcesses(ctx context.Context) error {
+	for {
+		ended, err := s.store.EndUploadsOfDeadProcesses(ctx, endBatch, uploadKeys, s.now().Add(removalGrace))
+		if ended > 0 {
+			s.log.WarnContext(ctx, "uploads of a process that died were ended", "uploads", ended)
+		}
+		if err != nil || ended < endBatch {
+			return err
+		}
+	}
+}
+
 // reserve makes the reservation hold at least total bytes. The first call creates the row.
 func (r *reservation) reserve(ctx context.Context, total int64) error {
 	if r.opened {

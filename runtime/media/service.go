@@ -183,16 +183,11 @@ func (s *Service) List(ctx context.Context, p account.Principal, filter Filter, 
 	if err := filter.validate(); err != nil {
 		return Page{}, err
 	}
-	scope := ScopeOf(p)
-	total, err := s.store.CountItems(ctx, scope, filter)
+	list, err := s.store.ListItems(ctx, ScopeOf(p), filter, limit, (page-1)*limit)
 	if err != nil {
 		return Page{}, err
 	}
-	items, err := s.store.ListItems(ctx, scope, filter, limit, (page-1)*limit)
-	if err != nil {
-		return Page{}, err
-	}
-	return Page{Items: items, Total: total, Number: page, Limit: limit}, nil
+	return Page{List: list, Number: page, Limit: limit}, nil
 }
 
 // Count counts the app's sealed items that match the filter.

@@ -63,10 +63,27 @@ var elements = map[string]bool{
 	"p": true, "span": true, "table": true, "template": true, "video": true,
 }
 
+// beforeMarkup are the bytes of byte order marks and of white space, in UTF-8 and in UTF-16.
+const beforeMarkup = "\xef\xbb\xbf\xff\xfe\x00 \t\r\n\f"
+
+// mayBeMarkup reports whether the first character of a head may be that of a tag. Most binary data
+// need not be looked at further.
+func mayBeMarkup(head []byte) bool {
+	for _, b := range head {
+		if strings.IndexByte(beforeMarkup, b) < 0 {
+			return b == '<'
+		}
+	}
+	return false
+}
+
 // sniffMarkup detects markup that package mimetype misses: after a byte order mark, white
 // space, comments, declarations or a namespace prefix, and in UTF-16. It returns "" for
 // everything else.
 func sniffMarkup(head []byte) string {
+	if !mayBeMarkup(head) {
+		return ""
+	}
 	text := strings.ToLower(ascii(head))
 	xml := false
 	for {

@@ -43,6 +43,11 @@ type Store interface {
 	// has been committed: then it changes nothing.
 	AbandonUpload(ctx context.Context, itemID uuid.UUID, scope Scope, keys []string, notBefore time.Time) (*Removal, error)
 
+	// EndUploadsOfDeadProcesses ends up to batch uploads of processes whose lease has ended, as
+	// AbandonUpload does. keysOf returns the keys of the objects that an upload may have stored; their
+	// removal is due at notBefore.
+	EndUploadsOfDeadProcesses(ctx context.Context, batch int, keysOf func(itemID uuid.UUID) []string, notBefore time.Time) (ended int, err error)
+
 	// Item returns a draft or a sealed item.
 	Item(ctx context.Context, scope Scope, id uuid.UUID) (Item, error)
 	// ItemForDelivery returns an item by id alone, with its owner. NotFound also when
@@ -53,8 +58,8 @@ type Store interface {
 	// DeleteItem deletes the row and queues the removal of its objects in one transaction. The
 	// removal is due at notBefore, so that the caller can attempt it first.
 	DeleteItem(ctx context.Context, scope Scope, id uuid.UUID, notBefore time.Time) (Removal, error)
-	// ListItems returns sealed items, newest first.
-	ListItems(ctx context.Context, scope Scope, filter Filter, limit, offset int) ([]Item, error)
+	// ListItems returns sealed items, newest first, and how many there are, in one snapshot.
+	ListItems(ctx context.Context, scope Scope, filter Filter, limit, offset int) (List, error)
 	// CountItems counts sealed items in constant time.
 	CountItems(ctx context.Context, scope Scope, filter Filter) (int64, error)
 	// Totals returns the account's totals in constant time.

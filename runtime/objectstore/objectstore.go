@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -48,8 +47,8 @@ type Store struct {
 	// direct opens objects; nil = core does. remaining makes the attempts after its first.
 	direct    *directGet
 	remaining *minio.Core
-	region   string
-	requests *inFlight
+	region    string
+	requests  *inFlight
 	// pingBucket does not exist.
 	pingBucket string
 	// troubles has a value after a request that the store failed.
@@ -74,7 +73,7 @@ func New(cfg Config) (*Store, error) {
 	// and reconnecting under load costs more than keeping them.
 	transport.MaxIdleConnsPerHost = 256
 	transport.ResponseHeaderTimeout = time.Minute
-	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext
+	transport.DialContext = dial
 	troubles, measured := make(chan struct{}, 1), newMetrics()
 	requests := &inFlight{next: transport, requests: map[*progress]struct{}{}}
 	keys, valid := newCredentials(cfg)

@@ -15,10 +15,10 @@ import (
 const (
 	maxBatchCalls = 128
 	batchTimeout  = 15 * time.Second
-	// lockPatience is how long a batch of several accounts waits for a lock of one of them, and
-	// soloPatience how long each attempt of a single account does.
-	lockPatience = 100 * time.Millisecond
-	soloPatience = 250 * time.Millisecond
+	// batchLockTimeout is how long a batch of several accounts waits for a lock of one of them, and
+	// soloLockTimeout how long each attempt of a single account does.
+	batchLockTimeout = 100 * time.Millisecond
+	soloLockTimeout  = 250 * time.Millisecond
 	// A batch that takes longer than defaultLateAfter does not delay later ones: the next one is executed
 	// beside it, on another connection. maxLate bounds how many late batches there are.
 	defaultLateAfter = time.Second
@@ -45,7 +45,8 @@ type batcher[K comparable, C any] struct {
 	// waiting and size are metrics.
 	waiting prometheus.Gauge
 	size    prometheus.Observer
-	// pause returns how long to wait after a batch of this duration; nil = not at all.
+	// pause returns how long calls wait after a batch of this duration, so that the next batch is
+	// larger; nil = not at all.
 	pause func(took time.Duration) time.Duration
 
 	lateAfter time.Duration
@@ -143,7 +144,9 @@ func (b *batcher[K, C]) runShared() {
 		}
 		b.mu.Unlock()
 		if b.pause != nil {
-			<-time.After(b.pause(time.Since(started)))
+			if pause := b.pause(time.Since(started)); pause > 0 {
+				<-time.After(pause)
+			}
 		}
 	}
 }
@@ -160,12 +163,12 @@ func (b *batcher[K, C]) dequeue(l *lane[C]) []*batchCall[C] {
 }
 
 // executeShared executes a batch of any accounts, and starts to execute the accounts separately if
-// that is refused.
+// that fails.
 func (b *batcher[K, C]) executeShared(calls []*batchCall[C]) {
 	b.waiting.Sub(float64(len(calls)))
 	ctx, cancel := context.WithTimeout(calls[0].ctx, batchTimeout)
 	defer cancel()
-	ok, err := b.execute(ctx, lockPatience, calls)
+	ok, err := b.execute(ctx, batchLockTimeout, calls)
 	if err == nil || isTransient(err) && !isLockFailure(err) {
 		endAll(calls, ok, err)
 		return
@@ -225,7 +228,7 @@ func (b *batcher[K, C]) executeSolo(calls []*batchCall[C]) {
 func (b *batcher[K, C]) attempt(ctx context.Context, calls []*batchCall[C]) (ok []bool, err error) {
 	for {
 		b.soloSlots <- struct{}{}
-		ok, err = b.execute(ctx, soloPatience, calls)
+		ok, err = b.execute(ctx, soloLockTimeout, calls)
 		<-b.soloSlots
 		if err == nil || !isLockFailure(err) || ctx.Err() != nil {
 			return ok, err

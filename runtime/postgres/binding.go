@@ -29,6 +29,9 @@ func (s *Store) UpdateAccount(ctx context.Context, want account.Account) (accoun
 	if err != nil {
 		return account.Account{}, toFault(err, "update account")
 	}
+	if found.Suspended { // also if an earlier call, which failed here, has suspended it
+		return accountOf(found), s.awaitItemCaches(ctx)
+	}
 	return accountOf(found), nil
 }
 
@@ -84,6 +87,9 @@ func (s *Store) BindAccount(ctx context.Context, want account.Account, provision
 	})
 	if violates(err, "account_open_bucket") {
 		err = fault.Wrap(err, fault.Conflict, "bucket %s is owned by another account", bucket)
+	}
+	if err == nil && bound.Suspended {
+		err = s.awaitItemCaches(ctx)
 	}
 	return accountOf(bound), errors.Join(err, rejected)
 }

@@ -139,7 +139,7 @@ func findDrift(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID) ([]c
 	}
 	for _, row := range blocks {
 		found = append(found, consistency.Drift{
-			Counter: consistency.PageIndex, AppID: row.AppID, FirstID: row.FirstID,
+			Counter: consistency.PageIndex, AppID: row.AppID, Group: row.GroupLabel, FirstID: row.FirstID,
 			Recorded: consistency.CounterValue{Public: row.PublicItems, Private: row.Items - row.PublicItems},
 			Actual:   consistency.CounterValue{Public: row.ActualPublic, Private: row.ActualItems - row.ActualPublic},
 		})
@@ -200,7 +200,7 @@ func repairCounter(ctx context.Context, q *sqlgen.Queries, accountID uuid.UUID, 
 		return q.RepairAppTotal(ctx, sqlgen.RepairAppTotalParams{AppID: d.AppID, AccountID: accountID, PublicItems: public, PrivateItems: private, Bytes: bytes})
 	case consistency.PageIndex:
 		// The compaction of the index, which is next, counts the block again.
-		return q.InvalidateBlock(ctx, sqlgen.InvalidateBlockParams{AppID: d.AppID, FirstID: d.FirstID})
+		return q.InvalidateBlock(ctx, sqlgen.InvalidateBlockParams{AppID: d.AppID, GroupLabel: d.Group, FirstID: d.FirstID})
 	case consistency.GroupTotal:
 		return q.RepairGroupTotal(ctx, sqlgen.RepairGroupTotalParams{AppID: d.AppID, GroupLabel: d.Group, PublicItems: public, PrivateItems: private})
 	default:

@@ -40,6 +40,9 @@ func (s *Store) CloseAccount(ctx context.Context, accountID uuid.UUID, options a
 		closed, err = q.CloseAccount(ctx, sqlgen.CloseAccountParams{ID: accountID, EraseAfterSeconds: after})
 		return err
 	})
+	if err == nil { // also if it was closed already, by a call that failed here
+		err = s.awaitItemCaches(ctx)
+	}
 	return accountOf(closed), err
 }
 

@@ -26,7 +26,7 @@ func seedItems(t *testing.T, url string, id uuid.UUID, items int) {
 		FROM app, generate_series(1, $2) AS n WHERE app.account_id = $1`, id, items)
 	exec(t, url, `INSERT INTO group_total (app_id, group_label, slot, private_items)
 		SELECT app_id, group_label, 0, count(*) FROM item WHERE account_id = $1 GROUP BY 1, 2`, id)
-	exec(t, url, `INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, 1, false FROM item WHERE account_id = $1`, id)
+	exec(t, url, `INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, false FROM item WHERE account_id = $1`, id)
 	exec(t, url, `INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 		SELECT $1, 'b', '{}', false, now() FROM generate_series(1, $2 / 10)`, id, items)
 	exec(t, url, `UPDATE app_total t SET private_items = s.n, bytes = s.bytes FROM

@@ -20,3 +20,6 @@ func HoldBatches(s *Store, hold func(batch string, uploads int)) {
 		return commitUploads(ctx, lockTimeout, items)
 	}
 }
+
+// ListStatement is listStatement, for tests that explain it.
+var ListStatement = listStatement

@@ -39,7 +39,7 @@ func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
 		"a program that runs":   func() error { return running.CheckSchema(t.Context()) },
 		"a program that starts": func() error { return open(t, url).CheckSchema(t.Context()) },
 		"a query of a program":  func() error { _, err := open(t, url).FindAccount(t.Context(), "a", "b"); return err },
-		"a write of a program":  func() error { return open(t, url).TouchRuntime(t.Context(), uuid.New(), "old") },
+		"a write of a program":  func() error { return touch(t, open(t, url), uuid.New(), "old") },
 		"the migration of a program": func() error {
 			return postgres.Migrate(t.Context(), postgres.Config{DatabaseURL: url}, slog.New(slog.DiscardHandler))
 		},
@@ -51,12 +51,12 @@ func TestSchema_NewerIsRejectedOnEveryConnection(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := running.TouchRuntime(t.Context(), uuid.New(), "old"); fault.ReasonOf(err) != fault.Schema {
+	if err := touch(t, running, uuid.New(), "old"); fault.ReasonOf(err) != fault.Schema {
 		t.Errorf("a program that runs writes on an old connection: %v", err)
 	}
 	statement(t, url, "DELETE FROM goose_db_version WHERE version_id = 999")
 	must(t, running.CheckSchema(t.Context()))
-	must(t, running.TouchRuntime(t.Context(), uuid.New(), "old"))
+	must(t, touch(t, running, uuid.New(), "old"))
 }
 
 func TestSchema_OlderNamesBothVersionsAndTheCommand(t *testing.T) {
@@ -66,6 +66,16 @@ func TestSchema_OlderNamesBothVersionsAndTheCommand(t *testing.T) {
 	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "no tables") || !strings.Contains(err.Error(), "version 11") || !strings.Contains(err.Error(), "mediastack-runtime migrate") {
 		t.Errorf("%v", err)
 	}
+}
+
+// lapse ends the lease of a process, as if it had not renewed it.
+const lapse = "UPDATE runtime_instance SET lease_ends = now() - interval '1 second' WHERE id = $1"
+
+// touch renews the lease of a process.
+func touch(t *testing.T, store *postgres.Store, id uuid.UUID, version string) error {
+	t.Helper()
+	_, err := store.TouchRuntime(t.Context(), id, version, time.Minute)
+	return err
 }
 
 func TestRuntimeInstance_CountsReplicasThatWereSeen(t *testing.T) {
@@ -84,17 +94,17 @@ func TestRuntimeInstance_CountsReplicasThatWereSeen(t *testing.T) {
 	serving("0 []")
 	ids := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
 	for i, id := range ids {
-		must(t, store.TouchRuntime(t.Context(), id, fmt.Sprintf("v%d", i/2)))
+		must(t, touch(t, store, id, fmt.Sprintf("v%d", i/2)))
 	}
 	serving("3 [v0 v1]")
 	must(t, store.RemoveRuntime(t.Context(), ids[0])) // it ended
 	serving("2 [v0 v1]")
-	statement(t, url, "UPDATE runtime_instance SET seen_at = now() - interval '46 seconds' WHERE id = $1", ids[1]) // it was killed
+	statement(t, url, lapse, ids[1]) // it was killed
 	serving("1 [v1]")
-	must(t, store.TouchRuntime(t.Context(), ids[1], "v0")) // it was only slow
+	must(t, touch(t, store, ids[1], "v0")) // it was only slow
 	serving("2 [v0 v1]")
-	statement(t, url, "UPDATE runtime_instance SET seen_at = now() - interval '11 minutes' WHERE id = $1", ids[1])
-	must(t, store.TouchRuntime(t.Context(), ids[2], "v1"))
+	statement(t, url, lapse, ids[1])
+	must(t, store.RemoveDeadRuntimes(t.Context()))
 	var rows int
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)

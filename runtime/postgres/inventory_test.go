@@ -126,11 +126,11 @@ func TestFirstRuntime_IsTheOneThatHasServedForTheLongestTime(t *testing.T) {
 	first(uuid.Nil)
 	ids := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
 	for _, id := range ids {
-		must(t, store.TouchRuntime(t.Context(), id, "v1"))
+		must(t, touch(t, store, id, "v1"))
 	}
-	must(t, store.TouchRuntime(t.Context(), ids[0], "v1"))
+	must(t, touch(t, store, ids[0], "v1"))
 	first(ids[0])
-	statement(t, url, "UPDATE runtime_instance SET seen_at = now() - interval '46 seconds' WHERE id = $1", ids[0]) // it was killed
+	statement(t, url, lapse, ids[0]) // it was killed
 	first(ids[1])
 	must(t, store.RemoveRuntime(t.Context(), ids[1])) // it ended
 	first(ids[2])

@@ -1,8 +1,8 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -63,7 +63,7 @@ func (s *Store) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now t
 	s.pageIndex.recordChange(scope.AppID)
 	// sqlc does not infer the type of a column that comes from a CTE.
 	var objects media.Objects
-	if err := json.Unmarshal(row.Objects, &objects); err != nil {
+	if err := objects.ScanBytes(row.Objects); err != nil {
 		return media.Item{}, fmt.Errorf("postgres: read the objects of item %s: %w", id, err)
 	}
 	return itemOf(sqlgen.Item{ID: row.ID, AccountID: row.AccountID, AppID: row.AppID, FileName: row.FileName, Access: row.Access, Caption: row.Caption,
@@ -71,16 +71,26 @@ func (s *Store) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now t
 }
 
 // DeleteItem implements media.Store. It may be repeated: an attempt whose response was lost has left
-// the removal of the item's objects.
+// the removal of the item's objects. It returns when no process serves the item from a cache.
 func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
-	attempts := 0
-	return repeat(ctx, s, func(ctx context.Context) (media.Removal, error) {
-		removal, err := s.deleteItem(ctx, scope, id, notBefore)
-		if attempts++; attempts > 1 && errors.Is(err, errItemNotFound) {
+	attempts, draft := 0, false
+	removal, err := repeat(ctx, s, func(ctx context.Context) (media.Removal, error) {
+		row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore})
+		if attempts++; attempts > 1 && errors.Is(err, pgx.ErrNoRows) {
 			return s.queuedRemoval(ctx, scope, id)
 		}
-		return removal, err
+		if err != nil {
+			return media.Removal{}, itemFault(err, "delete item")
+		}
+		s.pageIndex.recordChange(scope.AppID)
+		draft = !row.Sealed
+		return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
 	})
+	if draft || err != nil && !errors.Is(err, errItemNotFound) {
+		return removal, err
+	}
+	// Also of an item that is not found: a process may have deleted it, and ended before it answered.
+	return removal, cmp.Or(s.awaitItemCaches(ctx), err)
 }
 
 // queuedRemoval returns the removal of the objects of an item that was deleted a moment ago.
@@ -90,46 +100,6 @@ func (s *Store) queuedRemoval(ctx context.Context, scope media.Scope, id uuid.UU
 		return media.Removal{}, itemFault(err, "find the removal of an item")
 	}
 	return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
-}
-
-func (s *Store) deleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
-	row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore})
-	if err != nil {
-		return media.Removal{}, itemFault(err, "delete item")
-	}
-	s.pageIndex.recordChange(scope.AppID)
-	return media.Removal{ID: row.ID, Bucket: row.Bucket, Keys: row.Keys}, nil
-}
-
-// ListItems implements media.Store. limit and offset are bounded by media.Service.List.
-func (s *Store) ListItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
-	return repeat(ctx, s, func(ctx context.Context) ([]media.Item, error) { return s.listItems(ctx, scope, filter, limit, offset) })
-}
-
-func (s *Store) listItems(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
-	if offset > indexOffset && filter.Group == "" {
-		return s.listByIndex(ctx, scope, filter, limit, offset)
-	}
-	var rows []sqlgen.Item
-	var err error
-	lim, off := int32(limit), int32(offset) //nolint:gosec // bounded by media.Service.List
-	switch {
-	case filter.Group != "":
-		rows, err = s.queries.ListItemsByGroup(ctx, sqlgen.ListItemsByGroupParams{AppID: scope.AppID, GroupLabel: filter.Group,
-			Access: string(filter.Access), Limit: lim, Offset: off})
-	case filter.Access != "":
-		rows, err = s.queries.ListItemsByAccess(ctx, sqlgen.ListItemsByAccessParams{AppID: scope.AppID, Access: string(filter.Access), Limit: lim, Offset: off})
-	default:
-		rows, err = s.queries.ListItems(ctx, sqlgen.ListItemsParams{AppID: scope.AppID, Limit: lim, Offset: off})
-	}
-	if err != nil {
-		return nil, toFault(err, "list items")
-	}
-	items := make([]media.Item, len(rows))
-	for i, row := range rows {
-		items[i] = itemOf(row)
-	}
-	return items, nil
 }
 
 // CountItems implements media.Store.
@@ -152,13 +122,18 @@ func (s *Store) countItems(ctx context.Context, scope media.Scope, filter media.
 		}
 		public, private = row.PublicItems, row.PrivateItems
 	}
-	switch filter.Access {
+	return matching(filter.Access, public, private), nil
+}
+
+// matching returns how many items have the access, of counts by access.
+func matching(access media.Access, public, private int64) int64 {
+	switch access {
 	case media.Public:
-		return public, nil
+		return public
 	case media.Private:
-		return private, nil
+		return private
 	default:
-		return public + private, nil
+		return public + private
 	}
 }
 

@@ -72,20 +72,26 @@ func listenOnce(ctx context.Context, config *pgx.ConnConfig, channel string, ser
 // waiting, which is derived from ctx, is canceled, and whenever a probe succeeded. After an
 // error the connection can't be used.
 func (l *listener) next(ctx, waiting context.Context) (payload string, err error) {
+	_, payload, err = l.nextOf(ctx, waiting)
+	return payload, err
+}
+
+// nextOf is next for a connection that listens on several channels.
+func (l *listener) nextOf(ctx, waiting context.Context) (channel, payload string, err error) {
 	waiting, cancel := context.WithTimeout(waiting, probeInterval)
 	defer cancel()
 	notification, err := l.conn.WaitForNotification(waiting)
 	switch {
 	case err == nil:
-		return notification.Payload, nil
+		return notification.Channel, notification.Payload, nil
 	case ctx.Err() != nil || l.conn.IsClosed() || waiting.Err() == nil:
-		return "", err
+		return "", "", err
 	case errors.Is(waiting.Err(), context.Canceled):
-		return "", nil
+		return "", "", nil
 	}
 	probing, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	return "", l.conn.Ping(probing)
+	return "", "", l.conn.Ping(probing)
 }
 
 // Listen calls onChange for every change of an account, by any process, until ctx ends. It

@@ -22,9 +22,9 @@ func (p *poolCounters) observe(err error) {
 	}
 }
 
-// Register registers the metrics of the pool, of the statements and of the batches.
+// Register registers the metrics of the pool, of the statements, of the batches and of the wait for caches.
 func (s *Store) Register(registry prometheus.Registerer) error {
-	for _, collector := range []prometheus.Collector{poolCollector{s.pool, &s.db.counters}, s.statements.duration, s.batches.waiting, s.batches.size} {
+	for _, collector := range []prometheus.Collector{poolCollector{s.pool, &s.db.counters}, s.statements.duration, s.batches.waiting, s.batches.size, s.caches.duration, s.caches.removed} {
 		if err := registry.Register(collector); err != nil {
 			return err
 		}

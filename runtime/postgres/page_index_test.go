@@ -19,6 +19,7 @@ import (
 type listed struct {
 	id     uuid.UUID
 	access media.Access
+	group  string
 }
 
 // Pages at a large offset are found with the pagination index. They equal those of the whole
@@ -72,8 +73,13 @@ func TestListItems_ByIndexEqualsWholeList(t *testing.T) {
 	if n := number(t, url, `SELECT count(*) FROM item_page_delta`); n != 0 {
 		t.Errorf("%d deltas are left after the compaction", n)
 	}
-	if n := number(t, url, `SELECT count(*) FROM item_page_block`); n < 3 {
-		t.Errorf("%d blocks for %d items", n, items)
+	for label, least := range map[string]int64{"": 3, "large": 2} {
+		if n := number(t, url, `SELECT count(*) FROM item_page_block WHERE group_label = $1`, label); n < least {
+			t.Errorf("the list %q has %d blocks", label, n)
+		}
+	}
+	if n := number(t, url, `SELECT count(*) FROM item_page_block WHERE group_label NOT IN ('', 'large')`); n != 0 {
+		t.Errorf("small lists have %d blocks", n)
 	}
 	if n := number(t, url, `SELECT max(items) FROM item_page_block`); n > 2048 {
 		t.Errorf("a block has %d items", n)
@@ -89,28 +95,49 @@ func TestListItems_ByIndexEqualsWholeList(t *testing.T) {
 	comparePages(t, store, url, scope, "after deletes")
 	must(t, store.CompactPageIndex(t.Context()))
 	comparePages(t, store, url, scope, "after deletes, compacted")
+	for _, item := range wholeList(t, url, scope)[500:] {
+		_, err := store.DeleteItem(t.Context(), scope, item.id, time.Now())
+		must(t, err)
+	}
+	must(t, store.CompactPageIndex(t.Context()))
+	if n := number(t, url, `SELECT count(*) FROM item_page_block`); n != 0 {
+		t.Errorf("small lists have %d blocks", n)
+	}
+	comparePages(t, store, url, scope, "when all lists are small")
+}
+
+// filters are one of each kind of list. Of the items, about 3,600 are in the group "large", 400 in the group
+// "small", and one in fifty of "large" is public.
+var filters = []media.Filter{
+	{}, {Access: media.Public}, {Access: media.Private},
+	{Group: "large"}, {Group: "large", Access: media.Public}, {Group: "large", Access: media.Private},
+	{Group: "small"}, {Group: "small", Access: media.Public}, {Group: "none"}, {Group: "none", Access: media.Private},
 }
 
 func comparePages(t *testing.T, store *postgres.Store, url string, scope media.Scope, when string) {
 	t.Helper()
 	whole := wholeList(t, url, scope)
-	for _, access := range []media.Access{"", media.Public, media.Private} {
+	for _, filter := range filters {
 		var want []uuid.UUID
 		for _, item := range whole {
-			if access == "" || item.access == access {
+			if (filter.Access == "" || item.access == filter.Access) && (filter.Group == "" || item.group == filter.Group) {
 				want = append(want, item.id)
 			}
 		}
-		for _, offset := range []int{0, 499, 501, 777, 1023, 1024, 1500, 2047, 2100, len(want) - 1, len(want), len(want) + 100, 1 << 30} {
+		n := len(want)
+		for _, offset := range []int{0, 499, 500, 501, 777, 1023, 1024, 1500, 2047, 2100, n / 2, n - 600, n - 551, n - 550, n - 549, n - 51, n - 50, n - 1, n, n + 100, 1 << 30} {
 			if offset < 0 {
 				continue
 			}
-			got, err := store.ListItems(t.Context(), scope, media.Filter{Access: access}, 50, offset)
+			got, err := store.ListItems(t.Context(), scope, filter, 50, offset)
 			must(t, err)
-			from := min(offset, len(want))
-			page := want[from:min(from+50, len(want))]
-			if !slices.EqualFunc(got, page, func(item media.Item, id uuid.UUID) bool { return item.ID == id }) {
-				t.Errorf("%s: the page of %q at %d has %d items and is not that of the whole list (%d)", when, access, offset, len(got), len(page))
+			from := min(offset, n)
+			page := want[from:min(from+50, n)]
+			if !slices.EqualFunc(got.Items, page, func(item media.Item, id uuid.UUID) bool { return item.ID == id }) {
+				t.Errorf("%s: the page of %+v at %d of %d has %d items and is not that of the whole list (%d)", when, filter, offset, n, len(got.Items), len(page))
+			}
+			if got.Total != int64(n) {
+				t.Errorf("%s: the total of %+v at %d is %d, not %d", when, filter, offset, got.Total, n)
 			}
 		}
 	}
@@ -121,11 +148,11 @@ func wholeList(t *testing.T, url string, scope media.Scope) []listed {
 	conn, err := pgx.Connect(t.Context(), url)
 	must(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
-	rows, err := conn.Query(t.Context(), `SELECT id, access FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id DESC`, scope.AppID)
+	rows, err := conn.Query(t.Context(), `SELECT id, access, group_label FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id DESC`, scope.AppID)
 	must(t, err)
 	whole, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (listed, error) {
 		var item listed
-		return item, row.Scan(&item.id, &item.access)
+		return item, row.Scan(&item.id, &item.access, &item.group)
 	})
 	must(t, err)
 	return whole
@@ -141,11 +168,20 @@ func drafts(t *testing.T, url string, scope media.Scope, n int) []uuid.UUID {
 	rows := make([][]any, n)
 	for i := range ids {
 		ids[i] = uuid.Must(uuid.NewV7())
-		access := media.Private
-		if i%3 == 0 {
+		access, group := media.Private, ""
+		switch {
+		case i%5 < 3:
+			group = "large"
+			if i%50 == 0 {
+				access = media.Public
+			}
+		case i%15 == 3:
+			group = "small"
+		}
+		if group != "large" && i%2 == 0 {
 			access = media.Public
 		}
-		rows[i] = []any{ids[i], scope.AccountID, scope.AppID, "f", access, "", "", media.Objects{{Variant: media.Original, Key: media.ObjectKey(ids[i], media.Original)}}, int64(0), time.Now()}
+		rows[i] = []any{ids[i], scope.AccountID, scope.AppID, "f", access, "", group, media.Objects{{Variant: media.Original, Key: media.ObjectKey(ids[i], media.Original)}}, int64(0), time.Now()}
 	}
 	_, err = conn.CopyFrom(t.Context(), pgx.Identifier{"item"},
 		[]string{"id", "account_id", "app_id", "file_name", "access", "caption", "group_label", "objects", "bytes", "created_at"}, pgx.CopyFromRows(rows))

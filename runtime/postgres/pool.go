@@ -117,7 +117,7 @@ func (c Config) poolConfig() (*pgxpool.Config, error) {
 	cfg.PingTimeout = pingTimeout
 	cfg.ConnConfig.RuntimeParams["application_name"] = "mediastack"
 	cfg.ConnConfig.Tracer = tracer{}
-	cfg.AfterConnect = rejectUnknownSchema
+	cfg.AfterConnect = registerTypes(rejectUnknownSchema)
 	return cfg, nil
 }
 

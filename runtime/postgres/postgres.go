@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -51,8 +52,11 @@ type Store struct {
 	openBatch   *batcher[uuid.UUID, openRequest]
 	commitBatch *batcher[uuid.UUID, media.Item]
 	batches     batchMetrics
+	instance    atomic.Pointer[uuid.UUID] // of this process; nil until it is recorded
+	replicas    atomic.Int64              // that serve, as of the last heartbeat
 	statements  measuredTracer
 	pageIndex   *pageIndex
+	caches      *cacheWait
 }
 
 // Open returns a Store. It connects on first use, so Open succeeds while the server is down.
@@ -71,9 +75,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s.db.pool = s.pool
 	s.queries = sqlgen.New(s.db)
 	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.openUploads), newBatcher(accountOfItem, s.commitUploads)
+	s.openBatch.pause, s.commitBatch.pause = s.batchPause, s.batchPause
 	s.openBatch.waiting, s.openBatch.size = s.batches.of("open")
 	s.commitBatch.waiting, s.commitBatch.size = s.batches.of("commit")
 	s.pageIndex = newPageIndex(s.compactApp)
+	s.caches = newCacheWait(s.acknowledgeRound)
 	return s, nil
 }
 

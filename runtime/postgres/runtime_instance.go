@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -10,8 +11,14 @@ import (
 )
 
 // TouchRuntime implements installation.InstanceStore.
-func (s *Store) TouchRuntime(ctx context.Context, id uuid.UUID, version string) error {
-	return toFault(s.queries.TouchRuntime(ctx, sqlgen.TouchRuntimeParams{ID: id, Version: version}), "touch the runtime instance")
+func (s *Store) TouchRuntime(ctx context.Context, id uuid.UUID, version string, lease time.Duration) (installation.Touch, error) {
+	row, err := s.queries.TouchRuntime(ctx, sqlgen.TouchRuntimeParams{ID: id, Version: version, Lease: lease.Microseconds()})
+	if err != nil {
+		return installation.Touch{}, toFault(err, "touch the runtime instance")
+	}
+	s.instance.Store(&id)
+	s.replicas.Store(row.Replicas)
+	return installation.Touch{Lapsed: row.Lapsed, Dead: row.Dead}, nil
 }
 
 // RemoveRuntime implements installation.InstanceStore.
@@ -19,8 +26,13 @@ func (s *Store) RemoveRuntime(ctx context.Context, id uuid.UUID) error {
 	return toFault(s.queries.RemoveRuntime(ctx, id), "remove the runtime instance")
 }
 
-// ServingRuntimes returns the replicas of the runtime that were seen within 45 seconds, by the
-// database's clock.
+// RemoveDeadRuntimes implements installation.InstanceStore.
+func (s *Store) RemoveDeadRuntimes(ctx context.Context) error {
+	return toFault(s.queries.RemoveDeadRuntimes(ctx), "remove the dead runtime instances")
+}
+
+// ServingRuntimes returns the replicas of the runtime whose lease has not ended, by the database's
+// clock.
 func (s *Store) ServingRuntimes(ctx context.Context) (installation.Runtimes, error) {
 	rows, err := s.queries.ServingRuntimes(ctx)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,10 +56,14 @@ const noLockTimeout = 0
 
 func (s *Store) openUploads(ctx context.Context, lockTimeout time.Duration, requests []openRequest) ([]bool, error) {
 	params := openParams(lockTimeout, requests)
+	if id := s.instance.Load(); id != nil {
+		params.InstanceID = *id
+	}
 	opened, err := s.queries.OpenUploads(ctx, params)
 	return contains(params.ItemIds, opened), err
 }
 
+// openParams are the parameters that open uploads of no process.
 func openParams(lockTimeout time.Duration, requests []openRequest) sqlgen.OpenUploadsParams {
 	params := sqlgen.OpenUploadsParams{LockTimeout: milliseconds(lockTimeout)}
 	for _, request := range requests {
@@ -69,6 +74,20 @@ func openParams(lockTimeout time.Duration, requests []openRequest) sqlgen.OpenUp
 		params.LeaseEnds = append(params.LeaseEnds, request.leaseEnds)
 	}
 	return params
+}
+
+// maxBatchPause bounds the pause after a batch, maxPauseReplicas how often its duration is in it.
+const (
+	maxBatchPause    = 10 * time.Millisecond
+	maxPauseReplicas = 4
+)
+
+// batchPause returns the pause after a batch of this duration. Each of n replicas gets one nth of the
+// uploads; if it paused for no longer than one replica does, its batches would be that much smaller, and
+// PostgreSQL would execute n times as many. A call that comes after the pause is executed at once.
+func (s *Store) batchPause(took time.Duration) time.Duration {
+	others := min(max(0, s.replicas.Load()-1), maxPauseReplicas)
+	return min(time.Duration(others)*took, maxBatchPause)
 }
 
 // milliseconds returns a duration as a setting of PostgreSQL without a unit.
@@ -210,30 +229,45 @@ func (s *Store) AbandonUpload(ctx context.Context, itemID uuid.UUID, scope media
 }
 
 // ExpireUploads implements media.PurgeStore.
-func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(uuid.UUID) []string) (int, error) {
-	expired := 0
-	err := s.inTx(ctx, "expire uploads", func(q *sqlgen.Queries) error {
+func (s *Store) ExpireUploads(ctx context.Context, cutoff time.Time, batch int, keysOf func(uuid.UUID) []string) (expired int, err error) {
+	err = s.inTx(ctx, "expire uploads", func(q *sqlgen.Queries) error {
 		uploads, err := q.ExpiredUploads(ctx, sqlgen.ExpiredUploadsParams{LeaseEnds: cutoff, Limit: batchSize(batch)})
 		if err != nil {
 			return err
 		}
-		for _, upload := range uploads {
-			if err := q.DeleteUpload(ctx, upload.ItemID); err != nil {
-				return err
-			}
-			if _, err := q.AdjustUsage(ctx, sqlgen.AdjustUsageParams{AccountID: upload.AccountID, Delta: -upload.Reserved}); err != nil {
-				return err
-			}
-			if upload.KeepObjects {
-				continue
-			}
-			if _, err := q.QueueRemoval(ctx, sqlgen.QueueRemovalParams{AccountID: upload.AccountID, Bucket: upload.Bucket,
-				Keys: keysOf(upload.ItemID), AbortMultipart: true, NotBefore: cutoff}); err != nil {
-				return err
-			}
-		}
 		expired = len(uploads)
-		return nil
+		return q.EndUploads(ctx, endParams(uploads, keysOf, cutoff))
 	})
 	return expired, err
+}
+
+// EndUploadsOfDeadProcesses implements media.Store.
+func (s *Store) EndUploadsOfDeadProcesses(ctx context.Context, batch int, keysOf func(uuid.UUID) []string, notBefore time.Time) (ended int, err error) {
+	err = s.inTx(ctx, "end the uploads of dead processes", func(q *sqlgen.Queries) error {
+		found, err := q.UploadsOfDeadRuntimes(ctx, batchSize(batch))
+		if err != nil {
+			return err
+		}
+		uploads := make([]sqlgen.ExpiredUploadsRow, len(found))
+		for i, upload := range found {
+			uploads[i] = sqlgen.ExpiredUploadsRow(upload)
+		}
+		ended = len(uploads)
+		return q.EndUploads(ctx, endParams(uploads, keysOf, notBefore))
+	})
+	return ended, err
+}
+
+// endParams are the parameters that end uploads and queue the removal of their objects.
+func endParams(uploads []sqlgen.ExpiredUploadsRow, keysOf func(uuid.UUID) []string, notBefore time.Time) sqlgen.EndUploadsParams {
+	params := sqlgen.EndUploadsParams{NotBefore: notBefore}
+	for _, upload := range uploads {
+		params.ItemIds = append(params.ItemIds, upload.ItemID)
+		if !upload.KeepObjects {
+			params.AccountIds = append(params.AccountIds, upload.AccountID)
+			params.Buckets = append(params.Buckets, upload.Bucket)
+			params.Keys = append(params.Keys, strings.Join(keysOf(upload.ItemID), " "))
+		}
+	}
+	return params
 }

@@ -99,9 +99,9 @@ func TestUploads_OfManyAccountsShareTransactions(t *testing.T) {
 	}
 }
 
-// An upload that is refused fails alone: one without room, one of an account that does not exist, and
+// An upload that is rejected fails alone: one without room, one of an account that does not exist, and
 // one that violates a foreign key.
-func TestUploads_RefusedOnesFailAlone(t *testing.T) {
+func TestUploads_RejectedOnesFailAlone(t *testing.T) {
 	t.Parallel()
 	store, url := setup(t)
 	scopes := tenants(t, store, 4, 1000)
@@ -109,13 +109,13 @@ func TestUploads_RefusedOnesFailAlone(t *testing.T) {
 	missing.AccountID = uuid.New()
 	foreign.AppID = scopes[0].AppID
 	const noFault = fault.Kind(-1) // an error of the database that no user can cause
-	refused := []struct {
+	rejected := []struct {
 		uploading
 		kind fault.Kind
 	}{{newUploading(scopes[1], 1001), fault.QuotaExceeded}, {newUploading(missing, 1), fault.NotFound}, {newUploading(foreign, 1), noFault}}
 	good := []uploading{newUploading(scopes[0], 1), newUploading(scopes[0], 2), newUploading(scopes[1], 1000), newUploading(scopes[2], 3), newUploading(scopes[3], 4)}
 	uploads := good
-	for _, r := range refused {
+	for _, r := range rejected {
 		uploads = append(uploads, r.uploading)
 	}
 	errs := together(t, store, "open", uploads, uploading.open)
@@ -124,7 +124,7 @@ func TestUploads_RefusedOnesFailAlone(t *testing.T) {
 			t.Errorf("good upload %d: %v", i, errs[i])
 		}
 	}
-	for i, r := range refused {
+	for i, r := range rejected {
 		if err := errs[len(good)+i]; err == nil || r.kind != noFault && !fault.Is(err, r.kind) {
 			t.Errorf("upload %d: %v, want %v", i, err, r.kind)
 		}

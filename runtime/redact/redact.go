@@ -43,11 +43,21 @@ func Text(text string) string {
 			return run
 		})
 	}
-	if strings.ContainsAny(text, "'\"`/=") {
+	if strings.ContainsAny(text, "'\"`/=") && countDigits(text) >= 8 {
 		text = quotedPattern.ReplaceAllString(text, "$1"+hidden+"$2")
 		text = quotedPattern.ReplaceAllString(text, "$1"+hidden+"$2") // matches can't overlap: the first of two codes takes the character between them
 	}
 	return text
+}
+
+// countDigits returns how many digits a text has.
+func countDigits(text string) (n int) {
+	for i := range len(text) {
+		if c := text[i]; c >= '0' && c <= '9' {
+			n++
+		}
+	}
+	return n
 }
 
 // publicPrefix is the prefix of OAuth client ids, which are public.

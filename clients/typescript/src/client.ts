@@ -69,8 +69,8 @@ export class MediastackClient {
     this.api = createClient<paths>({
       baseUrl: this.transport.baseUrl,
       fetch: async (request) => {
-        const body = request.body === null ? {} : { body: await request.text() }
-        return this.transport.send({ url: request.url, init: { method: request.method, headers: request.headers, signal: request.signal, ...body }, idempotent: true })
+        const body = request.body === null ? {} : { body: await request.arrayBuffer() }
+        return this.transport.send({ url: request.url, init: { method: request.method, headers: request.headers, signal: request.signal, ...body } })
       },
     })
   }
@@ -163,7 +163,7 @@ export class MediastackClient {
 
   /** Opens the `file`, `original` or `thumbnail` of an item. Its body is a stream. No credential is sent. */
   async openFile(url: string, { range, signal }: FileOptions = {}): Promise<Response> {
-    return this.transport.send({ url, init: { headers: range ? { range } : {}, ...given(signal) }, idempotent: true, streamed: true, anonymous: true })
+    return this.transport.send({ url, init: { headers: range ? { range } : {}, ...given(signal) }, streamed: true, anonymous: true })
   }
 
   /** Removes a resumable upload that is not complete, by the URL that onUploadUrl was given. */
@@ -176,8 +176,7 @@ export class MediastackClient {
     const form = new FormData()
     for (const [name, value] of Object.entries(fields)) form.append(name, value)
     form.append('file', file, fileName)
-    // The draft of an attempt whose answer was lost may be stored, so it is not sent twice.
-    const response = await this.transport.send({ url: `${this.transport.baseUrl}/media/create`, init: { method: 'POST', body: form, ...given(signal) }, idempotent: false })
+    const response = await this.transport.send({ url: `${this.transport.baseUrl}/media/create`, init: { method: 'POST', body: form, ...given(signal) } })
     onProgress?.(file.size, file.size)
     return (await response.json()) as MediaItem
   }

@@ -47,8 +47,8 @@ export class MissingDocumentError extends Error {
 }
 
 const codeOfStatus: Record<number, ErrorCode> = {
-  400: 'invalid_request', 401: 'unauthorized', 403: 'forbidden', 404: 'not_found', 409: 'conflict', 413: 'payload_too_large',
-  423: 'locked', 429: 'too_many_requests', 500: 'internal_error', 503: 'unavailable',
+  400: 'invalid_request', 401: 'unauthorized', 403: 'forbidden', 404: 'not_found', 409: 'conflict', 412: 'precondition_failed', 413: 'payload_too_large',
+  416: 'range_not_satisfiable', 423: 'locked', 429: 'too_many_requests', 500: 'internal_error', 503: 'unavailable',
 }
 
 /** Returns the error of an answer. An answer without a body, as that to HEAD, has the code of its status. */

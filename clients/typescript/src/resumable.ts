@@ -89,7 +89,7 @@ export function uploadResumable(transport: Transport, upload: Resumable): Promis
 /** Removes an upload that is not complete, with the bytes that it reserves. It is no error if there is none. */
 export async function cancelUpload(transport: Transport, url: string): Promise<void> {
   try {
-    await transport.send({ url, init: { method: 'DELETE', headers: { 'tus-resumable': '1.0.0' } }, idempotent: true })
+    await transport.send({ url, init: { method: 'DELETE', headers: { 'tus-resumable': '1.0.0' } } })
   } catch (error) {
     if ((error as MediastackError).status !== 404) throw error
   }

@@ -37,8 +37,6 @@ export interface TransportOptions {
 export interface Sendable {
   url: string
   init: RequestInit
-  /** Whether it may be sent again if the connection failed, so that it may have been carried out. */
-  idempotent: boolean
   /** Whether the body of the answer is left to the caller. */
   streamed?: boolean
   /** Whether it is sent without the credential. */
@@ -86,8 +84,10 @@ export class Transport {
   }
 
   /** Sends a request and returns its answer, or throws a MediastackError, a ConnectionError or the signal's reason. */
-  async send({ url, init, idempotent, streamed = false, anonymous = false }: Sendable): Promise<Response> {
+  async send({ url, init, streamed = false, anonymous = false }: Sendable): Promise<Response> {
     const signal = init.signal ?? undefined
+    // The draft of a form whose answer was lost may be stored, so it is not sent twice.
+    const idempotent = url !== `${this.baseUrl}/media/create`
     let repeated = false
     for (let attempt = 1; ; attempt++) {
       signal?.throwIfAborted()

@@ -118,7 +118,7 @@ func (e *environment) start(ctx context.Context) error {
 	secret := servers.RandomSecret(32)
 	for _, name := range []string{"runtime A", "runtime B"} {
 		runtime, err := e.group.StartRuntime(ctx, servers.RuntimeConfig{Name: name, LogDir: e.dir, Secret: secret, Stores: e.env,
-			Env: append([]string{"SERVICE_UPLOAD_LEASE=1m", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s", "SERVICE_SHUTDOWN_TIMEOUT=20s"}, servers.Unlimited...)})
+			Env: append([]string{"SERVICE_UPLOAD_LEASE=1m", "SERVICE_INSTANCE_TIMEOUT=10s", "SERVICE_RESUMABLE_TTL=1m", "SERVICE_DELETE_TIMEOUT=3s", "SERVICE_SHUTDOWN_TIMEOUT=20s"}, servers.Unlimited...)})
 		if err != nil {
 			return err
 		}

@@ -69,6 +69,7 @@ type stdio struct {
 }
 
 func main() {
+	setGC()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	// A second signal kills the process.
 	context.AfterFunc(ctx, stop)

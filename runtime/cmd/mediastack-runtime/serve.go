@@ -19,6 +19,7 @@ import (
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
 	"mediastack.dev/runtime/internal/imaging"
+	"mediastack.dev/runtime/internal/itemcache"
 	"mediastack.dev/runtime/internal/mail"
 	"mediastack.dev/runtime/internal/mcp"
 	"mediastack.dev/runtime/internal/oauthhttp"
@@ -45,6 +46,7 @@ type serveCommand struct {
 	Drafts   media.DraftConfig     `embed:"" group:"Media"`
 	Images   imaging.Config        `embed:"" prefix:"image-" group:"Images"`
 	Delivery delivery.Config       `embed:"" prefix:"delivery-" group:"Delivery"`
+	Cache    itemcache.Config      `embed:"" group:"Delivery"`
 	Uploads  tus.Config            `embed:"" group:"Media"`
 	Tools    mcp.Config            `embed:"" group:"Server"`
 	OAuth    oauthhttp.Config      `embed:"" group:"Login"`
@@ -57,6 +59,7 @@ type serveCommand struct {
 	Objects  objectstore.Config    `embed:"" prefix:"s3-" group:"Stores"`
 
 	Installation installation.Config         `embed:"" group:"Stores"`
+	Instance     installation.InstanceConfig `embed:"" group:"Stores"`
 	Readiness    objectstore.ReadinessConfig `embed:"" group:"Stores"`
 
 	Traces traceexport.Config `embed:"" group:"Server"`
@@ -67,8 +70,8 @@ func (c *serveCommand) Validate() error {
 	if err := requireSettings(c); err != nil {
 		return err
 	}
-	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate, c.Accounts.Validate,
-		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Readiness.Validate, c.Traces.Validate} {
+	for _, validate := range []func() error{c.Server.Validate, c.Auth.Validate, c.Media.Validate, c.Images.Validate, c.Delivery.Validate, c.Cache.Validate, c.Uploads.Validate, c.Tools.Validate, c.Limits.Validate, c.Accounts.Validate,
+		c.Database.Validate, c.OAuth.Validate, c.Logins.Validate, c.Pages.Validate, c.Mail.Validate, c.Installation.Validate, c.Instance.Validate, c.Readiness.Validate, c.Traces.Validate} {
 		if err := validate(); err != nil {
 			return err
 		}
@@ -217,7 +220,11 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	if err != nil {
 		return components{}, usageError{fmt.Errorf("SERVICE_S3_PUBLIC_ENDPOINT: %w", err)}
 	}
-	files, err := delivery.New(c.Delivery, delivery.Deps{BaseURL: c.Server.BaseURL, Secret: secret, Items: items, Objects: guarded, Presigner: presigner, Registry: registry, Now: time.Now, Log: log})
+	cached, err := itemcache.New(c.Cache, items, registry, time.Now)
+	if err != nil {
+		return components{}, err
+	}
+	files, err := delivery.New(c.Delivery, delivery.Deps{BaseURL: c.Server.BaseURL, Secret: secret, Items: cached, Current: items, Objects: guarded, Presigner: presigner, Registry: registry, Now: time.Now, Log: log})
 	if err != nil {
 		return components{}, err
 	}
@@ -236,7 +243,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		return components{}, err
 	}
 	toolsCfg := c.Tools
-	toolsCfg.BaseURL, toolsCfg.Version = c.Server.BaseURL, versionText()
+	toolsCfg.BaseURL, toolsCfg.DraftTTL, toolsCfg.Version = c.Server.BaseURL, c.Drafts.DraftTTL, versionText()
 	tools, err := mcp.New(toolsCfg, mcp.Deps{Media: items, Settings: preferences, Auth: authenticator, URLs: files.URLs(), Origins: origins, Limits: limits})
 	if err != nil {
 		return components{}, err
@@ -264,7 +271,7 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 		}
 		mounts = append(mounts, logins.Mount)
 	}
-	instance := installation.NewInstance(store, versionText(), guard.Writable, log)
+	instance := installation.NewInstance(c.Instance, versionText(), installation.InstanceDeps{Store: store, Writable: guard.Writable, EndUploads: items.EndUploadsOfDeadProcesses, Log: log})
 	if err := registry.Register(inventory.NewCollector(store, instance.ID(), c.Accounts.Limit(), time.Now, log)); err != nil {
 		return components{}, err
 	}
@@ -274,7 +281,11 @@ func (c *serveCommand) build(store *postgres.Store, objects *objectstore.Store, 
 	}
 	serving, err := server.New(c.Server, server.Deps{Origins: origins, Accounts: accounts, Mounts: mounts, Limits: limits, Checks: checks, Registry: registry, Tracer: traces.Tracer(), Log: log})
 	accountOrigins := accountcache.NewOrigins(store, origins, log)
-	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings, accountOrigins), uploads: uploads, locks: locks, stores: stores, outbox: outbox,
+	feed := accountcache.NewFeed(store, log, authenticator.Sessions(), cachedSettings, accountOrigins)
+	if c.Cache.Entries > 0 {
+		feed = feed.WithItems(cached)
+	}
+	return components{server: serving, origins: accountOrigins, auth: authenticator, feed: feed, uploads: uploads, locks: locks, stores: stores, outbox: outbox,
 		guard: guard, instance: instance}, err
 }
 

@@ -1,6 +1,7 @@
 // Package accountcache keeps what a process caches of accounts consistent with the database.
 // Feed delivers PostgreSQL's notifications of changed accounts, over one LISTEN connection, to
-// the session cache of package auth and to Settings, the cache of image settings.
+// the session cache of package auth, to Settings, the cache of image settings, and to package
+// itemcache, which the same connection keeps registered.
 package accountcache
 
 import (
@@ -9,13 +10,16 @@ import (
 	"log/slog"
 
 	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/media"
 )
 
 // Source listens for changes. PostgreSQL implements it.
 type Source interface {
-	// Listen runs until ctx ends. onConnect is called when changes are delivered from then
-	// on, onChange for every change of an account, and onLost when changes are missed.
-	Listen(ctx context.Context, onConnect func(), onChange func(accountID uuid.UUID), onLost func(error)) error
+	// Follow runs until ctx ends. onConnect is called when changes are delivered from then
+	// on, onChange for every change of an account, and onLost when changes are missed. It also
+	// registers a cache of items, and delivers their changes; nil = none.
+	Follow(ctx context.Context, items media.ItemCache, onConnect func(), onChange func(accountID uuid.UUID), onLost func(error)) error
 }
 
 // Cache is a cache of what belongs to accounts. Its methods return quickly.
@@ -29,9 +33,16 @@ type Cache interface {
 	Disconnected()
 }
 
+// ItemCache is a Cache of items.
+type ItemCache interface {
+	Cache
+	media.ItemCache
+}
+
 // Feed delivers changes to caches.
 type Feed struct {
 	source Source
+	items  ItemCache // nil = none
 	caches []Cache
 	log    *slog.Logger
 }
@@ -41,10 +52,16 @@ func NewFeed(source Source, log *slog.Logger, caches ...Cache) *Feed {
 	return &Feed{source: source, caches: caches, log: log}
 }
 
+// WithItems adds a cache of items, and returns the Feed.
+func (f *Feed) WithItems(items ItemCache) *Feed {
+	f.items, f.caches = items, append(f.caches, items)
+	return f
+}
+
 // Run delivers changes until ctx ends.
 func (f *Feed) Run(ctx context.Context) error {
 	connected := false
-	err := f.source.Listen(ctx, func() {
+	err := f.source.Follow(ctx, f.items, func() {
 		connected = true
 		for _, cache := range f.caches {
 			cache.Connected()

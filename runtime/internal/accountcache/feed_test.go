@@ -12,13 +12,14 @@ import (
 	"github.com/google/uuid"
 
 	"mediastack.dev/runtime/internal/accountcache"
+	"mediastack.dev/runtime/media"
 )
 
 // scriptedSource delivers what script says and ends.
 type scriptedSource func(onConnect func(), onChange func(uuid.UUID), onLost func(error))
 
-// Listen runs the script.
-func (s scriptedSource) Listen(_ context.Context, onConnect func(), onChange func(uuid.UUID), onLost func(error)) error {
+// Follow runs the script.
+func (s scriptedSource) Follow(_ context.Context, _ media.ItemCache, onConnect func(), onChange func(uuid.UUID), onLost func(error)) error {
 	s(onConnect, onChange, onLost)
 	return context.Canceled
 }

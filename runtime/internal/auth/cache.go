@@ -57,12 +57,13 @@ type sessionCache struct {
 	// whether a look-up is permitted and never replaces one, so neither time nor changes
 	// invalidate it. Only credentials that exist are added, so guesses cannot evict any.
 	lastValid *lru.Map[cacheKey, struct{}]
+	reloads   map[cacheKey]*reloadQueue
 }
 
 func newSessionCache(store CredentialStore, ttl time.Duration, now func() time.Time) *sessionCache {
 	return &sessionCache{store: store, ttl: ttl, now: now,
 		found: lru.New[cacheKey, cacheEntry](maxCachedSessions), unknown: lru.New[cacheKey, time.Time](maxCachedSessions),
-		lastValid: lru.New[cacheKey, struct{}](maxCachedSessions)}
+		lastValid: lru.New[cacheKey, struct{}](maxCachedSessions), reloads: map[cacheKey]*reloadQueue{}}
 }
 
 // get returns the session; NotFound if the store has none.
@@ -84,18 +85,6 @@ func (c *sessionCache) get(ctx context.Context, key cacheKey) (oauth.Session, er
 		session, _ = result.Val.(oauth.Session)
 		return session, result.Err
 	}
-}
-
-// reload returns the session as the store has it now, and caches it. It does not share the
-// look-up of another request: that one may have begun before a change which is committed,
-// and whose notification has not arrived.
-func (c *sessionCache) reload(ctx context.Context, key cacheKey) (oauth.Session, error) {
-	c.mu.Lock()
-	epoch := c.epoch
-	c.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
-	defer cancel()
-	return c.load(ctx, key, epoch)
 }
 
 // cached returns the cached session, and the epoch for a look-up if there is none.

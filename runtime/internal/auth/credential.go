@@ -90,15 +90,14 @@ func (a *Authenticator) authenticateOwner(ctx context.Context, header http.Heade
 
 func (a *Authenticator) authenticateAPIKey(ctx context.Context, received string) (Identity, error) {
 	const public = "invalid API key"
-	rejected := failedInvalidKey.fault(fault.Unauthenticated, public)
 	token, ok := account.ParseKeySecret(received)
 	if !ok {
-		return Identity{}, rejected
+		return Identity{}, failedInvalidKey.fault(fault.Unauthenticated, public)
 	}
 	hash := token.Hash()
 	session, err := a.lookupGuessable(ctx, cacheKey{hash: hash})
 	if fault.Is(err, fault.NotFound) || err == nil && !session.Key.Hash.Equal(hash) {
-		return Identity{}, rejected
+		return Identity{}, failedInvalidKey.fault(fault.Unauthenticated, public)
 	}
 	if err != nil {
 		return Identity{}, err

@@ -3,6 +3,7 @@
 package delivery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -88,6 +89,7 @@ type Presigner interface {
 // Delivery serves files. It is safe for concurrent use.
 type Delivery struct {
 	items     Items
+	current   Items
 	objects   Objects
 	urls      *URLs
 	downloads *downloadLimiter
@@ -103,8 +105,9 @@ type Deps struct {
 	// BaseURL is the prefix of the URLs of files.
 	BaseURL string
 	Secret  keys.Secret
-	Items   Items
-	Objects Objects
+	// Items may be a cache; Current is not. nil = Items.
+	Items, Current Items
+	Objects        Objects
 	// Presigner is required in the mode Redirect.
 	Presigner Presigner
 	// Registry takes the metrics of downloads; nil = they are not exported.
@@ -126,7 +129,7 @@ func New(cfg Config, deps Deps) (*Delivery, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Delivery{items: deps.Items, objects: deps.Objects, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log,
+	d := &Delivery{items: deps.Items, current: cmp.Or(deps.Current, deps.Items), objects: deps.Objects, downloads: downloads, maxAge: cfg.PublicMaxAge, now: deps.Now, log: deps.Log,
 		urls: &URLs{base: strings.TrimRight(deps.BaseURL, "/"), ttl: cfg.TTL, step: max(cfg.Step, time.Second), signer: signer, now: deps.Now}}
 	if cfg.Mode == Redirect {
 		d.presign, d.ttl = deps.Presigner, cfg.RedirectTTL

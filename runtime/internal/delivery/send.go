@@ -92,7 +92,7 @@ func (d *Delivery) missingObjectError(ctx context.Context, file resolvedFile, er
 	if !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	if _, _, lookupErr := d.items.ForDelivery(ctx, file.item.ID); fault.Is(lookupErr, fault.NotFound) {
+	if _, _, lookupErr := d.current.ForDelivery(ctx, file.item.ID); fault.Is(lookupErr, fault.NotFound) {
 		return fault.New(fault.NotFound, "file not found")
 	}
 	d.log.ErrorContext(ctx, "object of an item is missing", "item", file.item.ID, "bucket", file.owner.Bucket, "key", file.object.Key)

@@ -2,7 +2,7 @@ package delivery
 
 import (
 	"encoding/base64"
-	"fmt"
+	"encoding/hex"
 	"net/url"
 	"path"
 	"strconv"
@@ -39,13 +39,19 @@ func isPublic(item media.Item, variant media.Variant) bool {
 
 // URL returns the URL of an object. It is signed and expires unless the object is public.
 func (u *URLs) URL(item media.Item, object media.Object) string {
-	plain := u.base + api.FilePath + item.ID.String() + "/" + string(object.Variant) + "/" + url.PathEscape(downloadName(item, object))
+	var buffer [512]byte
+	address := append(append(buffer[:0], u.base...), api.FilePath...)
+	address = appendUUID(address, item.ID)
+	address = append(append(append(address, '/'), object.Variant...), '/')
+	address = append(address, url.PathEscape(downloadName(item, object))...)
 	if isPublic(item, object.Variant) {
-		return plain
+		return string(address)
 	}
 	expires := u.expiry().Unix()
-	mac := u.signer.Sign(signedPayload(item.ID, object.Variant, expires))
-	return plain + "?expires=" + strconv.FormatInt(expires, 10) + "&signature=" + base64.RawURLEncoding.EncodeToString(mac)
+	var message, mac [128]byte
+	address = strconv.AppendInt(append(address, "?expires="...), expires, 10)
+	address = append(address, "&signature="...)
+	return string(base64.RawURLEncoding.AppendEncode(address, u.signer.AppendSign(mac[:0], appendSignedPayload(message[:0], item.ID, object.Variant, expires))))
 }
 
 // expiry returns the expiry of a URL that is built now: the first multiple of step at which
@@ -67,7 +73,7 @@ func (u *URLs) verify(id uuid.UUID, variant media.Variant, expires, signature st
 		return 0, rejected
 	}
 	mac, ok := keys.Decode(signature)
-	if !ok || !u.signer.Verify(signedPayload(id, variant, until), mac) {
+	if !ok || !u.signer.Verify(appendSignedPayload(nil, id, variant, until), mac) {
 		return 0, rejected
 	}
 	left := time.Unix(until, 0).Sub(u.now())
@@ -77,10 +83,27 @@ func (u *URLs) verify(id uuid.UUID, variant media.Variant, expires, signature st
 	return left, nil
 }
 
-// signedPayload returns what the signature of a URL covers: one object until a time.
-func signedPayload(id uuid.UUID, variant media.Variant, expires int64) []byte {
-	return fmt.Appendf(nil, "read\n%s\n%s\n%d", id, variant, expires)
+// appendSignedPayload appends what the signature of a URL covers: one object until a time.
+func appendSignedPayload(dst []byte, id uuid.UUID, variant media.Variant, expires int64) []byte {
+	dst = appendUUID(append(dst, "read\n"...), id)
+	dst = append(append(append(dst, '\n'), variant...), '\n')
+	return strconv.AppendInt(dst, expires, 10)
 }
+
+// appendUUID appends the text of an id.
+func appendUUID(dst []byte, id uuid.UUID) []byte {
+	dst = append(hex.AppendEncode(dst, id[:4]), '-')
+	dst = append(hex.AppendEncode(dst, id[4:6]), '-')
+	dst = append(hex.AppendEncode(dst, id[6:8]), '-')
+	dst = append(hex.AppendEncode(dst, id[8:10]), '-')
+	return hex.AppendEncode(dst, id[10:])
+}
+
+// webP is the type of every derivative. mimetype.Lookup compares with all types that it knows.
+const (
+	webP          = "image/webp"
+	webPExtension = ".webp"
+)
 
 // downloadName returns the file name of a download: the item's own, with the extension of the
 // derivative's type.
@@ -88,9 +111,13 @@ func downloadName(item media.Item, object media.Object) string {
 	if object.Variant == media.Original {
 		return item.FileName
 	}
-	kind := mimetype.Lookup(object.MimeType)
-	if kind == nil {
-		return item.FileName
+	extension := webPExtension
+	if object.MimeType != webP {
+		kind := mimetype.Lookup(object.MimeType)
+		if kind == nil {
+			return item.FileName
+		}
+		extension = kind.Extension()
 	}
-	return strings.TrimSuffix(item.FileName, path.Ext(item.FileName)) + kind.Extension()
+	return strings.TrimSuffix(item.FileName, path.Ext(item.FileName)) + extension
 }

@@ -1,5 +1,5 @@
 // Package lru implements a bounded map that evicts the least recently used entry. Packages
-// auth, limit and oauthhttp use it for their caches and buckets.
+// auth, itemcache, limit and oauthhttp use it for their caches and buckets.
 package lru
 
 import "container/list"
@@ -51,6 +51,17 @@ func (m *Map[K, V]) Delete(key K) {
 	if element, ok := m.entries[key]; ok {
 		m.remove(element)
 	}
+}
+
+// DeleteOldest removes the least recently used entry and returns its value; false if there is none.
+func (m *Map[K, V]) DeleteOldest() (V, bool) {
+	oldest := m.order.Back()
+	if oldest == nil {
+		var zero V
+		return zero, false
+	}
+	m.remove(oldest)
+	return oldest.Value.(pair[K, V]).value, true
 }
 
 // DeleteFunc removes the entries for whose value del returns true.

@@ -24,7 +24,14 @@ func TestMap_EvictsTheLeastRecentlyUsedEntry(t *testing.T) {
 	if m.Delete(9); m.Len() != 1 || len(m.entries) != 1 {
 		t.Error("a deleted entry stayed, or another was deleted")
 	}
+	m.Put(10, 2)
+	if v, ok := m.DeleteOldest(); !ok || v != 8 || m.Len() != 1 {
+		t.Errorf("the oldest entry was %d, %t", v, ok)
+	}
 	if m.Clear(); m.Len() != 0 || len(m.entries) != 0 {
 		t.Error("a cleared map has entries")
+	}
+	if _, ok := m.DeleteOldest(); ok {
+		t.Error("an empty map has an oldest entry")
 	}
 }

@@ -49,7 +49,7 @@ func errorText(ctx context.Context, err error) string {
 	case fault.QuotaExceeded:
 		return text + ": delete items that are not needed any more with delete_media, or have the user ask for more storage"
 	case fault.NotFound:
-		return text + ": it may be deleted, or a draft that was not sealed within 24 hours; list_media lists what there is"
+		return text + ": it may be deleted, or a draft that was not sealed in time; list_media lists what there is"
 	case fault.Forbidden:
 		return text + ": use the tools that are listed, or have the user ask the account's administrator"
 	}

@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -94,7 +95,7 @@ func (w *world) replica(t *testing.T, change ...func(*options)) *replica {
 	files := core.Files
 	plain, err := rest.New(rest.Config{BaseURL: o.server.BaseURL, Brand: o.brand}, rest.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, Documents: api.Documents{URLs: files.URLs(), DraftTTL: 24 * time.Hour}})
 	must(t, err)
-	o.mcp.BaseURL, o.mcp.Version = o.server.BaseURL, "test"
+	o.mcp.BaseURL, o.mcp.DraftTTL, o.mcp.Version = o.server.BaseURL, cmp.Or(o.mcp.DraftTTL, 24*time.Hour), "test"
 	rt.api, err = mcp.New(o.mcp, mcp.Deps{Media: rt.media, Settings: w.Settings, Auth: rt.auth, URLs: files.URLs(), Origins: core.Origins, Limits: core.Limits})
 	must(t, err)
 	must(t, rt.api.Register(core.Registry))

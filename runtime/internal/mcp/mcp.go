@@ -33,6 +33,8 @@ type Config struct {
 
 	// BaseURL is the URL by which clients reach the service.
 	BaseURL string `kong:"-"`
+	// DraftTTL is how long a draft is kept, as SERVICE_DRAFT_TTL says.
+	DraftTTL time.Duration `kong:"-"`
 	// Version is the version of the service, for clients that display it.
 	Version string `kong:"-"`
 }

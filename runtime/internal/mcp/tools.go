@@ -2,6 +2,8 @@ package mcp
 
 import (
 	"fmt"
+	"strconv"
+	"time"
 
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/internal/api"
@@ -12,7 +14,7 @@ import (
 // instructions returns the instructions of the server, for the model.
 func (a *API) instructions() string {
 	return "Stores the media files of one account. Storing a file takes two steps: " + string(account.UploadMedia) + " makes a draft, and seal_media makes it permanent. " +
-		"A draft that is not sealed within 24 hours is deleted; until it is sealed, lists, counts and totals do not include it. " +
+		"A draft that is not sealed within " + a.draftLifetime() + " is deleted; until it is sealed, lists, counts and totals do not include it. " +
 		fmt.Sprintf("%s takes files of up to %d bytes; ", account.UploadMedia, maxFile) + a.largeFileHint()
 }
 
@@ -20,6 +22,18 @@ func (a *API) instructions() string {
 func (a *API) largeFileHint() string {
 	return fmt.Sprintf("for larger ones call %s and have the file sent from its location: POST %s as multipart/form-data with the part file, or TUS 1.0.0 at %s, with the signature in the header %s.",
 		account.CreateUploadSignature, a.base+api.UploadRoute, a.base+api.ResumableRoute, a.deps.Auth.SignatureHeader)
+}
+
+// draftLifetime returns how long a draft is kept, in words: in hours, or in minutes, rounded down.
+func (a *API) draftLifetime() string {
+	count, unit := int(a.cfg.DraftTTL/time.Hour), "hour"
+	if a.cfg.DraftTTL%time.Hour != 0 {
+		count, unit = int(a.cfg.DraftTTL/time.Minute), "minute"
+	}
+	if count != 1 {
+		unit += "s"
+	}
+	return strconv.Itoa(count) + " " + unit
 }
 
 // newTools returns the ten tools of the specification. A new tool needs its operation in
@@ -64,7 +78,7 @@ func (a *API) newTools() []tool {
 		run: a.getTotalStorage,
 	}, {
 		operation: account.SealMedia, title: "Seal a draft", idempotent: true,
-		description: "Makes a draft permanent: it is no longer deleted after 24 hours, and lists, counts and totals include it. Call it for every upload that is to be kept. Sealing a sealed item returns it unchanged. The URL of a public item changes to one that does not expire, so read it from the result.",
+		description: "Makes a draft permanent: it is no longer deleted after " + a.draftLifetime() + ", and lists, counts and totals include it. Call it for every upload that is to be kept. Sealing a sealed item returns it unchanged. The URL of a public item changes to one that does not expire, so read it from the result.",
 		input:       inputObject([]string{"mediaId"}, mediaID), output: item,
 		run: a.sealMedia,
 	}, {
@@ -78,7 +92,7 @@ func (a *API) newTools() []tool {
 		run: a.deleteMedia,
 	}, {
 		operation: account.UploadMedia, title: "Upload a file",
-		description: fmt.Sprintf("Stores a file of up to %d bytes (10 MB) as a draft and returns its id. Call seal_media with it afterwards: a draft that is not sealed is deleted after 24 hours. The type is detected from the bytes of the file; mimeType is used where they do not show it. ", maxFile) +
+		description: fmt.Sprintf("Stores a file of up to %d bytes (10 MB) as a draft and returns its id. Call seal_media with it afterwards: a draft that is not sealed is deleted after %s. The type is detected from the bytes of the file; mimeType is used where they do not show it. ", maxFile, a.draftLifetime()) +
 			"Don't send larger files in parts; " + a.largeFileHint(),
 		input: inputObject([]string{fileArgument, "fileName", "mimeType"},
 			prop(fileArgument, schema{Type: "string", MinLength: 1, Encoding: "base64"}, "The bytes of the file as base64, in the standard alphabet or the one for URLs, with padding or without; no data: prefix."),

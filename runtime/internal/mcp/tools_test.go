@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
@@ -352,5 +353,25 @@ func TestSignature_UploadsByREST(t *testing.T) {
 	}
 	if got := rt.post(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, header("x-service-signature", signature)); got.status != http.StatusUnauthorized {
 		t.Errorf("a signature is accepted: %d %s", got.status, got.body)
+	}
+}
+
+func TestTools_NameTheLifetimeOfDrafts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := w.tenant(t, "one")
+	for words, ttl := range map[string]time.Duration{"24 hours": 24 * time.Hour, "1 hour": time.Hour, "90 minutes": 90 * time.Minute} {
+		rt := w.replica(t, func(o *options) { o.mcp.DraftTTL = ttl })
+		named := 0
+		for _, tool := range rt.tools(t, one.Key) {
+			if strings.Contains(tool.Description, "after "+words) {
+				named++
+			} else if strings.Contains(tool.Description, " hour") {
+				t.Errorf("%s: %s", words, tool.Description)
+			}
+		}
+		if named != 2 { // seal_media and upload_media
+			t.Errorf("%d tools name %s", named, words)
+		}
 	}
 }

@@ -33,15 +33,10 @@ type list struct {
 	limit, offset int
 }
 
-// CountItems returns 0.
-func (a *recordingStore) CountItems(context.Context, media.Scope, media.Filter) (int64, error) {
-	return 0, nil
-}
-
 // ListItems records the list.
-func (a *recordingStore) ListItems(_ context.Context, _ media.Scope, filter media.Filter, limit, offset int) ([]media.Item, error) {
+func (a *recordingStore) ListItems(_ context.Context, _ media.Scope, filter media.Filter, limit, offset int) (media.List, error) {
 	a.lists = append(a.lists, list{filter, limit, offset})
-	return nil, nil
+	return media.List{}, nil
 }
 
 // anyKey is a store in which every key is valid.

@@ -15,6 +15,7 @@ import (
 	"mediastack.dev/runtime/internal/accountcache"
 	"mediastack.dev/runtime/internal/auth"
 	"mediastack.dev/runtime/internal/delivery"
+	"mediastack.dev/runtime/internal/itemcache"
 	"mediastack.dev/runtime/internal/origin"
 	"mediastack.dev/runtime/internal/ratelimit"
 	"mediastack.dev/runtime/internal/server"
@@ -40,6 +41,8 @@ type CoreConfig struct {
 	Limits   ratelimit.Config
 	Auth     auth.Config
 	Delivery delivery.Config
+	// Cache is the cache of items; without entries there is none.
+	Cache itemcache.Config
 	// Now is the clock.
 	Now func() time.Time
 	// Images reports whether uploads get derivatives, by the worker that make has built.
@@ -114,7 +117,13 @@ func (e *Env) Core(t *testing.T, config CoreConfig) *Core {
 	must(t, err)
 	secret, err := config.Auth.ServerSecret()
 	must(t, err)
-	c.Files, err = delivery.New(config.Delivery, delivery.Deps{BaseURL: config.Server.BaseURL, Secret: secret, Items: c.Media, Objects: e.Objects, Presigner: config.Presigner, Registry: c.Registry, Now: config.Now, Log: c.log})
+	var files delivery.Items = c.Media
+	if config.Cache.Entries > 0 {
+		cached, err := itemcache.New(config.Cache, c.Media, c.Registry, config.Now)
+		must(t, err)
+		files, c.feed = cached, c.feed.WithItems(cached)
+	}
+	c.Files, err = delivery.New(config.Delivery, delivery.Deps{BaseURL: config.Server.BaseURL, Secret: secret, Items: files, Current: c.Media, Objects: e.Objects, Presigner: config.Presigner, Registry: c.Registry, Now: config.Now, Log: c.log})
 	must(t, err)
 	return c
 }

@@ -103,7 +103,7 @@ var requestIDPattern = regexp.MustCompile(`^[0-9A-Za-z._-]{8,64}$`)
 func (i *instrumentation) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	id := r.Header.Get("X-Request-Id")
-	if !requestIDPattern.MatchString(id) || redact.Secret(id) {
+	if id == "" || !requestIDPattern.MatchString(id) || redact.Secret(id) {
 		id = uuid.NewString()
 	}
 	w.Header().Set("X-Request-Id", id)

@@ -171,8 +171,8 @@ type deaf struct {
 	connected chan struct{} // closed once the cache is in use
 }
 
-// Listen reports a connection, and delivers nothing.
-func (d deaf) Listen(ctx context.Context, onConnect func(), _ func(uuid.UUID), _ func(error)) error {
+// Follow reports a connection, and delivers nothing.
+func (d deaf) Follow(ctx context.Context, _ media.ItemCache, onConnect func(), _ func(uuid.UUID), _ func(error)) error {
 	onConnect()
 	close(d.connected)
 	<-ctx.Done()

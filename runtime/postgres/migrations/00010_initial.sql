@@ -46,12 +46,24 @@ CREATE TABLE installation (
 INSERT INTO installation (id, cell, token, proof_key)
 VALUES (gen_random_uuid(), coalesce(nullif(current_setting('mediastack.cell', true), ''), '0')::integer, gen_random_uuid(), sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())));
 
--- The replicas of the runtime that serve, or served recently.
+-- The processes of the runtime that serve, and those that died and left uploads.
 CREATE TABLE runtime_instance (
-    id         uuid PRIMARY KEY,
-    version    text NOT NULL,
-    started_at timestamptz NOT NULL,
-    seen_at    timestamptz NOT NULL
+    id          uuid PRIMARY KEY,
+    version     text NOT NULL,
+    started_at  timestamptz NOT NULL,
+    -- alive_since is when the process began to renew its lease without a gap.
+    alive_since timestamptz NOT NULL,
+    -- lease_ends is when the process is declared dead, unless it renews the lease before.
+    lease_ends  timestamptz NOT NULL
+);
+
+-- The caches of items: a process serves a file without a query only while its row exists. Whoever
+-- changes what is cached waits until all of them have acknowledged the change, or deletes the rows
+-- of those that do not, and waits until their leases have ended (docs/decisions/0022).
+CREATE TABLE item_cache (
+    id       uuid PRIMARY KEY,
+    -- lease_ms is how long the process serves after it last saw its row.
+    lease_ms bigint NOT NULL CHECK (lease_ms > 0)
 );
 
 -- What the purge did: one row, which the migration inserts. Its process ends, so that it cannot be
@@ -215,6 +227,10 @@ CREATE TABLE upload (
     app_id     uuid NOT NULL,
     reserved   bigint NOT NULL DEFAULT 0 CHECK (reserved >= 0),
     lease_ends timestamptz NOT NULL,
+    -- instance_id is the process that receives the upload: it ends with it. Null for an upload that
+    -- any process can continue. There is no foreign key: it would be checked for each upload.
+    instance_id uuid,
+    opened_at  timestamptz NOT NULL DEFAULT now(),
     FOREIGN KEY (app_id, account_id) REFERENCES app (id, account_id) ON DELETE CASCADE
 );
 CREATE INDEX upload_lease ON upload (lease_ends);
@@ -272,10 +288,13 @@ CREATE TABLE item (
     FOREIGN KEY (app_id, account_id) REFERENCES app (id, account_id) ON DELETE CASCADE
 );
 CREATE INDEX item_id ON item USING hash (id);
--- Lists are newest first: ids are UUIDv7, so their order is that of creation.
-CREATE INDEX item_list ON item (app_id, id DESC) WHERE sealed_at IS NOT NULL;
-CREATE INDEX item_list_access ON item (app_id, access, id DESC) WHERE sealed_at IS NOT NULL;
-CREATE INDEX item_list_group ON item (app_id, group_label, id DESC) WHERE sealed_at IS NOT NULL AND group_label <> '';
+-- Lists are newest first: ids are UUIDv7, so their order is that of creation. A list reads its index
+-- backwards: new items are at the end of their app, access or group, which keeps the pages full.
+CREATE INDEX item_list ON item (app_id, id) WHERE sealed_at IS NOT NULL;
+CREATE INDEX item_list_access ON item (app_id, access, id) WHERE sealed_at IS NOT NULL;
+CREATE INDEX item_list_group ON item (app_id, group_label, id) WHERE sealed_at IS NOT NULL AND group_label <> '';
+-- An expression, so that the order by it pins a list to this index.
+CREATE INDEX item_list_group_access ON item (app_id, (access || '/' || group_label), id) WHERE sealed_at IS NOT NULL AND group_label <> '';
 CREATE INDEX item_draft_age ON item (created_at) WHERE sealed_at IS NULL;
 CREATE INDEX item_draft_account ON item (account_id) WHERE sealed_at IS NULL;
 
@@ -302,25 +321,28 @@ CREATE TABLE group_total (
     PRIMARY KEY (app_id, group_label, slot)
 );
 
--- The pagination index: the number of sealed items of an app in each range of ids, so that a
--- page at a large offset is found without scanning all items before it. A block reaches from
--- its first_id to that of the next block; the first block begins at the zero UUID.
+-- The pagination index: the number of sealed items of an app, or of a group of it, in each range of
+-- ids, so that a page at a large offset is found without scanning all items before it. A block
+-- reaches from its first_id to that of the next block; the first block begins at the zero UUID. The
+-- list of the whole app has the label ''. A small list has no blocks.
 CREATE TABLE item_page_block (
     app_id       uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
+    group_label  text NOT NULL,
     first_id     uuid NOT NULL,
-    items        bigint NOT NULL CHECK (items >= 0),
-    public_items bigint NOT NULL CHECK (public_items BETWEEN 0 AND items),
-    PRIMARY KEY (app_id, first_id) INCLUDE (items, public_items)
+    items        integer NOT NULL CHECK (items >= 0),
+    public_items integer NOT NULL CHECK (public_items BETWEEN 0 AND items),
+    PRIMARY KEY (app_id, group_label, first_id) INCLUDE (items, public_items)
 );
 
 -- The delta log of the pagination index: items that were sealed (1) or deleted (-1) since the
--- blocks were counted. Requests only insert, so that they never wait for each other; the rows
--- are compacted into the blocks later.
+-- blocks were counted, with their group. Requests only insert, so that they never wait for each
+-- other; the rows are compacted into the blocks later.
 CREATE TABLE item_page_delta (
-    app_id uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
-    id     uuid NOT NULL,
-    delta  smallint NOT NULL,
-    public boolean NOT NULL
+    app_id      uuid NOT NULL REFERENCES app (id) ON DELETE CASCADE,
+    id          uuid NOT NULL,
+    group_label text NOT NULL,
+    delta       smallint NOT NULL,
+    public      boolean NOT NULL
 );
 CREATE INDEX item_page_delta_app ON item_page_delta (app_id, id);
 
@@ -490,6 +512,29 @@ CREATE TRIGGER settings_tenant_notify AFTER INSERT OR UPDATE OR DELETE ON settin
 CREATE TRIGGER api_key_notify AFTER INSERT OR UPDATE OR DELETE ON api_key FOR EACH ROW EXECUTE FUNCTION notify_account();
 CREATE TRIGGER oauth_grant_notify AFTER UPDATE OF revoked_at, key_id OR DELETE ON oauth_grant
     FOR EACH ROW EXECUTE FUNCTION notify_account();
+
+-- Replicas cache sealed items of open accounts for delivery. A change of one notifies them, in the
+-- transaction of the change. Drafts are not cached: their purge notifies nobody.
+-- +goose StatementBegin
+CREATE FUNCTION notify_deleted_items() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('mediastack_item', 'item ' || deleted.id)
+    FROM deleted JOIN account ON account.id = deleted.account_id AND account.closed_at IS NULL
+    WHERE deleted.sealed_at IS NOT NULL;
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+-- +goose StatementBegin
+CREATE FUNCTION notify_changed_item() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('mediastack_item', 'item ' || OLD.id);
+    RETURN NULL;
+END
+$$;
+-- +goose StatementEnd
+CREATE TRIGGER item_delete_notify AFTER DELETE ON item REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION notify_deleted_items();
+CREATE TRIGGER item_change_notify AFTER UPDATE ON item FOR EACH ROW WHEN (OLD.sealed_at IS NOT NULL) EXECUTE FUNCTION notify_changed_item();
 
 -- Revokes the grants of a closed or suspended account and of former owners. Adding the owner
 -- again or resuming the account does not restore them. It is a trigger so that no statement

@@ -24,7 +24,7 @@ WITH sealed AS (
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
-    INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, 1, access = 'public' FROM sealed
+    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM sealed
 )
 SELECT * FROM sealed;
 
@@ -43,7 +43,7 @@ WITH deleted AS (
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
-    INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, -1, access = 'public' FROM deleted WHERE sealed_at IS NOT NULL
+    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, -1, access = 'public' FROM deleted WHERE sealed_at IS NOT NULL
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
 )
@@ -51,7 +51,7 @@ INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_befor
 SELECT deleted.account_id, account.bucket,
     (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, sqlc.arg(not_before)::timestamptz
 FROM deleted JOIN account ON account.id = deleted.account_id
-RETURNING id, bucket, keys;
+RETURNING id, bucket, keys, EXISTS (SELECT FROM deleted WHERE deleted.sealed_at IS NOT NULL) AS sealed;
 
 -- name: PurgeDrafts :many
 -- Deletes a batch of expired drafts. The DELETE repeats the condition on sealed_at, so that a
@@ -66,27 +66,17 @@ WITH expired AS (
     RETURNING item.id, item.account_id, item.objects, item.bytes
 ), freed AS (
     SELECT account_id, sum(bytes)::bigint AS bytes FROM deleted GROUP BY account_id
+), locked AS MATERIALIZED ( -- in the order of the accounts, as in OpenUploads
+    SELECT account_usage.account_id, freed.bytes FROM freed JOIN account_usage ON account_usage.account_id = freed.account_id
+    ORDER BY account_usage.account_id FOR UPDATE OF account_usage
 ), released AS (
-    UPDATE account_usage SET bytes = account_usage.bytes - freed.bytes FROM freed WHERE account_usage.account_id = freed.account_id
+    UPDATE account_usage SET bytes = account_usage.bytes - locked.bytes FROM locked WHERE account_usage.account_id = locked.account_id
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 SELECT deleted.account_id, account.bucket,
     (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, sqlc.arg(cutoff)::timestamptz
 FROM deleted JOIN account ON account.id = deleted.account_id
 RETURNING id;
-
--- name: ListItems :many
-SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id DESC LIMIT $2 OFFSET $3;
-
--- name: ListItemsByAccess :many
--- A range of one value, and an order by it: only item_list_access is in this order. For an equality
--- the planner might read all items of the app in the order of item_list.
-SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND access BETWEEN $2 AND $2 ORDER BY access, id DESC LIMIT $3 OFFSET $4;
-
--- name: ListItemsByGroup :many
--- A range, as above, for item_list_group.
-SELECT * FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label BETWEEN $2 AND $2 AND group_label <> ''
-    AND (sqlc.arg(access)::text = '' OR access = sqlc.arg(access)::text) ORDER BY group_label, id DESC LIMIT $3 OFFSET $4;
 
 -- name: CountApp :one
 SELECT coalesce(sum(public_items), 0)::bigint AS public_items, coalesce(sum(private_items), 0)::bigint AS private_items FROM app_total WHERE app_id = $1;

@@ -2,7 +2,8 @@
 -- Opens uploads of any accounts and reserves their bytes: all uploads of an account, or none of it
 -- if they exceed its storage cap. Returns the opened uploads. The rows of the usage are locked in
 -- the order of the accounts, so that two of these statements never wait for each other in a circle.
-WITH patience AS MATERIALIZED (
+-- A process whose lease has ended is not recorded: only the lease of the upload bounds it then.
+WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 ), requested AS MATERIALIZED (
     SELECT unnest(sqlc.arg(item_ids)::uuid[]) AS item_id, unnest(sqlc.arg(account_ids)::uuid[]) AS account_id, unnest(sqlc.arg(app_ids)::uuid[]) AS app_id,
@@ -10,7 +11,7 @@ WITH patience AS MATERIALIZED (
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
 ), locked AS MATERIALIZED (
-    SELECT account_usage.account_id, wanted.bytes FROM patience, wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
+    SELECT account_usage.account_id, wanted.bytes FROM timeout_set, wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
     ORDER BY account_usage.account_id FOR UPDATE OF account_usage
 ), increased AS (
     UPDATE account_usage SET bytes = account_usage.bytes + locked.bytes
@@ -18,8 +19,9 @@ WITH patience AS MATERIALIZED (
     WHERE account_usage.account_id = locked.account_id AND account_usage.bytes + locked.bytes <= account.max_storage
     RETURNING account_usage.account_id
 )
-INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends)
-SELECT requested.item_id, increased.account_id, requested.app_id, requested.bytes, requested.lease_ends
+INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends, instance_id)
+SELECT requested.item_id, increased.account_id, requested.app_id, requested.bytes, requested.lease_ends,
+    (SELECT id FROM runtime_instance WHERE id = sqlc.arg(instance_id)::uuid AND runtime_instance.lease_ends >= now())
 FROM requested JOIN increased ON increased.account_id = requested.account_id
 RETURNING item_id;
 
@@ -50,14 +52,14 @@ SELECT (account.max_storage - account_usage.bytes)::bigint AS bytes, account.max
 -- name: CommitUploads :many
 -- Commits the uploads whose reservation equals the stored bytes, so that the usage does not
 -- change. Returns their items; every other upload is committed alone.
-WITH patience AS MATERIALIZED (
+WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 ), requested AS MATERIALIZED (
     SELECT unnest(sqlc.arg(ids)::uuid[]) AS id, unnest(sqlc.arg(file_names)::text[]) AS file_name, unnest(sqlc.arg(accesses)::text[]) AS access,
         unnest(sqlc.arg(captions)::text[]) AS caption, unnest(sqlc.arg(groups)::text[]) AS group_label, unnest(sqlc.arg(objects)::text[]) AS objects,
         unnest(sqlc.arg(bytes)::bigint[]) AS bytes, unnest(sqlc.arg(created_at)::timestamptz[]) AS created_at
 ), done AS (
-    DELETE FROM upload USING requested, patience WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
+    DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
@@ -81,11 +83,33 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
 
 -- name: ExpiredUploads :many
 -- An upload of before a restore may have become an item that the restore lost: its objects stay.
-SELECT upload.*, account.bucket, coalesce(upload.lease_ends <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
+SELECT upload.item_id, upload.account_id, account.bucket, coalesce(upload.lease_ends <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
 WHERE upload.lease_ends < $1 ORDER BY upload.lease_ends LIMIT $2 FOR UPDATE OF upload SKIP LOCKED;
 
--- name: DeleteUpload :exec
-DELETE FROM upload WHERE item_id = $1;
+-- name: UploadsOfDeadRuntimes :many
+-- As above, of processes whose lease has ended.
+SELECT upload.item_id, upload.account_id, account.bucket, coalesce(upload.opened_at <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
+JOIN runtime_instance ON runtime_instance.id = upload.instance_id
+WHERE runtime_instance.lease_ends < now() LIMIT $1 FOR UPDATE OF upload SKIP LOCKED;
+
+-- name: EndUploads :exec
+-- Deletes uploads that the transaction has locked, releases their bytes, and queues the removal of
+-- their objects where there are keys, which a space separates. The rows of the usage are locked in
+-- the order of the accounts, as in OpenUploads.
+WITH ended AS (
+    DELETE FROM upload WHERE item_id = ANY (sqlc.arg(item_ids)::uuid[]) RETURNING account_id, reserved
+), freed AS MATERIALIZED (
+    SELECT account_id, sum(reserved)::bigint AS bytes FROM ended GROUP BY account_id
+), locked AS MATERIALIZED (
+    SELECT account_usage.account_id, freed.bytes FROM freed JOIN account_usage ON account_usage.account_id = freed.account_id
+    ORDER BY account_usage.account_id FOR UPDATE OF account_usage
+), released AS (
+    UPDATE account_usage SET bytes = account_usage.bytes - locked.bytes FROM locked WHERE account_usage.account_id = locked.account_id
+), removed AS (
+    SELECT unnest(sqlc.arg(account_ids)::uuid[]) AS account_id, unnest(sqlc.arg(buckets)::text[]) AS bucket, unnest(sqlc.arg(keys)::text[]) AS keys
+)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+SELECT account_id, bucket, string_to_array(keys, ' '), true, sqlc.arg(not_before)::timestamptz FROM removed WHERE keys <> '';
 
 -- name: ItemExists :one
 SELECT EXISTS (SELECT FROM item WHERE id = $1);

@@ -42,7 +42,8 @@ type parser struct {
 	end   error // that ended the body; nil before it has ended
 	// delimiter is a line break, two dashes and the boundary.
 	delimiter []byte
-	lineBreak int // length of the line break
+	shifts    [256]uint8 // see search
+	lineBreak int        // length of the line break
 	parts     int
 	atStart   bool  // nothing of the part's content has been consumed
 	overhead  int64 // bytes consumed, except those of the file
@@ -62,7 +63,9 @@ var memories = sync.Pool{New: func() any {
 
 func newParser(body io.Reader, boundary string) *parser {
 	m, _ := memories.Get().(*memory)
-	return &parser{body: body, ahead: m.buffer[:0], delimiter: []byte("\r\n--" + boundary), lineBreak: 2, memory: m}
+	p := &parser{body: body, ahead: m.buffer[:0], lineBreak: 2, memory: m}
+	p.setDelimiter([]byte("\r\n--" + boundary))
+	return p
 }
 
 // close releases the memory. A long header or a long part may have made it larger than it should stay.
@@ -111,7 +114,8 @@ func (p *parser) isBoundary(line []byte) bool {
 	}
 	rest = bytes.TrimLeft(rest, " \t")
 	if p.parts == 0 && string(rest) == "\n" {
-		p.delimiter, p.lineBreak = p.delimiter[p.lineBreak-1:], 1
+		p.setDelimiter(p.delimiter[p.lineBreak-1:])
+		p.lineBreak = 1
 	}
 	return bytes.Equal(rest, p.delimiter[:p.lineBreak])
 }
@@ -230,7 +234,7 @@ func (p *parser) scan(data []byte) (n int, found bool) {
 			return 0, false
 		}
 	}
-	if at := bytes.Index(data, p.delimiter); at >= 0 {
+	if at := p.search(data); at >= 0 {
 		return decide(at, data, p.delimiter)
 	}
 	first := max(0, len(data)-len(p.delimiter)+1)
@@ -238,6 +242,32 @@ func (p *parser) scan(data []byte) (n int, found bool) {
 		return first + at, false
 	}
 	return len(data), false
+}
+
+// search returns where in data the delimiter begins, -1 if it is not there. It is the algorithm of
+// Boyer, Moore and Horspool, which looks at one byte in as many as the delimiter has: bytes.Index
+// looks at each.
+func (p *parser) search(data []byte) int {
+	last := len(p.delimiter) - 1
+	for at := last; at < len(data); at += int(p.shifts[data[at]]) {
+		if data[at] == p.delimiter[last] && bytes.Equal(data[at-last:at+1], p.delimiter) {
+			return at - last
+		}
+	}
+	return -1
+}
+
+// setDelimiter sets the delimiter, and how far search may move after each byte: as far as the byte is
+// from the end of the delimiter.
+func (p *parser) setDelimiter(delimiter []byte) {
+	p.delimiter = delimiter
+	last := len(delimiter) - 1
+	for b := range p.shifts {
+		p.shifts[b] = uint8(len(delimiter)) //nolint:gosec // a boundary has at most 70 bytes
+	}
+	for i, b := range delimiter[:last] {
+		p.shifts[b] = uint8(last - i) //nolint:gosec // as above
+	}
 }
 
 // decide is scan for data with a delimiter, which is a boundary only if white space or two dashes

@@ -108,7 +108,7 @@ func FuzzParser_ReadsWhatMimeMultipartReads(f *testing.F) {
 			if err != io.EOF && !fault.Is(err, fault.Invalid) { //nolint:errorlint // the bare one is the end
 				t.Fatalf("%s: %v", name, err)
 			}
-			accepted := err == io.EOF                                                                 //nolint:errorlint // as above
+			accepted := err == io.EOF                                          //nolint:errorlint // as above
 			if theirErr == io.EOF && (!accepted || !slices.Equal(got, want)) { //nolint:errorlint // as above
 				t.Fatalf("%s: got %q, %v; want %q", name, got, err, want)
 			}

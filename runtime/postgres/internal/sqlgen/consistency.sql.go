@@ -276,17 +276,18 @@ func (q *Queries) FindReferences(ctx context.Context, arg FindReferencesParams) 
 }
 
 const invalidateBlock = `-- name: InvalidateBlock :exec
-INSERT INTO item_page_delta (app_id, id, delta, public) VALUES ($1, $2, 0, false)
+INSERT INTO item_page_delta (app_id, id, group_label, delta, public) VALUES ($1, $2, $3, 0, false)
 `
 
 type InvalidateBlockParams struct {
-	AppID   uuid.UUID
-	FirstID uuid.UUID
+	AppID      uuid.UUID
+	FirstID    uuid.UUID
+	GroupLabel string
 }
 
 // Makes the next compaction count a block again: a delta of zero.
 func (q *Queries) InvalidateBlock(ctx context.Context, arg InvalidateBlockParams) error {
-	_, err := q.db.Exec(ctx, invalidateBlock, arg.AppID, arg.FirstID)
+	_, err := q.db.Exec(ctx, invalidateBlock, arg.AppID, arg.FirstID, arg.GroupLabel)
 	return err
 }
 
@@ -455,36 +456,31 @@ func (q *Queries) OpenAccountsAfter(ctx context.Context, arg OpenAccountsAfterPa
 }
 
 const pageIndexDrift = `-- name: PageIndexDrift :many
-WITH blocks AS (
-    SELECT b.app_id, b.first_id, b.items, b.public_items, lead(b.first_id) OVER (PARTITION BY b.app_id ORDER BY b.first_id) AS next_id
-    FROM (
-        SELECT i.app_id, i.first_id, i.items, i.public_items FROM item_page_block i JOIN app ON app.id = i.app_id WHERE app.account_id = $1
-        UNION ALL
-        SELECT app.id, '00000000-0000-0000-0000-000000000000'::uuid, 0, 0 FROM app WHERE app.account_id = $1
-            AND NOT EXISTS (SELECT FROM item_page_block z WHERE z.app_id = app.id AND z.first_id = '00000000-0000-0000-0000-000000000000'::uuid)
-    ) AS b
-), deltas AS (
-    SELECT c.app_id, c.first_id, sum(c.delta) AS items, coalesce(sum(c.delta) FILTER (WHERE c.public), 0) AS public_items
-    FROM (
-        SELECT c.app_id, c.delta, c.public, coalesce((SELECT max(b.first_id::text)::uuid FROM blocks b WHERE b.app_id = c.app_id AND b.first_id <= c.id),
-            '00000000-0000-0000-0000-000000000000'::uuid) AS first_id
-        FROM item_page_delta c JOIN app ON app.id = c.app_id WHERE app.account_id = $1
-    ) AS c GROUP BY 1, 2
+WITH blocks AS MATERIALIZED (
+    SELECT b.app_id, b.group_label, b.first_id, b.items, b.public_items, lead(b.first_id) OVER (PARTITION BY b.app_id, b.group_label ORDER BY b.first_id) AS next_id
+    FROM item_page_block b JOIN app ON app.id = b.app_id WHERE app.account_id = $1
 ), compared AS (
-    SELECT b.app_id, b.first_id, b.items + coalesce(c.items, 0) AS items, b.public_items + coalesce(c.public_items, 0) AS public_items,
-        r.items AS actual_items, r.public_items AS actual_public
-    FROM blocks b LEFT JOIN deltas c ON c.app_id = b.app_id AND c.first_id = b.first_id,
-    LATERAL (
-        SELECT count(*) AS items, count(*) FILTER (WHERE i.access = 'public') AS public_items FROM item i
-        WHERE i.app_id = b.app_id AND i.sealed_at IS NOT NULL AND i.id >= b.first_id AND (b.next_id IS NULL OR i.id < b.next_id)
+    SELECT b.app_id, b.group_label, b.first_id, b.items + d.items AS items, b.public_items + d.public_items AS public_items, r.items AS actual_items, r.public_items AS actual_public
+    FROM blocks b, LATERAL (
+        SELECT coalesce(sum(c.delta), 0) AS items, coalesce(sum(c.delta) FILTER (WHERE c.public), 0) AS public_items FROM item_page_delta c
+        WHERE c.app_id = b.app_id AND c.id >= b.first_id AND (b.next_id IS NULL OR c.id < b.next_id) AND (b.group_label = '' OR c.group_label = b.group_label)
+    ) AS d, LATERAL (
+        SELECT sum(counted.items) AS items, sum(counted.public_items) AS public_items FROM (
+            SELECT count(*) AS items, count(*) FILTER (WHERE i.access = 'public') AS public_items FROM item i
+            WHERE b.group_label = '' AND i.app_id = b.app_id AND i.sealed_at IS NOT NULL AND i.id >= b.first_id AND (b.next_id IS NULL OR i.id < b.next_id)
+            UNION ALL
+            SELECT count(*), count(*) FILTER (WHERE i.access = 'public') FROM item i
+            WHERE i.app_id = b.app_id AND i.sealed_at IS NOT NULL AND i.group_label = b.group_label AND i.group_label <> '' AND i.id >= b.first_id AND (b.next_id IS NULL OR i.id < b.next_id)
+        ) AS counted
     ) AS r
 )
-SELECT app_id, first_id, items::bigint AS items, public_items::bigint AS public_items, actual_items::bigint AS actual_items, actual_public::bigint AS actual_public
-FROM compared WHERE (items, public_items) <> (actual_items, actual_public) ORDER BY app_id, first_id
+SELECT app_id, group_label, first_id, items::bigint AS items, public_items::bigint AS public_items, actual_items::bigint AS actual_items, actual_public::bigint AS actual_public
+FROM compared WHERE (items, public_items) <> (actual_items, actual_public) ORDER BY app_id, group_label, first_id
 `
 
 type PageIndexDriftRow struct {
 	AppID        uuid.UUID
+	GroupLabel   string
 	FirstID      uuid.UUID
 	Items        int64
 	PublicItems  int64
@@ -504,6 +500,7 @@ func (q *Queries) PageIndexDrift(ctx context.Context, accountID uuid.UUID) ([]Pa
 		var i PageIndexDriftRow
 		if err := rows.Scan(
 			&i.AppID,
+			&i.GroupLabel,
 			&i.FirstID,
 			&i.Items,
 			&i.PublicItems,

@@ -63,7 +63,7 @@ WITH deleted AS (
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
-    INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, -1, access = 'public' FROM deleted WHERE sealed_at IS NOT NULL
+    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, -1, access = 'public' FROM deleted WHERE sealed_at IS NOT NULL
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
 )
@@ -71,7 +71,7 @@ INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_befor
 SELECT deleted.account_id, account.bucket,
     (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, $3::timestamptz
 FROM deleted JOIN account ON account.id = deleted.account_id
-RETURNING id, bucket, keys
+RETURNING id, bucket, keys, EXISTS (SELECT FROM deleted WHERE deleted.sealed_at IS NOT NULL) AS sealed
 `
 
 type DeleteItemParams struct {
@@ -85,6 +85,7 @@ type DeleteItemRow struct {
 	ID     int64
 	Bucket string
 	Keys   []string
+	Sealed bool
 }
 
 // Deletes the row and queues the removal of its objects in one statement (invariant 3).
@@ -96,7 +97,12 @@ func (q *Queries) DeleteItem(ctx context.Context, arg DeleteItemParams) (DeleteI
 		arg.Slot,
 	)
 	var i DeleteItemRow
-	err := row.Scan(&i.ID, &i.Bucket, &i.Keys)
+	err := row.Scan(
+		&i.ID,
+		&i.Bucket,
+		&i.Keys,
+		&i.Sealed,
+	)
 	return i, err
 }
 
@@ -164,150 +170,6 @@ func (q *Queries) ItemForDelivery(ctx context.Context, id uuid.UUID) (ItemForDel
 	return i, err
 }
 
-const listItems = `-- name: ListItems :many
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL ORDER BY id DESC LIMIT $2 OFFSET $3
-`
-
-type ListItemsParams struct {
-	AppID  uuid.UUID
-	Limit  int32
-	Offset int32
-}
-
-func (q *Queries) ListItems(ctx context.Context, arg ListItemsParams) ([]Item, error) {
-	rows, err := q.db.Query(ctx, listItems, arg.AppID, arg.Limit, arg.Offset)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Item
-	for rows.Next() {
-		var i Item
-		if err := rows.Scan(
-			&i.ID,
-			&i.AccountID,
-			&i.AppID,
-			&i.FileName,
-			&i.Access,
-			&i.Caption,
-			&i.GroupLabel,
-			&i.Objects,
-			&i.Bytes,
-			&i.CreatedAt,
-			&i.SealedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const listItemsByAccess = `-- name: ListItemsByAccess :many
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND access BETWEEN $2 AND $2 ORDER BY access, id DESC LIMIT $3 OFFSET $4
-`
-
-type ListItemsByAccessParams struct {
-	AppID  uuid.UUID
-	Access string
-	Limit  int32
-	Offset int32
-}
-
-// A range of one value, and an order by it: only item_list_access is in this order. For an equality
-// the planner might read all items of the app in the order of item_list.
-func (q *Queries) ListItemsByAccess(ctx context.Context, arg ListItemsByAccessParams) ([]Item, error) {
-	rows, err := q.db.Query(ctx, listItemsByAccess,
-		arg.AppID,
-		arg.Access,
-		arg.Limit,
-		arg.Offset,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Item
-	for rows.Next() {
-		var i Item
-		if err := rows.Scan(
-			&i.ID,
-			&i.AccountID,
-			&i.AppID,
-			&i.FileName,
-			&i.Access,
-			&i.Caption,
-			&i.GroupLabel,
-			&i.Objects,
-			&i.Bytes,
-			&i.CreatedAt,
-			&i.SealedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const listItemsByGroup = `-- name: ListItemsByGroup :many
-SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM item WHERE app_id = $1 AND sealed_at IS NOT NULL AND group_label BETWEEN $2 AND $2 AND group_label <> ''
-    AND ($5::text = '' OR access = $5::text) ORDER BY group_label, id DESC LIMIT $3 OFFSET $4
-`
-
-type ListItemsByGroupParams struct {
-	AppID      uuid.UUID
-	GroupLabel string
-	Limit      int32
-	Offset     int32
-	Access     string
-}
-
-// A range, as above, for item_list_group.
-func (q *Queries) ListItemsByGroup(ctx context.Context, arg ListItemsByGroupParams) ([]Item, error) {
-	rows, err := q.db.Query(ctx, listItemsByGroup,
-		arg.AppID,
-		arg.GroupLabel,
-		arg.Limit,
-		arg.Offset,
-		arg.Access,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Item
-	for rows.Next() {
-		var i Item
-		if err := rows.Scan(
-			&i.ID,
-			&i.AccountID,
-			&i.AppID,
-			&i.FileName,
-			&i.Access,
-			&i.Caption,
-			&i.GroupLabel,
-			&i.Objects,
-			&i.Bytes,
-			&i.CreatedAt,
-			&i.SealedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const purgeDrafts = `-- name: PurgeDrafts :many
 WITH expired AS (
     SELECT id FROM item WHERE sealed_at IS NULL AND created_at < $1::timestamptz
@@ -318,8 +180,11 @@ WITH expired AS (
     RETURNING item.id, item.account_id, item.objects, item.bytes
 ), freed AS (
     SELECT account_id, sum(bytes)::bigint AS bytes FROM deleted GROUP BY account_id
+), locked AS MATERIALIZED ( -- in the order of the accounts, as in OpenUploads
+    SELECT account_usage.account_id, freed.bytes FROM freed JOIN account_usage ON account_usage.account_id = freed.account_id
+    ORDER BY account_usage.account_id FOR UPDATE OF account_usage
 ), released AS (
-    UPDATE account_usage SET bytes = account_usage.bytes - freed.bytes FROM freed WHERE account_usage.account_id = freed.account_id
+    UPDATE account_usage SET bytes = account_usage.bytes - locked.bytes FROM locked WHERE account_usage.account_id = locked.account_id
 )
 INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
 SELECT deleted.account_id, account.bucket,
@@ -372,7 +237,7 @@ WITH sealed AS (
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
 ), delta AS (
-    INSERT INTO item_page_delta (app_id, id, delta, public) SELECT app_id, id, 1, access = 'public' FROM sealed
+    INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT app_id, id, group_label, 1, access = 'public' FROM sealed
 )
 SELECT id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at, sealed_at FROM sealed
 `

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 	"mediastack.dev/runtime/media"
 )
 
@@ -147,18 +148,25 @@ type Item struct {
 	SealedAt   *time.Time
 }
 
+type ItemCache struct {
+	ID      uuid.UUID
+	LeaseMs int64
+}
+
 type ItemPageBlock struct {
 	AppID       uuid.UUID
+	GroupLabel  string
 	FirstID     uuid.UUID
-	Items       int64
-	PublicItems int64
+	Items       int32
+	PublicItems int32
 }
 
 type ItemPageDelta struct {
-	AppID  uuid.UUID
-	ID     uuid.UUID
-	Delta  int16
-	Public bool
+	AppID      uuid.UUID
+	ID         uuid.UUID
+	GroupLabel string
+	Delta      int16
+	Public     bool
 }
 
 type LoginSession struct {
@@ -278,10 +286,11 @@ type ResumableUpload struct {
 }
 
 type RuntimeInstance struct {
-	ID        uuid.UUID
-	Version   string
-	StartedAt time.Time
-	SeenAt    time.Time
+	ID         uuid.UUID
+	Version    string
+	StartedAt  time.Time
+	AliveSince time.Time
+	LeaseEnds  time.Time
 }
 
 type SettingsPin struct {
@@ -297,9 +306,11 @@ type SettingsTenant struct {
 }
 
 type Upload struct {
-	ItemID    uuid.UUID
-	AccountID uuid.UUID
-	AppID     uuid.UUID
-	Reserved  int64
-	LeaseEnds time.Time
+	ItemID     uuid.UUID
+	AccountID  uuid.UUID
+	AppID      uuid.UUID
+	Reserved   int64
+	LeaseEnds  time.Time
+	InstanceID pgtype.UUID
+	OpenedAt   time.Time
 }

@@ -36,11 +36,16 @@ func (q *Queries) AppsWithDeltas(ctx context.Context) ([]uuid.UUID, error) {
 }
 
 const blocks = `-- name: Blocks :many
-SELECT first_id FROM item_page_block WHERE app_id = $1 ORDER BY first_id
+SELECT first_id FROM item_page_block WHERE app_id = $1 AND group_label = $2 ORDER BY first_id
 `
 
-func (q *Queries) Blocks(ctx context.Context, appID uuid.UUID) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, blocks, appID)
+type BlocksParams struct {
+	AppID      uuid.UUID
+	GroupLabel string
+}
+
+func (q *Queries) Blocks(ctx context.Context, arg BlocksParams) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, blocks, arg.AppID, arg.GroupLabel)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +65,7 @@ func (q *Queries) Blocks(ctx context.Context, appID uuid.UUID) ([]uuid.UUID, err
 }
 
 const countBlock = `-- name: CountBlock :many
-SELECT (array_agg(id ORDER BY id))[1]::uuid AS first_id, count(*) AS items, count(*) FILTER (WHERE access = 'public') AS public_items
+SELECT (array_agg(id ORDER BY id))[1]::uuid AS first_id, count(*)::int AS items, (count(*) FILTER (WHERE access = 'public'))::int AS public_items
 FROM (
     SELECT i.id, i.access, (row_number() OVER (ORDER BY i.id) - 1) / $2::int AS part FROM item i
     WHERE i.app_id = $1 AND i.sealed_at IS NOT NULL AND i.id >= $3::uuid AND i.id < $4::uuid
@@ -76,8 +81,8 @@ type CountBlockParams struct {
 
 type CountBlockRow struct {
 	FirstID     uuid.UUID
-	Items       int64
-	PublicItems int64
+	Items       int32
+	PublicItems int32
 }
 
 // Counts the sealed items of a range of ids, in parts of part_size.
@@ -106,37 +111,48 @@ func (q *Queries) CountBlock(ctx context.Context, arg CountBlockParams) ([]Count
 	return items, nil
 }
 
-const deleteBlock = `-- name: DeleteBlock :exec
-DELETE FROM item_page_block WHERE app_id = $1 AND first_id = $2
+const countGroupBlock = `-- name: CountGroupBlock :many
+SELECT (array_agg(id ORDER BY id))[1]::uuid AS first_id, count(*)::int AS items, (count(*) FILTER (WHERE access = 'public'))::int AS public_items
+FROM (
+    SELECT i.id, i.access, (row_number() OVER (ORDER BY i.id) - 1) / $2::int AS part FROM item i
+    WHERE i.app_id = $1 AND i.sealed_at IS NOT NULL AND i.group_label = $3 AND i.group_label <> ''
+        AND i.id >= $4::uuid AND i.id < $5::uuid
+) AS counted GROUP BY part ORDER BY part
 `
 
-type DeleteBlockParams struct {
-	AppID   uuid.UUID
-	FirstID uuid.UUID
+type CountGroupBlockParams struct {
+	AppID      uuid.UUID
+	PartSize   int32
+	GroupLabel string
+	FirstID    uuid.UUID
+	NextID     uuid.UUID
 }
 
-func (q *Queries) DeleteBlock(ctx context.Context, arg DeleteBlockParams) error {
-	_, err := q.db.Exec(ctx, deleteBlock, arg.AppID, arg.FirstID)
-	return err
+type CountGroupBlockRow struct {
+	FirstID     uuid.UUID
+	Items       int32
+	PublicItems int32
 }
 
-const deleteDeltas = `-- name: DeleteDeltas :many
-DELETE FROM item_page_delta WHERE app_id = $1 RETURNING id
-`
-
-func (q *Queries) DeleteDeltas(ctx context.Context, appID uuid.UUID) ([]uuid.UUID, error) {
-	rows, err := q.db.Query(ctx, deleteDeltas, appID)
+func (q *Queries) CountGroupBlock(ctx context.Context, arg CountGroupBlockParams) ([]CountGroupBlockRow, error) {
+	rows, err := q.db.Query(ctx, countGroupBlock,
+		arg.AppID,
+		arg.PartSize,
+		arg.GroupLabel,
+		arg.FirstID,
+		arg.NextID,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []uuid.UUID
+	var items []CountGroupBlockRow
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
+		var i CountGroupBlockRow
+		if err := rows.Scan(&i.FirstID, &i.Items, &i.PublicItems); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -144,79 +160,98 @@ func (q *Queries) DeleteDeltas(ctx context.Context, appID uuid.UUID) ([]uuid.UUI
 	return items, nil
 }
 
-const listItemsByIndex = `-- name: ListItemsByIndex :many
-WITH deltas AS MATERIALIZED (
-    SELECT coalesce((SELECT b.first_id FROM item_page_block b WHERE b.app_id = $1 AND b.first_id <= c.id ORDER BY b.first_id DESC LIMIT 1),
-            '00000000-0000-0000-0000-000000000000'::uuid) AS first_id,
-        sum(c.delta) AS items, sum(c.delta) FILTER (WHERE c.public) AS public_items
-    FROM item_page_delta c WHERE c.app_id = $1 GROUP BY 1
-), counted AS (
-    SELECT first_id, items, public_items FROM item_page_block WHERE app_id = $1
-    UNION ALL SELECT '00000000-0000-0000-0000-000000000000'::uuid, 0, 0
-    WHERE NOT EXISTS (SELECT FROM item_page_block WHERE app_id = $1 AND first_id = '00000000-0000-0000-0000-000000000000'::uuid)
-), block AS (
-    SELECT b.first_id,
-        CASE $2::text WHEN '' THEN b.items + coalesce(deltas.items, 0)
-            WHEN 'public' THEN b.public_items + coalesce(deltas.public_items, 0)
-            ELSE b.items - b.public_items + coalesce(deltas.items, 0) - coalesce(deltas.public_items, 0) END AS items
-    FROM counted b LEFT JOIN deltas ON deltas.first_id = b.first_id
-), running AS (
-    SELECT first_id, items, sum(items) OVER newest AS upto, lag(first_id) OVER newest AS next_id
-    FROM block WINDOW newest AS (ORDER BY first_id DESC)
-), beginning AS MATERIALIZED (
-    SELECT next_id, ($4::bigint - (upto - items))::bigint AS skip FROM running WHERE upto > $4::bigint ORDER BY first_id DESC LIMIT 1
-)
-SELECT item.id, item.account_id, item.app_id, item.file_name, item.access, item.caption, item.group_label, item.objects, item.bytes, item.created_at, item.sealed_at FROM item
-WHERE item.id IN (
-    SELECT page.id FROM beginning, LATERAL (
-        SELECT i.id FROM item i
-        WHERE i.app_id = $1 AND i.sealed_at IS NOT NULL AND ($2::text = '' OR i.access = $2::text)
-          AND i.id < coalesce(beginning.next_id, 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid)
-        ORDER BY i.id DESC LIMIT $3::int OFFSET beginning.skip
-    ) AS page)
-ORDER BY item.id DESC
+const deleteBlock = `-- name: DeleteBlock :exec
+DELETE FROM item_page_block WHERE app_id = $1 AND group_label = $2 AND first_id = $3
 `
 
-type ListItemsByIndexParams struct {
-	AppID    uuid.UUID
-	Access   string
-	PageSize int32
-	Skip     int64
+type DeleteBlockParams struct {
+	AppID      uuid.UUID
+	GroupLabel string
+	FirstID    uuid.UUID
 }
 
-type ListItemsByIndexRow struct {
-	Item Item
+func (q *Queries) DeleteBlock(ctx context.Context, arg DeleteBlockParams) error {
+	_, err := q.db.Exec(ctx, deleteBlock, arg.AppID, arg.GroupLabel, arg.FirstID)
+	return err
 }
 
-// Lists a page by its offset. The blocks and their deltas determine the block in which the
-// page begins; only items from there on are scanned.
-func (q *Queries) ListItemsByIndex(ctx context.Context, arg ListItemsByIndexParams) ([]ListItemsByIndexRow, error) {
-	rows, err := q.db.Query(ctx, listItemsByIndex,
-		arg.AppID,
-		arg.Access,
-		arg.PageSize,
-		arg.Skip,
-	)
+const deleteBlocks = `-- name: DeleteBlocks :exec
+DELETE FROM item_page_block WHERE app_id = $1 AND group_label = $2
+`
+
+type DeleteBlocksParams struct {
+	AppID      uuid.UUID
+	GroupLabel string
+}
+
+func (q *Queries) DeleteBlocks(ctx context.Context, arg DeleteBlocksParams) error {
+	_, err := q.db.Exec(ctx, deleteBlocks, arg.AppID, arg.GroupLabel)
+	return err
+}
+
+const deleteDeltas = `-- name: DeleteDeltas :many
+DELETE FROM item_page_delta WHERE app_id = $1 RETURNING id, group_label
+`
+
+type DeleteDeltasRow struct {
+	ID         uuid.UUID
+	GroupLabel string
+}
+
+func (q *Queries) DeleteDeltas(ctx context.Context, appID uuid.UUID) ([]DeleteDeltasRow, error) {
+	rows, err := q.db.Query(ctx, deleteDeltas, appID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListItemsByIndexRow
+	var items []DeleteDeltasRow
 	for rows.Next() {
-		var i ListItemsByIndexRow
-		if err := rows.Scan(
-			&i.Item.ID,
-			&i.Item.AccountID,
-			&i.Item.AppID,
-			&i.Item.FileName,
-			&i.Item.Access,
-			&i.Item.Caption,
-			&i.Item.GroupLabel,
-			&i.Item.Objects,
-			&i.Item.Bytes,
-			&i.Item.CreatedAt,
-			&i.Item.SealedAt,
-		); err != nil {
+		var i DeleteDeltasRow
+		if err := rows.Scan(&i.ID, &i.GroupLabel); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const indexedLists = `-- name: IndexedLists :many
+SELECT list.label, list.items
+FROM (
+    SELECT l.label::text AS label, (SELECT coalesce(sum(g.public_items + g.private_items), 0) FROM group_total g WHERE g.app_id = $1::uuid AND g.group_label = l.label)::bigint AS items
+    FROM unnest($2::text[]) AS l (label)
+    UNION ALL
+    SELECT '', (SELECT coalesce(sum(a.public_items + a.private_items), 0) FROM app_total a WHERE a.app_id = $1::uuid)::bigint
+) AS list
+WHERE list.items > $3::bigint
+    OR EXISTS (SELECT FROM item_page_block b WHERE b.app_id = $1::uuid AND b.group_label = list.label)
+`
+
+type IndexedListsParams struct {
+	AppID    uuid.UUID
+	Labels   []string
+	MaxItems int64
+}
+
+type IndexedListsRow struct {
+	Label string
+	Items int64
+}
+
+// The lists of the labels that have blocks, or that have more items than a list without blocks.
+func (q *Queries) IndexedLists(ctx context.Context, arg IndexedListsParams) ([]IndexedListsRow, error) {
+	rows, err := q.db.Query(ctx, indexedLists, arg.AppID, arg.Labels, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []IndexedListsRow
+	for rows.Next() {
+		var i IndexedListsRow
+		if err := rows.Scan(&i.Label, &i.Items); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -228,20 +263,22 @@ func (q *Queries) ListItemsByIndex(ctx context.Context, arg ListItemsByIndexPara
 }
 
 const setBlock = `-- name: SetBlock :exec
-INSERT INTO item_page_block (app_id, first_id, items, public_items) VALUES ($1, $2, $3, $4)
-ON CONFLICT (app_id, first_id) DO UPDATE SET items = excluded.items, public_items = excluded.public_items
+INSERT INTO item_page_block (app_id, group_label, first_id, items, public_items) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (app_id, group_label, first_id) DO UPDATE SET items = excluded.items, public_items = excluded.public_items
 `
 
 type SetBlockParams struct {
 	AppID       uuid.UUID
+	GroupLabel  string
 	FirstID     uuid.UUID
-	Items       int64
-	PublicItems int64
+	Items       int32
+	PublicItems int32
 }
 
 func (q *Queries) SetBlock(ctx context.Context, arg SetBlockParams) error {
 	_, err := q.db.Exec(ctx, setBlock,
 		arg.AppID,
+		arg.GroupLabel,
 		arg.FirstID,
 		arg.Items,
 		arg.PublicItems,
@@ -250,6 +287,7 @@ func (q *Queries) SetBlock(ctx context.Context, arg SetBlockParams) error {
 }
 
 const tryCompactLock = `-- name: TryCompactLock :one
+
 SELECT pg_try_advisory_xact_lock($1::int, hashtext($2::uuid::text))
 `
 
@@ -258,6 +296,7 @@ type TryCompactLockParams struct {
 	AppID uuid.UUID
 }
 
+// The statements of lists are in ../list.go.
 func (q *Queries) TryCompactLock(ctx context.Context, arg TryCompactLockParams) (bool, error) {
 	row := q.db.QueryRow(ctx, tryCompactLock, arg.Class, arg.AppID)
 	var pg_try_advisory_xact_lock bool

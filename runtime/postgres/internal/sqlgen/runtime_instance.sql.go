@@ -12,10 +12,10 @@ import (
 )
 
 const firstRuntime = `-- name: FirstRuntime :one
-SELECT id FROM runtime_instance WHERE seen_at > now() - interval '45 seconds' ORDER BY started_at, id LIMIT 1
+SELECT id FROM runtime_instance WHERE lease_ends >= now() ORDER BY started_at, id LIMIT 1
 `
 
-// The replica that has served for the longest time.
+// The process that has served for the longest time.
 func (q *Queries) FirstRuntime(ctx context.Context) (uuid.UUID, error) {
 	row := q.db.QueryRow(ctx, firstRuntime)
 	var id uuid.UUID
@@ -23,17 +23,30 @@ func (q *Queries) FirstRuntime(ctx context.Context) (uuid.UUID, error) {
 	return id, err
 }
 
-const removeRuntime = `-- name: RemoveRuntime :exec
-DELETE FROM runtime_instance WHERE id = $1
+const removeDeadRuntimes = `-- name: RemoveDeadRuntimes :exec
+DELETE FROM runtime_instance WHERE lease_ends < now() AND NOT EXISTS (SELECT FROM upload WHERE instance_id = runtime_instance.id)
 `
 
+func (q *Queries) RemoveDeadRuntimes(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, removeDeadRuntimes)
+	return err
+}
+
+const removeRuntime = `-- name: RemoveRuntime :exec
+WITH ended AS (
+    UPDATE runtime_instance SET lease_ends = now() WHERE runtime_instance.id = $1 AND EXISTS (SELECT FROM upload WHERE instance_id = $1)
+)
+DELETE FROM runtime_instance WHERE runtime_instance.id = $1 AND NOT EXISTS (SELECT FROM upload WHERE instance_id = $1)
+`
+
+// Ends the lease of a process. Its row stays as long as there are uploads of it.
 func (q *Queries) RemoveRuntime(ctx context.Context, id uuid.UUID) error {
 	_, err := q.db.Exec(ctx, removeRuntime, id)
 	return err
 }
 
 const servingRuntimes = `-- name: ServingRuntimes :many
-SELECT version, count(*) AS replicas FROM runtime_instance WHERE seen_at > now() - interval '45 seconds' GROUP BY version ORDER BY version
+SELECT version, count(*) AS replicas FROM runtime_instance WHERE lease_ends >= now() GROUP BY version ORDER BY version
 `
 
 type ServingRuntimesRow struct {
@@ -61,22 +74,39 @@ func (q *Queries) ServingRuntimes(ctx context.Context) ([]ServingRuntimesRow, er
 	return items, nil
 }
 
-const touchRuntime = `-- name: TouchRuntime :exec
-WITH ended AS (
-    DELETE FROM runtime_instance WHERE seen_at < now() - interval '10 minutes' AND id <> $1
+const touchRuntime = `-- name: TouchRuntime :one
+WITH touched AS (
+    INSERT INTO runtime_instance AS own (id, version, started_at, alive_since, lease_ends)
+    VALUES ($1, $3, now(), now(), now() + $2::bigint * interval '1 microsecond')
+    ON CONFLICT (id) DO UPDATE SET lease_ends = excluded.lease_ends,
+        alive_since = CASE WHEN own.lease_ends < now() THEN now() ELSE own.alive_since END
+    RETURNING alive_since
 )
-INSERT INTO runtime_instance (id, version, started_at, seen_at) VALUES ($1, $2, now(), now())
-ON CONFLICT (id) DO UPDATE SET seen_at = now()
+SELECT (SELECT count(*) + 1 FROM runtime_instance other WHERE other.id <> $1 AND other.lease_ends >= now())::bigint AS replicas,
+    (touched.alive_since = now())::boolean AS lapsed,
+    (touched.alive_since <= now() - $2::bigint * interval '1 microsecond'
+        AND EXISTS (SELECT FROM runtime_instance other WHERE other.id <> $1 AND other.lease_ends < now()))::boolean AS dead
+FROM touched
 `
 
 type TouchRuntimeParams struct {
 	ID      uuid.UUID
+	Lease   int64
 	Version string
 }
 
-// Inserts or touches the row of a replica, and deletes those of replicas that ended without
-// deleting their own.
-func (q *Queries) TouchRuntime(ctx context.Context, arg TouchRuntimeParams) error {
-	_, err := q.db.Exec(ctx, touchRuntime, arg.ID, arg.Version)
-	return err
+type TouchRuntimeRow struct {
+	Replicas int64
+	Lapsed   bool
+	Dead     bool
+}
+
+// Inserts the row of a process or renews its lease. lapsed: it had none before, or it had ended.
+// dead: the lease of another process has ended although it could have been renewed: this process
+// renewed its own for at least as long.
+func (q *Queries) TouchRuntime(ctx context.Context, arg TouchRuntimeParams) (TouchRuntimeRow, error) {
+	row := q.db.QueryRow(ctx, touchRuntime, arg.ID, arg.Lease, arg.Version)
+	var i TouchRuntimeRow
+	err := row.Scan(&i.Replicas, &i.Lapsed, &i.Dead)
+	return i, err
 }

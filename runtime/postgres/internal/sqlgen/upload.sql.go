@@ -63,14 +63,14 @@ func (q *Queries) BucketOf(ctx context.Context, id uuid.UUID) (string, error) {
 }
 
 const commitUploads = `-- name: CommitUploads :many
-WITH patience AS MATERIALIZED (
+WITH timeout_set AS MATERIALIZED (
     SELECT set_config('lock_timeout', $1::text, true)
 ), requested AS MATERIALIZED (
     SELECT unnest($2::uuid[]) AS id, unnest($3::text[]) AS file_name, unnest($4::text[]) AS access,
         unnest($5::text[]) AS caption, unnest($6::text[]) AS group_label, unnest($7::text[]) AS objects,
         unnest($8::bigint[]) AS bytes, unnest($9::timestamptz[]) AS created_at
 ), done AS (
-    DELETE FROM upload USING requested, patience WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
+    DELETE FROM upload USING requested, timeout_set WHERE upload.item_id = requested.id AND upload.reserved = requested.bytes
     RETURNING upload.item_id, upload.account_id, upload.app_id
 )
 INSERT INTO item (id, account_id, app_id, file_name, access, caption, group_label, objects, bytes, created_at)
@@ -123,17 +123,8 @@ func (q *Queries) CommitUploads(ctx context.Context, arg CommitUploadsParams) ([
 	return items, nil
 }
 
-const deleteUpload = `-- name: DeleteUpload :exec
-DELETE FROM upload WHERE item_id = $1
-`
-
-func (q *Queries) DeleteUpload(ctx context.Context, itemID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, deleteUpload, itemID)
-	return err
-}
-
 const deleteUploadReturning = `-- name: DeleteUploadReturning :one
-DELETE FROM upload WHERE item_id = $1 RETURNING item_id, account_id, app_id, reserved, lease_ends
+DELETE FROM upload WHERE item_id = $1 RETURNING item_id, account_id, app_id, reserved, lease_ends, instance_id, opened_at
 `
 
 func (q *Queries) DeleteUploadReturning(ctx context.Context, itemID uuid.UUID) (Upload, error) {
@@ -145,12 +136,53 @@ func (q *Queries) DeleteUploadReturning(ctx context.Context, itemID uuid.UUID) (
 		&i.AppID,
 		&i.Reserved,
 		&i.LeaseEnds,
+		&i.InstanceID,
+		&i.OpenedAt,
 	)
 	return i, err
 }
 
+const endUploads = `-- name: EndUploads :exec
+WITH ended AS (
+    DELETE FROM upload WHERE item_id = ANY ($2::uuid[]) RETURNING account_id, reserved
+), freed AS MATERIALIZED (
+    SELECT account_id, sum(reserved)::bigint AS bytes FROM ended GROUP BY account_id
+), locked AS MATERIALIZED (
+    SELECT account_usage.account_id, freed.bytes FROM freed JOIN account_usage ON account_usage.account_id = freed.account_id
+    ORDER BY account_usage.account_id FOR UPDATE OF account_usage
+), released AS (
+    UPDATE account_usage SET bytes = account_usage.bytes - locked.bytes FROM locked WHERE account_usage.account_id = locked.account_id
+), removed AS (
+    SELECT unnest($3::uuid[]) AS account_id, unnest($4::text[]) AS bucket, unnest($5::text[]) AS keys
+)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+SELECT account_id, bucket, string_to_array(keys, ' '), true, $1::timestamptz FROM removed WHERE keys <> ''
+`
+
+type EndUploadsParams struct {
+	NotBefore  time.Time
+	ItemIds    []uuid.UUID
+	AccountIds []uuid.UUID
+	Buckets    []string
+	Keys       []string
+}
+
+// Deletes uploads that the transaction has locked, releases their bytes, and queues the removal of
+// their objects where there are keys, which a space separates. The rows of the usage are locked in
+// the order of the accounts, as in OpenUploads.
+func (q *Queries) EndUploads(ctx context.Context, arg EndUploadsParams) error {
+	_, err := q.db.Exec(ctx, endUploads,
+		arg.NotBefore,
+		arg.ItemIds,
+		arg.AccountIds,
+		arg.Buckets,
+		arg.Keys,
+	)
+	return err
+}
+
 const expiredUploads = `-- name: ExpiredUploads :many
-SELECT upload.item_id, upload.account_id, upload.app_id, upload.reserved, upload.lease_ends, account.bucket, coalesce(upload.lease_ends <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
+SELECT upload.item_id, upload.account_id, account.bucket, coalesce(upload.lease_ends <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
 WHERE upload.lease_ends < $1 ORDER BY upload.lease_ends LIMIT $2 FOR UPDATE OF upload SKIP LOCKED
 `
 
@@ -162,9 +194,6 @@ type ExpiredUploadsParams struct {
 type ExpiredUploadsRow struct {
 	ItemID      uuid.UUID
 	AccountID   uuid.UUID
-	AppID       uuid.UUID
-	Reserved    int64
-	LeaseEnds   time.Time
 	Bucket      string
 	KeepObjects bool
 }
@@ -182,9 +211,6 @@ func (q *Queries) ExpiredUploads(ctx context.Context, arg ExpiredUploadsParams) 
 		if err := rows.Scan(
 			&i.ItemID,
 			&i.AccountID,
-			&i.AppID,
-			&i.Reserved,
-			&i.LeaseEnds,
 			&i.Bucket,
 			&i.KeepObjects,
 		); err != nil {
@@ -244,15 +270,15 @@ func (q *Queries) ItemExists(ctx context.Context, id uuid.UUID) (bool, error) {
 }
 
 const openUploads = `-- name: OpenUploads :many
-WITH patience AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $1::text, true)
+WITH timeout_set AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $2::text, true)
 ), requested AS MATERIALIZED (
-    SELECT unnest($2::uuid[]) AS item_id, unnest($3::uuid[]) AS account_id, unnest($4::uuid[]) AS app_id,
-        unnest($5::bigint[]) AS bytes, unnest($6::timestamptz[]) AS lease_ends
+    SELECT unnest($3::uuid[]) AS item_id, unnest($4::uuid[]) AS account_id, unnest($5::uuid[]) AS app_id,
+        unnest($6::bigint[]) AS bytes, unnest($7::timestamptz[]) AS lease_ends
 ), wanted AS MATERIALIZED (
     SELECT requested.account_id, sum(requested.bytes)::bigint AS bytes FROM requested GROUP BY requested.account_id
 ), locked AS MATERIALIZED (
-    SELECT account_usage.account_id, wanted.bytes FROM patience, wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
+    SELECT account_usage.account_id, wanted.bytes FROM timeout_set, wanted JOIN account_usage ON account_usage.account_id = wanted.account_id
     ORDER BY account_usage.account_id FOR UPDATE OF account_usage
 ), increased AS (
     UPDATE account_usage SET bytes = account_usage.bytes + locked.bytes
@@ -260,13 +286,15 @@ WITH patience AS MATERIALIZED (
     WHERE account_usage.account_id = locked.account_id AND account_usage.bytes + locked.bytes <= account.max_storage
     RETURNING account_usage.account_id
 )
-INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends)
-SELECT requested.item_id, increased.account_id, requested.app_id, requested.bytes, requested.lease_ends
+INSERT INTO upload (item_id, account_id, app_id, reserved, lease_ends, instance_id)
+SELECT requested.item_id, increased.account_id, requested.app_id, requested.bytes, requested.lease_ends,
+    (SELECT id FROM runtime_instance WHERE id = $1::uuid AND runtime_instance.lease_ends >= now())
 FROM requested JOIN increased ON increased.account_id = requested.account_id
 RETURNING item_id
 `
 
 type OpenUploadsParams struct {
+	InstanceID  uuid.UUID
 	LockTimeout string
 	ItemIds     []uuid.UUID
 	AccountIds  []uuid.UUID
@@ -278,8 +306,10 @@ type OpenUploadsParams struct {
 // Opens uploads of any accounts and reserves their bytes: all uploads of an account, or none of it
 // if they exceed its storage cap. Returns the opened uploads. The rows of the usage are locked in
 // the order of the accounts, so that two of these statements never wait for each other in a circle.
+// A process whose lease has ended is not recorded: only the lease of the upload bounds it then.
 func (q *Queries) OpenUploads(ctx context.Context, arg OpenUploadsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, openUploads,
+		arg.InstanceID,
 		arg.LockTimeout,
 		arg.ItemIds,
 		arg.AccountIds,
@@ -337,4 +367,43 @@ func (q *Queries) Reserve(ctx context.Context, arg ReserveParams) (int64, error)
 	var reserved int64
 	err := row.Scan(&reserved)
 	return reserved, err
+}
+
+const uploadsOfDeadRuntimes = `-- name: UploadsOfDeadRuntimes :many
+SELECT upload.item_id, upload.account_id, account.bucket, coalesce(upload.opened_at <= (SELECT resumed_at FROM installation), false)::boolean AS keep_objects FROM upload JOIN account ON account.id = upload.account_id
+JOIN runtime_instance ON runtime_instance.id = upload.instance_id
+WHERE runtime_instance.lease_ends < now() LIMIT $1 FOR UPDATE OF upload SKIP LOCKED
+`
+
+type UploadsOfDeadRuntimesRow struct {
+	ItemID      uuid.UUID
+	AccountID   uuid.UUID
+	Bucket      string
+	KeepObjects bool
+}
+
+// As above, of processes whose lease has ended.
+func (q *Queries) UploadsOfDeadRuntimes(ctx context.Context, limit int32) ([]UploadsOfDeadRuntimesRow, error) {
+	rows, err := q.db.Query(ctx, uploadsOfDeadRuntimes, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []UploadsOfDeadRuntimesRow
+	for rows.Next() {
+		var i UploadsOfDeadRuntimesRow
+		if err := rows.Scan(
+			&i.ItemID,
+			&i.AccountID,
+			&i.Bucket,
+			&i.KeepObjects,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -1,0 +1,203 @@
+package clienttest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+)
+
+// Fault is what the proxy does to the next requests of one method and path.
+type Fault struct {
+	Method string `json:"method"`
+	// Path is the beginning of the path.
+	Path string `json:"path"`
+	// Count is how many requests it is for.
+	Count int `json:"count"`
+	// Status is answered instead of the service, with Retry-After if that is not empty, and Body.
+	Status     int    `json:"status"`
+	RetryAfter string `json:"retryAfter"`
+	Body       string `json:"body"`
+	// CutAfter ends the connection after so many bytes of the request.
+	CutAfter int64 `json:"cutAfter"`
+	// LoseAnswer ends the connection when the service has answered, before the answer is passed on.
+	// BreakAnswer does so within its body: browsers themselves repeat a request without an answer.
+	LoseAnswer  bool `json:"loseAnswer"`
+	BreakAnswer bool `json:"breakAnswer"`
+	// Hold keeps the request until the client ends it.
+	Hold bool `json:"hold"`
+}
+
+// Front is the one address of the service, as a load balancer is.
+type Front struct {
+	proxy  *httputil.ReverseProxy
+	target string
+
+	mu     sync.Mutex
+	faults []*Fault
+	seen   []string
+	bytes  int64 // of bodies that clients sent
+}
+
+var errFault = errors.New("the connection is broken as planned")
+
+func newFront() *Front {
+	f := &Front{}
+	f.proxy = &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", f.target, r.In.Host
+		},
+		ModifyResponse: func(r *http.Response) error {
+			fault, _ := r.Request.Context().Value(faultKey{}).(*Fault)
+			switch {
+			case fault != nil && fault.LoseAnswer:
+				return errFault
+			case fault != nil && fault.BreakAnswer:
+				r.Body = brokenBody{r.Body}
+			}
+			return nil
+		},
+		// It ends the connection of the client.
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ErrorLog:     log.New(io.Discard, "", 0),
+		// The part of an answer before the break is passed on.
+		FlushInterval: -1,
+	}
+	return f
+}
+
+// Plan adds a fault.
+func (f *Front) Plan(fault Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, &fault)
+}
+
+// Seen returns the requests since the last call, and the bytes of their bodies.
+func (f *Front) Seen() (requests []string, bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	requests, bytes = f.seen, f.bytes
+	f.seen, f.bytes = []string{}, 0
+	return requests, bytes
+}
+
+// Reset forgets the planned faults and the requests.
+func (f *Front) Reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen, f.bytes, f.faults = []string{}, 0, nil
+}
+
+// take records a request and returns the fault that is planned for it.
+func (f *Front) take(r *http.Request) *Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r.Method == http.MethodOptions {
+		return nil // a preflight of a browser
+	}
+	f.seen = append(f.seen, r.Method+" "+r.URL.Path)
+	for _, fault := range f.faults {
+		if fault.Count > 0 && fault.Method == r.Method && strings.HasPrefix(r.URL.Path, fault.Path) {
+			fault.Count--
+			return fault
+		}
+	}
+	return nil
+}
+
+// ServeHTTP passes a request to the service, or does what is planned.
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	fault := f.take(r)
+	body := &countedBody{ReadCloser: r.Body, front: f, left: -1}
+	r.Body = body
+	switch {
+	case fault == nil:
+	case fault.Hold:
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+		return
+	case fault.Status != 0:
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Access-Control-Expose-Headers", "Retry-After, X-Request-Id")
+		w.Header().Set("X-Request-Id", "planned")
+		if fault.RetryAfter != "" {
+			w.Header().Set("Retry-After", fault.RetryAfter)
+		}
+		w.WriteHeader(fault.Status)
+		_, _ = io.WriteString(w, fault.Body)
+		return
+	default:
+		if fault.CutAfter > 0 {
+			body.left = fault.CutAfter
+		}
+		r = withFault(r, fault)
+	}
+	f.proxy.ServeHTTP(w, r)
+}
+
+// Control serves Plan, Seen and Reset to scripts.
+func (f *Front) Control() http.Handler {
+	control := http.NewServeMux()
+	control.HandleFunc("POST /plan", func(w http.ResponseWriter, r *http.Request) {
+		var fault Fault
+		if err := json.NewDecoder(r.Body).Decode(&fault); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		f.Plan(fault)
+	})
+	control.HandleFunc("POST /reset", func(http.ResponseWriter, *http.Request) { f.Reset() })
+	control.HandleFunc("POST /seen", func(w http.ResponseWriter, _ *http.Request) {
+		requests, bytes := f.Seen()
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"requests": requests, "bytes": bytes})
+	})
+	return control
+}
+
+// countedBody counts what a client sends, and fails after left bytes unless that is negative.
+type countedBody struct {
+	io.ReadCloser
+	front *Front
+	left  int64
+}
+
+// Read reads from the client.
+func (b *countedBody) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errFault
+	}
+	if b.left > 0 && int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left > 0 {
+		b.left -= int64(n)
+	}
+	b.front.mu.Lock()
+	defer b.front.mu.Unlock()
+	b.front.bytes += int64(n)
+	return n, err
+}
+
+// brokenBody is the body of an answer that ends after its first byte.
+type brokenBody struct{ io.ReadCloser }
+
+// Read returns one byte, and errFault.
+func (b brokenBody) Read(p []byte) (int, error) {
+	n, err := io.ReadFull(b.ReadCloser, p[:1])
+	return n, errors.Join(err, errFault)
+}
+
+type faultKey struct{}
+
+func withFault(r *http.Request, fault *Fault) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), faultKey{}, fault))
+}

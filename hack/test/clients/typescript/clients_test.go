@@ -1,0 +1,157 @@
+// Package typescript_test tests the TypeScript client with the shipped runtime, in Node and on a page of
+// Chromium, and the sample web application that uses it.
+package typescript_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mediastack.dev/hack/test/clients/clienttest"
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/hack/testenv/node"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// scriptTimeout is for all scenarios of one environment.
+const scriptTimeout = 2 * time.Minute
+
+func TestClient_UploadsReadsAndRetries(t *testing.T) {
+	t.Parallel()
+	folder, browsers := buildClient(t), node.New(t, "hack/test/clients/tus")
+	scripts := filepath.Join(folder, "scripts")
+	copyFolder(t, filepath.Join(testenv.RepoRoot(t), "hack/test/clients/typescript"), scripts, "*.mjs")
+	must(t, os.Symlink(browsers.Module(""), filepath.Join(scripts, "node_modules")))
+	s := clienttest.New(t)
+	options := map[string]any{"base": s.BaseURL, "limited": s.LimitedURL, "apiKey": s.APIKey}
+
+	t.Run("in Node", func(t *testing.T) {
+		control := httptest.NewServer(s.Front.Control())
+		t.Cleanup(control.Close)
+		options["control"] = control.URL
+		runScenarios(t, browsers, filepath.Join(scripts, "node.mjs"), options)
+	})
+	t.Run("on a page", func(t *testing.T) {
+		bundle(t, browsers, filepath.Join(scripts, "page.mjs"), filepath.Join(folder, "page.js"))
+		pages := http.NewServeMux()
+		pages.Handle("POST /", s.Front.Control())
+		pages.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `<!doctype html><meta charset="utf-8"><title>client</title><script type="module" src="/page.js"></script>`)
+		})
+		pages.HandleFunc("GET /page.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, filepath.Join(folder, "page.js")) })
+		server := httptest.NewServer(pages)
+		t.Cleanup(server.Close)
+		options["browser"], options["page"] = testenv.Program(t, "chromium"), strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
+		runScenarios(t, browsers, filepath.Join(scripts, "browser.mjs"), options)
+	})
+	t.Run("the generated types are those of the served document", func(t *testing.T) { checkTypes(t, s.BaseURL) })
+	t.Run("the sample application uploads, seals, lists and deletes", func(t *testing.T) { useSample(t, s, folder) })
+}
+
+// checkTypes generates the types of the document that the service serves, and compares.
+func checkTypes(t *testing.T, base string) {
+	t.Helper()
+	response, err := http.Get(base + "/openapi.json")
+	must(t, err)
+	defer response.Body.Close()
+	var served, committed map[string]any
+	must(t, json.NewDecoder(response.Body).Decode(&served))
+	clients := filepath.Join(testenv.RepoRoot(t), "clients")
+	text, err := os.ReadFile(filepath.Join(clients, "openapi.json"))
+	must(t, err)
+	must(t, json.Unmarshal(text, &committed))
+	served["servers"] = committed["servers"] // the address of the service
+	document, err := json.Marshal(served)
+	must(t, err)
+	if expected, err := json.Marshal(committed); err != nil || !bytes.Equal(document, expected) {
+		t.Error("clients/openapi.json is not the document that the service serves: run `make generate`")
+	}
+	packages, folder := node.New(t, "clients/typescript"), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(folder, "openapi.json"), document, 0o600))
+	testenv.Run(t, time.Minute, folder, "node", packages.Module("openapi-typescript/bin/cli.js"), "openapi.json", "--output", "schema.ts")
+	generated, err := os.ReadFile(filepath.Join(folder, "schema.ts"))
+	must(t, err)
+	expected, err := os.ReadFile(filepath.Join(clients, "typescript/src/schema.ts"))
+	must(t, err)
+	if !bytes.Equal(generated, expected) {
+		t.Error("clients/typescript/src/schema.ts differs from the document that the service serves: run `make client-types`")
+	}
+}
+
+// buildClient compiles the package as `npm run build` does, and returns its folder.
+func buildClient(t *testing.T) string {
+	t.Helper()
+	packages, folder := node.New(t, "clients/typescript"), t.TempDir()
+	source := filepath.Join(testenv.RepoRoot(t), "clients/typescript")
+	copyFolder(t, source, folder, "*.json")
+	copyFolder(t, filepath.Join(source, "src"), filepath.Join(folder, "src"), "*.ts")
+	must(t, os.Symlink(packages.Module(""), filepath.Join(folder, "node_modules")))
+	testenv.Run(t, time.Minute, folder, "node", packages.Module("typescript/bin/tsc"))
+	return folder
+}
+
+// bundle writes a script for browsers.
+func bundle(t *testing.T, packages *node.Packages, script, out string) {
+	t.Helper()
+	testenv.Run(t, time.Minute, filepath.Dir(script), packages.Module(".bin/esbuild"), script, "--bundle", "--format=esm", "--outfile="+out, "--log-level=error")
+}
+
+// runScenarios runs a script; each scenario that it prints becomes a test.
+func runScenarios(t *testing.T, packages *node.Packages, script string, options map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(options)
+	must(t, err)
+	result := packages.Run(t, scriptTimeout, script, string(text))
+	count := 0
+	for line := range strings.Lines(result.Stdout) {
+		var one struct {
+			Scenario, Problem string
+			Took              float64 // seconds
+		}
+		if err := json.Unmarshal([]byte(line), &one); err != nil || one.Scenario == "" {
+			t.Fatalf("%s printed %s", script, line)
+		}
+		count++
+		t.Run(one.Scenario, func(t *testing.T) {
+			t.Logf("%.1f s", one.Took)
+			if one.Problem != "" {
+				t.Error(one.Problem)
+			}
+		})
+	}
+	if result.Code != 0 || count == 0 {
+		t.Fatalf("%s ran %d scenarios and ended with %d: %s", script, count, result.Code, result.Stderr)
+	}
+}
+
+// copyFolder copies the files of a folder that match.
+func copyFolder(t *testing.T, from, to, pattern string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(from, pattern))
+	must(t, err)
+	if len(files) == 0 {
+		t.Fatal(fmt.Errorf("%s has no %s", from, pattern))
+	}
+	must(t, os.MkdirAll(to, 0o755))
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(to, filepath.Base(file)), content, 0o600))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

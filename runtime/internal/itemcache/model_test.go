@@ -1,0 +1,321 @@
+package itemcache_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/account"
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/internal/itemcache"
+	"mediastack.dev/runtime/internal/runtimetest"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres"
+)
+
+// modelOperations is the number of changes, and can be raised for a longer run.
+const modelOperations = "MEDIASTACK_TEST_CACHE_OPERATIONS"
+
+// world is a system of two replicas with caches, and what was acknowledged of it.
+type world struct {
+	*testing.T
+	env      *runtimetest.Env
+	replicas [2]*replica
+	tenants  []*tenant
+
+	mu    sync.Mutex
+	items []*item
+
+	stale, missing, served, refused, unanswered atomic.Int64
+}
+
+// replica is a server with connections of its own. That of its notifications passes a proxy.
+type replica struct {
+	core   *runtimetest.Core
+	server *runtimetest.Replica
+	proxy  *testenv.TCPProxy
+}
+
+// tenant is an account. version is odd while it changes; suspended is what was acknowledged last.
+type tenant struct {
+	runtimetest.Tenant
+	principal account.Principal
+	version   atomic.Int64
+	suspended atomic.Bool
+	keys      int64
+}
+
+// item is a public item. deleting is set before its deletion, gone when that was acknowledged.
+type item struct {
+	id             uuid.UUID
+	of             *tenant
+	deleting, gone atomic.Bool
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, env: runtimetest.NewWith(t, testenv.Database(t, testenv.PostgresServerWithPassword(t, "secret")), testenv.S3(t))}
+	for i := range w.replicas {
+		w.replicas[i] = w.newReplica()
+	}
+	for i := range 3 {
+		made := w.env.Tenant(t, account.Spec{Name: fmt.Sprintf("tenant-%d", i), MaxStorage: 1 << 30, MaxUploadSize: 1 << 20})
+		w.tenants = append(w.tenants, &tenant{Tenant: made, principal: w.env.Principal(t, made), keys: 1})
+		for range 4 {
+			w.create(w.tenants[i])
+		}
+	}
+	return w
+}
+
+func (w *world) newReplica() *replica {
+	w.Helper()
+	cfg, err := pgx.ParseConfig(w.env.Database.DatabaseURL)
+	w.must(err)
+	r := &replica{proxy: testenv.NewTCPProxy(w.T, fmt.Sprintf("%s:%d", cfg.Host, cfg.Port))}
+	store, err := postgres.Open(w.Context(), w.env.Database)
+	w.must(err)
+	w.Cleanup(store.Close)
+	behind := w.env.Database
+	behind.DatabaseURL = strings.Replace(behind.DatabaseURL, fmt.Sprintf("%s:%d", cfg.Host, cfg.Port), r.proxy.String(), 1)
+	if behind.DatabaseURL == w.env.Database.DatabaseURL {
+		w.Fatal("the URL of the database has no address")
+	}
+	changes, err := postgres.Open(w.Context(), behind)
+	w.must(err)
+	w.Cleanup(changes.Close)
+	r.core = w.env.Core(w.T, runtimetest.CoreConfig{
+		Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Auth: runtimetest.Credentials("a"), Now: time.Now,
+		Store: store, Credentials: store, Changes: changes,
+		Cache: itemcache.Config{Entries: 8, Bytes: 1 << 20, Lease: 300 * time.Millisecond},
+	})
+	r.server = r.core.Serve(w.T, nil, []func(chi.Router){r.core.Files.Mount})
+	w.Cleanup(func() { r.proxy.Set(testenv.ProxyOpen) }) // before the server ends
+	return r
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// create uploads and seals a public item.
+func (w *world) create(of *tenant) {
+	w.Helper()
+	service := w.replicas[0].core.Media
+	upload, err := service.Begin(w.Context(), of.principal, 0)
+	w.must(err)
+	defer upload.Close(w.Context())
+	w.must(upload.Receive(w.Context(), strings.NewReader("text"), "text/plain"))
+	draft, err := upload.Commit(w.Context(), media.Fields{FileName: "a.txt", Access: media.Public})
+	w.must(err)
+	_, err = service.Seal(w.Context(), of.principal, draft.ID)
+	w.must(err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.items = append(w.items, &item{id: draft.ID, of: of})
+}
+
+// pick returns a random item that is not being deleted, or nil.
+func (w *world) pick(random *rand.Rand) *item {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range 20 {
+		if found := w.items[random.IntN(len(w.items))]; !found.deleting.Load() {
+			return found
+		}
+	}
+	return nil
+}
+
+// read downloads an item, and compares the response with what was acknowledged before the request,
+// and did not change while it ran.
+func (w *world) read(ctx context.Context, r *replica, i *item) {
+	version, suspended, gone := i.of.version.Load(), i.of.suspended.Load(), i.gone.Load()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, runtimetest.BaseURL+"/media/file/"+i.id.String()+"/original/a.txt", nil)
+	if err != nil {
+		w.Error(err)
+		return
+	}
+	response, err := r.server.Client.Do(request)
+	if err != nil {
+		w.unanswered.Add(1)
+		return
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+	steady := version%2 == 0 && i.of.version.Load() == version
+	switch {
+	case response.StatusCode == http.StatusOK:
+		w.served.Add(1)
+		if gone || steady && suspended {
+			w.stale.Add(1)
+			w.Errorf("item %s was served after the acknowledgement: deleted %t, suspended %t", i.id, gone, suspended)
+		}
+	case response.StatusCode == http.StatusNotFound:
+		w.refused.Add(1)
+		if steady && !suspended && !i.deleting.Load() {
+			w.missing.Add(1)
+			w.Errorf("item %s exists, and was not found", i.id)
+		}
+	default:
+		w.unanswered.Add(1)
+	}
+}
+
+// delete deletes an item by a replica, until that is acknowledged.
+func (w *world) delete(r *replica, i *item) {
+	i.deleting.Store(true)
+	for w.Context().Err() == nil {
+		if err := r.core.Media.Delete(w.Context(), i.of.principal, i.id); err == nil || fault.Is(err, fault.NotFound) {
+			i.gone.Store(true)
+			return
+		}
+	}
+}
+
+// suspend suspends or resumes an account as the operator does.
+func (w *world) suspend(of *tenant, suspended bool) {
+	w.Helper()
+	of.version.Add(1)
+	spec := of.Spec
+	spec.Namespace, spec.Suspended = "team", suspended
+	_, err := w.env.Registry.Ensure(w.Context(), spec)
+	w.must(err)
+	of.suspended.Store(suspended)
+	of.version.Add(1)
+}
+
+// endListeners ends the connections that listen.
+func (w *world) endListeners() {
+	w.Helper()
+	conn, err := pgx.Connect(w.Context(), w.env.Database.DatabaseURL)
+	w.must(err)
+	defer conn.Close(w.Context())
+	_, err = conn.Exec(w.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+		AND (query LIKE 'LISTEN%' OR query LIKE '%item_cache%')`)
+	w.must(err)
+}
+
+// change makes one random change, and returns its name.
+func (w *world) change(random *rand.Rand) string {
+	w.Helper()
+	r, of := w.replicas[random.IntN(2)], w.tenants[random.IntN(len(w.tenants))]
+	switch n := random.IntN(100); {
+	case n < 40:
+		var deleting sync.WaitGroup
+		for range 1 + random.IntN(3) {
+			if i := w.pick(random); i != nil {
+				by := w.replicas[random.IntN(2)]
+				deleting.Go(func() { w.delete(by, i) })
+			}
+		}
+		deleting.Wait()
+		return "delete"
+	case n < 65:
+		if !of.suspended.Load() {
+			w.create(of)
+		}
+		return "create"
+	case n < 80:
+		w.suspend(of, !of.suspended.Load())
+		return "suspend or resume"
+	case n < 85:
+		of.keys++
+		_, _, err := w.env.Registry.IssueKey(w.Context(), of.App.ID, of.keys, time.Hour)
+		w.must(err)
+		return "new key"
+	case n < 90:
+		w.endListeners()
+		return "lost connections"
+	case n < 96:
+		r.proxy.Set([]testenv.ProxyMode{testenv.ProxyStall, testenv.ProxyMute, testenv.ProxyCut}[random.IntN(3)])
+		return "hanging connection"
+	default:
+		for _, r := range w.replicas {
+			r.proxy.Set(testenv.ProxyOpen)
+		}
+		return "repaired connections"
+	}
+}
+
+// hits returns how many look-ups the caches answered.
+func (w *world) hits() (n float64) {
+	w.Helper()
+	for _, r := range w.replicas {
+		families, err := prometheus.Gatherer(r.core.Registry).Gather()
+		w.must(err)
+		for _, family := range families {
+			if family.GetName() == "mediastack_item_cache_lookups_total" {
+				for _, metric := range family.GetMetric() {
+					if metric.GetLabel()[0].GetValue() == "hit" {
+						n += metric.GetCounter().GetValue()
+					}
+				}
+			}
+		}
+	}
+	return n
+}
+
+// Two replicas serve files from their caches, while items are deleted, accounts are suspended, keys
+// change, and the connections of the notifications are lost or hang. Nothing is served after the
+// acknowledgement of what forbids it.
+func TestCache_ServesNothingStaleAfterTheAcknowledgement(t *testing.T) {
+	operations := 80
+	if text := os.Getenv(modelOperations); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		operations = n
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	w := newWorld(t)
+	reading, stop := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	t.Cleanup(func() { stop(); readers.Wait() })
+	for n := range 4 {
+		random := rand.New(rand.NewPCG(seed, uint64(n)+1))
+		readers.Go(func() {
+			for reading.Err() == nil {
+				w.mu.Lock()
+				// The newest items are the hot ones.
+				i := w.items[len(w.items)-1-random.IntN(min(12, len(w.items)))]
+				w.mu.Unlock()
+				w.read(reading, w.replicas[random.IntN(2)], i)
+			}
+		})
+	}
+	random, counts := rand.New(rand.NewPCG(seed, 0)), map[string]int{}
+	for range operations {
+		counts[w.change(random)]++
+		// Some reads of the state after each change.
+		for want := w.served.Load() + w.refused.Load() + w.unanswered.Load() + 8; w.served.Load()+w.refused.Load()+w.unanswered.Load() < want; {
+			w.read(t.Context(), w.replicas[random.IntN(2)], w.items[random.IntN(len(w.items))])
+		}
+	}
+	stop()
+	readers.Wait()
+	t.Logf("%v: %d served, of which %.0f from a cache, %d not found, %d unanswered; %d stale, %d missing", counts, w.served.Load(), w.hits(), w.refused.Load(), w.unanswered.Load(), w.stale.Load(), w.missing.Load())
+	if w.hits() < 20 || counts["delete"] == 0 {
+		t.Errorf("%.0f look-ups were answered by a cache", w.hits())
+	}
+}

@@ -1,0 +1,112 @@
+package media_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding"
+	"errors"
+	"hash"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"mediastack.dev/runtime/media"
+)
+
+// countingHash is SHA-256 that counts the bytes that it hashes, those of its clones included.
+type countingHash struct {
+	hash.Hash
+	hashed *atomic.Int64
+}
+
+// Write implements hash.Hash.
+func (c countingHash) Write(p []byte) (int, error) {
+	c.hashed.Add(int64(len(p)))
+	return c.Hash.Write(p)
+}
+
+// Clone implements hash.Cloner.
+func (c countingHash) Clone() (hash.Cloner, error) {
+	clone, err := c.Hash.(hash.Cloner).Clone()
+	return countingHash{clone, c.hashed}, err
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (c countingHash) MarshalBinary() ([]byte, error) {
+	return c.Hash.(encoding.BinaryMarshaler).MarshalBinary()
+}
+
+// UnmarshalBinary implements encoding.BinaryUnmarshaler.
+func (c countingHash) UnmarshalBinary(state []byte) error {
+	return c.Hash.(encoding.BinaryUnmarshaler).UnmarshalBinary(state)
+}
+
+// countHashed returns the count of the bytes that a service hashes.
+func countHashed(service *media.Service) *atomic.Int64 {
+	hashed := new(atomic.Int64)
+	service.SetHash(func() hash.Hash { return countingHash{sha256.New(), hashed} })
+	return hashed
+}
+
+func TestUpload_HashesEachByteOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	hashed := countHashed(b.service)
+	for _, size := range []int{0, 1, 100_000, media.PartSize, media.PartSize + 1, 2*media.PartSize + 4711} {
+		file := random(size)
+		hashed.Store(0)
+		item, err := upload(t.Context(), b.service, p, bytes.NewReader(file), media.Fields{})
+		must(t, err)
+		if got := hashed.Load(); got != int64(size) {
+			t.Errorf("of %d bytes %d were hashed", size, got)
+		}
+		if sum := sha256.Sum256(file); !bytes.Equal(item.Objects[0].SHA256, sum[:]) {
+			t.Errorf("a file of %d bytes has another hash", size)
+		}
+	}
+}
+
+// What a request leaves as the incomplete part is read again by the next one, which checks it: these
+// bytes are hashed a second time, as they come from the object store.
+func TestResumable_HashesEachByteOnceInARequest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.tenant(1 << 30)
+	hashed := countHashed(b.service)
+	file := random(2*media.PartSize + 12345)
+	u, err := b.service.CreateResumable(t.Context(), p, int64(len(file)), media.Fields{}, "")
+	must(t, err)
+	at := 0
+	// An incomplete part; one that is continued; parts and an incomplete part after a body that was
+	// cut; the rest.
+	for _, n := range []int{1 << 20, 2 << 20, media.PartSize + 1<<20, len(file) - media.PartSize - 4<<20} {
+		u, err = b.service.FindResumable(t.Context(), p, u.State().ItemID)
+		must(t, err)
+		hashed.Store(0)
+		again := u.State().Progress.IncompleteBytes
+		var body io.Reader = bytes.NewReader(file[at : at+n])
+		cut := errors.New("cut")
+		if at+n < len(file) {
+			body = io.MultiReader(body, failingReader{cut})
+		}
+		if _, err := u.Append(t.Context(), int64(at), body, nil); err != nil && !errors.Is(err, cut) {
+			t.Fatal(err)
+		}
+		at += n
+		if got := hashed.Load(); got != int64(n)+again {
+			t.Errorf("of %d bytes and %d of the incomplete part %d were hashed", n, again, got)
+		}
+	}
+	item, err := u.Finish(t.Context())
+	must(t, err)
+	if sum := sha256.Sum256(file); !bytes.Equal(item.Objects[0].SHA256, sum[:]) {
+		t.Error("the file has another hash")
+	}
+}
+
+// failingReader fails.
+type failingReader struct{ err error }
+
+// Read implements io.Reader.
+func (f failingReader) Read([]byte) (int, error) { return 0, f.err }

@@ -1,0 +1,151 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/hack/testenv"
+	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres"
+)
+
+// Bounds of the pages of 8 KiB that a list of ten items reads: near an end of the list, and anywhere,
+// where up to two blocks of the pagination index are scanned. All rows have more than 4,000.
+const (
+	maxNearPages = 60
+	maxDeepPages = 400
+)
+
+// A list reads its own rows, and few of them, whatever else is in the table and whatever the
+// statistics say of it: rows of other tenants, of another app of the account, of other groups and
+// access, and drafts. Before, a list was planned over the rows of everybody, or over all rows of the
+// app, when the statistics were old.
+func TestListPlans_ReadTheirPageOnly(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServer(t) // of its own: only a superuser may change statistics
+	url := testenv.Database(t, server)
+	migrate(t, url)
+	store := open(t, url)
+	small := provisioned(t, store)
+	apps, _, err := registry(store).OpenApps(t.Context(), small.AccountID, []string{"sibling"})
+	must(t, err)
+	sibling := small
+	for _, app := range apps {
+		if app.ID != small.AppID {
+			sibling.AppID = app.ID
+		}
+	}
+	of := spec
+	of.Name, of.ObjectUID = "large", "uid of large"
+	other, err := registry(store).Ensure(t.Context(), of)
+	must(t, err)
+	apps, _, err = registry(store).OpenApps(t.Context(), other.ID, nil)
+	must(t, err)
+	large := media.Scope{AccountID: other.ID, AppID: apps[0].ID}
+	connect := func() *pgx.Conn {
+		conn, err := pgx.Connect(t.Context(), url)
+		must(t, err)
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		return conn
+	}
+	conn, explaining := connect(), connect()
+	lists := func(statistics string) {
+		t.Helper()
+		countLists(t, conn, store)
+		for name, scope := range map[string]media.Scope{"small": small, "sibling": sibling, "large": large} {
+			for _, filter := range []media.Filter{
+				{}, {Access: media.Public}, {Access: media.Private}, {Group: "rare"}, {Group: "common"},
+				{Group: "common", Access: media.Public}, {Group: "common", Access: media.Private}, {Group: "none", Access: media.Public},
+			} {
+				checkListPlans(t, explaining, store, scope, filter, statistics+", "+name)
+			}
+		}
+	}
+
+	// The statistics say that the small app has all rows.
+	seedItemRows(t, conn, small, "01900000-0000-7000-8000-", 40, "public", "rare", true)
+	seedItemRows(t, conn, small, "01910000-0000-7000-8000-", ownDrafts, "private", "", false)
+	exec(t, url, `ALTER TABLE item SET (autovacuum_enabled = false)`)
+	exec(t, url, `ANALYZE`)
+	seedItemRows(t, conn, large, "01900000-0000-7000-8001-", 20, "public", "rare", true)
+	seedItemRows(t, conn, large, "01900000-0000-7000-8002-", 20, "public", "common", true)
+	seedItemRows(t, conn, large, "01920000-0000-7000-8000-", foreignItems, "private", "common", true)
+	lists("of the small app only")
+
+	// They say nothing of the sibling.
+	exec(t, url, `ANALYZE`)
+	seedItemRows(t, conn, sibling, "01930000-0000-7000-8001-", 20, "public", "rare", true)
+	seedItemRows(t, conn, sibling, "01940000-0000-7000-8000-", foreignItems/5, "private", "common", true)
+	lists("without the sibling")
+	exec(t, url, `ANALYZE`)
+	lists("current")
+
+	// They say that each page has ten times as many rows: over a million.
+	database, err := pgx.ParseConfig(url)
+	must(t, err)
+	exec(t, server.Server.AdminURL(database.Database), `UPDATE pg_class SET reltuples = 10 * reltuples WHERE relname = 'item' OR relname LIKE 'item\_%'`)
+	lists("of a million rows")
+}
+
+// countLists sets the totals and the pagination index as seals and the purge do it.
+func countLists(t *testing.T, conn *pgx.Conn, store *postgres.Store) {
+	t.Helper()
+	for _, statement := range []string{
+		`UPDATE app_total SET public_items = n.public, private_items = n.private FROM (SELECT app_id, count(*) FILTER (WHERE access = 'public') AS public, count(*) FILTER (WHERE access = 'private') AS private
+			FROM item WHERE sealed_at IS NOT NULL GROUP BY 1) AS n WHERE app_total.app_id = n.app_id AND slot = 0`,
+		`DELETE FROM group_total`,
+		`INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
+			SELECT app_id, group_label, 0, count(*) FILTER (WHERE access = 'public'), count(*) FILTER (WHERE access = 'private') FROM item WHERE group_label <> '' AND sealed_at IS NOT NULL GROUP BY 1, 2`,
+		`INSERT INTO item_page_delta (app_id, id, group_label, delta, public) SELECT DISTINCT app_id, '00000000-0000-0000-0000-000000000000'::uuid, group_label, 0, false FROM item WHERE sealed_at IS NOT NULL`,
+	} {
+		_, err := conn.Exec(t.Context(), statement)
+		must(t, err)
+	}
+	must(t, store.CompactPageIndex(t.Context()))
+}
+
+// checkListPlans explains the first and the last page of a list, and some between.
+func checkListPlans(t *testing.T, conn *pgx.Conn, store *postgres.Store, scope media.Scope, filter media.Filter, name string) {
+	t.Helper()
+	n, err := store.CountItems(t.Context(), scope, filter)
+	must(t, err)
+	total := int(n)
+	for offset, most := range map[int]int{0: maxNearPages, total - 10: maxNearPages, total / 2: maxDeepPages, total / 3: maxDeepPages, total - 600: maxDeepPages, total + 1000: maxNearPages} {
+		if offset < 0 {
+			continue
+		}
+		sql, args := postgres.ListStatement(scope, filter, 10, offset)
+		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
+			explained := &explainer{conn: conn, mode: mode}
+			explained.explain(t.Context(), sql, args)
+			switch {
+			case !errors.Is(explained.err, errExplained):
+				t.Fatalf("%s: %v", name, explained.err)
+			case explained.pages > most:
+				t.Errorf("statistics %s, %+v at %d of %d, %s: %d pages are read, not at most %d\n%.3000s", name, filter, offset, total, mode, explained.pages, most, explained.plan)
+			}
+		}
+	}
+}
+
+// A list and its total are one statement: one round trip, and one snapshot.
+func TestListItems_IsOneStatement(t *testing.T) {
+	t.Parallel()
+	url := testenv.Postgres(t)
+	store := newRetrying(t, url, url, func(c *postgres.Config) { c.DatabaseConns = 1 })
+	for _, offset := range []int{0, 10, 501, 1_000_000} {
+		for _, filter := range filters {
+			before := measured(t, store.Store, "mediastack_database_statement_duration_seconds")
+			list, err := store.ListItems(t.Context(), store.scope, filter, 10, offset)
+			if err != nil || len(list.Items) != 0 || list.Total != 0 {
+				t.Errorf("%+v at %d: %+v, %v", filter, offset, list, err)
+			}
+			if n := measured(t, store.Store, "mediastack_database_statement_duration_seconds") - before; n != 1 {
+				t.Errorf("%+v at %d: %v statements", filter, offset, n)
+			}
+		}
+	}
+}

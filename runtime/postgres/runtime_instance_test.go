@@ -1,0 +1,148 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mediastack.dev/runtime/fault"
+	"mediastack.dev/runtime/media"
+)
+
+// keysOf are the keys of an upload's objects.
+func keysOf(id uuid.UUID) []string { return []string{media.ObjectKey(id, media.Original), "second"} }
+
+// Only a process that renewed its lease for as long as a lease lasts declares others dead: after an
+// outage of the database all leases have ended, and the first process that is back is not the only
+// one that lives.
+func TestRuntimeInstance_IsDeclaredDeadByOneThatRenewedItsLease(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	own, other := uuid.New(), uuid.New()
+	touch := func(wantLapsed, wantDead bool) {
+		t.Helper()
+		got, err := store.TouchRuntime(t.Context(), own, "v1", time.Minute)
+		must(t, err)
+		if got.Lapsed != wantLapsed || got.Dead != wantDead {
+			t.Errorf("%+v, want lapsed %v, dead %v", got, wantLapsed, wantDead)
+		}
+	}
+	_, err := store.TouchRuntime(t.Context(), other, "v1", time.Minute)
+	must(t, err)
+	touch(true, false)
+	touch(false, false)
+	statement(t, url, lapse, other)
+	touch(false, false) // it has not renewed its lease for long enough
+	statement(t, url, "UPDATE runtime_instance SET alive_since = now() - interval '2 minutes' WHERE id = $1", own)
+	touch(false, true)
+	statement(t, url, lapse, own) // an outage
+	touch(true, false)
+	touch(false, false)
+	must(t, store.RemoveDeadRuntimes(t.Context()))
+	statement(t, url, "UPDATE runtime_instance SET alive_since = now() - interval '2 minutes' WHERE id = $1", own)
+	touch(false, false)
+}
+
+// The uploads of a dead process end, with their reservation, and cannot be committed; those of others
+// and resumable ones stay.
+func TestEndUploads_EndsThoseOfDeadProcessesOnly(t *testing.T) {
+	t.Parallel()
+	dead, url := setup(t)
+	alive, none := open(t, url), open(t, url)
+	scopes := tenants(t, dead, 3, 1000)
+	deadID := uuid.New()
+	must(t, touch(t, dead, deadID, "v1"))
+	must(t, touch(t, alive, uuid.New(), "v1"))
+	var ended, kept []uploading
+	for i, scope := range scopes {
+		for range 3 {
+			ended = append(ended, newUploading(scope, int64(10+i)))
+			must(t, ended[len(ended)-1].open(dead))
+		}
+		for _, other := range []uploading{newUploading(scope, 100), newUploading(scope, 200)} {
+			kept = append(kept, other)
+		}
+		must(t, kept[len(kept)-2].open(alive))
+		must(t, kept[len(kept)-1].open(none)) // of a process that is not recorded
+	}
+	resumable := uuid.Must(uuid.NewV7())
+	must(t, dead.OpenResumable(t.Context(), media.ResumableState{ItemID: resumable, Scope: scopes[0], Length: 5, Reserved: 5,
+		Fields: media.Fields{Access: media.Private}, Expires: time.Now().Add(time.Hour)}))
+	end := func(batch, want int) {
+		t.Helper()
+		if n, err := alive.EndUploadsOfDeadProcesses(t.Context(), batch, keysOf, time.Now()); err != nil || n != want {
+			t.Errorf("%d uploads were ended, want %d: %v", n, want, err)
+		}
+	}
+	end(100, 0)
+	must(t, ended[0].commit(dead)) // it lives
+	statement(t, url, lapse, deadID)
+	end(5, 5)
+	must(t, alive.RemoveDeadRuntimes(t.Context()))
+	end(5, 3) // the rest, so its row is still there
+	end(5, 0)
+	if got := number(t, url, `SELECT sum(bytes)::bigint FROM account_usage`); got != 3*300+5+10 {
+		t.Errorf("%d bytes are reserved or used", got)
+	}
+	if got := number(t, url, `SELECT count(*) FROM object_removal WHERE keys[2] = 'second' AND abort_multipart`); got != 8 {
+		t.Errorf("%d removals are queued", got)
+	}
+	// The process was only paused: it can commit nothing of what was ended.
+	must(t, touch(t, dead, deadID, "v1"))
+	for _, u := range ended[1:] {
+		if err := u.commit(dead); !fault.Is(err, fault.NotFound) {
+			t.Errorf("a commit after the end: %v", err)
+		}
+	}
+	if got := number(t, url, `SELECT count(*) FROM item`); got != 1 {
+		t.Errorf("%d items", got)
+	}
+	for _, u := range kept {
+		must(t, u.commit(alive))
+	}
+	again := newUploading(scopes[0], 1)
+	must(t, again.open(dead))
+	end(5, 0)
+	must(t, again.commit(dead))
+}
+
+// An upload of before a restore may have become an item that the restore lost: its objects stay.
+func TestEndUploads_KeepsObjectsOfBeforeARestore(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	scope := tenants(t, store, 1, 1000)[0]
+	id := uuid.New()
+	must(t, touch(t, store, id, "v1"))
+	must(t, newUploading(scope, 10).open(store))
+	statement(t, url, "UPDATE installation SET resumed_at = now()")
+	must(t, newUploading(scope, 20).open(store))
+	statement(t, url, lapse, id)
+	if n, err := open(t, url).EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 2 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if removals, bytes := number(t, url, `SELECT count(*) FROM object_removal`), number(t, url, `SELECT bytes FROM account_usage`); removals != 1 || bytes != 0 {
+		t.Errorf("%d removals, %d bytes", removals, bytes)
+	}
+}
+
+// A process that ends while it still has uploads, because it could not abandon them, leaves its row.
+func TestRuntimeInstance_LeavesItsRowWithItsUploads(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	u := newUploading(tenants(t, store, 1, 1000)[0], 10)
+	id := uuid.New()
+	must(t, touch(t, store, id, "v1"))
+	must(t, u.open(store))
+	must(t, store.RemoveRuntime(t.Context(), id))
+	if found, err := store.ServingRuntimes(t.Context()); err != nil || found.Replicas != 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+	if n, err := open(t, url).EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 1 {
+		t.Errorf("%d, %v", n, err)
+	}
+	must(t, store.RemoveDeadRuntimes(t.Context()))
+	if got := number(t, url, `SELECT count(*) FROM runtime_instance`); got != 0 {
+		t.Errorf("%d rows", got)
+	}
+}
