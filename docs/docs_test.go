@@ -25,7 +25,7 @@ var (
 // maxCell is the length of the longest text in a cell of a table, in characters.
 const maxCell = 200
 
-// pages are the README and everything below docs, by their path from the repository's root.
+// pages are the README, those of the clients and everything below docs, by their path from the repository's root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -36,7 +36,9 @@ func pages(t *testing.T) map[string]string {
 		}
 		found[path] = string(text)
 	}
-	read("README.md")
+	for _, path := range []string{"README.md", "clients/typescript/README.md", "clients/go/README.md"} {
+		read(path)
+	}
 	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(path, ".md") {
 			read(filepath.Join("docs", path))

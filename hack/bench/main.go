@@ -74,6 +74,7 @@ var benchmarks = []benchmark{
 	{"batches", "100 KB uploads of 1 and 16 accounts, through 1 and 2 replicas, with 1 to 256 clients", batches, nil},
 	{"read", "get and list against a bare handler with the same SQL and JSON", read, nil},
 	{"scale", "list, count, totals and deep pages at a million items against a thousand", scale, nil},
+	{"rows", "bytes, log, vacuum, dump and restore of items in PostgreSQL", rows, nil},
 	{"images", "thumbnail and WebP through REST against the vips command line", images, nil},
 	{"mcp", "get_media through MCP against the bare SDK, and peak memory with large files in calls", tools, nil},
 	{"download", "files through REST against bare GetObject", download, nil},

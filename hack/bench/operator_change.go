@@ -27,8 +27,8 @@ const (
 	// changeTimeout is when a change that took no effect is given up; it counts as that long.
 	changeTimeout = 30 * time.Second
 	// pollPause is the first pause between two requests that look for the effect.
-	pollPause        = 5 * time.Millisecond
-	longestPollPause = 40 * time.Millisecond
+	pollPause    = 5 * time.Millisecond
+	maxPollPause = 40 * time.Millisecond
 )
 
 // changed is an account that is suspended and resumed again.
@@ -70,7 +70,7 @@ func (c *cluster) waitServed(ctx context.Context, account *changed, timeout time
 	e := *c.runtime
 	e.key = account.apiKey
 	pause := pollPause
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); pause = min(2*pause, longestPollPause) {
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); pause = min(2*pause, maxPollPause) {
 		if _, err := e.do(ctx, http.MethodGet, "/media/get/count", nil, "", want); err == nil {
 			return nil
 		}

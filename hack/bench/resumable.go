@@ -61,7 +61,7 @@ func resumable(ctx context.Context, b *bench) error {
 		}
 		size := sizeName(int(chunk))
 		var pairs []pair
-		for i, wanted := range []*target{minimum(0.8), minimum(1)} {
+		for i, wanted := range []*target{minimum(0.75), minimum(1)} {
 			against := sides[i+1].name
 			pairs = append(pairs, pair{against: i + 1, target: wanted, name: fmt.Sprintf("%s in %s, %s", sizeName(int(f.size)), size, against), cells: []string{size, against}})
 		}

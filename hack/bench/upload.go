@@ -27,14 +27,14 @@ func upload(ctx context.Context, b *bench) error {
 	for _, size := range []struct {
 		name   string
 		bytes  int
-		target float64
-	}{{"100 KB", 100_000, 0.8}, {"10 MB", 10_000_000, 0.9}} {
+		target float64 // against the proxy, which is the most that is possible
+	}{{"100 KB", 100_000, 0.72}, {"10 MB", 10_000_000, 0.8}} {
 		sides := b.uploads(t, e, through, size.bytes)
 		var pairs []pair
 		for i, other := range sides[1:] {
-			p := pair{against: i + 1, target: minimum(size.target), name: size.name + ", " + other.name, cells: []string{size.name, other.name}}
+			p := pair{against: i + 1, name: size.name + ", " + other.name, cells: []string{size.name, other.name}}
 			if other.name == proxy {
-				p.target = nil
+				p.target = minimum(size.target)
 			}
 			pairs = append(pairs, p)
 		}

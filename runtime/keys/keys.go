@@ -124,15 +124,24 @@ func (s *Signer) Verify(message, mac []byte) bool {
 // takes as long as the MAC of a short message.
 type macKey struct{ states sync.Pool }
 
+// macState is a state and the memory of its input and output: what a hash.Hash is given would have to
+// be allocated by the caller.
+type macState struct {
+	hash    hash.Hash
+	message []byte
+	sum     [sha256.Size]byte
+}
+
 func newMACKey(key []byte) *macKey {
-	return &macKey{sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+	return &macKey{sync.Pool{New: func() any { return &macState{hash: hmac.New(sha256.New, key)} }}}
 }
 
 func (k *macKey) appendMAC(dst, message []byte) []byte {
-	state := k.states.Get().(hash.Hash) //nolint:errcheck // the pool has nothing else
-	state.Reset()
-	_, _ = state.Write(message) // hash.Hash: it never returns an error
-	dst = state.Sum(dst)
+	state := k.states.Get().(*macState) //nolint:errcheck // the pool has nothing else
+	state.message = append(state.message[:0], message...)
+	state.hash.Reset()
+	_, _ = state.hash.Write(state.message) // hash.Hash: it never returns an error
+	dst = append(dst, state.hash.Sum(state.sum[:0])...)
 	k.states.Put(state)
 	return dst
 }

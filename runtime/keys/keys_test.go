@@ -1,10 +1,12 @@
 package keys
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -97,4 +99,31 @@ func TestDecode_RejectsOtherEncodingsOfTheSameBytes(t *testing.T) {
 			t.Errorf("%q is accepted as %q", text, got)
 		}
 	}
+}
+
+// A Signer keeps the states of its MACs: concurrent callers never share one.
+func TestSigner_IsSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
+	signer := signerOf(t, strings.Repeat("s", 32), PurposeDeliveryURL)
+	fresh := signer.keys[0].states.New
+	var all sync.WaitGroup
+	for n := range 8 {
+		all.Go(func() {
+			message := []byte(strings.Repeat("m", 40*n))
+			state, ok := fresh().(*macState)
+			if !ok {
+				t.Error("the pool has something else")
+				return
+			}
+			_, _ = state.hash.Write(message)
+			want := state.hash.Sum(nil)
+			for range 1000 {
+				if got := signer.AppendSign([]byte("x"), message); got[0] != 'x' || !bytes.Equal(got[1:], want) || !signer.Verify(message, want) {
+					t.Errorf("message %d has the MAC %x, not %x", n, got, want)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }

@@ -15,18 +15,21 @@ import (
 //	             stored                part    received
 type digest struct {
 	received hash.Hash // of all bytes
-	stored   hash.Hash // of the bytes before the buffer
-	part     hash.Hash // of these and the first PartSize bytes of the buffer; nil if it has fewer
+	stored   []byte    // state after the bytes before the buffer
+	part     []byte    // state after these and the first PartSize bytes of the buffer; nil if it has fewer
 }
 
 // newDigest returns the digest of a file of which nothing has been received.
-func (s *Service) newDigest() digest { return digest{received: s.newHash(), stored: s.newHash()} }
+func (s *Service) newDigest() digest {
+	h := s.newHash()
+	return digest{received: h, stored: stateOf(h)}
+}
 
 // write adds the next bytes of the file. buffered is the size of the buffer with them.
 func (d *digest) write(data []byte, buffered int) {
 	_, _ = d.received.Write(data) // never fails, by its contract
 	if buffered == PartSize {
-		d.part = clone(d.received)
+		d.part = stateOf(d.received)
 	}
 }
 
@@ -34,7 +37,7 @@ func (d *digest) write(data []byte, buffered int) {
 // buffered is what is left.
 func (d *digest) advance(buffered int) {
 	if d.stored = d.part; buffered == 0 {
-		d.stored = clone(d.received)
+		d.stored = stateOf(d.received)
 	}
 	d.part = nil
 }
@@ -42,22 +45,16 @@ func (d *digest) advance(buffered int) {
 // sum returns the hash of all bytes.
 func (d *digest) sum() SHA256 { return d.received.Sum(nil) }
 
-// storedState returns the state of the hash of the bytes before the buffer.
-func (d *digest) storedState() []byte {
-	state, _ := d.stored.(encoding.BinaryMarshaler).MarshalBinary() // SHA-256 never fails
-	return state
-}
-
-// restore continues from a state that storedState returned. Nothing is in the buffer.
+// restore continues from the state stored of another digest. Nothing is in the buffer.
 func (d *digest) restore(state []byte) error {
 	if err := d.received.(encoding.BinaryUnmarshaler).UnmarshalBinary(state); err != nil { //nolint:forcetypeassert // SHA-256 can
 		return fmt.Errorf("restore the state of a hash: %w", err)
 	}
-	d.stored = clone(d.received)
+	d.stored = state
 	return nil
 }
 
-func clone(h hash.Hash) hash.Hash {
-	cloned, _ := h.(hash.Cloner).Clone() // SHA-256 never fails
-	return cloned
+func stateOf(h hash.Hash) []byte {
+	state, _ := h.(encoding.BinaryMarshaler).MarshalBinary() // SHA-256 never fails
+	return state
 }

@@ -8,8 +8,8 @@ import (
 
 // ItemCache is a process's cache of items, as the database calls it. The process registers the cache
 // there, and serves from it for the time of a lease after each confirmation of the registration:
-// whoever changes an item waits until every registered cache has acknowledged the change. The
-// methods return quickly.
+// a change of an item waits until every registered cache has acknowledged it. The methods return
+// quickly.
 type ItemCache interface {
 	// Lease is how long the cache serves after the beginning of a confirmation.
 	Lease() time.Duration

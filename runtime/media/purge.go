@@ -31,7 +31,7 @@ type PurgeConfig struct {
 
 	UploadGrace  time.Duration `env:"SERVICE_UPLOAD_GRACE" default:"5m" help:"How long after the end of its lease an upload without progress is expired."`
 	BatchSize    int           `env:"SERVICE_PURGE_BATCH" default:"50" help:"Rows per transaction of the purge."`
-	PausePercent int           `env:"SERVICE_PURGE_PAUSE_PERCENT" default:"300" help:"Pause after each batch, in percent of the batch's duration. A longer pause leaves more of the stores to the service."`
+	PausePercent int           `env:"SERVICE_PURGE_PAUSE_PERCENT" default:"200" help:"Pause after each batch, in percent of the batch's duration. A longer pause leaves more of the stores to the service."`
 	MaxAttempts  int           `env:"SERVICE_PURGE_MAX_ATTEMPTS" default:"10" help:"Failed attempts at one removal after which the exit code reports that an operator must act."`
 	MaxBackoff   time.Duration `env:"SERVICE_PURGE_MAX_BACKOFF" default:"1h" help:"Maximum pause before a failed removal is retried."`
 }

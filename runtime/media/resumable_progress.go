@@ -219,7 +219,7 @@ func (r *Resumable) sentProgress(t *transfer) Progress {
 	next := r.state.Progress
 	next.Received, next.IncompleteBytes, next.IncompleteHash = t.size-int64(t.buffer.size), 0, nil
 	next.MimeType = t.mimeType
-	next.Digest = t.digest.storedState()
+	next.Digest = t.digest.stored
 	if t.multipart != nil {
 		next.MultipartID, next.Parts = t.multipart.ID(), t.multipart.Parts()
 	}

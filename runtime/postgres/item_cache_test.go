@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,6 +185,38 @@ func TestItemCaches_AreRemovedWhenTheyDoNotAnswer(t *testing.T) {
 	<-silent.unregistered
 	<-silent.confirmed // again
 	must(t, c.delete(c.sealed[2]))
+}
+
+// A process that ended a registration, and waits, does not spare others the wait.
+func TestItemCaches_AreWaitedForAlsoWhenAnotherProcessHasEndedThem(t *testing.T) {
+	t.Parallel()
+	c := newCached(t, testenv.Postgres(t))
+	conn, err := pgx.Connect(t.Context(), c.url)
+	must(t, err)
+	defer conn.Close(t.Context())
+	id := uuid.New()
+	_, err = conn.Exec(t.Context(), "LISTEN mediastack_item")
+	must(t, err)
+	_, err = conn.Exec(t.Context(), "INSERT INTO item_cache (id, lease_ms, ended) VALUES ($1, 3600000, true)", id)
+	must(t, err)
+	done := make(chan error, 1)
+	go func() { done <- c.delete(c.sealed[0]) }()
+	changed, err := conn.WaitForNotification(t.Context())
+	must(t, err)
+	request, err := conn.WaitForNotification(t.Context())
+	must(t, err)
+	kind, channel, _ := strings.Cut(request.Payload, " ")
+	if changed.Payload != "item "+c.sealed[0].String() || kind != "acknowledge" {
+		t.Fatalf("notified of %q and %q", changed.Payload, request.Payload)
+	}
+	select {
+	case err := <-done:
+		t.Fatalf("the delete returned (%v) before the acknowledgement", err)
+	default:
+	}
+	_, err = conn.Exec(t.Context(), "SELECT pg_notify($1, $2)", channel, id.String())
+	must(t, err)
+	must(t, <-done)
 }
 
 func TestItemCaches_LeaveWithTheirConnection(t *testing.T) {

@@ -97,13 +97,13 @@ func (s *Store) acknowledgeRound(ctx context.Context) error {
 	return err
 }
 
-// acknowledge asks caches to acknowledge what they were notified of. It deletes the rows of those that
-// do not answer within their lease: they serve nothing when one more lease is over, since they cannot
-// confirm a row that is gone. Only durations are compared, not the clocks of two machines.
+// acknowledge asks caches to acknowledge what they were notified of. It ends the rows of those that do
+// not answer within their lease: they serve nothing when one more lease is over, since they cannot
+// confirm an ended row. Only durations are compared, not the clocks of two machines.
 func (s *Store) acknowledge(ctx context.Context, conn *pgxpool.Conn, q *sqlgen.Queries, caches []sqlgen.ItemCache) error {
-	pending, lease := map[string]uuid.UUID{}, time.Duration(0)
+	pending, lease := map[string]sqlgen.ItemCache{}, time.Duration(0)
 	for _, cache := range caches {
-		pending[cache.ID.String()] = cache.ID
+		pending[cache.ID.String()] = cache
 		lease = max(lease, time.Duration(cache.LeaseMs)*time.Millisecond)
 	}
 	channel := answerChannel + strings.ReplaceAll(uuid.NewString(), "-", "")
@@ -117,19 +117,27 @@ func (s *Store) acknowledge(ctx context.Context, conn *pgxpool.Conn, q *sqlgen.Q
 	if err := receiveAnswers(ctx, conn, channel, pending, lease); err != nil || len(pending) == 0 {
 		return err
 	}
-	silent := make([]uuid.UUID, 0, len(pending))
-	for _, id := range pending {
-		silent = append(silent, id)
+	var silent, serving []uuid.UUID
+	for key, cache := range pending {
+		silent = append(silent, cache.ID)
+		if cache.Ended { // by another process, a lease ago or more
+			delete(pending, key)
+			continue
+		}
+		serving = append(serving, cache.ID)
 	}
-	if err := q.RemoveItemCaches(ctx, silent); err != nil {
+	if err := q.EndItemCaches(ctx, serving); err != nil {
 		return err
 	}
-	s.caches.removed.Add(float64(len(silent)))
-	return receiveAnswers(ctx, conn, channel, pending, lease)
+	s.caches.removed.Add(float64(len(serving)))
+	if err := receiveAnswers(ctx, conn, channel, pending, lease); err != nil {
+		return err
+	}
+	return q.RemoveItemCaches(ctx, silent)
 }
 
 // receiveAnswers removes the caches that answer from pending, until none is left or limit is over.
-func receiveAnswers(ctx context.Context, conn *pgxpool.Conn, channel string, pending map[string]uuid.UUID, limit time.Duration) error {
+func receiveAnswers(ctx context.Context, conn *pgxpool.Conn, channel string, pending map[string]sqlgen.ItemCache, limit time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for len(pending) > 0 {

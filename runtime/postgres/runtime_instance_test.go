@@ -60,9 +60,7 @@ func TestEndUploads_EndsThoseOfDeadProcessesOnly(t *testing.T) {
 			ended = append(ended, newUploading(scope, int64(10+i)))
 			must(t, ended[len(ended)-1].open(dead))
 		}
-		for _, other := range []uploading{newUploading(scope, 100), newUploading(scope, 200)} {
-			kept = append(kept, other)
-		}
+		kept = append(kept, newUploading(scope, 100), newUploading(scope, 200))
 		must(t, kept[len(kept)-2].open(alive))
 		must(t, kept[len(kept)-1].open(none)) // of a process that is not recorded
 	}
@@ -116,10 +114,14 @@ func TestEndUploads_KeepsObjectsOfBeforeARestore(t *testing.T) {
 	must(t, touch(t, store, id, "v1"))
 	must(t, newUploading(scope, 10).open(store))
 	statement(t, url, "UPDATE installation SET resumed_at = now()")
-	must(t, newUploading(scope, 20).open(store))
+	later := newUploading(scope, 20)
+	must(t, later.open(store))
 	statement(t, url, lapse, id)
 	if n, err := open(t, url).EndUploadsOfDeadProcesses(t.Context(), 5, keysOf, time.Now()); err != nil || n != 2 {
 		t.Errorf("%d, %v", n, err)
+	}
+	if number(t, url, `SELECT count(*) FROM object_removal WHERE keys[1] = $1`, media.ObjectKey(later.id, media.Original)) != 1 {
+		t.Error("the removal is not that of the later upload")
 	}
 	if removals, bytes := number(t, url, `SELECT count(*) FROM object_removal`), number(t, url, `SELECT bytes FROM account_usage`); removals != 1 || bytes != 0 {
 		t.Errorf("%d removals, %d bytes", removals, bytes)

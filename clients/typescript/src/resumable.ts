@@ -76,7 +76,7 @@ export function uploadResumable(transport: Transport, upload: Resumable): Promis
       onSuccess({ lastResponse }) {
         end()
         const mediaId = lastResponse.getHeader(`x-${transport.brand}-media-id`) ?? tus.url?.split('/').pop() ?? ''
-        resolve({ mediaId, document: lastResponse.getHeader(`x-${transport.brand}-media`) })
+        resolve({ mediaId, document: lastResponse.getHeader(`x-${transport.brand}-media`) ?? undefined })
       },
     }
     if (upload.uploadUrl) options.endpoint = null

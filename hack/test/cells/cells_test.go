@@ -51,6 +51,7 @@ type member struct {
 	address  string
 	database string
 	owner    string
+	origin   string // whose pages may call, by the list of the account
 	key      string
 }
 
@@ -61,13 +62,13 @@ func newSite(t *testing.T) *site {
 	must(t, err)
 	host, port, err := net.SplitHostPort(mail)
 	must(t, err)
-	s.cells = []*member{{number: 0, owner: "nora.null@people.example"}, {number: 0xa0b, owner: "ben.beyond@people.example"}}
+	s.cells = []*member{{number: 0, owner: "nora.null@people.example", origin: "https://null.example"}, {number: 0xa0b, owner: "ben.beyond@people.example", origin: "https://beyond.example"}}
 	s.edge = newEdge(t, map[string]cell.Number{s.cells[0].owner: s.cells[0].number, s.cells[1].owner: s.cells[1].number})
 	for i, c := range s.cells {
 		c.database = testenv.Postgres(t)
 		access := testenv.S3(t)
 		tenants, err := provision.AccountsOfCell(t.Context(), c.number, c.database, access,
-			account.Spec{Namespace: "team", Name: "one", Owners: []string{c.owner}, MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})
+			account.Spec{Namespace: "team", Name: "one", Owners: []string{c.owner}, Origins: []string{c.origin}, MaxStorage: 1 << 30, MaxUploadSize: 1 << 30})
 		must(t, err)
 		c.key = tenants[0].APIKey
 		runtime := testenv.Runtime(t, servers.RuntimeConfig{BaseURL: s.URL, Secret: strings.Repeat(fmt.Sprintf("%02x", i+1), 32), Stores: servers.StoreSettings(c.database, access),
@@ -179,6 +180,7 @@ func TestCells_ServeOneBaseURL(t *testing.T) {
 			s.through(t, c, 200, http.MethodGet, "/media/get/"+public.MediaID, "", key...)
 			s.through(t, c, 200, http.MethodDelete, "/media/delete/"+public.MediaID, "", key...)
 			s.through(t, c, 404, http.MethodGet, list[2].File, "")
+			s.page(t, c, key)
 			s.useTools(t, c, &http.Client{Transport: with{"x-service-apikey", c.key}})
 		})
 	}
@@ -206,6 +208,19 @@ func (s *site) resumable(t *testing.T, c *member, key []string) string {
 	s.through(t, c, 204, http.MethodPatch, at, " pieces", append(piece, "Upload-Offset", "6")...)
 	s.through(t, c, 200, http.MethodPost, "/media/seal/"+id, "", key...)
 	return id
+}
+
+// page uploads from a page of an origin that only this cell's account lists.
+func (s *site) page(t *testing.T, c *member, key []string) {
+	t.Helper()
+	ask := func(origin string) string {
+		return s.send(t, s.Listener.Addr().String(), http.MethodOptions, "/media/create", "", "Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "x-service-signature").header.Get("Access-Control-Allow-Origin")
+	}
+	if allowed, other := ask(c.origin), ask("https://elsewhere.example"); allowed != c.origin || other != "" {
+		t.Errorf("a preflight of %s allows %q, and one of another origin %q", c.origin, allowed, other)
+	}
+	signature := decode[struct{ Signature string }](t, s.through(t, c, 200, http.MethodPost, "/media/signature/create", "{}", append(key, "Content-Type", "application/json")...).body)
+	s.upload(t, c, "private", "from a page", "x-service-signature", signature.Signature, "Origin", c.origin)
 }
 
 // with adds a header to requests.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -54,6 +55,9 @@ func (e *edge) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	case r.URL.Path == "/oauth/register":
 		e.register(w, r)
+		return
+	case r.Method == http.MethodOptions:
+		e.preflight(w, r)
 		return
 	case login:
 		if _, err := r.Cookie(finderCookie); err != nil {
@@ -175,6 +179,21 @@ func (e *edge) register(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(first.Code)
 	_, _ = w.Write(first.Body.Bytes())
+}
+
+// preflight asks every cell, because the origin may be in the list of an account of any of them. One
+// that permits it counts.
+func (e *edge) preflight(w http.ResponseWriter, r *http.Request) {
+	var answer *httptest.ResponseRecorder
+	for _, address := range e.cells {
+		answer = httptest.NewRecorder()
+		e.forward(answer, r, address)
+		if answer.Header().Get("Access-Control-Allow-Origin") != "" {
+			break
+		}
+	}
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
 }
 
 // remember keeps the cell of an e-mail address in a cookie, and repeats the request that asked. An

@@ -18,8 +18,9 @@ import (
 // it is now. On failure the challenge is set in the headers of w.
 //
 // The check does not use the cache: a committed change takes effect even before its
-// notification arrives. That costs one look-up by an index. A failure does not count
-// towards the limits: a credential that was valid is not a guess.
+// notification arrives. That costs one look-up by an index, which requests with the same
+// credential share if it begins after they asked. A failure does not count towards the limits: a
+// credential that was valid is not a guess.
 func (a *Authenticator) Reauthenticate(w http.ResponseWriter, r *http.Request) error {
 	state := fromContext(r.Context())
 	identity, err := a.authenticate(r)

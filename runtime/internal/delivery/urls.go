@@ -2,7 +2,6 @@ package delivery
 
 import (
 	"encoding/base64"
-	"encoding/hex"
 	"net/url"
 	"path"
 	"strconv"
@@ -41,7 +40,7 @@ func isPublic(item media.Item, variant media.Variant) bool {
 func (u *URLs) URL(item media.Item, object media.Object) string {
 	var buffer [512]byte
 	address := append(append(buffer[:0], u.base...), api.FilePath...)
-	address = appendUUID(address, item.ID)
+	address = api.AppendUUID(address, item.ID)
 	address = append(append(append(address, '/'), object.Variant...), '/')
 	address = append(address, url.PathEscape(downloadName(item, object))...)
 	if isPublic(item, object.Variant) {
@@ -85,18 +84,9 @@ func (u *URLs) verify(id uuid.UUID, variant media.Variant, expires, signature st
 
 // appendSignedPayload appends what the signature of a URL covers: one object until a time.
 func appendSignedPayload(dst []byte, id uuid.UUID, variant media.Variant, expires int64) []byte {
-	dst = appendUUID(append(dst, "read\n"...), id)
+	dst = api.AppendUUID(append(dst, "read\n"...), id)
 	dst = append(append(append(dst, '\n'), variant...), '\n')
 	return strconv.AppendInt(dst, expires, 10)
-}
-
-// appendUUID appends the text of an id.
-func appendUUID(dst []byte, id uuid.UUID) []byte {
-	dst = append(hex.AppendEncode(dst, id[:4]), '-')
-	dst = append(hex.AppendEncode(dst, id[4:6]), '-')
-	dst = append(hex.AppendEncode(dst, id[6:8]), '-')
-	dst = append(hex.AppendEncode(dst, id[8:10]), '-')
-	return hex.AppendEncode(dst, id[10:])
 }
 
 // webP is the type of every derivative. mimetype.Lookup compares with all types that it knows.

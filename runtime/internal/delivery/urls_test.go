@@ -3,6 +3,7 @@ package delivery
 import (
 	"bytes"
 	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -122,5 +123,30 @@ func TestConfig_BoundsTheStep(t *testing.T) {
 		if ok != (err == nil) || err != nil && !strings.HasPrefix(err.Error(), "SERVICE_DELIVERY_STEP must be from 0s to 24h") {
 			t.Errorf("%s: %v", step, err)
 		}
+	}
+}
+
+// A list has up to 300 addresses: signing one allocates its text, and nothing else.
+func TestURL_AllocatesItsTextOnly(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	d, item := at(t, &now, time.Hour, time.Hour)
+	urls, object := d.URLs(), item.File()
+	var address string
+	allocations := testing.AllocsPerRun(1000, func() { address = urls.URL(item, object) })
+	if !strings.Contains(address, "&signature=") || allocations > 1 {
+		t.Errorf("%v allocations for %s", allocations, address)
+	}
+}
+
+// The payload of a signature is that of the URLs that clients keep.
+func TestURL_SignsTheObjectAndTheExpiry(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	d, item := at(t, &now, time.Hour, time.Hour)
+	expires := now.Add(time.Hour).Unix()
+	mac := d.URLs().signer.Sign(fmt.Appendf(nil, "read\n%s\n%s\n%d", item.ID, media.Original, expires))
+	want := fmt.Sprintf("http://media.test/media/file/%s/original/%s?expires=%d&signature=%s", item.ID, url.PathEscape(item.FileName), expires, keys.Encode(mac))
+	if got := d.URLs().URL(item, item.File()); got != want {
+		t.Errorf("the URL is %s, not %s", got, want)
 	}
 }

@@ -11,9 +11,15 @@ import (
 	"mediastack.dev/runtime/redact"
 )
 
+// jsonAppender is a document that encodes itself, without escapes for HTML.
+type jsonAppender interface{ AppendJSON(dst []byte) []byte }
+
 // EncodeJSON returns a document as JSON, without a line break at its end. It does not escape
 // for HTML: a signed URL keeps its "&", so that it can be copied from a terminal.
 func EncodeJSON(document any) ([]byte, error) {
+	if appender, ok := document.(jsonAppender); ok {
+		return appender.AppendJSON(nil), nil
+	}
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)

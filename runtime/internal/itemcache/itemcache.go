@@ -1,6 +1,6 @@
 // Package itemcache caches the rows of items for package delivery: the item and its account, not the
 // file. The cache is never stale when a change was acknowledged (docs/decisions/0022): PostgreSQL
-// notifies it of every change, it is registered there, so that whoever deletes an item waits for its
+// notifies it of every change, it is registered there, so that a delete waits for its
 // acknowledgement, and it serves only for the time of a lease after it last saw its registration.
 package itemcache
 

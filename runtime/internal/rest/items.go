@@ -16,7 +16,7 @@ func (a *API) GetMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) {
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	httpapi.WriteJSON(w, r, http.StatusOK, a.deps.Documents.Item(item))
+	httpapi.WriteJSON(w, r, http.StatusOK, new(a.deps.Documents.Item(item)))
 }
 
 // GetMediaByPost answers POST /media/get/{mediaId}.
@@ -39,7 +39,7 @@ func (a *API) SealMedia(w http.ResponseWriter, r *http.Request, id api.MediaID) 
 		httpapi.WriteError(w, r, err)
 		return
 	}
-	httpapi.WriteJSON(w, r, http.StatusOK, a.deps.Documents.Item(item))
+	httpapi.WriteJSON(w, r, http.StatusOK, new(a.deps.Documents.Item(item)))
 }
 
 // DeleteMedia answers DELETE /media/delete/{mediaId}.

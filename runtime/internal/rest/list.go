@@ -47,7 +47,7 @@ func (a *API) list(w http.ResponseWriter, r *http.Request, query api.ListQuery) 
 	}
 	w.Header().Set("X-Total-Count", strconv.FormatInt(page.Total, 10))
 	w.Header().Set("Link", a.links(page, filter))
-	documents := make([]api.MediaItem, 0, len(page.Items))
+	documents := make(api.ItemList, 0, len(page.Items))
 	for _, item := range page.Items {
 		documents = append(documents, a.deps.Documents.Item(item))
 	}

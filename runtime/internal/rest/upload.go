@@ -20,7 +20,7 @@ func (a *API) CreateMedia(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Location", a.itemURL(item.ID))
-	httpapi.WriteJSON(w, r, http.StatusCreated, a.deps.Documents.Item(item))
+	httpapi.WriteJSON(w, r, http.StatusCreated, new(a.deps.Documents.Item(item)))
 }
 
 func (a *API) receive(w http.ResponseWriter, r *http.Request) (media.Item, error) {

@@ -57,13 +57,16 @@ CREATE TABLE runtime_instance (
     lease_ends  timestamptz NOT NULL
 );
 
--- The caches of items: a process serves a file without a query only while its row exists. Whoever
--- changes what is cached waits until all of them have acknowledged the change, or deletes the rows
--- of those that do not, and waits until their leases have ended (docs/decisions/0022).
+-- The caches of items: a process serves a file without a query while its row exists and is not
+-- ended. A process that changes what is cached waits until all of them have acknowledged the change,
+-- or ends the rows of those that do not, and waits until their leases are over (docs/decisions/0022).
 CREATE TABLE item_cache (
     id       uuid PRIMARY KEY,
     -- lease_ms is how long the process serves after it last saw its row.
-    lease_ms bigint NOT NULL CHECK (lease_ms > 0)
+    lease_ms bigint NOT NULL CHECK (lease_ms > 0),
+    -- ended: the lease cannot be renewed. The row stays until the lease is over, so that other
+    -- processes wait for it, too.
+    ended    boolean NOT NULL DEFAULT false
 );
 
 -- What the purge did: one row, which the migration inserts. Its process ends, so that it cannot be

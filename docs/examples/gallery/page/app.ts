@@ -6,7 +6,14 @@ interface List { items: MediaItem[]; total: number; page: number; pages: number 
 const element = <T extends HTMLElement = HTMLElement>(id: string) => document.getElementById(id) as T
 const copyOf = (id: string) => element<HTMLTemplateElement>(id).content.firstElementChild!.cloneNode(true) as HTMLElement
 const within = <T extends HTMLElement = HTMLElement>(parent: HTMLElement, selector: string) => parent.querySelector<T>(selector)!
-const announce = (text: string) => { element('status').textContent = text }
+
+let shown: ReturnType<typeof setTimeout> | undefined
+/** Shows a message for some seconds, which screen readers read. */
+function announce(text: string): void {
+  clearTimeout(shown)
+  element('status').textContent = text
+  shown = setTimeout(() => { element('status').textContent = '' }, 8_000)
+}
 
 /** Asks the server of this page. */
 async function ask<T>(path: string, method = 'GET'): Promise<T> {

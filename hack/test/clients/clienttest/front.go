@@ -29,7 +29,7 @@ type Fault struct {
 	// BreakAnswer does so within its body: browsers themselves repeat a request without an answer.
 	LoseAnswer  bool `json:"loseAnswer"`
 	BreakAnswer bool `json:"breakAnswer"`
-	// Hold keeps the request until the client ends it.
+	// Hold keeps the request, or its first CutAfter bytes, until the client ends it or Release is called.
 	Hold bool `json:"hold"`
 }
 
@@ -42,12 +42,13 @@ type Front struct {
 	faults []*Fault
 	seen   []string
 	bytes  int64 // of bodies that clients sent
+	held   chan struct{}
 }
 
 var errFault = errors.New("the connection is broken as planned")
 
 func newFront() *Front {
-	f := &Front{}
+	f := &Front{held: make(chan struct{})}
 	f.proxy = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", f.target, r.In.Host
@@ -87,11 +88,37 @@ func (f *Front) Seen() (requests []string, bytes int64) {
 	return requests, bytes
 }
 
-// Reset forgets the planned faults and the requests.
+// Reset forgets the planned faults and the requests, and releases those that are held.
 func (f *Front) Reset() {
+	f.Release()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.seen, f.bytes, f.faults = []string{}, 0, nil
+}
+
+// Release ends the connections of the requests that are held.
+func (f *Front) Release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.held)
+	f.held = make(chan struct{})
+}
+
+// hold keeps a request.
+func (f *Front) hold(r *http.Request, bytes int64) {
+	f.mu.Lock()
+	held := f.held
+	f.mu.Unlock()
+	if bytes > 0 {
+		_, _ = io.CopyN(io.Discard, r.Body, bytes)
+	} else {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+	select {
+	case <-held:
+	case <-r.Context().Done():
+	}
+	panic(http.ErrAbortHandler)
 }
 
 // take records a request and returns the fault that is planned for it.
@@ -119,9 +146,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case fault == nil:
 	case fault.Hold:
-		_, _ = io.Copy(io.Discard, r.Body)
-		<-r.Context().Done()
-		return
+		f.hold(r, fault.CutAfter)
 	case fault.Status != 0:
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Access-Control-Allow-Origin", "*")
@@ -142,7 +167,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.proxy.ServeHTTP(w, r)
 }
 
-// Control serves Plan, Seen and Reset to scripts.
+// Control serves the methods to scripts.
 func (f *Front) Control() http.Handler {
 	control := http.NewServeMux()
 	control.HandleFunc("POST /plan", func(w http.ResponseWriter, r *http.Request) {
@@ -154,6 +179,7 @@ func (f *Front) Control() http.Handler {
 		f.Plan(fault)
 	})
 	control.HandleFunc("POST /reset", func(http.ResponseWriter, *http.Request) { f.Reset() })
+	control.HandleFunc("POST /release", func(http.ResponseWriter, *http.Request) { f.Release() })
 	control.HandleFunc("POST /seen", func(w http.ResponseWriter, _ *http.Request) {
 		requests, bytes := f.Seen()
 		w.Header().Set("Content-Type", "application/json")

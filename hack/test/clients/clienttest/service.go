@@ -34,7 +34,10 @@ func New(t testing.TB) *Service {
 	}
 	s := &Service{APIKey: tenants[0].APIKey, Front: newFront()}
 	front := httptest.NewServer(s.Front)
-	t.Cleanup(front.Close)
+	t.Cleanup(func() {
+		s.Front.Release() // Close waits for the requests
+		front.Close()
+	})
 	s.BaseURL = front.URL
 	stores, cors := servers.StoreSettings(database, access), "SERVICE_CORS_ORIGINS=http://localhost:*"
 	secret := servers.RandomSecret(32)

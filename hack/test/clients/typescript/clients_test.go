@@ -40,6 +40,19 @@ func TestClient_UploadsReadsAndRetries(t *testing.T) {
 		options["control"] = control.URL
 		runScenarios(t, browsers, filepath.Join(scripts, "node.mjs"), options)
 	})
+	t.Run("the example of the README runs", func(t *testing.T) {
+		text, err := os.ReadFile(filepath.Join(testenv.RepoRoot(t), "clients/typescript/README.md"))
+		must(t, err)
+		_, code, _ := strings.Cut(string(text), "```js\n")
+		code, _, _ = strings.Cut(code, "```")
+		script, home := filepath.Join(scripts, "readme.mjs"), t.TempDir()
+		must(t, os.WriteFile(script, []byte(code), 0o600))
+		must(t, os.WriteFile(filepath.Join(home, "photo.jpg"), []byte("a photo"), 0o600))
+		result := browsers.Start(t, scriptTimeout, home, []string{"URL=" + s.BaseURL, "API_KEY=" + s.APIKey}, script).Wait()
+		if lines := strings.Split(result.Stdout, "\n"); len(lines) < 3 || !strings.HasPrefix(lines[0], "sealed ") || lines[1] != "photo.jpg 7" {
+			t.Errorf("it printed %s%s", result.Stdout, result.Stderr)
+		}
+	})
 	t.Run("on a page", func(t *testing.T) {
 		bundle(t, browsers, filepath.Join(scripts, "page.mjs"), filepath.Join(folder, "page.js"))
 		pages := http.NewServeMux()

@@ -189,6 +189,14 @@ function scenarios({ base, limited, apiKey, where, plan, seen, reset }) {
       same((await failure(signed.upload(small(), { seal: true }))).name, 'TypeError', 'sealing with a signature')
       same([(await failure(signed.get(form.mediaId))).code], ['unauthorized'], 'reading with a signature')
     },
+    'a document that is too long for a header is read, or its draft is named': async () => {
+      const caption = 'ä'.repeat(2000)
+      const options = { caption, resumableFrom: 0 }
+      same((await client.upload(small(), options)).caption, caption, 'the caption')
+      const signed = new MediastackClient({ baseUrl: base, credential: { uploadSignature: await client.createSignature() } })
+      const error = await failure(signed.upload(small(), options))
+      same([error.name, (await client.get(error.mediaId)).caption], ['MissingDocumentError', caption], 'the error')
+    },
     'each error has its code, status, detail and request id': async () => {
       const none = '00000000-0000-4000-8000-000000000000'
       const other = (credential) => new MediastackClient({ baseUrl: base, credential, retry })

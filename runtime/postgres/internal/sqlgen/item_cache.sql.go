@@ -11,8 +11,17 @@ import (
 	"github.com/google/uuid"
 )
 
+const endItemCaches = `-- name: EndItemCaches :exec
+UPDATE item_cache SET ended = true WHERE id = ANY ($1::uuid[])
+`
+
+func (q *Queries) EndItemCaches(ctx context.Context, ids []uuid.UUID) error {
+	_, err := q.db.Exec(ctx, endItemCaches, ids)
+	return err
+}
+
 const itemCacheExists = `-- name: ItemCacheExists :one
-SELECT EXISTS (SELECT FROM item_cache WHERE id = $1)
+SELECT EXISTS (SELECT FROM item_cache WHERE id = $1 AND NOT ended)
 `
 
 func (q *Queries) ItemCacheExists(ctx context.Context, id uuid.UUID) (bool, error) {
@@ -23,7 +32,7 @@ func (q *Queries) ItemCacheExists(ctx context.Context, id uuid.UUID) (bool, erro
 }
 
 const itemCaches = `-- name: ItemCaches :many
-SELECT id, lease_ms FROM item_cache
+SELECT id, lease_ms, ended FROM item_cache
 `
 
 func (q *Queries) ItemCaches(ctx context.Context) ([]ItemCache, error) {
@@ -35,7 +44,7 @@ func (q *Queries) ItemCaches(ctx context.Context) ([]ItemCache, error) {
 	var items []ItemCache
 	for rows.Next() {
 		var i ItemCache
-		if err := rows.Scan(&i.ID, &i.LeaseMs); err != nil {
+		if err := rows.Scan(&i.ID, &i.LeaseMs, &i.Ended); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

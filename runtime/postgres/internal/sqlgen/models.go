@@ -151,6 +151,7 @@ type Item struct {
 type ItemCache struct {
 	ID      uuid.UUID
 	LeaseMs int64
+	Ended   bool
 }
 
 type ItemPageBlock struct {
