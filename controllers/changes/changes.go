@@ -170,7 +170,7 @@ func (w *Watcher) watch(ctx context.Context) {
 			return
 		}
 		ids, missed := w.taken()
-		err := error(nil)
+		var err error
 		if full = full || missed; full {
 			pass++
 			err = w.compareAll(ctx, pass)

@@ -19,9 +19,9 @@ import (
 	"mediastack.dev/runtime/objectstore"
 )
 
-// bucketPatience is how long a reconcile waits for the first check of a bucket before it writes a
+// maxBucketWait is how long a reconcile waits for the first check of a bucket before it writes a
 // status without it.
-const bucketPatience = 5 * time.Second
+const maxBucketWait = 5 * time.Second
 
 // ensureBucket uses the result of the last check of the bucket, and requests one if there is none. It
 // calls neither the object store nor the database: see bucketReconciler.
@@ -40,7 +40,7 @@ func (r *Reconciler) ensureBucket(_ context.Context, s *scope) bool {
 		s.observed.bucket = ready
 	default:
 		since := r.buckets.Ask(key, want, r.deps.Now())
-		s.awaitsBucket = since.Add(bucketPatience)
+		s.awaitsBucket = since.Add(maxBucketWait)
 	}
 	if out := r.deps.Outages.Standing(reconcile.ObjectStore); out != nil && !s.observed.bucket.failure.Stalls() {
 		s.observed.bucket = stepResult{failure: out}

@@ -34,8 +34,8 @@ const (
 	stalledInterval = 30 * time.Second
 	// sharedRetry is when an object tries again whose outage another call saw.
 	sharedRetry = 5 * time.Minute
-	// patience is the longest delay of a repetition that somebody waits for.
-	patience = 2 * time.Second
+	// maxPromptDelay is the longest delay of a repetition that somebody waits for.
+	maxPromptDelay = 2 * time.Second
 )
 
 // Deps are the parts that a Run uses.
@@ -290,7 +290,7 @@ func (r *Run[T]) result() ctrl.Result {
 		return ctrl.Result{}
 	}
 	result := ctrl.Result{RequeueAfter: max(r.requeueAt.Sub(r.deps.Now()), time.Millisecond)}
-	if result.RequeueAfter > patience {
+	if result.RequeueAfter > maxPromptDelay {
 		result.Priority = new(PriorityRepeat)
 	}
 	return result
