@@ -115,21 +115,40 @@ func (w *world) must(err error) {
 	}
 }
 
-// create uploads and seals a public item.
+// repeat repeats a write whose connection endListeners has ended.
+func (w *world) repeat(write func() error) {
+	w.Helper()
+	err := write()
+	for fault.Is(err, fault.Unavailable) && w.Context().Err() == nil {
+		err = write()
+	}
+	w.must(err)
+}
+
+// create uploads and seals a public item. A repeated one may leave another item, which is not read.
 func (w *world) create(of *tenant) {
 	w.Helper()
-	service := w.replicas[0].core.Media
-	upload, err := service.Begin(w.Context(), of.principal, 0)
-	w.must(err)
-	defer upload.Close(w.Context())
-	w.must(upload.Receive(w.Context(), strings.NewReader("text"), "text/plain"))
-	draft, err := upload.Commit(w.Context(), media.Fields{FileName: "a.txt", Access: media.Public})
-	w.must(err)
-	_, err = service.Seal(w.Context(), of.principal, draft.ID)
-	w.must(err)
+	service, id := w.replicas[0].core.Media, uuid.Nil
+	w.repeat(func() error {
+		upload, err := service.Begin(w.Context(), of.principal, 0)
+		if err != nil {
+			return err
+		}
+		defer upload.Close(w.Context())
+		if err := upload.Receive(w.Context(), strings.NewReader("text"), "text/plain"); err != nil {
+			return err
+		}
+		draft, err := upload.Commit(w.Context(), media.Fields{FileName: "a.txt", Access: media.Public})
+		if err != nil {
+			return err
+		}
+		id = draft.ID
+		_, err = service.Seal(w.Context(), of.principal, id)
+		return err
+	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.items = append(w.items, &item{id: draft.ID, of: of})
+	w.items = append(w.items, &item{id: id, of: of})
 }
 
 // pick returns a random item that is not being deleted, or nil.
@@ -196,8 +215,7 @@ func (w *world) suspend(of *tenant, suspended bool) {
 	of.version.Add(1)
 	spec := of.Spec
 	spec.Namespace, spec.Suspended = "team", suspended
-	_, err := w.env.Registry.Ensure(w.Context(), spec)
-	w.must(err)
+	w.repeat(func() error { _, err := w.env.Registry.Ensure(w.Context(), spec); return err })
 	of.suspended.Store(suspended)
 	of.version.Add(1)
 }
@@ -258,9 +276,11 @@ func (w *world) change(random *rand.Rand) string {
 		w.suspend(of, !of.suspended.Load())
 		return "suspend or resume"
 	case n < 84:
-		of.keys++
-		_, _, err := w.env.Registry.IssueKey(w.Context(), of.App.ID, of.keys, time.Hour)
-		w.must(err)
+		w.repeat(func() error {
+			of.keys++ // a number is issued once
+			_, _, err := w.env.Registry.IssueKey(w.Context(), of.App.ID, of.keys, time.Hour)
+			return err
+		})
 		return "new key"
 	case n < 88:
 		w.endListeners()
