@@ -145,7 +145,9 @@ func (b *batcher[K, C]) runShared() {
 		full := len(b.shared.queue) >= maxBatchCalls
 		b.mu.Unlock()
 		if b.pause != nil && !full {
-			time.Sleep(b.pause(time.Since(started)))
+			if pause := b.pause(time.Since(started)); pause > 0 {
+				<-time.After(pause)
+			}
 		}
 	}
 }
