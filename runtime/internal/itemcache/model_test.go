@@ -101,7 +101,7 @@ func (w *world) newReplica() *replica {
 	r.core = w.env.Core(w.T, runtimetest.CoreConfig{
 		Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Auth: runtimetest.Credentials("a"), Now: time.Now,
 		Store: store, Credentials: store, Changes: changes,
-		Cache: itemcache.Config{Entries: 8, Bytes: 1 << 20, Lease: 300 * time.Millisecond},
+		Cache: itemcache.Config{Entries: 16, Bytes: 1 << 20, Lease: 300 * time.Millisecond},
 	})
 	r.server = r.core.Serve(w.T, nil, []func(chi.Router){r.core.Files.Mount})
 	w.Cleanup(func() { r.proxy.Set(testenv.ProxyOpen) }) // before the server ends
@@ -231,19 +231,29 @@ func (w *world) endListeners() {
 	w.must(err)
 }
 
-// hang lets the connection of a replica's notifications hang while its cache answers, and deletes an
-// item by the other replica then.
-func (w *world) hang(random *rand.Rand, r *replica) {
+// hangs are the ways in which a connection does not deliver.
+var hangs = []testenv.ProxyMode{testenv.ProxyStall, testenv.ProxyMute, testenv.ProxyCut}
+
+// hang lets the connection of a replica's notifications hang while its cache has an item. It then
+// suspends the account, which the cache alone would hide, and deletes the item by the other replica.
+func (w *world) hang(random *rand.Rand, r *replica, mode testenv.ProxyMode) {
 	w.Helper()
 	i := w.pick(random)
-	if i == nil || i.of.suspended.Load() {
+	if i == nil {
 		return
+	}
+	if i.of.suspended.Load() {
+		w.suspend(i.of, false)
 	}
 	r.proxy.Set(testenv.ProxyOpen)
 	for before := w.hits(r); w.hits(r) == before; {
 		w.read(w.Context(), r, i)
 	}
-	r.proxy.Set([]testenv.ProxyMode{testenv.ProxyStall, testenv.ProxyMute, testenv.ProxyCut}[random.IntN(3)])
+	w.read(w.Context(), r, i) // the hit may have been that of another item
+	r.proxy.Set(mode)
+	w.suspend(i.of, true)
+	w.read(w.Context(), r, i)
+	w.suspend(i.of, false)
 	for _, other := range w.replicas {
 		if other != r {
 			w.delete(other, i)
@@ -286,7 +296,7 @@ func (w *world) change(random *rand.Rand) string {
 		w.endListeners()
 		return "lost connections"
 	case n < 96:
-		w.hang(random, r)
+		w.hang(random, r, hangs[random.IntN(len(hangs))])
 		return "hanging connection"
 	default:
 		for _, r := range w.replicas {
@@ -346,6 +356,9 @@ func TestCache_ServesNothingStaleAfterTheAcknowledgement(t *testing.T) {
 		})
 	}
 	random, counts := rand.New(rand.NewPCG(seed, 0)), map[string]int{}
+	for _, mode := range hangs { // in every run, whatever the seed is
+		w.hang(random, w.replicas[0], mode)
+	}
 	for range operations {
 		counts[w.change(random)]++
 		// Some reads of the state after each change.
