@@ -78,7 +78,8 @@ func TestSettings_WaitForTheAccount(t *testing.T) {
 	b.gone(pins)
 }
 
-// heldProvision holds the first write of new accounts, and tells when their settings asked for one.
+// heldProvision holds the first write of new accounts until release is closed. It closes asked when the
+// settings of one asked for it.
 type heldProvision struct {
 	account.Store
 	release, asked chan struct{}
@@ -102,7 +103,7 @@ func holdProvision(b *harness, change ...func(*operator.Deps)) *heldProvision {
 	return held
 }
 
-// FindAccount tells of the first call.
+// FindAccount closes asked after the first call.
 func (h *heldProvision) FindAccount(ctx context.Context, namespace, name string) (account.Account, error) {
 	defer h.once.Do(func() { close(h.asked) })
 	return h.Store.FindAccount(ctx, namespace, name)
