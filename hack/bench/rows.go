@@ -174,7 +174,18 @@ func (b *bench) logOfChanges(ctx context.Context, conn *pgx.Conn, store *pgstore
 		t.row(row...)
 	}
 	t.print(b.out)
-	return nil
+	return dropRemovals(ctx, conn, scopes)
+}
+
+// dropRemovals deletes the queued removals of the items that were deleted: they have no objects, and
+// the benchmark of the purge counts what is queued.
+func dropRemovals(ctx context.Context, conn *pgx.Conn, scopes []media.Scope) error {
+	var accounts []uuid.UUID
+	for _, scope := range scopes {
+		accounts = append(accounts, scope.AccountID)
+	}
+	_, err := conn.Exec(ctx, "DELETE FROM object_removal WHERE account_id = ANY ($1)", accounts)
+	return err
 }
 
 // logged returns how many bytes of write-ahead log something wrote.

@@ -46,7 +46,7 @@ type batcher[K comparable, C any] struct {
 	waiting prometheus.Gauge
 	size    prometheus.Observer
 	// pause returns how long calls wait after a batch of this duration, so that the next batch is
-	// larger; nil = not at all.
+	// larger; nil = not at all. They do not wait if they fill a batch.
 	pause func(took time.Duration) time.Duration
 
 	lateAfter time.Duration
@@ -142,8 +142,9 @@ func (b *batcher[K, C]) runShared() {
 			b.mu.Unlock()
 			return
 		}
+		full := len(b.shared.queue) >= maxBatchCalls
 		b.mu.Unlock()
-		if b.pause != nil {
+		if b.pause != nil && !full {
 			if pause := b.pause(time.Since(started)); pause > 0 {
 				<-time.After(pause)
 			}

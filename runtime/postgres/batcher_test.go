@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -203,6 +204,63 @@ func TestBatcher_LateBatchDoesNotDelayTheNext(t *testing.T) {
 	}
 	for !b.idle() {
 		continue
+	}
+}
+
+// Calls that come during the pause after a batch share the next one. A call that comes after it, and
+// calls that fill a batch, do not wait. The clock is that of synctest.
+func TestBatcher_PausesUnlessABatchIsFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		type batch struct {
+			at    time.Duration
+			calls int
+		}
+		var batches []batch
+		begun := time.Now()
+		b := newBatcher(call.key, func(_ context.Context, _ time.Duration, calls []call) ([]bool, error) {
+			batches = append(batches, batch{time.Since(begun), len(calls)})
+			time.Sleep(3 * time.Millisecond)
+			return make([]bool, len(calls)), nil
+		})
+		b.pause = func(took time.Duration) time.Duration { return 2 * took }
+		var calling sync.WaitGroup
+		do := func(at time.Duration, calls int) {
+			for n := range calls {
+				calling.Go(func() {
+					time.Sleep(at)
+					if _, err := b.Do(t.Context(), call{n, 1}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		do(0, 1)
+		do(1*time.Millisecond, 2)  // during the batch
+		do(8*time.Millisecond, 1)  // during the pause
+		do(30*time.Millisecond, 1) // after the pause of the second batch
+		do(31*time.Millisecond, maxBatchCalls+1)
+		calling.Wait()
+		time.Sleep(maxBatchPause) // the pause after the last batch
+		want := []batch{{0, 1}, {9 * time.Millisecond, 3}, {30 * time.Millisecond, 1}, {33 * time.Millisecond, maxBatchCalls}, {42 * time.Millisecond, 1}}
+		if !slices.Equal(batches, want) {
+			t.Errorf("the batches were %v, want %v", batches, want)
+		}
+	})
+}
+
+// A replica pauses for every other one that serves, at most for maxPauseReplicas and maxBatchPause.
+func TestStore_BatchPauseIsBounded(t *testing.T) {
+	t.Parallel()
+	for replicas, want := range map[int64]time.Duration{0: 0, 1: 0, 2: time.Millisecond, 5: 4 * time.Millisecond, 100: 4 * time.Millisecond} {
+		var s Store
+		s.replicas.Store(replicas)
+		if got := s.batchPause(time.Millisecond); got != want {
+			t.Errorf("%d replicas pause for %s, want %s", replicas, got, want)
+		}
+		if got := s.batchPause(time.Minute); replicas > 1 && got != maxBatchPause {
+			t.Errorf("%d replicas pause for %s after a minute", replicas, got)
+		}
 	}
 }
 

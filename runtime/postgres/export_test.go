@@ -23,3 +23,6 @@ func HoldBatches(s *Store, hold func(batch string, uploads int)) {
 
 // ListStatement is listStatement, for tests that explain it.
 var ListStatement = listStatement
+
+// BatchPause is batchPause.
+func (s *Store) BatchPause(took time.Duration) time.Duration { return s.batchPause(took) }

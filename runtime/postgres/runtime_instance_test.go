@@ -44,6 +44,25 @@ func TestRuntimeInstance_IsDeclaredDeadByOneThatRenewedItsLease(t *testing.T) {
 	touch(false, false)
 }
 
+// A replica that was killed counts until its lease ends: the others pause for it until then.
+func TestRuntimeInstance_DeadReplicaIsPausedForUntilItsLeaseEnds(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	own, other := uuid.New(), uuid.New()
+	wantPause := func(want time.Duration) {
+		t.Helper()
+		must(t, touch(t, store, own, "v1"))
+		if got := store.BatchPause(time.Millisecond); got != want {
+			t.Errorf("the pause after a batch of 1 ms is %s, want %s", got, want)
+		}
+	}
+	wantPause(0)
+	must(t, touch(t, open(t, url), other, "v1"))
+	wantPause(time.Millisecond)
+	statement(t, url, lapse, other)
+	wantPause(0)
+}
+
 // The uploads of a dead process end, with their reservation, and cannot be committed; those of others
 // and resumable ones stay.
 func TestEndUploads_EndsThoseOfDeadProcessesOnly(t *testing.T) {

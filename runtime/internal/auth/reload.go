@@ -40,7 +40,7 @@ func (c *sessionCache) reload(ctx context.Context, key cacheKey) (oauth.Session,
 	}
 	if c.runReload(ctx, key, queue) {
 		go func() {
-			for c.runReload(context.WithoutCancel(ctx), key, queue) { //nolint:revive // until no request waits
+			for c.runReload(context.WithoutCancel(ctx), key, queue) { // until no request waits
 			}
 		}()
 	}

@@ -101,7 +101,7 @@ func (w *world) newReplica() *replica {
 	r.core = w.env.Core(w.T, runtimetest.CoreConfig{
 		Server: runtimetest.ServerConfig(), Media: runtimetest.MediaConfig(), Auth: runtimetest.Credentials("a"), Now: time.Now,
 		Store: store, Credentials: store, Changes: changes,
-		Cache: itemcache.Config{Entries: 8, Bytes: 1 << 20, Lease: 300 * time.Millisecond},
+		Cache: itemcache.Config{Entries: 16, Bytes: 1 << 20, Lease: 300 * time.Millisecond},
 	})
 	r.server = r.core.Serve(w.T, nil, []func(chi.Router){r.core.Files.Mount})
 	w.Cleanup(func() { r.proxy.Set(testenv.ProxyOpen) }) // before the server ends
@@ -115,21 +115,40 @@ func (w *world) must(err error) {
 	}
 }
 
-// create uploads and seals a public item.
+// repeat repeats a write whose connection endListeners has ended.
+func (w *world) repeat(write func() error) {
+	w.Helper()
+	err := write()
+	for fault.Is(err, fault.Unavailable) && w.Context().Err() == nil {
+		err = write()
+	}
+	w.must(err)
+}
+
+// create uploads and seals a public item. A repeated one may leave another item, which is not read.
 func (w *world) create(of *tenant) {
 	w.Helper()
-	service := w.replicas[0].core.Media
-	upload, err := service.Begin(w.Context(), of.principal, 0)
-	w.must(err)
-	defer upload.Close(w.Context())
-	w.must(upload.Receive(w.Context(), strings.NewReader("text"), "text/plain"))
-	draft, err := upload.Commit(w.Context(), media.Fields{FileName: "a.txt", Access: media.Public})
-	w.must(err)
-	_, err = service.Seal(w.Context(), of.principal, draft.ID)
-	w.must(err)
+	service, id := w.replicas[0].core.Media, uuid.Nil
+	w.repeat(func() error {
+		upload, err := service.Begin(w.Context(), of.principal, 0)
+		if err != nil {
+			return err
+		}
+		defer upload.Close(w.Context())
+		if err := upload.Receive(w.Context(), strings.NewReader("text"), "text/plain"); err != nil {
+			return err
+		}
+		draft, err := upload.Commit(w.Context(), media.Fields{FileName: "a.txt", Access: media.Public})
+		if err != nil {
+			return err
+		}
+		id = draft.ID
+		_, err = service.Seal(w.Context(), of.principal, id)
+		return err
+	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.items = append(w.items, &item{id: draft.ID, of: of})
+	w.items = append(w.items, &item{id: id, of: of})
 }
 
 // pick returns a random item that is not being deleted, or nil.
@@ -196,8 +215,7 @@ func (w *world) suspend(of *tenant, suspended bool) {
 	of.version.Add(1)
 	spec := of.Spec
 	spec.Namespace, spec.Suspended = "team", suspended
-	_, err := w.env.Registry.Ensure(w.Context(), spec)
-	w.must(err)
+	w.repeat(func() error { _, err := w.env.Registry.Ensure(w.Context(), spec); return err })
 	of.suspended.Store(suspended)
 	of.version.Add(1)
 }
@@ -213,19 +231,29 @@ func (w *world) endListeners() {
 	w.must(err)
 }
 
-// hang lets the connection of a replica's notifications hang while its cache answers, and deletes an
-// item by the other replica then.
-func (w *world) hang(random *rand.Rand, r *replica) {
+// hangs are the ways in which a connection does not deliver.
+var hangs = []testenv.ProxyMode{testenv.ProxyStall, testenv.ProxyMute, testenv.ProxyCut}
+
+// hang lets the connection of a replica's notifications hang while its cache has an item. It then
+// suspends the account, which the cache alone would hide, and deletes the item by the other replica.
+func (w *world) hang(random *rand.Rand, r *replica, mode testenv.ProxyMode) {
 	w.Helper()
 	i := w.pick(random)
-	if i == nil || i.of.suspended.Load() {
+	if i == nil {
 		return
+	}
+	if i.of.suspended.Load() {
+		w.suspend(i.of, false)
 	}
 	r.proxy.Set(testenv.ProxyOpen)
 	for before := w.hits(r); w.hits(r) == before; {
 		w.read(w.Context(), r, i)
 	}
-	r.proxy.Set([]testenv.ProxyMode{testenv.ProxyStall, testenv.ProxyMute, testenv.ProxyCut}[random.IntN(3)])
+	w.read(w.Context(), r, i) // the hit may have been that of another item
+	r.proxy.Set(mode)
+	w.suspend(i.of, true)
+	w.read(w.Context(), r, i)
+	w.suspend(i.of, false)
 	for _, other := range w.replicas {
 		if other != r {
 			w.delete(other, i)
@@ -258,15 +286,17 @@ func (w *world) change(random *rand.Rand) string {
 		w.suspend(of, !of.suspended.Load())
 		return "suspend or resume"
 	case n < 84:
-		of.keys++
-		_, _, err := w.env.Registry.IssueKey(w.Context(), of.App.ID, of.keys, time.Hour)
-		w.must(err)
+		w.repeat(func() error {
+			of.keys++ // a number is issued once
+			_, _, err := w.env.Registry.IssueKey(w.Context(), of.App.ID, of.keys, time.Hour)
+			return err
+		})
 		return "new key"
 	case n < 88:
 		w.endListeners()
 		return "lost connections"
 	case n < 96:
-		w.hang(random, r)
+		w.hang(random, r, hangs[random.IntN(len(hangs))])
 		return "hanging connection"
 	default:
 		for _, r := range w.replicas {
@@ -326,6 +356,9 @@ func TestCache_ServesNothingStaleAfterTheAcknowledgement(t *testing.T) {
 		})
 	}
 	random, counts := rand.New(rand.NewPCG(seed, 0)), map[string]int{}
+	for _, mode := range hangs { // in every run, whatever the seed is
+		w.hang(random, w.replicas[0], mode)
+	}
 	for range operations {
 		counts[w.change(random)]++
 		// Some reads of the state after each change.

@@ -155,7 +155,7 @@ func (s *sizedSink) Receive(_ context.Context, file io.Reader, _ string) error {
 		to := make([]byte, 1+s.sizes.IntN(s.most))
 		n, err := file.Read(to)
 		s.file = append(s.file, to[:n]...)
-		if err == io.EOF { //nolint:errorlint // the bare one is the end
+		if err == io.EOF { // the bare one is the end
 			return nil
 		}
 		if err != nil {
