@@ -1,4 +1,4 @@
-// Package changes finds the accounts that changed in PostgreSQL, whoever changed them, and requests
+// Package changes finds the accounts that changed in PostgreSQL, whichever client changed them, and requests
 // reconciles of their MediaAccounts and MediaSettings. PostgreSQL's notifications name the accounts; a
 // periodic comparison of all, with one statement, finds what they missed. The operator's manager runs
 // the Watcher while it leads.

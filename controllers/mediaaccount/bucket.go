@@ -112,8 +112,9 @@ func (r *Reconciler) claimBucket(ctx context.Context, s *scope) (objectstore.Cla
 func (r *Reconciler) claim(ctx context.Context, request objectstore.ClaimRequest) (objectstore.ClaimResult, error) {
 	claiming, cancel := context.WithTimeout(ctx, bucketTimeout)
 	defer cancel()
+	began := r.deps.Now()
 	result, err := r.deps.Buckets.Claim(claiming, request)
-	r.deps.Outages.Called(ctx, reconcile.ObjectStore, reconcile.NewError(reconcile.ObjectStore, err))
+	r.deps.Outages.CalledSince(ctx, reconcile.ObjectStore, began, reconcile.NewError(reconcile.ObjectStore, err))
 	if known := new(fault.Error); errors.As(err, &known) && known.Kind == fault.Conflict && known.Cause != nil {
 		log.FromContext(ctx).Info("the bucket is not claimed", "cause", known.Cause.Error()) // the status does not name the owner
 	}

@@ -25,7 +25,7 @@ const (
 	largeChange = 100
 )
 
-// pacer gives out the budgets of the periodic checks.
+// pacer spends the budgets of the periodic checks.
 type pacer struct {
 	*Reconciler
 	outdated []types.NamespacedName // objects whose status shows another usage
@@ -51,7 +51,7 @@ func (r *Reconciler) pace(ctx context.Context) error {
 	}
 }
 
-// second gives out the budgets of one second.
+// second spends the budgets of one second.
 func (p *pacer) second(ctx context.Context) {
 	now := p.deps.Now()
 	if p.deps.Outages.Standing(reconcile.ObjectStore) != nil {

@@ -128,8 +128,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	changed := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, r.deps.Written.ForeignStatus(wholeStatus))
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		For(&v1alpha1.MediaAccount{}, builder.WithPredicates(changed)). // a deletion raises the generation, too
-		Owns(&corev1.Secret{}, builder.WithPredicates(secretDrift())).
+		Watches(&v1alpha1.MediaAccount{}, reconcile.ByUrgency(observedGeneration), builder.WithPredicates(changed)). // a deletion raises the generation, too
+		Watches(&corev1.Secret{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &v1alpha1.MediaAccount{}, handler.OnlyControllerOwner()), builder.WithPredicates(secretDrift())).
 		Watches(&v1alpha1.RetainedMediaAccount{}, handler.EnqueueRequestsFromMapFunc(claimants), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(r.deps.Queue.Source()).
 		WithOptions(r.config.Options).
@@ -225,3 +225,5 @@ func statusOf(object *v1alpha1.MediaAccount) reconcile.Status {
 }
 
 func wholeStatus(object client.Object) any { return &object.(*v1alpha1.MediaAccount).Status }
+
+func observedGeneration(object *v1alpha1.MediaAccount) int64 { return object.Status.ObservedGeneration }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -19,6 +20,9 @@ import (
 // accountRetry is when the database is asked again for an account that is not bound yet. The watch
 // of accounts usually comes first.
 const accountRetry = 30 * time.Second
+
+// maxAccountWait is how long the status waits for an account that is being provisioned.
+const maxAccountWait = 5 * time.Second
 
 // findAccount looks up the account of the settings in PostgreSQL. It is the one that is bound to
 // the MediaAccount: a status, which others can write, names none. Without a usable one the next
@@ -46,6 +50,7 @@ func (r *Reconciler) findAccount(ctx context.Context, s *scope) bool {
 	case fault.Is(err, fault.NotFound), err == nil && found.ObjectUID != string(object.UID):
 		s.observed.pendingReason = fmt.Sprintf("MediaAccount %s is not provisioned yet", name)
 		s.RequeueBy(r.deps.Now().Add(reconcile.Jitter(accountRetry)))
+		s.awaitsAccount = r.awaitsUntil(s.Object, object)
 		return true
 	case err != nil:
 		s.observed.failure = reconcile.NewError(reconcile.Database, err)
@@ -53,6 +58,31 @@ func (r *Reconciler) findAccount(ctx context.Context, s *scope) bool {
 	}
 	s.accountID = found.ID
 	return true
+}
+
+// awaitsUntil returns until when the status of settings waits for an account that has no status yet: both
+// are new, as in one manifest. It is zero if the time is over, and if the clocks differ too much to tell.
+func (r *Reconciler) awaitsUntil(object *v1alpha1.MediaSettings, of *v1alpha1.MediaAccount) time.Time {
+	created := of.CreationTimestamp
+	if created.Before(&object.CreationTimestamp) {
+		created = object.CreationTimestamp
+	}
+	until := created.Add(maxAccountWait)
+	if left := until.Sub(r.deps.Now()); len(of.Status.Conditions) > 0 || left <= 0 || left > maxAccountWait {
+		return time.Time{}
+	}
+	return until
+}
+
+// awaitAccount writes no status while the account is being provisioned: the end of that requests the
+// next reconcile, and the status is written once.
+func (r *Reconciler) awaitAccount(s *scope) {
+	ready := meta.IsStatusConditionTrue(s.Original.Status.Conditions, v1alpha1.ConditionReady)
+	if s.awaitsAccount.IsZero() || s.observed.pendingReason == "" || s.observed.failure != nil || ready {
+		return
+	}
+	s.SkipStatus()
+	s.RequeueBy(s.awaitsAccount)
 }
 
 // ofAccount maps an account to its MediaSettings.

@@ -85,7 +85,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(Name).
-		For(&v1alpha1.MediaSettings{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, r.deps.Written.ForeignStatus(wholeStatus)))).
+		Watches(&v1alpha1.MediaSettings{}, reconcile.ByUrgency(observedGeneration), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, r.deps.Written.ForeignStatus(wholeStatus)))).
 		Watches(&v1alpha1.MediaSettings{}, handler.EnqueueRequestsFromMapFunc(r.peers), builder.WithPredicates(activeMayChange())).
 		Watches(&v1alpha1.MediaAccount{}, handler.EnqueueRequestsFromMapFunc(r.ofAccount), builder.WithPredicates(accountChanges())).
 		WatchesRawSource(r.deps.Queue.Source()).
@@ -103,6 +103,7 @@ type scope struct {
 	*reconcile.Run[*v1alpha1.MediaSettings]
 
 	accountID      uuid.UUID // Nil when the account cannot be used
+	awaitsAccount  time.Time // until when the status waits for a new account; zero = it does not
 	databaseCalled bool      // not only admitDatabase's answer is known
 	observed       observed
 }
@@ -161,6 +162,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope) (ctrl.Result, error) 
 	if s.databaseCalled {
 		r.deps.Outages.Called(ctx, reconcile.Database, failures...)
 	}
+	r.awaitAccount(s)
 	return s.Report(ctx, statusOf, reconcile.Observation{
 		Conditions:         conditions(s.observed),
 		GenerationObserved: s.observed.generationObserved(),
@@ -176,3 +178,7 @@ func statusOf(object *v1alpha1.MediaSettings) reconcile.Status {
 }
 
 func wholeStatus(object client.Object) any { return &object.(*v1alpha1.MediaSettings).Status }
+
+func observedGeneration(object *v1alpha1.MediaSettings) int64 {
+	return object.Status.ObservedGeneration
+}

@@ -1,9 +1,12 @@
 package operator_test
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"mediastack.dev/api/v1alpha1"
+	"mediastack.dev/controllers/operator"
+	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/settings"
 )
@@ -71,6 +76,73 @@ func TestSettings_WaitForTheAccount(t *testing.T) {
 	b.shows(pins, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
 	must(t, b.Delete(b.ctx, pins))
 	b.gone(pins)
+}
+
+// heldProvision holds the first write of new accounts until release is closed. It closes asked when the
+// settings of one asked for it.
+type heldProvision struct {
+	account.Store
+	release, asked chan struct{}
+	once           sync.Once
+}
+
+func holdProvision(b *harness, change ...func(*operator.Deps)) *heldProvision {
+	held := &heldProvision{Store: b.database, release: make(chan struct{}), asked: make(chan struct{})}
+	b.transport = func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(request *http.Request) (*http.Response, error) {
+			if request.Method == http.MethodPatch && strings.Contains(request.URL.Path, "/mediaaccounts/") {
+				select {
+				case <-held.release:
+				case <-request.Context().Done():
+				}
+			}
+			return next.RoundTrip(request)
+		})
+	}
+	b.run(b.config, append(change, func(deps *operator.Deps) { deps.Accounts = held })...)
+	return held
+}
+
+// FindAccount closes asked after the first call.
+func (h *heldProvision) FindAccount(ctx context.Context, namespace, name string) (account.Account, error) {
+	defer h.once.Do(func() { close(h.asked) })
+	return h.Store.FindAccount(ctx, namespace, name)
+}
+
+// A MediaSettings of a new account once said that the account is not provisioned, and a moment later that
+// it is.
+func TestSettings_OfANewAccountWriteTheirStatusOnce(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, idle, func(o *options) { o.config.UsageInterval = time.Hour })
+	b.account("demo")
+	pins := b.settings("site", "demo", pinQuality(60))
+	held := holdProvision(b, func(deps *operator.Deps) {
+		deps.Now = func() time.Time { return pins.CreationTimestamp.Time } // the time to wait is never over
+	})
+	<-held.asked
+	close(held.release)
+	b.ready(pins)
+	written := map[string]bool{}
+	for _, version := range b.recorder.Versions("MediaSettings", "site") {
+		if status := version.Object["status"].(map[string]any); status["conditions"] != nil { // others have defaults only
+			written[fmt.Sprint(status)] = true
+		}
+	}
+	if len(written) != 1 {
+		t.Errorf("the status was written %d times: %v", len(written), written)
+	}
+}
+
+func TestSettings_SayThatANewAccountTakesLong(t *testing.T) {
+	t.Parallel()
+	b := newHarness(t, idle, func(o *options) { o.config.UsageInterval = time.Hour })
+	held := holdProvision(b)
+	b.account("demo")
+	pins := b.settings("site", "demo", pinQuality(60))
+	<-held.asked
+	b.shows(pins, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonAccountNotReady)
+	close(held.release)
+	b.ready(pins)
 }
 
 func TestSettings_OldestIsActiveAndTheNextFollows(t *testing.T) {

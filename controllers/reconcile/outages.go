@@ -95,12 +95,18 @@ func (o *Outages) Admit(source Source) *StepError {
 // Called records that a source was called. It ends the outage, unless one of failures is an
 // outage of the source: then it begins, or continues. A call whose context has ended shows nothing.
 func (o *Outages) Called(ctx context.Context, source Source, failures ...*StepError) {
+	o.CalledSince(ctx, source, time.Time{}, failures...)
+}
+
+// CalledSince is Called for a call that began at a known time. One that began before the outage does not
+// end the call that is permitted meanwhile: else each call that waits as the outage begins is followed by another.
+func (o *Outages) CalledSince(ctx context.Context, source Source, began time.Time, failures ...*StepError) {
 	if o == nil || ctx.Err() != nil {
 		return
 	}
 	for _, failure := range failures {
 		if failure.Outage() && failure.Source == source {
-			o.failed(failure)
+			o.failedSince(failure, began)
 			return
 		}
 	}
@@ -148,7 +154,10 @@ func (o *Outages) Due() (due []Source) {
 }
 
 // failed records an outage that a call of its source saw.
-func (o *Outages) failed(failure *StepError) {
+func (o *Outages) failed(failure *StepError) { o.failedSince(failure, time.Time{}) }
+
+// failedSince is failed for a call that began at a known time, unless began is zero.
+func (o *Outages) failedSince(failure *StepError, began time.Time) {
 	if o == nil || !failure.Outage() || failure.shared {
 		return
 	}
@@ -162,7 +171,10 @@ func (o *Outages) failed(failure *StepError) {
 		outageGauge.WithLabelValues(failure.Source.String()).Set(1)
 		o.log.Warn("an outage began", "source", failure.Source.String(), "error", failure.Err)
 	}
-	out.err, out.busy, out.next = failure.Err, time.Time{}, now.Add(probeInterval)
+	out.err = failure.Err
+	if out.since.Equal(now) || began.IsZero() || !began.Before(out.since) {
+		out.busy, out.next = time.Time{}, now.Add(probeInterval)
+	}
 }
 
 // RetryIn returns when an object should try a source that is out again. The first objects that

@@ -64,6 +64,28 @@ func TestOutages_AdmitOneCallAtATime(t *testing.T) {
 	}
 }
 
+// Eight calls that waited for a store that hangs were once followed by up to eight at a time.
+func TestOutages_CallsOfBeforeTheOutagePermitNoOther(t *testing.T) {
+	t.Parallel()
+	o, now := newTestOutages()
+	began, permitted := *now, 0
+	for range 8 { // they end one after the other
+		*now = now.Add(probeInterval)
+		o.CalledSince(t.Context(), ObjectStore, began, away(ObjectStore))
+		*now = now.Add(probeInterval)
+		if o.Admit(ObjectStore) == nil {
+			permitted++
+		}
+	}
+	if permitted != 1 {
+		t.Errorf("%d calls are under way at a time, want one", permitted)
+	}
+	o.CalledSince(t.Context(), ObjectStore, *now, away(ObjectStore))
+	if *now = now.Add(probeInterval); o.Admit(ObjectStore) != nil {
+		t.Error("the end of the permitted call permits no other")
+	}
+}
+
 func TestOutages_RejectionDoesNotExtendTheOutage(t *testing.T) {
 	t.Parallel()
 	o, now := newTestOutages()

@@ -14,6 +14,8 @@ import (
 // The priorities of requests. The events of a changed object have PriorityChange.
 const (
 	PriorityChange = 0
+	// PriorityNew is of objects that are not provisioned yet.
+	PriorityNew = -10
 	// PriorityRepeat is of what nobody waits for: timers, periodic checks, and the list with which a
 	// controller begins.
 	PriorityRepeat = handler.LowPriority

@@ -34,7 +34,7 @@ const (
 	stalledInterval = 30 * time.Second
 	// sharedRetry is when an object tries again whose outage another call saw.
 	sharedRetry = 5 * time.Minute
-	// maxPromptDelay is the longest delay of a repetition that somebody waits for.
+	// maxPromptDelay is the longest delay of a repetition that a user waits for.
 	maxPromptDelay = 2 * time.Second
 )
 

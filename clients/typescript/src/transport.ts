@@ -52,6 +52,7 @@ export class Transport {
   private readonly fetch: typeof globalThis.fetch
 
   constructor(options: TransportOptions) {
+    if (!options.baseUrl) throw new TypeError('baseUrl is missing')
     this.baseUrl = options.baseUrl.replace(/\/+$/, '')
     this.brand = options.brand ?? 'service'
     this.credential = options.credential
@@ -69,6 +70,9 @@ export class Transport {
     }
     if (!/^https?:\/\//.test(this.baseUrl)) throw new TypeError(`baseUrl is not an http or https URL: ${this.baseUrl}`)
     if (Object.keys(this.credential).length !== 1) throw new TypeError('credential has not exactly one of apiKey, accessToken and uploadSignature')
+    for (const [name, value] of Object.entries(this.credential)) {
+      if (!value) throw new TypeError(`credential.${name} is missing`)
+    }
   }
 
   /** Whether the credential permits uploads only. */
