@@ -27,9 +27,11 @@ func itemFault(err error, op string) error {
 
 // Item implements media.Store.
 func (s *Store) Item(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Item, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.Item, error) {
-		return s.queries.Item(ctx, sqlgen.ItemParams{AppID: scope.AppID, ID: id})
-	})
+	return repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Item, error) { return s.item(ctx, scope, id) })
+}
+
+func (s *Store) item(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Item, error) {
+	row, err := s.queries.Item(ctx, sqlgen.ItemParams{AppID: scope.AppID, ID: id})
 	if err != nil {
 		return media.Item{}, itemFault(err, "read item")
 	}
@@ -49,13 +51,13 @@ func (s *Store) ItemForDelivery(ctx context.Context, id uuid.UUID) (media.Item, 
 
 // Seal implements media.Store. It may be repeated: a sealed item stays as it is.
 func (s *Store) Seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
-	return repeat(ctx, s, func(ctx context.Context) (media.Item, error) { return s.seal(ctx, scope, id, now) })
+	return repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Item, error) { return s.seal(ctx, scope, id, now) })
 }
 
 func (s *Store) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now time.Time) (media.Item, error) {
 	row, err := s.queries.Seal(ctx, sqlgen.SealParams{AppID: scope.AppID, ID: id, Now: now, Slot: randomSlot()})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return s.Item(ctx, scope, id) // already sealed, or not found
+		return s.item(ctx, scope, id) // already sealed, or not found
 	}
 	if err != nil {
 		return media.Item{}, toFault(err, "seal item")
@@ -74,7 +76,7 @@ func (s *Store) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now t
 // the removal of the item's objects. It returns when no process serves the item from a cache.
 func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
 	attempts, draft := 0, false
-	removal, err := repeat(ctx, s, func(ctx context.Context) (media.Removal, error) {
+	removal, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Removal, error) {
 		row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore})
 		if attempts++; attempts > 1 && errors.Is(err, pgx.ErrNoRows) {
 			return s.queuedRemoval(ctx, scope, id)
@@ -104,7 +106,7 @@ func (s *Store) queuedRemoval(ctx context.Context, scope media.Scope, id uuid.UU
 
 // CountItems implements media.Store.
 func (s *Store) CountItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
-	return repeat(ctx, s, func(ctx context.Context) (int64, error) { return s.countItems(ctx, scope, filter) })
+	return repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (int64, error) { return s.countItems(ctx, scope, filter) })
 }
 
 func (s *Store) countItems(ctx context.Context, scope media.Scope, filter media.Filter) (int64, error) {
@@ -139,7 +141,7 @@ func matching(access media.Access, public, private int64) int64 {
 
 // Totals implements media.Store.
 func (s *Store) Totals(ctx context.Context, scope media.Scope) (media.Totals, error) {
-	row, err := repeat(ctx, s, func(ctx context.Context) (sqlgen.TotalsRow, error) { return s.queries.Totals(ctx, scope.AccountID) })
+	row, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (sqlgen.TotalsRow, error) { return s.queries.Totals(ctx, scope.AccountID) })
 	if err != nil {
 		return media.Totals{}, toFault(err, "read totals")
 	}

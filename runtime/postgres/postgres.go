@@ -20,6 +20,7 @@ import (
 	"mediastack.dev/runtime/account"
 	"mediastack.dev/runtime/cell"
 	"mediastack.dev/runtime/consistency"
+	"mediastack.dev/runtime/fairlimit"
 	"mediastack.dev/runtime/installation"
 	"mediastack.dev/runtime/media"
 	"mediastack.dev/runtime/oauth"
@@ -57,6 +58,7 @@ type Store struct {
 	statements  measuredTracer
 	pageIndex   *pageIndex
 	caches      *cacheWait
+	shares      *fairlimit.Limiter[uuid.UUID] // of the pool
 }
 
 // Open returns a Store. It connects on first use, so Open succeeds while the server is down.
@@ -73,6 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("create the database pool: %w", err)
 	}
 	s.db.pool = s.pool
+	s.shares = newShares(int(s.pool.Config().MaxConns))
 	s.queries = sqlgen.New(s.db)
 	s.openBatch, s.commitBatch = newBatcher(openRequest.account, s.openUploads), newBatcher(accountOfItem, s.commitUploads)
 	s.openBatch.pause, s.commitBatch.pause = s.batchPause, s.batchPause

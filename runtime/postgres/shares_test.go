@@ -1,0 +1,67 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"mediastack.dev/runtime/media"
+)
+
+// A tenant that deletes many items at once held every connection of the pool, each waiting for the lock
+// of the same row: requests of others failed, and the process could not renew its lease.
+func TestShares_AnAccountLeavesConnectionsToOthersAndToTheProcess(t *testing.T) {
+	t.Parallel()
+	store, url := setup(t)
+	scopes := tenants(t, store, 2, 1000)
+	flooding, other := scopes[0], scopes[1]
+	var items []uuid.UUID
+	for range 30 {
+		u := newUploading(flooding, 1)
+		must(t, u.open(store))
+		must(t, u.commit(store))
+		items = append(items, u.id)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	tx, err := conn.Begin(t.Context())
+	must(t, err)
+	_, err = tx.Exec(t.Context(), `SELECT FROM account_usage WHERE account_id = $1 FOR UPDATE`, flooding.AccountID)
+	must(t, err)
+	deleted := make(chan error, len(items))
+	for _, id := range items {
+		go func() {
+			_, err := store.DeleteItem(context.WithoutCancel(t.Context()), flooding, id, time.Now())
+			deleted <- err
+		}()
+	}
+	for number(t, url, `SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'`) == 0 {
+		must(t, t.Context().Err())
+	}
+	// The deletes wait as long as the row is locked, so that what follows ends meanwhile or never.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, store.Ping(ctx))
+	_, err = store.TouchRuntime(ctx, uuid.New(), "test", time.Minute)
+	must(t, err)
+	u := newUploading(other, 1)
+	must(t, u.open(store))
+	must(t, u.commit(store))
+	_, err = store.Seal(ctx, other, u.id, time.Now())
+	must(t, err)
+	list, err := store.ListItems(ctx, other, media.Filter{}, 10, 0)
+	must(t, err)
+	if len(list.Items) != 1 {
+		t.Errorf("the other account lists %d items", len(list.Items))
+	}
+	_, err = store.DeleteItem(ctx, other, u.id, time.Now())
+	must(t, err)
+	must(t, tx.Commit(t.Context()))
+	for range items {
+		must(t, <-deleted)
+	}
+}
