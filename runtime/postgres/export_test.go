@@ -25,4 +25,4 @@ func HoldBatches(s *Store, hold func(batch string, uploads int)) {
 var ListStatement = listStatement
 
 // BatchPause is batchPause.
-func (s *Store) BatchPause(took time.Duration) time.Duration { return s.batchPause(took) }
+func BatchPause(s *Store, took time.Duration) time.Duration { return s.batchPause(took) }

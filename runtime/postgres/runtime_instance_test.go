@@ -8,6 +8,7 @@ import (
 
 	"mediastack.dev/runtime/fault"
 	"mediastack.dev/runtime/media"
+	"mediastack.dev/runtime/postgres"
 )
 
 // keysOf are the keys of an upload's objects.
@@ -52,7 +53,7 @@ func TestRuntimeInstance_DeadReplicaIsPausedForUntilItsLeaseEnds(t *testing.T) {
 	wantPause := func(want time.Duration) {
 		t.Helper()
 		must(t, touch(t, store, own, "v1"))
-		if got := store.BatchPause(time.Millisecond); got != want {
+		if got := postgres.BatchPause(store, time.Millisecond); got != want {
 			t.Errorf("the pause after a batch of 1 ms is %s, want %s", got, want)
 		}
 	}
