@@ -22,7 +22,7 @@ import (
 const accountRetry = 30 * time.Second
 
 // maxAccountWait is how long the status waits for an account that is being provisioned.
-const maxAccountWait = 5 * time.Second
+const maxAccountWait = 10 * time.Second
 
 // findAccount looks up the account of the settings in PostgreSQL. It is the one that is bound to
 // the MediaAccount: a status, which others can write, names none. Without a usable one the next
