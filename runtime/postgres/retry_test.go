@@ -182,6 +182,20 @@ func TestStore_RepeatsAChangeWhoseResponseWasLost(t *testing.T) {
 	if _, err := store.DeleteItem(t.Context(), store.scope, id, time.Now()); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a second delete: %v, want NotFound", err)
 	}
+	// The removal that the first delete has queued is not that of a second one, whose response is lost.
+	executed := `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '-- name: DeleteItem%' AND state = 'idle' AND query_start > to_timestamp($1)`
+	began := float64(number(t, url, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`)) / 1e6
+	proxy.Set(testenv.ProxyMute)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := store.DeleteItem(t.Context(), store.scope, id, time.Now())
+		failed <- err
+	}()
+	await(t, "the server has executed the second delete", func() bool { return number(t, url, executed, began) > 0 })
+	proxy.Set(testenv.ProxyOpen)
+	if err := <-failed; !fault.Is(err, fault.NotFound) {
+		t.Errorf("a second delete whose response was lost: %v, want NotFound", err)
+	}
 }
 
 // An upload must not be opened twice: its outcome is not known.

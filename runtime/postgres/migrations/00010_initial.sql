@@ -360,7 +360,9 @@ CREATE TABLE object_removal (
     abort_multipart boolean NOT NULL,
     attempts        integer NOT NULL DEFAULT 0,
     not_before      timestamptz NOT NULL,
-    last_error      text NOT NULL DEFAULT ''
+    last_error      text NOT NULL DEFAULT '',
+    -- request identifies the delete that queued it: one whose answer was lost finds it again.
+    request         uuid
 );
 CREATE INDEX object_removal_due ON object_removal (not_before);
 CREATE INDEX object_removal_account ON object_removal (account_id, id);

@@ -47,9 +47,9 @@ WITH deleted AS (
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
 )
-INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before, request)
 SELECT deleted.account_id, account.bucket,
-    (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, sqlc.arg(not_before)::timestamptz
+    (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, sqlc.arg(not_before)::timestamptz, sqlc.arg(request)::uuid
 FROM deleted JOIN account ON account.id = deleted.account_id
 RETURNING id, bucket, keys, EXISTS (SELECT FROM deleted WHERE deleted.sealed_at IS NOT NULL) AS sealed;
 

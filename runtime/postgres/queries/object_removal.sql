@@ -17,4 +17,4 @@ UPDATE object_removal SET not_before = sqlc.arg(not_before)::timestamptz, last_e
 SELECT count(*) FROM object_removal;
 
 -- name: QueuedRemoval :one
-SELECT id, bucket, keys FROM object_removal WHERE account_id = $1 AND keys @> ARRAY[sqlc.arg(key)::text] ORDER BY id LIMIT 1;
+SELECT id, bucket, keys FROM object_removal WHERE account_id = $1 AND request = sqlc.arg(request)::uuid LIMIT 1;

@@ -55,10 +55,10 @@ WITH deleted AS (
 ), total AS (
     UPDATE app_total SET public_items = public_items - (deleted.access = 'public')::int,
         private_items = private_items - (deleted.access = 'private')::int, bytes = app_total.bytes - deleted.bytes
-    FROM deleted WHERE deleted.sealed_at IS NOT NULL AND app_total.app_id = deleted.app_id AND app_total.slot = $4::smallint
+    FROM deleted WHERE deleted.sealed_at IS NOT NULL AND app_total.app_id = deleted.app_id AND app_total.slot = $5::smallint
 ), grouped AS (
     INSERT INTO group_total (app_id, group_label, slot, public_items, private_items)
-    SELECT app_id, group_label, $4::smallint % 4, -(access = 'public')::int, -(access = 'private')::int
+    SELECT app_id, group_label, $5::smallint % 4, -(access = 'public')::int, -(access = 'private')::int
     FROM deleted WHERE group_label <> '' AND sealed_at IS NOT NULL
     ON CONFLICT (app_id, group_label, slot) DO UPDATE SET
         public_items = group_total.public_items + excluded.public_items, private_items = group_total.private_items + excluded.private_items
@@ -67,9 +67,9 @@ WITH deleted AS (
 ), released AS (
     UPDATE account_usage SET bytes = account_usage.bytes - deleted.bytes FROM deleted WHERE account_usage.account_id = deleted.account_id
 )
-INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before)
+INSERT INTO object_removal (account_id, bucket, keys, abort_multipart, not_before, request)
 SELECT deleted.account_id, account.bucket,
-    (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, $3::timestamptz
+    (SELECT array_agg(object ->> 'key') FROM jsonb_array_elements(deleted.objects) AS o (object))::text[], false, $3::timestamptz, $4::uuid
 FROM deleted JOIN account ON account.id = deleted.account_id
 RETURNING id, bucket, keys, EXISTS (SELECT FROM deleted WHERE deleted.sealed_at IS NOT NULL) AS sealed
 `
@@ -78,6 +78,7 @@ type DeleteItemParams struct {
 	AppID     uuid.UUID
 	ID        uuid.UUID
 	NotBefore time.Time
+	Request   uuid.UUID
 	Slot      int16
 }
 
@@ -94,6 +95,7 @@ func (q *Queries) DeleteItem(ctx context.Context, arg DeleteItemParams) (DeleteI
 		arg.AppID,
 		arg.ID,
 		arg.NotBefore,
+		arg.Request,
 		arg.Slot,
 	)
 	var i DeleteItemRow

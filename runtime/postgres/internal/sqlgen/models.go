@@ -236,6 +236,7 @@ type ObjectRemoval struct {
 	Attempts       int32
 	NotBefore      time.Time
 	LastError      string
+	Request        pgtype.UUID
 }
 
 type PurgeRun struct {

@@ -122,12 +122,12 @@ func (q *Queries) QueueRemoval(ctx context.Context, arg QueueRemovalParams) (int
 }
 
 const queuedRemoval = `-- name: QueuedRemoval :one
-SELECT id, bucket, keys FROM object_removal WHERE account_id = $1 AND keys @> ARRAY[$2::text] ORDER BY id LIMIT 1
+SELECT id, bucket, keys FROM object_removal WHERE account_id = $1 AND request = $2::uuid LIMIT 1
 `
 
 type QueuedRemovalParams struct {
 	AccountID uuid.UUID
-	Key       string
+	Request   uuid.UUID
 }
 
 type QueuedRemovalRow struct {
@@ -137,7 +137,7 @@ type QueuedRemovalRow struct {
 }
 
 func (q *Queries) QueuedRemoval(ctx context.Context, arg QueuedRemovalParams) (QueuedRemovalRow, error) {
-	row := q.db.QueryRow(ctx, queuedRemoval, arg.AccountID, arg.Key)
+	row := q.db.QueryRow(ctx, queuedRemoval, arg.AccountID, arg.Request)
 	var i QueuedRemovalRow
 	err := row.Scan(&i.ID, &i.Bucket, &i.Keys)
 	return i, err
