@@ -113,7 +113,25 @@ func (g *directGet) open(ctx context.Context, bucket, key, span string) (io.Read
 		_ = response.Body.Close()
 		return nil, statusError(response.StatusCode)
 	}
+	if err := checkRange(response, span); err != nil {
+		_ = response.Body.Close()
+		return nil, err
+	}
 	return response.Body, nil
+}
+
+// checkRange returns an Unavailable fault unless a success begins with the first byte of span (RFC
+// 9110, section 14.4): a cache in front of the store may ignore Range.
+func checkRange(response *http.Response, span string) error {
+	got := response.Header.Get("Content-Range")
+	first, _, _ := strings.Cut(strings.TrimPrefix(span, "bytes="), "-")
+	switch {
+	case span == "" && response.StatusCode == http.StatusOK:
+		return nil
+	case span != "" && response.StatusCode == http.StatusPartialContent && strings.HasPrefix(got, "bytes "+first+"-"):
+		return nil
+	}
+	return fault.Wrap(fmt.Errorf("%q is answered by status %d and Content-Range %q", span, response.StatusCode, got), fault.Unavailable, "the object store sent another range than requested")
 }
 
 // maxErrorBytes is the part of the body of an error that is read.
@@ -130,6 +148,8 @@ func (s *Store) get(ctx context.Context, bucket, key, span string) (io.ReadClose
 		return body, nil
 	case errors.Is(err, errIndirect):
 		return getWith(ctx, s.core, bucket, key, span)
+	case fault.Is(err, fault.Unavailable): // another range
+		return nil, err
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case temporary(err):

@@ -10,6 +10,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"mediastack.dev/runtime/fault"
 )
 
 // recorder is a transport that records the last request.
@@ -18,8 +20,39 @@ type recorder struct{ last *http.Request }
 // RoundTrip implements http.RoundTripper.
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	r.last = request
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("")), Request: request,
-		Header: http.Header{"Last-Modified": {"Sun, 22 Nov 2026 17:21:02 GMT"}, "Content-Length": {"0"}}}, nil
+	status, header := http.StatusOK, ""
+	if span := request.Header.Get("Range"); span != "" {
+		status, header = http.StatusPartialContent, strings.Replace(span, "=", " ", 1)+"/100"
+	}
+	return &http.Response{StatusCode: status, Body: io.NopCloser(strings.NewReader("")), Request: request,
+		Header: http.Header{"Last-Modified": {"Sun, 22 Nov 2026 17:21:02 GMT"}, "Content-Length": {"0"}, "Content-Range": {header}}}, nil
+}
+
+// A cache in front of the store may answer a range by the whole object, or by another range. Its bytes
+// were served as those of the range.
+func TestCheckRange_RejectsOtherBytes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		span   string
+		status int
+		header string
+		good   bool
+	}{
+		{"", http.StatusOK, "", true},
+		{"bytes=10-59", http.StatusPartialContent, "bytes 10-59/100", true},
+		{"bytes=10-59", http.StatusPartialContent, "bytes 10-59/*", true},
+		{"bytes=10-", http.StatusPartialContent, "bytes 10-99/100", true},
+		{"", http.StatusPartialContent, "bytes 0-9/100", false},
+		{"bytes=10-59", http.StatusOK, "", false},
+		{"bytes=10-59", http.StatusPartialContent, "", false},
+		{"bytes=10-59", http.StatusPartialContent, "bytes 1-59/100", false},
+		{"bytes=1-59", http.StatusPartialContent, "bytes 10-59/100", false},
+	} {
+		err := checkRange(&http.Response{StatusCode: c.status, Header: http.Header{"Content-Range": {c.header}}}, c.span)
+		if (err == nil) != c.good || err != nil && !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%q answered by %d %q: %v", c.span, c.status, c.header, err)
+		}
+	}
 }
 
 func TestDirectGet_SendsWhatMinIOSends(t *testing.T) {

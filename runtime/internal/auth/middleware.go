@@ -60,7 +60,7 @@ func (a *Authenticator) Middleware(challenge Challenge) func(http.Handler) http.
 				err = decision.Err()
 			}
 			if err == nil {
-				err = a.checkOrigin(w, r, identity.Account.Origins)
+				err = a.checkOrigin(r, identity.Account.Origins)
 			}
 			if err != nil {
 				httpapi.WriteError(w, r, err)

@@ -8,20 +8,19 @@ import (
 	"mediastack.dev/runtime/fault"
 )
 
-// checkOrigin rejects a request of a page whose origin the account's own list does not contain.
-// For an account without a list the browser decides, as the installation's list says: the page
-// cannot read the response. A preflight names no account, so that neither is known before. Pages
-// of the service itself may always call.
-func (a *Authenticator) checkOrigin(w http.ResponseWriter, r *http.Request, list []string) error {
+// checkOrigin rejects a request of a page whose origin may not call for the account. A preflight names
+// no account, so that it is answered for the origins of all. Pages of the service itself may always call.
+// An origin that may call for no account passes if the account has no list: no browser has sent the
+// request, because the preflight was rejected.
+func (a *Authenticator) checkOrigin(r *http.Request, list []string) error {
 	sent := r.Header.Get("Origin")
-	if sent == "" || a.origins == nil || isSameHost(sent, r.Host) || a.origins.AllowsFor(list, sent) {
+	if sent == "" || a.origins == nil || isSameHost(sent, r.Host) || list == nil && !a.origins.Allows(sent) {
 		return nil
 	}
-	if list == nil {
-		w.Header().Del("Access-Control-Allow-Origin")
-		return nil
+	if err := a.origins.CheckAccount(list, sent); err != nil {
+		return fault.New(fault.Forbidden, "pages of the origin %q may not call this account: %s", sent, err)
 	}
-	return fault.New(fault.Forbidden, "pages of the origin %q may not call this account: add it to spec.cors.origins of the MediaAccount", sent)
+	return nil
 }
 
 // isSameHost reports whether an origin is that of the host to which a request was sent. The scheme

@@ -100,10 +100,14 @@ type Policy struct {
 	installation patterns
 	all          atomic.Pointer[patterns] // of the installation and of all accounts
 
-	mu       sync.Mutex
-	parsed   *lru.Map[string, patterns] // of the lists of accounts
+	mu     sync.Mutex
+	parsed *lru.Map[string, patterns] // of the lists of accounts
+
+	// updating serializes updates. Requests do not wait for them.
+	updating sync.Mutex
 	onChange []func(list []string) error
-	current  []string
+	current  []string        // the patterns of the installation and of all accounts
+	accounts map[string]bool // the patterns of all accounts, and whether they are valid
 }
 
 // maxParsed bounds the parsed lists that are kept.
@@ -128,14 +132,14 @@ func (p *Policy) OnChange(f func(list []string) error) error {
 	if p == nil {
 		return f(nil)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.updating.Lock()
+	defer p.updating.Unlock()
 	p.onChange = append(p.onChange, f)
 	return f(p.current)
 }
 
 // UsesAccountLists reports whether SetAccountOrigins has an effect.
-func (p *Policy) UsesAccountLists() bool { return p.accountLists != AccountListsNarrow }
+func (p *Policy) UsesAccountLists() bool { return p != nil && p.accountLists != AccountListsNarrow }
 
 // SetAccountOrigins sets the patterns of all accounts. It returns those that are invalid, which
 // have no effect.
@@ -143,21 +147,27 @@ func (p *Policy) SetAccountOrigins(texts []string) (invalid []string, err error)
 	if !p.UsesAccountLists() {
 		return nil, nil
 	}
-	list := slices.Clone(p.list)
+	p.updating.Lock()
+	defer p.updating.Unlock()
+	list, accounts := slices.Clone(p.list), make(map[string]bool, len(texts))
 	for _, text := range texts {
-		if _, err := parse([]string{text}); err != nil || text == "*" {
-			invalid = append(invalid, text)
-			continue
+		valid, known := p.accounts[text]
+		if !known {
+			_, err := parse([]string{text})
+			valid = err == nil && text != "*"
 		}
-		list = append(list, text)
+		if accounts[text] = valid; valid {
+			list = append(list, text)
+		} else {
+			invalid = append(invalid, text)
+		}
 	}
+	p.accounts = accounts
 	slices.Sort(list)
 	list = slices.Compact(list)
 	if slices.Contains(list, "*") { // package cors accepts it alone only
 		list = []string{"*"}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if slices.Equal(list, p.current) {
 		return invalid, nil
 	}
@@ -176,17 +186,18 @@ func (p *Policy) SetAccountOrigins(texts []string) (invalid []string, err error)
 // Allows reports whether an origin may call for some account.
 func (p *Policy) Allows(origin string) bool { return p != nil && p.all.Load().contains(origin) }
 
-// AllowsFor reports whether an origin may call for an account with this list; nil = it has none.
-func (p *Policy) AllowsFor(list []string, origin string) bool {
+// CheckAccount returns why an origin may not call for an account with this list; nil = it has none.
+func (p *Policy) CheckAccount(list []string, origin string) error {
+	listed := p != nil && p.installation.contains(origin)
 	switch {
-	case p == nil:
-		return false
+	case p != nil && list != nil && p.ofAccount(list).contains(origin) && (listed || p.UsesAccountLists()), list == nil && listed:
+		return nil
 	case list == nil:
-		return p.installation.contains(origin)
-	case p.accountLists == AccountListsNarrow && !p.installation.contains(origin):
-		return false
+		return errors.New("SERVICE_CORS_ORIGINS does not name it, and the MediaAccount has no spec.cors.origins")
+	case !listed && !p.UsesAccountLists():
+		return errors.New("SERVICE_CORS_ORIGINS does not name it, and spec.cors.origins of the MediaAccount can only exclude origins of that list")
 	}
-	return p.ofAccount(list).contains(origin)
+	return errors.New("add it to spec.cors.origins of the MediaAccount")
 }
 
 // ofAccount returns the set of an account's valid patterns.

@@ -143,7 +143,8 @@ func TestCORS_AnAccountListsItsOwnOrigins(t *testing.T) {
 			"a page of the service":                {listing, runtimetest.BaseURL, http.StatusOK, false},
 			"another page":                         {listing, "https://evil.test", http.StatusForbidden, false},
 			"an account with an empty list":        {none, admins, http.StatusForbidden, true},
-			"the page of another account":          {without, tenants, http.StatusOK, false},
+			"the page of another account":          {without, tenants, http.StatusForbidden, true},
+			"a page of no list, and no list":       {without, "https://evil.test", http.StatusOK, false},
 			"the installation's page, and no list": {without, admins, http.StatusOK, true},
 		} {
 			got := rt.do(t, http.MethodGet, "/media/get", key(tt.of.Key), header("Origin", tt.from))
@@ -151,8 +152,10 @@ func TestCORS_AnAccountListsItsOwnOrigins(t *testing.T) {
 				t.Errorf("replica %d: %s: %d %q %s", i, name, got.status, got.header.Get(allow), got.body)
 			}
 		}
-		if got := rt.do(t, http.MethodPost, "/media/create", key(listing.Key), header("Origin", admins), form(filePart("a.txt", []byte("x")))); got.status != http.StatusForbidden {
-			t.Errorf("replica %d: an upload by another page: %d %s", i, got.status, got.body)
+		for of, from := range map[*tenant]string{&listing: admins, &without: tenants} {
+			if got := rt.do(t, http.MethodPost, "/media/create", key(of.Key), header("Origin", from), form(filePart("a.txt", []byte("x")))); got.status != http.StatusForbidden {
+				t.Errorf("replica %d: an upload by another page: %d %s", i, got.status, got.body)
+			}
 		}
 		if !asks(rt, admins) || asks(rt, "https://evil.test") {
 			t.Errorf("replica %d: the preflights are answered for other origins", i)
