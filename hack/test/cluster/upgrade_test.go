@@ -16,7 +16,8 @@ import (
 )
 
 // The first chart that installs, of commit f976675, and the present one. Both run the images of this
-// checkout: there is no earlier release whose images could be kept.
+// checkout: there is no earlier release whose images could be kept. The definition of MediaAccount in the
+// first one therefore does not require status.usage.draftItems, which this operator does not write.
 const firstChart, presentChart = "charts/testdata/mediastack-0.0.1.tgz", "charts/mediastack"
 
 // deploy runs helm install or upgrade with a chart, and waits until all pods are ready.
