@@ -116,8 +116,9 @@ func TestSettings_OfANewAccountWriteTheirStatusOnce(t *testing.T) {
 	b := newHarness(t, idle, func(o *options) { o.config.UsageInterval = time.Hour })
 	b.account("demo")
 	pins := b.settings("site", "demo", pinQuality(60))
+	created := pins.CreationTimestamp.Time
 	held := holdProvision(b, func(deps *operator.Deps) {
-		deps.Now = func() time.Time { return pins.CreationTimestamp.Time } // the time to wait is never over
+		deps.Now = func() time.Time { return created } // the time to wait is never over
 	})
 	<-held.asked
 	close(held.release)
