@@ -154,17 +154,21 @@ func TestBatcher_LockedAccountDoesNotDelayOthers(t *testing.T) {
 		}
 	}()
 	close(r.leave)
-	for range 20 { // more calls of all accounts
-		later := make(chan error, 1)
+	const more = 20 // calls of all accounts
+	later := make(chan error, more)
+	for range more {
 		go func() { _, err := b.Do(context.Background(), call{3, 10}); later <- err }()
 		if ok, err := b.Do(t.Context(), call{2, 12}); !ok || err != nil {
 			t.Errorf("%v, %v", ok, err)
 		}
-		d.all.Go(func() { d.errs[0] = errors.Join(d.errs[0], <-later) })
 	}
 	close(unlocked)
 	d.all.Wait()
-	if err := errors.Join(d.errs...); err != nil {
+	err := errors.Join(d.errs...)
+	for range more {
+		err = errors.Join(err, <-later)
+	}
+	if err != nil {
 		t.Error(err)
 	}
 	for !b.idle() {

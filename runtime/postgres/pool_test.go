@@ -80,7 +80,7 @@ func TestStore_GivesIdleConnectionsBack(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t)
 	url := testenv.Database(t, server)
-	store := newRetrying(t, url, url, func(c *postgres.Config) { c.DatabaseConns, c.IdleTimeout = 4, time.Second })
+	store := newRetrying(t, url, url, func(c *postgres.Config) { c.DatabaseConns, c.IdleTimeout = 8, time.Second })
 	admin, database := administer(t, server), databaseOf(t, url)
 	for most := 0; most < 3; most = max(most, connectionsOf(t, admin, database)) {
 		var calls sync.WaitGroup
